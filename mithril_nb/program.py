@@ -28,13 +28,13 @@ class Call:
     """The arguments of a kernel, except the arrays of its input ports.
 
     Attributes:
-        options: Attributes of the block; a connected attribute has the value from its connection.
+        options: Attributes of the block by name. If another block computes an attribute, this is the computed value.
         training: True if the program trains.
         key: Random key of this block; `None` if the block does not draw random numbers.
         outputs: Names of the outputs of a block that runs inner blocks; `()` for other blocks.
-        bodies: For each inner block, by name, a function that runs it. The function takes arrays by input port,
-            `inner` and a random key, and returns arrays by output port.
-        inner: Parameters of the inner blocks, by their name inside the block.
+        bodies: For each inner block, by name, a function that runs it. It takes a dict of arrays by input port, the
+            dict `inner`, and a random key or `None`. It returns a dict of arrays by output port.
+        inner: Parameters of the inner blocks, by their name inside the block; empty for other blocks.
         dtype: Default dtype of floating-point arrays that a block creates; `None` uses the library's default.
     """
 
@@ -59,11 +59,13 @@ class Toolkit:
 
     Attributes:
         backend: Name of the backend, for error messages.
-        kernels: The kernel of each op.
-        scope: Opens a name scope for the operations traced inside it.
-        fold_in: Derives a new random key from a key and a number.
-        draws: Takes an op, its options, and whether the program trains. Returns whether the op draws random numbers.
-        dtype: Default dtype of floating-point arrays that a block creates.
+        kernels: A dict from the name of each op to its kernel.
+        scope: A function from a name to a context manager. Operations traced inside it get this name, as with
+            `jax.named_scope`.
+        fold_in: A function that derives a new random key from a key and a number.
+        draws: A function that returns whether an op draws random numbers, given its name, its attributes, and whether
+            the program trains.
+        dtype: Default dtype of floating-point arrays that a block creates; `None` uses the library's default.
     """
 
     backend: str
@@ -75,7 +77,10 @@ class Toolkit:
 
 
 def block_scope(name: str) -> str:
-    """Return the name scope of one level of a block path. The stages parse it to find the block.
+    """Return the name scope for a block. JAX keeps it in compiled programs, which links them to the block.
+
+    For the path `mlp_0/linear_0`, there are two nested scopes: one for `mlp_0` and one for `linear_0`. Characters such
+    as `/` in the name of a block are escaped.
 
     Examples:
         >>> block_scope("linear_0"), block_scope("a/b")

@@ -84,7 +84,7 @@ class Portable:
     def summary(
         self, shapes: Mapping[str, Sequence[Dim]] | None = None, *, depth: int | None = None, dtype: str = "float32"
     ) -> str:
-        """Return a table of the blocks: kind, output shape and parameters.
+        """Return a table of the blocks: kind, output shape, number of parameters, and its share of all parameters.
 
         Args:
             shapes: Shape by input, as in `{"input": ["batch", 784]}`. A name represents an unknown size. Omit inputs of
@@ -95,7 +95,7 @@ class Portable:
         Raises:
             ShapeError: Shapes are incompatible.
             UnknownDtypeError: `dtype` is unknown.
-            UnexpectedInputError: `shapes` names an input that the model does not have, or one input twice.
+            UnexpectedInputError: `shapes` names an input that the model does not have, or has two names of one input.
             UnknownOptionError: `shapes` is not a dict, or a shape or the depth is invalid.
 
         Examples:

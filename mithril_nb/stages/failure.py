@@ -25,7 +25,7 @@ class Failure:
         message: The first lines of the error's message.
         source: The innermost line of the user's Python, as `"file.py:12"`; `""` if unknown.
         code: The code on that line.
-        place: File path and number of that line, as Python reports them; `None` if unknown.
+        place: Path of the file, as Python reports it, and number of that line; `None` if unknown.
     """
 
     kind: str
@@ -82,9 +82,10 @@ def first_lines(error: BaseException, count: int = 8) -> str:
 
 
 def get_or_raise(part: Once[Value], failed: Callable[[Exception], Exception]) -> Value:
-    """Return the value of `part`. If it cannot be computed, raise the error that `failed` builds from the cause.
+    """Return the value of `part`.
 
-    A `StageUnavailableError` is raised unchanged.
+    If computing it raises an error, `failed` converts the error, and the result is raised instead. A
+    `StageUnavailableError` is raised unchanged.
     """
     try:
         return part.get()

@@ -15,21 +15,22 @@ _CALLERS = frozenset({"call", "fusion", "while"})
 
 @dataclass(slots=True)
 class Draft:
-    """An instruction whose provenance is being computed.
+    """An `Instruction` before its equations, blocks and lines of Python are final.
 
     Attributes that are not listed here have the same meaning as in `Instruction`.
 
     Attributes:
-        work: Its weight in the instruction that contains it, such as its FLOPs.
+        work: A measure of its work, such as its FLOPs. A fusion divides its shares by the work of its instructions.
         prefers_users: True to infer its block from its users before its operands, as for constants.
-        is_settled: True if its block is final, even if it has none, as for the inputs of a program.
+        is_settled: True if its block must not be inferred, even if it has none, as for the inputs of a program.
         users: Ids of the instructions that use its result; set by `pass_on`.
-        shown_operands: The operands that the stage shows; `None` to show `operands`.
+        shown_operands: The operands to show; `None` to show `operands`.
         sources: The operands from which its block may be inferred; `None` for all.
-        near: Equations of the instructions from which its block was inferred. An instruction without equations gets
-            their lines of Python.
-        places: Its locations in the text. Only used for a `Given`, whose equations have no lines of Python.
-        near_places: Locations of the instructions from which its block was inferred, used like `near`.
+        near: Ids of the equations of the instructions from which its block was inferred. An instruction without
+            equations gets the lines of Python of these equations.
+        places: Its locations as text. Used only for a `Given`, a program that was lowered elsewhere: its equations
+            have no lines of Python.
+        near_places: The locations of the instructions from which its block was inferred. Used if `places` has no line.
     """
 
     id: str
@@ -63,7 +64,7 @@ class Draft:
 
         Args:
             equations: The equations by id.
-            read: Reads the lines of Python from locations instead; `None` to use those of the equations.
+            read: A function that reads lines of Python from `places`; `None` to use the lines of the equations.
         """
         if len(self.equations) == 1 and self.equations[0] in equations:  # the usual case
             only = equations[self.equations[0]]
@@ -98,9 +99,14 @@ class Draft:
 
 
 def attribute(draft: Draft, ids: Iterable[str], equations: Mapping[str, Equation]) -> None:
-    """Set equations, blocks, role and origin of a draft, given the ids in its tags. All equations get equal shares.
+    """Set `equations`, `shares`, `role` and `origin` of a draft.
 
-    Ids that are not in `equations` are ignored.
+    Each equation has the same weight in the shares. If no id is in `equations`, nothing is set.
+
+    Args:
+        draft: The instruction.
+        ids: Ids of its equations. Those that are not in `equations` are ignored.
+        equations: All equations by id.
     """
     known = [equations[id] for id in ids if id in equations]
     if not known:
@@ -129,7 +135,9 @@ def program_order(id: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def blend(parts: Iterable[tuple[Shares, float]]) -> Shares:
-    """Return the shares of a whole from the shares and weights of its parts. Parts without shares do not count.
+    """Return the shares of blocks in a whole from their shares in its parts, weighted by the second item of each part.
+
+    Shares are pairs of a block and a number; the numbers in the result sum to 1. Parts without shares do not count.
 
     Examples:
         >>> blend([((("a", 1.0),), 3.0), ((("b", 1.0),), 1.0), ((), 5.0)])

@@ -29,7 +29,9 @@ def graph_to_dict(graph: LogicalGraph, name: str) -> dict[str, Any]:
 
 
 def graph_from_dict(data: Mapping[str, Any], limits: LoadLimits | None) -> tuple[LogicalGraph, str | None]:
-    """Return the graph and the model's name from the data of `graph_to_dict`; the name is `None` if it is empty.
+    """Return the graph and the name of a model, given the result of `graph_to_dict`. A model without a name has `None`.
+
+    `limits` are the sizes that a model may have; `None` for the default limits.
 
     Raises:
         ModelFileError: The data is not a model, is broken, exceeds a limit, or has a later version.
@@ -75,7 +77,11 @@ def save_graph(graph: LogicalGraph, name: str, path: str | Path) -> None:
 
 
 def load_graph(path: str | Path, limits: LoadLimits | None) -> tuple[LogicalGraph, str | None]:
-    """Return the graph and the model's name from the JSON file at `path`. `path` can also be a link to a model.
+    """Return the graph and the name of a model from a JSON file. A model without a name has `None`.
+
+    Args:
+        path: The path of the file, or a link from `Model.share_link`.
+        limits: The sizes that a model may have; `None` for the default limits.
 
     Raises:
         UnknownOptionError: `path` is not a path, or `limits` is not a `LoadLimits`.
@@ -157,7 +163,12 @@ def _why(error: OSError | ValueError) -> str:
 
 
 def check_path(path: Any, what: str, advice: str) -> None:
-    """Raise if a value is neither a string nor an `os.PathLike`. `what` is the verb of the message: `"load"`.
+    """Raise if a value is neither a string nor an `os.PathLike`.
+
+    Args:
+        path: The value.
+        what: The failed action, for the message: `"load"`, as in "cannot load 3".
+        advice: Code that works, for the message.
 
     Raises:
         UnknownOptionError: The value is not a path.

@@ -46,9 +46,10 @@ def product(dims: tuple[Dim, ...]) -> Dim:
 
 
 def quotient(dims: tuple[Dim, ...], by: tuple[Dim, ...]) -> Dim | None:
-    """Return the product of `dims` over the product of `by`; `None` if it is certainly no integer, or a division by 0.
+    """Return the product of `dims` divided by the product of `by`.
 
-    Common factors are cancelled first, so that a size of 0 in both does not divide by zero.
+    Common factors are cancelled first. The result is `None` if it cannot be an integer, or if the remaining divisor is
+    0. If names remain, the result may be an expression that rounds down.
 
     Examples:
         >>> quotient(("batch", 4, 6), (24,)), quotient((4, 6), (5,)), quotient(("batch", 3), (4,))
@@ -125,8 +126,8 @@ def at_least_0(dim: Dim) -> Dim:
 def sliced(size: Dim, start: Dim | None, stop: Dim | None, step: Dim | None) -> Dim:
     """Return the size of a sliced axis.
 
-    `start`, `stop` and `step` are those of a Python slice. If one of them is a name, and a bound may be negative or the
-    step is not 1, the result is `"?n[:m-1]"`, a name for an unknown size.
+    `start`, `stop` and `step` are those of a Python slice. If one of them is a name, the size is known only if the step
+    is 1 and no bound can be negative. Otherwise the result is a name for the unknown size, such as `"?n[:m-1]"`.
 
     Examples:
         >>> sliced(5, 1, None, 2), sliced("n", 1, None, None), sliced("n", None, 3, None), sliced("n", None, None, -1)
@@ -158,13 +159,13 @@ def sliced(size: Dim, start: Dim | None, stop: Dim | None, step: Dim | None) -> 
 
 
 def place_of(port: str, axis: int, shape: tuple[Dim, ...], more: int = 0) -> int | None:
-    """Return the index of an axis in the tuple `shape`; `None` if unknown leading axes (`"..."`) make it unknown.
+    """Return the index of an axis in `shape`; `None` if it counts from the start and `shape` starts with `"..."`.
 
     Args:
         port: The input with the shape, for the error message.
         axis: The axis; a negative axis counts from the end.
         shape: The shape.
-        more: Number of axes that the caller will add to the shape. The result is an index in the longer shape.
+        more: Number of axes that the operation adds. The result is an index in the output shape, as for `jnp.stack`.
 
     Raises:
         MismatchError: The shape does not have this axis.
@@ -279,7 +280,7 @@ def window_size(size: Dim, window: int, stride: int, before: int, after: int) ->
 def same_padding(size: Dim, window: int, stride: int) -> tuple[int, int]:
     """Return the padding before and after an axis that gives `ceil(size / stride)` windows.
 
-    If the sum is odd, the padding after is larger by 1. For an unknown size, return the padding for stride 1.
+    If the total padding is odd, there is one more after the axis. For an unknown size, return the padding for stride 1.
 
     Examples:
         >>> same_padding(28, 3, 1), same_padding(7, 2, 2)
@@ -343,12 +344,12 @@ def agree(one: tuple[Dim, ...], other: tuple[Dim, ...]) -> bool:
 
 
 def meet(one: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) -> tuple[Dim, ...] | None:
-    """Return what two shapes specify together; `None` if they contradict, or if one name would have two sizes.
+    """Return the shape that fits both shapes, or `None`. A name is any one size, `"..."` any leading axes.
 
     Args:
         one: A shape.
         other: Another shape.
-        names: A dict to which the function adds the sizes found for names.
+        names: A dict to which the function adds the size, or other name, found for each name.
 
     Examples:
         >>> names = {}

@@ -54,9 +54,10 @@ def _signed(bits: int) -> str:
 
 
 def input_dtype(graph: LogicalGraph, port: str, dtype: str) -> str:
-    """Return the dtype of a graph input: as the user declares it, else as a block that reads it requires, else `dtype`.
+    """Return the dtype of the graph input `port`.
 
-    If the blocks require several dtypes, the result is that of the first one.
+    This is the dtype that the user declares for it, else the dtype that the first block with a requirement needs, else
+    `dtype`.
     """
     note = graph.note_at.get(Endpoint(BOUNDARY, port))
     if note and note.dtype:

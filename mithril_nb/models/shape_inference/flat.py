@@ -25,13 +25,13 @@ class FlatOp:
     Attributes:
         path: Path of the block.
         block: The block.
-        sources: The output of an op that feeds each connected port, by port. For an input of the model, the node of
-            the endpoint is `""`.
-        arrays: Name of the parameter or state at each open port, by port.
-        origins: The text that messages show for each source, by port. It may name the output of a composite block,
-            where `sources` has an op inside that block.
-        inner: For a block that runs others, such as `Repeat`: the name in the model of each parameter inside it, by the
-            name in the inner graph.
+        sources: A dict from each connected input port to its source: path of an op and name of its output, or `""` and
+            the name of a model input.
+        arrays: A dict from each port for a parameter or state to the name of this array: `"linear_0.weight"`.
+        origins: The sources as text for messages, by port. If a source is inside a composite block, this text names the
+            output of the composite block instead.
+        inner: For a block that runs others, such as `Repeat`, a dict from each parameter name in its inner graph to the
+            name in the model: `{"body.weight": "repeat_0.body.weight"}`.
     """
 
     path: str
@@ -53,9 +53,11 @@ class Flat:
 
     Attributes:
         ops: The ops in topological order.
-        outputs: The source of each output of the model, by name.
-        groups: For each composite block, by path: the sources of its connected inputs, and those of its outputs.
-        notes: The user's annotations, by endpoint of an op or model input; for a parameter, by its name.
+        outputs: A dict from each output of the model to its source: an output of an op, or an input of the model.
+        groups: A dict from the path of each composite block to two dicts: the sources of its connected inputs, and the
+            sources of its outputs.
+        notes: The user's annotations, such as shapes. A key is an output of an op, an input of the model, or the name
+            of a parameter.
     """
 
     ops: tuple[FlatOp, ...]
@@ -122,9 +124,9 @@ class _Flattening:
         Args:
             graph: The graph.
             prefix: Path of the block that contains the graph.
-            fed: The sources of the graph's data inputs.
-            arrays: The names of the parameters and states at its other inputs.
-            origins: The sources of its data inputs as shown in messages.
+            fed: A dict from each connected data input of the graph to its source in the model.
+            arrays: A dict from each other input to the name of its parameter or state.
+            origins: The sources in `fed` as text for messages.
         """
         known: dict[Endpoint, Endpoint] = {Endpoint(BOUNDARY, name): source for name, source in fed.items()}
         for end, _ in graph.notes:
@@ -199,7 +201,9 @@ def origin(end: Endpoint) -> str:
 
 
 def without_activation(initializer: Initializer) -> Initializer:
-    """Return the initializer with LeCun's formula in place of He's, for a block whose output no activation reads.
+    """Return the initializer for a block whose output no activation reads: He's formula is replaced by LeCun's.
+
+    Other initializers are returned unchanged.
 
     Examples:
         >>> without_activation(Initializer("he_normal")).name
@@ -209,9 +213,9 @@ def without_activation(initializer: Initializer) -> Initializer:
 
 
 def activated(model: Flat, outputs: Iterable[str] = ()) -> set[Endpoint]:
-    """Return the endpoints that an activation reads, directly or through blocks that keep the scale.
+    """Return the outputs of ops, and inputs of the model, that an activation reads.
 
-    An endpoint is an output of an op or an input of the model.
+    An activation may also read them through blocks that keep the scale of values, such as Dropout.
 
     Args:
         model: The model.
@@ -245,11 +249,13 @@ def is_activated(op: FlatOp, found: set[Endpoint]) -> bool:
 
 
 def activated_inside(op: FlatOp, found: set[Endpoint]) -> set[str]:
-    """Return the names of the inner graph's outputs that an activation reads, outside the block or in the next step.
+    """Return the names of the outputs of a block's inner graph that an activation reads.
+
+    The activation is outside the block, or inside it if the block feeds the output back, as `Scan` does with its carry.
 
     Args:
         op: A block that runs others.
-        found: The endpoints of the model that activations read.
+        found: The outputs of ops and inputs of the model that activations read.
     """
     rule, graph = OPS[op.block.op], op.block.graph
     assert graph is not None

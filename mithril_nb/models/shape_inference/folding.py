@@ -38,7 +38,13 @@ def all_values(op: str, given: Mapping[str, Spec]) -> bool:
 
 
 def folded(op: str, given: Mapping[str, Spec]) -> StaticSpec:
-    """Return the result of an arithmetic op on static values. A result such as `1 / 0` is unknown.
+    """Return the result of an arithmetic op on static values, such as sizes.
+
+    If an input is unknown or the result does not exist, as for `1 / 0`, the result is an unknown static value.
+
+    Args:
+        op: Name of the op.
+        given: The static value of each input, by port.
 
     Examples:
         >>> folded("multiply", {"left": StaticSpec("batch"), "right": StaticSpec(2)})

@@ -98,8 +98,8 @@ def impossible_output(
         flat: The ops of the model.
         at: Converts a path to one relative to the outermost model.
         op: The op.
-        outputs: The specs that its outputs would need, by port.
-        found: The error of the op's rule.
+        outputs: The required spec of each output, by port.
+        found: The error that the shape rule of the op raised.
     """
     readers = [
         f"{at(one.path)}.{component(port)}"
@@ -140,7 +140,7 @@ def contradiction(
 
     Args:
         what: `"shape"` or `"dtype"`.
-        place: The annotated connection or parameter, for the message.
+        place: Name of the annotated connection or parameter, for the message.
         declared: The annotation.
         inferred: The inferred shape, dtype or spec.
         advice: Code that removes the contradiction.

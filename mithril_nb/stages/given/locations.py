@@ -38,7 +38,9 @@ _BODIES = re.compile(r"body|cond|branch_\d+_fun|cond_fun|body_fun")
 
 
 class OpNames(Marks):
-    """Has the methods of `Tags`, for programs without tags: the id of an operation is its name.
+    """Identifies operations by their names, for programs that have no tags of this package.
+
+    It has the methods of `Tags`. The components of a name are used like tags.
 
     Examples:
         >>> OpNames().path("jit(f)/mlp/dot_general"), OpNames().path("jit(f)"), OpNames().path("")
@@ -156,10 +158,10 @@ _MOST_FRAMES, _MOST_STACKS = 100, 16
 
 
 class GivenLines:
-    """Reads the locations of one program.
+    """Reads the Python lines in the locations of one program, which was lowered elsewhere.
 
     Attributes:
-        labels: A dict from the path of each user file seen so far to its label.
+        labels: A dict from the path of each file of the user that was read so far to its short name, `"net.py"`.
     """
 
     def __init__(self) -> None:
@@ -172,10 +174,12 @@ class GivenLines:
         return {label: path for path, label in self.labels.items()}
 
     def of_mlir(self, table: Mapping[str, str]) -> ReadSources:
-        """Return a reader of the locations of StableHLO.
+        """Return a function that reads locations of StableHLO.
+
+        The function takes locations as text. It returns the lines of the user's files, and the lines of libraries.
 
         Args:
-            table: The named locations, by name: `{"#loc1": '"net.py":3:4 to :9'}`.
+            table: A dict from the name of each location in the module to its text.
 
         Examples:
             >>> GivenLines().of_mlir({"#loc1": '"/a/net.py":3:4 to 4:9'})(['"add"(#loc1)'])
@@ -184,10 +188,12 @@ class GivenLines:
         return self._reader(_Locations(table).stacks)
 
     def of_hlo(self, text: str) -> ReadSources:
-        """Return a reader of the locations of an HLO module: numbers of its stack frames, or `"file":line`.
+        """Return a function that reads locations of an HLO module, as `of_mlir` does.
+
+        A location is the number of a stack frame in the tables of the module, or text such as `"net.py":3`.
 
         Args:
-            text: The module with its tables.
+            text: The text of the module, with its tables of files and stack frames.
         """
         frames, plain = _frames(text), _Locations({})
         return self._reader(lambda location: (frames(location),) if location.isdigit() else plain.stacks(location))

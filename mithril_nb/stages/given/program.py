@@ -42,19 +42,20 @@ Specs = tuple[tuple[str, TensorSpec], ...]
 
 @dataclass(frozen=True)
 class Given:
-    """A program that the user gives as a later stage than Python, so that this package does not trace it.
+    """A program that the user passes in lowered or compiled form, such as StableHLO, instead of as a Python function.
 
     Attributes:
         name: Name of the program.
-        kind: The format it was given in, with an article if it needs one: `"StableHLO text"`, `"an exported program"`.
-        stages: Names of the stages that it has, or that JAX can compute from it, in order.
+        kind: The format, with an article if it needs one: `"StableHLO text"`, `"an exported program"`.
+        stages: Names of the stages that can be shown, in order: the form that was passed, and those that JAX computes
+            from it.
         parameters: Name and spec of each array that it takes.
         results: Name and spec of each array that it returns.
         lowered: The lowered program: a `jax.stages.Lowered` or a `StableHlo`, or HLO before the passes.
         compiled: The compiled program: a `jax.stages.Compiled` or an `HloText`; `None` if JAX compiles it.
-        sizes: Names of sizes without values. XLA does not compile a program that has any.
-        is_fixed: True if the program can only be compiled for the device that it has.
-        lines: Reads the lines of Python in the program's locations.
+        sizes: Names of symbolic sizes, such as `"batch"`. If there are any, XLA cannot compile the program.
+        is_fixed: True if the user cannot choose another device for the program.
+        lines: Reads the lines of Python from the locations that JAX wrote into the program.
     """
 
     name: str
@@ -95,7 +96,7 @@ class Given:
         """Build the error raised when the program lacks a stage.
 
         Args:
-            stage: The stage, or `"compile"` for the files that XLA writes when it compiles.
+            stage: Name of the stage. `"compile"` if the files are missing that XLA writes when it compiles.
             is_of_costs: True if costs need the stage. The error then suggests another cost source.
         """
         costs = f'inspection.cost(source="{self.sources[0]}")  # counts the program as it was given'
@@ -153,9 +154,14 @@ class Names:
         self.by_id: Mapping[str, Equation] = NamedOperations()
 
     def contractions_behind(self, opcode: str, id: str) -> tuple[str, ...]:
-        """Return the name of the product that a `dot` or `convolution` computes, as a tuple; `()` if `id` names it.
+        """Return the name of the matrix product or convolution that an HLO instruction computes.
 
-        If XLA merges a transpose into a product, the instruction may keep only the name of the transpose, `id`.
+        If XLA merges a transpose into a product, the instruction may keep only the name of the transpose. Then the
+        result is a tuple with the name that JAX gave the product; otherwise it is `()`.
+
+        Args:
+            opcode: Opcode of the instruction, such as `"dot"`.
+            id: Name of the instruction's operation, such as `"jit(f)/mlp/transpose"`.
         """
         around, slash, primitive = id.rpartition("/")
         return (f"{around}/{_PRODUCTS[opcode]}",) if slash and opcode in _PRODUCTS and primitive in MOVERS else ()
@@ -192,7 +198,7 @@ def given_of_serialized(data: bytes, device: Any = None) -> Given:
 
     Args:
         data: The bytes. MLIR is read in a separate process, so that damaged bytes cannot crash this one.
-        device: The `jax.Device` to compile it for.
+        device: The `jax.Device` to compile it for; `None` for JAX's default. HLO ignores it.
 
     Raises:
         ValueError: The bytes have none of these formats, or the library that reads them is not installed.
@@ -238,7 +244,7 @@ def given_of_stablehlo(text: str, name: str = "", device: Any = None) -> Given:
     Args:
         text: The text.
         name: Name of the program; by default the name of the module.
-        device: The `jax.Device` to compile it for.
+        device: The `jax.Device` to compile it for; `None` for JAX's default.
 
     Raises:
         ValueError: The text is not a module, or has no entry function.

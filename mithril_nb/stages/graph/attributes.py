@@ -16,9 +16,10 @@ def block_of(one: Instruction) -> str:
 
 
 def options_of(one: Instruction, shared: Set[str]) -> tuple[tuple[str, str], ...]:
-    """Return the attributes of an instruction that must be the same in equal blocks.
+    """Return the attributes of an instruction, as pairs of name and value, that count when blocks are compared.
 
-    `shared` are the ids that `shared_arrays` returns.
+    If the instruction reads one of the arrays `shared`, whose parts go to several blocks, the position of the part does
+    not count.
     """
     if one.opcode == "get-tuple-element":
         return ()

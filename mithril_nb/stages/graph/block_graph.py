@@ -41,9 +41,8 @@ def outline(
         kinds: Kind of each block by path, where known: `"Linear"`.
 
     Returns:
-        The text, and one instruction per block. The operands of an instruction are the paths of the blocks that feed
-        the block, among the blocks with the same parent. Its shapes are those of the last result that the block passes
-        to other blocks.
+        The text, and one instruction per block. Its operands are the paths of the blocks whose results the block uses,
+        if they have the same parent. Its shapes are the specs of the last result that other blocks use.
     """
     calling = set(calls)
     found = [one for one in equations if one.opcode != "parameter"]

@@ -20,12 +20,12 @@ _FEWEST = 6
 
 @dataclass
 class _Run:
-    """Consecutive instructions of one role that are in one child of a node.
+    """Consecutive instructions of one child of a node, all of the forward pass, backward pass or update.
 
     Attributes:
-        part: Key of the child in the `children` of a `Draft`.
+        part: Key of the child in the dict `children` of the node.
         child: The child.
-        units: The nodes of the instructions; see `_units`.
+        units: The nodes of the instructions. A loop or call is one unit.
     """
 
     part: str
@@ -88,9 +88,17 @@ def _pair_backward(
     instances: Mapping[str, Sequence[tuple[int, Draft] | None]],
     place: dict[str, tuple[int, str, Draft]],
 ) -> None:
-    """Move the backward pass of each call into the round of the call.
+    """Move the backward pass of each call of a block into the node of the round that contains the call.
 
-    The last call has the first backward pass. Instructions between two backward passes belong to the earlier one.
+    The first backward pass belongs to the last call. Instructions between two backward passes belong to the earlier
+    one. If a block has more or fewer backward passes than calls, they are not moved.
+
+    Args:
+        draft: The node with the calls.
+        groups: The nodes of the rounds.
+        instances: For each block, by its key in `draft.children`: round number and new node of each call. `None` for a
+            call outside the rounds.
+        place: Where each instruction was moved, by id; updated in place.
     """
     runs = _runs(draft, "backward")
     # If there are more or fewer backward passes than calls, their calls are unknown.

@@ -20,11 +20,11 @@ _FAR = 10**9
 
 
 def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
-    """Fold every level of a tree in place, from the bottom up.
+    """Fold the children of every node of a tree in place, from the bottom up.
 
     Args:
         root: The root of the tree.
-        most: Maximum number of nodes on a level.
+        most: Maximum number of children of a node after folding.
         like: The graph of another stage. Blocks are folded as in this graph. `None` to fold equal blocks.
 
     Returns:
@@ -48,10 +48,15 @@ def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
 
 
 def _sign(draft: Draft, known: dict[Hashable, int], homes: Mapping[str, Draft]) -> None:
-    """Give a node a number that only nodes of the same structure share.
+    """Set the signature of a node: a number that is equal for nodes of the same structure.
 
-    Nodes of the same structure have the same operations with the same options, connected in the same way. Only children
-    with forward instructions are compared, if there are any.
+    These have the same operations with the same attributes, connected in the same way. If some children have forward
+    instructions, only these children are compared.
+
+    Args:
+        draft: The node.
+        known: The signatures so far; updated in place.
+        homes: The node of each instruction by id.
     """
     if draft.kind == "instruction":
         sign: Hashable = (draft.opcode, draft.shapes, draft.takes, draft.options)
@@ -63,9 +68,10 @@ def _sign(draft: Draft, known: dict[Hashable, int], homes: Mapping[str, Draft]) 
 
 
 def _wires(draft: Draft, parts: Sequence[Draft], homes: Mapping[str, Draft]) -> tuple[tuple[int, ...], ...]:
-    """Return the sources of each part's inputs: positions of other parts, and negative numbers for data from outside.
+    """Return how the children `parts` of a node are connected: for each child, the sources of its inputs.
 
-    Also set `draft.reads` to the ids that the node reads from outside.
+    A source is the position in `parts` of the child that computes the data, or a negative number for data from outside
+    of the node. Also set `draft.reads` to the ids of the instructions outside whose results the node reads.
     """
     places = {id(part): at for at, part in enumerate(parts)}
     outside: dict[str, int] = {}
@@ -149,10 +155,12 @@ def _stand_for_all(draft: Draft, key: str, hidden: dict[str, str]) -> None:
 
 
 def rounds(tokens: Sequence[Hashable], least: int = 3) -> tuple[int, int, int] | None:
-    """Find the longest run of at least `least` equal rounds in a sequence.
+    """Find the longest repetition in a sequence. A round is the part that is repeated, at least `least` times.
+
+    Only the most frequent lengths of a round are tried.
 
     Returns:
-        Position of the first round, length of a round, and number of rounds; `None` if there are too few equal rounds.
+        Position of the first round, length of a round, and number of rounds; `None` if no part is repeated as often.
 
     Examples:
         >>> rounds("xabcabcabcabcy")
@@ -186,6 +194,11 @@ def _fold_rounds(draft: Draft, hidden: dict[str, str], most: int) -> None:
 
     This also finds unrolled Python loops. A loop has separate rounds in the forward pass, the backward pass and the
     update. They become one round if they come from the same lines of Python.
+
+    Args:
+        draft: The node with the children.
+        hidden: A dict from the key of each hidden node to the key of the shown one; updated in place.
+        most: Number of children at which to stop.
     """
     found: dict[str, tuple[set[str], Draft]] = {}
     roles = {key: _main_role(child) for key, child in draft.children.items() if child.kind != "repeat"}
@@ -266,10 +279,10 @@ def _is_mixed(draft: Draft) -> bool:
 
 
 def _by_line(draft: Draft) -> None:
-    """Group the instructions of a level by the line of Python that they come from.
+    """Group the instructions directly in a node by the line of Python that they come from.
 
-    Forward instructions before and after a block are separate groups. In one group, the result of the block would flow
-    back to where its inputs come from.
+    If a block is between forward instructions of one line, they are two groups: one group would be both before and
+    after the block.
     """
     groups: dict[str, list[list[tuple[str, Draft]]]] = {}
     last: dict[str, int] = {}
@@ -292,10 +305,10 @@ def _by_line(draft: Draft) -> None:
 
 
 def _bucket(draft: Draft, most: int) -> None:
-    """Group neighbours until a level has at most `most` nodes.
+    """Group neighbouring children of a node until there are at most `most`.
 
-    More than `4 * most` nodes are grouped `most` at a time. Then the two smallest neighbours are grouped, again and
-    again.
+    If there are more than `4 * most`, each `most` neighbours become a group first. Then the two neighbours with the
+    fewest instructions are merged repeatedly.
     """
     while len(draft.children) > 4 * most:
         items = list(draft.children.items())

@@ -18,15 +18,15 @@ Gradient = tuple[str, str, bool]
 def passed_gradients(
     flows: Sequence[tuple[str, str]], carried: Sequence[tuple[str, str]], by_id: Mapping[str, Instruction]
 ) -> Iterator[Gradient]:
-    """Yield the gradients that flow from an instruction to another only through sums.
+    """Yield the gradients that flow through sums from the user of a value to the instruction that computes the value.
 
-    In the backward pass, a sum adds the gradients that all users of a value send to its producer. A sum in the forward
-    pass sends the gradient of its result to both operands.
+    In the backward pass, a sum adds the gradients from all users of a value. In the forward pass, a sum has no
+    instruction in the backward pass: both operands get the gradient of its result.
 
     Args:
-        flows: Pairs of producer and user of data.
-        carried: Pairs of producer and user, for data that a loop passes to its next round.
-        by_id: The instructions.
+        flows: Pairs of ids: the instruction that computes data, and one that uses it.
+        carried: The same for data that a loop passes to its next round.
+        by_id: The instructions by id.
     """
     forward: dict[str, list[str]] = {}
     backward: dict[str, list[tuple[str, bool]]] = {}
@@ -78,8 +78,13 @@ def _behind_sums(
 ) -> Iterator[tuple[str, bool, bool]]:
     """Yield the instructions that a gradient reaches, directly or through sums.
 
-    Each item has the id of the instruction, whether the gradient reaches it in a later round of a loop, and whether it
-    reaches it directly.
+    Each item is the id of an instruction, whether the gradient reaches it only in a later round of a loop, and whether
+    it is one of `targets`, so that no sum is between.
+
+    Args:
+        targets: The users of the gradient: id, and whether a loop passes the gradient to its next round first.
+        backward: For each instruction by id, the users of its result in the backward pass, as in `targets`.
+        sums: Ids of the sums.
     """
     waiting = [(target, is_carried, True) for target, is_carried in targets]
     seen: set[tuple[str, bool]] = set()

@@ -27,10 +27,14 @@ _MOST_NAMES = 3
 
 
 def split_hubs(root: Draft, by_id: Mapping[str, Instruction]) -> None:
-    """Split the hubs at the top level of the program, and at the top level of its loops and branches.
+    """Split the hubs that are directly in the program, or directly in one of its loops and branches.
 
     A hub is a block without parameters and without blocks inside, whose forward results flow back into it through
-    another block. On each level, the hubs with the most operations are split.
+    another block. Of the hubs in one node, only the eight with the most operations are split.
+
+    Args:
+        root: The root of the tree of nodes, which is changed in place.
+        by_id: The instructions by id, in program order.
     """
     places: dict[str, int] = {}
     for draft in [*root.walk()]:
@@ -49,9 +53,13 @@ def split_hubs(root: Draft, by_id: Mapping[str, Instruction]) -> None:
 
 
 def _in_cycles(level: Mapping[str, str], by_id: Mapping[str, Instruction]) -> set[str]:
-    """Return the nodes of a level that are in a cycle of forward data, or between two cycles.
+    """Return the keys of the child nodes that are in a cycle of forward data, or between two cycles.
 
-    These are the nodes that remain after removing nodes without sources or without users, again and again.
+    To find them, nodes without inputs from other nodes, or without users, are removed until all others have both.
+
+    Args:
+        level: A dict from the id of each instruction to the key of the child node that contains it.
+        by_id: The instructions by id.
     """
     into: dict[str, set[str]] = {}
     out: dict[str, set[str]] = {}
@@ -111,10 +119,17 @@ def _split(draft: Draft, part: str, level: Mapping[str, str], by_id: Mapping[str
 
 
 def _entries(level: Mapping[str, str], hub: str, by_id: Mapping[str, Instruction]) -> tuple[dict[str, int], bool]:
-    """Count for each forward instruction how often its data entered the hub: the maximum over all paths of the data.
+    """Count how often data enters a hub from other nodes on its way to each forward instruction.
+
+    If several ways lead to an instruction, the largest count is used.
+
+    Args:
+        level: A dict from the id of each instruction, in program order, to the key of the child node that contains it.
+        hub: Key of the hub.
+        by_id: The instructions by id.
 
     Returns:
-        The counts by id of the instruction, and whether any data left the hub and came back.
+        The counts by id of the instruction, and whether any data leaves the hub and returns to it.
     """
     entries: dict[str, int] = {}
     has_left: dict[str, bool] = {}
@@ -135,13 +150,13 @@ def _entries(level: Mapping[str, str], hub: str, by_id: Mapping[str, Instruction
 def _groups(
     units: Sequence[Draft], home: Mapping[str, int], entries: Mapping[str, int], by_id: Mapping[str, Instruction]
 ) -> list[list[Draft]]:
-    """Return the parts of a hub: connected nodes with the same number in `entries`, with their backward pass.
+    """Divide the nodes of a hub into parts: connected nodes with the same count in `entries`, and their backward pass.
 
     Args:
         units: The nodes in the hub.
-        home: Index of the node by id of the instruction.
-        entries: The counts from `_entries`.
-        by_id: The instructions.
+        home: A dict from the id of each instruction in the hub to the index in `units` of its node.
+        entries: The counts from `_entries`, by id of the instruction.
+        by_id: The instructions by id.
     """
     count = len(units)
     is_forward = [any(id in entries for id in _ids(unit)) for unit in units]

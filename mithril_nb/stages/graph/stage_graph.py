@@ -50,10 +50,10 @@ class GraphNode:
         parent: Key of the node that contains this one; `""` for the root, and for the nodes directly in the root.
         children: Keys of the nodes inside, in program order.
         ids: Ids of the instructions directly inside, without those of `children`.
-        counts: Numbers of instructions inside, at any depth: forward, backward, update, and without a role.
-        shape: Shape of the node's result as text, such as `"32×64"`.
-        repeat: Number of equal nodes or rounds that the node represents; 1 for the nodes inside a round.
-        members: Keys of the nodes folded into this one, its own key first; `()` if no node is folded into it.
+        counts: Numbers of instructions inside, at any depth: of role forward, backward, update, and unknown.
+        shape: Shape of the node's result as text, such as `"32×64"`; `""` if unknown.
+        repeat: Number of equal nodes that this node represents, or of repetitions of the sequence of nodes inside it.
+        members: Keys of the equal nodes that this node represents, its own key first; `()` if there are no others.
         note: Further information, such as `"×10 rounds"`; `""` for none.
         dtype: Dtype of the largest array of the node's result; `""` if unknown.
     """
@@ -80,11 +80,11 @@ class GraphLink:
     Attributes:
         source: Key of the node that produces the data.
         target: Key of the node that uses the data.
-        roles: The roles of the instructions that use the data.
+        roles: The roles of the instructions that use the data: `"forward"`, `"backward"`, `"update"`.
         specs: The specs of the data.
-        loop: Key of the loop if the data is for its next round, else `""`.
-        is_gradient: True for a gradient that flows only through sums, from the user of a value to its producer.
-        is_between_rounds: True if the data flows between rounds that are folded into one.
+        loop: Key of the loop if the data goes to the loop's next iteration, else `""`.
+        is_gradient: True for a gradient that passes through sums, for which the program has no direct data flow.
+        is_between_rounds: True if the data flows between equal nodes, or sequences of nodes, that are shown as one.
     """
 
     source: str
@@ -102,15 +102,15 @@ class StageGraph(Shown):
 
     Attributes:
         stage: Name of the stage.
-        nodes: All nodes by key, parents before their children, including those hidden by a fold.
-        flows: Producer, user and spec for each pair of instructions with data flow. The producer of a loop's result is
-            the instruction in the body that computes it.
-        roles: Role of each instruction that has one, by id.
-        equations: Ids of the equations of each instruction, by id.
-        hidden: A dict from the key of each node that a fold hides to the key of the node that is shown instead.
-        carried: Producer, user and spec of data that a loop passes to its next round.
-        gradients: Gradients that flow only through sums: the user of a value, the producer of the value, and whether a
-            loop passes the value to its next round.
+        nodes: All nodes by key, parents before their children. It includes the nodes in `hidden`.
+        flows: For each pair of instructions with data flow: id of the instruction that computes the data, id of the one
+            that uses it, and spec. A loop's result is computed by an instruction in its body.
+        roles: A dict from the id of each instruction with a known role to `"forward"`, `"backward"` or `"update"`.
+        equations: A dict from the id of each instruction to the ids of the jaxpr's equations that it came from.
+        hidden: A dict from the key of each node that is not shown to the key of the node that represents it.
+        carried: The same as `flows`, for data that a loop passes to its next iteration.
+        gradients: For each gradient that passes through sums: ids of the instructions that use and compute the value,
+            and whether a loop passes the value to its next iteration.
     """
 
     stage: str
@@ -147,9 +147,9 @@ class StageGraph(Shown):
         return found
 
     def share(self, key: str, shares: Mapping[str, float]) -> float | None:
-        """Return a block's share of the cost, including the blocks folded into it, given the shares by path.
+        """Return a block's share of the total cost, including the equal blocks that its node represents.
 
-        Return `None` if the share is unknown, or the node is not a whole block.
+        `shares` is a dict from block path to share. Return `None` for an unknown share, or a node that is not a block.
         """
         if not self.is_whole_block(key):
             return None
@@ -295,14 +295,14 @@ class StageGraph(Shown):
         shares: Mapping[str, float] | None = None,
         fits: Callable[[Collection[str], float], bool] = lambda opened, scale: True,
     ) -> frozenset[str]:
-        """Return the keys of the nodes to open first: as many as fit into a picture of at most `most` nodes.
+        """Return the keys of the nodes to open in the first picture, which shows at most `most` nodes.
 
         The most expensive node opens first: by its share of the cost if known, else by its number of instructions.
 
         Args:
             most: Maximum number of nodes.
-            shares: Share of the cost by block path.
-            fits: Returns whether the picture fits into its frame, given the keys of the open nodes and a scale.
+            shares: A dict from the path of each block to its share of the total cost; `None` if unknown.
+            fits: A function that returns whether the picture has enough space, given the open nodes and a scale.
         """
         opened: set[str] = set()
         count = len(self.level())

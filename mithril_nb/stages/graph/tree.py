@@ -33,13 +33,13 @@ _PLUMBING = frozenset({"return", "func.return", "stablehlo.return"})
 
 @dataclass(frozen=True)
 class Region:
-    """An instruction that contains others.
+    """An instruction that contains others, such as a loop.
 
     Attributes:
-        kind: Opcode of the instruction, without a dialect.
+        kind: Opcode of the instruction, without the name of an MLIR dialect: `"while"`, not `"stablehlo.while"`.
         name: Label of the region.
-        look: `"loop"`, `"cond"` for a conditional with branches, or `"call"`.
-        note: How often the region runs, such as `"×10 rounds"`; `""` for a call.
+        look: How it is drawn: `"loop"`, `"cond"` for a conditional with branches, or `"call"`.
+        note: How often a loop runs, such as `"×10 rounds"`; `""` for other regions.
         id: Id of the instruction.
     """
 
@@ -58,7 +58,7 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
         stage: Any stage with instructions.
         like: The graph of another stage of the same program. Blocks are folded as in that graph, even if the compiler
             has changed some of them.
-        most: Maximum number of nodes on a level after folding.
+        most: Maximum number of nodes directly inside a node, after equal or neighbouring nodes are shown as one.
 
     Returns:
         The graph. If the stage is not available, it has no nodes. If tracing failed, it ends with a node of kind
@@ -103,9 +103,13 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
 def _flows(
     stage: Stage, by_id: Mapping[str, Instruction], homes: Mapping[str, Draft], *, is_inner: bool = False
 ) -> Iterator[Flow]:
-    """Yield the data that flows from one instruction to another.
+    """Yield each pair of instructions with data flow, and the spec of the data.
 
-    With `is_inner`, the producer of a loop's result is the instruction in the body that computes it.
+    Args:
+        stage: The stage.
+        by_id: Its instructions by id.
+        homes: The node of each instruction in the graph. Data of other instructions is left out.
+        is_inner: True to replace a loop that computes data by the instruction in its body that computes it.
     """
     for one in stage.instructions:
         if one.id not in homes:
@@ -195,9 +199,16 @@ def _name_calls(root: Draft) -> None:
 
 
 def _outer(parent: str, one: Instruction, bodies: Mapping[str, tuple[Draft, Region]], root: Draft) -> tuple[Draft, str]:
-    """Return the node to put the blocks of an instruction into, and the block path of this node.
+    """Return the node in which to create the nodes of an instruction's blocks, and the block path of this node.
 
-    Usually this is the region `parent` around the instruction.
+    Usually this is the node of the region around the instruction, such as a loop. A call that contains whole blocks is
+    not shown, so the node around it is returned.
+
+    Args:
+        parent: Id of the region; `""` at the top level.
+        one: The instruction.
+        bodies: The regions so far, by id, with their nodes.
+        root: The root of the tree.
     """
     if parent not in bodies:
         return root, ""
@@ -256,8 +267,8 @@ def _measure(
 ) -> None:
     """Count the instructions of each node by role, sort children in program order, and find each node's result.
 
-    `places` has the positions of nodes in another stage, by key. These nodes keep their positions, because a compiler
-    may reorder bodies and fusions.
+    `places` is a dict from the key of each node in the graph of another stage to its position there; `{}` if there is
+    no such graph. The same nodes get the same order here, although the compiler may have reordered instructions.
     """
     drafts = [*root.walk()]
     homes = {id: draft for draft in drafts for id in draft.ids}  # not those of `_plant`: inputs were gathered since
@@ -331,7 +342,7 @@ def _freeze(draft: Draft, nodes: dict[str, GraphNode]) -> None:
 
 
 def region_of(one: Instruction) -> Region:
-    """Return the region of an instruction that contains others.
+    """Return an instruction that contains others as a `Region`.
 
     Examples:
         >>> region_of(Instruction("3", "scan", 1, attributes=(("length", "10"),))).note

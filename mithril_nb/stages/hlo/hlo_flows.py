@@ -15,9 +15,10 @@ def with_flows(
     callees_first: Iterable[Computation],
     callers: Mapping[str, Sequence[tuple[HloLine, Computation]]],
 ) -> tuple[Instruction, ...]:
-    """Return the instructions with `picks`, `results` and `carried`: the data flow into and out of calls and loops.
+    """Return the instructions of a module with the data flow into and out of calls and loops.
 
-    A computation with several callers is not connected: data of one call would seem to reach the others.
+    This sets `operands`, `picks`, `results` and `carried` of each `Instruction`. If a computation has several callers,
+    its instructions are not linked to those of its callers. Otherwise data of one call would seem to reach the others.
 
     Args:
         instructions: The instructions of a module.

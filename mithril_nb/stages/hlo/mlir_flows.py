@@ -24,13 +24,14 @@ _Value = tuple[str, int]
 
 
 def with_flows(text: str, instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
-    """Return the instructions with `picks`, `results` and `carried`: the data flow into and out of calls and loops.
+    """Return the instructions of a module with the data flow into and out of calls and loops.
 
-    A function with several calls is not connected: data of one call would seem to reach the others.
+    This sets `operands`, `picks`, `results` and `carried` of each `Instruction`. If a function has several calls, its
+    instructions are not linked to those of its callers. Otherwise data of one call would seem to reach the others.
 
     Args:
-        text: The text of the stage, without locations.
-        instructions: The instructions of the text, without these attributes.
+        text: The text of the module, without locations.
+        instructions: The instructions of the text.
     """
     lines = text.split("\n")
     found = {one.id: one for one in instructions}

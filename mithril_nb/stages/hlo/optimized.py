@@ -44,12 +44,14 @@ def read_hlo(
 
     Args:
         text: The text of an HLO module, such as the result of `compiled.as_text()`.
-        tags: Reads the tags of the equations in the text.
+        tags: The object that finds the ids of equations in op names.
         equations: The equations by id.
         inputs: Index and block of each input by its name, such as `params['linear_0.weight']`.
-        refine: Returns further equations of an instruction, given its opcode and the id of one of its equations.
-        op_names: Op names of instructions that have none in the text.
-        lines: Reads the lines of Python in the text; `None` to use those of the equations.
+        refine: A function that returns ids of further equations, given the opcode of an instruction and the id of one
+            of its equations.
+        op_names: Op names by instruction, for instructions without one in the text.
+        lines: The object that reads Python lines from the locations in the text; `None` to use the Python lines of the
+            equations.
     """
     read = None if lines is None else lines.of_hlo(text)
     return _Module(text, tags, equations, inputs, refine, op_names or {}, read).result()
@@ -156,10 +158,10 @@ class _Module:
         self._share_combined(computation)
 
     def _share_combined(self, computation: Computation) -> None:
-        """Attribute a collective that XLA combined from several to the equations and blocks of all of them.
+        """Attribute each collective that XLA combined from several ones to the equations and blocks of all of them.
 
-        Its `op_name` names only one of them, but each item of its result has the `op_name` of the original collective.
-        The share of a block is its share of the bytes.
+        Its `op_name` names only one of them, but each item of its result has the `op_name` of its original collective.
+        A block's share of the collective is its share of the bytes.
         """
         items: dict[str, list[HloLine]] = {}
         for line in computation.instructions:
@@ -203,13 +205,14 @@ class _Module:
         return line.operands
 
     def _attribute_moved(self, line: HloLine, candidates: tuple[str, ...]) -> None:
-        """Infer the block of an instruction that moves data into or out of a scan: the producer or user of the data.
+        """Clear the block of an instruction that moves data into or out of a scan, so that it is inferred later.
 
-        The `op_name` of the instruction names only the scan. If no block is found, `_keep_moves` uses that of the scan.
+        The `op_name` of the instruction names only the scan. It should belong to the block that computes or uses the
+        data. If no such block is found later, `_keep_moves` sets the block of the scan again.
 
         Args:
-            line: The instruction.
-            candidates: The operands that may determine the block.
+            line: The instruction. Others than those of a scan are not changed.
+            candidates: The operands from which the block may be inferred.
         """
         draft = self._drafts[line.name]
         if self._is_of_scan(draft):
@@ -220,9 +223,9 @@ class _Module:
         return bool(draft.equations) and all(self._equations[id].primitive == "scan" for id in draft.equations)
 
     def _ids(self, line: HloLine, computation: Computation) -> frozenset[str]:
-        """Return the ids of the equations that an instruction's tags name.
+        """Return the ids of the equations that the tags in an instruction's `op_name` identify.
 
-        If XLA did not inline a function, the tags in its body are relative to the calls of the function.
+        In a function that XLA did not inline, a tag has only the last part of an id. The ids of the calls precede it.
         """
         op_name = line.op_name or self._op_names.get(line.name, "")
         if not self._tags.is_in(op_name):
@@ -355,9 +358,9 @@ class _Module:
                     self._drafts[line.name].operands += given
 
     def _keep_moves(self) -> None:
-        """Use the block of the scan for each instruction of `_attribute_moved` for which no block was found.
+        """Set the block that `_attribute_moved` cleared, for instructions for which no other block was found.
 
-        `_hand_down` does this for instructions in a fusion.
+        Instructions in a fusion are left to `_hand_down`.
         """
         for name, (shares, origin) in self._moves.items():
             callers = self._callers.get(self._homes[name].name, ())

@@ -47,9 +47,8 @@ class Readable:
 
     Attributes:
         text: The text.
-        lines: Pairs of a line number, counted from 1, and the name of an instruction on that line. A line has several
-            pairs if constants are written as its operands or if it opens a body with parameters; the line's main
-            instruction comes first.
+        lines: Pairs of a line number, counted from 1, and the name of an instruction on that line. A line may show
+            several instructions, such as an operation and its constant operands. The operation is the first.
     """
 
     text: str
@@ -265,16 +264,16 @@ def python_names(paths: list[str]) -> list[str]:
 
 
 def expected_types(opcode: str, how: str, given: tuple[str, ...], result: str) -> tuple[tuple[str, ...], str]:
-    """Return the parameter types and the result type of a computation that follow from the instruction that runs it.
+    """Return the types of a computation's parameters and result that a loop or conditional requires.
 
     Args:
-        opcode: Opcode of the instruction.
-        how: The attribute that names the computation, such as `"body"`.
+        opcode: Opcode of the instruction that runs the computation.
+        how: The attribute of the instruction that names the computation, such as `"body"`.
         given: Types of the instruction's operands.
         result: Type of the instruction's result.
 
     Returns:
-        The types; `()` and `""` if they do not follow from the instruction.
+        The types of the parameters, and the type of the result; `()` and `""` for other instructions.
 
     Examples:
         >>> expected_types("while", "condition", ("(s32[], f32[2])",), "(s32[], f32[2])")

@@ -24,12 +24,14 @@ class Body:
     Attributes:
         name: Name of the computation.
         is_entry: True if the program starts here.
-        params: The parameters by number. If they are not numbered 0, 1, 2, ..., they are in `lines` instead.
-        lines: All other lines, in order. A line that cannot be parsed is text.
-        folded: Names of the constants that are written as operands.
-        attributes: By name of a line, pairs of name and value of its attributes, without those in `runs`.
-        runs: By name of a line, the computations that it runs: pairs of the attribute and the computation's name, such
-            as `("body", "region_0.1")`.
+        params: The parameters in the order of their numbers. If these are not 0, 1, 2, ..., the parameters are in
+            `lines` instead.
+        lines: All other lines, in order. A line that cannot be parsed is a string.
+        folded: Names of the constants that are printed as operands of another line, as 2 in add(x, 2).
+        attributes: A dict from the name of each instruction to its attributes, as pairs of name and value. Those in
+            `runs` are left out.
+        runs: A dict from the name of each instruction to the computations that it runs, as pairs of the attribute and
+            the name of the computation: `("body", "region_0.1")`.
     """
 
     name: str
@@ -83,10 +85,10 @@ def bodies_of(text: str) -> tuple[str, dict[str, Body]]:
 def runs_of(
     line: HloLine, body: Body, bodies: Mapping[str, Body]
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the computations that a line runs, in two lists.
+    """Return the computations that an instruction runs, in two lists.
 
-    The first list has the items of `body.runs[line.name]` that are printed as computations. The second list has those
-    that are printed as one word, such as `("to_apply", "add")`; see `Body.word`.
+    The first list has the items of `body.runs[line.name]` whose computations are printed in full. The second list has
+    the others, which only combine two numbers: pairs of the attribute and one word, such as `("to_apply", "add")`.
     """
     called, words = [], []
     for how, callee in body.runs[line.name]:
@@ -117,9 +119,9 @@ def type_of(line: HloLine) -> str:
 
 
 def _attributes(text: str, names: set[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the `attributes` and `runs` of a line, as in `Body`, from the text after its operands.
+    """Parse the text after the operands of an instruction. Return its attributes, and the computations that it runs.
 
-    `names` are the names of all computations.
+    Both are pairs, as in the attributes of `Body`. `names` are the names of all computations.
     """
     attributes: list[tuple[str, str]] = []
     runs: list[tuple[str, str]] = []

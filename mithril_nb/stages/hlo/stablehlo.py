@@ -74,9 +74,9 @@ def read_stablehlo(
 
     Args:
         text: The result of `lowered.as_text(debug_info=True)`.
-        tags: Reads the tags of the equations in the text.
+        tags: The object that finds the ids of equations in op names.
         equations: The equations by id.
-        lines: Reads the lines of Python in the text; `None` to use those of the equations.
+        lines: The object that reads Python lines from the locations; `None` to use the Python lines of the equations.
     """
     body, table = _split(text)
     names: dict[str, str] = {}
@@ -254,9 +254,9 @@ def _symbol(match: re.Match[str]) -> str:
 
 
 def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
-    """Return the names in a location, joined as XLA joins them if there are several.
+    """Return the op name in a location, which is text or a key of `table`; several names are joined by `;`.
 
-    `"name"(#loc3)` is a user's name for `#loc3`. If only `#loc3` has the tag, use its name instead.
+    In `"name"(#loc3)`, the outer name is used. But if only `#loc3` contains `marker`, a tag, its name is used.
     """
     outer, left = "", len(table) + 2  # a damaged table may contain a cycle
     while location and left:
@@ -340,10 +340,10 @@ def callers_of(
     """Return a dict from the name of each function to the ids of the equations that call it; `{""}` for `main`.
 
     Args:
-        calls: By name of a function, the functions that it calls, each with the location of the call.
-        ids_at: Returns the ids of a call's equations, given the function around it, its location, and that function's
-            callers.
-        most: Maximum number of callers of a function; further ones are ignored.
+        calls: A dict from the name of each function to its calls: name of the callee, and id or location of the call.
+        ids_at: A function that returns the ids of a call's equations, given the name of the function that contains the
+            call, id or location of the call, and the ids of the equations that call this function.
+        most: Maximum number of ids for a function; further ones are ignored.
     """
     callers: dict[str, set[str]] = {name: set() for name in calls}
     callers["main"] = {""}
@@ -378,9 +378,10 @@ def ids_of(location: str, callers: Set[str], tags: Marks, equations: Container[s
 
 
 def ids_in_function_of(id: str, callers: Iterable[str], joint: str = ".") -> set[str]:
-    """Return the full ids of an equation in the body of a loop, branch or reduction, given the full ids of the loops.
+    """Return the full ids of an equation in the body of a loop, branch or reduction.
 
-    `id` is relative to the function that contains the loop.
+    `id` is its id in the function that contains the loop. `callers` are the full ids of the loop, one for each call of
+    the function. `joint` separates the parts of an id.
 
     Examples:
         >>> ids_in_function_of("2.b1.0", ["5.2"])  # equation 5 calls the function, whose equation 2 is the loop

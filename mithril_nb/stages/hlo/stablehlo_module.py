@@ -62,12 +62,12 @@ def traced_in_module(
 
     Args:
         module: A `jaxlib.mlir.ir.Module`.
-        tags: Reads the tags of the equations in it.
+        tags: The object that finds the ids of equations in op names.
         ids: The ids of the equations, in program order.
         outside: Ids of the equations that are in no block.
 
     Returns:
-        The same links as `read_stablehlo`; `None` if they can only be found in the text.
+        The ids that `read_stablehlo` finds in the text of the module; `None` if only the text contains them.
     """
     try:
         return _Reader(module, tags, ids, outside).traced()
@@ -127,11 +127,11 @@ class _Reader:
         """Yield the ops in a body, and the ops in their regions, in the order of the text.
 
         Args:
-            body: MLIR's block.
-            calls: Receives the calls of this function.
-            prefix: Prefix of the ids.
+            body: The body, as MLIR's block object.
+            calls: A list to which the calls in the function are added: name of the called function, and location.
+            prefix: Prefix of the ids of the ops.
             inside: Ids used so far in the regions of this function. MLIR uses a name again after its region has ended.
-            is_top: True if `body` is the body of the function.
+            is_top: True for the body of the function, false for the region of an op.
         """
         names = self._names
         for one in body.operations:
@@ -227,12 +227,12 @@ class _Reader:
 def _infer(
     links: list[tuple[str, ...]], left: list[tuple[int, Any]], equations_of: Callable[[Any], tuple[str, ...]]
 ) -> None:
-    """Give ops without a block the equations of their operands or users.
+    """Infer the equations of ops whose location names no block: those of their operands or users.
 
     Args:
-        links: The known equations of each op; updated in place.
-        left: The ops without a block, each with its position in `links`.
-        equations_of: Returns the equations in the location of an op.
+        links: Ids of the known equations of each op; updated in place.
+        left: These ops, each with its position in `links`.
+        equations_of: A function that returns the ids of the equations in the location of an op.
     """
     order = {op: _Open(links[at]) for at, op in left}
     others: dict[Any, _Open] = {}

@@ -91,14 +91,14 @@ class HloLine:
         opcode: `fusion`, `dot`, `add`, ...
         shapes: Dtype and sizes of each array in the result.
         operands: Names of the operands.
-        op_name: The op name from JAX; `""` if it has none.
-        calls: Pairs of an attribute and the computation that it names, such as `("body", "region_0.1")`.
+        op_name: The name that JAX gave the operation; `""` if it has none.
+        calls: The computations that it runs, as pairs of the attribute and the name: `("body", "region_0.1")`.
         attributes: The text after the operands.
-        literal: The text between the parentheses.
-        is_root: True if it returns the result of its computation.
-        written: The line without metadata. `tidy` turns it into the displayed line.
-        trips: Trip count of a loop; `None` if unknown.
-        place: The location in Python: the number of a stack frame or `"file":line`; `""` if unknown.
+        literal: The text between the parentheses: the operands, the value of a constant, or the number of a parameter.
+        is_root: True if its result is the result of its computation.
+        written: The line without metadata.
+        trips: Number of iterations of a loop; `None` if unknown, or if it is no loop.
+        place: The location in Python: the number of a stack frame, or text such as `"net.py":3`; `""` if unknown.
     """
 
     name: str
@@ -160,7 +160,7 @@ def names_in(value: str) -> list[str]:
 
 
 def device_counts(text: str) -> dict[str, int]:
-    """Return the counts of devices in the head of a module by name: `replica_count` and `num_partitions`.
+    """Return `replica_count` and `num_partitions` from the first line of a module, as a dict.
 
     Counts of 1 are missing, because XLA does not print them.
 

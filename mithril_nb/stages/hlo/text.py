@@ -41,7 +41,8 @@ def read_module(text: str, known: dict[str, HloLine | str] | None = None) -> tup
 
     Args:
         text: The text of the module.
-        known: Cache of parsed lines; new lines are added. The texts of many passes share most lines.
+        known: A cache of parsed lines, to which new lines are added; `None` for no cache. The texts of the passes of
+            one compilation share most lines.
     """
     title = "HloModule"
     computations: list[Computation] = []
