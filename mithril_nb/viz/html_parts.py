@@ -95,7 +95,7 @@ def html_table(
     """Return an HTML table whose first column names the rows.
 
     Args:
-        heads: Titles of the columns. `Markup` is inserted as the rows of the head; without titles, the table has no
+        heads: Titles of the columns; or the rows of the head, as HTML in a `Markup`. Without titles, the table has no
             head.
         rows: The rows. A row is a name and then the texts of its cells; cells and whole rows may be `Markup`.
         style: CSS classes of the table. A table scrolls sideways if its first class starts with `cost`.

@@ -22,8 +22,9 @@ _FEWEST_HUES = 3
 def hues_of_blocks(paths: Iterable[str]) -> dict[str, int]:
     """Return the hue of each top-level block, 0 to 7. The blocks inside it have the same hue; see `hue_of`.
 
-    If there are fewer than three top-level blocks, the largest is replaced by the blocks inside it, until there are
-    three: a program inside a single function would otherwise have one colour. The loss and the optimizer have no hue.
+    If there are fewer than three top-level blocks, the one with the most blocks inside is replaced by the blocks
+    directly inside it, until there are three: a program inside a single function would otherwise have one colour. The
+    loss and the optimizer have no hue.
 
     Args:
         paths: Paths of blocks, in the order of the program.

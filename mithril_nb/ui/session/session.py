@@ -192,7 +192,7 @@ class Session(DesignEditor):
 
     @command('stage="jaxpr"')
     def request_stage(self, stage: str) -> None:
-        """Compute a stage now and again after each edit, because a front end shows it.
+        """Compute a stage, and compute it again after each edit, because a front end shows it.
 
         Raises:
             UnknownOptionError: The stage is unknown.

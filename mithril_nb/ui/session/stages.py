@@ -77,7 +77,7 @@ class StageMaker:
         return with_wanted_stages(analysis.inspection, self._wanted)
 
     def want(self, name: str) -> bool:
-        """Compute a stage now and again after each edit. Return False if it was already requested.
+        """Compute a stage, and compute it again after each edit. Return False if it was already requested.
 
         Raises:
             UnknownOptionError: The stage is unknown.

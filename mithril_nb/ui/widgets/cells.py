@@ -60,13 +60,13 @@ class Cell:
         return found[0] if len(found) == 1 else exact
 
     def saved_output(self, mime: str) -> dict[str, Any] | None:
-        """Return the data of a MIME type in the saved output of this cell, with the time of the save as `saved_at`.
+        """Return data from the output of this cell in the saved notebook, with the time of the save as `saved_at`.
 
         Args:
-            mime: The MIME type.
+            mime: The MIME type of the data.
 
         Returns:
-            The data; `None` if the output does not have it or shows several widgets, or the notebook is unreadable.
+            The data; `None` if the output has no such data or shows several widgets, or if the notebook is unreadable.
         """
         if self.notebook is None:
             return None

@@ -19,8 +19,9 @@ Change = dict[str, Any] | list[Any]
 def change_between(old: Any, new: Any) -> Change:
     """Return the change from one JSON value to another; an empty dict if they are equal.
 
-    A change is a dict of changes by key or index; or `[value]`, a new value; or `[]`, a removed key; or in a list,
-    `[start, count, values]`: `values` replace `count` old ones from `start` on.
+    A change is a dict of changes by key or index; or `[value]`, a new value; or `[value, next]`, a new key inserted
+    before the key `next`; or `[]`, a removed key; or in a list, `[start, count, values]`: `values` replace `count` old
+    ones from `start` on.
 
     Args:
         old: The old value. Tuples count as lists.

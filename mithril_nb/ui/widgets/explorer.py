@@ -105,8 +105,8 @@ def explore(target: Any, *args: Any, through: Sequence[Any] = (), **options: Any
         The widget; the last expression of a cell shows it.
 
     Raises:
-        UnknownOptionError: The target cannot be inspected; arguments are passed with an inspection; an entry of
-            `through` is not a transform; or `through` is used without a function.
+        UnknownOptionError: The target cannot be inspected; it is the result of `ml.inspect`, and arguments or options
+            are passed; an entry of `through` is not a transform; or `through` is used and the target is not a function.
 
     Examples:
         >>> import jax.numpy as jnp

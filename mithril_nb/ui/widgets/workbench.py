@@ -175,8 +175,8 @@ def workbench(
         shapes: Shape of each input, such as `{"input": [32, 64]}`. With names of sizes, such as
             `{"input": ["batch", 64]}`, costs are formulas; the stages after StableHLO need numbers.
         backend: Backend that runs programs; default: `JaxBackend()`.
-        program: First inspected program: `"forward"`, `"forward+backward"` or `"train step"`. A model with several
-            outputs starts with `"forward"` until you choose the output to train on.
+        program: The program that is shown first: `"forward"`, `"forward+backward"` or `"train step"`. A model with
+            several outputs starts with `"forward"` until you choose the output to train on.
         output: Name of the output to train on, for a model with several outputs.
         autosave: File in which the widget saves edits, within a second, so that a later run of the cell can restore
             them. Default: a file for this cell in `.mithril_nb`, next to the notebook; `False` saves nothing.

@@ -35,8 +35,8 @@ class Field:
     Attributes:
         name: Key in the data, such as `"flops"`.
         title: Title in pictures, such as `"FLOPs"`.
-        short: Formats a number with three digits and the unit.
-        exact: Formats a number with all digits and the unit.
+        short: A function that formats a number with three digits and the unit.
+        exact: A function that formats a number with all digits and the unit.
     """
 
     name: str

@@ -73,7 +73,7 @@ class _Sum:
 def cost_values(
     data: Data, nodes: Iterable[Node], kind: Field, *, own: bool = False, graph: StageGraph | None = None
 ) -> Overlay:
-    """Return the overlay of a cost.
+    """Return the overlay that shows a cost on each node.
 
     Args:
         data: The costs, as returned by `Cost.to_dict()`. Loops and instructions only have costs if `data` has `rows`.

@@ -36,15 +36,15 @@ def overlay_of(
     """Draw costs on a graph: with `overlay` for a model, with `stage_overlay` for a stage.
 
     Args:
-        data: The costs.
+        data: The costs, as returned by `Cost.to_dict()`.
         target: A model, a logical graph, or the graph of a stage. For an inspection, the graph of its jaxpr is drawn.
         field: Name of the cost to show, one of `ON_GRAPHS`.
         expanded: Paths of the groups to open; by default as many as fit.
         own: If true, the number of a block excludes the blocks inside it.
 
     Raises:
-        UnknownOptionError: The field does not exist, the costs belong to another graph, `target` has no graph, or
-            `expanded` is neither a string nor a collection of strings.
+        UnknownOptionError: `field` is not one of `ON_GRAPHS`, the costs belong to another graph, `target` has no graph,
+            or `expanded` is neither a string nor a collection of strings.
         UnknownBlockError: The graph has no node at a path in `expanded`.
     """
     graph = graph_of(target, str(data["program"]))
@@ -74,7 +74,7 @@ def overlay(
         own: If true, the number of a block excludes the blocks inside it.
 
     Raises:
-        UnknownOptionError: The field does not exist, or the costs belong to another graph.
+        UnknownOptionError: `field` is not one of `ON_GRAPHS`, or the costs belong to another graph.
     """
     kind, data = field_of(field, ON_GRAPHS, _CALL), replace_undrawable(data)
     _check_blocks(data, [path for path, _ in graph.walk()])
@@ -97,7 +97,7 @@ def stage_overlay(
         own: If true, the number of a block excludes the blocks inside it.
 
     Raises:
-        UnknownOptionError: The field does not exist, or the costs belong to another graph.
+        UnknownOptionError: `field` is not one of `ON_GRAPHS`, or the costs belong to another graph.
     """
     from mithril_nb.viz.diagrams.stages import stage_layout  # imports JAX, which is loaded if there is a stage graph
 

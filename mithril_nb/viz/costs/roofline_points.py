@@ -190,7 +190,8 @@ def explain_above(shares: Iterable[tuple[float | None, str | None]]) -> tuple[st
     """Return sentences that explain why blocks exceed the roof; `()` if no block does.
 
     Args:
-        shares: For each block, its measured share of the roof, and what limits it: `"memory"` or any other text.
+        shares: A pair for each block: its measured FLOP/s as a share of the attainable FLOP/s (`None` if unknown), and
+            what limits it, `"memory"` or any other text.
 
     Examples:
         >>> explain_above([(0.5, "memory"), (1.0, "compute")])

@@ -98,7 +98,8 @@ def treemap(data: Data, field: str = "flops", width: int = 720) -> Drawing:
         width: Width in px; values below 240 become 240.
 
     Raises:
-        UnknownOptionError: The field does not exist, or the width is not a number above 0 and at most 10,000.
+        UnknownOptionError: `field` is not one of `BLOCK_FIELDS`, or the width is not a number above 0 and at most
+            10,000.
 
     Examples:
         >>> costs = {"flops": 750}

@@ -32,7 +32,7 @@ class ScenePort:
 
 @dataclass(frozen=True)
 class SceneNode:
-    """A box with a position. `Box` documents the attributes that are missing here.
+    """A box with position and size in px. `Box` documents the attributes that are missing here.
 
     Attributes:
         x: Left edge.
@@ -81,7 +81,8 @@ class SceneEdge:
     """A line from one node to another. A wire into or out of an open group consists of several edges.
 
     Attributes:
-        source: Where the data comes from: the key of a node in a stage, `"path.port"` or a model input in a model.
+        source: Where the data comes from. In the graph of a stage, the key of a node; in a model, the path of a block
+            and its port, such as `"linear_0.output"`, or the name of a model input.
         target: Where the data is used, in the same form. If several nodes inside a group use it, the key of the group.
         points: Corners of the line, or the points of a curve as in `curve_path`.
         is_curve: True for a cubic Bézier curve.
@@ -127,7 +128,8 @@ class Scene(Shown):
         nodes: Boxes in reading order; the boxes inside a group follow it.
         edges: Lines between the boxes.
         is_model: True for the graph of a model, false for the graph of a stage. Only the blocks of a model have ports.
-        roles: Names of the roles, in the order of `SceneNode.counts`.
+        roles: Names of the roles of instructions, such as `"forward"`, in the order of `SceneNode.counts`; `()` in a
+            model.
     """
 
     title: str

@@ -45,7 +45,7 @@ ORIGINS: Mapping[str, str] = {"tagged": "tagged", "inferred": "inferred", "kerne
 class Line:
     """A line of a stage, with the innermost instruction that contains it.
 
-    `starts` is true if the instruction starts at this line.
+    `pieces` are pairs of a CSS class and a text. `starts` is true if the instruction starts at this line.
     """
 
     number: int

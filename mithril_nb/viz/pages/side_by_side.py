@@ -67,10 +67,10 @@ class Links:
 
 
 def stage_html(found: StageComparison, links: Links, most_rows: int, *, is_open: bool) -> str:
-    """Return one stage of both sides as HTML, without a style sheet.
+    """Return a stage before and after the change, side by side, as HTML without a style sheet.
 
     Args:
-        found: The stage.
+        found: The stage on both sides.
         links: The links of the comparison.
         most_rows: Approximate limit of the number of rows.
         is_open: If true, the stage is unfolded at first.

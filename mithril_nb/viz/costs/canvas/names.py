@@ -60,9 +60,9 @@ class Names:
         return list(dict.fromkeys(found))
 
     def brief(self, path: Path) -> list[str]:
-        """Return all names of a block in an order for a list, where the first name that fits should be used.
+        """Return all names of a block. The best name comes first.
 
-        Names without `…` that include at most one outer block come first.
+        Names without `…` that include at most one outer block come before the others.
         """
         return sorted(self.all_of(path), key=lambda name: name.count(" / ") > 1 or "…" in name)
 

@@ -136,7 +136,7 @@ class SvgCanvas:
             tooltip: The tooltip.
             name: CSS class of the group; `""` for none.
             block: Path of the block that the group shows, or `""` for unattributed costs. A page highlights the group
-                with other views of the block. `None` for a group without such a link.
+                together with other views of the block. `None` for a group that is not linked to a block.
         """
         group = opening("g", class_=name)
         link = "" if block is None else f' data-block="{escaped(block_key(block))}"'

@@ -154,7 +154,7 @@ class Column:
     Attributes:
         title: Title of the column.
         key: Key of the cost in the data, such as `"flops"`.
-        format: Formats a number of the column.
+        format: A function that formats a number of the column.
         source: Name of the source of the costs, such as `"compiled"`.
     """
 
