@@ -25,6 +25,8 @@ _RENDERERS: dict[tuple[type, str], Callable[..., Any]] = {}
 def renderer(*types: type, kind: str = BUNDLE) -> Callable[[Render], Render]:
     """Return a decorator that registers a function as the renderer of some types.
 
+    The function takes a value and the options that are passed to `draw`. It returns the picture.
+
     Args:
         *types: The types. A subclass uses the renderer of its nearest base class.
         kind: Kind of the picture: `"bundle"` for the MIME bundle of a value, or another name to pass to `draw`.

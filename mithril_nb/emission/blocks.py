@@ -20,13 +20,14 @@ _Key = tuple[str, Role | None]
 class Divided:
     """A program divided into functions.
 
-    Equal blocks share one function. Its statements are those of the first of these blocks.
+    Equal blocks share one function, which contains the statements of the first of these blocks.
 
     Attributes:
         functions: The functions, each after the functions that it calls. The last one is the whole program.
-        blocks: Paths of the blocks that run each function, except the last function.
-        equations: For each statement of a shared function, the ids of the equations that it computes in all blocks.
-        aliases: For each value of another block with the same function, the corresponding value of the first block.
+        blocks: A dict from each function except the last to the paths of the blocks that run it.
+        equations: A dict from each statement of a shared function to the ids of the equations that it computes in all
+            blocks.
+        aliases: A dict from each value of a later block with the same function to the value of the first block.
     """
 
     functions: list[Function] = field(default_factory=list[Function])

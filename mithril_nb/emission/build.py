@@ -23,15 +23,15 @@ def build(
     keeps_gradients: bool = False,
     fuse: Callable[[Function], Function] = lambda function: function,
 ) -> Program:
-    """Return a traced program as functions and statements with names.
+    """Return a traced program as functions of statements, in which all arrays have names.
 
     Args:
         program: The program.
         reserved: Names that the emitter uses itself, such as names of helper functions.
         keeps_gradients: If true, keep `stop_gradient` of float arrays, because the library may differentiate the
             source. It has no effect on a program that contains its own gradients.
-        fuse: Takes a function or a body of control flow, and returns it with calls of library functions, such as
-            `layer_norm`, instead of statements that compute the same result.
+        fuse: A function that takes a `Function`, also the body of a loop or branch, and returns it with calls of
+            library functions, such as `layer_norm`, instead of statements that compute the same result.
 
     Raises:
         StageUnavailableError: A size is a name, such as `"batch"`, and not a number.

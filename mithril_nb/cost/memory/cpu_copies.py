@@ -34,7 +34,7 @@ _MOVED = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", 
 class CpuCopies:
     """The arrays that XLA's CPU compiler adds to a program, and the live ranges that it changes.
 
-    A value is given by its index in `values`, a position by an index in `equations`.
+    In the attributes, a value is its index in `values`, and a position is an index in `equations`.
 
     Args:
         values: The arrays of the program.
@@ -43,11 +43,11 @@ class CpuCopies:
 
     Attributes:
         lives: Live ranges of the added arrays.
-        turned: Values that their equation writes in the axis order of the product that uses them. The equation moves
-            elements, so these values do not overwrite an operand.
+        turned: Values that are written in another axis order, which the matrix product that uses them needs. They do
+            not overwrite an operand, because their elements move.
         absorbed: Results of transposes that are not computed, because a product reads the operand of the transpose.
-        first: Values that are allocated before the equation that computes them, with the position.
-        last: Values that are freed before their last use, with the position.
+        first: A dict from each value that is allocated before the equation that computes it to this earlier position.
+        last: A dict from each value that is freed before its last use to this earlier position.
     """
 
     def __init__(self, values: Sequence[Value], equations: Sequence[Equation], taken: Sequence[Sequence[int]]):
@@ -98,7 +98,7 @@ class CpuCopies:
     def _scatter(self, place: int, equation: Equation) -> None:
         """Add the two arrays of indices that XLA needs for a `select_and_scatter_add`, which becomes a scatter.
 
-        If the program has a `reduce_window` over the same array, XLA computes the indices there.
+        If a `reduce_window` over an array of the same shape and dtype comes before, XLA computes the indices with it.
         """
         spec = equation.outputs[0]
         searched = self._windows.get(spec, place)
@@ -159,7 +159,8 @@ class CpuCopies:
 
         Args:
             place: Index of the result of the transpose.
-            kinds: The letter in `_AXES_IN_ORDER` for each axis of this result.
+            kinds: A letter for each axis of this result: `"b"` for a batch axis, `"k"` for a contracted axis, `"n"` for
+                any other axis.
         """
         made = self._equations[self._values[place].made]
         order: Any = made.param["permutation"]

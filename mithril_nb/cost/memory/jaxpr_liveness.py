@@ -47,9 +47,9 @@ _TAKES = _CHEAP | _EXPENSIVE | _ROWS | _VIEWS
 def jaxpr_lives(
     values: Sequence[Value], equations: Sequence[Equation], is_cpu: bool = False
 ) -> tuple[list[LiveRange], int]:
-    """Estimate the live ranges of the arrays of a program.
+    """Estimate the live ranges of the arrays of a program, with the copies that XLA adds on CPU if `is_cpu` is true.
 
-    Also return the number of arrays left out because their size is unknown. On CPU, XLA makes more copies.
+    Also return the number of arrays left out because their size is unknown.
     """
     end = max(len(equations) - 1, 0)
     return _Estimate(values, equations, end, is_cpu).lives()
@@ -207,9 +207,9 @@ class _Estimate:
 
     @staticmethod
     def _is_made_by(value: Value, equation: Equation) -> bool:
-        """Return whether the equation at `value.made` has the value as a result.
+        """Return whether a value is a result of `equation`, which is the equation at index `value.made`.
 
-        It does not if the value is the result of a `cond`: `made` is then the last equation in the branches.
+        It is not if the value is the result of a `cond`: `made` is then the last equation in the branches.
         """
         return value.id.partition("{")[0] == equation.id
 
@@ -221,9 +221,9 @@ class _Estimate:
         return self._equations[value.made].primitive == "transpose" and len(value.spec.shape) > 2
 
     def _held_for(self, made: int, size: int | None, kept: Sequence[bool]) -> Iterator[int]:
-        """Yield the indices of the operands of an equation that hold memory.
+        """Yield the indices of the operands of the equation at index `made` that hold memory, according to `kept`.
 
-        An operand that is fused holds no memory. If it has the given size, its operands are searched instead.
+        A fused operand holds no memory. If it has `size` bytes, the operands that it is computed from are searched.
         """
         left = [(taken, made) for taken in reversed(self._taken[made])]
         seen: set[int] = set()

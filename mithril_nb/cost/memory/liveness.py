@@ -35,9 +35,10 @@ class LiveRange:
     """The time during which a value holds memory, as positions in the schedule of the program.
 
     Attributes:
-        id: The value: an instruction with the index of its result (`"while.3{1}"`), an equation (`"12.b0.3"`), or the
-            name of an argument.
-        kind: `"arguments"`, `"outputs"`, `"temporaries"`, `"constants"` or `"unfilled"`.
+        id: The id of the instruction (`"while.3{1}"`, for its result with index 1) or the equation (`"12.b0.3"`) that
+            produces the value; or the name of an argument.
+        kind: `"arguments"`, `"outputs"`, `"temporaries"` or `"constants"`. For allocated memory that holds no value at
+            the peak, `"unfilled"`.
         block: Path of the block that produces the value, or that an argument belongs to; `""` if not attributed.
         size_bytes: Size of the value in bytes.
         first: Index in `MemoryUse.timeline` at which the value is allocated.
@@ -71,7 +72,8 @@ def allocated_for(lives: Iterable[LiveRange], places: int) -> int:
     """Estimate the bytes that XLA allocates before a program runs, from the live ranges of the program's values.
 
     - Each argument, output and constant has its own memory for the whole run. But an output overwrites a donated
-      argument of the same size that is not used any more. Donated arguments end before the last position.
+      argument of the same size that is not used any more. An argument is donated if its live range ends before the
+      last of the `places` positions.
     - A temporary uses the memory of an output of at least its size that is not written yet, if there is one.
     - The other temporaries share memory. Their sizes are rounded up to 64 bytes.
     - Two or more outputs need a table of pointers, 8 bytes each.

@@ -271,10 +271,10 @@ def _use(
     xla: Memory | None,
     notes: Iterable[str],
 ) -> MemoryUse:
-    """Return the memory use for known live ranges.
+    """Return the memory use for known live ranges (`lives`).
 
-    `sequence` has the ids of the instructions or equations in the order in which they run. XLA allocates `aside`
-    bytes; the part that values never fill is `"unfilled"`.
+    `sequence` has the ids of the instructions or equations in the order in which they run. `aside` is the number of
+    bytes that XLA allocates before the program runs. If values never fill all of them, the rest is `"unfilled"`.
     """
     filled = held(lives, len(sequence))
     most = max(filled, default=0)

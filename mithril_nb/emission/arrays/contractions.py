@@ -62,7 +62,7 @@ def _swapped(to: Context, text: str, rank: int) -> str:
 
 
 def equation(one: Statement) -> str:
-    """Return the equation with which `einsum` computes a `dot_general`.
+    """Return the equation, the first argument of `einsum`, that computes a `dot_general`.
 
     Examples:
         >>> from mithril_nb.emission.program import Value

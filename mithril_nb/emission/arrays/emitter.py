@@ -41,7 +41,7 @@ RULE_FILES = (contractions, elementwise, fused, indexing, shapes)
 
 
 def emit_arrays(program: traced.Program, library: Library) -> Source:
-    """Return a traced program as the source of an array library.
+    """Return a traced program as Python source that uses an array library.
 
     The file needs only the library, Python's standard library, and NumPy for large constants. If SciPy is installed,
     NumPy source uses SciPy's error function. The file contains helper functions, then the functions of the blocks. In

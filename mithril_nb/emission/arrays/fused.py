@@ -100,9 +100,10 @@ _WEIGHTS = _softmax_of({"x": [_CAUSAL, *_SCALED]})
 
 
 def _axes(found: Match) -> tuple[int, ...] | None:
-    """Return the axes along which all statements reduce `x`.
+    """Return the axes of all reductions of the operand `x` in a match.
 
-    Return `None` if the reductions have different axes, or if an elementwise statement combines different rows.
+    Return `None` if the reductions have different axes, or `x` is empty. Also return `None` if an elementwise statement
+    reads an array, other than the weight and the bias, that has another shape and is not constant along these axes.
     """
     x, others = found.bound["x"], [found.bound.get("weight"), found.bound.get("bias")]
     reductions = found.every("reduce_sum", "reduce_max")

@@ -266,7 +266,7 @@ class LaxControl:
         Args:
             name: Name of the local function.
             function: The loop body, loop condition or branch that it computes.
-            given: Names of the arguments. Each is a tuple of arrays, whose values follow the name.
+            given: For each argument, which is a tuple of arrays, a pair: its name, and the arrays in the tuple.
             parts: The expression that the local function returns.
         """
         pairs = [(argument, [value.name for value in values]) for argument, values in given]

@@ -15,7 +15,9 @@ _WRAPS = frozenset({"add", "add_any", "sub", "mul", "neg", "not", "shift_left"})
 
 
 class Context:
-    """Passed to each rule: the methods return parts of expressions, and record the helper functions in use.
+    """Passed to each rule, a function that returns the expression of a primitive.
+
+    The methods return parts of expressions, and record the helper functions in use.
 
     Attributes:
         dialect: The names of operations in the library.
@@ -52,7 +54,7 @@ class Context:
     def operands(self, statement: Statement) -> list[str]:
         """Return the expressions of the operands, such as `x` and `2.0`.
 
-        If all operands are numbers, the first has its dtype: np.float32(1.0) and 2.0.
+        If all operands are numbers, the first is written with its dtype: np.float32(1.0) and 2.0.
         """
         if all(isinstance(one, Number) for one in statement.inputs):
             return [self.array(statement.inputs[0]), *map(self.operand, statement.inputs[1:])]

@@ -24,12 +24,12 @@ _SCATTERS = ("scatter", "scatter-add", "scatter-mul", "scatter-min", "scatter-ma
 
 @dataclass(frozen=True)
 class _Use:
-    """A use of a value.
+    """A statement's use of a value.
 
     Attributes:
-        need: How the items of the value are read.
+        need: How the statement reads the items of the value; see `Need`.
         root: `id` of the statement whose loop reads the items; 0 if there are several loops, or if it is unknown.
-        is_same_place: True if only the item of the result with the same index needs an item.
+        is_same_place: True if each item of the result needs only the item of the value with the same index.
     """
 
     need: Need

@@ -84,9 +84,9 @@ class Body:
         helpers: The helper functions of the file.
         arenas: The size of each function's arena in bytes, by name of the function.
         writer: The lines so far. They contain placeholders, see `mark`, instead of offsets in the arena.
-        forms: How to get an item of each value.
+        forms: A dict from each value to the way to read its items; see `Form`.
         buffers: The memory that the function needs in its arena.
-        bound: Memory into which the result of a statement must be written, such as an output of the function.
+        bound: A dict from a value to the memory into which it must be written. An example is an output of the function.
     """
 
     def __init__(self, function: Function, helpers: Helpers, arenas: dict[str, int], constants: dict[Value, Form]):
@@ -117,7 +117,7 @@ class Body:
 
         Args:
             head: Text before the brace.
-            one: The statement of the lines.
+            one: The statement that the block belongs to; `None` if there is none.
             variables: Number of loop variables that `head` declares.
         """
         self.add(f"{head} {{".lstrip(), one)
@@ -269,7 +269,7 @@ class Body:
     # Statements
 
     def statements(self, function: Function, rules: Rules[Body, None]) -> None:
-        """Write the statements of a function or of a body.
+        """Write the statements of a function, or of a body of control flow.
 
         Raises:
             UnsupportedPrimitiveError: There is no C source for a statement.

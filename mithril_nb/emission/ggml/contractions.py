@@ -260,12 +260,12 @@ def _places(
     Args:
         to: The context.
         one: The statement.
-        array: The array.
+        array: The array that contains the windows.
         shape: Shape of the array with the items of all windows: the result of a gather, or updates.
         window: The axes of `shape` that lie within a window.
-        removed: The axes of the array that are no axes of a window.
-        mapped: For each index, the axis of the array that it refers to.
-        batching: Batch axes of the array, and the corresponding axes of the indices.
+        removed: The axes of `array` that are no axes of a window.
+        mapped: For each index in the start of a window, the axis of `array` that it refers to.
+        batching: Batch axes of `array`, and the corresponding axes of the indices.
 
     Raises:
         UnsupportedPrimitiveError: The array has too many items.

@@ -17,7 +17,9 @@ MOST_PLACES = 2**24
 
 
 class Context:
-    """Passed to each rule: the methods return parts of expressions, and record the helper functions in use.
+    """Passed to each rule, a function that returns the expression of a primitive.
+
+    The methods return parts of expressions, and record the helper functions in use.
 
     Attributes:
         helpers: Names of the helper functions that the source uses so far.

@@ -56,16 +56,17 @@ class Gradients:
         results: Names of results of the program. The input `d_output` is the gradient of the result `output`.
 
     Attributes:
-        of: The value of the forward pass to which each complete gradient belongs.
-        minus: The value of the forward pass to which each negative gradient belongs.
-        parts: The value of the forward pass for each term of a gradient that is a sum of several terms.
+        of: A dict from each complete gradient to the value of the forward pass that it belongs to.
+        minus: The same for each array that is the negative of a gradient.
+        parts: The same for each term of a gradient that is a sum of several terms.
         sums: The entries of `parts` that are sums of some of the terms.
-        unsummed: The value of the forward pass for each array whose sum is a gradient. The sum is over the axes along
-            which the value is broadcast.
-        minus_unsummed: The same for arrays that become a negative gradient.
-        notes: For each value that uses a known derivative, a comment, and the value whose name replaces `{0}` in the
-            comment. The second is `None` if the comment contains no name.
-        steps: A dict from the items of backward loops to the values of the forward loop that were stacked for them.
+        unsummed: The same for each array whose sum over some axes is a gradient. These are the axes along which the
+            value of the forward pass is broadcast.
+        minus_unsummed: The same for each array whose sum is the negative of a gradient.
+        notes: A dict from each value that uses a known derivative to a pair: a comment, and the value whose name
+            replaces `{0}` in the comment, or `None` if the comment contains no name.
+        steps: A dict from each value that a backward loop reads iteration by iteration to the value of the forward loop
+            that was stacked for it.
     """
 
     def __init__(self, main: Function, roles: Mapping[Value, Role | None], results: Mapping[Value, str]):
@@ -138,9 +139,9 @@ class Gradients:
                 self._note(output, of if isinstance(of, Value) else None, found.sign)
 
     def _read_total(self, start: Value, result: Value, output: Value) -> None:
-        """Find the meaning of a gradient that a loop sums up.
+        """Find the value of the forward pass whose gradient a loop sums up.
 
-        The sum is `start` before a step, `result` after the step, and `output` after all steps.
+        The sum is `start` before an iteration, `result` after it, and `output` after all iterations.
         """
         (term,) = [cast(Value, one) for one in self._producers[result].inputs if one is not start]
         known = self._known.get(term)
@@ -277,10 +278,10 @@ class Gradients:
         self._note(output, equal[0] if len(equal) == 1 else None)
 
     def _read_rule(self, one: Statement, factor: Value, known: _Known) -> bool:
-        """Find the meaning of the product of a value of the forward pass and a gradient.
+        """Find the meaning of a product or quotient of a gradient and `factor`, a value of the forward pass.
 
-        The gradient belongs to a value, and the statement that computed this value determines the rule. Return
-        whether a rule applies.
+        `one` computes it. The gradient belongs to the value `known.of`, and the statement that computed this value
+        determines the rule. Return whether a rule applies.
         """
         (output,) = one.outputs
         for value in self._same(known.of, has_sums=True):

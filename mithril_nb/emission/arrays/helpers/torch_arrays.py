@@ -85,9 +85,9 @@ def prod_pool(x, size, **options):
 
 
 def picked(x, size, prefer, options):
-    """Return the index of the first largest (or smallest) item of each window in x, padded and flattened.
+    """Return, for each window, the index of its first largest (or smallest) item in the padded and flattened x.
 
-    Also return the padded shape and the padding.
+    prefer: "max" or "min". Also return the shape of the padded x, and the padding.
     """
     worst = -math.inf if prefer == "max" else math.inf
     padding = options.get("padding") or [(0, 0)] * len(size)
@@ -145,10 +145,10 @@ def conv(x, kernel, strides=None, padding=None, lhs_dilation=None, rhs_dilation=
 
 
 def places(shape, indices, start_index_map, slice_sizes, window_dims, batching, mode):
-    """Return where the items of slices are in an array, and a mask of the slices that are inside the array.
+    """Return the indices of the items of slices in an array, and a mask that is true for slices inside the array.
 
-    There is one array of indices for each axis of the array. These arrays and the mask have the axes of `indices`
-    except the last, then the axes of a slice.
+    The indices are a list of arrays, one for each axis of the array. These arrays and the mask have the axes of
+    `indices` except the last, then the axes of a slice.
     """
     device = indices.device
     batch, window = tuple(indices.shape[:-1]), [slice_sizes[axis] for axis in window_dims]
@@ -195,8 +195,8 @@ def rows(table, indices, fill=None):
 def gather(x, indices, offset_dims, collapsed, start_index_map, slice_sizes, batching=None, mode="clip", fill=None):
     """Return slices of x that start at `indices`.
 
-    If a slice is partly outside of x, mode="clip" moves it inside. With mode="fill", all its items are the number of
-    `outside`.
+    If a slice is partly outside of x, mode="clip" moves it inside. With mode="fill", all its items are replaced by the
+    result of `outside`: `fill`, or a default for the dtype.
     """
     dropped = (*collapsed, *(batching[0] if batching else ()))
     window_dims = [axis for axis in range(x.ndim) if axis not in dropped]

@@ -118,16 +118,24 @@ def _add_product(
 
 
 def _edges(to: Body, one: Statement, axis: int, tap: str, size: int, places: int) -> tuple[str, str, Any]:
-    """Return the indices of the output, along an axis, for which one item of the window is inside of the input.
+    """Return the range of output indices, along an axis, for which one item of the window is inside of the input.
 
-    The output with index `p` reads `input[(p * stride + tap * dilation - low) / lhs_dilation]`. If the index is not
-    a whole number, the item is a zero between the items of the input.
+    The output with index `p` reads `input[(p * stride + tap * dilation - low) / lhs_dilation]`, where `low` is the
+    padding before the input. If the index is not a whole number, the item is a zero between the items of the input.
+
+    Args:
+        to: Receives the lines that compute the range.
+        one: The convolution.
+        axis: The spatial axis.
+        tap: C expression of the item's index in the window.
+        size: Size of the input.
+        places: Size of the output.
 
     Returns:
-        - The first index of the output.
-        - The end of the indices.
-        - A function from an index of the output to a C test for a whole number, and to the index of the input. The
-          test is `""` if each index is a whole number.
+        - The first index of the range.
+        - The index after the last one.
+        - A function from an output index to a pair: a C test whether the input index is a whole number, and the input
+          index. The test is `""` if it is always a whole number.
     """
     params = one.params
     stride, low = params["window_strides"][axis], params["padding"][axis][0]

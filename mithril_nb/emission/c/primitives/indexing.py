@@ -62,11 +62,11 @@ def _starts(
     to: Body, one: Statement, source: Operand, indices: Operand, batch: Index, sizes: list[int],
     start_map: Any, operand_batch: Any, index_batch: Any, is_clipped: bool,
 ) -> tuple[dict[int, str], str]:  # fmt: skip
-    """Write variables with the start of a window along each axis. They are moved so that the window is inside.
+    """Write variables with the start of a window along each axis. A window partly outside the array is moved inside.
 
     Returns:
-        - The names of the variables, by axis. Axes that always start at 0 are left out.
-        - A C test whether the window was inside before; `""` if `is_clipped`.
+        - A dict from an axis to the name of its variable. Axes that always start at 0 are left out.
+        - A C test whether the window was inside before it was moved; `""` if `is_clipped`.
     """
     starts: dict[int, str] = {}
     tests: list[str] = []
