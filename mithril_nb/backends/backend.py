@@ -138,7 +138,7 @@ def convert_params(params: Mapping[str, Any], backend: Any, other: Any) -> dict[
     """Return parameters as arrays of another backend.
 
     Args:
-        params: Arrays of `backend`, by name. A value may also be such a dict.
+        params: Arrays of `backend`, by name. Dicts may be nested.
         backend: The backend of the arrays.
         other: The backend of the result, or a model that is compiled for this backend.
 

@@ -42,8 +42,9 @@ class Target:
         title: Name of the target in messages and titles.
         value: A model, a function, a module of Flax, Equinox or Haiku, or the `Path` of a program file.
         graph: The graph of a Mithril model; `None` for other targets.
-        args: Example arguments for the function, from its attribute `example_args`.
-        text: TARGET as written on the command line.
+        args: Example arguments for the function: its attribute `example_args`, or the arguments that were returned
+            together with it. Empty if there are none, or if `--arg` is given.
+        text: The argument TARGET of the command line, unchanged.
     """
 
     title: str

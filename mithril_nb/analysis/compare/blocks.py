@@ -25,7 +25,7 @@ class BlockInfo:
     Attributes:
         path: Path of the block, such as `"mlp/linear_0"`.
         kind: Kind of the block, such as `"Linear"`; `""` if unknown, as for a scope of a function.
-        options: Values of the block's options by name, and the user's notes on its ports.
+        options: Values of the block's options by name, and the user's declarations for its ports, such as a dtype.
         structure: A value for comparisons: it is equal for two blocks if they have the same content.
         is_named: True if the user named the block; false for a default name such as `linear_0`.
     """
@@ -100,7 +100,7 @@ def blocks_of_graph(graph: LogicalGraph) -> dict[str, BlockInfo]:
 
 
 def _notes(graph: LogicalGraph, name: str) -> dict[str, str]:
-    """Return the user's notes and labels on the ports of a block, as options by name.
+    """Return the names and declarations that the user gave to ports of a block: `{"output dtype": "float32"}`.
 
     Args:
         graph: The graph that contains the block.

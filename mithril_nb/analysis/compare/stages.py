@@ -59,8 +59,8 @@ class StageComparison(Shown):
         before: The stage on the left.
         after: The stage on the right.
         rows: The aligned lines.
-        moved: A dict from the number of each moved line on the left to its number on the right. In `rows`, it is a
-            removed line and an added line.
+        moved: A dict from the number of each moved line on the left to its number on the right. In `rows`, a moved line
+            is a removed line and an added line.
         rewired: Numbers of the lines on the right that differ from their counterparts on the left only in the operands.
     """
 

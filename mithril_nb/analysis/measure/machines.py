@@ -219,9 +219,9 @@ class _Peak:
     def after(self, before: _Peak | None) -> _Peak:
         """Return the higher of this rate and the rate of an earlier measurement.
 
-        In the result, `is_busy` is true if the next call should measure the rate again: the machine was busy, or the
-        rounds differ and this measurement raised the rate. The second condition ends the measurements on machines that
-        are never idle.
+        In the result, `is_busy` is true if the rate should be measured again: the machine was busy, or the rounds
+        differ and this measurement raised the rate. But an earlier rate with a false `is_busy` keeps it, unless this
+        measurement raised the rate. So measurements end even if the rounds always differ.
         """
         is_new = before is None or self.rate > (1 + _ALIKE) * before.rate
         may_grow = self.is_busy or (is_new and not self.is_quiet)

@@ -90,10 +90,10 @@ class Profile(Cost):
         warm_up: Number of runs before the measured runs.
         times_run: Number of all runs of the program.
         walls_s: Seconds of each measured run without the profiler.
-        profiled_s: Seconds of each run with the profiler for which it reports the times of instructions; of all runs
-            with the profiler if it reports them for none.
-        samples: For each row with a measured time, by the row's id, its seconds in each run of `profiled_s`. The
-            seconds of `"(whole runs)"` are those in `walls_s`.
+        profiled_s: Seconds of each measured run with the profiler. Runs without times of instructions are left out,
+            unless no run has them.
+        samples: Seconds of each row in each run of `profiled_s`, by the row's id. If no run has times of instructions,
+            the only row is `"(whole runs)"`, with the seconds in `walls_s`: the runs without the profiler.
         contractions: Dtype of the operands of each matmul and convolution, by id of the instruction. The machine has a
             separate peak for each dtype.
         machine: The machine's peaks; `None` if they could not be measured.

@@ -62,8 +62,8 @@ class FunctionReport(Shown):
         place: File and line of the definition, such as `"train.py:12"`; `""` if unknown.
         library: Name of the installed library that defines the function; `None` if the user defined, jitted or watched
             it.
-        calls: Number of calls; `None` if unknown, because JAX reports no event for a cache hit.
-        hits: Number of cache hits: calls without a trace, lowering or compilation; `None` if unknown.
+        calls: Number of calls; `None` in a `with ml.watch()` block, because JAX reports no event for a cache hit.
+        hits: Number of cache hits: calls without a trace, lowering or compilation; `None` in a `with ml.watch()` block.
         traces: Number of traces of the Python function.
         lowerings: Number of conversions to StableHLO.
         compilations: Number of compilations by XLA, reads from disk included.

@@ -80,8 +80,8 @@ class Inferred:
     """The costs of a program for any sizes between the traced ones.
 
     Args:
-        points: The settings of each trace, as a dict. The first are the base, from which the others differ in one or
-            several settings.
+        points: A dict of settings for each trace. The first is the base; the others differ from it in one or several
+            settings.
         costs: The analytic cost of each trace.
 
     Attributes:

@@ -78,9 +78,10 @@ def checking_shapes(toolkit: Toolkit, blocks: Mapping[str, BlockSpecs]) -> Toolk
 
 
 def looking_for_nan(toolkit: Toolkit) -> Toolkit:
-    """Return a toolkit, the functions that run blocks, that raises an error at the first block that outputs NaN.
+    """Return a toolkit that raises an error at the first block that outputs NaN. The program must not be jitted.
 
-    The program must not be jitted.
+    Args:
+        toolkit: The functions that run blocks.
 
     Raises:
         NotANumberError: A block outputs NaN. The message contains the path of the block.
@@ -105,12 +106,10 @@ def looking_for_nan(toolkit: Toolkit) -> Toolkit:
 
 
 def on_devices(toolkit: Toolkit, devices: Mapping[str, Any]) -> Toolkit:
-    """Return a toolkit, the functions that run blocks, that runs each block on its device.
-
-    The program must not be jitted.
+    """Return a toolkit that runs each block on its device. The program must not be jitted.
 
     Args:
-        toolkit: The toolkit to wrap.
+        toolkit: The functions that run blocks, without a device.
         devices: Devices by path of a block. The device of a composite block is also that of its inner blocks.
     """
 
