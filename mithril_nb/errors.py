@@ -120,11 +120,11 @@ def _cut(text: str, most: int = LONGEST) -> str:
 
 
 def listed(names: Iterable[object], most: int = 600) -> str:
-    """Join names with commas; state the number of omitted names, and return `"none"` for an empty list.
+    """Join names with commas, up to a maximum length. Return `"none"` for an empty list.
 
     Args:
-        names: The names.
-        most: Maximum length in characters, exceeded only by a long first name; the remaining names are counted.
+        names: The names. Those that do not fit are replaced by their number.
+        most: Maximum length of the names in characters. The first name is always included.
 
     Examples:
         >>> listed(["a", "b"]), listed([]), listed(range(100_000), 8)

@@ -24,7 +24,7 @@ def unsupported(statement: Statement, backend: str, reason: str = "") -> Unsuppo
     Args:
         statement: The statement.
         backend: Name of the backend: `"numpy"`, `"c"`, ...
-        reason: The unsupported use, such as `"strides above 1"`, if the backend supports other uses of the primitive.
+        reason: The unsupported use, such as `"strides above 1"`; `""` if the backend supports no use of the primitive.
 
     Examples:
         >>> raise unsupported(Statement("fft", (), (), block="mix", source="net.py:3"), "c")

@@ -53,7 +53,8 @@ def find(graph: LogicalGraph, text: object) -> Endpoint:
 def annotate(graph: LogicalGraph, end: Endpoint, **changes: Any) -> LogicalGraph:
     """Add annotations to an endpoint, such as `shape=` or `is_trainable=`; see `Note`.
 
-    If the endpoint is a graph input with a generated name, such as `"input"`, later edits do not change the name.
+    If the endpoint is a graph input with a generated name, such as `"input"`, the name becomes permanent: new blocks do
+    not change it any more.
     """
     labels = dict(graph.labels)
     named: tuple[str, ...] = ()

@@ -341,7 +341,7 @@ def inspect_given(
     """Inspect a program that starts at a later stage than Python.
 
     Args:
-        given: The program.
+        given: The program, such as the result of `given_of_lowered`.
         name: Name of the program; by default its own name.
         params: Name of the argument that holds the parameters, as in `inspect`.
         device: The `jax.Device` to compile for.

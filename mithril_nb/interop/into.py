@@ -191,7 +191,7 @@ def _kind(op: FlatOp | None) -> str | None:
 def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: Layer) -> Layer:
     """Return a layer with its arrays in the order of the model.
 
-    Only the layers that read flattened images change: their features are sorted by channel first.
+    Only layers that read flattened images change: their features get the order with channels first, instead of last.
 
     Raises:
         ShapeError: The order of the elements of the image is unknown.

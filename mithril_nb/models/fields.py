@@ -157,7 +157,7 @@ def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> t
 def passed_on(constructor: type, given: Mapping[str, Any]) -> tuple[tuple[str, Value], ...]:
     """Return the attributes of a block as pairs of name and value, like `checked`.
 
-    `given` contains the arguments that its constructor passes to `super().__init__`. It must pass all its arguments.
+    `given` contains the arguments that the constructor of the block passes to `super().__init__`: all its arguments.
 
     Raises:
         UnknownOptionError: `given` lacks an argument of the constructor, or a value is invalid.

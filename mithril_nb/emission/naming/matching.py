@@ -19,7 +19,7 @@ class BackwardLoop:
         gradients: A dict from inputs of the backward body to values of the forward body. The input is the gradient of
             this value, or one of the terms of the gradient.
         totals: Number of sums over all steps at the start of the backward carry, such as the gradients of weights. The
-            other values of the carry are gradients of the forward carry. If the two carries do not match, it is 0.
+            other values of the carry are gradients of the forward carry. 0 also if the two carries do not match.
     """
 
     forward: Statement

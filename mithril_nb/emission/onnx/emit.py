@@ -24,7 +24,7 @@ def emit_onnx(program: traced.Program, weights: dict[int, Any], inputs: Sequence
 
     Args:
         program: The program.
-        weights: Arrays of the inputs that become constants of the model, by index of the input.
+        weights: A dict from the index of an input to its array. These inputs become constants of the model.
         inputs: Names of all inputs, in the order of the program.
         outputs: Names of the results.
 

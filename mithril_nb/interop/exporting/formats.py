@@ -17,7 +17,7 @@ class Contents:
         title: Title of the README: `"forward in NumPy"`.
         files: The content of each file, by name.
         about: A description of each file in one line, by name, for the README.
-        commands: The two commands of the README, each with a comment: install or compile, then test.
+        commands: Two pairs of a command and a comment for the README: to install or compile, and to test.
         notes: A further paragraph of the README, in Markdown.
         replaced: Safetensors files that are not written because `files` contains their arrays: `("weights",)`.
     """

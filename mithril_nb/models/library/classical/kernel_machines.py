@@ -287,7 +287,7 @@ class GaussProcessRegressionCore(Composite):
 
     Args:
         new_points: If false, the points to predict are the labelled points. If true, they are other points. `mu` must
-            then broadcast to both sets of points, like a number.
+            then broadcast to both sets of points, as a number does.
 
     Examples:
         >>> [port.name for port in GaussProcessRegressionCore().outputs]
