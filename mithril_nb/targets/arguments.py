@@ -37,9 +37,9 @@ class Arguments:
         fn: The function that is called.
         args: Positional arguments of the call.
         kwargs: Keyword arguments of the call.
-        apart: Names of arguments that are left out, neither traced nor static. The caller passes them to `whole`.
+        apart: Names of arguments to leave out: neither traced nor static. The caller passes their values to `whole`.
         static: Names and positions of further static arguments, as `static_arguments` returns them.
-        are_numbers_static: True if Python numbers are static, as for modules and results of `eqx.filter_jit`.
+        are_numbers_static: True to make all Python numbers static, as in a call of a module.
 
     Raises:
         ShapeError: A size is neither a number nor a name that JAX accepts.
@@ -51,7 +51,7 @@ class Arguments:
         by_name: All arguments by name.
         names: Names of the arguments that contain traced leaves.
         traced: The arguments in `names`, with `None` in place of each static leaf.
-        static: Names of the arguments that `static` or a `jax.jit` declares static.
+        static: Names of the arguments that are static as a whole, because of `static` or of the function's `jax.jit`.
         has_clash: True if a positional-only argument and a keyword argument have the same name.
 
     Examples:
@@ -199,8 +199,15 @@ def named(
 ) -> Callable[..., Any]:
     """Return a program as a function with the name `title` and the parameters `names`.
 
-    Names that are not identifiers are changed, such as `"input.ids"`. The result has `None` in place of leaves that are
-    neither arrays nor numbers, such as text, or the functions in an Equinox module.
+    Names that are not identifiers are changed, such as `"input.ids"`. The function returns `None` in place of leaves
+    that are neither arrays nor numbers, such as text, or the functions in an Equinox module.
+
+    Args:
+        program: Function of positional arguments.
+        names: Names of these arguments.
+        title: Name of the new function.
+        fn: The user's function, whose Python the stages show; `None` if there is none.
+        trace: Function that traces the program; default: `jax.jit(...).trace` of the new function.
 
     Examples:
         >>> inspect.signature(named(lambda *args: args, ("a", "input.ids"), "pair"))
@@ -239,7 +246,7 @@ def accepts_keyword(fn: Any, count: int, name: str) -> bool | None:
 
 
 def title_of(target: Any) -> str:
-    """Return the name of a target: of the function in a partial or a jitted function; else of the object's class.
+    """Return the name of a function, also inside a partial or a jitted function; for other objects, of their class.
 
     Examples:
         >>> import functools

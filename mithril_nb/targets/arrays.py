@@ -46,7 +46,7 @@ def check_sizes(arguments: Mapping[str, Any], title: str) -> None:
 
 
 def sizes_given(value: Any) -> tuple[int, ...] | None:
-    """Return the first tuple or list of positive whole numbers in a value, which may be meant as a shape.
+    """Return the first tuple or list of positive whole numbers in a value, which may be a shape; `None` without one.
 
     Examples:
         >>> sizes_given((4, 64)), sizes_given({"x": [8, 2]}), sizes_given((4, 0.5)), sizes_given(4)
@@ -96,7 +96,7 @@ def no_array(arguments: Mapping[str, Any], title: str, because: str) -> StageUna
 
 
 def written_spec(value: Any) -> str:
-    """Return source code for an array of a type such as `"f32[3,4]"`; `""` for any other value.
+    """Return source code for an array from its type as text, such as `"f32[3,4]"`; `""` for any other value.
 
     Examples:
         >>> written_spec("f32[3,4]"), written_spec("bf16[]"), written_spec("relu")
@@ -110,13 +110,13 @@ def written_spec(value: Any) -> str:
 
 
 class _Names:
-    """Source code to use instead of sizes that JAX rejects.
+    """Writes source code for sizes, for the advice of an error: a number, or a variable for a symbolic size.
 
     Attributes:
-        sizes: For each variable in this source code, its size as an argument of `jax.export.symbolic_shape`.
+        sizes: A dict from each variable to its size, as text for `jax.export.symbolic_shape`.
 
     Args:
-        dims: All sizes of the call, whose names are not used for new variables.
+        dims: All sizes of the call. New variables have none of their names.
     """
 
     def __init__(self, dims: Sequence[Any]):

@@ -112,7 +112,7 @@ def check_call(
         fn: The function.
         args: The positional arguments.
         kwargs: The keyword arguments.
-        target: The target as the user gave it.
+        target: The object that the user passed to `ml.inspect`, for the advice.
         title: Name of the target for the message.
         options: Options of `ml.inspect` for this kind of target, which may be misspelt too.
 

@@ -240,8 +240,8 @@ def no_array_but_text(
         given: The arguments.
         because: The error of the failed trace, as text.
         entry: The public function that the user called.
-        target: The module that receives the arguments. A module may accept text, so only the type of an array, such as
-            `"f32[3]"`, is an error. `None` for a function, for which any text is an error.
+        target: The module that receives the arguments; `None` for a function. For a function, any text is an error. A
+            module may accept text, so only text that looks like the type of an array is an error: `"f32[3]"`.
     """
     found = {
         name: [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, str)]

@@ -33,11 +33,11 @@ class FunctionProgram:
     Attributes:
         function: The function.
         specs: Arguments to trace `function` with.
-        holders: For each argument of the user's function by name, and each module that it closes over: the inputs of
-            `function` that contain its arrays, such as `["x"]` or `["modules['net']"]`. For nnx modules and closed-over
-            modules, only those with parameters.
-        trained: The inputs of `function` that contain parameters of nnx modules among the arguments; if there are no
-            such modules, parameters of closed-over modules.
+        holders: A dict from the name of each argument of the user's function, and of each module that it closes over,
+            to the inputs of `function` with its arrays, such as `["x"]`. For a module, only the inputs with its
+            parameters, such as `["modules['net']['kernel']"]`.
+        trained: The inputs of `function` that are parameters of nnx modules among the arguments; if there are no
+            such modules, of modules that the user's function closes over.
     """
 
     function: Callable[..., Any]
@@ -142,8 +142,12 @@ def _holders(given: Arguments, names: Sequence[str]) -> dict[str, Sequence[str]]
 class _Nest:
     """Converts arrays by dotted name to a nested dict, and back.
 
-    If `layers/0` is in `known`, the paths of modules, the array `mu.layers.0.kernel` is in the nested dict
-    `{"mu": {"layers.0.kernel": array}}`.
+    The path of a module and the name of its array stay together. With a module `layers/0`, the array
+    `mu.layers.0.kernel` becomes `{"mu": {"layers.0.kernel": array}}`.
+
+    Args:
+        arrays: Arrays by dotted name.
+        known: Paths of the modules, as tuples.
     """
 
     def __init__(self, arrays: Arrays, known: set[tuple[str, ...]]):
@@ -173,10 +177,10 @@ class _Nest:
 
 
 def _roots(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the modules among the arguments by name, without those in the state of an optimizer.
+    """Return the modules in the arguments by name, without the copies in the state of an optimizer.
 
-    The state for a module has the type of the module, but is nested deeper. So only the outermost modules of each type
-    are returned.
+    A copy, such as the moments of Adam, has the type of its module but is nested deeper. So of the modules of each
+    type, only those with the shortest path are returned.
     """
     found = [((name, *path), module) for name, value in values.items() for path, module in modules_in(value)]
     least: dict[type, int] = {}

@@ -42,7 +42,7 @@ def without_trace(
     """Convert the result of `jax.jit(f).trace(x)` or `jax.make_jaxpr(f)(x)` to a function and its arguments.
 
     Args:
-        target: The traced program. For any other target, the arguments are returned unchanged.
+        target: The traced program. For any other target, `target`, `args` and `kwargs` are returned unchanged.
         args: The positional arguments of the call; may be empty.
         kwargs: The keyword arguments of the call; may be empty.
 

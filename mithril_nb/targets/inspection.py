@@ -72,8 +72,8 @@ def inspect(
         params: For a function: names of the arguments that contain its parameters, such as `"w"`, `"state.params"` for
             a part of an argument, or a tuple of names; `()` if it has no parameters. Default: the argument `params`,
             else the nnx modules among the arguments, else the modules that the function closes over. If none of these
-            exists, the number of parameters is unknown. If the function has an argument `params`, a value for it can
-            be passed as `params=` too.
+            exists, the number of parameters is unknown. If the function has an argument `params` and the call passes no
+            other value for it, `params=` is instead the value of this argument.
         static_argnums: Positions of a function's static arguments, as in `jax.jit`: numbers that Python needs during
             tracing, such as an axis, a size, or the condition of a branch.
         static_argnames: Names of static arguments: `"axis"`, or a tuple of names.
@@ -81,8 +81,8 @@ def inspect(
             `"train step"` if an optimizer is given, `"forward+backward"` if only a loss is given, else `"forward"`.
         loss: Loss of a model or a module as in `ml.fit`; default: `"cross_entropy"`.
         optimizer: Optimizer of a model or a module as in `ml.fit`; default: `"adam"`.
-        name: Name of the program.
-        device: The `jax.Device` to lower and compile for.
+        name: Name of the program; for a function, by default the name of the function.
+        device: The `jax.Device` to lower and compile for; default: the device of a `PhysicalModel`, else JAX's default.
         compiler_options: Options of XLA, in addition to those of the target's own `jax.jit`.
         **named: Keyword arguments of the call.
 

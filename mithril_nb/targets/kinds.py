@@ -70,10 +70,11 @@ class TargetKind:
 
     Attributes:
         name: Plural noun for messages.
-        accepts: Returns whether the target of a call is of this kind. Must be fast, and must not import a library.
-        build: Returns the inspection for a call.
-        is_traced: False for programs that JAX has already lowered or compiled. Only for other targets, `params=` may be
-            an argument of the target, and XLA options of its `jax.jit` are moved to `call.options`.
+        accepts: Function that returns whether the target of a call is of this kind. It must be fast, and must not
+            import a library.
+        build: Function that returns the inspection for a call.
+        is_traced: True if `inspect` traces the target; False for programs that JAX has already lowered or compiled.
+            `build` then receives the call unchanged.
     """
 
     name: str

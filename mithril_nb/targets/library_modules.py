@@ -34,8 +34,8 @@ class SplitModule:
     Attributes:
         params: Trainable arrays by dotted name.
         state: The other arrays by dotted name, such as running statistics and random keys.
-        build: Takes arrays for `params` and `state`; returns the module with these arrays.
-        after: Takes a module after a call; returns its state. `None` if a call does not change the state.
+        build: Function of arrays for `params` and `state` that returns the module with these arrays.
+        after: Function of the module after a call that returns its state; `None` if a call cannot change the state.
     """
 
     params: Arrays
@@ -52,8 +52,9 @@ class PureModule:
         name: Name of the module in messages.
         params: Specs of the trainable arrays by dotted name.
         state: Specs of the other arrays by name.
-        run: Takes params, state, positional and keyword arguments. Returns the result and the new state, which is `{}`
-            if the call does not change the state. The paths of modules are scopes around its equations.
+        run: Function of params, state, positional and keyword arguments that returns the result and the new state; the
+            new state is `{}` if the call does not change it. JAX names the scopes of its equations after the paths of
+            the modules.
     """
 
     name: str

@@ -98,7 +98,7 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
 
 
 def by_path(roots: Mapping[str, Any]) -> dict[Path, Any]:
-    """Return the outermost modules by path. The path of a single module is `()`.
+    """Return the outermost modules by path: their names, split at each slash. The path of a single module is `()`.
 
     Examples:
         >>> by_path({"net": 1}), by_path({"models/encoder": 1, "head": 2})
@@ -250,7 +250,7 @@ class Scopes:
 
 
 def haiku_path(name: str) -> Path:
-    """Return the path of a Haiku module without `~`, which is before a module that a constructor created.
+    """Return the path of a Haiku module without `~`. Haiku writes it before a module that a constructor created.
 
     Examples:
         >>> haiku_path("mlp/~/linear_0")

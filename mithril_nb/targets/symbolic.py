@@ -62,7 +62,7 @@ def inspect_with_names(
         target: A model, compiled or not, or a block.
         shapes: The shape of each input, with numbers and names: `{"input": ["batch", 784]}`.
         dtypes: The dtype of each input; default: the dtype that its block declares.
-        scope: JAX's scope of the names, which may have constraints: `dim.scope`; default: a new scope.
+        scope: JAX's `SymbolicScope` for the names, which may have constraints on them; default: a new scope.
         program: `"forward"`, `"forward+backward"` or `"train step"`.
         loss: As in `fit`.
         optimizer: As in `fit`.

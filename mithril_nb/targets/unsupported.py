@@ -32,6 +32,8 @@ _ALIKE = 0.8
 def has_argument(target: object, name: str, args: Sequence[object] = ()) -> bool | None:
     """Return whether a target accepts the keyword argument `name`; `None` if it accepts any name.
 
+    A parameter that already receives one of the positional arguments `args` is not accepted.
+
     Examples:
         >>> from mithril_nb.models import Linear
         >>> has_argument(Linear(3), "input"), has_argument(Linear(3), "batch"), has_argument(dict, "batch")
@@ -62,9 +64,9 @@ def refuse_misspelt(
     Args:
         called: Name of the function, such as `"ml.sweep"`.
         options: The keyword arguments of the call that the function would pass to `ml.inspect`.
-        own: The function.
-        target: The target. An argument of the target is not an error.
-        example: Value of the argument in the advice.
+        own: The function. Options are compared with its keyword-only parameters.
+        target: The target. A name that it accepts as an argument is not an error.
+        example: Source code of the value that the advice suggests.
 
     Raises:
         UnknownOptionError: An option is misspelt.
@@ -142,7 +144,13 @@ def _of_class(cls: type, args: Sequence[Any], options: Mapping[str, Any]) -> lis
 
 
 def refuse(names: Sequence[str], options: Mapping[str, Any], target: Any, given: Mapping[str, Any]) -> None:
-    """Raise if an option is given that does not apply to the target. `names` are these options.
+    """Raise if an option is given that does not apply to the target.
+
+    Args:
+        names: Names of the options that do not apply.
+        options: All options of the call; `None` for an option that is not given.
+        target: The target.
+        given: The keyword arguments of the target, for the advice.
 
     Raises:
         UnknownOptionError: One of the options is given.
@@ -164,7 +172,13 @@ def refuse(names: Sequence[str], options: Mapping[str, Any], target: Any, given:
 def refuse_training(
     requested: Mapping[str, Any], function: Any, args: tuple[Any, ...], given: Mapping[str, Any]
 ) -> None:
-    """Raise if a plain function is given `program=`, `loss=` or `optimizer=`, or a misspelling of one.
+    """Raise if the user passes `program=`, `loss=` or `optimizer=`, or a misspelling of one, for a plain function.
+
+    Args:
+        requested: The three options by name; `None` for an option that is not given.
+        function: The function.
+        args: Its positional arguments.
+        given: Its keyword arguments. One that the function does not accept may be a misspelt option.
 
     Raises:
         UnknownOptionError: One of these options was given.

@@ -337,7 +337,7 @@ def epoch_order(count: int, epoch: int, seed: int, shuffle: bool = True) -> np.n
 
 
 def batch_count(count: int, batch_size: int, tail: Tail) -> int:
-    """Return the number of batches in an epoch.
+    """Return the number of batches in an epoch of `count` samples; `"drop"` leaves out a last batch that is not full.
 
     Examples:
         >>> batch_count(10, 4, "pad"), batch_count(10, 4, "drop")
@@ -352,7 +352,7 @@ def evaluation_tail(tail: Tail) -> Tail:
 
 
 def short_size(count: int, batch_size: int, tail: Tail) -> int:
-    """Return the size of the short last batch; 0 if every batch is full.
+    """Return the size of the last batch if `tail` is `"short"` and this batch is not full; else 0.
 
     Examples:
         >>> short_size(10, 4, "short"), short_size(10, 4, "pad"), short_size(8, 4, "short")
@@ -365,10 +365,11 @@ def batch_at(order: np.ndarray, place: int, batch_size: int, tail: Tail) -> tupl
     """Return the sample indices of one batch, and their weights.
 
     Args:
-        order: The order of the epoch.
+        order: Indices of all samples, in the order of the epoch.
         place: Index of the batch, from 0.
         batch_size: Samples in a batch.
-        tail: Treatment of a last batch that is not full.
+        tail: `"pad"` to fill a last batch that is not full with other samples of weight 0, or `"short"` to return only
+            its samples. With `"drop"`, do not request this batch.
 
     Returns:
         Indices of the samples, and an array of 0 and 1 of the same length, or `None` if all samples count. Either all

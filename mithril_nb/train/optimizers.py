@@ -57,7 +57,7 @@ def resolve_optimizer(optimizer: Any = "adam", learning_rate: float | Callable[[
             learning rate to an `optax.GradientTransformation`, such as `optax.adamw` or
             `lambda rate: optax.chain(optax.clip(1.0), optax.sgd(rate))`; or an `optax.GradientTransformation`.
         learning_rate: Initial learning rate for a name or a factory; the default depends on the optimizer. It may be a
-            schedule (a function of the step count); the rate of the run is then a factor on the schedule's value.
+            schedule (a function of the step count). `run.learning_rate` is then a factor on the schedule's value.
 
     Raises:
         UnknownOptionError: The name is unknown; the value is not an optimizer and does not return one; a

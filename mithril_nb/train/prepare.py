@@ -22,7 +22,7 @@ from mithril_nb.train.training_plan import TrainingPlan
 
 
 def checked_arrays(name: str, given: Any) -> dict[str, Any]:
-    """Return the named arrays passed to `fit`, as JAX arrays.
+    """Return an option of `fit` that is a dict of arrays, such as `params`, with JAX arrays. `name` is the option.
 
     Raises:
         UnknownOptionError: The value is not a dict, or one of its values is not an array.
@@ -84,7 +84,7 @@ def checked_data(data: Any, model: Trainable, loss: Loss, params: Any, batch_siz
 def check_last_batch(
     model: Trainable, params: Any, data: DataSet, batch_size: int, tail: Tail, what: str = "data"
 ) -> None:
-    """Check that a model accepts a last batch that is not full.
+    """Raise if a model rejects a last batch that is not full, which `tail` may leave short.
 
     Raises:
         DataError: The model rejects the last batch: it was compiled for one batch size, or splits batches over devices.
@@ -174,7 +174,7 @@ def _check_agreement(numbers: Mapping[str, int]) -> None:
 def check_targets(
     data: DataSet, loss: Loss, outputs: Mapping[str, jax.ShapeDtypeStruct], what: str = "data"
 ) -> DataSet:
-    """Return the data with targets cast to the dtype that the loss expects. A user's loss gets them unchanged.
+    """Return the data with targets cast to the dtype that the loss expects. For a loss of the user, do not change them.
 
     Raises:
         DataError: Labels are not integers or out of range, targets of `binary_cross_entropy` are not between 0 and 1,

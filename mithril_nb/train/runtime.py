@@ -99,7 +99,7 @@ class Runtime:
 
 
 class EmittedRuntime(Runtime):
-    """Runs the programs of training as emitted source, on arrays of the backend's library.
+    """Runs the programs of training as source code that mithril_nb emits for another array library, such as PyTorch.
 
     No program overwrites its arguments, so nothing needs to be copied before a step.
     """
@@ -168,7 +168,7 @@ def runtime_of(model: Trainable | EmittedModel) -> Runtime:
     """Return the runtime that trains a model.
 
     Raises:
-        UnknownOptionError: The model runs as emitted source, and several processes train it.
+        UnknownOptionError: The model was compiled for another library than JAX, and several processes train it.
     """
     if not isinstance(model, EmittedModel):
         return Runtime(model)

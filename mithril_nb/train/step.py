@@ -44,6 +44,8 @@ def loss_function(
 ) -> Callable[..., Any]:
     """Return the function of (params, batch) that training minimizes.
 
+    A batch is a dict: `"inputs"` by name, `"targets"`, and optionally `"weights"`, one for each sample.
+
     Args:
         forward: The model: takes params and a dict of inputs, `key=` and `training=`; returns a dict of outputs.
         loss: A name, or a function of (prediction, targets). The prediction is the output array of a model with one
@@ -282,9 +284,12 @@ def specs_of(tree: Any) -> Any:
 
 
 def concrete(name: str, spec: TensorSpec, batch_size: int) -> jax.ShapeDtypeStruct:
-    """Return the spec of one batch of an input. If the first dim is a name, replace it by the batch size.
+    """Return shape and dtype of one batch of an input. If the first dim is a name, replace it by the batch size.
 
-    Sizes may be symbolic dims of JAX.
+    Args:
+        name: Name of the input, for the message of an error.
+        spec: Shape and dtype of the input. A dim is a number, a name, or a symbolic dim of JAX.
+        batch_size: Size of the first axis.
 
     Raises:
         ShapeError: A dim other than the first is a name.

@@ -36,7 +36,8 @@ class Trainable(Protocol):
     - `initial_state()` and `forward_with_state(params, inputs, state, key=key, training=True)`: for a model that
       passes arrays from one step to the next (BatchNorm). The first returns these arrays by name, the second returns
       outputs and state.
-    - `param_specs`: the result of `randomize_params` as `jax.ShapeDtypeStruct`s. A trace then draws no numbers.
+    - `param_specs`: the result of `randomize_params` as `jax.ShapeDtypeStruct`s. Inspecting the model then does not
+      call `randomize_params`.
     - `parameters`: objects with `name` and `is_trainable`, if some parameters are frozen.
     - `jit = False`: do not compile the programs.
     - `options.compiler_options`: options for XLA.

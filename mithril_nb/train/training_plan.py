@@ -37,9 +37,10 @@ class TrainingPlan:
         evaluate: Function of `(params, batch)`, plus the model's state if it has one, that returns the metrics of the
             batch; compiled like `step`.
         data: Training data.
-        validation: Data to evaluate on at the end of each epoch.
+        validation: Data to evaluate on at the end of each epoch; `None` to evaluate on none.
         batch_size: Samples in a step.
-        tail: Treatment of a last batch that is not full.
+        tail: Treatment of a last batch that is not full: `"pad"` it with rows of weight 0, `"drop"` it, or keep it
+            `"short"`.
         seed: Seed of the sample order and of the keys of Dropout.
         shuffle: True if each epoch has a different order.
         runtime: Runs `step` and `evaluate`.
@@ -78,8 +79,9 @@ class TrainingPlan:
         return me.assemble(batch if weights is None else batch | {"weights": weights[rows]})
 
     def evaluating(self, params: Any, data: DataSet, state: Mapping[str, Any]) -> Iterator[dict[str, float]]:
-        """Yield an empty dict after each batch, so that the caller can stop or pause; last, the mean of each metric.
+        """Compute the mean of each metric over a data set.
 
+        This yields an empty dict after each batch, so that the caller can stop or pause, and then the means by name.
         Each sample counts once. The samples are not shuffled.
         """
         sums: dict[str, float] = {}

@@ -26,7 +26,7 @@ def trip_count(equation: Any, constants: Sequence[Constant]) -> int | None:
 
     Args:
         equation: JAX's equation.
-        constants: As `Equation.constants`.
+        constants: The value of each operand before the program runs, as in `Equation.constants`.
 
     Returns:
         The number of iterations; `None` if it depends on run-time values, or if the length of a scan is symbolic.

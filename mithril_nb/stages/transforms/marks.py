@@ -34,18 +34,19 @@ class MarkedEquation:
     """One equation before or after a transform.
 
     Attributes:
-        id: Id of the equation in the jaxpr before or after the transform.
+        id: Id of the equation in its jaxpr.
         mark: `"kept"` if the equation is the same before and after, `"changed"` if the transform replaced it by a
             similar one. An equation that exists only after the transform is `"new"`, one that exists only before is
             `"gone"`.
-        source: For an equation after the transform: id of the equation before that JAX created it from. `None` if
-            unknown, and for an equation before.
+        source: Id of the equation before the transform from which JAX created this equation. `None` if unknown, or if
+            this equation is itself before the transform.
         via: The transforms that created the equation, the outermost first: `("vmap",)`, `("transpose", "jvp")` for
             reverse mode, ... Contains `"remat"` if a checkpoint recomputes the equation.
-        note: Short description of the change, such as `"adds a batch axis of 4"`, or of a new equation.
+        note: Short description of the change or of the new equation, such as `"adds a batch axis of 4"`.
         is_batched: True if the results only got a batch axis.
-        origin: Evidence for `source`: `"tagged"` if the equation has the tag of its source, `"inferred"` if the source
-            comes from the equation around it, or from its position in a nested jaxpr. `None` without a source.
+        origin: Evidence for `source`: `"tagged"` if JAX copied a tag with the id of the source to this equation,
+            `"inferred"` if the source comes from the equation around it, or from its position in a nested jaxpr.
+            `None` without a source.
     """
 
     id: str
@@ -61,10 +62,10 @@ class Side:
     """The program before or after a transform.
 
     Attributes:
-        jaxpr: The open jaxpr.
-        top: The sites of the jaxpr's own equations.
-        sites: The sites of all equations, nested ones included.
-        by_id: All sites by id.
+        jaxpr: The program as a jaxpr without its constants.
+        top: A `Site` for each equation at the top level of the jaxpr.
+        sites: A `Site` for each equation, including those in nested jaxprs.
+        by_id: `sites` by the id of the equation.
     """
 
     def __init__(self, jaxpr: Any, top: list[Site], sites: list[Site]):
@@ -73,14 +74,15 @@ class Side:
 
 
 class Matching:
-    """Matching of the equations after a transform to those before.
+    """Matching of the equations before and after a transform.
 
     Args:
         before: The program before the transform.
-        after: The program after the transform. Its equations have tags with the ids of those before.
-        tags: The tags.
-        shared_inputs: Number of inputs before the transform, if they are also the first inputs after it; 0 for an
-            unknown transform.
+        after: The program after the transform. JAX has copied tags to its equations: scope names that contain the id
+            of an equation of `before`.
+        tags: Reader of the ids in the tags.
+        shared_inputs: Number of inputs of `before`, if the inputs of `after` start with the same ones; 0 if the
+            transform is unknown.
 
     Attributes:
         after: A `MarkedEquation` for each equation after the transform.

@@ -42,8 +42,8 @@ class TransformStep(Shown):
         name: Name of the transform. The first step is `"trace"`.
         before: The jaxpr before the transform; `None` in the first step.
         after: The jaxpr after the transform; `None` if the transform failed.
-        equations: The effect on each equation of `after`, in the order of its text.
-        equations_before: The effect on each equation of `before`, in the order of its text.
+        equations: The effect on each equation of `after`, in the order of the equations.
+        equations_before: The effect on each equation of `before`, in the order of the equations.
         explanation: One sentence about the effect of the transform; `""` if the transform failed.
         problem: The error, if the transform failed; else `None`.
     """

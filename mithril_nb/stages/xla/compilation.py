@@ -47,8 +47,8 @@ class EarlyRead(Generic[Value]):
     """A value that a thread computes while the body of a `with` runs.
 
     Args:
-        make: Returns the value; `None` if it is not available yet. `make` is then called again, until the body ends. If
-            it raises an exception, `get` returns `None`.
+        make: Function that returns the value. While it returns `None`, it is called again, until the body ends. If it
+            raises an exception, `get` returns `None`.
 
     Examples:
         >>> import time
@@ -100,13 +100,13 @@ class _EarlyModule:
     """The optimized module, read while XLA still generates code.
 
     Attributes:
-        prefix: `Dump.prefix` when the module was read.
-        files: Names of the files of passes that existed then.
+        prefix: The start of the names of the program's files, when the module was read.
+        files: Names of the files of passes that existed when the module was read.
         fingerprint: Fingerprint of the text of the module.
         passes: The passes that changed something; `None` if XLA does not write passes.
         histories: The passes in which each instruction appeared and vanished; `None` if XLA does not write passes.
-        hlo: Text and instructions of the module; `None` if their op names can only be recovered from passes, and XLA
-            does not write passes.
+        hlo: Text and instructions of the module. `None` if a matrix product lacks its op name, which could only be
+            recovered from passes, and XLA does not write passes.
     """
 
     prefix: str
@@ -125,7 +125,7 @@ class _Run:
         compiled: The compiled program.
         dump: The files that XLA wrote; `None` if it wrote none.
         has_passes: True if XLA wrote its passes.
-        ahead: The reader of the optimized module that ran during the compilation; `None` if XLA wrote no files.
+        ahead: The optimized module, read during the compilation; `None` if XLA wrote no files.
     """
 
     compiled: jax.stages.Compiled
@@ -135,24 +135,27 @@ class _Run:
 
 
 class Compilation:
-    """The results of compiling a lowered program. Each is computed once, on first use, also if several threads wait.
+    """The results of compiling a lowered program.
+
+    Each attribute is a `Once`: the first call of its `get` computes the result, for which other threads wait.
 
     Attributes:
         compiled: The compiled program, to run.
         optimized: A compiled program to inspect. It has the module and the memory plan of `compiled`, but perhaps slow
             machine code: if machine code is not needed, XLA compiles with the least effort.
-        plan: The files with the memory plan.
-        dump: The files with the kernels.
-        passes: The passes that changed something.
+        plan: The `Dump` with the memory plan.
+        dump: The `Dump` with the kernels.
+        passes: The passes of XLA that changed something.
         histories: The passes in which each instruction appeared and vanished.
 
     Args:
         lowered: The lowered program.
         options: The user's XLA options.
-        has_least_effort: Returns whether the platform's compiler makes the same module with the least effort.
-        writes_passes: Returns whether passes are always written.
-        read_hlo: Takes the text of a module, and op names of instructions for which the text has none. Returns text and
-            instructions of the stage.
+        has_least_effort: Function that returns whether the platform's compiler makes the same module with the least
+            effort as with full effort.
+        writes_passes: Function that returns whether XLA writes its passes even if nothing requests them.
+        read_hlo: Function of the text of a module, and of a dict from names of instructions without an op name to
+            their recovered op names. It returns text and instructions of the stage `"hlo"`.
     """
 
     def __init__(
@@ -212,8 +215,8 @@ class Compilation:
     def read_early(self) -> Read | None:
         """Wait for XLA's passes, and return text and instructions of the optimized module, before XLA generates code.
 
-        Return `None` if the compilation ended before the module was read, or if XLA writes no files. If a pass runs
-        after this, `hlo` returns a newer module.
+        Return `None` if this is not possible, for example because XLA writes no files. XLA may still run a pass after
+        it: the method `hlo` returns the final module.
         """
         early = None if self._reading is None else self._reading.get()
         return None if early is None else early.hlo

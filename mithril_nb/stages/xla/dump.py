@@ -87,7 +87,7 @@ class Dump:
         """Call `compile` so that XLA writes its files to `folder`; return the compiled program.
 
         Args:
-            compile: Takes XLA options; compiles the program with them.
+            compile: Function of XLA options that compiles the program with them.
             options: The user's XLA options. If they contain `xla_dump_to`, XLA writes the files there instead.
         """
         self._missing = self.why_not(options) or self._missing
@@ -108,7 +108,7 @@ class Dump:
         return self._missing if self.folder is None else ""
 
     def optimized(self) -> str | None:
-        """Return the text of the optimized module; `None` if its file is not complete yet.
+        """Return the text of the optimized module; `None` if its file is missing or not complete yet.
 
         The file is complete before XLA generates code, so this can be called while another thread compiles.
         """
@@ -191,7 +191,7 @@ def compile_with(
     Args:
         ours: Our options.
         options: The user's options. They take precedence, and an unknown one raises an error.
-        compile: Takes XLA options; compiles the program with them.
+        compile: Function of XLA options that compiles the program with them.
 
     Raises:
         Exception: The error of XLA, if the program does not compile.

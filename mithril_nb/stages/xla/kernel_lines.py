@@ -14,12 +14,12 @@ from mithril_nb.stages.records import Instruction
 
 
 class KernelLines(Sequence[Instruction]):
-    """The instructions of the stage `"llvm"` or `"asm"`. The sequence equals a tuple of them.
+    """The instructions of the stage `"llvm"` or `"asm"`, created on first use.
 
     Args:
         kernels: For each kernel, the instruction of its title line, and the opcode of each line below the title (`""`
             for a line without an instruction).
-        make: Computes all instructions, with operands.
+        make: Function that creates all instructions, with operands.
     """
 
     def __init__(

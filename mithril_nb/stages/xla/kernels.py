@@ -96,8 +96,8 @@ def read_kernels(dump: Dump, order: Sequence[str]) -> tuple[Kernel, ...]:
 
     Args:
         dump: The files that XLA wrote.
-        order: Names of HLO instructions. Kernels are in the order of their instructions; those of no listed
-            instruction come last, sorted by name.
+        order: Names of HLO instructions. Kernels are in the order of their instructions. Kernels of other
+            instructions come last, sorted by name.
     """
     place = {name: at for at, name in enumerate(order)}
     names = _by_symbol(order)
@@ -111,8 +111,8 @@ def read_kernels(dump: Dump, order: Sequence[str]) -> tuple[Kernel, ...]:
 def _by_symbol(names: Iterable[str]) -> Mapping[str, str]:
     """Return a dict from the possible names of kernels to the names in the HLO that they come from.
 
-    XLA replaces dots on a GPU, and sometimes adds `_kernel`. If two HLO names lead to the same kernel name, the one
-    that is more similar counts.
+    On a GPU, XLA replaces dots by underscores, and sometimes adds `_kernel`. If two HLO names lead to the same kernel
+    name, the dict contains the HLO name that is more similar to it.
 
     Examples:
         >>> _by_symbol(["dot.1"])
@@ -165,10 +165,13 @@ class Owners:
         }
 
     def of(self, kernels: Iterable[str]) -> Mapping[str, Instruction]:
-        """Return for each kernel an instruction with the blocks, role and equations of what the kernel runs.
+        """Return a dict from the name of each kernel to an instruction with the kernel's blocks, role and equations.
+
+        The role is the part of a training step, such as `"forward"`. XLA may run equal fusions with one kernel, whose
+        blocks are then the blocks of all these fusions.
 
         Args:
-            kernels: Names of all kernels of the program. Fusions without a kernel share the kernel of an equal fusion.
+            kernels: Names of all kernels of the program.
         """
         runs = {kernel: self._symbols.get(kernel, "") for kernel in kernels}
         groups: dict[object, list[str]] = {}
@@ -204,9 +207,9 @@ class Owners:
 
     @cached_property
     def _lines(self) -> Mapping[str, str]:
-        """For each instruction by id, the text after its name in the HLO.
+        """A dict from the id of each instruction to its text in the HLO, without its name.
 
-        For each computation by name, the names of its instructions, the root last.
+        It also has the name of each computation as a key, whose value is the names of its instructions, the root last.
         """
         lines = self._text.split("\n")
         found = {one.id: lines[one.line - 1].partition(" = ")[2] for one in self._by_name.values()}
@@ -242,8 +245,8 @@ def listing(
     Args:
         kernels: The kernels.
         owners: The HLO instructions that each kernel runs.
-        lines_of: Returns text, opcode and operands of each line of a kernel.
-        title: Takes the name of a kernel and its number of instructions; returns the line above the kernel.
+        lines_of: Function of a kernel that returns text, opcode and operands of each of its lines.
+        title: Function of the name of a kernel and its number of instructions, which returns the line above the kernel.
     """
     shown: list[str] = []
     kernels = tuple(kernels)

@@ -120,10 +120,10 @@ class LiveRanges:
     Attributes:
         sequence: Ids of the instructions of the optimized HLO in the order they run. The body of a loop or branch is
             listed once, before its loop or conditional. Instructions inside fusions are not listed.
-        ranges: First and last position in `sequence` at which a value is needed. A key has the id of the instruction
-            that produces the value, and the part of the instruction's result: `("while.7", "{1}")`, or
-            `("add.1", "{}")` for the whole result. The last position of an argument or result of the program is
-            the length of `sequence`.
+        ranges: A dict from each value to the first and the last position in `sequence` at which it is needed. A value
+            is a pair: the id of the instruction that produces it, and the part of the instruction's result, as in
+            `("while.7", "{1}")`, or `("add.1", "{}")` for the whole result. The last position of an argument or
+            result of the program is the length of `sequence`.
     """
 
     sequence: tuple[str, ...]
@@ -143,7 +143,7 @@ def read_live_ranges(dump: Dump) -> LiveRanges:
 
 
 def live_ranges_in(text: str) -> LiveRanges:
-    r"""Return the live ranges in a report; skip lines that cannot be read.
+    r"""Return the live ranges in the text of XLA's report of live ranges; skip lines that cannot be read.
 
     Examples:
         >>> live_ranges_in("HloLiveRange (max 2):\n  InstructionSequence:\n    0:x.1\n    1:add\n"

@@ -36,7 +36,7 @@ _Op = TypeVar("_Op", HloLine, Instruction)
 
 
 class _Progress(NamedTuple):
-    """The changes to an instruction so far.
+    """The changes that the passes so far made to an instruction.
 
     Attributes:
         first: Name of the instruction before XLA's passes.
@@ -57,11 +57,11 @@ class _Copy(NamedTuple):
     Attributes:
         name: Name of the copy.
         since: Number of the pass that created the copy; -1 if it existed before all passes.
-        way: The changes to the instruction so far.
-        equations: As the argument of `Outcomes.of`.
+        way: The changes that the passes so far made to the instruction.
+        equations: Ids of the equations whose copies are followed; see `Outcomes.of`.
         place: Sort key: the index of the instruction, then the index of the copy in each pass that made copies.
         followed: `name` and `since` of all copies of the instruction so far.
-        partners: If the instruction was merged with another: the equations of the other; else `None`.
+        partners: If the instruction was merged with another: ids of the equations of the other; else `None`.
     """
 
     name: str
@@ -81,14 +81,15 @@ class _Copy(NamedTuple):
 
 @dataclass
 class Outcomes:
-    """Follows instructions through the passes.
+    """Follows instructions through XLA's passes.
 
     Attributes:
         passes: The passes that changed something.
         histories: The passes in which each instruction appeared and vanished.
-        last: The opcode of each instruction of the optimized HLO by id.
-        fusions: The id of the fusion around each instruction of the optimized HLO by id.
-        equation_of: Takes an op name; returns the id of its equation, relative to the function that contains it.
+        last: A dict from the id of each instruction of the optimized HLO to its opcode.
+        fusions: A dict from the id of each instruction inside a fusion of the optimized HLO to the id of the fusion.
+        equation_of: Function of an op name that returns the id of its equation, relative to the function that contains
+            the equation; `""` if the op name contains no id.
     """
 
     passes: Sequence[Pass]
@@ -121,8 +122,8 @@ class Outcomes:
 
         Args:
             name: Name of the instruction before XLA's passes.
-            equations: Ids of equations. If the instruction is in a function that is called several times, only the
-                copies of these equations are followed.
+            equations: Ids of equations, to select copies: XLA inlines a function once per call, and each copy has the
+                equations of its call. Copies of other equations are left out, unless no copy has one of these.
         """
         return self.of_each([name], equations)[0]
 

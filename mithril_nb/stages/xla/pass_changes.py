@@ -102,8 +102,8 @@ def differences(
 ) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yield name, lines before and lines after of each computation that changed.
 
-    Only lines that are not in both modules are in the form shown to the user. The others are as XLA wrote them, to save
-    time.
+    A line that is in only one of the two modules is in the form shown to the user, without metadata. The other lines
+    are as XLA wrote them, to save time.
     """
     names = (*new, *(name for name in old if name not in new))
     waiting: list[tuple[str, list[str], list[str]]] = []

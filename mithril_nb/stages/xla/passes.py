@@ -74,8 +74,8 @@ class Pass(Shown):
     def diff(self) -> str:
         """The lines that the pass removed (`-`) and added (`+`), with two lines of context.
 
-        In `@@ -3,5 +3,6 @@ %main`, the lines 3 to 7 of the computation `%main` become lines 3 to 8. The part
-        named `computations` has the first lines of all computations.
+        In `@@ -3,5 +3,6 @@ %main`, the lines 3 to 7 of the computation `%main` become lines 3 to 8. A part with
+        `computations` in place of `%main` compares the first lines of all computations.
         """
         return "".join(f"{line}\n" for line in self.diff_lines())
 
@@ -91,7 +91,7 @@ Became = Literal["kept", "fused", "merged", "rewritten", "inlined", "simplified"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one instruction of the HLO that XLA received.
+    """The outcome of one instruction of the HLO that XLA received: kept, fused, removed, ...
 
     Attributes:
         became: One of these:
@@ -106,7 +106,7 @@ class Outcome:
             - `"unknown"`.
         instruction: Name of the instruction before XLA's passes; `""` if XLA received none.
         into: Name of the instruction of the optimized HLO that does the work: the instruction itself, its fusion, or
-            the one that it was merged with or rewritten into. `""` if there is none.
+            the instruction that it was merged with or rewritten into. `""` if there is none.
         by: The pass that caused the outcome; `None` if no pass did.
         equations: If the instruction was merged with another: ids of the equations of the other.
         reason: The reason for the outcome, if a pass did not cause it; `""` if unknown.
@@ -147,17 +147,17 @@ def _by(one: Pass | None) -> str:
 
 @dataclass(frozen=True)
 class InstructionHistory(Shown):
-    """The passes that created and removed an instruction, and what became of it.
+    """The passes that created and removed an instruction, and its outcomes.
 
-    A StableHLO op or an equation has the history of the instructions that XLA received for it.
+    The history of a StableHLO op or an equation has only `fused_into` and `outcomes`: XLA may have received several
+    instructions for it.
 
     Attributes:
         appeared: The pass that created the instruction; `None` if XLA received it.
-        vanished: The pass that removed the instruction; `None` if it, or an instruction that continues it, exists after
-            all passes.
-        fused_into: Names of the fusions of the optimized HLO that contain it.
-        outcomes: What became of each instruction that XLA received for it; `()` for an instruction of the optimized
-            HLO.
+        vanished: The pass that removed the instruction; `None` if it exists after all passes, perhaps under another
+            name.
+        fused_into: Names of the fusions of the optimized HLO that are in `outcomes`.
+        outcomes: The outcome of each instruction that XLA received; `()` for an instruction of the optimized HLO.
     """
 
     appeared: Pass | None
@@ -207,7 +207,8 @@ def files_of_passes(dump: Dump) -> tuple[str, ...]:
 def read_passes(dump: Dump) -> tuple[Pass, ...]:
     """Return the passes that changed something, in the order they ran.
 
-    If a newer XLA gives the files other names, the name of a file is the name of the pass.
+    The name of a pass comes from the name of its file. If a newer XLA gives the files names of another form, the whole
+    name of the file is used.
 
     Raises:
         LookupError: XLA wrote no passes.
@@ -237,10 +238,15 @@ def read_passes(dump: Dump) -> tuple[Pass, ...]:
 def _pass_around(
     pipeline: str, before: Sequence[re.Match[str] | None], after: Sequence[re.Match[str] | None]
 ) -> tuple[str, str]:
-    """Return name and pipeline of the pass that made changes before `pipeline` started.
+    """Return name and pipeline of the pass that runs a pipeline, for the changes that it made before the pipeline.
 
-    It is the pass that contains `pipeline`. XLA writes its name in the first file after `pipeline` that belongs to the
-    outer pipeline. If there is no such pass, the changes are attributed to `pipeline` itself.
+    XLA writes the name of this pass only in the next file of the outer pipeline. If there is no such file, the changes
+    are attributed to the inner pipeline.
+
+    Args:
+        pipeline: Name of the inner pipeline.
+        before: The parsed names of the files before; `None` for a name of another form.
+        after: The parsed names of the files after.
     """
     outer = next((step.group(1) for step in reversed(before) if step and step.group(1) != pipeline), None)
     ended = next((step.group(2) for step in after if step and step.group(1) == outer), None)

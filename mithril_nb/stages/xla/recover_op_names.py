@@ -23,7 +23,7 @@ _FARTHEST = 6
 
 
 def nameless(text: str) -> list[str]:
-    r"""Return the names of the products in the text of a module that have no op name.
+    r"""Return the names of the matrix products and convolutions in the text of a module that have no op name.
 
     Examples:
         >>> nameless("  %a = f32[2] dot(%b, %c), x={1}\n  %d = f32[2] dot(%b, %c), metadata={op_name=\"dot\"}\n")
@@ -34,11 +34,11 @@ def nameless(text: str) -> list[str]:
 
 
 def original_names(histories: Histories, names: Iterable[str]) -> dict[str, str]:
-    """Return the op names of products that lost them, as far as they can be recovered.
+    """Return a dict from the names of matrix products and convolutions to the op names that they lost.
 
     Args:
         histories: The passes in which each instruction appeared and vanished.
-        names: Names of products without an op name.
+        names: Names of products without an op name. If it cannot be recovered, the name is not in the result.
     """
     wanted: dict[int, list[str]] = {}
     passes = {}
@@ -72,10 +72,10 @@ class ModuleText:
     """The parsed text of a module.
 
     Attributes:
-        lines: Each instruction by name.
-        users: For each instruction by name: the instructions that use its result.
-        homes: For each instruction by name: the name of its computation.
-        roots: For each computation by name: the name of the instruction that computes its result.
+        lines: A dict from the name of each instruction to the instruction.
+        users: A dict from the name of an instruction to the instructions that use its result.
+        homes: A dict from the name of each instruction to the name of its computation.
+        roots: A dict from the name of each computation to the name of the instruction that computes its result.
         products: The matrix products and convolutions.
         fusions: Names of the computations of fusions.
     """

@@ -37,7 +37,7 @@ _CHUNK = 1 << 20
 
 
 def seal(path: Path) -> None:
-    """Replace the `ZEROS` in a file's metadata by the checksum.
+    """Write the checksum of a checkpoint's file into its metadata, in place of the zeros that `write` left there.
 
     Raises:
         OSError: The file cannot be read or written.
@@ -50,7 +50,7 @@ def seal(path: Path) -> None:
 
 
 def is_sealed(path: Path) -> bool | None:
-    """Return whether a file is unchanged since `seal`; `None` if its header holds no checksum.
+    """Return whether a file is unchanged since its checksum was written; `None` if its header holds no checksum.
 
     Raises:
         OSError: The file cannot be read.
@@ -60,7 +60,7 @@ def is_sealed(path: Path) -> bool | None:
 
 
 def content_id(path: Path) -> str:
-    """Return an id of a sealed file's content. It needs only the header, which contains the checksum.
+    """Return an id of the content of a file with a checksum. This reads only the header, which has the checksum.
 
     Raises:
         OSError: The file cannot be read.
@@ -140,7 +140,7 @@ def read(path: Path) -> Saved:
 
     Raises:
         CheckpointError: The file is not a checkpoint, is truncated, or has changed since it was written.
-        OtherVersionError: The checkpoint has another version.
+        OtherVersionError: The format of the checkpoint has a version that this mithril_nb cannot read.
     """
     try:
         is_whole = is_sealed(path)
@@ -165,7 +165,7 @@ def read(path: Path) -> Saved:
 
 
 def named(trees: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the leaves of the trees by name.
+    """Return the leaves of the trees (nested containers of arrays) by name.
 
     Examples:
         >>> list(named({"params": {"linear.weight": 1}, "opt_state": ({"mu": 2}, 3)}))
@@ -182,7 +182,7 @@ def to_host(trees: Mapping[str, Any]) -> Arrays:
 
 
 def like(trees: Mapping[str, Any], saved: Saved) -> dict[str, Any]:
-    """Return trees of the same structure whose leaves are the arrays of a checkpoint.
+    """Return trees with the structure of `trees`, whose leaves are the arrays of a checkpoint.
 
     Raises:
         CheckpointError: The arrays do not match: the checkpoint belongs to another model or optimizer.

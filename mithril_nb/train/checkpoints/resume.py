@@ -55,6 +55,15 @@ def prepare(
 ) -> None:
     """Set up the checkpoints of a new run, and restore the latest one if the run resumes.
 
+    Args:
+        checkpoint: The folder, or a `Checkpoints`; `None` to take no checkpoints.
+        resume: True to restore the latest checkpoint in the folder, if it has one.
+        plan: The fixed parts of the run.
+        state: State of the run; restored in place.
+        history: Metrics of the run; restored in place.
+        is_start_given: True if the user passed `params` or a model state, which the checkpoint must then have begun
+            with.
+
     Raises:
         CheckpointError: The folder cannot be created, another run is using it, it holds checkpoints and `resume` is
             False, or all its checkpoints are broken. The latest checkpoint belongs to another model, optimizer, data or

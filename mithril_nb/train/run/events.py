@@ -19,7 +19,7 @@ class TrainingEvent:
     """One event of a run.
 
     Attributes:
-        kind: Kind of the event.
+        kind: `"started"`, `"step"`, `"epoch"`, `"paused"`, `"resumed"`, `"stopped"`, `"done"` or `"failed"`.
         step: Steps taken so far.
         epoch: The current epoch, from 1; 0 before the first step.
         steps: Total steps of the run.
@@ -27,7 +27,7 @@ class TrainingEvent:
         loss: In a step event, the loss of the batch; in an epoch event, the mean over its steps; else `None`.
         accuracy: Fraction of correct predictions, in the same events as the loss; `None` if not requested.
         validation_loss: Loss on the validation data, in epoch events; `None` without validation data.
-        validation_accuracy: Accuracy on the validation data, in epoch events.
+        validation_accuracy: Accuracy on the validation data, in the same events; `None` if not requested.
         elapsed_s: Seconds of training so far, without pauses.
         steps_per_s: Steps per second over the last two seconds, without compilation; `None` while unknown.
         left_s: Estimated seconds until the end; `None` while unknown.
@@ -150,7 +150,7 @@ class History:
 
         Args:
             start: Index of the first row; from the end, if negative.
-            columns: Names of the columns, in the order to return. Live curves use `CURVES`.
+            columns: Names of the columns, in the order to return.
 
         Raises:
             UnknownOptionError: A column does not exist.

@@ -255,10 +255,10 @@ class Run(Shown):
         return self._state.latest.message if self._state.latest else ""
 
     def evaluate(self, data: Any) -> dict[str, float]:
-        """Return the loss of the current params on a data set, and the accuracy if computed. Each sample counts once.
+        """Return the loss of the current params on a data set, and the accuracy if the run's metrics include it.
 
         Args:
-            data: Data in the form that `fit` accepts.
+            data: Data in the form that `fit` accepts. Each sample counts once.
 
         Raises:
             DataError: The data is invalid.

@@ -32,10 +32,10 @@ class TrainingLoop:
         control: Requests of other threads.
         history: Receives the metrics of each step.
         is_exact: True to yield the event of each step before the next step starts. Otherwise the loop dispatches steps
-            up to `AHEAD_S` ahead of the device, and yields their events later.
+            up to `AHEAD_S` seconds ahead of the device, and yields their events later.
 
     Attributes:
-        last: The last event, if `leave` ended the loop; else `None`.
+        last: The last event of a loop that ended because the caller stopped iterating over `events`; else `None`.
     """
 
     def __init__(self, plan: TrainingPlan, state: State, control: Control, history: History, *, is_exact: bool):

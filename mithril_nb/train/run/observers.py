@@ -50,10 +50,10 @@ class _Listener:
 
 
 class Observers:
-    """The listeners of a run.
+    """The listeners of a run: functions to call on each event.
 
     Attributes:
-        errors: The first `MOST_ERRORS` different errors raised by listeners, as diagnostics.
+        errors: The different errors that listeners raised, up to `MOST_ERRORS`.
     """
 
     def __init__(self) -> None:

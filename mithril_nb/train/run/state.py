@@ -36,17 +36,18 @@ class State:
         epochs: Total epochs of the run.
         learning_rate: Learning rate of the next step.
         step: Steps taken.
-        name: Name of the run's state, such as `"running"`.
+        name: `"idle"`, `"running"`, `"paused"`, `"stopped"`, `"done"` or `"failed"`.
         is_lent: True if other code may hold the arrays, so that the next step must not overwrite them.
-        kept: Params that gave a finite loss, or the initial params.
-        candidate: A copy of params whose loss is not fetched yet.
-        kept_at: Time at which the candidate was copied.
-        unrecorded: Event of an epoch's last step, until its validation is complete.
+        kept: Copy of params and optimizer state to go back to after a failure: the latest copy with a finite loss, or
+            the initial copy. `None` before the first copy.
+        candidate: A newer copy, whose loss is not known yet; `None` if there is none.
+        kept_at: Time of the latest copy, in seconds.
+        unrecorded: Event of an epoch's last step, until its validation is complete; else `None`.
         elapsed_s: Seconds of training.
-        latest: The last event.
+        latest: The last event; `None` before the first.
         validation_loss: Loss of the last validation; `None` before it.
-        validation_accuracy: Accuracy of the last validation, if requested.
-        problem: The reason why the run failed.
+        validation_accuracy: Accuracy of the last validation; `None` before it, or if accuracy was not requested.
+        problem: The reason why the run failed; `None` if it did not.
         saver: Takes the run's checkpoints; `None` if it has none.
     """
 
@@ -94,7 +95,7 @@ class State:
             self.is_lent = False
 
     def go_back(self, *, is_diverged: bool) -> None:
-        """Go back to the kept params, unless the current params still exist and are finite.
+        """Go back to the copy in `kept`, unless the current params still exist and are finite.
 
         Args:
             is_diverged: True if the loss is not finite. Then go back in any case.

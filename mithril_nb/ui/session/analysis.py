@@ -30,13 +30,13 @@ from mithril_nb.ui.session.design import Design
 
 
 class Analysis:
-    """The analysis of one design.
+    """The analysis of one design: a model with its input shapes and the inspected program.
 
     Attributes:
         design: The design.
-        version: Version of the design in its session.
-        inference: Specs of all values in the model.
-        problems: Problems of the model. Programs exist only without problems.
+        version: Number of the design in its session. Each change of the design increases it.
+        inference: Shape and dtype of each value in the model.
+        problems: Problems of the model, such as shapes that do not fit. With problems, there are no stages and costs.
         program: Stages and costs, shared with an equal design that was analysed before.
     """
 
@@ -160,7 +160,7 @@ class Analysis:
         return "Enter a number for each size of the inputs, such as 32, 64." if is_missing else ""
 
     def with_sizes_of(self, data: Any, batch_size: int) -> Analysis:
-        """Return the analysis in which the sizes of the data replace the names of sizes; `self` if no size is a name.
+        """Return the analysis of the design in which sizes of the data replace names; `self` if no size is a name.
 
         Raises:
             DataError: One name has two values, or `fit` does not accept the form of the data.

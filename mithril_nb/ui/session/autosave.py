@@ -40,7 +40,7 @@ class SavedDesign:
     """One version of a design in an autosave file.
 
     Attributes:
-        id: Identifies the session that wrote it.
+        id: Identifies the session (one run of the cell) that saved the version.
         saved_at: Seconds since 1970.
         edits: Number of edits since the design that the cell's code builds.
         labels: The latest edits, oldest first.
@@ -67,14 +67,15 @@ class Autosave:
     Args:
         path: The file.
         start: The design that the cell's code builds.
-        output: Data of the version in the notebook's saved output. It is offered if the file is missing.
+        output: The fields of a `SavedDesign` from the notebook's saved output, which is offered if the file is missing.
+            `None` without such an output.
 
     Attributes:
         path: The file.
-        offer: The version to offer to the user: saved by another session, and different from `start`. `None` if there
-            is none.
+        offer: The version that the user may restore: the newest that another session saved, that differs from `start`,
+            and that the user has not declined. `None` if there is none.
         problem: Reason why the file cannot be written; `""` if it can.
-        changed: Called when `problem` changes, in a thread that holds no lock.
+        changed: Function to call when `problem` changes. The thread that calls it holds no lock.
 
     Examples:
         >>> from tempfile import TemporaryDirectory

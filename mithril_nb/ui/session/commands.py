@@ -193,9 +193,9 @@ class Client:
     """The client of a request handler. The functions may be called in any thread.
 
     Attributes:
-        send: Receives the kind of a reply, and the `Reply`.
-        changed: Called when the `view` of the handler changes.
-        failed: Receives unexpected errors.
+        send: Function to call with the kind of a reply, such as `"cost"`, and the `Reply`.
+        changed: Function to call when the state of the handler changes, which its method `view` returns.
+        failed: Function to call with an unexpected error.
     """
 
     send: Callable[[str, Any], None]

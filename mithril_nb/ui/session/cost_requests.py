@@ -34,7 +34,7 @@ class Look:
     Attributes:
         figure: Name of the cost to show, such as `"flops"`.
         width: Width in px.
-        hues: Hue by path of the block. A block without an entry has the hue of the block around it.
+        hues: Number of a colour, 0 to 7, by path of a block. A block without one has that of the block around it.
         opened: Paths of the blocks to draw open, with the blocks inside them.
     """
 
@@ -112,9 +112,9 @@ class ProgramView:
 
     Attributes:
         version: Version of the design of the program.
-        inspection: Returns the program.
+        inspection: Function that returns the inspection of the program.
         paths: Paths of the blocks, in the order of the model.
-        hues: Hue by path of the block. A block without an entry has the hue of the block around it.
+        hues: Number of a colour, 0 to 7, by path of a block. A block without one has that of the block around it.
     """
 
     version: int
@@ -125,12 +125,12 @@ class ProgramView:
 
 @dataclass(frozen=True)
 class SourceState:
-    """State of the costs from one source.
+    """State of the costs from one source: `"analytic"` (the jaxpr), `"lowered"`, `"compiled"` or `"measured"`.
 
     Attributes:
         state: `"empty"`, `"loading"`, `"ready"`, `"failed"` or `"unavailable"`.
-        message: Reason if there are no costs.
-        version: Version of the design of the costs; 0 without costs.
+        message: Reason if there are no costs, or `""`.
+        version: Version of the design that has these costs; 0 without costs.
     """
 
     state: str = "empty"
@@ -142,11 +142,12 @@ class CostRequests(RequestHandler):
     """Computes costs on request.
 
     Args:
-        program: Returns the inspected program.
-        client: Receives `"cost"` with a table, `"cost_rows"` with the rows of a block, `"formula"`, `"cost_picture"`.
-        given: The program, if it starts at a later stage than Python; else `None`. Costs from earlier stages are then
-            unavailable.
-        measured: Called after a measurement.
+        program: Function that returns the inspected program.
+        client: Receives the replies, of one of four kinds: `"cost"` with a table, `"cost_rows"` with the rows of a
+            block, `"formula"` and `"cost_picture"`.
+        given: A program that starts at a later stage than Python, such as a compiled one: costs from earlier stages
+            are then unavailable. `None` for other programs.
+        measured: Function to call after a measurement.
     """
 
     def __init__(
@@ -188,7 +189,12 @@ class CostRequests(RequestHandler):
 
     @command('source="analytic", block="linear_0", figure="flops"')
     def request_cost_rows(self, source: str, block: str, figure: str = "flops") -> None:
-        """Send the equations or instructions behind a row of the table.
+        """Send the most expensive equations or instructions of a block, by the cost `figure`.
+
+        Args:
+            source: The source of the costs, such as `"analytic"`.
+            block: Path of the block.
+            figure: Name of the cost to sort by, such as `"flops"`.
 
         Raises:
             UnknownOptionError: `source` or `figure` is unknown.
@@ -219,8 +225,8 @@ class CostRequests(RequestHandler):
 
         Args:
             key: A key that the client chooses; the reply contains it.
-            view: `"treemap"`, `"roofline"`, `"memory"` or `"beside"`.
-            sources: The source of the costs, or two sources to compare.
+            view: `"treemap"`, `"roofline"`, `"memory"` (over time), or `"beside"` (two costs side by side).
+            sources: The source of the costs; for `"beside"`, two sources.
             figure: Name of the cost to draw, such as `"flops"`.
             width: Width in px.
             opened: Paths of the blocks to draw open, with the blocks inside them.

@@ -31,7 +31,7 @@ def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_
     Args:
         cost: The costs.
         paths: Paths in the order of their rows. Other blocks follow, and the unattributed cost comes last.
-        hues: Hue by path of the block. A block without an entry has the hue of the block around it.
+        hues: Number of a colour, 0 to 7, by path of a block. A block without one has that of the block around it.
         is_stale: True if the costs belong to an older design than the shown one.
     """
     order = {path: at for at, path in enumerate(paths)}
@@ -150,9 +150,9 @@ class Term:
     """Equations of a block that share one formula.
 
     Attributes:
-        formula: FLOPs of one equation, with letters; `""` if unknown.
-        letters: Values of the letters.
-        times: Number of executions of all these equations; `None` if unknown.
+        formula: FLOPs of one equation, with letters for sizes, as in `"2·M·N·K"`; `""` if unknown.
+        letters: Pairs of a letter and its value.
+        times: How often these equations run, in total; `None` if unknown.
         role: Part of the training step: `"forward"`, `"backward"` or `"update"`; `None` if the block has only one.
         opcodes: Opcodes of the equations.
         flops: Total FLOPs of the equations; `None` if unknown.
@@ -188,10 +188,10 @@ class BlockFormula:
     Attributes:
         block: Path of the block.
         version: Version of the design.
-        short: The formula from `Cost.formula`, cut to one line.
-        whole: The whole formula; `""` if there is none.
-        terms: The terms: those with unknown FLOPs, then the most expensive first.
-        legend: Pairs of a letter and its meaning.
+        short: The first summands of `whole`, as many as fit into one line.
+        whole: The formula from `Cost.formula`; `""` if there is none.
+        terms: Groups of equations with one formula: those with unknown FLOPs first, then the most expensive first.
+        legend: Pairs of a letter in the terms and its meaning.
         left: Number of terms not shown.
         left_flops: FLOPs of the terms not shown; `None` if unknown.
         why: Reason if the formula or its terms are missing, or `""`.

@@ -49,7 +49,7 @@ class Design:
         name: Name of the model.
         output: Name of the output to train on, for a model with several; `""` if none is chosen.
         loss: Name of the loss; `""` for the `loss=` of the workbench.
-        uses_example_data: True to train on the example's generated data if the user passed no data.
+        uses_example_data: True for the workbench's example, which trains on generated data if the user passed none.
     """
 
     graph: LogicalGraph
@@ -71,8 +71,8 @@ class Change:
         selection: Paths of the blocks to select; `None` keeps the selection.
         renamed: Old and new path of a renamed block.
         is_gesture: True if a slider may have caused the change. Quick moves of a slider are one undo step.
-        edits: Number of edits: 1, or the number of the restored edits.
-        restored: Labels of the latest restored edits, oldest first.
+        edits: Number of edits: 1, or the number of saved edits that the change restores.
+        restored: Labels of the latest saved edits that the change restores, oldest first; else `()`.
         has_own_view: True if the design is another model, so that the view starts from scratch.
     """
 
@@ -99,7 +99,7 @@ def edit_command(example: str) -> Callable[[Callable[..., Change]], Callable[...
 
 @edit_command('kind="Linear", after="linear_0"')
 def add_block(design: Design, kind: str, after: str | None = None) -> Change:
-    """Insert a block after the block `after`, by default the last one. Its readers then read the new block.
+    """Insert a block after the block `after`, by default the last one. Readers of `after` then read the new block.
 
     After a block without outputs, such as an empty composite, the new block is not connected.
 
@@ -222,7 +222,7 @@ def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
 
 
 def with_shape(design: Design, name: str, shape: Sequence[Any], advice: str) -> Design:
-    """Return the design with the shape of an input, which may not exist yet.
+    """Return the design with a shape for an input, which the model need not have. `advice` is for the error.
 
     Raises:
         UnknownOptionError: The shape is invalid.
@@ -292,7 +292,7 @@ def _fresh(kind: str) -> Block:
 
 
 def _place(graph: LogicalGraph, change: str, path: str) -> tuple[tuple[str, ...], str]:
-    """Return the names of the models around a block, and the name of the block.
+    """Return the names of the models around a block, and the name of the block. `change` is a verb for the error.
 
     Raises:
         UnknownBlockError: The path denotes the whole model.

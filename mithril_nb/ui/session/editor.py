@@ -200,7 +200,7 @@ class DesignEditor(Publisher):
     # Edits
 
     def edit(self, name: str, /, **args: Any) -> None:
-        """Apply one of the edits of `session.design`.
+        """Apply an edit to the design: the function `EDITS[name]`, with the arguments `args`.
 
         Raises:
             MithrilError: The edit failed; the design is unchanged.
@@ -365,10 +365,13 @@ class DesignEditor(Publisher):
 
 
 def change_of(analysis: Analysis, changes: Changes) -> Change:
-    """Return changes of a design as one edit.
+    """Return several changes of settings as one edit of a design.
+
+    A change is a triple: block path, name of the setting, new value. The path is `""` for a setting of the program:
+    `"batch"`, or one axis of an input, such as `"input.1"`.
 
     Raises:
-        UnknownOptionError: A setting is not part of a design.
+        UnknownOptionError: A design has no such setting.
         MithrilError: A change failed.
     """
     design = analysis.design

@@ -18,8 +18,8 @@ class ExportSubject:
     """The program and the model that a front end shows.
 
     Attributes:
-        inspection: Returns the program.
-        model: The model; `None` if the program was not made from a model.
+        inspection: Function that returns the inspection of the program.
+        model: The model; `None` if the program does not come from a model.
     """
 
     inspection: Callable[[], Inspection]
@@ -54,8 +54,8 @@ class ExportRequests(RequestHandler):
     """Makes files on request.
 
     Args:
-        subject: Returns the program and the model that the front end shows.
-        client: Receives `"export"` with the text of the file, or with the reason if it cannot be made.
+        subject: Function that returns the program and the model that the front end shows.
+        client: Receives replies of the kind `"export"`, with the text of the file, or the reason if it cannot be made.
     """
 
     def __init__(self, subject: Callable[[], ExportSubject], client: Client):
