@@ -66,7 +66,7 @@ class LoadLimits:
         """Raise if a count exceeds its limit.
 
         Args:
-            name: Name of the limit.
+            name: The attribute with the limit, such as `"nodes"`.
             found: The count.
             what: Plural noun of the counted items, such as `"blocks"`.
             block: Path of the block that contains the items; `""` for the whole model.
@@ -133,7 +133,7 @@ def part_of(data: Any, key: str, kind: type, path: str = "") -> Any:
 
 
 def check_keys(data: Mapping[str, Any], known: Collection[str], path: str = "") -> None:
-    """Raise if the data has an unknown key: loading the model would lose its value.
+    """Raise if the data has a key that is not in `known`, because its value would be lost.
 
     Raises:
         ModelFileError: A key is unknown.

@@ -64,7 +64,7 @@ class LayerNorm(_LastAxis):
     Args:
         use_scale: If true, multiply by a parameter.
         use_bias: If true, add a parameter.
-        eps: Added to the variance, so that a constant row does not divide by zero.
+        eps: Added to the variance, to avoid a division by zero for a constant row.
 
     Examples:
         >>> LayerNorm()
@@ -92,7 +92,7 @@ class RMSNorm(_LastAxis):
 
     Args:
         use_scale: If true, multiply by a parameter.
-        eps: Added to the mean square, so that a row of zeros does not divide by zero.
+        eps: Added to the mean square, to avoid a division by zero for a row of zeros.
 
     Examples:
         >>> RMSNorm()
@@ -166,7 +166,7 @@ class GroupNorm(_Channels):
         num_groups: Number of groups of channels.
         use_scale: If true, multiply by a parameter.
         use_bias: If true, add a parameter.
-        eps: Added to the variance, so that a constant group does not divide by zero.
+        eps: Added to the variance, to avoid a division by zero for a constant group.
 
     Examples:
         >>> GroupNorm(4)
@@ -206,7 +206,7 @@ class InstanceNorm(_Channels):
     Args:
         use_scale: If true, multiply by a parameter.
         use_bias: If true, add a parameter.
-        eps: Added to the variance, so that a constant channel does not divide by zero.
+        eps: Added to the variance, to avoid a division by zero for a constant channel.
 
     Examples:
         >>> InstanceNorm()
@@ -230,7 +230,7 @@ class BatchNorm(_Channels):
         num_features: Number of channels; by default taken from the input.
         use_scale: If true, multiply by a parameter.
         use_bias: If true, add a parameter.
-        eps: Added to the variance, so that a constant channel does not divide by zero.
+        eps: Added to the variance, to avoid a division by zero for a constant channel.
         momentum: Weight of the batch in an update: `(1 - momentum) * running + momentum * batch`, as in PyTorch.
         inference: If true, use the running mean and variance, without updates. With `None`, do so in `evaluate`, but
             not in `fit`.
@@ -270,7 +270,7 @@ class BatchNorm1d(BatchNorm):
         num_features: Number of channels; by default taken from the input.
         use_scale: If true, multiply by a parameter.
         use_bias: If true, add a parameter.
-        eps: Added to the variance, so that a constant channel does not divide by zero.
+        eps: Added to the variance, to avoid a division by zero for a constant channel.
         momentum: Weight of the batch in an update: `(1 - momentum) * running + momentum * batch`, as in PyTorch.
         inference: If true, use the running mean and variance, without updates. With `None`, do so in `evaluate`, but
             not in `fit`.
@@ -291,7 +291,7 @@ class BatchNorm2d(BatchNorm):
         num_features: Number of channels; by default taken from the input.
         use_scale: If true, multiply by a parameter.
         use_bias: If true, add a parameter.
-        eps: Added to the variance, so that a constant channel does not divide by zero.
+        eps: Added to the variance, to avoid a division by zero for a constant channel.
         momentum: Weight of the batch in an update: `(1 - momentum) * running + momentum * batch`, as in PyTorch.
         inference: If true, use the running mean and variance, without updates. With `None`, do so in `evaluate`, but
             not in `fit`.
@@ -312,7 +312,7 @@ class BatchNorm2D(BatchNorm):
         num_features: Number of channels; by default taken from the input.
         use_scale: If true, multiply by a parameter.
         use_bias: If true, add a parameter.
-        eps: Added to the variance, so that a constant channel does not divide by zero.
+        eps: Added to the variance, to avoid a division by zero for a constant channel.
         momentum: Weight of the batch in an update: `(1 - momentum) * running + momentum * batch`.
         inference: If true, use the running mean and variance, without updates. With `None`, do so in `evaluate`, but
             not in `fit`.

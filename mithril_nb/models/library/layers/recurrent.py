@@ -94,7 +94,7 @@ class _Recurrent(Operator):
 
 
 class RNN(_Recurrent):
-    """A simple recurrent network over time (Elman, 1990).
+    """A simple recurrent network over the time steps of `(..., time, features)` (Elman, 1990).
 
     Args:
         hidden_size: Size of the hidden state.
@@ -114,7 +114,7 @@ class RNN(_Recurrent):
 
 
 class LSTM(_Recurrent):
-    """Long short-term memory over time (Hochreiter and Schmidhuber, 1997).
+    """Long short-term memory over the time steps of `(..., time, features)` (Hochreiter and Schmidhuber, 1997).
 
     Each weight concatenates the weights of the gates in the order input, forget, cell, output, as in Equinox and
     PyTorch.
@@ -140,7 +140,7 @@ class LSTM(_Recurrent):
 
 
 class GRU(_Recurrent):
-    """A gated recurrent unit over time (Cho et al., 2014).
+    """A gated recurrent unit over the time steps of `(..., time, features)` (Cho et al., 2014).
 
     As in Equinox and PyTorch, the reset gate multiplies the product of state and weight, and not the state. Each weight
     concatenates the weights of the gates in the order reset, update, new state.

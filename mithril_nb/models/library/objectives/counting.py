@@ -159,8 +159,9 @@ class TopKHits(Operator):
 class AUCCore(Operator):
     """Points of the ROC curve: false and true positive rates for each threshold, from the highest score to the lowest.
 
-    The last axis contains the samples, and other axes contain separate curves. Samples with equal scores share one
-    point, so a tie counts half in the area (Fawcett, 2006). If all labels are equal, one of the rates is NaN.
+    Scores and labels of shape `(..., samples)` give `(2, ..., samples + 1)`: first the false positive rates, then the
+    true positive rates. Both start at 0. Samples with equal scores share one point, so a tie counts half in the area
+    (Fawcett, 2006). If all labels are equal, one of the rates is NaN.
 
     Examples:
         >>> [port.name for port in AUCCore().inputs]

@@ -235,7 +235,7 @@ class InfoNCE(Operator):
 
     The scores of a row are the cosine similarities with all rows of the target, divided by the temperature. The loss of
     the row is the cross entropy of these scores (van den Oord et al., 2018; Radford et al., 2021). For a symmetric
-    loss, add a second block that reads the arrays the other way round.
+    loss, add a second block in which input and target are swapped.
 
     Args:
         temperature: Divisor of the similarities. With a smaller temperature, the most similar rows have more weight.

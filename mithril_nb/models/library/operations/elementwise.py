@@ -56,7 +56,7 @@ def kind_of(dtype: str) -> Kind:
 
 
 def floating(dtype: str) -> str:
-    """Return the floating-point dtype to which JAX promotes a dtype.
+    """Return the dtype that a floating-point op, such as `Exp`, returns for inputs of a dtype.
 
     Examples:
         >>> floating("bool"), floating("int64"), floating("bfloat16")

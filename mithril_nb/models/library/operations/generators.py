@@ -231,7 +231,7 @@ class Randn(_Generator):
 
 
 class PrimitiveRandn(Randn):
-    """Normally distributed random numbers, like `Randn`.
+    """The same as `Randn`, under the name of a primitive of Mithril.
 
     Args:
         shape: The shape. It may be connected, for example to `x.shape()`.
@@ -294,7 +294,7 @@ class RandInt(_Generator):
 
 
 class PrimitiveRandInt(RandInt):
-    """Uniformly distributed random integers, like `RandInt`.
+    """The same as `RandInt`, under the name of a primitive of Mithril.
 
     Args:
         shape: The shape. It may be connected, for example to `x.shape()`.
@@ -332,7 +332,9 @@ def wanted_shape(value: Value) -> tuple[Dim, ...]:
 
 
 def steps(start: int | float | str, stop: int | float | str, step: int | float | str) -> Dim:
-    """Return the number of items from `start` to `stop` by `step`; `"..."` if it is unknown. A bound may be a name.
+    """Return the number of items from `start` to `stop` by `step`; `"..."` if it is unknown.
+
+    A name, such as `"n"`, is a number that is not known yet. The result is then an expression.
 
     Examples:
         >>> steps(0, 10, 3), steps(0, "n", 1), steps(1, "n", 2)

@@ -222,7 +222,7 @@ def places_of(port: str, axes: Value, shape: tuple[Dim, ...], adds: bool = False
         port: The attribute with the axes, for the error message.
         axes: One axis, or a tuple of axes. A negative axis counts from the end.
         shape: The shape.
-        adds: True for axes that the block adds: they count in the shape of the result.
+        adds: True for axes that the block adds. They are then positions in the shape of the result.
 
     Raises:
         MismatchError: The shape does not have an axis, an axis is repeated, or an axis is not an integer.
