@@ -172,10 +172,11 @@ class EmittedBackend(Backend):
         return self.tensor(array, _NARROW.get(array.dtype.name) if is_narrow else None)
 
     def as_argument(self, value: Any) -> Any:
-        """Return a value as an array of the library with at most 32 bits per number, unless in float64."""
-        array = self.as_own(value)
-        wanted = _NARROW.get(self.dtype(array)) if self.default_dtype != "float64" else None
-        return array if wanted is None else self._cast(array, wanted)
+        """Return a value as an array of the library. Arrays of the library with 64 bits get 32, as in JAX."""
+        if not self.is_own(value):
+            return self.as_own(value)
+        wanted = _NARROW.get(self.dtype(value)) if self.default_dtype != "float64" else None
+        return value if wanted is None else self._cast(value, wanted)
 
     def is_own(self, value: Any) -> bool:
         """Return whether a value is an array of the library."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 import jax
@@ -158,8 +159,9 @@ class Calls:
             for dim, size in zip(shape, array.shape, strict=False) if len(shape) == array.ndim else ():
                 first, known = found.setdefault(dim, (port, size)) if dim in self.sizes else ("", size)
                 if size != known:
+                    other = next(name for n in count(2) if (name := f"{dim}_{n}") not in self.sizes)
                     renamed = [
-                        f"{dim}_2" if (one, length) == (dim, size) else one
+                        other if (one, length) == (dim, size) else one
                         for one, length in zip(shape, array.shape, strict=True)
                     ]
                     shapes = {first: [*self.inference.inputs[first].shape], port: renamed}

@@ -61,11 +61,9 @@ class EmittedModel(EvaluatesAll):
         state = {one.name: jax.ShapeDtypeStruct(one.spec.shape, one.spec.dtype) for one in traced.states} or None
         self._programs["forward"].prepare(params, inputs, None, key, state)
 
-    def emitted(
-        self, function: Callable[..., Any], name: str, key_argument: int | None = None, by_name: Any = None
-    ) -> EmittedFunction:
+    def emitted(self, function: Callable[..., Any], name: str, *, key_argument: int | None = None) -> EmittedFunction:
         """Return a function that runs `function` as emitted source. `EmittedFunction` documents the arguments."""
-        return EmittedFunction(function, name, self.graph, self.backend, key_argument, by_name)
+        return EmittedFunction(function, name, self.graph, self.backend, key_argument)
 
     def __repr__(self) -> str:
         return f"EmittedModel({', '.join(node.name for node in self.graph.nodes)}; backend={self.backend!r})"

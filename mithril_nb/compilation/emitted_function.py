@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -76,6 +77,7 @@ class EmittedFunction:
         self._function, self._name, self._graph, self._backend = function, name, graph, backend
         self._key_argument, self._by_name = key_argument, by_name
         self._loaded: dict[Any, Loaded] = {}
+        self._ready: dict[Any, Loaded] = {}  # for arguments that need no conversion, by their types too
         self._results: dict[Any, Any] = {}
 
     def __call__(self, *args: Any) -> Any:
@@ -86,11 +88,14 @@ class EmittedFunction:
         """
         with self._backend.on_device():
             arrays, structure = jax.tree.flatten(args)
-            try:  # a program for these types is loaded only if they need no conversion
-                loaded = self._loaded[_key(structure, arrays)]
-            except (AttributeError, KeyError, TypeError):
-                arrays, structure = self._flat(args)
+            kinds = [(type(one), getattr(one, "shape", None), getattr(one, "dtype", None)) for one in arrays]
+            key = structure, tuple(kinds)
+            loaded = self._ready.get(key)
+            if loaded is None:
+                leaves, (arrays, structure) = arrays, self._flat(args)
                 loaded = self._for(arrays, structure)
+                if structure == key[0] and all(map(operator.is_, arrays, leaves)):
+                    self._ready[key] = loaded
             return jax.tree.unflatten(loaded.results, loaded.run(*arrays))
 
     def prepare(self, *specs: Any) -> None:
@@ -106,9 +111,9 @@ class EmittedFunction:
         """
         leaves, structure = jax.tree.flatten(specs)
         with self._backend.on_device():
-            items = [self._backend.as_argument(np.zeros(1, jax.numpy.dtype(leaf.dtype))) for leaf in leaves]
+            items = [self._backend.from_numpy(np.zeros(1, jax.numpy.dtype(leaf.dtype))) for leaf in leaves]
             arrays = [_Placeholder(leaf.shape, item.dtype) for leaf, item in zip(leaves, items, strict=True)]
-            key = _key(structure, arrays, items)
+            key = _key(structure, arrays)
             if key in self._loaded:
                 return
             try:
@@ -146,7 +151,7 @@ class EmittedFunction:
         if self._by_name is not None:
             args = tuple(self._by_name(one) if isinstance(one, Mapping) else one for one in args)
         leaves, structure = jax.tree.flatten(args)
-        return [self._backend.as_argument(one) for one in leaves], structure
+        return [self._backend.as_own(one) for one in leaves], structure
 
     def _specs(self, structure: Any, arrays: list[Any]) -> tuple[Any, ...]:
         structs = [jax.ShapeDtypeStruct(tuple(one.shape), self._backend.spec_dtype(one)) for one in arrays]
@@ -205,18 +210,9 @@ def precision(backend: EmittedBackend) -> AbstractContextManager[None]:
     return jax.enable_x64(backend.default_dtype == "float64")
 
 
-def _key(structure: Any, arrays: list[Any], items: list[Any] | None = None) -> Any:
-    """Return the key of a loaded program in the cache.
-
-    Each call of the program builds this key, so dtypes are not converted to those of JAX, which takes time.
-
-    Args:
-        structure: Tree structure of the arguments.
-        arrays: The arrays of the arguments, or placeholders with their shapes and dtypes.
-        items: For placeholders, arrays of the library, whose class is part of the key; `None` for arrays.
-    """
-    types = map(type, items or arrays)
-    return structure, tuple([(one.shape, one.dtype, kind) for one, kind in zip(arrays, types, strict=True)])
+def _key(structure: Any, arrays: list[Any]) -> Any:
+    """Return the key of a loaded program in the cache. Dtypes are those of the library: to convert them takes time."""
+    return structure, tuple([(tuple(one.shape), one.dtype) for one in arrays])
 
 
 def _leaves(tree: Any) -> Iterator[Any]:

@@ -277,7 +277,7 @@ class PhysicalModel(InspectedModel):
             raise NotANumberError(
                 "a gradient of this model is NaN, but its outputs are finite.",
                 (("because", str(error)),),
-                "Sqrt(threshold=1e-6)  # in place of a block that takes the square root of 0; avoid division by 0",
+                "Sqrt(robust=True, threshold=1e-6)  # instead of a square root of 0; avoid division by 0",
             ) from None
         if not self._texts:
             return found

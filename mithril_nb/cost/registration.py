@@ -25,7 +25,7 @@ Figures = float | Mapping[str, float]
 """The result of a user's rule: the FLOPs, or a dict from the name of a cost to its value."""
 
 _FIGURES = ("flops", "transcendentals", "bytes_accessed", "payload_bytes", "wire_bytes")
-_EXAMPLE = "ml.register_cost({}, lambda equation: 1_000)"
+_EXAMPLE = "ml.register_cost({}, lambda equation: 1_000)  # FLOPs"
 
 
 def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures | None] | None) -> None:
@@ -76,7 +76,7 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures
         raise UnknownOptionError(
             f"ml.register_cost cannot take {name!r}: its cost is already the sum over the equations inside it.",
             (("reason", "a rule would count these equations twice"),),
-            _EXAMPLE.format('"ffi_call"') + f"  # or another primitive inside {name!r}",
+            _EXAMPLE.format('"ffi_call"') + f"; or another primitive inside {name!r}",
         )
     if rule is None:
         USER_RULES.pop(name, None)

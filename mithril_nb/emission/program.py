@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -258,11 +259,13 @@ class Program:
         names |= {value.name for function in self.functions for value in function.inputs}
         is_vjp = any(leaf.argument == "output_gradients" for leaf in self.inputs)
         found = ["d_x is d(loss)/d(x)." + (" The caller passes d(loss)/d(output) for each output." if is_vjp else "")]
-        if any(name.startswith("part_") or "_so_far" in name for name in names):
+        if any(re.match(r"part_(\d+_)?of_d_|d_.*_so_far", name) for name in names):
             found.append(
                 "If x has several uses, d_x is a sum: part_of_d_x is one of its terms, d_x_so_far a sum of some terms."
             )
-        if any(name.startswith("unsummed_") for name in names):
+        if any(name.startswith("minus_") and "d_" in name for name in names):
+            found.append("minus_d_x is -d_x.")
+        if any(re.match(r"(minus_)?unsummed_d_", name) for name in names):
             found.append("unsummed_d_x must still be summed over the axes along which x is broadcast.")
         return tuple(found)
 

@@ -169,7 +169,9 @@ def title_of(function: Function) -> str:
     outputs = [one.name for one in function.outputs if isinstance(one, Value)]
     if function.role == "forward" and not all(map(function.is_result, function.outputs)):
         role += "; also returns what the gradients use"
-    elif function.role == "backward" and not any(_is_of_input(name, function) for name in outputs):
+    elif function.role == "backward" and not any(
+        _is_of_input(name, function) or not name.startswith("d_") for name in outputs
+    ):
         role += "; no result of the program needs the gradient of the input"
     elif any(one.name.startswith("d_input_so_far") for one in function.inputs):
         role += "; d_input includes d_input_so_far, the gradient from the other uses of the input"

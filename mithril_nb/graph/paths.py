@@ -132,10 +132,10 @@ def checked_name(name: object) -> str:
         return name
     if not isinstance(name, str) or not name:
         raise ConnectionError(
-            f"cannot name a connection {short_repr(name)}.", (("needs", "a non-empty string"),), "'hidden'"
+            f"a connection cannot have the name {short_repr(name)}.", (("needs", "a non-empty string"),), "'hidden'"
         )
     raise ConnectionError(
-        f"cannot name a connection {name!r}: a dot separates a block from its port.",
+        f"a connection cannot have the name {name!r}: a dot separates a block from its port.",
         (("needs", "a name without dots"),),
         f"{name.strip('.').replace('.', '_') or 'hidden'!r}",
     )

@@ -230,9 +230,9 @@ def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: Layer) -> La
         rank = order.rank
     axes = (0, *range(2, rank), 1)
     raise ShapeError(
-        f"the order of the rows of {layer.path!r} is unknown.",
+        f"cannot match the parameters of {layer.path!r} to {op.path!r}: the order of its features is unknown.",
         (("because", because),),
-        f"Transpose({axes})  # after the image, so that the order is the same as in the library"
+        f"Transpose({axes})  # after the image: channels last, as in the library"
         if rank
         else "call ml.compile(model, shapes=...) with the sizes of the images.",
         block=op.path,

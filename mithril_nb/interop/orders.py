@@ -86,7 +86,7 @@ Order = Image | Moved | Rows | Split | Lost | None
 
 
 def orders_of(graph: Flat, inference: Inference) -> dict[Endpoint, Order]:
-    """Return the order of each array of a model, by the endpoint that computes it. Only image inputs have an entry."""
+    """Return the order of each array of a model, by the endpoint that computes it. Of the inputs, only images count."""
     images = _read_as_images(graph, inference)
     found: dict[Endpoint, Order] = {}
     given: set[str] = set()  # layers with parameters, and ops after them

@@ -184,7 +184,7 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
             ports = ", ".join(port.name for port in self.inputs) or "none"
             first = self.inputs[0].name if self.inputs else self.outputs[0].name if self.outputs else "input"
             raise ConnectionError(
-                f"cannot connect {self.kind} to {short_repr(unnamed[0])}: the port is not named.",
+                f"cannot connect {self.kind} to {short_repr(unnamed[0])}: no port of {self.kind} is given.",
                 (("inputs", ports), ("outputs", ", ".join(port.name for port in self.outputs) or "none")),
                 f'{self._constructor_code()}({first}="x")',
                 port=first,

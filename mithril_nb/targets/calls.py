@@ -61,7 +61,7 @@ def required(fn: Any, kwargs: Mapping[str, Any], shapes: Any = None) -> list[str
 
     Args:
         fn: The function.
-        kwargs: Keyword arguments whose values are known. A value is written as it is, but an array as its name.
+        kwargs: Keyword arguments whose values are known. An array is written as its name, other values unchanged.
         shapes: Shapes by argument name. An argument with a shape is written as a `jax.ShapeDtypeStruct`.
 
     Examples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -77,6 +78,27 @@ def test_inputs_of_other_dtypes_and_layouts_are_converted(kind: Any) -> None:
         assert pm.backend.dtype(found) == "float32"
         weight = pm.backend.to_numpy(params["weight"])
         np.testing.assert_allclose(pm.backend.to_numpy(found), np.asarray(given, "float32") @ weight, rtol=1e-5)
+
+
+@each_kind
+def test_large_unsigned_integers_keep_their_value(kind: Any) -> None:
+    x = np.array([[3_000_000_000, 5], [7, 4_294_967_295]], "uint32")
+    model = models.Cast("float32")
+    pm = ml.compile(model, kind(), shapes={"input": [2, 2]})
+    for _ in range(2):  # the second call needs no new program
+        np.testing.assert_allclose(pm.backend.to_numpy(pm.evaluate({}, {"input": x})["output"]), x.astype("float32"))
+
+
+def test_equal_arrays_of_other_types_share_a_program(tmp_path: Path) -> None:
+    pm = ml.compile(models.Linear(3), ml.CBackend(), shapes={"input": [2, 4]})
+    params, x = pm.randomize_params(seed=0), np.ones((2, 4), "float32")
+    mapped = np.memmap(tmp_path / "x", "float32", "w+", shape=(2, 4))
+    mapped[:] = x
+    for given in (x, mapped, mapped, jax.numpy.asarray(x), x):
+        np.testing.assert_allclose(
+            pm.evaluate(params, {"input": given})["output"], pm.evaluate(params, {"input": x})["output"]
+        )
+    assert len(pm._programs["forward"]._loaded) == 1
 
 
 @each_kind

@@ -137,7 +137,7 @@ def test_an_invalid_primitive_raises(given: Any) -> None:
     assert lines[1:] == [
         "    needs  a jax.extend.core.Primitive, or its name",
         f"    given  {type(given).__name__}",
-        '    Try: ml.register_cost("ffi_call", lambda equation: 1_000)',
+        '    Try: ml.register_cost("ffi_call", lambda equation: 1_000)  # FLOPs',
     ]
 
 
@@ -148,7 +148,7 @@ def test_a_misspelt_name_warns_with_the_nearest_primitive() -> None:
     assert text == (
         "ml.register_cost has a rule for 'dot_genral', an unknown primitive similar to 'dot_general'. "
         "The rule applies only if a program has a primitive named 'dot_genral'.\n"
-        "    Try: ml.register_cost('dot_general', lambda equation: 1_000)"
+        "    Try: ml.register_cost('dot_general', lambda equation: 1_000)  # FLOPs"
     )
     assert warned[0].filename == __file__
     exec(text.partition("Try: ")[2], {"ml": ml})
@@ -175,7 +175,7 @@ def test_an_invalid_rule_raises() -> None:
         "ml.register_cost needs a function as the rule of 'smooth', not 1000.\n"
         "    needs  a function of an equation that returns FLOPs\n"
         "    given  int\n"
-        "    Try: ml.register_cost('smooth', lambda equation: 1_000)"
+        "    Try: ml.register_cost('smooth', lambda equation: 1_000)  # FLOPs"
     )
 
 
@@ -185,7 +185,7 @@ def test_a_primitive_that_holds_equations_raises() -> None:
     assert str(error.value) == (
         "ml.register_cost cannot take 'scan': its cost is already the sum over the equations inside it.\n"
         "    reason  a rule would count these equations twice\n"
-        "    Try: ml.register_cost(\"ffi_call\", lambda equation: 1_000)  # or another primitive inside 'scan'"
+        "    Try: ml.register_cost(\"ffi_call\", lambda equation: 1_000)  # FLOPs; or another primitive inside 'scan'"
     )
 
 
@@ -193,7 +193,7 @@ def not_a_count(value: str, kind: str) -> str:
     return (
         f"the rule registered with ml.register_cost for 'smooth' returns {value}, which is not a valid count.\n"
         f"    needs  numbers, each 0 or more, or a dict of them\n    given  {kind}\n"
-        "    Try: ml.register_cost('smooth', lambda equation: 1_000)"
+        "    Try: ml.register_cost('smooth', lambda equation: 1_000)  # FLOPs"
     )
 
 
@@ -211,7 +211,7 @@ RETURNED = {
         "the rule registered with ml.register_cost for 'smooth' raised ZeroDivisionError.\n"
         "    error   'division by zero'\n"
         "    inputs  ((8, 4) float32,)\n"
-        "    Try: ml.register_cost('smooth', lambda equation: 1_000)",
+        "    Try: ml.register_cost('smooth', lambda equation: 1_000)  # FLOPs",
     ),
 }
 

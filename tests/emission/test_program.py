@@ -373,6 +373,19 @@ def test_a_transformer_reads_like_the_textbook() -> None:
         assert line in lines, line
 
 
+def test_only_what_a_loop_stacks_is_named_steps() -> None:
+    program = program_of(of_scan())
+    loops = [one for function in program.functions for one in function.walk() if one.primitive == "scan"]
+    assert len(loops) == 2
+    for one in loops:
+        assert not any("_steps" in value.name for value in one.outputs[: one.params["num_carry"]])
+
+
+def test_a_function_that_returns_the_gradient_of_its_input_is_not_said_to_need_none() -> None:
+    text = of_scan().stage("numpy").text
+    assert "no result of the program needs" not in text.partition("def outputs_backward")[2]
+
+
 def test_a_loop_reads_like_the_textbook() -> None:
     text = PROGRAMS["lstm"]().stage("numpy").text
     forward, backward = text.split("def lstm_backward")

@@ -198,7 +198,7 @@ CASES = {
     "an output name with a dot": (
         lambda: add(chain(), RELU, connections={"output": "h.h"}),
         """
-        ConnectionError: cannot name a connection 'h.h': a dot separates a block from its port.
+        ConnectionError: a connection cannot have the name 'h.h': a dot separates a block from its port.
             needs  a name without dots
             Try: 'h_h'
         """,

@@ -283,9 +283,9 @@ REFUSED = {
         lambda x: jnp.concatenate([flat(conv(x)), flat(conv(x))], -1),
         lambda: two(Concat(2, axis=1), Flatten),
         """
-        the order of the rows of 'Dense_0' is unknown.
+        cannot match the parameters of 'Dense_0' to 'linear_0': the order of its features is unknown.
             because  'model_0/concat_0' changes the order of the elements of an image in an unknown way
-            Try: Transpose((0, 2, 3, 1))  # after the image, so that the order is the same as in the library""",
+            Try: Transpose((0, 2, 3, 1))  # after the image: channels last, as in the library""",
     ),
     "Reshape that joins the batch": (
         lambda x: conv(x).reshape(4, -1),
@@ -330,9 +330,9 @@ def test_groups_of_rows_are_rejected():
     with pytest.raises(ShapeError) as error:
         differ(Ends(), chain(Conv2d(3, 3), Flatten(), GroupNorm(3)), x_of(*IMAGES))
     assert str(error.value) == (
-        "the order of the rows of 'GroupNorm_0' is unknown.\n"
+        "cannot match the parameters of 'GroupNorm_0' to 'group_norm_0': the order of its features is unknown.\n"
         "    because  'group_norm_0' works on groups of features from an image\n"
-        "    Try: Transpose((0, 2, 3, 1))  # after the image, so that the order is the same as in the library"
+        "    Try: Transpose((0, 2, 3, 1))  # after the image: channels last, as in the library"
     )
 
 

@@ -285,5 +285,7 @@ def test_flattened_images_of_unknown_size():
     dense = {"kernel": np.ones((32, 5), "float32"), "bias": np.ones(5, "float32")}
     with pytest.raises(MithrilError) as error:
         ml.from_flax({"params": {"Conv_0": conv, "Dense_0": dense}}, into=ml.compile(model))
-    assert str(error.value).splitlines()[0] == "the order of the rows of 'Dense_0' is unknown."
+    assert str(error.value).splitlines()[0] == (
+        "cannot match the parameters of 'Dense_0' to 'linear_0': the order of its features is unknown."
+    )
     assert str(error.value).endswith("Try: call ml.compile(model, shapes=...) with the sizes of the images.")

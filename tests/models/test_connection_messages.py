@@ -126,7 +126,7 @@ CASES = {
     "a name that is a number": (
         lambda: linear().rename_keys(input=3),
         """
-        ConnectionError: cannot name a connection 3.
+        ConnectionError: a connection cannot have the name 3.
             needs  a non-empty string
             Try: 'hidden'
         """,
@@ -134,7 +134,7 @@ CASES = {
     "no name": (
         lambda: linear().rename_keys(input=""),
         """
-        ConnectionError: cannot name a connection ''.
+        ConnectionError: a connection cannot have the name ''.
             needs  a non-empty string
             Try: 'hidden'
         """,
@@ -142,7 +142,7 @@ CASES = {
     "a name with a dot": (
         lambda: linear().rename_keys(input="enc.x"),
         """
-        ConnectionError: cannot name a connection 'enc.x': a dot separates a block from its port.
+        ConnectionError: a connection cannot have the name 'enc.x': a dot separates a block from its port.
             needs  a name without dots
             Try: 'enc_x'
         """,
@@ -150,7 +150,7 @@ CASES = {
     "a key with a dot": (
         lambda: Model() | Linear(3)(input=IOKey("enc.x")),
         """
-        ConnectionError: cannot name a connection 'enc.x': a dot separates a block from its port.
+        ConnectionError: a connection cannot have the name 'enc.x': a dot separates a block from its port.
             needs  a name without dots
             Try: 'enc_x'
         """,
@@ -255,7 +255,7 @@ CASES = {
     "an output exposed under a name with a dot": (
         lambda: linear().expose_keys(**{"enc.y": "output"}),
         """
-        ConnectionError: cannot name a connection 'enc.y': a dot separates a block from its port.
+        ConnectionError: a connection cannot have the name 'enc.y': a dot separates a block from its port.
             needs  a name without dots
             Try: 'enc_y'
         """,
@@ -287,7 +287,7 @@ CASES = {
     "a connection without a port": (
         lambda: Relu()(Linear(3).output),
         """
-        ConnectionError: cannot connect Relu to Linear(...).output: the port is not named.
+        ConnectionError: cannot connect Relu to Linear(...).output: no port of Relu is given.
             inputs   input
             outputs  output
             Try: Relu()(input="x")

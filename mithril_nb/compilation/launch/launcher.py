@@ -67,9 +67,9 @@ def launch(
     ranks = _ranks(processes, coordinator, process_id, devices, start_timeout_s, peer_timeout_s)
     if os.name != "posix":
         raise LaunchError(
-            "ml.launch needs process groups, which this system does not support.",
+            "mithril-nb launch needs process groups, which this system does not support.",
             (("system", sys.platform),),
-            "python train.py  # one process; ml.launch works on Linux and macOS",
+            "python train.py  # one process; mithril-nb launch works on Linux and macOS",
         )
     if not Path(script).is_file():
         raise LaunchError(f"script {str(script)!r} does not exist.", (), "mithril-nb launch --processes 2 train.py")

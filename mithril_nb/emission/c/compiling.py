@@ -21,7 +21,8 @@ from mithril_nb.emission.program import Operand
 from mithril_nb.errors import MithrilError
 
 STANDARD = ("-std=c11", "-fwrapv", "-ffp-contract=off")
-"""Options for results as in JAX: integers wrap around, and a product is rounded before it is added to a sum."""
+"""Options for results as in JAX: integers wrap around, and a product is rounded before it is added to a sum, except in
+the products of matrices that GCC compiles."""
 FAST = ("-O3", "-march=native")
 """Options for speed on this machine."""
 

@@ -143,9 +143,10 @@ class Gradients:
 
         The sum is `start` before an iteration, `result` after it, and `output` after all iterations.
         """
-        (term,) = [cast(Value, one) for one in self._producers[result].inputs if one is not start]
+        others = [cast(Value, one) for one in self._producers[result].inputs if one is not start]
+        term = others[0] if len(others) == 1 else start
         known = self._known.get(term)
-        if known is not None and known.sign > 0 and not known.is_unsummed:
+        if term is not start and known is not None and known.sign > 0 and not known.is_unsummed:
             self._note(output, known.of)
             self._known |= {start: known, result: known}
             self._terms |= {start, term, result}

@@ -166,7 +166,8 @@ class Namer:
             bodies = tuple([self._body(body, names, name, {}, block, items) for body in one.bodies])
             hints = self._hints(one, wanted, block, names)
             if one.primitive == "scan":
-                hints = [_stacked(hint, step) for hint, step in zip(hints, bodies[0].outputs, strict=True)]
+                steps, carried = bodies[0].outputs, one.params["num_carry"]
+                hints[carried:] = map(_stacked, hints[carried:], steps[carried:])
             outputs = [
                 name(value, hint) if value in used else replace(value, name="_")
                 for value, hint in zip(one.outputs, hints, strict=True)

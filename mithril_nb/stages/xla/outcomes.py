@@ -1,4 +1,4 @@
-"""What became of each instruction that XLA received, such as "fused", found by following it from pass to pass.
+"""The outcome of each instruction that XLA received, such as "fused", found by following it from pass to pass.
 
 If a pass removes an instruction, the instructions that continue it are:
 

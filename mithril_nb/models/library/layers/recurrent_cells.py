@@ -19,8 +19,8 @@ WEIGHT, RECURRENT, BIAS = Initializer("lecun_uniform"), Initializer("orthogonal"
 OPEN = Initializer("ones")
 """Initializer of the forget gate's bias: an untrained gate keeps most of the state (Jozefowicz et al., 2015)."""
 _OF_LSTM = {"w_c": Initializer("lecun_uniform", scale=2.0), "bias_f": OPEN}
-"""An untrained input gate is 0.5 and halves the new cell state, so its weights are doubled. Without the factor 2, ten
-layers in a row would lose nearly all of their input.
+"""An untrained input gate is 0.5 and halves the new cell state, so the weights of the new state are doubled. Without
+the factor 2, ten layers in a row would lose nearly all of their input.
 """
 
 
