@@ -186,6 +186,7 @@ class PhysicalModel(InspectedModel):
 
         Raises:
             MissingInputError, UnexpectedInputError, MissingParameterError: Names are missing or unknown.
+            UnknownOptionError: A value is not an array of numbers, or a parameter is not floating point.
             ShapeError: Shapes do not match.
         """
         return self.forward_with_state(params, inputs, state, key=key, training=training)[0]
@@ -201,11 +202,7 @@ class PhysicalModel(InspectedModel):
     ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
         """Return a pair: the outputs, and the state after this step, which is `{}` if the model has no state.
 
-        The arguments are those of `forward`.
-
-        Raises:
-            MissingInputError, UnexpectedInputError, MissingParameterError: Names are missing or unknown.
-            ShapeError: Shapes do not match.
+        Arguments and errors are those of `forward`.
         """
         params, inputs, state = self._calls.checked(params, inputs, state)
         if key is None and draws_random_numbers(self.graph, self.backend.toolkit, training):

@@ -52,8 +52,9 @@ class Gradients:
 
     Args:
         main: The program as one function.
-        roles: The part of a training step to which each value belongs.
-        results: Names of results of the program. The input `d_output` is the gradient of the result `output`.
+        roles: A dict from each value to the part of a training step that it belongs to.
+        results: A dict from each result of the program to its name. The input `d_output` is the gradient of the result
+            `output`.
 
     Attributes:
         of: A dict from each complete gradient to the value of the forward pass that it belongs to.

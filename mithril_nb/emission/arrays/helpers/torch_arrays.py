@@ -184,7 +184,7 @@ def outside(dtype, fill):
 
 
 def rows(table, indices, fill=None):
-    """Return `table[indices]`. For an index outside of the table, return the number of `outside`."""
+    """Return `table[indices]`. For an index outside of the table, return the result of `outside`."""
     size = len(table)
     is_inside = (indices >= 0) & (indices < size)
     found = table[torch.clamp(indices, 0, size - 1)]

@@ -62,7 +62,7 @@ def rows(ctx, table, indices, fill=None):
 def add_rows(ctx, rows, indices, count, is_dropped=False):
     """Return zeros (count, width) with each row added at its index.
 
-    A row whose index is outside is left out if is_dropped is true, else added to the nearest row.
+    A row whose index is outside of the table is left out if is_dropped is true, else added to the nearest row.
     """
     width = sizes(rows)[0]
     inside, outside = bounded(ctx, indices, count, is_dropped)
@@ -84,7 +84,7 @@ def places_of(ctx, indices, shape, starts, bounds, along, is_dropped):
         shape: Shape of the array with the items of all windows.
         starts: `shape`, but with size 1 along the axes that lie within a window.
         bounds: For each index, the stride of its axis in the flattened array, and the number of possible starts.
-        along: Pairs (axis of `shape`, stride in the flattened array), for axes along which the items are consecutive.
+        along: Pairs (axis of `shape`, stride) for axes along which each item is a stride after the item before it.
         is_dropped: True if windows that are partly outside are left out.
     """
     places, outside = full(ctx, 0, *shape), None
