@@ -20,17 +20,18 @@ class InspectOptions:
 
     Attributes:
         name: Name of the program; `None` uses the name of the function.
-        params: Names of the arguments, or of parts of them, that hold the parameters of the model.
+        params: Names of the arguments, or of parts of them, that hold the parameters of the model; `()` if none do.
         device: The device to lower and compile for; `None` uses JAX's default.
-        compiler_options: Options for XLA by name.
-        source: The Python code that builds the model, and a mapping from line number to the path of the block that this
-            line adds.
-        kinds: Kind of each block, by path.
-        ports: How the blocks of a model are connected.
-        check_sizes: Raises an error if the values of the named sizes, given by name, are invalid; `None` if all values
-            are valid.
-        requested_at: The user's call for which this package built the program, such as a call of `fit`.
-        given: The program, if it starts at a later stage than Python; else `None`.
+        compiler_options: Options for XLA by name; `None` for no options.
+        source: For a `Model`, the Python code that builds it, and a mapping from line number to the path of the block
+            that this line adds; else `None`.
+        kinds: For a `Model`, the kind of each block by path, such as `"Linear"`; else `None`.
+        ports: For a `Model`, how its blocks are connected; else `None`.
+        check_sizes: A function that raises an error if symbolic sizes have invalid values, given as a dict by name.
+            `None` if all values are valid.
+        requested_at: The expression in the user's code for which this package built the program, such as a call of
+            `fit`. `None` for the user's own program.
+        given: The program, if the user passed it in lowered or compiled form instead of as a function; else `None`.
     """
 
     name: str | None = None
@@ -46,11 +47,14 @@ class InspectOptions:
 
 
 def fitting_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], None] | None) -> dict[str, int]:
-    """Return an example value for each named size: the same number for all, 32 or a smaller one that is valid.
+    """Return an example value for each symbolic size, by name: the same number for all.
+
+    This is the largest of 32, 16, 8, 4 and 2 that is valid, or 32 if none is valid.
 
     Args:
         sizes: Names of the sizes.
-        check: Raises a `MithrilError` if values of the sizes are invalid; `None` if all values are valid.
+        check: A function that raises a `MithrilError` if the sizes have invalid values, given as a dict by name. `None`
+            if all values are valid.
 
     Examples:
         >>> fitting_numbers(["batch"], None)
@@ -67,7 +71,7 @@ def fitting_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], N
 
 
 def with_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], None] | None = None) -> str:
-    """Return advice for a program whose sizes have names but no values; see `fitting_numbers` for the arguments.
+    """Return advice for a program with symbolic sizes; the arguments are those of `fitting_numbers`.
 
     Examples:
         >>> with_numbers(["batch"])

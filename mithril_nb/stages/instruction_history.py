@@ -42,14 +42,14 @@ def find_instruction(
 
     Args:
         program: Name of the program, for the error.
-        given: The program, if it starts at a later stage than Python.
-        read: Returns a stage by name.
-        stage: Name of a stage.
-        id: Id of an instruction.
+        given: The program, if the user passed it in lowered or compiled form instead of as a function; else `None`.
+        read: A function that returns a stage by name.
+        stage: Name of the stage.
+        id: Id of the instruction.
 
     Raises:
-        StageUnavailableError: The stage has no history or no instruction with this id, or the user gave the program as
-            compiled.
+        StageUnavailableError: The stage has no history or no instruction with this id, or the user passed a program
+            that JAX does not compile here, such as HLO.
     """
     if given is not None and stage in STAGES_WITH_HISTORY and stage not in given.stages:
         raise given.error(stage)
@@ -119,9 +119,9 @@ def _outcomes_of_instruction(pipeline: Pipeline, outcomes: Outcomes, one: Instru
 
 
 def _outcomes_by_name(pipeline: Pipeline, outcomes: Outcomes, op: Instruction) -> tuple[Outcome, ...]:
-    """Return the outcomes of an op of a `Given`, whose ops have no unique tags.
+    """Return the outcomes of an op of a program that was lowered elsewhere, so that its ops have names but no tags.
 
-    They are unknown if another op or another instruction has the same name and opcode.
+    An outcome states how XLA changed the op. It is unknown if another op or instruction has the same name and opcode.
     """
     made = _namesakes(pipeline, "hlo_before", op, _hlo_opcode(op))
     ops = _namesakes(pipeline, "stablehlo", op, op.opcode)
@@ -203,11 +203,11 @@ class _Nameless:
         return tuple(found) or (Outcome("dropped", reason=_CONVERTED),)
 
     def _stand_ins(self, op: Instruction, depth: int) -> list[tuple[str, bool]]:
-        """Return the instructions that pass an op's result to its users.
+        """Find the instructions, of the HLO that XLA received, whose results the users of an op read instead of it.
 
         Returns:
-            Pairs of the instruction's name, and whether the op is folded into the instruction. The name is `""` if
-            unknown. An instruction with an `op_name` belongs to another op, which replaces this one.
+            Pairs of the instruction's name, and True if the instruction is a constant that includes the op. The name is
+            `""` if unknown. An instruction with an `op_name` belongs to another op, which replaces this one.
         """
         found: dict[tuple[str, bool], None] = {}
         users = self._users.get(op.id, ())
@@ -247,7 +247,7 @@ class _Nameless:
         return self._lines[line.operands[0]].operands if is_tuple else line.operands
 
     def _given(self, op: Instruction, user: Instruction, names: tuple[str, ...]) -> tuple[str, bool]:
-        """Find the result of `op` among the operands of an instruction.
+        """Find the operand of an instruction that corresponds to the result of `op`.
 
         Args:
             op: The op.
@@ -255,7 +255,7 @@ class _Nameless:
             names: Operands of the instruction that XLA received for `user`.
 
         Returns:
-            The name of the operand, `""` if unknown, and whether `op` is folded into the operand.
+            The name of the operand, or `""` if unknown; and True if the operand is a constant that includes `op`.
         """
         opcode = _hlo_opcode(op)
         if len(names) != len(user.operands):
@@ -306,7 +306,10 @@ class _Nameless:
 def _rewritten(pipeline: Pipeline, one: Instruction, made: list[Instruction]) -> tuple[Outcome, ...]:
     """Return an outcome for each instruction of the optimized program that does the work of an equation or op.
 
-    `made` are the instructions that XLA received for the equation or op, and removed.
+    Args:
+        pipeline: The stages of the program.
+        one: The equation or op.
+        made: The instructions that XLA received for it, and removed.
     """
     opcodes = {each.opcode for each in made}
     fusions, histories = pipeline.owners.get().fusions, pipeline.compilation.histories.get()

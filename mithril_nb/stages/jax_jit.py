@@ -66,9 +66,16 @@ def shardings(traced: Any, side: str) -> Sequence[Any]:
 
 
 def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -> Any:
-    """Return a traced function with another jaxpr of the same signature.
+    """Return a copy of a traced function with another jaxpr, whose inputs and outputs are the same.
 
-    The public way, `jaxpr_as_fun` under `jax.jit`, traces every equation again, which takes as long as lowering.
+    This uses private attributes of JAX. Its public functions would trace every equation again, which takes as long as
+    lowering.
+
+    Args:
+        traced: The `jax.stages.Traced`.
+        closed: The other jaxpr.
+        name: The name of the copy.
+        donated: For each input array, True if its memory may be reused for results.
     """
     other = copy.copy(traced)
     other._params = {**traced._params, "jaxpr": closed, "name": name, "donated_invars": donated}
@@ -90,7 +97,7 @@ def converted_once(lowered: jax.stages.Lowered) -> jax.stages.Lowered:
 
 @contextmanager
 def without_compilation_cache() -> Iterator[None]:
-    """Compile without JAX's persistent compilation cache, and leave the cache unchanged.
+    """Turn off JAX's persistent compilation cache inside a `with` block, so that nothing is read or written there.
 
     JAX decides once per process whether to use the cache, and has no public way to bypass it once.
     """
@@ -114,10 +121,11 @@ def without_compilation_cache() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def hold_types_of_stats() -> tuple[type, ...]:
-    """Create the types in which jaxlib 0.12 returns an event's stats, so that reading a profile cannot abort Python.
+    """Keep jaxlib 0.12 from aborting the process when a profile is read.
 
-    When jaxlib creates such a type, Python warns that it has no module. If the user has turned warnings into errors,
-    jaxlib then aborts the process. The caller must keep the result: it holds the types, and jaxlib uses them again.
+    jaxlib creates a Python type for the statistics of an event, and Python warns that this type has no module. If the
+    user has turned warnings into errors, jaxlib aborts. This function creates the type with the warning ignored. The
+    caller must keep the result, so that jaxlib uses this type again.
     """
     trace = "planes { lines { events { metadata_id: 1 } } event_metadata { key: 1 value { id: 1 } } }"
     data = jax.profiler.ProfileData.from_serialized_xspace(
@@ -129,10 +137,10 @@ def hold_types_of_stats() -> tuple[type, ...]:
 
 
 def context_now() -> Callable[[], AbstractContextManager[None]]:
-    """Return a function that restores the current JAX settings: 64-bit mode, precision, random keys, device, mesh, ...
+    """Return a function that creates context managers. Inside them, JAX has the settings that it has now.
 
-    A stage may be computed later, outside of the `with` block in which the user called `inspect`, or in another thread.
-    There, JAX has other settings.
+    These are 64-bit mode, precision, random keys, device, mesh, and others. A stage may be computed later, outside of
+    the `with` block in which the user called `inspect`, or in another thread. There, JAX has other settings.
     """
     config: Any = jax.config
     settings = [(enter, getattr(config, name)) for name, enter in _CONTEXT.items()]
@@ -160,6 +168,8 @@ _TRANSFORMS = {
 
 def type_of(value: Any) -> tuple[str, bool]:
     """Return the type of an array or Python scalar as text, and whether it is weak.
+
+    A weak type, as that of a Python scalar, adapts to the dtype of the other operands.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -195,8 +205,8 @@ def transforms_of(value: Any) -> dict[Any, tuple[Transform, str]]:
     """Return the transformations to which a tracer belongs, except `jax.jit`.
 
     Returns:
-        A dict from the trace object of JAX to the transformation, and to a text about the value, such as
-        `" over its axis 0"`.
+        A dict from JAX's trace object of each transformation to the transformation, and a text for messages: for
+        `jax.vmap` the mapped axis of the value, as in `" over its axis 0"`, else `""`.
     """
     found: dict[Any, tuple[Transform, str]] = {}
     left = [value]

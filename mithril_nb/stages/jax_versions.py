@@ -86,9 +86,10 @@ def open_jaxpr(value: Any) -> core.Jaxpr:
 
 
 def map_bodies(equation: Any, rewrite: Callable[[str, Any], Any]) -> dict[str, Any] | None:
-    """Return the params with each nested jaxpr replaced by `rewrite(prefix, jaxpr)`; `None` if it has no nested jaxpr.
+    """Return the params of an equation with its nested jaxprs replaced; `None` if it has none.
 
-    The prefix is `""` if the equation has one nested jaxpr, else `"b0."`, `"b1."`, ... in the order of the params.
+    `rewrite` takes a prefix and a nested jaxpr, and returns the new jaxpr. The prefix is `""` if the equation has one
+    nested jaxpr, else `"b0."`, `"b1."`, ... in the order of the params.
     """
     found = [where for where, _ in _places(equation)]
     if not found:
@@ -258,7 +259,7 @@ def start_of(jaxpr: Any) -> str:
 
 
 def library_label(path: str) -> str:
-    """Return the path of a library file, starting with the name of the library.
+    """Return the path of a library file, starting with the name of the library; for other files, only their name.
 
     Examples:
         >>> library_label(jax.nn.__file__)

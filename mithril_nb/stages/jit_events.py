@@ -47,12 +47,13 @@ class JitCall:
 
     Attributes:
         function: The Python function that is jitted.
-        name: The name of the program in JAX.
+        name: The name that JAX gives the compiled program: that of the function.
         source: File and first line of the function. For a wrapped function, as in `jax.jit(jax.grad(f))`, those of `f`.
+            `("", 0)` if unknown.
         wrapper: Names of the functions or classes that wrap it, the innermost first: `"grad_f"`, or `"grad_f in jit"`;
             `""` if nothing wraps it.
-        args: The arguments by position, static ones included.
-        kwargs: The arguments by name.
+        args: The arguments passed by position, static ones included.
+        kwargs: The arguments passed by name, static ones included.
         parameters: The names of the positional parameters; fewer than `args` if unknown or variadic.
         static_positions: Positions of static arguments.
         static_names: Names of static arguments.
@@ -83,36 +84,45 @@ class Observer(Protocol):
     """An object that receives events, each on the thread that made the call."""
 
     def on_trace(self, call: JitCall) -> Callable[[float], None] | None:
-        """Receive the start of a trace. Return a function to call with its seconds, or `None`.
+        """Receive the start of a trace. Return a function that receives its duration in seconds, or `None`.
 
-        The function is not called if JAX does not report the time.
+        The function is called when the trace ends, unless JAX does not report the time.
         """
         ...
 
     def on_lower(self, name: str, source: Source, seconds: float, call: JitCall | None) -> None:
         """Receive a finished lowering and the call that caused it.
 
-        `call` is `None` for a backward pass and for ahead-of-time lowering.
+        Args:
+            name: Name of the lowered function.
+            source: File and first line of the function; `("", 0)` if unknown.
+            seconds: Duration of the lowering.
+            call: The call; `None` for a backward pass and for ahead-of-time lowering.
         """
         ...
 
     def on_compile(self, name: str, source: Source, seconds: float, from_disk: bool) -> None:
         """Receive a finished compilation of the program that this thread lowered last under this name.
 
-        `from_disk` is true if the executable was read from JAX's persistent compilation cache.
+        Args:
+            name: Name of the compiled function.
+            source: File and first line of the function; `("", 0)` if unknown.
+            seconds: Duration of the compilation.
+            from_disk: True if the executable was read from JAX's persistent compilation cache.
         """
         ...
 
 
 class Thread(threading.local):
-    """The state of this thread.
+    """The state of the listeners on the current thread. A source is file and first line of a function.
 
     Attributes:
-        scopes: Observers of the calls in progress, the outermost first.
-        open: JAX's trace events in progress, the outermost first. Each is a list with an item for each trace that
-            started during the event: the functions that `on_trace` returned.
+        scopes: Observers that receive only events of this thread, the outermost first.
+        open: The traces that JAX is timing, the outermost first. Each is a list of the traces that started meanwhile;
+            for each of these, the functions that `Observer.on_trace` returned.
         lowered: A dict from the name of a function to the source of the last function lowered under this name.
-        behind: A dict from name and source of a library's wrapper to the source of the user's function inside.
+        behind: A dict from name and source of a library's wrapper, such as that of `eqx.filter_jit`, to the source of
+            the user's function inside.
         from_disk: True if the compilation in progress was read from the persistent cache.
     """
 
@@ -325,10 +335,13 @@ def _is_of_user(frame: FrameType, function: Any) -> bool:
 def _filtered(
     frame: FrameType, function: Any
 ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any], tuple[str, ...]] | None:
-    """Return the user's function, its arguments and parameter names for a call of an `eqx.filter_jit` function.
+    """Return the user's function for a call of an `eqx.filter_jit` function; `None` for other calls.
 
-    Return `None` for other calls. Equinox jits an internal function, with the user's arguments split into arrays and
-    other values.
+    Equinox jits an internal function instead, with the user's arguments split into arrays and other values.
+
+    Returns:
+        The function, the arguments passed by position, those passed by name, and the names of the positional
+        parameters.
     """
     code = getattr(function, "__code__", None)
     if code is None or library_of(code.co_filename) != "equinox":

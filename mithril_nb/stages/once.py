@@ -20,7 +20,7 @@ class Once(Generic[Value]):
 
     Attributes:
         elapsed_s: Seconds that the computation took; 0 before it ends.
-        is_made: True if the value was computed or its computation failed.
+        is_made: True after the computation, even if it raised an error.
 
     Examples:
         >>> Once(lambda: 6 * 7).get()

@@ -41,12 +41,14 @@ def names_of_params(params: Any) -> tuple[str, ...]:
 
 
 def which_are_params(arguments: Sequence[str], inputs: Sequence[str], names: Sequence[str]) -> list[bool | None]:
-    """Return for each input of a program whether it is a parameter; `None` for every input if a name does not exist.
+    """Return for each input of a program whether it is a parameter of the model.
+
+    If a name in `names` does not exist, every item is `None`, because the name may be misspelt.
 
     Args:
         arguments: Names of the arguments, including those without arrays.
         inputs: Names of the arrays in the arguments.
-        names: The option `params`.
+        names: The names in the option `params` of `inspect`.
 
     Examples:
         >>> which_are_params(["w", "x"], ["w['a']", "x"], ["w"]), which_are_params(["w", "x"], ["w['a']", "x"], ["v"])
@@ -61,7 +63,7 @@ def which_are_params(arguments: Sequence[str], inputs: Sequence[str], names: Seq
 def check_params(program: str, arguments: Sequence[str], inputs: Sequence[str], names: Sequence[str]) -> None:
     """Raise an `UnknownOptionError` if a name in the option `params` is neither an argument nor a part of one.
 
-    The arguments are those of `which_are_params`, after the name of the program.
+    `program` is the name of the program, for the message. See `which_are_params` for the other arguments.
     """
     known = _known(arguments, inputs)
     strange = next((name for name in names if name not in known), None)
@@ -76,7 +78,9 @@ def check_params(program: str, arguments: Sequence[str], inputs: Sequence[str], 
 
 
 def why_unknown(arguments: Sequence[str]) -> str:
-    """Return the reason why it is unknown which inputs are parameters if the option `params` has its default.
+    """Return the reason why it is unknown which inputs are parameters of the model.
+
+    This is for a program for which the user did not set the option `params`, and which has no argument of this name.
 
     Examples:
         >>> why_unknown(["w", "x"])

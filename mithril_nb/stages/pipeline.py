@@ -46,22 +46,23 @@ _ONLY_LIBRARY = "this program has no separate kernel: all of its work is done in
 class Pipeline:
     """The results of tracing, lowering and compiling one program.
 
-    Attributes are `Once` unless stated otherwise: computed on first use, and shared by all threads.
+    Each attribute is a `Once`, unless stated otherwise: its value is computed on first use.
 
     Attributes:
         traced: The jaxpr as JAX returned it.
         program: The jaxpr with its provenance: block, role and source line of each equation.
-        names: The inputs and equations for reading later stages: `program`, or the `Names` of a given program.
+        names: The object that links later stages to equations: `program`. If the user passed the program in lowered or
+            compiled form, the `Names` of this form.
         values: The arrays of the jaxpr, each with the equations that produce and use it.
         lowered: The StableHLO module, with a tag on each op that names its equation.
-        compilation: The compilation by XLA and the files that XLA writes; not an `Once` itself.
+        compilation: The compilation by XLA and the files that XLA writes; not a `Once`.
         compiled: The executable.
         optimized: An executable with the same optimized HLO as `compiled`, but perhaps without machine code.
         buffers: The buffers of the executable.
         live_ranges: The live ranges of the values in these buffers.
         kernels: The kernels in the machine code, in the order of the HLO.
         owners: The HLO instructions that each kernel runs.
-        stages: A dict from the name of each stage, such as `"jaxpr"`, to an `Once`.
+        stages: A dict from the name of each stage, such as `"jaxpr"`, to the `Once` of the stage.
     """
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], options: InspectOptions):
@@ -167,10 +168,11 @@ class Pipeline:
         return self.traced.get().sizes_without_numbers if self._given is None else self._given.sizes
 
     def _writes_passes(self) -> bool:
-        """Return whether XLA's passes are needed even if they were not requested.
+        """Return whether XLA must write its passes even if they were not requested.
 
-        On a CPU, XLA does not name gradients of convolutions, and only the passes show them. On other platforms, XLA
-        picks the fastest machine code by autotuning. A second compilation, to get the passes, may pick different code.
+        On a CPU, this is the case for gradients of convolutions: XLA gives them no op name, so the passes are needed to
+        find their equations. On other platforms, XLA picks the fastest machine code by autotuning. A second
+        compilation, to get the passes later, may pick different code.
         """
         if self._platform != "cpu" or self._given is not None:
             return self._platform != "cpu"

@@ -36,14 +36,14 @@ class ProgramStages(Shown):
 
     Attributes:
         name: Name of the program.
-        stages: Names of its stages, in order.
+        stages: Names of its stages, in order, without those that are computed only on request.
         every_stage: Names of all its stages, including those computed only on request, such as `"numpy"`.
         arguments: The arguments it is traced with; arrays are replaced by their shapes.
         device: The `jax.Device` to compile for; `None` for JAX's default.
-        check_sizes: Raises an error if the values of the named sizes, given by name, are invalid; `None` if all values
-            are valid.
-        given: The contents of the program, if it starts at a later stage than Python; else `None`.
-        compiler_options: The user's options of XLA.
+        check_sizes: A function that raises an error if symbolic sizes have invalid values, given as a dict by name.
+            `None` if all values are valid.
+        given: The program, if the user passed it in lowered or compiled form instead of as a function; else `None`.
+        compiler_options: The user's options for XLA, by name.
     """
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], options: InspectOptions):
@@ -69,10 +69,10 @@ class ProgramStages(Shown):
         return f"{type(self).__name__}({self.name!r}, computed: {', '.join(made) or 'none yet'})"
 
     def altered(self, arguments: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Self:
-        """Return the same program with other arguments, in the current JAX context; nothing is computed yet.
+        """Return the same program with other arguments and the current JAX settings; nothing is computed yet.
 
         Args:
-            arguments: Returns the new arguments, given the current ones.
+            arguments: A function that returns the new arguments, given the current ones.
 
         Raises:
             StageUnavailableError: The program was not given as a function.
@@ -215,7 +215,7 @@ class ProgramStages(Shown):
         """The program as JAX lowered it, tags included.
 
         Raises:
-            StageUnavailableError: The program starts at a later stage.
+            StageUnavailableError: The program was passed in compiled form.
             Exception: The error of JAX, if the program cannot be traced or lowered.
         """
         return self._pipeline.lowered.get()
@@ -336,11 +336,12 @@ class ProgramStages(Shown):
         return self._compiled_part("live ranges", self._pipeline.live_ranges)
 
     def who_changed(self, stage: str, id: str) -> InstructionHistory:
-        """Return how XLA changed an equation, op or instruction: kept, fused, merged or simplified it, in which pass.
+        """Return how XLA changed an equation, op or instruction, such as fused or merged, and in which pass.
 
         Args:
-            stage: `"jaxpr"`, `"stablehlo"`, `"hlo_before"`, or `"hlo"`, which shows the origin of an instruction.
-            id: Id of the instruction.
+            stage: Name of its stage: `"jaxpr"`, `"stablehlo"`, `"hlo_before"` or `"hlo"`. For `"hlo"`, the result is
+                the origin of the instruction.
+            id: Id of the equation, op or instruction.
 
         Raises:
             StageUnavailableError: No such instruction exists, the platform does not report its passes, or the program
@@ -387,7 +388,7 @@ def first_source(program: ProgramStages) -> str:
 
 
 def known_equations(program: ProgramStages) -> tuple[Equation, ...]:
-    """Return the equations of a program; none if it begins at a later stage.
+    """Return the equations of a program; `()` if the user passed it in lowered or compiled form.
 
     Raises:
         StageUnavailableError: The function cannot be traced.

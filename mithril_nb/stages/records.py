@@ -49,7 +49,7 @@ Traced = Iterable[tuple[str, tuple[str, ...]]]
 
 
 def quick_to_make(cls: type[Record]) -> type[Record]:
-    """Replace the `__init__` of a frozen dataclass by one that takes a third of the time.
+    """Replace the `__init__` of a frozen dataclass by one that takes a third of the time, and return the class.
 
     The original calls `object.__setattr__` for each field; the new `__init__` writes the fields into `__dict__`. The
     class must have no slots, no `__post_init__`, and only fields that `__init__` takes, without `default_factory`.
@@ -95,18 +95,19 @@ class Equation:
         repeats: Number of times the equation runs when the program runs once: the product of the trip counts of the
             loops around it. `None` if unknown.
         is_call: True if the equation only runs nested jaxprs. Their equations are separate records.
-        params: Name and value of each param that is plain data. Nested jaxprs and functions are left out.
+        params: Name and value of each param of JAX's equation that is plain data, not a nested jaxpr or a function.
         is_used: False if no result of the equation is needed. JAX drops such equations when it lowers the program.
-        constants: The value of each operand before the program runs. A number if all elements have this value; `"?"` if
-            the operand is constant, but its value was not computed; `"size 2*batch"` if it is this symbolic size;
-            `None` if it depends on the inputs.
+        constants: For each operand, its value if the inputs of the program do not affect it; else `None`. The value is
+            a number if all elements are equal to it, `"size 2*batch"` for a symbolic size, or `"?"` if it was not
+            computed.
         origin: Evidence for `block`: `"tagged"` if the block comes from named scopes or from the functions that created
             the equation, `"inferred"` if it comes from the data flow; `None` without a block.
         transforms: The transforms around the equation, the outermost first: `"vmap"`, `"remat"`, `"scan"`, `"while"`,
             `"cond"`, `"custom_jvp"`, `"custom_vjp"`, `"shard_map"`.
         library_source: If the line in `source` calls a library: the library's line that created the equation, as
             `"optax/_src/transform.py:12"`; else `""`.
-        source_range: Range of the expression in `source` that created the equation; `None` if unknown.
+        source_range: First line, first column, last line and end column of the expression that created the equation;
+            `None` if unknown.
     """
 
     id: str
@@ -146,7 +147,7 @@ class Instruction:
 
     Attributes:
         id: Unique in its stage: an equation id in the jaxpr, a name such as `dot.3` in HLO.
-        opcode: The operation, as its stage names it.
+        opcode: The operation, as its stage names it: `dot_general` in the jaxpr, `dot` in HLO.
         line: Line in `Stage.text` on which the instruction starts, counted from 1.
         equations: Ids of the equations that the instruction came from.
         shares: Path and share of each block that the instruction does work for, the largest share first. A fusion of
@@ -155,21 +156,19 @@ class Instruction:
         origin: Evidence for `shares`: `"tagged"` if the compiler preserved the link to the equations, `"inferred"` if
             the blocks come from operands or users. A line of LLVM IR or machine code has `"kernel"`, because it gets
             the blocks of the whole kernel. `None` without a block.
-        lines: Number of lines of the instruction, with its regions.
-        operands: The operands in the order of the text. Each is the id of the instruction that computes it; if there is
-            none, its text.
+        lines: Number of lines of the instruction, including instructions inside it.
+        operands: The operands in the order of the text. Each is the id of the instruction that computes it. If none
+            does, as for a constant, it is the text of the operand.
         shapes: Specs of the results.
         attributes: Pairs of name and value, as the stage prints them.
         transforms: The transforms around the instruction, the outermost first: `"vmap"`, `"remat"`, `"scan"`, ...
         source: The lines of the user's Python that created it, as `"file.py:12"`, or `"file.py:12-14"` for an
             expression of several lines.
         library_source: Lines of libraries, called by the lines in `source`, that created it.
-        picks: For each operand: if the instruction that computes it has several results, the index of the result that
-            is used. `()` if all indices are 0.
-        results: For a loop or conditional in the jaxpr: ids of the inner instructions that compute its results, branch
-            after branch. A result that no inner instruction computes has `""`.
-        carried: For an instruction that uses a carry of a loop: ids of the instructions that compute the carry's next
-            value.
+        picks: For each operand, its index among the results of the instruction that computes it; `()` if all are 0.
+        results: For a loop, conditional or call: ids of the inner instructions that compute its results, branch after
+            branch; `""` for a result that no inner instruction computes. `()` for other instructions.
+        carried: If the instruction uses carries of a loop: ids of the instructions that compute their next values.
     """
 
     id: str
@@ -223,8 +222,8 @@ class Stage(Shown):
 
         Args:
             name: Name of the stage.
-            read: Computes the text and the instructions.
-            traced: Computes the attribute `traced` without the text; returns `None` if only the text contains it.
+            read: A function that returns the text and the instructions.
+            traced: A function that returns the attribute `traced` in less time, without the text; `None` if it cannot.
             elapsed_s: Seconds from the previous stage to this one.
         """
         stage = cls(name, "", (), elapsed_s)
@@ -270,10 +269,10 @@ def column_of(instructions: Sequence[Instruction], name: str) -> list[Any]:
 
 
 def shared_by_kernel(instructions: Sequence[Instruction], name: str) -> list[tuple[Any, int]] | None:
-    """Return an attribute of each kernel, with the number of instructions of the kernel.
+    """Return the attribute `name` of each kernel's instructions, and their number; `None` if there are no kernels.
 
-    Return `None` if the stage has no kernels, or if instructions of one kernel differ in the attribute. This avoids a
-    walk over all instructions: 20 kernels may have 300,000.
+    Also return `None` if the instructions of a kernel differ in this attribute. This is faster than a loop over all
+    instructions: 20 kernels may have 300,000.
     """
     shared = getattr(instructions, "shared", None)
     return None if shared is None else shared(name)
@@ -290,10 +289,10 @@ class Input:
     Attributes:
         name: Python expression of the array: `params['linear_0.weight']`.
         spec: Shape and dtype of the array.
-        block: Path of the block that the array belongs to; `""` if there is none.
+        block: Path of the block that the array belongs to; `""` if it belongs to none, or to several (see `used_by`).
         is_param: True for a parameter of the model, False for data and for the state of an optimizer. `None` if
             unknown: no argument is called `params`, and the option `params=` names none.
-        used_by: For a parameter that several blocks share: the paths of these blocks. Its `block` is `""`.
+        used_by: For a parameter that several blocks share, the paths of these blocks; else `()`.
         argument: Name of the argument that contains the array: `params`.
         is_moved: True if the program returns the array with another sharding, so that XLA may have to move it to
             other devices.
@@ -310,7 +309,7 @@ class Input:
 
 @paused_collector()
 def link_instructions(source: Stage, target: Stage) -> dict[str, frozenset[str]]:
-    """Link two stages: return the linked instructions of `target` for the id of each instruction of `source`.
+    """Return a dict from the id of each instruction of `source` to the ids of the linked instructions of `target`.
 
     Two instructions are linked if they have an equation in common.
     """

@@ -21,13 +21,13 @@ class StageKind:
     Attributes:
         name: Name of the stage, such as `"stablehlo"`.
         title: Short title, for buttons and panes.
-        needs: The step of JAX after which the stage can be computed: `"trace"`, `"lower"` or `"compile"`.
+        needs: What JAX must do before the stage can be computed: `"trace"`, `"lower"` or `"compile"`.
         description: Title for messages and static pages.
-        language: Name of the language of the text in `viz/tokens.json`; `""` for plain text.
+        language: Language for syntax colours, as named in `viz/tokens.json`; `""` for plain text.
         verb: Label while the stage is computed, such as `"Compiling"`.
-        needs_numbers: True if a program with symbolic sizes does not have the stage.
+        needs_numbers: True if the stage is not available for a program with symbolic sizes, such as `"batch"`.
         is_machine_code: True if the stage needs the code of the kernels. XLA writes this code only on request.
-        make: The function passed to `register_stage`; `None` for a built-in stage.
+        make: The function that was registered with `register_stage`; `None` for a built-in stage.
         is_optional: True if the stage is computed only when it is requested by name. `inspection.stages`, pages and
             JSON files do not contain it.
     """
@@ -107,13 +107,13 @@ def register_stage(
 ) -> Callable[[Function], Function]:
     """Return a decorator that registers a function as a new stage.
 
-    The function takes a `Pipeline` and returns the text of the stage and a tuple of `Instruction`s. All programs that
-    are inspected from then on have the stage, after the built-in ones.
+    The function takes a `Pipeline`, which has the other stages, and returns the text of the new stage and a tuple of
+    `Instruction`s. All programs that are inspected from then on have the stage, after the built-in ones.
 
     Args:
         name: Name of the stage. A second function with the same name replaces the first.
         title: Title of the stage, for buttons and panes.
-        needs: The step of JAX after which the stage can be computed: `"trace"`, `"lower"` or `"compile"`.
+        needs: What JAX must do before the stage can be computed: `"trace"`, `"lower"` or `"compile"`.
         language: Language for syntax colours, such as `"python"`, `"mlir"`, `"hlo"` or `"llvm"`; `""` for plain text.
         is_machine_code: True if the stage needs the code of the kernels. XLA writes this code only on request.
         is_optional: True to compute the stage only when it is requested by name. `inspection.stages`, pages and

@@ -24,19 +24,20 @@ class Value:
     """One array of a program. An array that is passed to a call is the same `Value` inside the call and around it.
 
     Attributes:
-        id: `"12"` for the result of equation 12, `"12{1}"` for its result with index 1 if it has several. The name of
-            an argument. `"12.x1"` for what the body of loop 12 receives as its input with index 1.
+        id: For an argument, its name. For a result, the id of its equation: `"12"`, or `"12{1}"` for the result with
+            index 1 of several. For an array that exists only in the body of equation 12, its input with index 1:
+            `"12.x1"`.
         spec: Shape and dtype of the array.
         block: Path of the block that computes the array, or that an argument belongs to; `""` if unknown.
-        made: Index in `Inspection.equations` of the equation that computes the array; `BEFORE` if the array exists
-            before the program runs.
+        made: Index of the equation that computes the array, among all equations of the program; `BEFORE` if the array
+            exists before the program runs.
         uses: Indices of the equations that use the array, in order. An operand of a loop is used until the last
             equation of the loop, because each iteration reads it. The initial value of a carry is used only when the
             loop starts.
         is_argument: True for an argument of the program.
-        is_donated: True if the program may reuse the memory of this argument.
-        given: Number of results of the program that are this array.
-        is_in_place: True for the next value of a carry that is stored in the memory of the carry.
+        is_donated: True for an argument whose memory the program may reuse.
+        given: Number of results of the program that are this array; 0 for an intermediate array.
+        is_in_place: True if the array is the next value of a carry and can be stored in the memory of the carry.
     """
 
     id: str
@@ -168,7 +169,7 @@ class _Flow:
     def _end_iteration(
         self, site: Site, body: Any, inside: dict[Any, Value], known: dict[Any, Value], end: int, carried: Sequence[Any]
     ) -> None:
-        """Keep the results of a body until the end of the loop, and set the blocks of the loop's results.
+        """Mark the results of a body as used until the end of the loop, and set the blocks of the loop's results.
 
         A result belongs to the block that computes it in the body. If the body returns an input unchanged, the result
         belongs to the block that computed the initial value.
@@ -226,11 +227,10 @@ def _value(known: dict[Any, Value], atom: Any) -> Value | None:
 
 
 def _matching(body: Any, atoms: Sequence[Any]) -> list[Any]:
-    """Return the operand for each input of a body.
+    """Return the operand of an equation that each input of its body receives.
 
-    An equation may have more operands than the body has inputs: the first operand of a conditional selects the branch,
-    and a linear solve has operands for jaxprs that do not run. Then each input, from the last to the first, gets the
-    last remaining operand of its shape and dtype; `None` if there is none.
+    The equation may have further operands. For example, the first operand of a conditional selects the branch. Then the
+    operands are matched by shape and dtype, from the last to the first; an input without a match has `None`.
     """
     left = list(atoms)
     if len(left) == len(body.invars):

@@ -17,21 +17,17 @@ from mithril_nb.stages.trace.trips import trip_count
 
 @dataclass(slots=True)
 class Site:
-    """One equation at its place in a program.
+    """One equation at its place in a program: an equation in a body that is called twice has two sites.
+
+    Attributes that are not listed here have the same meaning as in `Equation`.
 
     Attributes:
-        id: As `Equation.id`.
         equation: JAX's own object.
-        primitive: Name of the primitive.
-        variables: The operands that are variables. If a `select_n` selects between equal values, its predicate is
+        variables: The operands that are not literals. If a `select_n` selects between equal values, its predicate is
             left out.
-        parent: The site whose body contains this one; `None` at the top level.
+        parent: The site whose body contains this one; `None` if no other equation contains it.
         stack: The name stack: names of scopes and transforms around the equation, the outermost first.
-        repeats: As `Equation.repeats`.
-        bodies: The nested jaxprs (open), each with the sites of its equations.
-        is_used: As `Equation.is_used`.
-        constants: As `Equation.constants`.
-        transforms: As `Equation.transforms`.
+        bodies: The nested jaxprs, without their constants, each with the sites of its equations.
         dropped: Indices of unused results of a loop or of a QR factorization; empty for other equations.
     """
 
@@ -62,8 +58,9 @@ class Wiring(NamedTuple):
         sites: The sites of the body's equations.
         operands: For each input of the body, the index of the operand that it receives; `None` if unknown.
         results: For each output of the body, the index of the result that it becomes; `None` if unknown.
-        carried: For each carry of a loop, the index of the body's input and of the output with the next value.
-        constants: Number of loop constants. They are the first inputs of the body.
+        carried: For each carry of a loop, the index of the body's input for it, and of the output with its next value;
+            `()` for other equations.
+        constants: Number of the first inputs of a loop body that are the same in each iteration, and are not sliced.
     """
 
     jaxpr: Any
@@ -129,7 +126,7 @@ class Outline(NamedTuple):
 
     Attributes:
         ids: The ids of all equations. An equation precedes those of its bodies.
-        inside: For the index in `ids` of each equation with a body: 1 plus the number of equations in its bodies.
+        inside: A dict from the index in `ids` of each equation with a body to 1 plus the number of equations in it.
         names: Names of all scopes and of all called functions.
         have_frames: True if JAX recorded Python frames for every equation.
     """
@@ -289,9 +286,9 @@ def _folded(primitive: str, operands: tuple[Constant, ...]) -> Constant:
 
 
 def _given(site: Site, body: Any) -> dict[Any, Constant]:
-    """Return the inputs of a body that are constants, by variable.
+    """Return the known constants among the inputs of a body, by variable; `{}` if the equation is of another kind.
 
-    Only functions with a custom derivative have them: JAX inlines these when it lowers, so XLA folds the constants.
+    The equation must be a call of a function with a custom derivative. JAX inlines it, so XLA folds the constants.
     """
     if site.primitive not in jax_versions.WRITTEN_OUT or len(body.invars) != len(site.constants):
         return {}
@@ -356,8 +353,8 @@ def _mark_used_inside(site: Site, used: list[bool]) -> list[bool]:
 def _mark_loop(site: Site, used: list[bool]) -> list[bool]:
     """Set `is_used` in the body of a loop, from the used flag of each result; return the flag of each operand.
 
-    A carry is used if its final value is used, or if a used value depends on it. A carry that only its own next value
-    depends on is unused, and is removed: by JAX for scans, and for `while` since JAX 0.12; else by XLA.
+    A carry is used if its final value is used, or if another used value depends on it. Unused carries are removed: by
+    JAX for scans, and for `while` since JAX 0.12; else by XLA.
     """
     needed = [False] * len(site.equation.invars)
     loop, *conditions = wirings(site)

@@ -37,9 +37,9 @@ def print_jaxpr(
 
     Args:
         trace: The program.
-        top: The sites of the jaxpr's own equations.
+        top: The equations that are not nested in others, as sites.
         equations: All equations by id, nested ones included.
-        owner: Returns the block of the input with a given index.
+        owner: A function that returns the path of the block that an input belongs to, given the index of the input.
     """
     return _Printer(equations).program(trace, top, owner)
 

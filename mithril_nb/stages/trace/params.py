@@ -51,11 +51,12 @@ COLLECTIVES: Mapping[str, str] = {
 def collective_params(site: Site, is_partitioned: bool) -> tuple[tuple[str, Param], ...]:
     """Return the params that the cost of an equation's communication depends on; `()` without communication.
 
-    A collective has `GROUP`: the product of the sizes of its mesh axes, or the size of its largest `axis_index_groups`.
+    A collective has the param `GROUP`, the number of devices that exchange data. This is the product of the sizes of
+    its mesh axes, or the size of its largest group in `axis_index_groups`; `None` if an axis has no known size.
 
     Args:
         site: The equation.
-        is_partitioned: True if XLA's partitioner may add communication. Adds the param `PARTITIONED`.
+        is_partitioned: True if XLA's partitioner may add communication. The equation then has the param `PARTITIONED`.
     """
     partitioned: tuple[tuple[str, Param], ...] = ((PARTITIONED, True),) if is_partitioned else ()
     if site.primitive not in COLLECTIVES:
@@ -102,12 +103,13 @@ def params_of(site: Site) -> tuple[tuple[str, Param], ...]:
 def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
     """Return the params that describe the computation inside an equation; `()` if there is none.
 
-    - `"kernel"`: a tuple for each equation of a Pallas kernel, or of a primitive that JAX expands only when it lowers
-      (`SearchSorted` since JAX 0.12).
+    - `"kernel"`: the equations of a Pallas kernel, or of a primitive that JAX expands only when it lowers
+      (`SearchSorted` since JAX 0.12). Each is a tuple, which `equations_of` converts to an `Equation`.
     - `"grid"`: the sizes of the grid of a Pallas kernel; `None` for a size that depends on an operand.
-    - `"blocks"`: for each block of a Pallas kernel, its shape, its dtype and the result of `_axes`.
+    - `"blocks"`: for each block of a Pallas kernel, its shape, its dtype, and 1 plus the index of the last grid axis
+      that its position depends on (0 if there is none).
     - `"estimate"`: FLOPs, transcendentals and bytes, if the author of a kernel stated them.
-    - `"combiner"`: a tuple for each equation of the function that a reduction or scatter applies.
+    - `"combiner"`: the equations of the function that a reduction or scatter applies, in the form of `"kernel"`.
     """
     params = equation.params
     estimate = _estimate(params.get("cost_estimate") or getattr(params.get("config"), "cost_estimate", None))

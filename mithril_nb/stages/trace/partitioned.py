@@ -32,11 +32,11 @@ UNKNOWN: Layout = ()
 
 
 def divides(sites: Iterable[Site], layouts: Iterable[Layout | None], requested: Iterable[Any]) -> bool:
-    """Return whether any array of a program is divided.
+    """Return whether any array of a program is divided among several devices.
 
     Args:
         sites: The sites of all equations, nested ones included.
-        layouts: Layout of each argument; `None` for an undivided argument.
+        layouts: For each argument, how it is divided; `None` if it is not.
         requested: The sharding that `out_shardings` requests for each result; `()` without `out_shardings`.
     """
     return any(True for _ in _divisions(sites, layouts, requested))
@@ -52,8 +52,8 @@ def partitioned_ids(
 ) -> frozenset[str]:
     """Return the ids of the equations to which XLA's partitioner may add communication.
 
-    - XLA propagates shardings from operands to results and back. So all arrays of an equation may be divided if one of
-      them is. Scalars and arrays with an explicit sharding are not changed.
+    - XLA propagates shardings from operands to results and back. So if one array of an equation is divided among
+      devices, all its arrays may be. Scalars and arrays with an explicit sharding are not changed.
     - Equations inside a `shard_map` communicate only through collectives of the user, unless the `shard_map` leaves
       some axes of the mesh automatic.
     - XLA moves an array if a `shard_map`, a call or `out_shardings` requests another sharding than the array has. If
@@ -61,11 +61,11 @@ def partitioned_ids(
 
     Args:
         jaxpr: The open jaxpr of the program.
-        top: The sites of the jaxpr's own equations.
+        top: The sites of the equations that are not nested in others.
         sites: The sites of all equations, nested ones included.
-        layouts: Layout of each argument; `None` for an undivided argument.
+        layouts: For each argument, how it is divided; `None` if it is not.
         requested: The sharding that `out_shardings` requests for each result; `()` without `out_shardings`.
-        are_placed: For each argument, True if XLA must keep its sharding, even one that does not divide it.
+        are_placed: For each argument, True if XLA must keep its sharding, even if it does not divide the array.
     """
     divisions = {*_divisions(sites, layouts, requested)}
     if not divisions:
@@ -102,12 +102,12 @@ def _result_shardings(params: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 class _Propagation:
-    """Propagation of layouts among the arrays of a program.
+    """Propagation of layouts among the arrays of a program. A layout states how an array is divided among devices.
 
     Each array is a node. A variable inside a call has the same node as the operand or result that it is equal to.
 
     Args:
-        axes: The axes of the mesh that divide some array of the program; `None` if unknown.
+        axes: Names of the mesh axes along which any array of the program is divided; `None` if unknown.
     """
 
     def __init__(self, axes: frozenset[str] | None) -> None:
@@ -186,7 +186,7 @@ class _Propagation:
     def _link(self, names: Sequence[str] | None, node: int, other: int) -> None:
         """Register that `other` may be divided if `node` is divided along one of the mesh axes `names`.
 
-        `()` means any axis. `None` does too, but then a layout that `other` has already is not changed.
+        `()` means any axis. `None` also means any axis, but `other` is left unchanged if it has a layout already.
         """
         self._links.setdefault(node, []).append((names, other))
 
@@ -350,13 +350,15 @@ def _free_axes(params: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def divided(arguments: Iterable[Any], traced: Any) -> tuple[tuple[Layout | None, ...], tuple[bool, ...]]:
-    """Return for each argument of a program its layout, and True if XLA must keep its sharding.
-
-    The layout of an undivided argument is `None`. XLA may have to keep it undivided.
+    """Return how each argument of a program is divided among devices, and whether XLA must keep this.
 
     Args:
         arguments: The arguments, arrays or shapes, in the order of the jaxpr's inputs.
         traced: JAX's trace of the program.
+
+    Returns:
+        The layout of each argument, `None` if it is not divided. And for each argument, True if its sharding is
+        specified, so that XLA must keep it, even if it does not divide the array.
     """
     leaves = list(arguments)
     requested = jax_jit.shardings(traced, "in_shardings") or [None] * len(leaves)

@@ -32,7 +32,7 @@ class Place:
         file: Path of the file, as Python reports it.
         label: Short name of the file for display.
         line: Number of the line, from 1.
-        end_line: Last line of the expression that created the equations; 0 if it is `line`.
+        end_line: Last line of the expression that created the equations; 0 if it has only one line.
     """
 
     file: str
@@ -47,12 +47,13 @@ class Place:
 def source_of_functions(
     places: Mapping[str, Place], equations: Sequence[Equation], failure: Failure | None = None
 ) -> tuple[str, tuple[Instruction, ...]]:
-    """Return the source of the functions that created equations, and an instruction for each line that created any.
+    """Return the source code of the functions that created equations, and an instruction for each line that did.
 
     Args:
-        places: The line that created each equation, by id. Equations without a place are ignored.
+        places: The line that created each equation, by id. Equations without a line are ignored.
         equations: The equations of the program.
-        failure: The error that stopped a stage. It is inserted as lines `!! ...` below the line that raised it.
+        failure: The error of the trace; `None` if it succeeded. It is inserted below the line that raised it, in lines
+            that start with !!.
     """
     return _shown([(places[one.id], [one]) for one in equations if one.id in places], failure)
 
@@ -60,11 +61,11 @@ def source_of_functions(
 def source_of_instructions(
     instructions: Iterable[Instruction], files: Mapping[str, str], equations: Mapping[str, Equation]
 ) -> tuple[str, tuple[Instruction, ...]]:
-    """Return the same as `source_of_functions` for a program without a jaxpr, from the lines in its instructions.
+    """Return the same as `source_of_functions` for a program without a jaxpr, from the `source` of its instructions.
 
     Args:
-        instructions: The instructions of a stage. Their `source` names the lines.
-        files: The path of each file by the label that `source` contains.
+        instructions: The instructions of a stage.
+        files: A dict from the label of each file, as in `Instruction.source`, to its path.
         equations: The equations of the instructions by id.
     """
     found: list[tuple[Place, Sequence[Equation]]] = []
@@ -120,9 +121,9 @@ def source_of_model(
 
     Args:
         text: The Python that builds the model.
-        blocks: The path of the block that a line of `text` adds, by line number.
+        blocks: A dict from the number of each line of `text` that adds a block to the path of this block.
         equations: The equations of the program.
-        places: For each equation that belongs to no block: the line that created it, by the id of the equation.
+        places: A dict from the id of each equation that belongs to no block to the line that created it.
     """
     found = []
     for line, block in sorted(blocks.items()):
@@ -168,8 +169,8 @@ def _unbroken(code: str) -> str:
 def spans(lines: Sequence[str], requested: Sequence[int]) -> list[tuple[int, int]]:
     """Return the ranges of lines to show around the requested lines, as pairs of first and last line.
 
-    A range is the whole function or statement around a requested line. If the file cannot be parsed, it is two lines
-    before and after. Ranges that touch are joined.
+    A range is the whole function or statement around a requested line. If the file cannot be parsed, it extends from
+    two lines before the requested line to two lines after. Ranges that touch are joined.
     """
     try:
         with warnings.catch_warnings(action="ignore"):  # Python warned when it imported the file

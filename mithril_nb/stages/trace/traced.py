@@ -29,11 +29,11 @@ class Program:
     The equations are computed on first use, because links between stages do not need them.
 
     Attributes:
-        trace: The result of tracing.
-        model: The Python that builds the model; `""` for a program that is not of a `Model`.
+        trace: The result of tracing, which contains the jaxpr.
+        model: For a `Model`, the Python code that builds it; else `""`.
         tags: The tags that identify the equations in later stages.
-        ports: The connections between the blocks of the model; empty for other programs.
-        kinds: Kind of each block, by path.
+        ports: For a `Model`, the connections between its blocks; empty for other programs.
+        kinds: For a `Model`, the kind of each block by path, such as `"Linear"`; empty for other programs.
     """
 
     def __init__(
@@ -178,13 +178,14 @@ class Program:
         return tuple(found)
 
     def contractions_behind(self, opcode: str, id: str) -> tuple[str, ...]:
-        """Return the equation of the matrix product behind an HLO product that has the tag of a transpose; else `()`.
+        """Return the id of the equation of the matrix product or convolution that an HLO instruction computes.
 
-        XLA may merge transpose(dot(a, b)) into one product, which gets the tag of the transpose.
+        XLA may merge transpose(dot(a, b)) into one product, which gets the tag of the transpose. Then the result is a
+        tuple with the id of the product; otherwise it is `()`.
 
         Args:
             opcode: Opcode of the HLO instruction.
-            id: Id of the equation in the instruction's tag.
+            id: Id of the equation in the instruction's tag, such as that of the transpose.
         """
         return self._behind.get(id, ()) if opcode in ("dot", "convolution") else ()
 

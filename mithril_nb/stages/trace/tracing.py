@@ -30,7 +30,8 @@ class Leaf:
         name: Python expression of the array: `params['linear_0.weight']`.
         argument: Name of the argument that contains the array: `params`; `"result"` for a result.
         spec: Shape and dtype of the array.
-        keys: Keys, attribute names and indices on the way from the argument to the array, the outermost first.
+        keys: Keys, attribute names and indices that lead from the argument to the array, the outermost first; `()` if
+            the argument is the array.
     """
 
     name: str
@@ -50,13 +51,13 @@ class Trace:
         inputs: The input arrays, in the order of the jaxpr.
         outputs: The output arrays, in the order of the jaxpr.
         donated_leaves: For each input, True if its memory may be reused for results.
-        call: Takes a closed jaxpr with the same inputs and outputs; returns it as a function with the arguments and the
-            result structure of the traced function.
+        call: A function that converts a closed jaxpr with the same inputs and outputs to a Python function. This takes
+            the arguments of the traced function and returns results in the same structure.
         function: Name of the traced function; for a callable object, the name of its class.
         starts: File and first line of the traced function, as `"file.py:12"`; `""` if unknown.
         traced: JAX's trace.
-        layouts: For each input, how a sharding divides it (see `partitioned.Layout`); `None` if it is not divided.
-        are_placed: For each input, True if XLA must keep its sharding.
+        layouts: For each input, how it is divided among devices; `None` if it is not divided.
+        are_placed: For each input, True if its sharding is specified, so that XLA must keep it.
     """
 
     name: str
@@ -137,12 +138,12 @@ def leaves_of(
 
 
 def caller(out: Any, name: str, like: Callable[..., Any] | None = None) -> Callable[[Any], Callable[..., Any]]:
-    """Return a function that turns a jaxpr of a program into a Python function. It is the attribute `call` of `Trace`.
+    """Return a function that converts a jaxpr of a program to a Python function. It is the attribute `call` of `Trace`.
 
     Args:
         out: The results of the program, or their shapes. The Python function returns its results in this structure.
         name: Name of the Python function.
-        like: A function whose signature the Python function gets; default: `*args`.
+        like: A function whose parameter names the Python function gets; by default, they are unnamed.
     """
     structure = jax.tree.structure(out)
 
@@ -164,17 +165,17 @@ def caller(out: Any, name: str, like: Callable[..., Any] | None = None) -> Calla
 def trace_up_to_failure(
     fn: Callable[..., Any], args: tuple[Any, ...], name: str | None, error: Exception
 ) -> tuple[Trace | None, Exception]:
-    """Trace a function that fails, up to the failure.
+    """Trace a function that raises an error when it is traced, up to this error.
 
     Args:
         fn: The function.
         args: Arguments of the function.
-        name: Name of the program.
-        error: The error from tracing the function as usual. Returned if the body of the function can be traced: then
-            the type of a result is the cause.
+        name: Name of the program; `None` uses the name of the function.
+        error: The error from tracing the function as usual.
 
     Returns:
-        The trace up to the failure, or `None` if not even a part can be traced; and the error.
+        The trace up to the error, or `None` if not even a part can be traced; and the error. If the body of the
+        function can be traced, the type of a result is the cause: then the trace is `None`, and `error` is returned.
     """
     failed: list[Exception] = []
 

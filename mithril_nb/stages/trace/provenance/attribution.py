@@ -44,11 +44,11 @@ def are_all_in_blocks(trace: Trace) -> bool:
 
 
 class Attribution:
-    """Block, role and origin of every equation of one program: `attribution[id]` is such a tuple.
+    """Block, role and origin of every equation of one program, as tuples by id of the equation.
 
     Attributes:
         has_blocks: True if the program declares its blocks in `block:` scopes.
-        paths: Paths of all attributed blocks, parents included.
+        paths: Paths of all blocks that have equations, and of the blocks that contain them.
     """
 
     def __init__(self, trace: Trace, top: list[Site], sites: list[Site]):
@@ -106,8 +106,9 @@ class Attribution:
     def owner(self, leaf: Leaf) -> str:
         """Return the path of the block that a parameter, or an optimizer's state for it, belongs to; `""` if unknown.
 
-        `params['mlp_0.linear_1.weight']` belongs to `mlp_0/linear_1`. For `model.layers[0].weight`, it is the first of
-        `model/layers/0`, `model/layers`, `layers/0`, `model`, ... that is a block.
+        `params['mlp_0.linear_1.weight']` belongs to `mlp_0/linear_1`. For a name such as `model.layers[0].weight`,
+        these paths are tried in order: `model/layers/0`, `model/layers`, `layers/0`, `model`, ... The result is the
+        first that is the path of a block.
         """
         # An argument that is an array itself has no keys to compare with blocks.
         if not leaf.keys:
@@ -126,10 +127,10 @@ class Attribution:
         return UNATTRIBUTED
 
     def users_of_inputs(self, jaxpr: Any, top: list[Site]) -> list[Flow]:
-        """Return for each input of a program the blocks that compute with it, also in nested jaxprs.
+        """Return for each input of a program the paths of the blocks that compute with it, also in nested jaxprs.
 
-        The optimizer does not count as a block, and the loss counts only if no other block uses the input. A block that
-        only transposes, reshapes or converts the input does not count if another block uses the result.
+        The optimizer is left out, and the loss too if another block uses the input. A block that only transposes,
+        reshapes or converts the input is replaced by the blocks that use the result.
         """
 
         def visit(jaxpr: Any, body: list[Site]) -> list[Flow]:
@@ -230,8 +231,8 @@ class Attribution:
     def _infer_update(self, trace: Trace, top: list[Site], sites: list[Site]) -> None:
         """Attribute the equations of the update by data flow.
 
-        An equation belongs to a block if it is computed only from parameters and gradients of this block, or if only
-        new parameters of this block are computed from it. All others belong to the optimizer.
+        An equation belongs to a block if its operands come only from parameters and gradients of this block, or if its
+        results go only into new parameters of this block. All others belong to the optimizer.
         """
         jaxpr = trace.closed.jaxpr
         readers = {} if self.has_blocks and self._has_updates else self._readers(trace, top)

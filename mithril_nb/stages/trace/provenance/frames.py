@@ -33,12 +33,12 @@ _OPTIMIZER_WORK = frozenset({"init", "init_fn", "update", "update_fn", "apply_up
 
 
 def functions_of(trace: Trace, top: list[Site]) -> tuple[dict[str, Path], set[str]]:
-    """Return the user's functions around each equation, and the equations that JAX moved.
+    """Return the user's functions around each equation, and the equations that JAX moved out of nested jaxprs.
 
     Returns:
         - A dict from the id of an equation to the names of the user's functions that created it, the outermost first.
-          The traced function and lambdas are left out. Equations without frames are not in the dict.
-        - Ids of the equations that reverse mode moved out of a nested jaxpr, such as loop invariants of a scan.
+          The traced function and lambdas are left out. Equations without Python frames are not in the dict.
+        - Ids of the moved equations. Reverse mode moves, for example, the loop invariants of a scan.
     """
     reader = _Reader({trace.starts, *_starts(trace.closed.jaxpr)} - {""})
     reader.visit(top, (), set())
@@ -74,11 +74,11 @@ class _Reader:
         self._cut: list[tuple[Site, Codes, Path]] = []
 
     def visit(self, body: list[Site], outer: Path, starts: set[str]) -> None:
-        """Find the paths of the equations of a jaxpr.
+        """Find the paths of the equations of a jaxpr: the names of the user's functions around each.
 
         Args:
             body: The sites of the jaxpr.
-            outer: Path of the equation around the jaxpr.
+            outer: Path of the equation that contains the jaxpr; `()` for the program itself.
             starts: The first line of the user's function that the jaxpr was traced from, as `{"file.py:12"}`. Empty for
                 the program itself, and for a function of a library.
         """
@@ -114,9 +114,9 @@ class _Reader:
         return outer + _names(codes)
 
     def complete(self) -> None:
-        """Find the paths of the equations that JAX moved, whose frames lack the outer functions.
+        """Find the paths of the equations that JAX moved out of nested jaxprs. Their frames lack the outer functions.
 
-        The missing functions are those around all known calls of the outermost function that has a frame.
+        The outer functions are inferred from other equations: those that are around every call of the same function.
         """
         while self._cut:
             cut, self._cut = self._cut, []
@@ -196,8 +196,8 @@ class Lines(NamedTuple):
     """Source lines of an equation.
 
     Attributes:
-        user: The innermost expression of the user's code that led to the equation; `None` if unknown.
-        library: If this expression calls a library: the library's expression that created the equation; else `None`.
+        user: The innermost expression in the user's code that created the equation; `None` if unknown.
+        library: The expression in a library that created the equation, if `user` calls the library; else `None`.
     """
 
     user: Span | None = None
@@ -217,9 +217,9 @@ def lines_of(trace: Trace, top: Sequence[Site], requested_at: Span | None = None
 
     Args:
         trace: The program.
-        top: The sites of the jaxpr's own equations.
-        requested_at: The line for equations without a line of the user, such as those of our train step: the call that
-            requested the program.
+        top: The sites of the equations that are not nested in others.
+        requested_at: The expression for equations that no line of the user created, such as those of our train step:
+            the call for which this package built the program. `None` leaves them without a line.
     """
     found: dict[str, Lines] = {}
 
@@ -269,12 +269,12 @@ def _kind(file: str) -> int:
 
 @lru_cache(maxsize=8192)
 def _read(traceback: Any, start: tuple[str, int] | None) -> Lines:
-    """Return the lines of a traceback.
+    """Return the source lines of an equation with this traceback.
 
     Args:
         traceback: The traceback.
-        start: File and first line of the library function that the jaxpr was traced from; else `None`. Frames around
-            this function are ignored, because JAX may have traced it for an earlier call.
+        start: File and first line of the function that the equation's jaxpr was traced from, if it is in a library;
+            else `None`. Frames outside of this function are ignored: JAX may have traced it for an earlier call.
     """
     codes, offsets = jax_versions.frames_and_offsets(traceback)
     user, library = _choose(_files(codes, start))
@@ -282,7 +282,7 @@ def _read(traceback: Any, start: tuple[str, int] | None) -> Lines:
 
 
 def lines_of_frames(frames: Sequence[Span]) -> Lines:
-    """Return the lines of a call stack, given with the innermost frame first.
+    """Return the source lines of an equation, given the call stack that created it, the innermost frame first.
 
     Examples:
         >>> import jax
@@ -302,10 +302,12 @@ def _files(codes: Sequence[CodeType], start: tuple[str, int] | None) -> Iterator
 
 
 def _choose(files: Iterable[str]) -> tuple[int | None, int | None]:
-    """Return the indices of the frames for `Lines.user` and `Lines.library`; `None` for a missing one.
+    """Choose the frames with the source lines of an equation: one in the user's code, and one in a library.
+
+    Return their indices, or `None` for each that is missing.
 
     Args:
-        files: The file of each frame, the innermost first.
+        files: The path of the file of each frame, the innermost first.
     """
     library, is_exact = None, False
     for place, file in enumerate(files):
@@ -328,7 +330,8 @@ def _span(code: CodeType, offset: int) -> Span:
 def _range(code: CodeType, offset: int) -> tuple[int, int | None, int, int | None]:
     """Return first line, column, last line and end column of the expression of a bytecode instruction.
 
-    The file is not part of the result: the cache treats code objects of different files as equal.
+    The file must not be part of the result: code objects of different files may be equal, and share an entry of the
+    cache.
     """
     # `offset` counts bytes. There is one position for every two bytes.
     line, end_line, column, end_column = next(islice(code.co_positions(), offset // 2, None), (None,) * 4)

@@ -27,16 +27,19 @@ def forwards(
     enter: Callable[[Site, int, list[int]], list[int]],
     known: Known | None = None,
 ) -> list[int]:
-    """Propagate marks from the inputs of a jaxpr to its outputs; return the marks of the outputs.
+    """Propagate marks, integers whose bits are flags, from the inputs of a jaxpr to its outputs.
+
+    Return the marks of the outputs.
 
     Args:
         jaxpr: The open jaxpr.
-        body: The sites of the jaxpr's own equations.
-        given: The marks of the inputs.
-        rule: Called for each equation without nested jaxprs. Its result is the mark of the results.
-        enter: Called before a nested jaxpr is followed, with its equation, its index and the marks of its inputs.
-            Returns the marks to use instead.
-        known: A cache; new by default.
+        body: The sites of the jaxpr's equations, without nested ones.
+        given: The mark of each input.
+        rule: A function that returns the mark of the results of an equation without nested jaxprs. It takes the
+            equation and the union of the marks of its operands.
+        enter: A function that may change the marks of the inputs of a nested jaxpr. It takes the equation, the index of
+            the nested jaxpr in it, and the marks.
+        known: A cache of results for loop bodies; `None` for a new one.
     """
     known = {} if known is None else known
     marks: dict[Any, int] = {var: mark for var, mark in zip(jaxpr.invars, given, strict=True) if mark}
@@ -80,18 +83,20 @@ def backwards(
     seen: dict[tuple[str, int], list[int]] | None = None,
     known: Known | None = None,
 ) -> list[int]:
-    """Propagate marks from the outputs of a jaxpr to its inputs; return the marks of the inputs.
+    """Propagate marks, integers whose bits are flags, from the outputs of a jaxpr to its inputs.
+
+    Return the marks of the inputs.
 
     Args:
         jaxpr: The open jaxpr.
-        body: The sites of the jaxpr's own equations.
-        outgoing: The marks of the outputs.
-        rule: Called for each equation without nested jaxprs; its result is the mark of the operands. Also called for
-            the predicate of a conditional.
-        alone: Ids of loops. Marks do not enter these loops from outside, and are not passed between iterations.
-        seen: A dict to fill: `seen[id, index]` are the marks of the inputs of the nested jaxpr `index` of equation
-            `id`.
-        known: A cache; new by default.
+        body: The sites of the jaxpr's equations, without nested ones.
+        outgoing: The mark of each output.
+        rule: A function that returns the mark of the operands of an equation without nested jaxprs, or of the predicate
+            of a conditional. It takes the equation and the union of the marks of its results.
+        alone: Ids of loops that marks do not enter from outside. Inside, marks are not passed between iterations.
+        seen: A dict to which the marks of the inputs of nested jaxprs are added. The key is the id of the equation and
+            the index of the nested jaxpr in it.
+        known: A cache of results for loop bodies; `None` for a new one.
     """
     known = {} if known is None else known
     marks: dict[Any, int] = {}
@@ -142,14 +147,16 @@ def _fixed_point(
     follow: Callable[[list[int]], list[int]],
     known: dict[tuple[int, ...], list[int]],
 ) -> list[int]:
-    """Propagate marks through a loop body until they do not change; return the outgoing marks.
+    """Propagate marks through the body of a loop, again and again until they do not change.
+
+    Return the marks at the other end of the body.
 
     Args:
-        given: The incoming marks; updated in place.
-        carried: Pairs `(i, j)`: outgoing mark `i` is incoming mark `j` of the next iteration.
-        follow: Propagates marks through the body once.
-        known: Outgoing marks by incoming marks. Without this cache, nested loops would repeat a body in each iteration
-            of each loop.
+        given: The marks at the end of the body where the propagation starts; updated in place.
+        carried: Pairs of indices for each carry: of its mark in the result, and of its mark in `given` for the next
+            iteration.
+        follow: A function that propagates marks through the body once.
+        known: A cache from `given` to the result. Without it, each loop would repeat the loops inside it.
     """
     if not carried:
         return follow(given)

@@ -32,17 +32,17 @@ def roles_of(
       two steps, the second forward pass depends on the first backward pass.
     - `"forward"`: all other equations.
 
-    In a loop over steps, values from the previous iteration do not count: the forward pass stays forward, although it
-    depends on the previous update.
+    In a loop over training steps, values from the previous iteration are ignored: the forward pass stays forward,
+    although it depends on the previous update.
 
     Args:
         jaxpr: The open jaxpr of the program.
-        top: The sites of the jaxpr's own equations.
-        updates: Ids of equations that are part of the update for sure, such as those of an optimizer library.
+        top: The sites of the equations that are not nested in others.
+        updates: Ids of equations that are certainly part of the update, such as those of an optimizer library.
         lifted: Ids of equations that reverse mode moved out of a nested jaxpr. They are differentiated, but their name
             stack does not show it.
-        versions: For each input, the indices of the outputs that may be its new value. A program without any, and
-            without `updates`, has no update.
+        versions: For each input, the indices of the outputs that may be its new value, as for a parameter. If there are
+            none for any input, and `updates` is empty, the program has no update.
     """
     has_updates = any(versions) or bool(updates)
     roles: dict[str, Role | None] = {}
@@ -190,10 +190,10 @@ class _UpdateFinder:
 
 
 def _mark(lead: int, is_returned: bool) -> int:
-    """Return the mark of an input of the program.
+    """Return the mark of an input of the program: of the loss, of the optimizer's state, of a counter, or 0.
 
     Args:
-        lead: `_TO_LOSS` and `_TO_UPDATE` bits: the loss or the update depends on the input.
+        lead: `_TO_LOSS` if the loss depends on the input, `_TO_UPDATE` if the update does, their sum if both do, or 0.
         is_returned: True if the program returns a new value of the input.
     """
     if lead & _TO_LOSS:
@@ -224,8 +224,9 @@ def _only(found: set[Role | None], otherwise: Role | None) -> Role | None:
 
 
 def _last(marks: list[bool], count: int) -> list[bool]:
-    """Return the marks of the last `count` operands, which are the inputs of a body.
+    """Return the marks of the last `count` operands of an equation, which are the inputs of its body.
 
-    Operands before them are a predicate, or constants of another body.
+    Operands before them are a predicate, or constants of another body. If there are fewer operands than inputs, each
+    input has a mark if any operand has.
     """
     return marks[len(marks) - count :] if count <= len(marks) else [any(marks)] * count

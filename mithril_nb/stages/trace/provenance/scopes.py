@@ -38,13 +38,14 @@ _OF_A_LIBRARY = re.compile(r"eqx\.")
 
 
 class Scopes(NamedTuple):
-    """Content of the name stack of an equation.
+    """Content of the name stack of an equation: the scopes and transforms around it.
 
     Attributes:
-        block: Path of the block from `block:` and `root:` scopes; `""` if there are none.
-        path: The other named scopes, the outermost first.
-        is_whole: True if the user opened a scope in `path`. Then `path` is the block. Otherwise libraries opened all of
-            them, and the user's functions are needed to identify the block.
+        block: Path of the block from the scopes of this package, which start with `block:` or `root:`; `""` if there
+            are none.
+        path: Names of the scopes of users and libraries, the outermost first.
+        is_whole: True if `path` identifies the block, because the user opened a scope in it. Otherwise libraries opened
+            all of them, and the block also depends on the user's functions.
         is_loss: True if the equation is in the loss of our train step.
         is_update: True if the equation is in the update of our train step.
         is_backward: True if reverse mode created the equation.
@@ -94,9 +95,9 @@ def _joined(path: list[str], segment: list[str]) -> list[str]:
 
 
 def restore_hoisted_scopes(sites: list[Site]) -> None:
-    """Add the scopes around a scan to the loop invariants that JAX computes before the scan.
+    """Add the missing scopes to loop invariants: equations that JAX moves from the body of a scan to before the scan.
 
-    JAX moves them there in reverse mode, and gives them only the scopes inside the body.
+    JAX moves them in reverse mode. They keep the scopes inside the body, and lose those around the scan.
     """
     scans: dict[str, Site] = {}
     # In reverse order, because a scan comes after the equations that were moved out of it.
@@ -125,15 +126,16 @@ def _is_inside(site: Site, scan: Site) -> bool:
 
 
 class Marks:
-    """The part of an op name that identifies an operation in all stages after the jaxpr.
+    """Marks: the parts of op names that identify an operation in all stages after the jaxpr.
 
-    Marks are `Tags`, or for a program that was lowered elsewhere, the names that JAX gave its operations.
+    Marks are the tags of this package (see `Tags`). If the program was lowered elsewhere, they are the names that JAX
+    gave its operations.
 
     Attributes:
         marker: Text that every mark contains; `""` if there is none.
-        joint: Separator between the marks of a call and of its callee in an id.
+        joint: Separator in an id, between the mark of a call and the mark of an operation in the called function.
         are_unique: True if no two operations have the same mark.
-        most_callers: Maximum number of callers of a function that are followed.
+        most_callers: Maximum number of callers of a function that are followed to find ids.
     """
 
     marker: str
@@ -151,11 +153,11 @@ class Marks:
 
 
 class Tags(Marks):
-    """Tags of the equations of one program.
+    """Tags of the equations of one program: scopes such as `mnb#12~`, which all later stages preserve.
 
     Args:
-        names: All names in the program: its own, and those of its scopes and of the functions that it calls. The marker
-            is chosen so that none of them contains it.
+        names: All names in the program: its own, and those of its scopes and of the functions that it calls. None of
+            them contains the marker that is chosen.
 
     Attributes:
         marker: Prefix of every tag.
@@ -196,8 +198,8 @@ class Tags(Marks):
 
         Args:
             closed: The closed jaxpr.
-            is_whole: True to use whole ids, `12.3` instead of `3`. A nested jaxpr that several equations share is then
-                copied for each of them.
+            is_whole: True to use the full id of a nested equation as its tag, such as 12.3. False to use its index in
+                the nested jaxpr, such as 3. With full ids, a nested jaxpr is copied for each equation that calls it.
         """
         done: dict[tuple[int, str], tuple[Any, Any]] = {}
 
