@@ -126,8 +126,8 @@ class Difference(Shown):
 def against_xla(cost: CostTotals, field: str = "flops") -> Difference:
     """Return the difference between our count of instructions and XLA's own count of the same module.
 
-    XLA returns only totals, so rows have no count of XLA. If the totals differ, rows of the opcodes in `_CONVENTIONS`
-    have a reason.
+    XLA returns only totals, so `theirs` is `None` in each row. If the totals differ, rows of the opcodes in
+    `_CONVENTIONS` state a reason.
     """
     key = "bytes" if field == "bytes_accessed" else field
     groups: dict[str, list[CostRow]] = {}

@@ -180,7 +180,8 @@ class Source:
     """Total costs of a program with each loop counted as one iteration, as XLA counts.
 
     Attributes:
-        name: Who counted: `"XLA lowered"` or `"XLA compiled"`, or for our rules `"analytic, loops once"`.
+        name: Name of the count: `"XLA lowered"` or `"XLA compiled"`; for our own count, the source with `"loops once"`,
+            such as `"analytic, loops once"`.
         flops: Arithmetic operations; `None` if unknown.
         transcendentals: Calls of transcendental functions; `None` if unknown.
         bytes: Bytes read and written; `None` if unknown.

@@ -75,7 +75,7 @@ def sent(kind: str, operands: Sequence[Expression | None], group: int | None) ->
 def sends_no_more(one: Sent, other: Sent) -> bool:
     """Return whether `one` certainly sends at most as many payload and wire bytes as `other`.
 
-    An unknown number of bytes is not certain to be at most another, but 0 is at most an unknown number.
+    If a number of bytes is unknown, the result is `False`, except that 0 bytes are at most any number.
 
     Examples:
         >>> sends_no_more((8, 14), (8, 14)), sends_no_more((8, 14), (16, 8)), sends_no_more((8, 14), (None, None))

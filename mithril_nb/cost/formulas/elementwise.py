@@ -96,7 +96,7 @@ def polynomial(equation: Equation) -> Letters:
 def select(equation: Equation) -> Formula:
     """One selection for each element: `n`.
 
-    An integer selector takes a comparison and a selection for each case but the last: `2·(cases - 1)·n`.
+    If the selector is an integer, each case but the last takes a comparison and a selection: `2·(cases - 1)·n`.
     """
     cases = len(equation.inputs) - 1
     if cases < 2:

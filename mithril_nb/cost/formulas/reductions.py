@@ -145,8 +145,8 @@ without_arithmetic("dynamic_update_slice", note="moves data", moved=_update_byte
 def gather(equation: Equation) -> Formula:
     """`0`, or `4·indices - rows + n` in the mode that replaces elements with an index out of bounds by a fill value.
 
-    In this mode, each index takes two comparisons, an `and`, and a reduction over its row of indices, which saves one
-    operation for each row. Each of the `n` elements of the result takes a selection.
+    In this mode, each index takes two comparisons and an `and`. Each index but the first of its row takes one more
+    operation, which reduces the row. Each of the `n` elements of the result takes a selection.
     """
     if equation.param.get("mode") != "FILL_OR_DROP":
         return Formula("0", note="moves data")

@@ -113,7 +113,7 @@ def rule(
     typical: str = "",
     moved: Callable[[Equation], Expression | None] | None = None,
 ) -> Callable[[Finding], Finding]:
-    """Register a function as the rule of some primitives.
+    """Return a decorator that registers a function as the rule of some primitives.
 
     The function takes an equation. It returns a dict with the values of the letters in the formula, or another
     `Formula` for this equation. If the cost is unknown, it returns the reason as text, or `None` if there is no reason.

@@ -47,7 +47,7 @@ def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> tuple[in
 
 
 def pieces(one: Instruction, body: Computation) -> tuple[Piece, ...]:
-    """Return the collectives that XLA combined into an instruction, each with its payload; empty if there are none.
+    """Return the collectives that XLA combined into an instruction, each with its size in bytes; empty if none.
 
     XLA copies the metadata of each original collective to the `get-tuple-element` that reads its result. The block and
     the part of a training step of each collective come from this metadata.

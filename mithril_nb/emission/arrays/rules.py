@@ -15,7 +15,7 @@ _WRAPS = frozenset({"add", "add_any", "sub", "mul", "neg", "not", "shift_left"})
 
 
 class Context:
-    """Passed to each rule, a function that returns the expression of a primitive.
+    """The context that each rule receives. A rule is a function that returns the expression of a primitive.
 
     The methods return parts of expressions, and record the helper functions in use.
 

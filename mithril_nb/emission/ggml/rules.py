@@ -17,7 +17,7 @@ MOST_PLACES = 2**24
 
 
 class Context:
-    """Passed to each rule, a function that returns the expression of a primitive.
+    """The context that each rule receives. A rule is a function that returns the expression of a primitive.
 
     The methods return parts of expressions, and record the helper functions in use.
 
