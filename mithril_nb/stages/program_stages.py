@@ -94,7 +94,7 @@ class ProgramStages(Shown):
         """Every equation of the jaxpr; equations of a nested jaxpr follow the equation that contains it.
 
         Raises:
-            StageUnavailableError: The function cannot be traced, or the program starts at a later stage than Python.
+            StageUnavailableError: The function cannot be traced, or the program was passed in lowered or compiled form.
         """
         return self.traced_program.equations
 
@@ -112,7 +112,7 @@ class ProgramStages(Shown):
         """Return whether any array is sharded: arguments, results, or operands and results of equations.
 
         Raises:
-            StageUnavailableError: The function cannot be traced, or the program starts at a later stage than Python.
+            StageUnavailableError: The function cannot be traced, or the program was passed in lowered or compiled form.
         """
         return self.traced_program.is_divided
 
@@ -130,7 +130,7 @@ class ProgramStages(Shown):
         """Every array of the jaxpr with the equations that produce and use it, through calls and loops.
 
         Raises:
-            StageUnavailableError: The function cannot be traced, or the program starts at a later stage than Python.
+            StageUnavailableError: The function cannot be traced, or the program was passed in lowered or compiled form.
         """
         _ = self.traced_program
         return self._pipeline.values.get()
@@ -225,7 +225,7 @@ class ProgramStages(Shown):
         """The program as XLA compiled it; call it with arguments of the same shapes and dtypes.
 
         Raises:
-            StageUnavailableError: A size has a name but no number, or the program was given as HLO before XLA's passes.
+            StageUnavailableError: The program has symbolic sizes, or was passed as HLO before XLA's passes.
             Exception: The error of JAX or XLA, if the program cannot be traced, lowered or compiled.
         """
         return self._pipeline.compiled.get()
@@ -274,7 +274,7 @@ class ProgramStages(Shown):
         On a CPU, XLA skips most code generation unless machine code was requested, which saves about 40 % of the time.
 
         Raises:
-            StageUnavailableError: A size has a name but no number, or the program was given as HLO before XLA's passes.
+            StageUnavailableError: The program has symbolic sizes, or was passed as HLO before XLA's passes.
             Exception: The error of JAX or XLA, if the program cannot be traced, lowered or compiled.
         """
         return self._pipeline.optimized.get()
@@ -372,7 +372,7 @@ class ProgramStages(Shown):
         """The jaxpr with the provenance of each equation.
 
         Raises:
-            StageUnavailableError: The function cannot be traced, or the program starts at a later stage than Python.
+            StageUnavailableError: The function cannot be traced, or the program was passed in lowered or compiled form.
         """
         return get_or_raise(self._pipeline.program, partial(not_traced, self.name))
 

@@ -289,10 +289,11 @@ class Input:
     Attributes:
         name: Python expression of the array: `params['linear_0.weight']`.
         spec: Shape and dtype of the array.
-        block: Path of the block that the array belongs to; `""` if it belongs to none, or to several (see `used_by`).
+        block: Path of the block that the array belongs to. If blocks share a parameter, the deepest block that contains
+            them all. `""` if there is none.
         is_param: True for a parameter of the model, False for data and for the state of an optimizer. `None` if
             unknown: no argument is called `params`, and the option `params=` names none.
-        used_by: For a parameter that several blocks share, the paths of these blocks; else `()`.
+        used_by: For a parameter whose `block` is `""`, the paths of the blocks that use it; else `()`.
         argument: Name of the argument that contains the array: `params`.
         is_moved: True if the program returns the array with another sharding, so that XLA may have to move it to
             other devices.

@@ -25,8 +25,8 @@ class Value:
 
     Attributes:
         id: For an argument, its name. For a result, the id of its equation: `"12"`, or `"12{1}"` for the result with
-            index 1 of several. For an array that exists only in the body of equation 12, its input with index 1:
-            `"12.x1"`.
+            index 1 of several. `"12.x1"` is the input with index 1 of the body of equation 12, if no other value is the
+            same array. `"constant 0"` and `"12.constant0"` are constants of the program and of this body.
         spec: Shape and dtype of the array.
         block: Path of the block that computes the array, or that an argument belongs to; `""` if unknown.
         made: Index of the equation that computes the array, among all equations of the program; `BEFORE` if the array
