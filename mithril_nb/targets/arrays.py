@@ -63,7 +63,7 @@ def sizes_given(value: Any) -> tuple[int, ...] | None:
 
 @contextmanager
 def explain_sizes(arguments: Mapping[str, Any], title: str) -> Iterator[None]:
-    """Explain an error in the `with` block if the user passed a shape in place of an array.
+    """Explain an error in the `with` block if the user passed a shape in place of an array; raise others unchanged.
 
     Raises:
         StageUnavailableError: The error is about a tuple or list, and an argument contains one that may be a shape.

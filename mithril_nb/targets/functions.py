@@ -36,8 +36,8 @@ class FunctionProgram:
         holders: A dict from the name of each argument of the user's function, and of each module that it closes over,
             to the inputs of `function` with its arrays, such as `["x"]`. For a module, only the inputs with its
             parameters, such as `["modules['net']['kernel']"]`.
-        trained: The inputs of `function` that are parameters of nnx modules among the arguments; if there are no
-            such modules, of modules that the user's function closes over.
+        trained: The inputs of `function` that are parameters of nnx modules among the arguments. If there are no such
+            modules: the parameters of modules that the user's function closes over.
     """
 
     function: Callable[..., Any]

@@ -150,7 +150,8 @@ def as_plain_call(
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Return the function that `inspect` traces for a call of a function, and its arguments without the static ones.
 
-    If the target is a model or a module, or if nnx modules are among the arguments, all are returned unchanged.
+    If the target is a model or a module, or if nnx modules are among the arguments, `target` and `args` are returned
+    unchanged.
 
     Raises:
         UnknownOptionError: `jax.jit` rejects the static arguments.

@@ -146,7 +146,7 @@ def check_inputs(
 
     Args:
         data: Result of `read_data`.
-        specs: Spec of the inputs by name. The first dim is the batch and is not compared.
+        specs: Shape and dtype of each input by name. The first dim is the batch and is not compared.
         what: Name of the data in messages.
         ranges: Smallest and largest integer of each input that has bounds.
 
@@ -261,7 +261,9 @@ def _checked_input(name: str, array: np.ndarray, spec: TensorSpec | None, what: 
 
 
 def fits(shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:
-    """Return whether an array splits along its first axis into batches of shape `wanted`; names fit every size.
+    """Return whether an array splits along its first axis into batches of shape `wanted`.
+
+    A name fits every size; `"..."` fits any number of axes.
 
     Examples:
         >>> fits((1797, 64), ("batch", 64)), fits((1797, 8, 8), (32, 64)), fits((9, 8, 8), ("...", 8))
@@ -337,7 +339,7 @@ def epoch_order(count: int, epoch: int, seed: int, shuffle: bool = True) -> np.n
 
 
 def batch_count(count: int, batch_size: int, tail: Tail) -> int:
-    """Return the number of batches in an epoch of `count` samples; `"drop"` leaves out a last batch that is not full.
+    """Return the number of batches in an epoch of `count` samples. If `tail` is `"drop"`, all batches are full.
 
     Examples:
         >>> batch_count(10, 4, "pad"), batch_count(10, 4, "drop")

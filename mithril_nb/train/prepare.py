@@ -84,7 +84,7 @@ def checked_data(data: Any, model: Trainable, loss: Loss, params: Any, batch_siz
 def check_last_batch(
     model: Trainable, params: Any, data: DataSet, batch_size: int, tail: Tail, what: str = "data"
 ) -> None:
-    """Raise if a model rejects a last batch that is not full, which `tail` may leave short.
+    """Raise if `tail` is `"short"` and the model rejects a last batch that is not full.
 
     Raises:
         DataError: The model rejects the last batch: it was compiled for one batch size, or splits batches over devices.

@@ -109,10 +109,16 @@ class TrainingPlan:
 
 @dataclass(frozen=True, eq=False)
 class CompileKey:
-    """Cache key of a run's compiled programs: equal if model, loss and optimizer are the same objects.
+    """Cache key of a run's compiled programs.
+
+    Keys are equal if their models, functions of loss and optimizer, and options are the same objects.
 
     Attributes:
         runtime: Runs the programs of the model to train.
+        loss: The loss that training minimizes.
+        optimizer: The optimizer that updates the params.
+        accuracy: True if the metrics include the accuracy.
+        has_state: True if the model has a state.
     """
 
     runtime: Runtime

@@ -95,10 +95,10 @@ def paired(left: Any, right: Any) -> tuple[Any, Any]:
 def slope_along(
     fn: Callable[..., Any], args: tuple[Any, ...], direction: Any, backwards: bool = False
 ) -> tuple[Any, str, bool]:
-    """Return the slope of a scalar function along a direction, the method used, and whether it is approximate.
+    """Return the derivative of a scalar function along a direction, the method used, and whether it is approximate.
 
     The method is `"jax.jvp"`, or `"jax.vjp"` if `backwards` is true. If JAX cannot differentiate the function in this
-    mode, it is `"finite differences"`, which is approximate.
+    mode, it is `"finite differences"`, which is approximate. The direction has the structure of `args`.
     """
     try:
         if backwards:
@@ -145,7 +145,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of equations in a step.
+    """Numbers of equations that a transform keeps, changes, adds and removes.
 
     Attributes:
         before: All equations before the transform.
@@ -177,7 +177,7 @@ class Transform:
     Attributes:
         name: Name for display.
         entry: The function that applies the transform; `None` if a subclass overrides `wrap`.
-        options: Keyword arguments of the transform, as pairs.
+        options: Keyword arguments of the transform, as pairs of name and value.
         amount: Size of the batch of `"vmap"`, or number of iterations of `"scan"`; else 0.
     """
 
@@ -234,9 +234,9 @@ class Transform:
         return _kept_and_added(counts)
 
     def alternatives(self, args: Args, out: Any) -> tuple[str, ...]:
-        """Return entries of `through=` that work where this transform failed, for the error; `()` if unknown.
+        """Return source code of transforms to apply instead of this one, which failed; `()` if unknown.
 
-        For `"grad"` of a function that returns an array, these are `('"mean"', '"grad"')`.
+        For `"grad"` of a function that returns an array, this is `('"mean"', '"grad"')`.
 
         Args:
             args: The arguments of the original function.

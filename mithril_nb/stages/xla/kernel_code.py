@@ -30,7 +30,7 @@ _NOISE = re.compile(r", ![\w.]+ !\d+|, align \d+|  +; preds = .*")
 
 
 def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Return line, opcode and operands of each instruction of a function in an object file.
+    """Return text, opcode and operands of each instruction of a function in an object file.
 
     Args:
         object_code: The object file, in ELF format.
@@ -183,7 +183,7 @@ def _constant(name: str, data: bytes, place: int) -> str:
 
 
 def read_ptx(text: str, symbol: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    r"""Return the lines of a function in PTX: line, opcode (`""` for labels and declarations) and operands.
+    r"""Return text, opcode (`""` for labels and declarations) and operands of each line of a function in PTX.
 
     Args:
         text: The whole file.
@@ -232,7 +232,7 @@ def _without_comment(line: str) -> str:
 
 
 def llvm_lines(module: str, symbol: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    r"""Yield line, opcode and operands of each line of a function, and of the global constants that it uses.
+    r"""Yield text, opcode and operands of each line of a function, and of the global constants that it uses.
 
     The opcode is `""` for a line without an instruction. A `call` has the called function as first operand.
 

@@ -61,8 +61,8 @@ def prepare(
         plan: The fixed parts of the run.
         state: State of the run; restored in place.
         history: Metrics of the run; restored in place.
-        is_start_given: True if the user passed `params` or a model state, which the checkpoint must then have begun
-            with.
+        is_start_given: True if the user passed `params` or a model state. The run of the checkpoint must then have
+            begun with the same values.
 
     Raises:
         CheckpointError: The folder cannot be created, another run is using it, it holds checkpoints and `resume` is

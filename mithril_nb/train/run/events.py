@@ -83,7 +83,7 @@ FIRST_CAPACITY = 256
 
 
 class History:
-    """A table of float64 with a row per step; NaN for a missing value.
+    """A table of float64 with a row per step and the columns `COLUMNS`; NaN for a missing value.
 
     A row never changes after it is added, so a reader needs to request only new rows. The row of an epoch's last step
     holds the validation metrics.

@@ -108,7 +108,8 @@ def check_arguments(
         UnknownOptionError: An argument is missing, unknown or has a wrong type.
 
     Examples:
-        >>> def rename(path: str, name: str) -> None: ...
+        >>> @command('path="linear_0", name="encoder"')
+        ... def rename(path: str, name: str) -> None: ...
         >>> check_arguments("rename", rename, {"path": "linear_0", "name": 3})
         Traceback (most recent call last):
         mithril_nb.errors.UnknownOptionError: command 'rename' failed: name=3 is not a string.
@@ -208,8 +209,8 @@ class RequestHandler:
 
     Args:
         client: Receives the replies.
-        name: Name of the thread for quick requests, after `mithril_nb-`.
-        slow: Name of the thread for requests that take long, such as compilations, after `mithril_nb-`.
+        name: Name of the thread for quick requests; the prefix `mithril_nb-` is added.
+        slow: Name of the thread for requests that take long, such as compilations, with the same prefix.
     """
 
     def __init__(self, client: Client, name: str, slow: str):

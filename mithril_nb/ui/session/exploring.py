@@ -103,14 +103,14 @@ class Exploration(Publisher):
     Attributes:
         inspection: The program.
         errors: Errors of commands and background threads, latest last.
-        states: State of each stage.
+        states: A dict from the name of each stage to its state.
         cost: Cost of the program; `None` until computed.
-        passes: The requests for XLA's passes.
-        transforms: The requests for transforms.
-        costs: The requests for costs of further sources and for pictures of costs.
-        what_if: The requests for what-if questions.
-        overlays: The requests for values on the graph.
-        exports: The requests for files.
+        passes: Handles requests for XLA's passes.
+        transforms: Handles requests for transforms.
+        costs: Handles requests for other costs, such as measured ones, and for pictures of costs.
+        what_if: Handles requests for the costs with other settings.
+        overlays: Handles requests for values to show on the graph.
+        exports: Handles requests for files.
     """
 
     def __init__(self, inspection: Inspection, steps: TransformSteps | None = None):
