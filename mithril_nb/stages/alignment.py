@@ -74,9 +74,9 @@ def _without_anchors(left: Sequence[Hashable], right: Sequence[Hashable], window
 
 
 def _in_order(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the longest part of `pairs` in which both positions ascend, by patience sorting.
+    """Return the longest subsequence of `pairs` in which both items ascend, by patience sorting.
 
-    The right positions in `pairs` ascend already.
+    The second items must ascend already.
     """
     ends: list[int] = []  # per length: the lowest left position that ends a run of this length, and its pair in `last`
     last: list[int] = []

@@ -76,7 +76,7 @@ _state = {"depth": 0, "was_on": False}
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """Create values without garbage collection; may be nested, and used by several threads at once.
+    """Pause Python's garbage collector inside a `with` block. Blocks may be nested, and in several threads at once.
 
     A traced program may have a million objects. Each time their number grows by a quarter, the collector scans all of
     them. This takes a third of the tracing time and frees nothing, because all objects are in use. At the end, the

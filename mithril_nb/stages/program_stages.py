@@ -142,9 +142,9 @@ class ProgramStages(Shown):
 
     @property
     def elapsed(self) -> Mapping[str, float]:
-        """Seconds that JAX took, by step: `trace`, `lower`, `compile`, and `optimize`.
+        """A dict from `"trace"`, `"lower"`, `"compile"` and `"optimize"` to the seconds that JAX took for it.
 
-        `optimize` is a compilation without machine code; see `optimized`. Steps that have not run are missing.
+        `"optimize"` is a compilation without machine code; see `optimized`. What has not run is missing.
         """
         return self._pipeline.elapsed
 
@@ -249,8 +249,8 @@ class ProgramStages(Shown):
         """Request files that XLA should write when it compiles the program, so that it need not compile twice.
 
         Args:
-            machine_code: True to request the kernels in addition to the memory plan.
-            passes: True to request the passes.
+            machine_code: True to request the code of the kernels. The memory plan is requested in any case.
+            passes: True to request the module before and after each pass of XLA.
         """
         self._pipeline.compilation.want(machine_code=machine_code, passes=passes)
 

@@ -20,7 +20,7 @@ class MismatchError(Exception):
         port: The input or attribute that does not fit.
         need: The requirement: a shape, or words such as `"at least one axis"`.
         advice: The suggested fix.
-        detail: What was found instead, such as `"rank 0"` or the sizes that differ; `""` to omit it.
+        detail: What was found instead, such as `"rank 0"`; `""` to omit it.
     """
 
     def __init__(self, port: str, need: str, advice: str, detail: str = ""):

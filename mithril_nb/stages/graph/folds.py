@@ -126,9 +126,10 @@ def _join(first: Draft, others: Sequence[Draft], hidden: dict[str, str]) -> None
 
 
 def _hide(other: Draft, first: Draft, hidden: dict[str, str]) -> None:
-    """Map the key of a folded node to that of the shown node `first`, and each child to its equal child in `first`.
+    """Record in `hidden` that the node `first` represents the equal node `other`, which is not shown.
 
-    A child without an equal child is mapped to `first`.
+    A child of `other` is represented by the equal child of `first`, or by `first` if there is none. `hidden` is a dict
+    from the key of a hidden node to the key of the shown one.
     """
     hidden[other.key] = first.key
     twins: dict[tuple[str, int], list[Draft]] = {}
