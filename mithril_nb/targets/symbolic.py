@@ -64,8 +64,8 @@ def inspect_with_names(
         dtypes: The dtype of each input; default: the dtype that its block declares.
         scope: JAX's `SymbolicScope` for the names, which may have constraints on them; default: a new scope.
         program: `"forward"`, `"forward+backward"` or `"train step"`.
-        loss: As in `fit`.
-        optimizer: As in `fit`.
+        loss: The loss, as in `fit`.
+        optimizer: The optimizer, as in `fit`.
         options: Further options of `mithril_nb.inspection.inspect`; those that are `None` are ignored.
 
     Returns:

@@ -26,11 +26,11 @@ class Loss:
 
     Attributes:
         name: Name of the loss.
-        function: Takes (prediction, targets); returns one value per sample (or per token, ...), or a scalar.
+        function: Function of (prediction, targets) that returns one value per sample (or per token, ...), or a scalar.
         targets: Kind of targets that the loss requires: `"labels"` (integer classes), `"binary"` (numbers from 0 to 1),
             `"like the output"` (an array of the output's shape), or `"any"`.
-        is_correct: Takes (prediction, targets); returns for each sample whether the prediction is correct. `None` if
-            accuracy is undefined for this loss.
+        is_correct: Function of (prediction, targets) that returns for each sample whether the prediction is correct.
+            `None` if accuracy is undefined for this loss.
         output: Name of the model's output to use as the prediction. By default, the prediction is the only output, or a
             dict of all outputs.
     """

@@ -30,9 +30,9 @@ class Optimizer:
     """A pair of pure functions, as in optax, whose update also takes the learning rate of the step.
 
     Attributes:
-        init: Takes the params; returns the optimizer's state.
-        update: Takes gradients, state, params and learning rate (and the keyword arguments of line searches); returns
-            the updates to add to the params, and the new state.
+        init: Function of the params that returns the optimizer's state.
+        update: Function of gradients, state, params and learning rate that returns the updates to add to the params,
+            and the new state. It also accepts the keyword arguments that line searches need, such as `value`.
         learning_rate: Initial learning rate of a run.
         is_relative: True if the learning rate is a factor on the updates of a transformation that has its own rate.
             For optimizers that scale by the rate last (adam, adamw, sgd, lion, ...), this equals changing the rate.

@@ -210,7 +210,7 @@ class Transform:
         Args:
             args: The arguments of the original function.
             out: The result of the original function, as shapes.
-            make: Creates additional arrays: `Shapes()` to trace the function, `Examples()` to run it.
+            make: Factory of additional arguments: `Shapes()` to trace the function, `Examples()` to run it.
         """
         return args
 

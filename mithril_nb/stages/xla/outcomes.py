@@ -132,7 +132,7 @@ class Outcomes:
 
         Args:
             names: Names of the instructions before XLA's passes.
-            equations: As in `of`.
+            equations: Ids of equations, as in `of`.
         """
         found: dict[tuple[int, ...], Outcome] = {}
         waiting: list[tuple[int, tuple[int, ...], _Copy]] = []

@@ -38,7 +38,7 @@ def original_names(histories: Histories, names: Iterable[str]) -> dict[str, str]
 
     Args:
         histories: The passes in which each instruction appeared and vanished.
-        names: Names of products without an op name. If it cannot be recovered, the name is not in the result.
+        names: Names of products without an op name. Those whose op name cannot be recovered are not in the result.
     """
     wanted: dict[int, list[str]] = {}
     passes = {}

@@ -277,7 +277,7 @@ class Run(Shown):
         """Call a function on each event, from a separate thread, so that it never delays training.
 
         Args:
-            callback: Takes a `TrainingEvent`. Its errors are added to `run.errors`.
+            callback: Function of a `TrainingEvent`. Its errors are added to `run.errors`.
             every_s: Minimum seconds between two step events; only the latest step is delivered. Other events are
                 delivered at once.
 

@@ -30,7 +30,7 @@ class TrainingLoop:
         plan: The fixed parts of the run.
         state: The state to continue from; changed in place.
         control: Requests of other threads.
-        history: Receives the metrics of each step.
+        history: The table that receives the metrics of each step.
         is_exact: True to yield the event of each step before the next step starts. Otherwise the loop dispatches steps
             up to `AHEAD_S` seconds ahead of the device, and yields their events later.
 

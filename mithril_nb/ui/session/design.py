@@ -43,7 +43,7 @@ class Design:
     """A model, its input shapes, and the inspected program.
 
     Attributes:
-        graph: The logical graph.
+        graph: The logical graph: the blocks of the model and their connections.
         shapes: Pairs of input name and shape. Dims are numbers or names.
         program: `"forward"`, `"forward+backward"` or `"train step"`.
         name: Name of the model.
