@@ -82,8 +82,8 @@ def _check_options(options: argparse.Namespace, is_part: bool, is_other: bool) -
         views = (("--graph", options.graph), ("--passes", options.passes), ("--pass", options.number is not None))
         view = next((name for name, is_given in views if is_given), f"--stage {options.stage}")
         raise UnknownOptionError(
-            f"{option} selects lines of a stage, so it cannot be combined with {view}.",
-            (("stages", ", ".join(STAGE_KINDS)),),
+            f"{option} selects lines of the text of a stage. {view} has no such lines.",
+            (("stages with lines", ", ".join(STAGE_KINDS)),),
             f"--stage hlo {option} {options.block or options.role}",
         )
     if options.by and (is_other or options.stage != "cost"):

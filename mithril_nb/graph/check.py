@@ -173,8 +173,8 @@ def check_parts(
     for label, end in labels:
         if end not in gives and end != Endpoint(BOUNDARY, label):
             raise ConnectionError(
-                f"the label {label!r}{_location(prefix)} names a port that does not exist.",
-                (("missing", f"'{end}'"), ("blocks", listed(repr(node.name) for node in nodes))),
+                f"the label {label!r}{_location(prefix)} is given to port '{end}', which does not exist.",
+                (("blocks", listed(repr(node.name) for node in nodes)),),
                 f"use an output of one of the blocks instead of '{end}'.",
                 block=prefix,
             )

@@ -197,7 +197,7 @@ def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalG
             f"cannot connect '{source}' to '{target}', which is not an input of a block.",
             (
                 ("inputs of blocks", ", ".join(f"'{end}'" for end in _inputs(graph)) or "none"),
-                ("model outputs", "every output that no block reads, without a connection"),
+                ("model outputs", "need no connection: an output that no block reads is an output of the model"),
             ),
             f"target='{open_input}'" if open_input else f'model |= Buffer()(input="{source}", output="{target.port}")',
             port=target.port,

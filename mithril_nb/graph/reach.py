@@ -9,7 +9,7 @@ Vertex = TypeVar("Vertex", bound=Hashable)
 
 
 class Reach(Generic[Vertex]):
-    """Finds the vertices that some vertices of a directed graph reach, and those from which they are reached.
+    """Finds the vertices of a directed graph that can be reached from given ones, or from which the given ones can be.
 
     The results include the given vertices.
 

@@ -374,7 +374,7 @@ def _new_handle(kind: type[Model]) -> Any:
 class Placed:
     """A block, and the connections to make when a model adds it: `Linear(64)(input="x", output="hidden")`.
 
-    `model` is the block. `handle` is the object that the user called, without attributes that the call changed.
+    `model` is the block. `handle` is the object that the user called; the call does not change it.
     """
 
     model: Model

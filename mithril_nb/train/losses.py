@@ -31,8 +31,8 @@ class Loss:
             `"like the output"` (an array of the output's shape), or `"any"`.
         is_correct: Function of (prediction, targets) that returns for each sample whether the prediction is correct.
             `None` if accuracy is undefined for this loss.
-        output: Name of the model's output to use as the prediction. By default, the prediction is the only output, or a
-            dict of all outputs.
+        output: Name of the model's output to use as the prediction. By default, a model with one
+            output uses that output, and a model with several uses a dict of all of them.
     """
 
     name: str

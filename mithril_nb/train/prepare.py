@@ -279,7 +279,7 @@ def _like_output(targets: np.ndarray, name: str, output: Any, loss: Loss, what: 
             [("targets", f"{targets.shape} {targets.dtype}"), ("output", f"{name!r} {output.shape} {output.dtype}")],
             f"y.reshape({', '.join(map(str, ('len(y)', *output.shape[1:])))})"
             if int(np.prod(targets.shape[1:])) == int(np.prod(output.shape[1:]))
-            else f"Linear({targets.shape[-1] if targets.ndim > 1 else 1})  # as the last block",
+            else f"Linear({targets.shape[-1] if targets.ndim > 1 else 1})  # as the last block: one output per target",
         )
     # NumPy has no bfloat16: pass float32, and the loss casts.
     return targets.astype("float32" if output.dtype.name == "bfloat16" else output.dtype, copy=False)

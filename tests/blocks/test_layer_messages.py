@@ -12,13 +12,13 @@ UnknownOptionError: Conv2d cannot take groups=3.
 >>> Conv3d(4, padding=(1, 2))
 UnknownOptionError: Conv3d cannot take padding=(1, 2).
     needs  'same', 'valid', a number, 3 numbers, or 3 pairs (before, after)
-    means  `"same"` keeps the size at stride 1, `"valid"` adds nothing. Also a number of zeros, one for each axis, or a pair (before, after) for each axis.
+    means  `"same"` keeps the size at stride 1, `"valid"` adds nothing. Or the number of zeros at each end: one number for both axes, or for each axis a number or a pair (before, after).
     Try: Conv3d(out_channels=4, padding='same')
 
 >>> MaxPool2d(2, padding=-1)
 UnknownOptionError: MaxPool2d cannot take padding=-1.
     needs  'same', 'valid', a number, 2 numbers, or 2 pairs (before, after)
-    means  `"valid"` adds nothing, `"same"` adds as many items as `ceil(size / stride)` windows need. Also a number, one for each axis, or a pair (before, after) for each axis.
+    means  `"valid"` for no padding, `"same"` for an output of size `ceil(size / stride)` on each axis, a number of items to add at both ends of each axis, or a tuple with a number or pair (before, after) for each axis.
     Try: MaxPool2d(padding='same')
 
 >>> compiled(Conv2d(4, groups=2), input=[1, 3, 8, 8])

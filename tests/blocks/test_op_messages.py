@@ -77,7 +77,7 @@ ShapeError: the input 'left' does not fit 'subtract.left'.
 >>> Power(threshold=-1.0)
 UnknownOptionError: Power cannot take threshold=-1.0.
     needs  a number from 0 to 1, or None
-    means  Lower bound t of `|b|` for the plain power. Default: the dtype's smallest normal number t₀ for `e > 0`, and `t₀ ** (1 / (2 - 2e))` for other exponents, so that the gradient does not overflow.
+    means  The threshold t of the formulas. Default: the dtype's smallest normal number t₀ for `e > 0`, and `t₀ ** (1 / (2 - 2e))` for other exponents, so that the gradient does not overflow.
     Try: Power(threshold=0.1)
 
 >>> fit_or_raise(LogicalAnd(), left=(2,), right=((2,), "bool"))

@@ -315,8 +315,9 @@ def test_costs_by_line_are_the_source_with_figures(run_cli) -> None:
         ),
         (
             ["mine:double", "--arg", "f32[3]", "--stage", "cost", "--block", "double"],
-            "UnknownOptionError: --block selects lines of a stage, so it cannot be combined with --stage cost.\n"
-            "    stages  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm, numpy, torch, mlx, c, ggml\n"
+            "UnknownOptionError: --block selects lines of the text of a stage. --stage cost has no such lines.\n"
+            "    stages with lines  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm, "
+            "numpy, torch, mlx, c, ggml\n"
             "    Try: --stage hlo --block double\n",
         ),
         (

@@ -101,7 +101,7 @@ CASES = {
         """
         ConnectionError: cannot connect 'r.output' to 'k', which is not an input of a block.
             inputs of blocks  'a%2Fb.input', 'r.input'
-            model outputs     every output that no block reads, without a connection
+            model outputs     need no connection: an output that no block reads is an output of the model
             Try: model |= Buffer()(input="r.output", output="k")
         """,
     ),
@@ -110,7 +110,7 @@ CASES = {
         """
         ConnectionError: cannot connect 'a%2Fb.output' to 'k', which is not an input of a block.
             inputs of blocks  'a%2Fb.input', 'r.input'
-            model outputs     every output that no block reads, without a connection
+            model outputs     need no connection: an output that no block reads is an output of the model
             Try: target='r.input'
         """,
     ),
@@ -273,9 +273,8 @@ CASES = {
     "check a label of nothing": (
         lambda: check(by_hand(labels=(("z", Endpoint("r", "out")),))),
         """
-        ConnectionError: the label 'z' names a port that does not exist.
-            missing  'r.out'
-            blocks   'r'
+        ConnectionError: the label 'z' is given to port 'r.out', which does not exist.
+            blocks  'r'
             Try: use an output of one of the blocks instead of 'r.out'.
         """,
     ),

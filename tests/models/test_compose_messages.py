@@ -240,7 +240,7 @@ CASES = {
         """
         UnknownOptionError: Conv2d cannot take padding='full'.
             needs  'same', 'valid', a number, 2 numbers, or 2 pairs (before, after)
-            means  `"same"` keeps the size at stride 1, `"valid"` adds nothing. Also a number of zeros, one for each axis, or a pair (before, after) for each axis.
+            means  `"same"` keeps the size at stride 1, `"valid"` adds nothing. Or the number of zeros at each end: one number for both axes, or for each axis a number or a pair (before, after).
             Try: Conv2d(out_channels=3, padding='same')
         """,  # noqa: E501 - as it is shown
     ),

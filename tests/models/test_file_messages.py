@@ -271,16 +271,14 @@ BROKEN = {
     "a label of nothing": (
         lambda: from_dict(data(graph__labels=[["h", "linear_0", "out"]])),
         "this model is inconsistent.",
-        "the label 'h' names a port that does not exist.",
-        "missing  'linear_0.out'",
-        "blocks   'linear_0', 'inner'",
+        "the label 'h' is given to port 'linear_0.out', which does not exist.",
+        "blocks  'linear_0', 'inner'",
     ),
     "an input of another name": (
         lambda: from_dict(data(graph__labels=[["x", "", "y"]])),
         "this model is inconsistent.",
-        "the label 'x' names a port that does not exist.",
-        "missing  'y'",
-        "blocks   'linear_0', 'inner'",
+        "the label 'x' is given to port 'y', which does not exist.",
+        "blocks  'linear_0', 'inner'",
     ),
     "a broken part inside": (
         lambda: from_dict(data(graph__nodes__1__graph__edges=7)),

@@ -149,7 +149,7 @@ class FixedProgram:
             raise UnknownOptionError(
                 f"cannot set remat of program {self.name!r}: only a model has this setting.",
                 (("settings", "batch, dtype, precision"),),
-                "ml.what_if(make)(remat=True)  # for a make(remat=False) that calls jax.checkpoint if remat is true",
+                "ml.what_if(make)(remat=True)  # make(remat) calls jax.checkpoint if remat is true",
             )
         known = {"batch": None, "dtype": None, "precision": None, **self.base}
         if "batch" in changes and self._batch is None:

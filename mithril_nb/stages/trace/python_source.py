@@ -61,12 +61,12 @@ def source_of_functions(
 def source_of_instructions(
     instructions: Iterable[Instruction], files: Mapping[str, str], equations: Mapping[str, Equation]
 ) -> tuple[str, tuple[Instruction, ...]]:
-    """Return the same as `source_of_functions` for a program without a jaxpr, from the `source` of its instructions.
+    """Like `source_of_functions`, for a program that has no jaxpr: read the `source` of each instruction.
 
     Args:
         instructions: The instructions of a stage.
         files: A dict from the label of each file, as in `Instruction.source`, to its path.
-        equations: The equations of the instructions by id.
+        equations: A dict from the ids in `Instruction.equations` to the equations.
     """
     found: list[tuple[Place, Sequence[Equation]]] = []
     for one in instructions:

@@ -72,7 +72,7 @@ class Change:
         renamed: Old and new path of a renamed block.
         is_gesture: True if a slider may have caused the change. Quick moves of a slider are one undo step.
         edits: Number of edits: 1, or the number of saved edits that the change restores.
-        restored: Labels of the latest saved edits that the change restores, oldest first; else `()`.
+        restored: If the change restores saved edits, labels of the last ones, from oldest to newest; else `()`.
         has_own_view: True if the design is another model, so that the view starts from scratch.
     """
 

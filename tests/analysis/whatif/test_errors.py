@@ -199,7 +199,7 @@ unknown precision 'best'.
         """\
 cannot set remat of program 'double': only a model has this setting.
     settings  batch, dtype, precision
-    Try: ml.what_if(make)(remat=True)  # for a make(remat=False) that calls jax.checkpoint if remat is true""",
+    Try: ml.what_if(make)(remat=True)  # make(remat) calls jax.checkpoint if remat is true""",
     ),
     "an ambiguous batch": (
         lambda: what_if(lambda x, y: (x + 1, y + 1), spec(4, 3), spec(5, 3))(batch=8),

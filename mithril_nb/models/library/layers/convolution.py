@@ -205,8 +205,8 @@ class Conv2d(_OwnWeight):
         kernel_size: Height and width of a window; one number for both.
         in_channels: Number of channels of the input; by default taken from the input.
         stride: Distance between neighbouring windows; one number for both.
-        padding: `"same"` keeps the size at stride 1, `"valid"` adds nothing. Also a number of zeros, one for each axis,
-            or a pair (before, after) for each axis.
+        padding: `"same"` keeps the size at stride 1, `"valid"` adds nothing. Or the number of zeros at each end:
+            one number for both axes, or for each axis a number or a pair (before, after).
         use_bias: If true, add a bias to each channel.
         dilation: Distance between neighbouring items of a window; one number for both.
         groups: Number of groups of channels. The windows of a group use only its channels.
@@ -232,8 +232,8 @@ class Conv3d(_OwnWeight):
         kernel_size: Depth, height and width of a window; one number for all.
         in_channels: Number of channels of the input; by default taken from the input.
         stride: Distance between neighbouring windows.
-        padding: `"same"` keeps the size at stride 1, `"valid"` adds nothing. Also a number of zeros, one for each axis,
-            or a pair (before, after) for each axis.
+        padding: `"same"` keeps the size at stride 1, `"valid"` adds nothing. Or the number of zeros at each end:
+            one number for both axes, or for each axis a number or a pair (before, after).
         use_bias: If true, add a bias to each channel.
         dilation: Distance between neighbouring items of a window.
         groups: Number of groups of channels. The windows of a group use only its channels.

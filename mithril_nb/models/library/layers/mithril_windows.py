@@ -230,8 +230,8 @@ class MaxPool2D(_ConnectedPool2D):
     Args:
         kernel_size: Height and width of a window; one number for both.
         stride: Distance between neighbouring windows; by default the size of a window.
-        padding: Number of items to add at both ends of each axis, a tuple with one number or pair (before, after) for
-            each axis, or `"same"` or `"valid"`, see `MaxPool2d`.
+        padding: One of: a number of items to add at both ends of each axis; a tuple with a number or a pair (before,
+            after) for each axis; `"same"`; `"valid"`. See the layer `MaxPool2d`.
         dilation: Distance between neighbouring items of a window.
 
     Examples:
@@ -288,8 +288,8 @@ class PrimitiveMaxPool2D(MaxPool2D):
     Args:
         kernel_size: Height and width of a window; one number for both.
         stride: Distance between neighbouring windows; by default the size of a window.
-        padding: Number of items to add at both ends of each axis, a tuple with one number or pair (before, after) for
-            each axis, or `"same"` or `"valid"`, see `MaxPool2d`.
+        padding: One of: a number of items to add at both ends of each axis; a tuple with a number or a pair (before,
+            after) for each axis; `"same"`; `"valid"`. See the layer `MaxPool2d`.
         dilation: Distance between neighbouring items of a window.
 
     Examples:
