@@ -7,7 +7,7 @@ from mithril_nb.models.control import Cond, Control, Repeat, Scan
 from mithril_nb.models.library import *
 from mithril_nb.models.model import LogicalModel, Model, Placed
 from mithril_nb.models.op import Operator
-from mithril_nb.models.registry import KINDS
+from mithril_nb.models.registry import KINDS, suggested_kind
 from mithril_nb.models.saving.formats import from_dict, load, save, to_dict, to_source
 from mithril_nb.models.saving.reading import LoadLimits
 from mithril_nb.models.shape_inference.constants import Constant
@@ -34,3 +34,10 @@ __all__ = [
     "to_source",
 ]
 __all__ += library.__all__
+
+
+def __getattr__(name: str) -> object:
+    near = None if name.startswith("_") else suggested_kind(name)
+    raise AttributeError(
+        f"module 'mithril_nb.models' has no attribute {name!r}." + (f" Did you mean {near!r}?" if near else "")
+    )

@@ -161,7 +161,7 @@ class ProgramStages(Shown):
             StageUnavailableError: No stage has this name.
         """
         if name not in self._pipeline.stages:
-            raise unknown_name(self.name, "stage", name, self.stages if self.given is None else self.given.stages)
+            raise unknown_name(self.name, "stage", name, self.every_stage if self.given is None else self.given.stages)
         return self._pipeline.stages[name].get()
 
     def has_stage(self, name: str) -> bool:

@@ -132,7 +132,11 @@ def _inspect_module_target(call: TargetCall) -> Inspection:
     method = None if is_foreign(target) or around is not None else target
     if method is not None:
         target = method.__self__
-        if is_linen(target):
+        if is_linen(target) and method.__name__ == "apply":
+            method, whole = None, target
+            if args and variables is None:
+                variables, args = args[0], args[1:]
+        elif is_linen(target):
             given, method = {**given, "method": method.__name__}, None
     takes, own = callable_of(target) if method is None else (method, frozenset[str]())
     title = title_of(method) if method is not None else title_of(target)

@@ -5,6 +5,7 @@ import textwrap
 import pytest
 from raised import message_of
 
+from mithril_nb import models
 from mithril_nb.models import MLP, Composite, Conv2d, Dropout, Linear, MaxPool2d, Model, OneHot, Operator, Relu
 from mithril_nb.models.model import with_attributes
 from mithril_nb.models.registry import kind_named
@@ -455,3 +456,12 @@ def test_a_redefined_class_replaces_itself(monkeypatch):
     monkeypatch.setattr("mithril_nb.models.op.KINDS", {})
     classes = [type("Swish", (Operator,), {"op": "swish", "__module__": "__main__"}) for _ in range(2)]
     assert ops == {"swish": classes[1]}
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"), [("ReLU", " Did you mean 'Relu'?"), ("Dense", " Did you mean 'Linear'?"), ("Qxyzzy", "")]
+)
+def test_a_name_of_another_library_suggests_the_block(name: str, advice: str) -> None:
+    with pytest.raises(AttributeError) as error:
+        getattr(models, name)
+    assert str(error.value) == f"module 'mithril_nb.models' has no attribute {name!r}.{advice}"

@@ -224,7 +224,7 @@ def test_unknown_stage_is_rejected() -> None:
         inspect(jnp.sin, spec(2)).stage("mlir")
     assert str(error.value) == (
         "program 'sin' has no stage 'mlir'.\n"
-        "    known  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm\n"
+        "    known  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm, numpy, torch, mlx, c, ggml\n"
         '    Try: inspection.stage("hlo")'
     )
     with pytest.raises(StageUnavailableError) as error:

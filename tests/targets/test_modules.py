@@ -312,6 +312,9 @@ def test_a_linen_module_with_and_without_variables() -> None:
     keys = {"rngs": {"dropout": jax.random.key(0)}}
     training = ml.inspect(module, spec(2, 4), kwargs=keys, train=True)
     assert {"parts_0/Dropout_0", "parts_1/Dropout_0"} <= blocks(training)
+    applied = ml.inspect(module.apply, variables, x)
+    assert applied.stage("jaxpr").text == given.stage("jaxpr").text
+    assert applied.cost().total.params == given.cost().total.params > 0
     step = ml.inspect(module, spec(2, 4), loss="mean_squared_error", optimizer="adam")
     assert blocks(step, "update") == want | {"(optimizer)"}
 
