@@ -162,12 +162,12 @@ def _numbers(one: Statement, producers: Mapping[Value, Statement]) -> Iterator[s
             yield f"{Number(number.value, number.dtype).text} is {'-' if number.value < 0 else ''}{name}"
 
 
-def title_of(function: Function) -> str:
+def title_of(function: Function, has_gradients: bool) -> str:
     """Return the docstring of an emitted function, such as `"linear_0: gradients."`."""
     blocks = ", ".join(function.blocks[:4]) + (", ..." if len(function.blocks) > 4 else "")
     role = {"forward": "forward", "backward": "gradients", "update": "update"}.get(function.role or "", "")
     outputs = [one.name for one in function.outputs if isinstance(one, Value)]
-    if function.role == "forward" and not all(map(function.is_result, function.outputs)):
+    if has_gradients and function.role == "forward" and not all(map(function.is_result, function.outputs)):
         role += "; also returns what the gradients use"
     elif function.role == "backward" and not any(
         _is_of_input(name, function) or not name.startswith("d_") for name in outputs

@@ -386,6 +386,15 @@ def test_a_function_that_returns_the_gradient_of_its_input_is_not_said_to_need_n
     assert "no result of the program needs" not in text.partition("def outputs_backward")[2]
 
 
+def test_a_program_without_gradients_does_not_mention_them() -> None:
+    def fib(x: jax.Array) -> jax.Array:
+        return jax.lax.fori_loop(0, 10, lambda i, c: (c[1], c[0] + c[1]), (x, x))[0]
+
+    text = ml.inspect(lambda x: fib(x), jax.ShapeDtypeStruct((), "float32")).stage("numpy").text
+    assert '"""fib: forward."""' in text
+    assert "gradient" not in text
+
+
 def test_a_loop_reads_like_the_textbook() -> None:
     text = PROGRAMS["lstm"]().stage("numpy").text
     forward, backward = text.split("def lstm_backward")

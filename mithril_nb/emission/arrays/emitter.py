@@ -79,6 +79,7 @@ class _Emitter(Context):
 
     def source(self, program: Program) -> Source:
         self._check(program)
+        self._has_gradients = bool(program.gradient_notes)
         self._usual = "float64" if any(one.dtype == "float64" for one in program.main.inputs) else "float32"
         body = self._out
         for function in program.functions[:-1]:
@@ -176,7 +177,7 @@ class _Emitter(Context):
         out.add()
         self._signature(function.name, [one.name for one in function.inputs])
         with out.indented():
-            out.add(f'"""{title_of(function)}"""')
+            out.add(f'"""{title_of(function, self._has_gradients)}"""')
             self._notes = notes(function)
             for statement in function.statements:
                 self._statement(statement)

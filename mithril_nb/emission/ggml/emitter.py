@@ -84,6 +84,7 @@ class _Emitter(Context):
             for one in function.walk():
                 self._check(one)
         self._needed = _constants_of(program)
+        self._has_gradients = bool(program.gradient_notes)
         for function in program.functions[:-1]:
             self._function(function)
         self._main(program)
@@ -154,7 +155,7 @@ class _Emitter(Context):
         names = ["ctx", *(one.name for one in function.inputs), *(one.name for one in self._needed[function])]
         out.add(f"def {function.name}({listed('', names, '', 7 + len(function.name))}):")
         with out.indented():
-            out.add(f'"""{title_of(function)}"""')
+            out.add(f'"""{title_of(function, self._has_gradients)}"""')
             for statement in function.statements:
                 self._statement(statement)
             out.add(f"return {listed('(', [self.tensor(one) for one in function.outputs], ')', 7)}")
