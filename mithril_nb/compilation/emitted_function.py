@@ -168,9 +168,10 @@ class EmittedFunction:
             specs = self._specs(structure, arrays)
             try:
                 return inspect_program(self._graph, self._name, self._function, specs, {}).traced_program
-            except StageUnavailableError:
-                jax.eval_shape(self._function, *specs)  # raises the error of the model itself
-                raise
+            except StageUnavailableError as error:
+                failure = error
+            jax.eval_shape(self._function, *specs)  # raises the error of the model itself, without the other one
+            raise failure
 
     def _load(self, structure: Any, program: traced.Program) -> Loaded:
         backend = self._backend

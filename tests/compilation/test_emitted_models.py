@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -160,8 +161,11 @@ def test_errors_are_those_of_jax() -> None:
         pm.evaluate(params, {"inpt": x})
     with pytest.raises(MissingParameterError):
         pm.evaluate({}, {"input": x})
-    with pytest.raises(ShapeError):
+    with pytest.raises(ShapeError) as error:
         pm.evaluate(params, {"input": np.ones((2, 5), "float32")})
+    printed = "".join(traceback.format_exception(error.value))
+    assert "During handling" not in printed
+    assert "direct cause" not in printed
     with pytest.raises(UnknownOptionError, match="takes no option 'jit'"):
         ml.compile(models.Linear(3), ml.NumpyBackend(), jit=True)
 
