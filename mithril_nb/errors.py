@@ -123,7 +123,7 @@ def listed(names: Iterable[object], most: int = 600) -> str:
     """Join names with commas, up to a maximum length. Return `"none"` for an empty list.
 
     Args:
-        names: The names. Those that do not fit are replaced by their number.
+        names: The names. Names that do not fit are replaced by their number.
         most: Maximum length of the names in characters. The first name is always included.
 
     Examples:

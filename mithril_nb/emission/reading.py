@@ -100,7 +100,7 @@ class _Reader:
             sites: The equations, with those of their nested jaxprs.
             env: The operand for each variable in scope. The results of the equations are added.
             around: The `Equation` with the id, block and role for all statements. Needed for equations without an
-                `Equation`: those of a function that combines two items, and those that replace another equation.
+                `Equation`: equations of a function that combines two items, and equations that replace another one.
                 `None` to use the `Equation` of each site.
         """
         found: list[Statement] = []

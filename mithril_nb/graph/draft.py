@@ -140,8 +140,8 @@ class Draft:
     def _is_plain(self, block: Block, name: str, connections: Mapping[str, str]) -> bool:
         """Return whether the block can be added without inferring the inputs and outputs of the graph.
 
-        If not, `edit.add` must add it: a connection may be an error, or its name may be one that `infer_boundary`
-        generates.
+        If not, `edit.add` must add it: a connection may be an error, or `infer_boundary` may generate
+        the same name.
         """
         inputs = {port.name for port in block.inputs}
         outputs = {port.name for port in block.outputs}

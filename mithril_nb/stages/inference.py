@@ -105,7 +105,7 @@ def attribute(draft: Draft, ids: Iterable[str], equations: Mapping[str, Equation
 
     Args:
         draft: The instruction.
-        ids: Ids of its equations. Those that are not in `equations` are ignored.
+        ids: Ids of its equations. Ids that are not in `equations` are ignored.
         equations: All equations by id.
     """
     known = [equations[id] for id in ids if id in equations]

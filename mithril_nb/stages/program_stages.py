@@ -36,7 +36,7 @@ class ProgramStages(Shown):
 
     Attributes:
         name: Name of the program.
-        stages: Names of its stages, in order, without those that are computed only on request.
+        stages: Names of its stages, in order, except stages that are computed only on request.
         every_stage: Names of all its stages, including those computed only on request, such as `"numpy"`.
         arguments: The arguments it is traced with; arrays are replaced by their shapes.
         device: The `jax.Device` to compile for; `None` for JAX's default.
@@ -144,7 +144,7 @@ class ProgramStages(Shown):
     def elapsed(self) -> Mapping[str, float]:
         """A dict from `"trace"`, `"lower"`, `"compile"` and `"optimize"` to the seconds that JAX took for it.
 
-        `"optimize"` is a compilation without machine code; see `optimized`. What has not run is missing.
+        `"optimize"` is a compilation without machine code; see `optimized`. A phase that has not run is missing.
         """
         return self._pipeline.elapsed
 

@@ -92,7 +92,7 @@ class Rank:
             self.coordinator,
             self.count,
             self.index,
-            # On several machines, each process uses all accelerators of its machine, or those that a cluster assigns.
+            # On several machines, a process uses all accelerators of its machine, or what a cluster assigns to it.
             local_device_ids=mine if self.is_local else None,
             initialization_timeout=int(self.start_timeout_s + LATER_S),
             heartbeat_timeout_seconds=max(1, round(self.peer_timeout_s)),

@@ -1,4 +1,4 @@
-"""Payload and wire bytes of collectives in HLO, and the original collectives of those that XLA combined."""
+"""Payload and wire bytes of collectives in HLO, and the original collectives of each collective that XLA combined."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mithril_nb.stages.records import Instruction
 _GROUPED = frozenset({"all-reduce", "all-gather", "reduce-scatter"})
 """Collectives that may have kCrossReplicaAndPartition groups, see `_group`."""
 _COMBINED = _GROUPED | {"collective-permute", "collective-broadcast"}
-"""Collectives of which XLA combines several into one. The result is a tuple with an element for each of them."""
+"""Kinds of collectives that XLA combines: the result of the combined collective is a tuple with their results."""
 _KINDS = _COMBINED | {"all-to-all", "ragged-all-to-all", "send"}
 _INNER = re.compile(r"\{([\d,]*)\}")  # {0,2} in replica_groups={{0,2},{1,3}}
 _IOTA = re.compile(r"\[([\d,]+)\]<=")  # [2,4]<=[8], a short form of replica_groups

@@ -177,8 +177,8 @@ class CpuCopies:
     def _widen(self, place: int, equation: Equation) -> None:
         """Add the float32 copies of the 16-bit operands and results of an equation that computes in float32.
 
-        Arguments are converted when the program starts. An array of which a `scan` uses one slice in each iteration is
-        also converted then, as a whole.
+        Arguments are converted when the program starts. An array is also converted then, as a whole,
+        if a `scan` uses one slice of it in each iteration.
         """
         for taken in self._taken[place]:
             if self._values[taken].spec.dtype not in _NARROW:

@@ -32,7 +32,7 @@ class Match:
 
     Attributes:
         bound: The operands, by their name in the pattern.
-        statements: The statements. The one that computes the result is the first.
+        statements: The statements. The first computes the result.
     """
 
     bound: dict[str, Operand] = field(default_factory=dict[str, Operand])

@@ -217,5 +217,5 @@ def fill(values: list[Any], leaves: Sequence[tuple[int, str]], given: Any, what:
         raise MissingParameterError(
             f"ml.export: {what} has no {missing[0]!r}.",
             (("missing", listed(map(repr, missing))), ("receives", listed(map(repr, arrays)))),
-            f"pass all {what}, such as those that pm.randomize_params() returns.",
+            f"pass all {what}, such as the result of pm.randomize_params().",
         )

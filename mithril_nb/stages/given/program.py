@@ -47,8 +47,8 @@ class Given:
     Attributes:
         name: Name of the program.
         kind: The format, with an article if it needs one: `"StableHLO text"`, `"an exported program"`.
-        stages: Names of the stages that can be shown, in order: the form that was passed, and those that JAX computes
-            from it.
+        stages: Names of the stages that can be shown, in order: the form that was passed, and the stages that JAX
+            computes from it.
         parameters: Name and spec of each array that it takes.
         results: Name and spec of each array that it returns.
         lowered: The lowered program: a `jax.stages.Lowered` or a `StableHlo`, or HLO before the passes.

@@ -29,7 +29,7 @@ def options_of(one: Instruction, shared: Set[str]) -> tuple[tuple[str, str], ...
 
 
 def shared_arrays(by_id: Mapping[str, Instruction]) -> set[str]:
-    """Return the ids of the arrays of which several blocks each read a part, such as one array of all parameters."""
+    """Return the ids of arrays that several blocks share, each reading a part, such as one array of all parameters."""
     cut: dict[str, set[str]] = {}
     for one in by_id.values():
         if any(name in _PLACES for name, _ in one.attributes):

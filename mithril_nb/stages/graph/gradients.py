@@ -24,7 +24,7 @@ def passed_gradients(
     instruction in the backward pass: both operands get the gradient of its result.
 
     Args:
-        flows: Pairs of ids: the instruction that computes data, and one that uses it.
+        flows: Pairs of ids: the instruction that computes data, and an instruction that uses it.
         carried: The same for data that a loop passes to its next round.
         by_id: The instructions by id.
     """

@@ -94,7 +94,7 @@ _COMBINED = frozenset({"reduce", "reduce_window", "scatter"})
 
 
 def params_of(site: Site) -> tuple[tuple[str, Param], ...]:
-    """Return the params of an equation that are plain data, and those that its cost depends on."""
+    """Return the params of an equation that are plain data, and the params that its cost depends on."""
     is_partial = site.primitive == "qr" and site.dropped
     unused = ((UNUSED, tuple(sorted(site.dropped))),) if is_partial else ()
     return plain_params(site.equation) + kernel_params(site.equation) + unused

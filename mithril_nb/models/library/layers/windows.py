@@ -228,7 +228,7 @@ def shape_with_channels(spec: TensorSpec, axes: int, needs_batch: bool = True) -
 def as_output(inputs: Specs, outputs: Specs, axes: int) -> Shapes:
     """Return the shape of `input`, by port, with the batch size and channels of the output.
 
-    The last `axes` sizes are those that the input already has. The result is empty if the shape of the input or of the
+    The last `axes` sizes are the known sizes of the input. The result is empty if the shape of the input or of the
     output is unknown.
     """
     shape, output = inputs["input"].shape, outputs["output"].shape if "output" in outputs else (LEADING,)
