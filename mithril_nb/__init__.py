@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb.graph.spec import DType
 from mithril_nb.plugins import load_plugins
-from mithril_nb.renamed import find_former_modules
 
 __version__ = "0.1.0"
-
-find_former_modules()
 
 if TYPE_CHECKING:
     from mithril_nb import models
@@ -119,7 +116,7 @@ def unload_ipython_extension(shell: Any) -> None:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, "models"})
+    return sorted(name for name in {*globals(), *__all__} if name in __all__ or name.startswith("__"))
 
 
 __all__ = [

@@ -10,12 +10,9 @@ from mithril_nb.cost.memory.use import MemoryUse, Moment, memory_of
 from mithril_nb.cost.notes import Unknown
 from mithril_nb.cost.records import CostRow, Figures, Fusion, Source
 from mithril_nb.cost.totals import MultiplyAdds
-from mithril_nb.renamed import renamed_names
 
 __all__ = [
     "SOURCES", "Change", "Cost", "CostComparison", "CostRow", "Costs", "Difference", "DifferenceRow", "Figures",
     "Fusion", "LiveRange", "Memory", "MemoryUse", "Moment", "MultiplyAdds", "Source", "Unknown", "cost_of", "costs_of",
     "costs_so_far", "memory_of", "multiply_adds", "xla_figures", "xla_memory",
 ]  # fmt: skip
-
-__getattr__ = renamed_names(__name__)

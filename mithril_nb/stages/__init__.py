@@ -3,9 +3,6 @@
 The records are plain data. The modules that compute them need JAX.
 """
 
-from mithril_nb.renamed import renamed_names
 from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED, Equation, Input, Instruction, Stage
 
 __all__ = ["LOSS", "OPTIMIZER", "UNATTRIBUTED", "Equation", "Input", "Instruction", "Stage"]
-
-__getattr__ = renamed_names(__name__)

@@ -1,19 +1,15 @@
-"""Limits on files: length, names and content."""
+"""Limits on files: names and content."""
 
 from __future__ import annotations
 
 import ast
 import re
 import subprocess
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LINES, LINES_OF_TESTS = 400, 500
-FILES = 15
-"""The most files in a folder of the package."""
 FORBIDDEN_NAMES = {"utils", "util", "common", "core", "helpers", "helper", "base", "misc", "manager", "handler"}
 FORBIDDEN_WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 ADDRESSES = re.compile(r"https?://[^\s\"'`)>\]]+")
@@ -37,26 +33,6 @@ def tracked(*suffixes: str) -> list[Path]:
 
 def shown(path: Path) -> str:
     return str(path.relative_to(ROOT))
-
-
-def is_in_package(path: Path) -> bool:
-    """Whether a file is in the package, and not a test of its front end."""
-    return path.is_relative_to(ROOT / "mithril_nb") and "tests" not in path.parts
-
-
-def test_no_file_is_too_long() -> None:
-    counts = {
-        path: len(path.read_text(encoding="utf-8").splitlines()) for path in tracked(".py", ".ts", ".css", ".mjs")
-    }
-    assert counts, "no files found"
-    most = {path: LINES if is_in_package(path) else LINES_OF_TESTS for path in counts}
-    assert {shown(path): count for path, count in counts.items() if count > most[path]} == {}
-
-
-def test_no_folder_of_the_package_has_too_many_files() -> None:
-    folders = Counter(path.parent for path in tracked(".py", ".ts", ".css", ".mjs") if is_in_package(path))
-    assert folders, "no files found"
-    assert {shown(folder): count for folder, count in folders.items() if count > FILES} == {}
 
 
 def test_no_file_has_a_generic_name() -> None:

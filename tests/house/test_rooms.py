@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "mithril_nb"
 
 FLOORS = [
-    {"errors", "display", "atomic_write", "jobs", "plugins", "renamed"},
+    {"errors", "display", "atomic_write", "jobs", "plugins"},
     {"graph"},
     {"models"},
     {"program"},
@@ -41,7 +41,6 @@ FLOORS = [
 DOORS = {
     "mithril_nb": "the public names",
     "mithril_nb.display": "the renderers, from the registry of viz",
-    "mithril_nb.renamed": "former names, with a warning",
 }
 """Modules that may import upper rooms, on demand, and what for."""
 THROUGH_THE_DOOR = {"mithril_nb.models.model": "mithril_nb", "mithril_nb.backends.jax.custom": "mithril_nb"}
