@@ -1,6 +1,6 @@
-"""The command line: `show`, `find`, `report`, `compare` and `export` print or write programs.
+"""The command line: `show`, `find`, `report`, `compare`, `profile` and `export` print or write programs.
 
-`lab` opens JupyterLab, and `launch` runs a training script in several processes.
+`lab` opens JupyterLab. `watch` reports the retraces of a script, and `launch` runs one in several processes.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ import argparse
 import importlib.util
 import json
 import os
+import runpy
 import subprocess
 import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,8 @@ from mithril_nb.cli.app import open_app
 from mithril_nb.cli.compare import FORMATS, compare_targets
 from mithril_nb.cli.find import find_matches
 from mithril_nb.cli.show import OTHERS, show_target, write_report
-from mithril_nb.cli.target import PROGRAMS
-from mithril_nb.cli.terminal import FAILED, complain
+from mithril_nb.cli.target import PROGRAMS, find_target, inspection_of
+from mithril_nb.cli.terminal import FAILED, complain, say, say_json
 from mithril_nb.errors import (
     Diagnostic,
     LaunchError,
@@ -114,7 +116,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mithril-nb", description="Compose a model, inspect every compiler stage and its cost, and train it."
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    parser.add_argument("--version", action="version", version=f"mithril-nb {version('mithril-nb')}")
+    parser.set_defaults(command=lambda _: parser.print_help() or 0, debug=False)
+    commands = parser.add_subparsers(metavar="COMMAND")
     for name, add_arguments, help, epilog in (
         ("lab", _add_lab, "open JupyterLab on the builder notebook, or one model", None),
         ("show", _add_show, "print a program at one of its compiler stages, or its cost", _TARGETS),
@@ -126,7 +130,9 @@ def _parser() -> argparse.ArgumentParser:
             "print or write the differences between two models or programs",
             _COMPARED + _TARGETS,
         ),
+        ("profile", _add_profile, "run a program and print the measured time of each block", _TARGETS),
         ("export", _add_export, "write a folder with a program that runs without mithril_nb", _TARGETS),
+        ("watch", _add_watch, "run a Python script, and print what JAX traced and compiled, and why", None),
         ("launch", _add_launch, "run a training script on several processes, on one or more machines", None),
     ):
         formatter = argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter
@@ -201,6 +207,22 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=compare_targets)
 
 
+def _add_profile(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    _add_target(parser, "train-step")
+    add("--runs", type=int, default=20, metavar="N", help="number of measured runs (default: 20)")
+    add("--json", action="store_true", help="print JSON, with exact numbers")
+    parser.set_defaults(command=profile_target)
+
+
+def _add_watch(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("script", help="Python script, run as by python SCRIPT")
+    add("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
+    add("--debug", action="store_true", help="show the traceback of unexpected errors")
+    parser.set_defaults(command=watch_script)
+
+
 def _add_export(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     _add_target(parser, "forward")
@@ -266,6 +288,42 @@ def _add_launch(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=launch_script)
 
 
+def profile_target(options: argparse.Namespace) -> int:
+    """Run the target with placeholder values, and print the measured times."""
+    from mithril_nb.analysis.measure import profile
+
+    measured = profile(inspection_of(find_target(options.target, bool(options.arg)), options), runs=options.runs)
+    if options.json:
+        say_json(measured.to_dict())
+    else:
+        say(str(measured))
+    return 0
+
+
+def watch_script(options: argparse.Namespace) -> int:
+    """Run a script as `python SCRIPT` does, and print the report after it, also if it fails."""
+    from mithril_nb.analysis.retraces import Watch
+
+    if not Path(options.script).is_file():
+        raise ModelFileError(f"script {options.script!r} does not exist.", (("looked in", os.getcwd()),))
+    sys.argv[:] = [options.script, *options.arguments]
+    sys.path.insert(0, str(Path(options.script).resolve().parent))
+    seen = Watch()
+    try:
+        with seen:
+            runpy.run_path(options.script, run_name="__main__")
+    except SystemExit as error:
+        if isinstance(error.code, str):
+            complain([Diagnostic(error.code, ())])
+        return error.code if isinstance(error.code, int) else FAILED if error.code else 0
+    except Exception:
+        traceback.print_exc()
+        return 1
+    finally:
+        say(str(seen))
+    return 0
+
+
 def launch_script(options: argparse.Namespace) -> int:
     """Run the script on all processes, and return the highest of their exit codes."""
     from mithril_nb.compilation.launch import launch
@@ -303,6 +361,8 @@ def open_lab(options: argparse.Namespace) -> int:
     """Open JupyterLab, or with `--app` the page of one model, and wait until the server exits."""
     if options.app is not None:
         return open_app(options)
+    if (options.notebook or "").startswith("-"):  # argparse takes the first option after -- as the notebook
+        options.notebook, options.jupyter = None, [options.notebook, *options.jupyter]
     if importlib.util.find_spec("jupyterlab") is None:
         raise UnavailableBackendError(
             "JupyterLab is not installed in this environment.",

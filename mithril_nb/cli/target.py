@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.cli.imported import NAMED, imported, no_target, without_name
 from mithril_nb.errors import Diagnostic, MithrilError, ModelFileError, UnexpectedInputError, UnknownOptionError
 from mithril_nb.graph.spec import read_spec
 from mithril_nb.models.saving.links import is_link
@@ -68,6 +67,8 @@ def find_target(text: str, has_args: bool) -> Target:
             is missing. Program files, such as `*.mlir`, are read later, so they raise no error here.
         UnknownOptionError: The module or file does not define the name.
     """
+    from mithril_nb.targets.imported import NAMED, imported, without_name
+
     load_plugins()
     if is_link(text):
         model = load_model(text)
@@ -101,10 +102,12 @@ def load_model(path: str) -> Model:
         if other is None or is_link(path):
             raise
         near = str(ast.literal_eval(other[1]))
-        advice = shlex.quote(near) if Path(near).exists() else ""
+        near = near if Path(near).exists() else ""
         if Path(path).suffix != ".json" and not Path(path).exists():
-            raise no_target(path, advice) from error
-        raise ModelFileError(replace(problem, advice=advice)) from error
+            from mithril_nb.targets.imported import no_target
+
+            raise no_target(path, near) from error
+        raise ModelFileError(replace(problem, advice=shlex.quote(near) if near else "")) from error
 
 
 def inspection_of(target: Target, options: argparse.Namespace) -> Inspection:

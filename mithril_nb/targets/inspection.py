@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ from mithril_nb.targets.constants import static_arguments, without_partial
 from mithril_nb.targets.entry_point import OPTIONS, check_options
 from mithril_nb.targets.functions import plain_program
 from mithril_nb.targets.given import without_trace
+from mithril_nb.targets.imported import NAMED, imported
 from mithril_nb.targets.kinds import TargetCall, kind_of
 from mithril_nb.targets.library_modules import is_foreign, is_nnx
 from mithril_nb.targets.mithril_models import is_mithril_model
@@ -62,6 +64,7 @@ def inspect(
             - a traced, lowered, compiled or exported program of JAX, without arguments: `jax.make_jaxpr(f)(x)`,
               `jax.jit(f).trace(x)`, `jax.jit(f).lower(x)`, `jax.jit(f).lower(x).compile()` or
               `jax.export.export(jax.jit(f))(x)`. Stages before it are missing, except `"python"`;
+            - `"train.py:step"` or `"package.module:step"`: the object `step` of a file or module, which is run;
             - StableHLO or HLO as text;
             - the path or the bytes of a file with StableHLO, HLO, a serialized HLO module or an exported program.
         *args: Positional arguments of the call; for a model, its inputs in order.
@@ -119,6 +122,9 @@ def inspect(
     check_options({**options, "kwargs": kwargs})
     call = TargetCall(target, args, {**named, **(kwargs or {})}, options)
     kind = kind_of(call)
+    if kind is None and isinstance(target, str) and NAMED.fullmatch(target):
+        call = replace(call, target=imported(target))
+        target, kind = call.target, kind_of(call)
     if kind is None or kind.is_traced:
         call = TargetCall(*_unwrapped(target, args, call.kwargs), options)
         kind = kind_of(call)

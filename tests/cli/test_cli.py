@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import mithril_nb
 from mithril_nb import cli
 from mithril_nb.models import MLP, LayerNorm, Linear, Model, Relu, save
 
@@ -260,6 +261,8 @@ def test_lab_opens_the_given_notebook(tmp_path, run_cli, monkeypatch):
     assert code == 0
     assert started == [[sys.executable, "-m", "jupyterlab", str(notebook), "--no-browser"]]
     assert out.startswith(f"Opening {notebook} in JupyterLab")
+    assert run_cli("lab", "--", "--no-browser", "--port=1")[0] == 0
+    assert started[-1][3:] == [str(cli._notebook(None)), "--no-browser", "--port=1"]
     code, _, err = run_cli("lab", str(tmp_path / "none.ipynb"))
     assert (code, err) == (
         2, f"ModelFileError: notebook {str(tmp_path / 'none.ipynb')!r} does not exist.\n    Try: mithril-nb lab\n",
@@ -306,3 +309,42 @@ def test_closed_pipe_is_not_an_error(model):
     command = f'"{sys.executable}" -m mithril_nb show "{model}" --stage source'
     run = subprocess.run(f"{command} | head -c 1", shell=True, capture_output=True, text=True, check=False)
     assert run.stderr == ""
+
+
+def test_bare_command_prints_help_and_version_the_version(run_cli, capsys):
+    code, out, err = run_cli()
+    assert (code, err, out.splitlines()[0]) == (0, "", "usage: mithril-nb [-h] [--version] COMMAND ...")
+    with pytest.raises(SystemExit, match=r"^0$"):
+        cli.main(["--version"])
+    assert capsys.readouterr().out == f"mithril-nb {mithril_nb.__version__}\n"
+
+
+def test_profile_prints_the_measured_time_of_each_block(model, run_cli):
+    options = ("profile", model, "--shape", "input=8,16", "--program", "forward", "--runs", "2")
+    code, out, err = run_cli(*options)
+    assert (code, err) == (0, "")
+    assert [block for block in ("linear_0", "linear_1") if f"\n{block}" not in out] == []
+    data = json.loads(run_cli(*options, "--json")[1])
+    assert data["runs"] == 2
+    assert data["total"]["time_s"] > 0
+
+
+SCRIPT = """
+import sys, jax, jax.numpy as jnp
+step = jax.jit(lambda x: 2 * x)
+for size in (3, 4):
+    step(jnp.ones(size))
+print(sys.argv[1:], __name__)
+"""
+
+
+@pytest.mark.parametrize(("ends", "code"), [("", 0), ("sys.exit(3)", 3), ("1 / 0", 1)])
+def test_watch_runs_a_script_and_prints_its_retraces(tmp_path, run_cli, monkeypatch, ends, code):
+    monkeypatch.setattr(sys, "argv", ["mithril-nb"])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "train.py").write_text(SCRIPT + ends)
+    found, out, err = run_cli("watch", str(tmp_path / "train.py"), "a", "--b")
+    assert found == code
+    assert "['a', '--b'] __main__" in out
+    assert "argument 1 `x` changed from f32[3] to f32[4]" in out
+    assert ("ZeroDivisionError" in err) == (code == 1)

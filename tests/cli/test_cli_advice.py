@@ -65,31 +65,22 @@ CASES = {
         cli("show jax.nn:gelu --arg x=f99[3]")
         # Try: cli('show jax.nn:gelu {}')
         """,
-    "cli/imported.py:_of_module": """
+    "targets/imported.py:_of_module": """
         cli("show nowhere_at_all:gelu")
         # Try: cli('{}'.removeprefix("mithril-nb "))
         """,
-    "cli/imported.py:imported": """
-        cli("show jax.nn:gelo --arg 'f32[2]'")
-        # Try: cli('{} --arg f32[2]'.removeprefix("mithril-nb "))
-        """,
-    "cli/imported.py:_run": """
+    "targets/imported.py:_run": """
         def script(end):
             with open("ends.py", "w") as file: file.write(f"import jax, sys\\ndef make(): return jax.numpy.sin, (3.0,)\\n{end}")
         script("sys.exit()"); cli("show ends.py:make")
         # Try: script('if __name__ == "__main__": sys.exit()'); cli("show ends.py:make")
         """,
-    "cli/imported.py:without_name": """
+    "targets/imported.py:without_name": """
         with open("mlp.py", "w") as file: file.write("def make(): return 3\\n")
         cli("show mlp.py")
         # Try: cli('{}'.removeprefix("mithril-nb "))
         """,
-    "cli/imported.py:no_target": """
-        with open("mlp.py", "w") as file: file.write("def make(): return 3\\n")
-        cli("show mlp")
-        # Try: cli('{}'.removeprefix("mithril-nb "))
-        """,
-    "cli/imported.py:_no_file": """
+    "targets/imported.py:_no_file": """
         with open("mlp.py", "w") as file: file.write("def make(): return 3\\n")
         cli("show mpl.py:make")
         # Try: cli('{}'.removeprefix("mithril-nb "))

@@ -362,7 +362,7 @@ def test_missing_module(run_cli, folder):
         "",
         "ModelFileError: module 'yours' does not exist.\n"
         f"    looked in  {folder}, and the environment\n"
-        '    Try: mithril-nb show jax.nn:gelu --arg "f32[32,784]"\n',
+        "    Try: mithril-nb show jax.nn:gelu\n",
     )
     (folder / "needy.py").write_text("import no_such_package", encoding="utf-8")
     code, _, err = run_cli("show", "needy:step")

@@ -97,7 +97,7 @@ def test_a_file_that_fails_is_run_again(run_cli, folder):
         (
             "nest/mpl.py:f",
             "ModelFileError: file 'nest/mpl.py' does not exist.\n    looked in  {folder}/nest\n"
-            '    Try: mithril-nb show jax.nn:gelu --arg "f32[32,784]"\n',
+            "    Try: mithril-nb show jax.nn:gelu\n",
         ),
         (
             "mlp",
@@ -111,7 +111,7 @@ def test_a_file_that_fails_is_run_again(run_cli, folder):
             "ModelFileError: 'nope' is neither a file nor of the form module:name.\n"
             "    files  model.json, step.mlir\n"
             "    names  nope:step, nope.py:step\n"
-            '    Try: mithril-nb show jax.nn:gelu --arg "f32[32,784]"\n',
+            "    Try: mithril-nb show jax.nn:gelu\n",
         ),
         (
             "mpl:forward",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ import pytest
 from flax import nnx
 
 import mithril_nb as ml
+from mithril_nb.errors import UnknownOptionError
 
 
 def spec(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:
@@ -281,3 +283,13 @@ def test_stages_report_a_failed_trace() -> None:
     for name in inspection.stages:
         if name in ("jaxpr", "stablehlo", "hlo"):
             assert "TracerBoolConversionError" in str(inspection.stage(name).unavailable)
+
+
+def test_function_is_named_by_its_file_or_module(tmp_path: Path) -> None:
+    (tmp_path / "two_steps.py").write_text("import jax\ndef step(x): return jax.numpy.sin(x)\n")
+    x = jax.ShapeDtypeStruct((3,), "float32")
+    for name in (f"{tmp_path / 'two_steps.py'}:step", "jax.numpy:sin"):
+        assert [one.primitive for one in ml.inspect(name, x).equations] == ["sin"]
+    with pytest.raises(UnknownOptionError) as caught:
+        ml.inspect("jax.numpy:sinn", x)
+    assert str(caught.value).endswith("Try: ml.inspect('jax.numpy:sin')")

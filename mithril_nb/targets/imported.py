@@ -1,4 +1,4 @@
-"""Values in modules and in Python files, named on the command line as `module:name` and `file.py:name`."""
+"""Values in modules and in Python files, named as `module:name` and `file.py:name`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import importlib
 import importlib.util
 import os
 import re
-import shlex
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +16,7 @@ from mithril_nb.errors import ModelFileError, UnknownOptionError, nearest, simil
 
 NAMED = re.compile(r"([A-Za-z_][\w.]*|.+\.py):([A-Za-z_][\w.]*)")
 """`module:name` or `path/to/file.py:name`."""
-_EXAMPLE = 'mithril-nb show jax.nn:gelu --arg "f32[32,784]"'
+_EXAMPLE = "ml.inspect('jax.nn:gelu')"
 _MOST_NAMES = 8
 
 
@@ -72,7 +71,7 @@ def no_target(text: str, near: str) -> ModelFileError:
             ("files", "model.json, step.mlir"),
             ("names", ", ".join(f"{one}:step" for one in dict.fromkeys((text, str(file))))),
         ),
-        _show(file, names[-1]) if names else f"mithril-nb show {near}" if near else _EXAMPLE,
+        _show(file, names[-1]) if names else f"ml.inspect({near!r})" if near else _EXAMPLE,
     )
 
 
@@ -93,7 +92,7 @@ def _names_in(path: Path) -> list[str]:
 
 
 def _show(where: str | Path, name: str) -> str:
-    return f"mithril-nb show {shlex.quote(f'{where}:{name}')}"
+    return f"ml.inspect({f'{where}:{name}'!r})"
 
 
 def _python_files(folder: Path) -> list[str]:
@@ -158,5 +157,5 @@ def _of_module(name: str, path: str) -> ModuleType:
         raise ModelFileError(
             f"module {name!r} does not exist.",
             (("looked in", f"{os.getcwd()}, and the environment"),),
-            f"mithril-nb show {near}:{path}" if near else _EXAMPLE,
+            _show(near, path) if near else _EXAMPLE,
         ) from None
