@@ -66,7 +66,7 @@ def from_equinox(
         )
     if into is not None:
         return fill_model("Equinox", list(_all(module, state, "")), into, names, channels_last=False)
-    chain = Chain("Equinox", _windows(module), channels_last=False)
+    chain = Chain("Equinox", 0, channels_last=False)
     _walk(chain, module, state, type(module).__name__.lower())
     return chain.done()
 
@@ -106,7 +106,6 @@ def _walk(chain: Chain, module: Any, state: Any, path: str) -> None:
 def _function(chain: Chain, path: str, function: Any) -> None:
     if function is jnp.ravel:
         chain.add(blocks.Flatten())
-        chain.spatial = 0
     else:
         chain.function(path, function)
 
@@ -129,7 +128,6 @@ def _layer(chain: Chain, module: Any, layer: Layer, path: str) -> None:
             options = {"kernel_size": pairs(module.kernel_size, axes), "stride": pairs(module.stride, axes)}
             options |= {"dilation": pairs(module.dilation, axes), "groups": module.groups, "padding": padding}
             options |= {"in_channels": module.in_channels, "use_bias": module.use_bias}
-            chain.spatial = axes
             chain.add(convolution(axes, out_channels=module.out_channels, **options), layer)
         case nn.LayerNorm() | nn.RMSNorm():
             if len(module.shape) != 1:
@@ -202,18 +200,6 @@ def _pool(module: Any, path: str) -> Any:
         raise conversion_error("Equinox", path, module, because)
     options = {"kernel_size": pairs(module.kernel_size, axes), "stride": pairs(module.stride, axes)}
     return getattr(blocks, f"{kind}Pool{axes}d")(**options, padding=sides if any(map(any, sides or ())) else "valid")
-
-
-def _windows(module: Any) -> int:
-    """Return the number of spatial axes of the first convolution; 0 if none exists or another layer comes first."""
-    import equinox.nn as nn
-
-    for one in _leaves(module, ""):
-        if isinstance(one[1], nn.Conv):
-            return one[1].num_spatial_dims
-        if isinstance(one[1], _known()):
-            return 0
-    return 0
 
 
 def _leaves(module: Any, path: str) -> Iterator[tuple[str, Any]]:

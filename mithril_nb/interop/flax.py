@@ -35,7 +35,10 @@ def from_flax(
     into: PhysicalModel | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Imported:
-    """Convert a Flax module to a model, with its parameters. Images are `(batch, channels, ...)` in the model.
+    """Convert a Flax module to a model, with its parameters.
+
+    Convolutions and pools read and return images `(batch, channels, ...)` in the model. Dense, Embed, LayerNorm and
+    RMSNorm read and return features on the last axis, as in Flax. Between them, the model moves the axis.
 
     Supported are Dense or Linear, Conv, LayerNorm, RMSNorm, GroupNorm, BatchNorm, Embed, Dropout, pools, Sequential and
     the common activation functions. Other modules cannot be converted, because their `__call__` can contain any code.
@@ -90,7 +93,7 @@ def from_flax(
         # Variables of a module are in the order of its layers. JAX may have sorted variables without a module by name.
         is_sorted = module is None and may_be_sorted(variables)
         return fill_model("Flax", tree.layers(), into, names, channels_last=True, is_sorted=is_sorted)
-    chain = Chain("Flax", max(0, _windows(module)), channels_last=True)
+    chain = Chain("Flax", _first_layout(module), channels_last=True)
     _walk(chain, module, tree, "")
     return chain.done()
 
@@ -165,7 +168,7 @@ def _walk(chain: Chain, module: Any, tree: _Tree, path: str) -> None:
     elif kind in _READ and type(module) in (getattr(nnx, kind, None), getattr(linen, kind, None)):
         _READ[kind](chain, module, path, lambda: tree.layer(path, module))
     elif isinstance(module, functools.partial) and module.func in (linen.max_pool, linen.avg_pool):
-        chain.add(_pool(chain, module, path))
+        _pool(chain, module, path)
     elif callable(module) and not isinstance(module, nnx.Module | linen.Module):
         chain.function(path, module)
     else:
@@ -196,7 +199,7 @@ def _conv(chain: Chain, module: Any, path: str, arrays: Read) -> None:
     out, size = layer.params["weight"].shape[:2]
     options = {"kernel_size": pairs(module.kernel_size, axes), "stride": pairs(module.strides, axes)}
     options |= {"dilation": pairs(module.kernel_dilation, axes), "groups": groups, "padding": padding}
-    chain.spatial = axes
+    chain.to_images(axes, path, module)
     chain.add(
         convolution(axes, out_channels=out, in_channels=size * groups, use_bias=module.use_bias, **options), layer
     )
@@ -205,9 +208,11 @@ def _conv(chain: Chain, module: Any, path: str, arrays: Read) -> None:
 def _norm(chain: Chain, module: Any, path: str, arrays: Read) -> None:
     kind = type(module).__name__
     axes = {name: getattr(module, name, -1) for name in ("reduction_axes", "feature_axes", "axis")}
-    others = [f"{name}={axis}" for name, axis in axes.items() if axis not in (-1, (-1,), [-1])]
-    if kind != "GroupNorm" and others:
-        raise conversion_error("Flax", path, module, f"only the last axis is supported, not {', '.join(others)}")
+    default = (None, -1) if kind == "GroupNorm" else (-1, (-1,), [-1])
+    others = [f"{name}={axis}" for name, axis in axes.items() if axis not in default]
+    if others:
+        known = "all axes after the first are" if kind == "GroupNorm" else "the last axis is"
+        raise conversion_error("Flax", path, module, f"only {known} supported, not {', '.join(others)}")
     if kind in ("LayerNorm", "RMSNorm"):
         chain.check_last_axis(path, module)
     layer = arrays()
@@ -228,11 +233,14 @@ def _norm(chain: Chain, module: Any, path: str, arrays: Read) -> None:
 
 
 def _embed(chain: Chain, module: Any, path: str, arrays: Read) -> None:
+    chain.check_last_axis(path, module)
     layer = arrays()
     chain.add(blocks.Embedding(*layer.params["weight"].shape), layer)
 
 
 def _dropout(chain: Chain, module: Any, path: str, arrays: Read) -> None:
+    if module.broadcast_dims:
+        raise conversion_error("Flax", path, module, "the Dropout block has no broadcast_dims")
     chain.add(blocks.Dropout(module.rate))
 
 
@@ -242,8 +250,8 @@ _READ: dict[str, Callable[[Chain, Any, str, Read], None]] = {
 }  # fmt: skip
 
 
-def _pool(chain: Chain, given: Any, path: str) -> Any:
-    """Return the block for a `functools.partial` of `max_pool` or `avg_pool`."""
+def _pool(chain: Chain, given: Any, path: str) -> None:
+    """Add the block for a `functools.partial` of `max_pool` or `avg_pool`."""
     options = dict(given.keywords)
     window = tuple(options.pop("window_shape", ()))
     padding = padding_of(options.pop("padding", "VALID"), len(window))
@@ -259,17 +267,19 @@ def _pool(chain: Chain, given: Any, path: str) -> Any:
         raise conversion_error(
             "Flax", path, given, "only max_pool, and avg_pool without padding, are supported, on 1 to 3 axes"
         )
-    return getattr(blocks, f"{kind}Pool{len(window)}d")(kernel_size=window, stride=tuple(stride), padding=padding)
+    chain.to_images(len(window), path, given)
+    chain.add(getattr(blocks, f"{kind}Pool{len(window)}d")(kernel_size=window, stride=tuple(stride), padding=padding))
 
 
-def _windows(module: Any) -> int:
-    """Return the number of spatial axes of the first convolution, -1 if a Dense or Embed comes first, otherwise 0."""
+def _first_layout(module: Any) -> int:
+    """Return `Chain.spatial` for the first layer of a module that determines it; 0 without such a layer."""
     from flax import linen, nnx
 
     if type(module) in (nnx.Sequential, linen.Sequential):
-        found = [_windows(part) for part in module.layers]
-        return next((one for one in found if one), 0)
+        return next((layout for layout in map(_first_layout, module.layers) if layout), 0)
     kind = type(module).__name__
     if kind == "Conv":
         return 1 if isinstance(module.kernel_size, int) else len(module.kernel_size)
-    return -1 if kind in ("Dense", "Linear", "Embed") else 0
+    if isinstance(module, functools.partial) and module.func in (linen.max_pool, linen.avg_pool):
+        return len(module.keywords.get("window_shape", ()))
+    return -1 if kind in ("Dense", "Linear", "Embed", "LayerNorm", "RMSNorm") else 0

@@ -198,14 +198,15 @@ def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: Layer) -> La
     """
     order, name = orders.get(op.sources.get("input", Endpoint("", ""))), op.block.op
     is_conv, is_per_channel = _kind(op) in ("conv", "conv_transpose"), name in PER_CHANNEL
-    if isinstance(order, Split) and (is_conv or is_per_channel):
+    if isinstance(order, Split | Moved) and (is_conv or is_per_channel):
+        by = f"{order.by!r}" if isinstance(order, Split) else "a Transpose"
         raise ShapeError(
             f"the order of the channels of {layer.path!r} is unknown.",
             (
-                ("in the model", f"{op.path!r} reads channels on axis 1 of the output of {order.by!r}"),
+                ("in the model", f"{op.path!r} reads channels on axis 1 of the output of {by}"),
                 ("in the library", f"{layer.path!r} reads channels on the last axis"),
             ),
-            f"put the channels last in {order.by!r}, and add a Transpose after it that moves them to axis 1.",
+            f"put the channels last in {by}, and add a Transpose after it that moves them to axis 1.",
             block=op.path,
         )
     if order is None or isinstance(order, Moved | Split) or is_conv:

@@ -136,8 +136,8 @@ class Chain:
 
     Args:
         library: Name of the library, for messages.
-        spatial: Number of spatial axes of the images, 2 for `(batch, channels, height, width)`; 0 if the arrays are not
-            images, so that the last axis holds the features.
+        spatial: Number of spatial axes of the images, 2 for `(batch, channels, height, width)`; 0 if the arrays are
+            `(batch, features)`, and -1 if they have features on the last axis and any number of axes.
         channels_last: True if the library has channels on the last axis. Blocks have them on axis 1.
     """
 
@@ -157,13 +157,31 @@ class Chain:
 
     def check_last_axis(self, path: str, what: Any) -> None:
         """Raise for the layer `what` over the last axis if it would read channels in the library, but not in blocks."""
-        if self.spatial and self.channels_last:
+        if self.spatial > 0 and self.channels_last:
             because = "it reads the channels of images on the last axis, but blocks have channels on axis 1"
             raise conversion_error(self.library, path, what, because)
 
+    def to_images(self, axes: int, path: str, what: Any) -> None:
+        """Move features on the last axis to axis 1, for the layer `what` over `axes` spatial axes.
+
+        Raises:
+            UnknownOptionError: The arrays are images with another number of spatial axes.
+        """
+        if self.spatial < 0:
+            self.add(blocks.Transpose((0, axes + 1, *range(1, axes + 1))))
+        elif self.spatial != axes:
+            because = f"it works on {axes} spatial axes, but the layers before it on {self.spatial}"
+            raise conversion_error(self.library, path, what, because)
+        self.spatial = axes
+
     def per_channel(self, block: Model, layer: Layer, count: int) -> None:
-        """Add a norm over `count` channels, with its arrays. Without spatial axes, it reads `(batch, count)`."""
+        """Add a norm over `count` channels, with its arrays. It reads channels on axis 1."""
+        swaps = [blocks.SwapAxes(1, -1) for _ in range(2 * (self.spatial < 0))]  # no change for (batch, count)
+        for swap in swaps[:1]:
+            self.add(swap)
         self.add(block, layer)
+        for swap in swaps[1:]:
+            self.add(swap)
         if not self.spatial:
             self.model.set_shapes({f"{component(self.model.graph.nodes[-1].name)}.output": ["batch", count]})
 
@@ -179,12 +197,13 @@ class Chain:
         for known, kind, taken in _functions():
             if plain is known and options.keys() <= taken.keys():
                 axis = options.get("axis", -1)
-                if known in _ALONG and self.spatial and self.channels_last:
-                    if axis != -1:
-                        raise conversion_error(
-                            self.library, path, given, f"only axis -1, the channels, is supported, not axis {axis}"
-                        )
-                    options = {**options, "axis": 1}
+                if type(axis) is not int or (self.spatial > 0 and self.channels_last and axis != -1):
+                    because = f"only axis -1, the channels, is supported, not axis {axis}"
+                    raise conversion_error(self.library, path, given, because)
+                if known in _ALONG and self.channels_last:
+                    options = {**options, "axis": 1 if self.spatial > 0 else axis}
+                elif known in _ALONG:  # the function gets one sample, but the block a batch
+                    options = {**options, "axis": axis + (axis >= 0)}
                 if kind:
                     given = {ours: options.get(theirs, default) for theirs, (ours, default) in taken.items()}
                     self.add(getattr(blocks, kind)(**given))

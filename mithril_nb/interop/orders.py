@@ -59,10 +59,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class Split:
-    """The order of a layer's features after a Reshape: the library's order, unless an op reads axis 1 as channels.
+    """The library's order, with features on the last axis, so that no op may read axis 1 as channels.
 
     Attributes:
-        by: Path of the Reshape.
+        by: Path of the block that computes the features: a Reshape, or a layer over the last axis.
     """
 
     by: str
@@ -150,9 +150,12 @@ def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, .
     others = {order for order, _ in read if isinstance(order, Image | Rows)}
     is_window = _WINDOWS.search(name) is not None
     split = next(
-        (order for order, spec in read if isinstance(order, Split) and (is_window or spec.shape == shape)), None
+        (order for order, spec in read if isinstance(order, Split) and (is_window or len(spec.shape) == len(shape))),
+        None,
     )
-    if split is not None and not others and name not in _TRANSPOSING:
+    if split is not None and not others and name in _TRANSPOSING:
+        return None if _permutation(op, len(shape)) == [0, len(shape) - 1, *range(1, len(shape) - 1)] else split
+    if split is not None and not others:
         return split
     if name in _RESHAPING and is_given and not others and shape[1:2] != (1,) and _product(shape[2:]) != 1:
         return Split(op.path)
@@ -160,6 +163,8 @@ def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, .
         return Image(len(shape)) if LEADING in shape or len(shape) > 2 else None
     if not others:
         is_moved = any(isinstance(order, Moved) for order, _ in read)
+        if not is_moved and len(shape) > 2 and name in (*ON_LAST_AXIS, "embedding"):
+            return Split(op.path)
         return _behind_moved(op, shape, [len(spec.shape) for _, spec in read]) if is_moved else None
     order, spec = next((order, spec) for order, spec in read if order in others)
     assert isinstance(order, Image | Rows)

@@ -23,6 +23,7 @@ from mithril_nb.models import (
     Conv1d,
     Conv2d,
     Dropout,
+    Embedding,
     Flatten,
     GlobalAvgPool2d,
     GroupNorm,
@@ -365,6 +366,54 @@ def test_images_made_of_features_are_rejected():
 def test_advised_image_of_features_works():
     model = chain(Linear(48), Reshape((2, 4, 4, 3)), Transpose((0, 3, 1, 2)), Relu(), Conv2d(3, 3))
     differ(Decoder(), model, x_of(2, 5))
+
+
+def on_axis_1(block):
+    return chain(Transpose((0, 2, 1)), block, Transpose((0, 2, 1)))
+
+
+FEATURES_LAST = {
+    "Linear and Conv": (lambda x: linen.Conv(4, (3,))(linen.Dense(4)(x)), Linear(4), Conv1d(4, 3)),
+    "Linear, Relu and Conv": (
+        lambda x: linen.Conv(4, (3,))(linen.relu(linen.Dense(4)(x))), chain(Linear(4), Relu()), Conv1d(4, 3),
+    ),
+    "LayerNorm and Conv": (
+        lambda x: linen.Conv(4, (3,))(norm(x, linen.LayerNorm)), LayerNorm(eps=1e-6), Conv1d(4, 3),
+    ),
+    "Linear and BatchNorm": (lambda x: norm(linen.Dense(4)(x), linen.BatchNorm), Linear(4), BatchNorm()),
+    "Linear and GroupNorm": (
+        lambda x: norm(linen.Dense(4)(x), linen.GroupNorm, num_groups=2), Linear(4), GroupNorm(2, eps=1e-6),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FEATURES_LAST)
+def test_features_on_the_last_axis_are_not_read_as_channels(name):
+    # All sizes are equal, so that only the order of the axes differs.
+    body, before, layer = FEATURES_LAST[name]
+    module, x = Net(body), x_of(2, 4, 4)
+    variables = randomized(module.init(KEY, x))
+    with pytest.raises(ShapeError, match="reads channels on axis 1 of the output of '"):
+        ml.from_flax(variables, into=ml.compile(chain(before, layer, Linear(5)), shapes={"input": [2, 4, 4]}))
+    pm = ml.compile(chain(before, on_axis_1(layer), Linear(5)), shapes={"input": [2, 4, 4]})
+    imported = ml.from_flax(variables, into=pm)
+    state = {"state": imported.state} if imported.state else {}
+    mine = pm.evaluate(imported.params, {"input": x}, **state)["output"]
+    np.testing.assert_allclose(mine, module.apply(variables, x), atol=1e-5, rtol=1e-5)
+
+
+def test_an_embedding_is_not_read_as_channels_by_a_conv():
+    module, x = linen.Sequential([linen.Embed(5, 4), linen.Conv(4, (3,))]), jnp.arange(8).reshape(2, 4) % 5
+    variables = randomized(module.init(KEY, x))
+    pm = ml.compile(chain(Embedding(5, 4), Conv1d(4, 3)), shapes={"input": [2, 4]})
+    with pytest.raises(ShapeError, match="'conv1d_0' reads channels on axis 1 of the output of 'embedding_0'"):
+        ml.from_flax(variables, into=pm)
+
+
+def test_channels_moved_to_the_end_are_not_read_on_axis_1():
+    body = lambda x: linen.Conv(4, (3,))(linen.Conv(4, (3,))(x))  # noqa: E731
+    with pytest.raises(ShapeError, match="reads channels on axis 1 of the output of a Transpose"):
+        differ(Net(body), chain(Conv1d(4, 3), Transpose((0, 2, 1)), Conv1d(4, 3), Linear(5)), x_of(2, 4, 4))
 
 
 def test_an_image_of_one_channel_made_of_features():
