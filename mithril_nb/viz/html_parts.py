@@ -19,6 +19,9 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 """Content security policy: the browser loads nothing from other places, even if the text of a stage contains HTML."""
 
 
+_UNTRUSTED = "Stages and costs are hidden, because this notebook is not trusted."
+
+
 @cache
 def _sections() -> dict[str, str]:
     """Return the sections of `styles.css` by name. A section starts with a comment such as `/* @base: … */`."""
@@ -34,7 +37,7 @@ def _style(*sections: str) -> str:
     return f"<style>{theme}{''.join(_sections()[name] for name in ('base', *sections))}</style>"
 
 
-def output_html(body: str, *sections: str, kind: str = "mnb", key: str = "") -> str:
+def output_html(body: str, *sections: str, kind: str = "mnb", key: str = "", picture: str = "") -> str:
     """Return self-contained HTML for the output of a cell.
 
     Args:
@@ -42,7 +45,13 @@ def output_html(body: str, *sections: str, kind: str = "mnb", key: str = "") -> 
         *sections: Names of the sections of `styles.css` that the content needs.
         kind: CSS classes of the element around the content.
         key: The result of `key_of` for the stages whose lines the content shows; `""` if it shows none.
+        picture: An SVG to show instead in a notebook that is not trusted, whose sanitizer strips styles, scripts and
+            inline SVG, and would show the content as thousands of words in one column.
     """
+    if picture:
+        # JupyterLab's sanitizer keeps `hidden`, but not the style sheet that overrides it in a trusted notebook.
+        plain = f'<div class="untrusted">{image_html(picture, "graph")}<p>{_UNTRUSTED}</p></div>'
+        body, sections = f'{plain}<div class="content" hidden>{body}</div>', (*sections, "untrusted")
     link = f' data-mnb="{key}"' if key else ""
     return f'<div class="{kind}"{link}>{_style(*sections)}{body}</div>'
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from inline_code import texts
 
+from hatch_build import with_absolute_links
 from tools import interpreters
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,3 +93,14 @@ def test_the_front_end_is_locked_without_addresses() -> None:
     packages = json.loads(lock.read_text(encoding="utf-8"))["packages"]
     assert [name for name, entry in packages.items() if "resolved" in entry] == []
     assert [name for name, entry in packages.items() if name and "integrity" not in entry] == []
+
+
+def test_the_readme_of_a_package_has_absolute_links() -> None:
+    address = "https://example.org/group/mithril_nb"
+    text = with_absolute_links(README, address)
+    targets = re.findall(r"\]\(([^)#]+)", text)
+    assert targets
+    assert [target for target in targets if not target.startswith("https://")] == []
+    assert f"({address}/raw/main/notebooks/images/workbench.png)" in text
+    files = [target.removeprefix(f"{address}/").split("/", 2)[2] for target in targets if target.startswith(address)]
+    assert [name for name in files if not (ROOT / name).exists()] == []

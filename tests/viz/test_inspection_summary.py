@@ -8,8 +8,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import mithril_nb as ml
 from benchmarks.corpus import corpus
+from mithril_nb.display import render
 from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
 from mithril_nb.viz.costs.graph_overlays import block_shares
 from mithril_nb.viz.pages.inspection import SHOWN, summary_html, summary_text
@@ -97,3 +100,15 @@ def test_names_are_escaped(parsed) -> None:
 
 def test_the_stages_that_are_shown_need_no_compiler() -> None:
     assert {STAGE_KINDS[name].needs for name in SHOWN} == {"trace", "lower"}
+
+
+def test_untrusted_output_is_a_picture_with_one_sentence() -> None:
+    """JupyterLab's sanitizer drops style sheets, scripts and inline SVG, and keeps `hidden` and images."""
+    model = Model() + Linear(8) + Relu()
+    design = ml.workbench(model, shapes={"input": [4, 4]}, autosave=False)._repr_mimebundle_()[0]["text/html"]
+    for page in (design, render(ml.inspect(model, shapes={"input": [4, 4]}))["text/html"]):
+        sanitized = re.sub(r"<(style|script|svg)\b.*?</\1>", "", page, flags=re.DOTALL)
+        visible, hidden = sanitized.split('<div class="content" hidden>')
+        assert re.findall(r"<img [^>]*>", visible) != []
+        assert len(re.sub("<[^>]*>", "", visible)) < 100
+        assert len(re.sub("<[^>]*>", "", hidden)) > 500

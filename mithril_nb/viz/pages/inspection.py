@@ -28,6 +28,7 @@ from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.stage_kinds import has_machine_code, language_of, needs_compile, title_of
 from mithril_nb.viz.costs.graph_overlays import block_shares, page_overlays
 from mithril_nb.viz.costs.tables.table import page_tables
+from mithril_nb.viz.diagrams.svg import scene_svg
 from mithril_nb.viz.html_parts import built, html_table, link_script, output_html, page_html, write_page
 from mithril_nb.viz.pages.listing import blocks_of, equation_data, hue_class, hues_seen, key_of, panes_html, stage_data
 from mithril_nb.viz.pages.packed_text import packed_text
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from mithril_nb.stages.records import Stage
     from mithril_nb.stages.xla.passes import Pass
     from mithril_nb.viz.diagrams.nested import Box, NestedGraph
+    from mithril_nb.viz.diagrams.scene import Scene
 
 
 SHOWN = ("jaxpr", "stablehlo")
@@ -75,17 +77,20 @@ def summary_html(inspection: Inspection, *, scripts: bool = True) -> str:
     key = key_of(stages)
     script = link_script() if scripts else ""
     panes = panes_html(stages, hues, key, _MOST_LINES, skip_inputs=True)
-    body = f"{graph_html(inspection, hues)}{panes}{stages_html(inspection)}{script}"
-    return output_html(body, "listing", "summary", kind="mnb mnb-linked", key=key)
+    _, _, scene = _graph(inspection, hues)
+    body = f"{_picture(inspection, scene)}{panes}{stages_html(inspection)}{script}"
+    plain = "" if scene is None else scene_svg(scene, title=f"graph of {inspection.name}")
+    return output_html(body, "listing", "summary", kind="mnb mnb-linked", key=key, picture=plain)
 
 
 def _shown(inspection: Inspection) -> Sequence[str]:
     return SHOWN if inspection.given is None else inspection.given.stages[:1]
 
 
-def graph_html(inspection: Inspection, hues: Mapping[str, int]) -> str:
-    """Return the picture of the jaxpr's graph, with nodes linked to lines of code; `""` if the graph has no nodes."""
-    return _graph(inspection, hues)[2]
+def _picture(inspection: Inspection, scene: Scene | None) -> str:
+    if scene is None:
+        return ""
+    return f'<div class="picture">{scene_svg(scene, title=f"graph of {inspection.name}", embedded=True)}</div>'
 
 
 def stages_html(inspection: Inspection, names: Sequence[str] | None = None) -> str:
@@ -166,7 +171,7 @@ def _page(inspection: Inspection, names: tuple[str, ...], overlay: str | Mapping
     stages = _add_stages(inspection, first, packed)
     # Kernels have the same blocks as the HLO. Reading their thousands of lines would be slow.
     hues = hues_seen([stage for stage in stages if not has_machine_code([stage.name])])
-    nested, opened, picture = _graph(inspection, hues, is_linked=False)
+    nested, opened, scene = _graph(inspection, hues, is_linked=False)
     counted = _counted(inspection)
     folds = _fold_costs(inspection)
     costs = _costs(inspection, names, counted)
@@ -190,7 +195,7 @@ def _page(inspection: Inspection, names: tuple[str, ...], overlay: str | Mapping
         }
     )
     body = (
-        f'{picture}<div class="live" hidden></div>'
+        f'{_picture(inspection, scene)}<div class="live" hidden></div>'
         f'<div class="plain"><p>{_PLAIN}</p>'
         f"{panes_html(stages, hues, key_of(stages), PLAIN_LINES, skip_inputs=True, is_linked=False)}</div>"
         f"{_passes_html(passes, diffs, why)}{f'<h2>Cost</h2>{tables}' if tables else ''}"
@@ -276,25 +281,23 @@ def _links(inspection: Inspection, stages: Sequence[Stage], hues: Mapping[str, i
 
 def _graph(
     inspection: Inspection, hues: Mapping[str, int], *, is_linked: bool = True
-) -> tuple[NestedGraph | None, list[str], str]:
-    """Return the graph, the keys of its open nodes, and its picture; `None`, `[]` and `""` if the graph has no nodes.
+) -> tuple[NestedGraph | None, list[str], Scene | None]:
+    """Return the graph, the keys of its open nodes, and its scene; `None`, `[]` and `None` if the graph has no nodes.
 
-    If `is_linked`, each node in the picture contains the ids of its equations, which may be thousands. They are not
+    If `is_linked`, each node in the scene contains the ids of its equations, which may be thousands. They are not
     needed if a script replaces the picture.
     """
     from mithril_nb.viz.diagrams.layout import layout
     from mithril_nb.viz.diagrams.stages import nested_stage, opened_at_first
-    from mithril_nb.viz.diagrams.svg import scene_svg
 
     graph = inspection.graph()
     if not graph.level():
-        return None, [], ""
+        return None, [], None
     shares = block_shares(inspection)
     nested = nested_stage(graph, shares, hues)
     opened = opened_at_first(graph, nested, shares)
     drawn = nested if is_linked else replace(nested, boxes=tuple(replace(box, equations=()) for box in nested.boxes))
-    picture = scene_svg(layout(drawn, opened), title=f"graph of {inspection.name}", embedded=True)
-    return nested, sorted(opened), f'<div class="picture">{picture}</div>'
+    return nested, sorted(opened), layout(drawn, opened)
 
 
 def _overlays(

@@ -76,7 +76,8 @@ def report_html(
         right.append(f"<section><h2>Source</h2>{_source(source)}</section>")
     body = f'{problems_html(problems)}<div class="sides">{left}<div class="rest">{"".join(right)}</div></div>'
     if is_fragment:
-        return output_html(body + link_script(), *_SECTIONS, kind="mnb mnb-linked")
+        plain = "" if diagram is None else scene_svg(diagram, problems, title)
+        return output_html(body + link_script(), *_SECTIONS, kind="mnb mnb-linked", picture=plain)
     return page_html(title, "mithril_nb report", body, *_SECTIONS, "report", kind="mnb-linked", scripts=link_script())
 
 
