@@ -185,7 +185,13 @@ def _format_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
 
 
 LARGEST_BYTES = 256_000_000
-_FIRST_CHARS = 100_000
+_LEADING = re.compile(r"(?:[\s\ufeff]|//[^\n]*|/\*.*?\*/)*+", re.DOTALL)
+"""White space, comments and a byte order mark."""
+# XLA also reads modules without a header, and single instructions.
+_HLO = re.compile(
+    r"HloModule\b|(?:(?:ENTRY|ROOT)\s+%?|%)[\w.\-]+\s*[={(]|[\w.\-]+\s*\{\s*(?:ROOT\s+)?[\w.\-]+\s*=\s*\(?\w+\["
+)
+_STABLEHLO = re.compile(r'(?<!\S)(?:module\s*(?:@|\{|attributes\b)|"builtin\.module"|"?func\.func\b)')
 _REASON_LINES = 3
 Facts = tuple[tuple[str, str], ...]
 _JAX_NAMES = {jax.stages.Lowered: "lowered", jax.stages.Compiled: "compiled", jax.export.Exported: "exported"}
@@ -267,14 +273,25 @@ def _kind_of_text(text: str) -> str:
         >>> _kind_of_text("HloModule jit_f"), _kind_of_text("module @jit_f {\n}"), _kind_of_text("a module of mine")
         ('hlo', 'stablehlo', '')
     """
-    for line in text[:_FIRST_CHARS].splitlines():
-        start = line.lstrip()
-        if start.startswith("HloModule"):
-            return "hlo"
-        if start.startswith(("module @", "module {", "module attributes", '"builtin.module"', "func.func")):
-            return "stablehlo"
-        if start and not start.startswith(("#", "//", "!")):
-            return ""
+    start = _LEADING.match(text)
+    place = start.end() if start else 0
+    if _HLO.match(text, place):
+        return "hlo"
+    # The definition of an alias, which starts with # or !, may span lines.
+    found = (_STABLEHLO.search if text[place : place + 1] in ("#", "!") else _STABLEHLO.match)(text, place)
+    return "stablehlo" if found else ""
+
+
+def _decoded(data: bytes) -> str:
+    """Return the text of a file in UTF-8 or UTF-16, with or without a byte order mark; `""` if it is binary."""
+    for encoding in ("utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"):
+        # Without a mark, `utf-16` is the encoding of the processor: text of the other one begins with no known word.
+        try:
+            text = data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if "\0" not in text and (encoding == "utf-8-sig" or _kind_of_text(text)):
+            return text
     return ""
 
 
@@ -286,11 +303,8 @@ def _read(data: bytes, device: Any, path: Path | None = None) -> Given:
     """
     if not data.strip():
         raise _refused(path, "it is empty")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        text = "\0"
-    kind = "binary" if "\0" in text else _kind_of_text(text)
+    text = _decoded(data)
+    kind = _kind_of_text(text) if text else "binary"
     readers: dict[str, tuple[str, Callable[[], Given]]] = {
         "binary": ("a serialized program", lambda: given_of_serialized(data, device)),
         "hlo": ("HLO", lambda: given_of_hlo(text)),

@@ -18,8 +18,6 @@ from jax.extend import backend
 from jaxlib import _jax, xla_client  # pyright: ignore[reportAttributeAccessIssue]
 from jaxlib.mlir import ir
 
-from mithril_nb.stages.hlo.syntax import instruction_names
-
 _RESULT = "jax.result_info"
 _GPUS = frozenset({"cuda", "rocm"})
 
@@ -53,9 +51,7 @@ class StableHlo:
         """Return the StableHLO text of the module, or with the dialect "hlo" its HLO text before XLA's passes."""
         if dialect != "hlo":
             return mlir.module_to_string(self.module, enable_debug_info=debug_info)
-        options = hlo.HloPrintOptions.short_parsable()
-        options.print_metadata = debug_info
-        return self._hlo.to_string(options)
+        return _readable(self._hlo, debug_info)
 
     def cost_analysis(self) -> Any:
         """Return XLA's cost analysis of the module before XLA's passes."""
@@ -130,6 +126,7 @@ class HloText:
 
     Attributes:
         is_optimized: True if XLA's passes have run on the module: it has a schedule or fusions.
+        instruction_count: Number of instructions in all computations.
 
     Args:
         module: HLO text, or the bytes of an `HloModuleProto` or `HloProto`.
@@ -140,14 +137,15 @@ class HloText:
 
     def __init__(self, module: str | bytes):
         self._module = _hlo_of_text(module) if isinstance(module, str) else _hlo_of_proto(module)
-        # XLA prints the computations in another order than it read them, and gives each instruction a new name.
-        names = instruction_names(module) if isinstance(module, str) else []
-        is_kept = len(set(names)) == len(names)
-        self._text = module if isinstance(module, str) and is_kept else self._module.to_string()
+        # XLA reads any layout of the text, and prints one instruction per line. It keeps names that are unique.
+        self._text = self._module.to_string()
         self.name = self._module.name
+        self.instruction_count = sum(len(one.instructions()) for one in self._module.computations())
         # XLA schedules a module at the end of its passes. A module saved between two passes may have fusions only.
-        head = next((line for line in self._text.splitlines() if line.startswith("HloModule ")), "")
+        head = self._text.partition("\n")[0]
         self.is_optimized = ", is_scheduled=true" in head or " fusion(" in self._text
+        if not self.is_optimized:
+            self._text = _readable(self._module, with_metadata=True)
         self.device_count = _number(head, "replica_count") * _number(head, "num_partitions")
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = True) -> str:
@@ -161,6 +159,13 @@ class HloText:
     def memory_analysis(self) -> Any:
         """Raise `NotImplementedError`: HLO text does not contain the sizes of buffers."""
         raise NotImplementedError("HLO text does not contain the sizes of buffers")
+
+
+def _readable(module: Any, with_metadata: bool) -> str:
+    """Return the text of an HLO module before XLA's passes, as JAX prints it."""
+    options = hlo.HloPrintOptions.short_parsable()
+    options.print_metadata = with_metadata
+    return module.to_string(options)
 
 
 def name_of(module: Any) -> str:

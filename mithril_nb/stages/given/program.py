@@ -266,6 +266,11 @@ def given_of_hlo(module: str | bytes, name: str = "") -> Given:
     read = jax_modules.HloText(module)
     kind = "HLO text" if isinstance(module, str) else "a serialized HLO module"
     title, specs, results = _entry_of_hlo(read.as_text())
+    lines = [line for computation in read_module(read.as_text())[1] for line in computation.lines]
+    # XLA has read the text. A newer XLA may print it in a form that is not known here.
+    unreadable = next((line.strip() for line in lines if isinstance(line, str)), None)
+    if unreadable is not None or len(lines) != read.instruction_count:
+        raise ValueError(unreadable or f"XLA reads {read.instruction_count} instructions, mithril_nb {len(lines)}")
     name = name or _title(title)
     if read.is_optimized:
         return Given(name, kind, specs, results, compiled=read, stages=("hlo",), is_fixed=True)

@@ -120,6 +120,8 @@ class _Module:
                         callers.setdefault(callee, []).append((line, computation))
                 else:
                     shown.append(line)
+                    id = f"line {len(shown)}"
+                    self._drafts[id] = Draft(id, "unreadable", len(shown))  # an opcode of unknown cost
             shown += ["}", ""]
         if self._read is not None:
             self._hand_down_places()

@@ -1,4 +1,7 @@
-"""Read and tidy the text of a whole HLO module. Unreadable lines stay text."""
+"""Read and tidy the text of a whole HLO module, in the layout that XLA prints: one instruction per line.
+
+Unreadable lines stay text.
+"""
 
 from __future__ import annotations
 
