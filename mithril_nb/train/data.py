@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -13,8 +14,6 @@ from mithril_nb.errors import DataError, Diagnostic
 from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.train.processes import fingerprint
 
-MOST_READ = 256
-"""Maximum number of samples that the fingerprint of a data set reads."""
 _RENUMBERED = "x = np.unique(x, return_inverse=True)[1].reshape(x.shape)"
 _EXAMPLES = {"data": "ml.fit(model, (x, y))", "validation data": "validation=(x_val, y_val)  # or validation=0.2"}
 
@@ -41,12 +40,10 @@ class DataSet:
             return {"targets": self.targets}
         return {f"targets {name!r}": array for name, array in self.targets.items()}
 
-    @property
+    @cached_property
     def fingerprint(self) -> int:
-        """A hash of at most `MOST_READ` evenly spaced samples. Another order of the samples gives another hash."""
-        # Reading all samples would take long.
-        places = np.linspace(0, len(self) - 1, min(len(self), MOST_READ)).astype(np.intp)
-        return fingerprint(self.take(places))
+        """A hash of all samples, computed once. Another order of the samples gives another hash."""
+        return fingerprint({"inputs": self.inputs, "targets": self.targets})
 
     def take(self, indices: np.ndarray) -> dict[str, Any]:
         """Return the samples at these indices as a batch: `{"inputs": {name: array, ...}, "targets": ...}`."""

@@ -12,7 +12,7 @@ import numpy as np
 from mithril_nb.backends.backend import check_count, check_seed, check_switch
 from mithril_nb.errors import DataError, UnknownOptionError, refuse_unknown, short_repr
 from mithril_nb.models.naming import flat_params
-from mithril_nb.train.checkpoints.resume import prepare
+from mithril_nb.train.checkpoints.resume import Resume, prepare
 from mithril_nb.train.data import Tail, evaluation_tail, read_data
 from mithril_nb.train.losses import Loss, is_per_sample, resolve_loss
 from mithril_nb.train.optimizers import resolve_optimizer
@@ -50,7 +50,7 @@ def fit(
     shuffle: bool = True,
     backend: Any = None,
     checkpoint: Any = None,
-    resume: bool = False,
+    resume: Resume = False,
     model_state: Mapping[str, Any] | None = None,
     **unknown: Any,
 ) -> Run:
@@ -84,7 +84,8 @@ def fit(
         checkpoint: Folder for the run's checkpoints, or a `Checkpoints`, which also sets how often to take one.
         resume: True to resume from the latest checkpoint in the folder, or start from scratch if the folder has none.
             The model, the training data, `loss`, `optimizer`, `batch_size`, `seed` and `shuffle` must be the same as
-            before, and so must `params` and `model_state` if passed.
+            before, and so must `params` and `model_state` if passed. All samples, and all equations of the loss and
+            the optimizer with their constants, are compared. `"anyway"` to resume even if they differ.
         model_state: Initial state of a model that has one, such as `run.model_state` of an earlier run; default:
             `model.initial_state()`.
         **unknown: Rejected, with a list of the valid options.
@@ -119,7 +120,8 @@ def fit(
     batch_size = check_count("batch_size", batch_size, "batch_size=10")
     epochs = check_count("epochs", epochs, "epochs=10")
     check_switch("shuffle", shuffle, "shuffle=False")
-    check_switch("resume", resume, "resume=True")
+    if resume != "anyway":
+        check_switch("resume", resume, "resume=True")
     chosen_loss, chosen_optimizer = resolve_loss(loss, output), resolve_optimizer(optimizer, learning_rate)
     raw = read_data(data, names_of_inputs(model))
     shapes = {name: (batch_size, *array.shape[1:]) for name, array in raw.inputs.items()}

@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+_CHUNK = 1 << 24
+
 
 @dataclass(frozen=True)
 class Processes:
@@ -115,7 +117,10 @@ def fingerprint(tree: Any) -> int:
     total = 0
     for leaf in jax.tree.leaves(tree):
         array = np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
-        total = zlib.crc32(array.tobytes(), total)
+        array = np.atleast_1d(array)
+        rows = max(1, _CHUNK * len(array) // max(1, array.nbytes))
+        for start in range(0, len(array), rows):  # a copy of the whole array may not fit into the memory
+            total = zlib.crc32(array[start : start + rows].tobytes(), total)
     return total
 
 

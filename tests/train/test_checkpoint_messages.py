@@ -37,7 +37,7 @@ def test_checkpoint_of_another_run_is_rejected(small, blobs, two):
     folder   {two}
     samples  60 in the checkpoint, 50 here
     seed     0 in the checkpoint, 1 here
-    Try: checkpoint="another-folder"  # or use the same model, data and options as before"""
+    Try: resume="anyway"  # continues with the changes; or checkpoint="another-folder" for a new run"""
     )
 
 
@@ -50,7 +50,7 @@ def test_other_data_or_params_are_rejected(small, blobs, two):
     folder  {two}
     data    the run began with other samples
     params  the run began with other params
-    Try: checkpoint="another-folder"  # or use the same model, data and options as before"""
+    Try: resume="anyway"  # continues with the changes; or checkpoint="another-folder" for a new run"""
     )
     run = resumed(small, blobs, two, params=small.randomize_params(0), epochs=3)
     assert run.step == 8
@@ -80,7 +80,7 @@ def test_other_optimizer_is_rejected(small, blobs, two):
         f"""CheckpointError: checkpoint 'step-0000000008.safetensors' belongs to another run.
     folder     {two}
     optimizer  'adam' in the checkpoint, '<lambda>' here
-    Try: checkpoint="another-folder"  # or use the same model, data and options as before"""
+    Try: resume="anyway"  # continues with the changes; or checkpoint="another-folder" for a new run"""
     )
 
 
@@ -92,7 +92,7 @@ def test_model_with_other_computation_is_rejected(blobs, tmp_path, then, now):
         f"""CheckpointError: checkpoint 'step-0000000004.safetensors' belongs to another run.
     folder  {tmp_path}
     model   the run trained another model with params of the same shapes
-    Try: checkpoint="another-folder"  # or use the same model, data and options as before"""
+    Try: resume="anyway"  # continues with the changes; or checkpoint="another-folder" for a new run"""
     )
     again = ml.compile(Model() + Linear(8) + then + Linear(3), shapes={"input": ["batch", 4]})
     assert fit(again, blobs, **options, resume=True).step == 4

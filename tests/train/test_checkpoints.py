@@ -316,11 +316,18 @@ for step in range(10_000):
     assert [len(set(read(path).arrays["params"].tolist())) for path in checkpoints_in(tmp_path)] == [1, 1, 1]
 
 
-def test_checkpoint_without_data_fingerprint_resumes(small, blobs, two):
-    new = ("data", "start", "model")
+def test_checkpoint_of_an_earlier_version_needs_anyway(small, blobs, two):
+    new = ("data_hash", "start", "model", "equations", "jax")
     for path in checkpoints_in(two):
         changed(path, lambda h: {**h, "facts": {k: v for k, v in h["facts"].items() if k not in new}})
-    assert resumed(small, blobs, two).step == 8
+    assert message_of(lambda: resumed(small, blobs, two)) == (
+        f"""CheckpointError: checkpoint 'step-0000000008.safetensors' belongs to another run.
+    folder              {two}
+    data                unknown: an earlier version of mithril_nb wrote the checkpoint
+    loss and optimizer  unknown: an earlier version of mithril_nb wrote the checkpoint
+    Try: resume="anyway"  # continues with the changes; or checkpoint="another-folder" for a new run"""
+    )
+    assert resumed(small, blobs, two, resume="anyway").step == 8
 
 
 def test_repeated_step_replaces_its_checkpoint(mlp, blobs, tmp_path):

@@ -7,18 +7,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from mithril_nb.errors import CheckpointError, Diagnostic, UnknownOptionError
+from mithril_nb.train.checkpoints.equations import difference
 from mithril_nb.train.checkpoints.file import OtherVersionError, Saved, broken, like, read
-from mithril_nb.train.checkpoints.saver import Checkpoints, Saver, checkpoints_in, plan_facts, trees_of
+from mithril_nb.train.checkpoints.saver import Checkpoints, Saver, checkpoints_in, trees_of
 from mithril_nb.train.processes import fingerprint
 from mithril_nb.train.run.events import COLUMNS, History
 from mithril_nb.train.run.state import State
 from mithril_nb.train.training_plan import TrainingPlan
 
+Resume = bool | Literal["anyway"]
 COURSE = ("samples", "batch_size", "tail", "seed", "shuffle", "loss", "optimizer")
 """Facts that a resumed run must share with the checkpoint, so that its steps are the same."""
 
@@ -51,13 +53,14 @@ def latest(folder: str | PathLike[str]) -> Saved | None:
 
 
 def prepare(
-    checkpoint: Any, resume: bool, plan: TrainingPlan, state: State, history: History, *, is_start_given: bool = False
+    checkpoint: Any, resume: Resume, plan: TrainingPlan, state: State, history: History, *, is_start_given: bool = False
 ) -> None:
     """Set up the checkpoints of a new run, and restore the latest one if the run resumes.
 
     Args:
         checkpoint: The folder, or a `Checkpoints`; `None` to take no checkpoints.
-        resume: True to restore the latest checkpoint in the folder, if it has one.
+        resume: True to restore the latest checkpoint in the folder, if it has one; `"anyway"` to do so even if it
+            belongs to another run.
         plan: The fixed parts of the run.
         state: State of the run; restored in place.
         history: Metrics of the run; restored in place.
@@ -79,9 +82,8 @@ def prepare(
             )
         return
     options = checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints(checkpoint)
-    saver = Saver(
-        options, plan, state.learning_rate, fingerprint(state.runtime.host((state.params, state.model_state)))
-    )
+    params, model_state = state.runtime.host((state.params, state.model_state))
+    saver = Saver(options, plan, state.learning_rate, params, fingerprint((params, model_state)))
     with saver.reading():
         existing = checkpoints_in(saver.folder)
         if existing and not resume:
@@ -91,29 +93,48 @@ def prepare(
                 "resume=True  # or another folder for this run",
             )
         if (saved := latest(saver.folder)) is not None:
-            _restore(saved, plan, state, history, saver, is_start_given)
+            _restore(saved, plan, state, history, saver, is_start_given, resume == "anyway")
     state.saver = saver
 
 
 def _restore(
-    saved: Saved, plan: TrainingPlan, state: State, history: History, saver: Saver, is_start_given: bool
+    saved: Saved,
+    plan: TrainingPlan,
+    state: State,
+    history: History,
+    saver: Saver,
+    is_start_given: bool,
+    accepts_changes: bool,
 ) -> None:
-    here = plan_facts(plan)
-    # Older checkpoints have no facts about data, start and model: assume that they are unchanged.
-    facts = {"data": here["data"], "start": saver.start, "model": here["model"]} | saved.facts
+    here, facts = saver.plan_facts, saved.facts
     pairs = [(name, facts[name], here[name]) for name in COURSE]
     differs = [(name, f"{then!r} in the checkpoint, {now!r} here") for name, then, now in pairs if then != now]
-    if facts["samples"] == here["samples"] and facts["data"] != here["data"]:
+    for name, label in (("data_hash", "data"), ("equations", "loss and optimizer")):
+        if name not in facts:
+            differs.append((label, "unknown: an earlier version of mithril_nb wrote the checkpoint"))
+    if facts["samples"] == here["samples"] and facts.get("data_hash", here["data_hash"]) != here["data_hash"]:
         differs.append(("data", "the run began with other samples"))
-    if is_start_given and facts["start"] != saver.start:
+    if is_start_given and facts.get("start", saver.start) != saver.start:
         differs.append(("params", "the run began with other params"))
-    if differs:
+    if differs and not accepts_changes:
         raise _another_run_error(saved, differs)
     trees = like(
         state.runtime.host(trees_of(state)), saved
-    )  # first, because its error names the arrays that do not match
-    if facts["model"] != here["model"]:
-        raise _another_run_error(saved, [("model", "the run trained another model with params of the same shapes")])
+    )  # before the equations, because its error names the arrays that do not match
+    changes = {
+        name: difference(then, now)
+        for name, now in here["equations"].items()
+        if (then := facts.get("equations", {}).get(name)) is not None
+    }
+    differs = [(name, text) for name, text in changes.items() if text]
+    if differs and facts.get("jax") != here["jax"]:
+        differs.append(
+            ("jax", f"{facts.get('jax')} in the checkpoint, {here['jax']} here: it may write other equations")
+        )
+    if facts.get("model", here["model"]) != here["model"]:
+        differs.append(("model", "the run trained another model with params of the same shapes"))
+    if differs and not accepts_changes:
+        raise _another_run_error(saved, differs)
     if facts["step"] > state.epochs * plan.steps_per_epoch:
         raise CheckpointError(
             f"checkpoint {saved.path.name!r} is past the last step of this run.",
@@ -124,7 +145,7 @@ def _restore(
             ),
             f'epochs={-(-facts["step"] // plan.steps_per_epoch)}  # or more; or checkpoint="another-folder"',
         )
-    saver.start = facts["start"]
+    saver.start = facts.get("start", saver.start)
     state.params, state.opt_state = state.runtime.arrays((trees["params"], trees["opt_state"]))
     state.step, state.elapsed_s = facts["step"], facts["elapsed_s"]
     state.validation_loss, state.validation_accuracy = facts["validation_loss"], facts["validation_accuracy"]
@@ -138,7 +159,7 @@ def _another_run_error(saved: Saved, differs: Sequence[tuple[str, str]]) -> Chec
     return CheckpointError(
         f"checkpoint {saved.path.name!r} belongs to another run.",
         (("folder", str(saved.path.parent)), *differs),
-        'checkpoint="another-folder"  # or use the same model, data and options as before',
+        'resume="anyway"  # continues with the changes; or checkpoint="another-folder" for a new run',
     )
 
 

@@ -14,6 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError
@@ -21,6 +22,7 @@ from safetensors import SafetensorError
 from mithril_nb.atomic_write import remove_leftovers
 from mithril_nb.backends.backend import check_count
 from mithril_nb.errors import CheckpointError, Diagnostic, UnknownOptionError
+from mithril_nb.train.checkpoints.equations import equations_of
 from mithril_nb.train.checkpoints.file import content_id, to_host, write
 from mithril_nb.train.checkpoints.folder_lock import FolderLock
 from mithril_nb.train.processes import distributed
@@ -86,11 +88,13 @@ class Saver:
 
     Attributes:
         start: Fingerprint of the params and model state that the run began with.
+        plan_facts: Facts about the plan of the run, with the equations of its loss and optimizer.
         problem: The error of the latest write; `None` if it succeeded.
     """
 
-    def __init__(self, options: Checkpoints, plan: TrainingPlan, starting_rate: float, start: int):
+    def __init__(self, options: Checkpoints, plan: TrainingPlan, starting_rate: float, params: Any, start: int):
         self.start = start
+        self.plan_facts = plan_facts(plan) | {"equations": equations_of(plan, params), "jax": jax.__version__}
         self.options, self.folder = options, Path(options.folder).absolute()  # the user may call os.chdir later
         self.problem: Diagnostic | None = None
         self._plan, self._starting_rate = plan, starting_rate
@@ -218,7 +222,7 @@ class Saver:
             warnings.warn(str(self.problem), RuntimeWarning, stacklevel=2)
 
     def _facts(self, state: State) -> dict[str, Any]:
-        return plan_facts(self._plan) | {
+        return self.plan_facts | {
             "step": state.step,
             "epochs": state.epochs,
             "learning_rate": state.learning_rate,
@@ -277,7 +281,7 @@ def plan_facts(plan: TrainingPlan) -> dict[str, Any]:
     """Return the facts that a checkpoint stores about the plan of its run."""
     return {
         "samples": len(plan.data),
-        "data": plan.data.fingerprint,
+        "data_hash": plan.data.fingerprint,
         "batch_size": plan.batch_size,
         "tail": plan.tail,
         "seed": plan.seed,
