@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from jax import lax
-from jax_programs import block
+from jax_programs import block, spec
 
 from mithril_nb.inspection import inspect
 from mithril_nb.stages.graph.stage_graph import StageGraph
@@ -21,6 +24,7 @@ from mithril_nb.viz.diagrams.stages import nested_stage
 START = (jnp.sin, jnp.cos, jnp.exp)
 INNER = (jnp.tanh, jnp.sinh, jnp.cosh, jnp.sqrt, jnp.cbrt)
 OUTER = (jnp.arctan, jnp.expm1, jnp.log1p)
+SIZES = (5, 7, 11, 13, 17)
 Links = set[tuple[str, str]]
 
 
@@ -277,3 +281,55 @@ def test_a_function_with_a_quoted_name_is_connected() -> None:
     found = {one.opcode: one for one in stage.instructions}
     assert found["stablehlo.sine"].operands == (found["stablehlo.cosine"].id,)
     assert found["call"].results == (found["stablehlo.sine"].id,)
+
+
+@st.composite
+def loops_of_one_line(draw: st.DrawFn) -> tuple[Callable[..., Any], int, int]:
+    """Draw a program of loops that one line of Python makes. The carry of each has its own size.
+
+    Also return their number, and the number of linear ones: their backward pass reads nothing of the forward pass.
+    """
+    kinds = draw(st.lists(st.sampled_from(["data", "tanh", "linear", "step"]), min_size=2, max_size=5))
+    rounds = [draw(st.sampled_from([3, 3, 4])) for _ in kinds]
+    has_scopes = draw(st.booleans())
+
+    def loop(turn: Callable[..., Any], start: Any, count: int) -> Any:
+        return lax.scan(lambda c, _: (turn(c), None), start, None, length=count)[0]
+
+    def program(w: Any, x: Any) -> Any:
+        def loss(w: Any) -> Any:
+            total = 0.0
+            for at, (kind, count) in enumerate(zip(kinds, rounds, strict=True)):
+                with block(f"part_{at}") if has_scopes else nullcontext():
+                    start = jnp.full(SIZES[at], x.sum())
+                    if kind == "tanh":
+                        start = loop(lambda c: jnp.tanh(c * w), start, count)
+                    elif kind == "linear":
+                        start = loop(lambda c: c + w, start, count)
+                    elif kind == "data":
+                        start = loop(jnp.sin, start, count)
+                    else:
+                        start = loop(lambda c: c - 0.1 * jax.grad(lambda c: jnp.cosh(c).sum())(c), start, count)
+                    total += start.sum() * w
+            return total
+
+        return w - 0.1 * jax.grad(loss)(w)
+
+    return program, len(kinds), kinds.count("linear")
+
+
+@settings(max_examples=25, deadline=None)
+@given(loops_of_one_line())
+def test_two_loops_are_two_nodes(drawn: tuple[Callable[..., Any], int, int]) -> None:
+    program, count, linear = drawn
+    inspection = inspect(program, spec(), spec(2))
+    for name in ("jaxpr", "stablehlo", "hlo"):
+        graph, found = inspection.graph(name), {one.id: one for one in inspection.stage(name).instructions}
+        loops = [node for node in graph.nodes.values() if node.kind == "loop"]
+        for node in loops:
+            inside = [found[id] for id in graph.instructions_of(node.key) if node.key not in graph.hidden]
+            sizes = {size for one in inside for made in one.shapes for size in made.shape} & {*SIZES}
+            assert len(sizes) <= 1, (name, node.key, node.members)
+        assert count <= len(loops) <= 2 * count, name
+    notes = [node.note for node in inspection.graph("jaxpr").nodes.values() if node.kind == "loop"]
+    assert count <= len(notes) <= count + linear, "a loop and its backward pass are one node"

@@ -63,7 +63,9 @@ def _sign(draft: Draft, known: dict[Hashable, int], homes: Mapping[str, Draft]) 
     else:
         parts = [child for child in draft.children.values() if child.counts[0]] or list(draft.children.values())
         wires = _wires(draft, parts, homes)
-        sign = (draft.kind, draft.note, tuple((part.signature, part.repeat) for part in parts), wires)
+        # A loop that is differentiated differs from the same loop over data.
+        passes = tuple(map(bool, draft.counts)) if draft.kind == "loop" else ()
+        sign = (draft.kind, draft.note, passes, tuple((part.signature, part.repeat) for part in parts), wires)
     draft.signature = known.setdefault(sign, len(known))
 
 

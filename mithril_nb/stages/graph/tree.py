@@ -145,7 +145,7 @@ def _plant(
     homes: dict[str, Draft] = {}
     texts = stage.text.split("\n") if stage.name == "jaxpr" else []
     owners = set(parents.values())
-    counted: dict[tuple[str, str, Role | None], int] = {}
+    loops: dict[tuple[str, str], list[Instruction]] = {}
     shared = shared_arrays(by_id)
     for order, one in enumerate(stage.instructions):
         block = block_of(one)
@@ -170,10 +170,14 @@ def _plant(
             if region.look == "call":
                 home = place.child(f"{region.kind}:{region.name}:{one.id}", region.name, "call", block)
             else:
-                part = (place.key, region.kind, one.role)
-                number = counted[part] = counted.get(part, -1) + 1
-                home = place.child(f"{region.kind}:{number}", region.name, region.look, block)
-                home.note = region.note
+                alike = loops.setdefault((place.key, region.kind), [])
+                forward = _forward_pass_of(one, alike, homes, by_id)
+                if forward is None:
+                    home = place.child(f"{region.kind}:{len(alike)}", region.name, region.look, block)
+                    home.note = region.note
+                    alike.append(one)
+                else:
+                    home = homes[forward]
             bodies[one.id] = home, region
         else:
             home = place.child(f"={one.id}", one.opcode, "instruction", block)
@@ -188,6 +192,28 @@ def _plant(
         home.source = one.source[0] if one.source else ""
         homes[one.id] = home
     return homes
+
+
+def _forward_pass_of(
+    one: Instruction, loops: Iterable[Instruction], homes: Mapping[str, Draft], by_id: Mapping[str, Instruction]
+) -> str | None:
+    """Return the id of the loop whose backward pass a loop is; `None` if the loop is no backward pass, or if unknown.
+
+    Both have the same line and number of rounds, and the backward pass reads values that the forward pass saved. If it
+    needs none, the forward pass is the only such loop without a backward pass.
+    """
+    if one.role != "backward":
+        return None
+    same = "forward", one.source, region_of(one).note
+    alike = {loop.id: loop for loop in loops if (loop.role, loop.source, region_of(loop).note) == same}
+    reads = {*one.operands}
+    for id in one.operands:  # the forward pass may be in a call
+        reads.update(by_id[id].results if id in by_id else ())
+    *_, saved = "", *(id for id in alike if id in reads)
+    free = [id for id in alike if len(homes[id].ids) == 1 and id not in reads]
+    if saved:  # or data, which the forward pass reads too
+        return None if any(saved in alike[id].operands for id in free) else saved
+    return free[0] if len(free) == 1 else None
 
 
 def _name_calls(root: Draft) -> None:
