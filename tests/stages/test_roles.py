@@ -242,3 +242,38 @@ def test_transforms_from_the_outside_in() -> None:
     }
     assert ("while", "vmap", "custom_jvp") in {one.transforms for one in found if one.primitive == "max"}
     assert {one.transforms for one in found if one.primitive in ("scan", "cond", "while")} == {()}
+
+
+def potential(q):
+    return (jnp.sin(q) ** 2).sum()
+
+
+def leapfrog(q, p, dt=0.1):
+    p = p - dt / 2 * jax.grad(potential)(q)
+    q = q + dt * jax.grad(lambda p: (p * p).sum() / 2)(p)
+    return q, p - dt / 2 * jax.grad(potential)(q)
+
+
+NO_TRAIN_STEPS = {
+    "descent of a position": (lambda q: q - 0.05 * jax.grad(potential)(q), (X,)),
+    "leapfrog": (leapfrog, (X, X)),
+    "Langevin": (lambda q, noise, masses: q - 0.1 * jax.grad(potential)(q) / masses + noise, (X, X, X)),
+    "trajectory": (lambda q, p: lax.scan(lambda s, _: (leapfrog(*s), s[0]), (q, p), None, length=4), (X, X)),
+    "clipped gradients": (lambda params, x: jnp.clip(jax.grad(loss)(params, x), -1, 1), (W, X)),
+    "forces of a model": (lambda params, x: x - 0.1 * jax.grad(loss, 1)(params, x), (W, X)),
+}
+
+
+@pytest.mark.parametrize("name", NO_TRAIN_STEPS)
+def test_a_gradient_alone_is_not_an_update(name: str) -> None:
+    fn, args = NO_TRAIN_STEPS[name]
+    assert {one.role for one in inspect(fn, *args).equations if not one.is_call} == {"forward", "backward"}
+
+
+def test_the_option_params_says_what_is_trained() -> None:
+    def step(q, x):
+        return q - 0.1 * jax.grad(loss)(q, x)
+
+    roles = {params: inspect(step, W, X, params=params).equations[-1].role for params in ("q", "x", ())}
+    assert roles == {"q": "update", "x": "forward", (): "forward"}
+    assert inspect(sgd, W, X, params=()).equations[-1].role == "forward"

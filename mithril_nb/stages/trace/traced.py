@@ -59,7 +59,7 @@ class Program:
     def _attribute(self) -> tuple[list[Site], list[Site], Attribution]:
         with paused_collector():
             top, sites = sites_of(self.trace.closed.jaxpr)
-            return top, sites, Attribution(self.trace, top, sites)
+            return top, sites, Attribution(self.trace, top, sites, self._params)
 
     @property
     def top(self) -> list[Site]:

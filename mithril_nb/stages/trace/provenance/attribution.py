@@ -11,10 +11,12 @@ The block of an equation is the first of these that exists:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from mithril_nb.stages import jax_versions
+from mithril_nb.stages.param_names import which_are_params
 from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED, Origin, Role
 from mithril_nb.stages.trace.equations import Site
 from mithril_nb.stages.trace.provenance.frames import common_start, functions_of, optimizer_work
@@ -37,6 +39,13 @@ _MOVES = frozenset(
 )
 """Primitives that only move or convert a parameter before its use."""
 
+_WORD = re.compile(r"[a-z]+")
+_OF_PARAMS = frozenset(
+    "param params parameter parameters variables weight weights w ws b bs bias biases kernel kernels "
+    "model models net nets network networks layer layers mlp".split()
+)
+"""Words in names of parameters. Positions, states and samples, of which a force is a gradient, have other names."""
+
 
 def are_all_in_blocks(trace: Trace) -> bool:
     """Return whether it is certain, before the equations are analysed, that all of them are in blocks."""
@@ -46,12 +55,18 @@ def are_all_in_blocks(trace: Trace) -> bool:
 class Attribution:
     """Block, role and origin of every equation of one program, as tuples by id of the equation.
 
+    Args:
+        trace: The program.
+        top: The sites of the equations that are not nested in others.
+        sites: The sites of all equations.
+        params: Names of the arguments, or of parts of them, that are parameters.
+
     Attributes:
         has_blocks: True if the program declares its blocks in `block:` scopes.
         paths: Paths of all blocks that have equations, and of the blocks that contain them.
     """
 
-    def __init__(self, trace: Trace, top: list[Site], sites: list[Site]):
+    def __init__(self, trace: Trace, top: list[Site], sites: list[Site], params: Sequence[str]):
         restore_hoisted_scopes(sites)
         scopes_by_id = {site.id: scopes_of(site.stack) for site in sites}
         self.has_blocks = any(scopes.block for scopes in scopes_by_id.values())
@@ -64,7 +79,8 @@ class Attribution:
             # Not our train step. Frames of an optimizer library are the only certain sign of the update.
             updates = optimizer_work(sites)
             if updates or any(scopes.is_backward for scopes in scopes_by_id.values()):
-                roles = roles_of(trace.closed.jaxpr, top, updates, lifted, _new_versions(trace))
+                versions, are_params = _new_versions(trace), _are_params(trace, params)
+                roles = roles_of(trace.closed.jaxpr, top, updates, lifted, versions, are_params)
             else:  # nothing depends on a gradient
                 roles = dict.fromkeys(scopes_by_id, "forward")
         self._is_ours, whole = _is_ours(trace), _whole(trace)
@@ -371,6 +387,13 @@ def _new_versions(trace: Trace) -> list[list[int]]:
     for place, leaf in enumerate(trace.outputs):
         given.setdefault((leaf.spec, _last_name(leaf)), []).append(place)
     return [given.get((leaf.spec, _last_name(leaf)), []) for leaf in trace.inputs]
+
+
+def _are_params(trace: Trace, params: Sequence[str]) -> list[bool]:
+    """Return for each input whether it is a parameter. Without the option `params`, names such as `weights` decide."""
+    known = which_are_params(trace.arguments, [leaf.name for leaf in trace.inputs], params)
+    words = [_WORD.findall(" ".join((leaf.argument, *leaf.keys)).lower()) for leaf in trace.inputs]
+    return [not _OF_PARAMS.isdisjoint(own) if one is None else one for one, own in zip(known, words, strict=True)]
 
 
 def _last_name(leaf: Leaf) -> str:

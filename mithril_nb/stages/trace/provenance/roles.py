@@ -22,7 +22,12 @@ _OF_LOSS, _OF_STATE, _OF_COUNTER = 1, 2, 4
 
 
 def roles_of(
-    jaxpr: Any, top: list[Site], updates: Set[str], lifted: Set[str], versions: Sequence[Sequence[int]]
+    jaxpr: Any,
+    top: list[Site],
+    updates: Set[str],
+    lifted: Set[str],
+    versions: Sequence[Sequence[int]],
+    are_params: Sequence[bool],
 ) -> dict[str, Role | None]:
     """Return the role of each equation by id; `None` for a call whose equations have several roles.
 
@@ -41,10 +46,11 @@ def roles_of(
         updates: Ids of equations that are certainly part of the update, such as those of an optimizer library.
         lifted: Ids of equations that reverse mode moved out of a nested jaxpr. They are differentiated, but their name
             stack does not show it.
-        versions: For each input, the indices of the outputs that may be its new value, as for a parameter. If there are
-            none for any input, and `updates` is empty, the program has no update.
+        versions: For each input, the indices of the outputs that may be its new value.
+        are_params: For each input, whether it is a parameter. If no parameter has a new value, and `updates` is empty,
+            the program has no update: a step of an integrator or a sampler is not a train step.
     """
-    has_updates = any(versions) or bool(updates)
+    has_updates = bool(updates) or _has_new_params(jaxpr, top, lifted, versions, are_params)
     roles: dict[str, Role | None] = {}
     fixed: set[str] = set()  # differentiated equations, and those of derivatives
 
@@ -84,6 +90,24 @@ def roles_of(
     if has_updates and "backward" in roles.values():
         _UpdateFinder(jaxpr, top, roles, fixed, versions).find()
     return roles
+
+
+def _has_new_params(
+    jaxpr: Any, top: list[Site], lifted: Set[str], versions: Sequence[Sequence[int]], are_params: Sequence[bool]
+) -> bool:
+    """Return whether a result is computed from a gradient and, not only through the gradient, from a parameter."""
+    param, gradient = 1, 2
+
+    def rule(site: Site, taken: int) -> int:
+        if _role(site.stack) == "backward":
+            return gradient
+        return 0 if _is_differentiated(site.stack) or site.id in lifted else taken
+
+    given = [param * (is_param and bool(places)) for is_param, places in zip(are_params, versions, strict=True)]
+    made = forwards(jaxpr, top, given, rule, lambda site, place, given: given) if any(given) else []
+    return any(
+        made[to] == param | gradient for start, places in zip(given, versions, strict=True) if start for to in places
+    )
 
 
 class _UpdateFinder:
