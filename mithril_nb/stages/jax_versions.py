@@ -194,6 +194,13 @@ def name_stack(equation: Any) -> NameStack:
     return _read_stack(equation.source_info.name_stack.stack)
 
 
+def kept_inputs(lowered: jax.stages.Lowered) -> list[int] | None:
+    """Return the indices of the inputs that a lowered program kept; JAX removes unused ones. `None` if unknown."""
+    # JAX has no public name for it. A program that was not lowered by `jax.jit` has none.
+    kept = getattr(getattr(lowered, "_lowering", None), "compile_args", {}).get("kept_var_idx")
+    return None if kept is None else sorted(kept)
+
+
 @lru_cache(maxsize=8192)
 def _read_stack(stack: tuple[Any, ...]) -> NameStack:
     # JAX does not export its classes `Scope` and `Transform`, but both are named tuples with a `name`.

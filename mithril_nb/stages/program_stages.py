@@ -10,9 +10,11 @@ from typing import Any, Self, TypeVar
 import jax
 
 from mithril_nb.display import Shown
+from mithril_nb.stages import jax_versions
 from mithril_nb.stages.failure import get_or_raise, not_compiled, not_traced, unknown_name
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.graph.tree import stage_graph
+from mithril_nb.stages.hlo.mlir_flows import arguments_of
 from mithril_nb.stages.inspect_options import InspectOptions
 from mithril_nb.stages.instruction_history import find_instruction, history_of, read_outcomes
 from mithril_nb.stages.once import Once
@@ -191,8 +193,16 @@ class ProgramStages(Shown):
         return self._graphs[stage].get()
 
     def _graph_of(self, stage: str) -> StageGraph:
-        first = first_stage(self)
-        return stage_graph(self.stage(stage), None if stage == first else self._graphs[first].get())
+        first, found = first_stage(self), self.stage(stage)
+        if stage == "stablehlo" and found.unavailable is None:
+            found = self._with_arguments(found)
+        return stage_graph(found, None if stage == first else self._graphs[first].get())
+
+    def _with_arguments(self, stage: Stage) -> Stage:
+        """Return the StableHLO stage with an instruction for each argument, as other stages have."""
+        kept = jax_versions.kept_inputs(self._pipeline.lowered.get())
+        inputs = [(index, one) for index, one in enumerate(self.inputs) if kept is None or index in kept]
+        return replace(stage, instructions=(*arguments_of(stage.text, inputs), *stage.instructions))
 
     def links(self, source: str, target: str) -> dict[str, frozenset[str]]:
         """Link the instructions of two stages that share an equation.

@@ -270,7 +270,7 @@ def test_a_gradient_alone_is_not_an_update(name: str) -> None:
     assert {one.role for one in inspect(fn, *args).equations if not one.is_call} == {"forward", "backward"}
 
 
-def test_the_option_params_says_what_is_trained() -> None:
+def test_the_option_params_declares_what_is_trained() -> None:
     def step(q, x):
         return q - 0.1 * jax.grad(loss)(q, x)
 

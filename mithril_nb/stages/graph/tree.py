@@ -6,7 +6,7 @@ The instructions are put into a tree of blocks and regions. The nodes of the tre
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -72,7 +72,7 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
     split_rounds(root, by_id)
     split_hubs(root, by_id)
     flows = tuple(_flows(stage, by_id, homes))
-    dropped = _gather_inputs(root, flows, by_id)
+    dropped = _gather_inputs(root, flows, by_id, {} if like is None else like.home)
     flows = tuple(flow for flow in flows if flow[0] not in dropped)
     carried = tuple(
         (maker, one.id, by_id[maker].shapes[0] if by_id[maker].shapes else None)
@@ -157,6 +157,7 @@ def _plant(
                 place.ids.append(one.id)
             else:
                 known = next((names[equation] for equation in one.equations if equation in names), "")
+                known = known or dict(one.attributes).get("name", "")
                 name = texts[one.line - 1].partition("# ")[2].strip() if texts else known
                 place = root.child(f"input:{one.id}", name or one.id, "input", UNATTRIBUTED)
                 place.ids.append(one.id)
@@ -263,10 +264,28 @@ def _walk(start: Draft, base: str, block: str) -> Draft:
     return place
 
 
-def _gather_inputs(root: Draft, flows: Iterable[Flow], by_id: Mapping[str, Instruction]) -> set[str]:
-    """Keep the inputs that the forward pass uses, grouped by argument; return the ids of the removed inputs."""
+def _gather_inputs(
+    root: Draft, flows: Iterable[Flow], by_id: Mapping[str, Instruction], known: Container[str]
+) -> set[str]:
+    """Keep the inputs that the forward pass uses, grouped by argument; return the ids of the removed inputs.
+
+    An input is also kept if it is in `known`, the ids in the graph of another stage, or if an instruction that reads it
+    depends on no other input, such as a step count.
+    """
     dropped: set[str] = set()
     used = {source for source, target, _ in flows if by_id[target].role in ("forward", None)}
+    inputs = {id: child for child in root.children.values() if child.kind == "input" for id in child.ids}
+    used |= {id for id in inputs if any(equation in known for equation in by_id[id].equations)}
+    readers: dict[str, list[str]] = {}
+    for source, target, _ in flows:
+        readers.setdefault(source, []).append(target)
+    fed, waiting = {*used}, [*used]
+    while waiting:
+        for reader in readers.get(waiting.pop(), ()):
+            if reader not in fed:
+                fed.add(reader)
+                waiting.append(reader)
+    used |= {id for id in inputs if not fed.issuperset(readers.get(id, ()))}
     arguments: dict[str, list[Draft]] = {}
     for part in [part for part, child in root.children.items() if child.kind == "input"]:
         draft = root.children.pop(part)

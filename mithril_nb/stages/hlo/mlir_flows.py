@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mithril_nb.stages.hlo.spelling import read_mlir
-from mithril_nb.stages.records import Instruction
+from mithril_nb.stages.records import Input, Instruction
 
 # For example: %2#1, the second result of %2
 _VALUE = re.compile(r"(%\w+)(?:#(\d+))?")
 # For example: %iterArg = %2#1 in stablehlo.while(%iterArg = %2#1, ...)
 _CARRIED = re.compile(r"(%\w+) = %\w+")
 _INSIDE = re.compile(r"%\w+ = (?=%)")
+# For example: func.func public @main(%arg0: tensor<4xf32>)
+_MAIN = re.compile(r"func\.func (?:public )?@main\(.*")
 # For example: %arg0: tensor<4xf32>
 _GIVEN = re.compile(r"(%\w+): ")
 # For example: call @relu(%0)
@@ -52,6 +54,12 @@ def with_flows(text: str, instructions: Sequence[Instruction]) -> tuple[Instruct
         if one.lines > 2 and end is not None and end.opcode.endswith("return"):
             inside = [found[at_line[line]] for line in range(one.line + 1, one.line + one.lines) if line in at_line]
             regions.append((one, end, inside))
+    for one, _, inside in regions:
+        if one.opcode == "func.func" and len(calls.get(one.id, ())) != 1:  # its arguments are not those of the module
+            own = {name: f"{one.id} {name}" for name in _GIVEN.findall(lines[one.line - 1])}
+            for inner in inside:
+                known = found[inner.id]
+                found[inner.id] = replace(known, operands=tuple([own.get(name, name) for name in known.operands]))
     returned: dict[str, list[_Value]] = {}  # by call, the values that its function returns
     for one, end, inside in regions:
         if one.opcode == "func.func" and len(calls.get(one.id, ())) == 1:
@@ -71,6 +79,32 @@ def with_flows(text: str, instructions: Sequence[Instruction]) -> tuple[Instruct
                     known = found[inner.id]
                     found[inner.id] = replace(known, carried=tuple(dict.fromkeys((*known.carried, *carried))))
     return tuple(found.values())
+
+
+def arguments_of(text: str, inputs: Sequence[tuple[int, Input]]) -> list[Instruction]:
+    """Return the arguments of a module as instructions; `[]` if there are not as many as `inputs`.
+
+    Args:
+        text: The text of the module.
+        inputs: The inputs of the program that are arguments, each with its index among all inputs.
+    """
+    main = _MAIN.search(text)
+    names = _GIVEN.findall(main[0]) if main else []
+    if main is None or len(names) != len(inputs):
+        return []
+    line = text.count("\n", 0, main.start()) + 1
+    return [
+        Instruction(
+            name,
+            "parameter",
+            line,
+            (f"arg{index}",),
+            ((one.block, 1.0),) if one.block else (),
+            attributes=(("name", one.name),),
+            shapes=(one.spec,),
+        )
+        for name, (index, one) in zip(names, inputs, strict=True)
+    ]
 
 
 def _values(one: Instruction) -> list[_Value]:

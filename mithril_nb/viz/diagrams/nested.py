@@ -236,9 +236,7 @@ class NestedGraph:
     def pieces(self, bundles: Iterable[Flow]) -> dict[str, list[Piece]]:
         """Return the pieces of wires that are drawn on each level, by key of the group that contains the level."""
         levels: dict[str, list[Piece]] = {}
-        for bundle in bundles:
-            if not self._is_drawn(bundle):
-                continue
+        for bundle in self._drawn(bundles):
             tails, heads = self.above(bundle.source), self.above(bundle.target)
             if bundle.loop:  # a wire to the next round may lead from a box to itself, around the box
                 common = next(key for key in tails[1:] if key in heads[1:])
@@ -266,12 +264,21 @@ class NestedGraph:
             (one.target, one.source, bool(one.loop)) for one in bundles if 1 in one.roles or GRADIENT in one.roles
         )
 
-    def _is_drawn(self, bundle: Flow) -> bool:
-        """Return whether a wire is drawn. In the graph of a model, all wires are.
+    def _drawn(self, bundles: Iterable[Flow]) -> list[Flow]:
+        """Return the wires that are drawn. In the graph of a model, all are; in that of a stage, see `_is_main`.
 
-        In the graph of a stage, a wire is drawn if the forward pass uses its data, or if no role is known. Other wires
-        are drawn only if a node at one of their ends has no forward instruction. Two kinds are never drawn: wires that
-        only lead to the update of the parameters, and wires that only lead to sums of gradients.
+        A box that none of these reaches or leaves has all wires with its data.
+        """
+        every = list(bundles)
+        main = {flow for flow in every if self._is_main(flow)}
+        ends = {end for flow in main if flow.source != flow.target for end in (flow.source, flow.target)}
+        return [flow for flow in every if flow in main or not (flow.target in ends or flow.roles == (GRADIENT,))]
+
+    def _is_main(self, bundle: Flow) -> bool:
+        """Return whether the forward pass uses the data of a wire, or no role is known.
+
+        Other wires are like these if a node at one of their ends has no forward instruction, except wires that only
+        lead to the update of the parameters or to sums of gradients.
         """
         if self.is_model or not bundle.roles or 0 in bundle.roles:
             return True

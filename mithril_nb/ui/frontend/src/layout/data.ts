@@ -131,8 +131,7 @@ export class NestedGraph {
       if (known) known.push(piece);
       else levels.set(level, [piece]);
     };
-    for (const bundle of bundles) {
-      if (!this.isDrawn(bundle)) continue;
+    for (const bundle of this.drawn(bundles)) {
       const [tails, heads] = [this.above(bundle.source), this.above(bundle.target)];
       // The data for a next round may flow from a box to itself, around it.
       const from = bundle.loop ? 1 : 0;
@@ -157,11 +156,18 @@ export class NestedGraph {
     return new Set(bundles.filter(({ roles }) => roles.includes(1) || roles.includes(GRADIENT)).map(({ source, target, loop }) => wireId(target, source, loop)));
   }
 
-  /** Return whether a bundle is drawn as a wire. Forward bundles are; cells in the boxes show other roles. */
-  private isDrawn(bundle: Bundle): boolean {
+  /** Return the bundles that are drawn as wires: the main ones, and all with the data of a box without any of these. */
+  private drawn(bundles: readonly Bundle[]): Bundle[] {
+    const main = new Set(bundles.filter((bundle) => this.isMain(bundle)));
+    const ends = new Set([...main].flatMap(({ source, target }) => (source === target ? [] : [source, target])));
+    return bundles.filter((bundle) => main.has(bundle) || !(ends.has(bundle.target) || isGradient(bundle)));
+  }
+
+  /** Return whether the forward pass uses the data of a bundle; cells in the boxes show other roles. */
+  private isMain(bundle: Bundle): boolean {
     const { roles } = bundle;
     if (this.isModel || roles.length === 0 || roles.includes(0)) return true;
-    if (roles.length === 1 && roles[0] === GRADIENT) return false;
+    if (isGradient(bundle)) return false;
     const ends = [this.byKey.get(bundle.source)!, this.byKey.get(bundle.target)!];
     return !(roles.length === 1 && roles[0] === 2) && ends.some((end) => !end.counts[0] && end.kind !== "input");
   }
@@ -171,4 +177,9 @@ export class NestedGraph {
     if (shapes.length === 0) return "";
     return this.shapes[shapes.at(-1)!]! + (shapes.length > 1 ? ` +${shapes.length - 1}` : "");
   }
+}
+
+/** Return whether only sums that pass on a gradient use the data of a bundle. */
+function isGradient({ roles }: Bundle): boolean {
+  return roles.length === 1 && roles[0] === GRADIENT;
 }
