@@ -72,8 +72,11 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
 
   /** The focused element and its parents; empty while the focus is outside. */
   let path: Element[] = [];
-  const recover = (): void => {
-    if (path.length && root.isConnected && (isNowhere() || path.some(isUnusable))) findNextFocus(path, root).focus({ preventScroll: true });
+  const recover = (changes: readonly MutationRecord[] = []): void => {
+    // An element that was moved is usable, but has lost the focus. Any other change must not take the focus back: the
+    // user may be moving it, and between `focusout` and `focusin` nothing has it.
+    const isMoved = isNowhere() && changes.some(({ removedNodes }) => path.some((part) => [...removedNodes].includes(part)));
+    if (root.isConnected && (isMoved || path.some(isUnusable))) findNextFocus(path, root).focus({ preventScroll: true });
   };
   const leave = (event: Event): void => {
     if (!event.composedPath().includes(root)) path = [];
@@ -98,17 +101,16 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
   };
   window.addEventListener("keydown", letSave, true);
   root.addEventListener("focusout", (event) => {
-    // Nothing has the focus until `focusin`: a change of the document in between must not take the focus back.
-    if (event.relatedTarget) path = [];
+    if (event.relatedTarget) path = []; // in the capture phase: listeners inside may hide what had the focus
     setTimeout(() => {
       if (!isNowhere()) return;
       if (path[0] && !path[0].isConnected) recover();
       else path = []; // the focus left the page, for example to the browser's controls: do not take it back later
     });
-  });
+  }, true);
   document.addEventListener("focusin", leave, true);
   document.addEventListener("pointerdown", leave, true);
-  const observer = new MutationObserver(recover);
+  const observer = new MutationObserver((changes) => recover(changes));
   observer.observe(root, { childList: true, subtree: true, attributes: true, attributeFilter: ["hidden", "disabled"] });
   return () => {
     observer.disconnect();
