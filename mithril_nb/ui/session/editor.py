@@ -6,16 +6,18 @@ import time
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import UnknownOptionError
+from mithril_nb.graph.paths import split_path
 from mithril_nb.models.model import Model
 from mithril_nb.ui.session.analysis import Analysis, LazyProgram
 from mithril_nb.ui.session.autosave import Autosave
 from mithril_nb.ui.session.commands import Publisher, command
 from mithril_nb.ui.session.design import EDITS, Change, Design, set_attribute, set_shape
-from mithril_nb.ui.session.snapshot import ViewState, description_of, graph_of, place_of
+from mithril_nb.ui.session.snapshot import Places, ViewState, description_of, graph_of, place_of
 from mithril_nb.ui.session.what_if import Changes, checked_changes
 from mithril_nb.viz.diagrams.layout import layout
 from mithril_nb.viz.diagrams.logical import first_view, repeat_keys
@@ -23,6 +25,7 @@ from mithril_nb.viz.diagrams.nested import NestedGraph
 from mithril_nb.viz.diagrams.scene import Scene
 
 _ONE_GESTURE_S = 1.0
+_NOWHERE: Places = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,7 @@ class Step:
 
     Attributes:
         design: The design that undo or redo of the change restores.
+        moved: The positions of moved blocks that it restores, as in `ViewState`.
         label: Label of the change: `"dimension of linear_0"`.
         renamed: Old and new path of a renamed block.
         next: The next step in the same direction; `None` for the last one.
@@ -40,6 +44,7 @@ class Step:
     """
 
     design: Design
+    moved: Places
     label: str
     renamed: tuple[str, str] | None = None
     next: Step | None = field(default=None, repr=False)
@@ -49,7 +54,7 @@ class Step:
 
     @property
     def edits(self) -> int:
-        """Number of edits in this step."""
+        """Number of edits in this step; 0 if it only moved blocks."""
         return self.count - (self.next.count if self.next else 0)
 
 
@@ -87,13 +92,13 @@ class History:
         """Return the labels of the latest changes, oldest first."""
         found, step = [], self.undo
         while step is not None and len(found) < most:
-            found += reversed(step.restored or (step.label,))
+            found += reversed(step.restored or (step.label,) * step.edits)
             step = step.next
         return tuple(reversed(found[:most]))
 
-    def with_change(self, change: Change, now_s: float) -> History:
-        """Return the history after a change. Quick successive moves of one slider become one step."""
-        if change.design == self.present:
+    def with_change(self, change: Change, now_s: float, moved: Places = _NOWHERE) -> History:
+        """Return the history after a change. Quick successive moves of one slider or block become one step."""
+        if change.edits and change.design == self.present:
             return self
         same_gesture = (
             change.is_gesture
@@ -102,26 +107,26 @@ class History:
             and not self.redo
             and now_s - self.changed_at < _ONE_GESTURE_S
         )
-        undo = self.undo if same_gesture else self._step(change, self.undo, change.edits)
+        undo = self.undo if same_gesture else self._step(change, self.undo, change.edits, moved)
         return History(change.design, undo, None, now_s)
 
-    def undone(self) -> History:
+    def undone(self, moved: Places = _NOWHERE) -> History:
         """Return the history after one undo; `self` if nothing can be undone."""
         if self.undo is None:
             return self
-        return History(self.undo.design, self.undo.next, self._step(self.undo, self.redo, self.undo.edits))
+        return History(self.undo.design, self.undo.next, self._step(self.undo, self.redo, self.undo.edits, moved))
 
-    def redone(self) -> History:
+    def redone(self, moved: Places = _NOWHERE) -> History:
         """Return the history after one redo; `self` if nothing can be redone."""
         if self.redo is None:
             return self
-        return History(self.redo.design, self._step(self.redo, self.undo, self.redo.edits), self.redo.next)
+        return History(self.redo.design, self._step(self.redo, self.undo, self.redo.edits, moved), self.redo.next)
 
-    def _step(self, change: Change | Step, next: Step | None, edits: int) -> Step:
+    def _step(self, change: Change | Step, next: Step | None, edits: int, moved: Places) -> Step:
         # Copy the graph without its cached lookup tables, which are larger than the graph.
         design = replace(self.present, graph=replace(self.present.graph))
         count = edits + (next.count if next else 0)
-        return Step(design, change.label, change.renamed, next, count, change.restored, change.has_own_view)
+        return Step(design, moved, change.label, change.renamed, next, count, change.restored, change.has_own_view)
 
 
 _SEEN = 12
@@ -219,14 +224,14 @@ class DesignEditor(Publisher):
                 view = replace(view, selection=change.selection)
             if name == "place_block" and change.selection:
                 view = view.with_place(change.selection[0], *place)
-            self._set_history(self._history.with_change(change, time.monotonic()), view)
+            self._set_history(self._with(change), view)
 
     @command('changes=[["linear_0", "dimension", 512], ["", "batch", 64]]', is_edit=True)
     def apply_what_if(self, changes: Sequence[Sequence[Any]]) -> None:
         """Apply the changes of a what-if question as one edit. If one of them fails, change nothing."""
         with self._lock:
             change = change_of(self._analysis, checked_changes(changes))
-            self._set_history(self._history.with_change(change, time.monotonic()), self._view)
+            self._set_history(self._with(change), self._view)
 
     @command(is_edit=True)
     def undo(self) -> None:
@@ -234,13 +239,14 @@ class DesignEditor(Publisher):
         with self._lock:
             step = self._history.undo
             renamed = (step.renamed[1], step.renamed[0]) if step and step.renamed else None
-            self._return_to(self._history.undone(), step, renamed)
+            self._return_to(self._history.undone(self._view.moved), step, renamed)
 
     @command(is_edit=True)
     def redo(self) -> None:
         """Redo one change."""
         with self._lock:
-            self._return_to(self._history.redone(), step := self._history.redo, step.renamed if step else None)
+            step = self._history.redo
+            self._return_to(self._history.redone(self._view.moved), step, step.renamed if step else None)
 
     def _return_to(self, history: History, step: Step | None, renamed: tuple[str, str] | None) -> None:
         paths = tuple(path for path, _ in self.design.graph.walk())
@@ -249,7 +255,7 @@ class DesignEditor(Publisher):
             view, paths = view.renamed(*renamed), ViewState(paths).renamed(*renamed).selection
         if was := self._left.get(history.edits):
             view = was if step and step.has_own_view else view.returned(was, set(paths))
-        self._set_history(history, view)
+        self._set_history(history, replace(view, moved=step.moved) if step else view)
 
     def set_design(self, design: Design, label: str = "set from Python", keeps_view: bool = True) -> None:
         """Replace the design; without `keeps_view`, the view too. Undo restores the previous design."""
@@ -312,12 +318,23 @@ class DesignEditor(Publisher):
     @command('path="linear_0", x=40, y=120')
     def move(self, path: str, x: float, y: float) -> None:
         """Move a block to a position, relative to the frame of its group; without a group, on the canvas."""
-        self._set_view(self._view.with_place(path, *place_of(x, y)))
+        self._move(self._view.with_place(path, *place_of(x, y)), f"move {split_path(path)[-1]}")
 
     @command()
     def tidy(self) -> None:
         """Reset the layout: put moved blocks back, and fold repeated parts."""
-        self._set_view(replace(self._view, moved={}, folded=frozenset(repeat_keys(self.design.graph))))
+        self._move(replace(self._view, moved={}, folded=frozenset(repeat_keys(self.design.graph))), "tidy up")
+
+    def _move(self, view: ViewState, label: str) -> None:
+        """Set a view in which blocks have other positions, as a change that undo reverts."""
+        with self._lock:
+            view = view.only({path for path, _ in self.design.graph.walk()})
+            if view.moved != self._view.moved:
+                self._history = self._with(Change(self.design, label, is_gesture=True, edits=0))
+            self._set_view(view)
+
+    def _with(self, change: Change) -> History:
+        return self._history.with_change(change, time.monotonic(), self._view.moved)
 
     def _analysed(self, design: Design, version: int) -> Analysis:
         analysis = Analysis(design, version, self.backend, self._training_options(), self._seen.get(design))
@@ -331,7 +348,8 @@ class DesignEditor(Publisher):
     def _set_history(self, history: History, view: ViewState, known: Collection[str] | None = None) -> None:
         """Set the design and the view. If `known` is given, open the nodes that are not in it as in a first view."""
         if history.present == self._history.present:
-            self._publish()
+            self._history = history
+            self._set_view(replace(self._view, moved=view.moved))
             return
         analysis = self._analysed(history.present, self._version + 1)
         view = view.only({path for path, _ in history.present.graph.walk()})
@@ -353,7 +371,7 @@ class DesignEditor(Publisher):
         view = ViewState() if change.has_own_view else self._view
         view = replace(view, folded=frozenset(repeat_keys(change.design.graph)))
         known = set[str]() if change.has_own_view else {box.key for box in self._graph.boxes}
-        self._set_history(self._history.with_change(change, time.monotonic()), view, known)
+        self._set_history(self._with(change), view, known)
 
     def _set_view(self, view: ViewState) -> None:
         with self._lock:

@@ -29,6 +29,8 @@ from mithril_nb.viz.diagrams.logical import model_graph, repeat_key
 from mithril_nb.viz.diagrams.nested import NestedGraph
 from mithril_nb.viz.palette import HUES
 
+Places = Mapping[str, tuple[float, float]]
+
 
 @dataclass(frozen=True)
 class ViewState:
@@ -44,7 +46,7 @@ class ViewState:
 
     selection: tuple[str, ...] = ()
     expanded: frozenset[str] = frozenset()
-    moved: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    moved: Places = field(default_factory=dict)
     folded: frozenset[str] = frozenset()
 
     def only(self, known: Set[str]) -> ViewState:
@@ -58,17 +60,14 @@ class ViewState:
         )
 
     def returned(self, was: ViewState, known: Set[str]) -> ViewState:
-        """Return the view after undo or redo. Blocks that appear again are open, folded and placed as before.
+        """Return the view after undo or redo. Blocks that appear again are open and folded as before.
 
         Args:
             was: The last view of the design to which the user returns.
             known: Paths of the blocks that the design has before the undo or redo. For them, the view does not change.
         """
         keys = known | {repeat_key(path) for path in known}
-        back = {path: place for path, place in was.moved.items() if path not in known}
-        return ViewState(
-            self.selection, self.expanded | (was.expanded - keys), {**self.moved, **back}, self.folded | was.folded
-        )
+        return replace(self, expanded=self.expanded | (was.expanded - keys), folded=self.folded | was.folded)
 
     def with_place(self, path: str, x: Any, y: Any) -> ViewState:
         """Return the view with a block at a position. If a coordinate is `None`, return the view unchanged.

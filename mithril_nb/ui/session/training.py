@@ -19,9 +19,10 @@ from mithril_nb.models.model import Model
 from mithril_nb.train import Optimizer, Run, TrainingEvent, fit, resolve_optimizer
 from mithril_nb.train.data import read_data
 from mithril_nb.train.fit import wants_accuracy
-from mithril_nb.train.losses import resolve_loss
+from mithril_nb.train.losses import Loss, resolve_loss
 from mithril_nb.train.optimizers import check_rate
 from mithril_nb.train.run.events import CURVES
+from mithril_nb.train.run.state import RunState
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.design import Design, design_of
@@ -78,7 +79,7 @@ class Training:
         self.run: Run | None = None
         self.runs: list[Run] = []
         self._send, self._analysis_now = tell, analysis_now
-        self._graph: LogicalGraph | None = None  # of the latest run
+        self._trained: tuple[LogicalGraph, Loss] | None = None  # by the latest run
         self._first_rate: float | None = None  # set before the first run
         self._unfollow: Callable[[], None] = lambda: None
 
@@ -102,7 +103,12 @@ class Training:
         return resolve_optimizer(self.options.get("optimizer", "adam"), self.options.get("learning_rate"))
 
     def _with_model(self, view: dict[str, Any]) -> dict[str, Any]:
-        return {**view, "is_current_model": self._graph is None or self._graph == self._analysis_now().design.graph}
+        return {**view, "is_current_model": self._is_current}
+
+    @property
+    def _is_current(self) -> bool:
+        analysis = self._analysis_now()
+        return self._trained in (None, (analysis.design.graph, analysis.loss))
 
     def _send_of(self, kind: str, value: Any) -> None:
         self._send(kind, self._with_model(value) if kind == "run" else value)
@@ -111,31 +117,29 @@ class Training:
         """Show and control the run of an earlier execution of the cell, if it is running or paused."""
         if earlier.run is not None and earlier.run.state in ("running", "paused"):
             earlier._unfollow()  # otherwise the run keeps the earlier session alive
-            self.run, self.runs, self._graph = earlier.run, list(earlier.runs), earlier._graph
+            self.run, self.runs, self._trained = earlier.run, list(earlier.runs), earlier._trained
             self._unfollow = follow(self.run, self._send_of, self._lock)
 
     @command()
     def train(self) -> None:
         """Continue the run. If there is none, or if it is done, stopped or failed, start a new run.
 
-        The new run has the learning rate that the user has set last.
+        If the run is paused and trains an earlier model or loss, stop it and start a new run. A new run has the
+        learning rate that the user has set last.
 
         Raises:
             DataError: Training data is missing, or it does not match the model.
         """
-        if self.run is None or self.run.state in ("done", "failed", "stopped"):
-            self._start().start()
-        else:
-            self.run.resume()
+        self._run_of_model("done", "failed", "stopped").resume()
 
     @command()
     def step_once(self) -> None:
-        """Take one step. Without a run, start a new one first.
+        """Take one step. Without a run of the current model and loss, start a new one first.
 
         Raises:
             DataError: Training data is missing, or it does not match the model.
         """
-        (self._start() if self.run is None else self.run).step_once()
+        self._run_of_model().step_once()
 
     @command()
     def resume(self) -> None:
@@ -187,6 +191,16 @@ class Training:
             raise UnknownOptionError(f"there is no run to {action}.", (("runs", "none"),), 'wb.do("train")')
         return self.run
 
+    def _run_of_model(self, *over: RunState) -> Run:
+        """Return the run, or a new one if there is none, its state is one of `over`, or it rests with another model."""
+        run = self.run
+        if run is not None and run.state not in over and (self._is_current or run.state == "running"):
+            return run
+        fresh = self._start()
+        if run is not None and run.state == "paused":
+            run.stop()
+        return fresh
+
     def _start(self) -> Run:
         analysis, options = self._analysis_now(), dict(self.options)
         if "data" not in options and analysis.design.uses_example_data:
@@ -214,7 +228,7 @@ class Training:
         run = fit(analysis.physical, data, loss=analysis.loss, **options)
         # A new run keeps the rate that the user set last.
         run.set_learning_rate(self._rate[0] if self.run is None else self.run.learning_rate)
-        self.run, self._graph = run, analysis.design.graph
+        self.run, self._trained = run, (analysis.design.graph, analysis.loss)
         self.runs.append(run)
         self._unfollow()
         self._unfollow = follow(run, self._send_of, self._lock)

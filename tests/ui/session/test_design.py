@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_edits import random_edit
 
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import (
@@ -16,11 +17,12 @@ from mithril_nb.errors import (
     UnknownOptionError,
 )
 from mithril_nb.graph.paths import component, name_of
-from mithril_nb.graph.records import LogicalGraph
-from mithril_nb.models import MLP, Conv2d, Linear, Model, Relu
+from mithril_nb.graph.records import Endpoint, LogicalGraph
+from mithril_nb.models import MLP, Add, Conv2d, Linear, Model, Relu
 from mithril_nb.models.saving.formats import to_source
 from mithril_nb.ui.session import Session
 from mithril_nb.ui.session.analysis import Analysis
+from mithril_nb.ui.session.commands import check_arguments
 from mithril_nb.ui.session.design import (
     EDITS,
     Change,
@@ -276,3 +278,69 @@ def test_advised_shape_matches_the_other_input():
     )
     exec(problem.advice.split("  # or ")[1], {"wb": session})
     assert session.analysis.problems == ()
+
+
+def names_by_end(graph: LogicalGraph) -> tuple[dict[Endpoint, str], dict[Endpoint, str]]:
+    """Return the names of the inputs by the end that reads them, and of the outputs by the end that gives them."""
+    inputs = {edge.target: edge.source.port for edge in graph.edges if not edge.source.node}
+    return inputs, {edge.source: edge.target.port for edge in graph.edges if not edge.target.node}
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.randoms(use_true_random=False))
+def test_no_port_takes_the_name_of_another(random):
+    design = design_of(Model() + Linear(8) + MLP(8, [4], 2), {"input": [4, 3]})
+    for _ in range(12):
+        name, args = random_edit(random, design)
+        if name not in ("add_block", "place_block", "remove", "connect", "disconnect", "set_attribute"):
+            continue
+        try:
+            check_arguments(name, EDITS[name], args, ignored=("design",))
+            after = EDITS[name](design, **args).design
+        except MithrilError:
+            continue
+        levels = [(design.graph, after.graph)]
+        for path, node in design.graph.walk():
+            now = dict(after.graph.walk()).get(path)
+            if node.block.graph is not None and now is not None and now.block.graph is not None:
+                levels.append((node.block.graph, now.block.graph))
+        for before, changed in levels if name != "set_attribute" else levels[:1]:
+            for was, has in zip(names_by_end(before), names_by_end(changed), strict=True):
+                owners = {port: end for end, port in was.items()}
+                for end, port in has.items():
+                    old = owners.get(port, end)
+                    assert old == end or old not in has or was[old] == has[old], (name, args, port)
+        built: dict = {}
+        exec(to_source(after.graph), built)
+        assert built["model"].graph == after.graph
+        design = after
+
+
+@pytest.mark.parametrize("model", [Model() | Linear(3), Linear(3) + Relu()])
+def test_a_dropped_block_takes_no_names_until_it_is_connected(model):
+    before = design_of(model, {"input": [2, 5]})
+    last = before.graph.nodes[-1].name
+    dropped = EDITS["place_block"](before, "Gelu").design
+    assert edges(dropped) - edges(before) == {"gelu_0_input -> gelu_0.input", "gelu_0.output -> gelu_0_output"}
+    after = EDITS["connect"](dropped, f"{last}.output", "gelu_0.input").design
+    assert [port.name for port in after.graph.outputs] == ["output"]
+    first = EDITS["connect"](dropped, "gelu_0.output", "linear_0.input").design
+    assert [port.name for port in first.graph.inputs] == ["input"]
+    assert "input -> gelu_0.input" in edges(first)
+
+
+def test_the_name_output_goes_to_the_block_behind_its_owner():
+    design = design_of(Model() | Linear(3) | Linear(4), None)
+    design = EDITS["place_block"](design, "Gelu").design
+    design = EDITS["connect"](design, "linear_1.output", "gelu_0.input").design
+    assert {"linear_0.output -> linear_0_output", "gelu_0.output -> output"} <= edges(design)
+    design = EDITS["remove"](design, ["gelu_0", "linear_1"]).design
+    assert [port.name for port in design.graph.outputs] == ["output"]
+
+
+def test_a_freed_name_is_not_given_to_another_input():
+    design = design_of(Model() | Add(), {"input": [2, 5], "add_0_right": [1]})
+    design = EDITS["place_block"](design, "Relu").design
+    design = EDITS["connect"](design, "relu_0.output", "add_0.left").design
+    assert {"input -> relu_0.input", "add_0_right -> add_0.right"} <= edges(design)
+    assert dict(design.shapes)["add_0_right"] == (1,)

@@ -64,7 +64,10 @@ def test_a_link_opens_with_its_own_view():
     assert (first._view.moved, first._view.expanded) == ({}, {name})
     first.move(name, 40.0, 70.0)
     first.undo()
+    assert first._view.moved == {}
+    first.undo()
     assert first._view.moved == {name: (500.0, 300.0)}
+    first.redo()
     first.redo()
     assert first._view.moved == {name: (40.0, 70.0)}
     first.end()

@@ -118,6 +118,29 @@ def test_run_reports_whether_its_model_is_current(session):
     assert is_current()
 
 
+@pytest.mark.parametrize("command", ["train", "step_once"])
+@pytest.mark.parametrize("rest", ["pause", "stop"])
+def test_the_model_that_is_shown_is_trained(session, command, rest):
+    session.do("train")
+    old = run_of(session)
+    session.do(rest)
+    until(lambda: old.state in ("paused", "stopped"))
+    session.do("set_loss", loss="mean_squared_error")
+    assert not session.snapshot()["run"]["is_current_model"]
+    session.do("undo")
+    assert session.snapshot()["run"]["is_current_model"]
+    session.do("set_attribute", path="linear_0", name="dimension", value=24)
+    session.do(command)
+    new = run_of(session)
+    assert new is not old
+    until(lambda: old.state == "stopped")
+    assert session.snapshot()["run"]["is_current_model"]
+    session.do("stop")
+    until(lambda: new.state == "stopped")
+    session.do("resume")
+    assert run_of(session) is new
+
+
 @pytest.mark.parametrize(
     ("command", "args", "text"),
     [

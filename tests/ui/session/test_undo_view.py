@@ -92,3 +92,49 @@ def test_a_replaced_model_returns_folded():
     session.do("undo")
     assert drawn(session) == before
     session.end()
+
+
+def test_undo_and_redo_go_through_moves_and_edits_in_order():
+    session = session_of(two_groups())
+    steps = [
+        ("move", {"path": "linear_0", "x": 40, "y": 120}),
+        ("add_block", {"kind": "Relu", "x": 300, "y": 10}),
+        ("move", {"path": "mlp_0", "x": 0, "y": 0}),
+        ("rename", {"path": "linear_0", "name": "head"}),
+        ("move", {"path": "head", "x": 7, "y": 8}),
+        ("tidy", {}),
+        ("remove", {"paths": ["head"]}),
+        ("add_block", {"kind": "Linear", "after": "mlp_0"}),
+    ]
+    state = [(session.design, dict(session._view.moved))]
+    labels = []
+    for command, args in steps:
+        session.do(command, **args)
+        state.append((session.design, dict(session._view.moved)))
+        labels.append(session.snapshot()["undo_label"])
+    assert len(set(labels)) == len(steps) == len({str(one) for one in state}) - 1
+    for before, label in zip(reversed(state[:-1]), reversed(labels), strict=True):
+        assert session.snapshot()["undo_label"] == label
+        session.do("undo")
+        assert (session.design, session._view.moved) == before
+    assert not session.snapshot()["can_undo"]
+    for after in state[1:]:
+        session.do("redo")
+        assert (session.design, session._view.moved) == after
+    assert session.edit_labels == tuple(label for label in labels if not label.startswith(("move", "tidy")))
+    session.end()
+
+
+def test_a_move_to_the_same_place_or_of_no_block_is_no_step():
+    session = session_of(two_groups())
+    session.do("tidy")
+    session.do("move", path="ghost", x=1, y=2)
+    assert not session.snapshot()["can_undo"]
+    session.do("move", path="mlp_0", x=1, y=2)
+    session.do("undo")
+    session.do("redo")
+    session.do("move", path="mlp_0", x=1, y=2)
+    session.do("undo")
+    assert not session.snapshot()["can_undo"]
+    assert session.edits == 0
+    session.end()
