@@ -15,7 +15,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 # Characters that a terminal interprets or cannot print: controls, changes of text direction, lone surrogates.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _CONTROL = re.compile(rf"(?![\t\n]){_UNPRINTABLE.pattern}")
-_BREAKS = re.compile("[\t\n\v\f\r\x85\u2028\u2029]+")
+_BREAKS = re.compile("\t*[\n\v\f\r\x85\u2028\u2029][\t\n\v\f\r\x85\u2028\u2029]*")
 
 
 def escaped(text: str) -> str:
@@ -33,7 +33,7 @@ def escaped(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Return the text as a one-line label: runs of line breaks and tabs become `⏎`.
+    r"""Return the text as a one-line label: line breaks become `⏎`, and tabs spaces.
 
     Characters that a terminal cannot print become escapes such as `\x1b`.
 
@@ -43,7 +43,7 @@ def one_line(text: str) -> str:
         >>> print(one_line("\x1b[31mred"))
         \x1b[31mred
     """
-    return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], _BREAKS.sub("⏎", text))
+    return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], _BREAKS.sub("⏎", text).replace("\t", " "))
 
 
 def visible(text: str) -> str:

@@ -82,15 +82,20 @@ test("drags a block, and selects nothing", () => {
   expect(sent("select")).toEqual([]);
 });
 
-test("renames by double-click, opens a group by its chevron, and leaves no text field behind", () => {
+test("renames by double-click, opens a group by its chevron, and leaves no text field behind", async () => {
   pointer("dblclick", at("gelu_0", 20, 20));
   const field = find<HTMLInputElement>('[data-mnb-node="gelu_0"] .mnb-rename');
   field.value = "act";
   field.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
-  expect([sent("rename"), el.querySelectorAll(".mnb-rename-slot").length]).toEqual([[{ path: "gelu_0", name: "act" }], 0]);
+  await vi.waitFor(() => expect(el.querySelectorAll(".mnb-rename-slot")).toHaveLength(0));
+  expect(sent("rename")).toEqual([{ path: "gelu_0", name: "act" }]);
   pointer("pointermove", at("mlp_0", 40, 20));
   find('[data-mnb-node="mlp_0"] .mnb-node-chevron').click();
   expect(sent("expand")).toEqual([{ path: "mlp_0" }]);
+  pointer("dblclick", at("mlp_0", 40, 60)); // inside of the open group
+  expect(sent("collapse")).toEqual([]);
+  pointer("dblclick", at("mlp_0", 40, 10));
+  expect([sent("collapse"), sent("rename").length]).toEqual([[{ path: "mlp_0" }], 1]);
 });
 
 test("names problems on blocks and edges, and shows them in the list", async () => {

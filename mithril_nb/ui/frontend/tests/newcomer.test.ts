@@ -31,8 +31,8 @@ describe("a newcomer", () => {
   const click = (selector: string): void => {
     for (const type of ["pointerdown", "pointerup", "click"]) find(selector).dispatchEvent(new MouseEvent(type, CLICK));
   };
-  const key = (place: string | Element, name: string): KeyboardEvent => {
-    const event = new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true });
+  const key = (place: string | Element, name: string, more: KeyboardEventInit = {}): KeyboardEvent => {
+    const event = new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...more });
     const element = typeof place === "string" ? find(place) : (place as HTMLElement);
     element.focus();
     element.dispatchEvent(event);
@@ -90,22 +90,78 @@ describe("a newcomer", () => {
     expect(find('.mnb-palette-item[aria-selected="true"]').dataset["mnbPalette"]).toBe("Linear");
   });
 
-  test("renames by the button, and Enter does not click again", () => {
+  test("renames by the button, and Enter does not click again", async () => {
     click('[data-mnb-node="gelu_0"]');
     click('[data-mnb-action="inspector.rename"]');
     find<HTMLInputElement>(".mnb-inspector .mnb-rename").value = "act";
     expect(key(".mnb-inspector .mnb-rename", "Enter").defaultPrevented, "else the browser clicks the button that has the focus now").toBe(true);
-    expect(document.activeElement).toBe(find('[data-mnb-action="inspector.rename"]'));
+    await vi.waitFor(() => expect(document.activeElement).toBe(find('[data-mnb-action="inspector.rename"]')));
     expect(sent("rename")).toEqual([{ path: "gelu_0", name: "act" }]);
   });
 
-  test.each(['[data-mnb-pane="jaxpr"] .cm-content', ".mnb-panes", ".mnb-tabs", '[data-mnb-tab="cost"]', 'tr[data-mnb-cost="gelu_0"]', '[data-mnb-action="undo"]'])("removes no block by a key pressed at %s", (place) => {
+  test.each(['[data-mnb-pane="jaxpr"] .cm-content', ".mnb-panes", ".mnb-tabs", '[data-mnb-tab="cost"]', 'tr[data-mnb-cost="gelu_0"]', '[data-mnb-action="undo"]', '[data-mnb-action="inspector.rename"]', ".mnb-root"])("removes no block by a key pressed at %s", (place) => {
     click('[data-mnb-node="gelu_0"]');
     for (const name of ["Delete", "Backspace"]) key(place, name);
     expect(sent("remove")).toEqual([]);
   });
 
-  test.each([".mnb-root", ".mnb-board", '[data-mnb-action="canvas.fit"]', '[data-mnb-action="inspector.rename"]'])("removes the selected block by Delete at %s, and reports it", async (place) => {
+  test.each(['[data-mnb-part="source"] .cm-content', '[data-mnb-action="inspector.rename"]', ".mnb-root", '[data-mnb-tab="cost"]', ".mnb-palette-search"])("has no shortcuts of one key at %s", (place) => {
+    click('[data-mnb-node="gelu_0"]');
+    const before = [find(".mnb-root").getAttributeNames().join(), session.sent.length];
+    for (const name of [..."abdefinopqtxz?/[] ", ...(place.includes("tab") ? "" : "12345"), "F2", "Delete", "Backspace"]) expect(key(place, name).defaultPrevented, name).toBe(false);
+    expect([find(".mnb-root").getAttributeNames().join(), session.sent.length]).toEqual(before);
+    expect([find(".mnb-help").hidden, find(".mnb-inspector").hidden, document.querySelector(".mnb-rename")]).toEqual([true, false, null]);
+  });
+
+  test("selects all blocks by Ctrl A, and never the page", () => {
+    for (const place of [".mnb-root", ".mnb-board", '[data-mnb-tab="cost"]']) {
+      expect(key(place, "a", { ctrlKey: true }).defaultPrevented).toBe(true);
+      expect(find(".mnb-board").querySelectorAll('[aria-selected="true"]').length).toBeGreaterThan(2);
+      key(place, "Escape");
+    }
+    expect(key('[data-mnb-part="source"] .cm-content', "a", { ctrlKey: true }).defaultPrevented).toBe(true);
+    expect(key(".mnb-palette-search", "a", { ctrlKey: true }).defaultPrevented, "a field selects its text").toBe(false);
+    expect(find(".mnb-board").querySelectorAll('[aria-selected="true"]')).toHaveLength(0);
+  });
+
+  test("has a menu of its own at the right button", () => {
+    const node = find('[data-mnb-node="gelu_0"]');
+    const press = new MouseEvent("contextmenu", { bubbles: true, cancelable: true });
+    const host = vi.fn();
+    document.addEventListener("contextmenu", host);
+    node.dispatchEvent(press);
+    expect([press.defaultPrevented, host.mock.calls.length]).toEqual([true, 0]);
+    const items = [...el.querySelectorAll<HTMLElement>(".mnb-popup > [role=menuitem]")];
+    expect(items.map((item) => item.textContent)).toEqual(["Rename (F2)", "Connect to… (c)", "Remove (Delete)", "Ancestors (a)", "Descendants (d)", "Show the whole graph"]);
+    expect(document.activeElement).toBe(items[0]);
+    items[2]!.click();
+    expect(sent("remove")).toEqual([{ paths: ["gelu_0"] }]);
+    expect(el.querySelector(".mnb-popup")).toBeNull();
+    find(".mnb-status").dispatchEvent(new MouseEvent("contextmenu", { bubbles: true }));
+    expect(host).not.toHaveBeenCalled();
+    document.removeEventListener("contextmenu", host);
+  });
+
+  test("keeps a refused name in its open field, with the reason", async () => {
+    session.rejects = ["rename"];
+    key('[data-mnb-node="gelu_0"]', "F2");
+    const input = find<HTMLInputElement>(".mnb-rename");
+    input.value = "linear_0";
+    key(".mnb-rename", "Enter");
+    await vi.waitFor(() => expect(find(".mnb-rename-slot [role=alert]").hidden).toBe(false));
+    expect([input.isConnected, input.value, sent("rename").length]).toEqual([true, "linear_0", 1]);
+    input.value = " x";
+    key(".mnb-rename", "Enter");
+    expect(find(".mnb-rename-slot [role=alert]").textContent).toBe("Names have no spaces at their ends, and no invisible characters.");
+    expect(sent("rename")).toHaveLength(1);
+    session.rejects = [];
+    input.value = "a/b";
+    key(".mnb-rename", "Enter");
+    await vi.waitFor(() => expect(el.querySelector(".mnb-rename")).toBeNull());
+    expect(sent("rename").at(-1)).toEqual({ path: "gelu_0", name: "a/b" });
+  });
+
+  test.each([".mnb-board", '[data-mnb-action="canvas.fit"]'])("removes the selected block by Delete at %s, and reports it", async (place) => {
     const line = find('.mnb-status [role="status"]');
     click('[data-mnb-node="gelu_0"]');
     key(place, "Delete");
@@ -235,7 +291,7 @@ describe("a newcomer", () => {
   });
 
   test("adds a block by the key n, which the card of keys lists", () => {
-    key(".mnb-root", "n");
+    key(".mnb-board", "n");
     expect(document.activeElement).toBe(find(".mnb-palette-search"));
     expect(find(".mnb-help").textContent).toContain("nnew block: its kind; Enter adds it after the selected block");
   });

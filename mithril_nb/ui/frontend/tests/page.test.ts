@@ -158,7 +158,7 @@ describe("a saved page", () => {
     over(row);
     expect(row.title).toContain("fusion · one two 50 %, two/inner 50 % · backward");
     expect(row.title).toContain("equation 0 tanh · train.py:7");
-    expect(row.title).toContain("link inferred");
+    expect(row.title).toContain("linked by the lines");
     const margin = find('[data-stage="hlo"] .margin');
     expect(find(".n", margin).textContent).toBe("1");
     expect(find(".s", margin).className).toBe("s i rb");

@@ -153,7 +153,7 @@ describe("the layout of the workbench", () => {
     cleanup();
     el.remove();
   };
-  const key = (name: string, at: string = ".mnb-root"): void => {
+  const key = (name: string, at: string = ".mnb-board"): void => {
     find(at).dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true }));
   };
   const select = (): void => {
@@ -222,7 +222,7 @@ describe("the layout of the workbench", () => {
     find('[data-mnb-tab="passes"]').click();
     resize(1000);
     expect(tab()).toBe("passes");
-    key("e", '[data-mnb-tab="passes"]');
+    find('[data-mnb-tab="passes"]').dispatchEvent(new CustomEvent("mnb-full", { bubbles: true }));
     resize(2400);
     expect([tab(), find('[data-mnb-panel="stages"]').contains(scroller)], "a part in full screen keeps its place").toEqual(["passes", true]);
     vi.unstubAllGlobals();
@@ -266,7 +266,7 @@ describe("the layout of the workbench", () => {
     find('[data-mnb-node="gelu_0"]').focus();
     key("4", '[data-mnb-node="gelu_0"]');
     expect((document.activeElement as HTMLElement).dataset["mnbTab"]).toBe("train");
-    key("1", '[data-mnb-tab="train"]');
+    key("1");
     expect((document.activeElement as HTMLElement).dataset["mnbTab"]).toBe("train");
     find('[data-mnb-node="gelu_0"]').focus();
     key("2", '[data-mnb-node="gelu_0"]');
@@ -281,7 +281,7 @@ describe("the layout of the workbench", () => {
     find('[data-mnb-action="inspector.hide"]').focus();
     find('[data-mnb-action="inspector.hide"]').click();
     expect([find(".mnb-inspector").hidden, (document.activeElement as HTMLElement).dataset["mnbAction"]]).toEqual([true, "inspector.show"]);
-    key("i", '[data-mnb-action="inspector.show"]');
+    key("i");
     expect([find(".mnb-inspector").hidden, (document.activeElement as HTMLElement).dataset["mnbAction"]]).toEqual([false, "inspector.hide"]);
     key("5");
     expect([find(".mnb-inspector").hidden, find('[data-mnb-action="inspector.show"]').hidden]).toEqual([true, true]);

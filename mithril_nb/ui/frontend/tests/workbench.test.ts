@@ -191,10 +191,10 @@ describe("the workbench", () => {
 
   test("renames and removes the selected block by keys", async () => {
     click('[data-mnb-node="gelu_0"]');
-    key(".mnb-root", "F2");
+    key(".mnb-board", "F2");
     expect(find<HTMLInputElement>('[data-mnb-node="gelu_0"] .mnb-rename').value).toBe("gelu_0");
     key(".mnb-rename", "Escape");
-    key(".mnb-root", "Delete");
+    key(".mnb-board", "Delete");
     expect(sent("remove")).toEqual([{ paths: ["gelu_0"] }]);
     click('[data-mnb-action="inspector.remove"]');
     find('[data-mnb-action="inspector.remove"]').focus();
@@ -274,6 +274,12 @@ describe("the workbench", () => {
     expect(restart.hidden).toBe(true);
     await sendRun({ ...session.snapshot.run, state, is_current_model: false });
     expect(find(".mnb-run-state").textContent).toMatch(new RegExp(`^${state}, earlier model · epoch`));
+    expect([find('[data-mnb-action="train.run"]').textContent, restart.textContent]).toEqual(["Train this model", "Resume the earlier model"]);
+    click('[data-mnb-action="train.run"]');
+    click('[data-mnb-action="train.restart"]');
+    expect([sent("resume").length, sent("train").length]).toEqual([1, 1]);
+    session.sent.length = 0;
+    await sendRun({ ...session.snapshot.run, state, is_current_model: true });
     expect(find('[data-mnb-action="train.run"]').textContent).toBe("Resume");
     expect([restart.hidden, restart.textContent]).toEqual([false, "Train from scratch"]);
     click('[data-mnb-action="train.run"]');

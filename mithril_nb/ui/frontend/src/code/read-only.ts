@@ -1,7 +1,7 @@
 /** The read-only editor of a code pane. */
 
 import { EditorState, type Extension } from "@codemirror/state";
-import { type EditorView, ViewPlugin } from "@codemirror/view";
+import { EditorView, ViewPlugin } from "@codemirror/view";
 
 /**
  * Makes code read-only. CodeMirror adds its styles to the document unless it finds another root when a view is created. In
@@ -9,6 +9,13 @@ import { type EditorView, ViewPlugin } from "@codemirror/view";
  */
 export const readOnly: Extension = [
   EditorState.readOnly.of(true),
+  EditorView.domEventHandlers({
+    keydown: (event, view) => {
+      if (event.key.toLowerCase() !== "a" || !(event.ctrlKey || event.metaKey) || event.altKey) return false;
+      view.dispatch({ selection: { anchor: 0, head: view.state.doc.length } }); // the browser knows only the lines in view
+      return true;
+    },
+  }),
   ViewPlugin.define((view: EditorView) => {
     const frame = requestAnimationFrame(() => {
       const root = view.dom.getRootNode();

@@ -1,11 +1,63 @@
-/** A button that opens a menu of actions. */
+/** Menus of actions: of a button, and at the pointer. */
 
-import { attr, h, text } from "../dom/dom";
+import { attr, h, text, zoomOf } from "../dom/dom";
 
 export interface MenuAction {
   title: string;
   hint?: string;
   act: () => void;
+}
+
+function listOf(name: string, items: readonly MenuAction[], choose: (act: () => void) => void): HTMLElement {
+  return h("div", { class: "mnb-actions", role: "menu", "aria-label": name },
+    ...items.map(({ title, hint, act }) => h("div", { class: "mnb-action", role: "menuitem", tabindex: -1, title: hint, onclick: () => choose(act) }, title)));
+}
+
+/** Handle a key in an open menu; return whether it had a meaning. */
+function press(event: KeyboardEvent, list: HTMLElement, leave: () => void): boolean {
+  const items = [...list.children] as HTMLElement[];
+  const at = items.indexOf(event.target as HTMLElement);
+  if (event.key === "Escape") leave();
+  else if (event.key === "Enter" || event.key === " ") {
+    if (at < 0) return false; // the button itself
+    items[at]!.click();
+  } else {
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: -1 }[event.key];
+    if (to === undefined) return false;
+    items.at(to % items.length)!.focus({ preventScroll: true });
+  }
+  return true;
+}
+
+/** Open a menu at a point of the window. When it closes, `back` moves the focus to where it was. */
+export function openMenu(frame: HTMLElement, name: string, items: readonly MenuAction[], x: number, y: number, back: () => void): void {
+  let isOpen = true;
+  const close = (): void => {
+    if (isOpen) list.remove(); // which blurs it, and closes it again
+    isOpen = false;
+  };
+  const leave = (): void => {
+    back();
+    close();
+  };
+  const list = listOf(name, items, (act) => {
+    leave();
+    act();
+  });
+  list.classList.add("mnb-popup");
+  list.addEventListener("keydown", (event) => {
+    if (!press(event, list, leave)) return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  list.addEventListener("contextmenu", (event) => event.preventDefault());
+  list.addEventListener("focusout", (event) => list.contains(event.relatedTarget as Node | null) || close());
+  frame.append(list);
+  const [box, zoom] = [frame.getBoundingClientRect(), zoomOf(frame)];
+  const put = (at: number, from: number, room: number, length: number): string => `${Math.max(0, Math.min((at - from) / zoom, room / zoom - length))}px`;
+  list.style.left = put(x, box.left, box.width, list.offsetWidth);
+  list.style.top = put(y, box.top, box.height, list.offsetHeight);
+  (list.firstElementChild as HTMLElement | null)?.focus({ preventScroll: true });
 }
 
 export class MenuButton {
@@ -20,8 +72,11 @@ export class MenuButton {
     items: readonly MenuAction[],
   ) {
     this.button = h("button", { type: "button", class: "mnb-select", "aria-haspopup": "menu", "aria-expanded": "false", title: name, "data-mnb-action": action, onclick: () => this.show(this.list.hidden === true) }, label);
-    this.list = h("div", { class: "mnb-actions", role: "menu", "aria-label": name, hidden: true },
-      ...items.map(({ title, hint, act }) => h("div", { class: "mnb-action", role: "menuitem", tabindex: -1, title: hint, onclick: () => this.choose(act) }, title)));
+    this.list = listOf(name, items, (act) => {
+      this.leave();
+      act();
+    });
+    this.list.hidden = true;
     this.root = h("span", { class: "mnb-menu-button" }, this.button, this.list);
     this.root.addEventListener("keydown", (event) => this.key(event));
     this.root.addEventListener("focusout", (event) => this.root.contains(event.relatedTarget as Node | null) || this.show(false));
@@ -33,10 +88,6 @@ export class MenuButton {
     attr(this.button, "aria-busy", work ? "true" : null);
   }
 
-  private get items(): HTMLElement[] {
-    return [...this.list.children] as HTMLElement[];
-  }
-
   private show(isOpen: boolean): void {
     if (this.list.hidden === !isOpen) return;
     this.list.hidden = !isOpen;
@@ -44,33 +95,20 @@ export class MenuButton {
     if (!isOpen) return;
     this.list.classList.remove("mnb-left");
     this.list.classList.toggle("mnb-left", this.list.getBoundingClientRect().left < 0);
-    this.items[0]?.focus({ preventScroll: true });
+    (this.list.firstElementChild as HTMLElement | null)?.focus({ preventScroll: true });
   }
 
-  private choose(act: () => void): void {
+  private leave(): void {
     this.button.focus({ preventScroll: true });
     this.show(false);
-    act();
   }
 
   private key(event: KeyboardEvent): void {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const { items } = this;
-    const at = items.indexOf(event.target as HTMLElement);
     if (this.list.hidden) {
       if (event.key !== "ArrowDown") return;
       this.show(true);
-    } else if (event.key === "Escape") {
-      this.button.focus({ preventScroll: true });
-      this.show(false);
-    } else if (event.key === "Enter" || event.key === " ") {
-      if (at < 0) return; // the button itself
-      items[at]!.click();
-    } else {
-      const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: -1 }[event.key];
-      if (to === undefined) return;
-      items.at(to % items.length)!.focus({ preventScroll: true });
-    }
+    } else if (!press(event, this.list, () => this.leave())) return;
     event.preventDefault();
     event.stopPropagation();
   }

@@ -1,22 +1,47 @@
 /** Renames in place. */
 
-import { h } from "../dom/dom";
+import { attr, h, text } from "../dom/dom";
 import { isSaveKey } from "../dom/focus";
+import type { Reply } from "../kernel/types";
 
-/** Turn a label into a text field. Enter accepts the name; Escape or an empty name keeps the old one. `closed` is called last. */
-export function editName(slot: HTMLElement, name: string, take: (name: string) => void, back: () => void, closed: () => void = () => {}): void {
+/** Characters that are invisible, or that change the direction of a text. */
+const INVISIBLE = /^\s|\s$|[\x00-\x1f\x7f-\x9f\u200b\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
+
+/**
+ * Turn a label into a text field. Enter sends the name; if it is refused, the field stays open with the text and the
+ * reason. Escape or an empty name keeps the old one. `closed` is called last.
+ */
+export function editName(slot: HTMLElement, name: string, take: (name: string) => Promise<Reply>, back: () => void, closed: () => void = () => {}): void {
   if (slot.querySelector("input")) return;
   const input = h("input", { class: "mnb-rename", "aria-label": "New name", spellcheck: "false" });
+  const reason = h("small", { class: "mnb-field-problem", role: "alert", hidden: true });
   input.value = name;
-  let done = false;
-  const finish = (keep: boolean, refocus: boolean): void => {
-    if (done) return;
-    done = true;
-    const value = input.value.trim();
-    slot.textContent = keep && value ? value : name;
-    if (keep && value && value !== name) take(value);
+  let isDone = false;
+  /** The last name that was sent, and whether it was refused. */
+  let sent: string | null = null;
+  const finish = (value: string, refocus: boolean): void => {
+    if (isDone) return;
+    isDone = true;
+    slot.textContent = value;
     if (refocus) back();
     closed();
+  };
+  const refuse = (why: string): void => {
+    attr(input, "aria-invalid", why ? "true" : null);
+    reason.hidden = why === "";
+    text(reason, why);
+  };
+  const submit = (refocus: boolean): void => {
+    const { value } = input;
+    if (!value.trim() || value === name || (value === sent && !refocus)) return finish(name, refocus);
+    if (value === sent && reason.hidden) return; // it waits for the reply
+    sent = value;
+    if (INVISIBLE.test(value)) return refuse("Names have no spaces at their ends, and no invisible characters.");
+    refuse("");
+    void take(value).then(({ ok, error }) => {
+      if (ok || input.value !== value) return ok ? finish(value, refocus) : undefined;
+      refuse(error?.summary ?? "The name was not changed: no kernel is connected.");
+    });
   };
   input.addEventListener("keydown", (event) => {
     if (isSaveKey(event)) return;
@@ -24,14 +49,13 @@ export function editName(slot: HTMLElement, name: string, take: (name: string) =
     if (event.key === "Enter") {
       // The focus returns to the button, and the same Enter would click it.
       event.preventDefault();
-      finish(true, true);
+      submit(true);
     }
-    if (event.key === "Escape") finish(false, true);
+    if (event.key === "Escape") finish(name, true);
   });
-  input.addEventListener("pointerdown", (event) => event.stopPropagation());
-  input.addEventListener("dblclick", (event) => event.stopPropagation());
-  input.addEventListener("blur", () => finish(true, false));
-  slot.replaceChildren(input);
+  for (const type of ["pointerdown", "dblclick", "contextmenu"]) input.addEventListener(type, (event) => event.stopPropagation());
+  input.addEventListener("blur", () => submit(false));
+  slot.replaceChildren(input, reason);
   input.focus();
   input.select();
 }

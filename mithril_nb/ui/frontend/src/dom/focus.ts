@@ -66,7 +66,8 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
     // JupyterLab and Notebook listen on outer elements (A, B, D D, Enter, Ctrl+Z, ...).
     event.stopPropagation();
   });
-  for (const type of ["keyup", "keypress"]) root.addEventListener(type, (event) => event.stopPropagation());
+  // JupyterLab's menu on an outer element would offer "Cut Cell".
+  for (const type of ["keyup", "keypress", "contextmenu"]) root.addEventListener(type, (event) => event.stopPropagation());
   // `disabled` would drop the focus and pass clicks and keys to the notebook, so buttons use `aria-disabled`.
   root.addEventListener("click", (event) => (event.target as Element).closest('[aria-disabled="true"]') && event.stopImmediatePropagation(), true);
 

@@ -3,12 +3,12 @@
 const MOST_KEPT = 20_000;
 /** Longer names are cut before they are measured. */
 const LONGEST = 300;
-const BREAKS = /[\t\n\v\f\r\x85\u2028\u2029]+/g;
+const BREAKS = /\t*[\n\v\f\r\x85\u2028\u2029][\t\n\v\f\r\x85\u2028\u2029]*/g;
 const UNPRINTABLE = /[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 
-/** Return a text as one line, like `one_line` in the kernel: line breaks become `⏎`, unprintable characters escapes. */
+/** Return a text as one line, like `one_line` in the kernel: line breaks become `⏎`, tabs spaces, unprintable characters escapes. */
 export function oneLine(text: string): string {
-  return text.replace(BREAKS, "⏎").replace(UNPRINTABLE, (found) => {
+  return text.replace(BREAKS, "⏎").replaceAll("\t", " ").replace(UNPRINTABLE, (found) => {
     const code = found.charCodeAt(0);
     return code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
   });

@@ -14,6 +14,8 @@ export interface ZoomOptions {
   /** Return whether the wheel zooms instead of scrolling the page. */
   wheels: (event: WheelEvent) => boolean;
   changed: (view: View, byUser: boolean) => void;
+  /** Return the nearest view that a user may reach. */
+  kept?: (view: View) => View;
 }
 
 export const LEAST = 0.1;
@@ -49,8 +51,7 @@ export class Zoom {
   by(factor: number, x = this.frame.clientWidth / 2, y = this.frame.clientHeight / 2): void {
     const k = Math.min(MOST, Math.max(this.least, this.view.k * factor));
     const at = this.invert(x, y);
-    this.view = { x: x - at.x * k, y: y - at.y * k, k };
-    this.options.changed(this.view, true);
+    this.become({ x: x - at.x * k, y: y - at.y * k, k });
   }
 
   private place(event: MouseEvent): { x: number; y: number } {
@@ -85,7 +86,11 @@ export class Zoom {
       this.by(factor, other.x, other.y);
       return;
     }
-    this.view = { ...this.view, x: this.view.x + now.x - before.x, y: this.view.y + now.y - before.y };
+    this.become({ ...this.view, x: this.view.x + now.x - before.x, y: this.view.y + now.y - before.y });
+  }
+
+  private become(view: View): void {
+    this.view = this.options.kept?.(view) ?? view;
     this.options.changed(this.view, true);
   }
 }

@@ -1,11 +1,12 @@
 /** The logical graph of a model in a `GraphView`: selection, editing, wiring. */
 
+import type { MenuAction } from "../controls/menu";
 import { editName } from "../controls/rename";
 import type { Tip } from "../controls/tip";
 import { together } from "../dom/calls";
 import { h, iconButton, zoomOf } from "../dom/dom";
 import { STILL } from "../graph/painter";
-import type { SceneNode } from "../graph/scene";
+import type { SceneEdge, SceneNode } from "../graph/scene";
 import { GraphView } from "../graph/view";
 import { Questions } from "../search/questions";
 import { KernelOverlay } from "../stages/kernel-overlay";
@@ -13,9 +14,11 @@ import type { Store } from "../store/store";
 import { addParts, describeEdge, describeNode, fillEdge } from "./canvas-parts";
 import { Wiring } from "./canvas-wiring";
 import { ConnectMenu } from "./connect-menu";
-import { draggedTo } from "./graph";
+import { draggedTo, parentOf } from "./graph";
 import { LaidOut } from "./laid-out";
 
+/** Width of the open list of the palette. */
+const PALETTE_PX = 250;
 /** Distance in px by which a key moves a block. */
 const STEP = 16;
 const STEPS: Readonly<Record<string, readonly [number, number]>> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -32,6 +35,7 @@ export class Canvas {
   private readonly menu: ConnectMenu;
   /** Element that may lie over the graph. */
   private cover: HTMLElement | null = null;
+  private isPaletteOpen = false;
   private readonly tools: HTMLElement | undefined;
   private readonly laidOut: LaidOut;
   /** The block that the keys move, and its place. */
@@ -96,6 +100,12 @@ export class Canvas {
     this.watched.push(() => watcher.disconnect());
   }
 
+  /** Keep clear of the list of the palette, which lies over the left side of the graph while it is open. */
+  showPalette(isOpen: boolean): void {
+    this.isPaletteOpen = isOpen;
+    if (isOpen && this.store.selection.length) this.view.reveal(this.view.active);
+  }
+
   private coveredRight(): number {
     if (!this.cover?.offsetWidth) return 0;
     const [board, cover] = [this.view.board.getBoundingClientRect(), this.cover.getBoundingClientRect()];
@@ -128,9 +138,15 @@ export class Canvas {
       },
       toggle: (node) => this.toggle(node),
       clear: () => store.release(),
-      covered: () => ({ right: this.coveredRight(), top: this.tools ? this.tools.offsetTop + this.tools.offsetHeight : 0 }),
+      covered: () => ({
+        left: this.isPaletteOpen ? PALETTE_PX : 0,
+        right: this.coveredRight(),
+        top: this.tools ? this.tools.offsetTop + this.tools.offsetHeight : 0,
+        bottom: this.questions?.root.offsetHeight ?? 0,
+      }),
       selectEdge: (edge) => store.selectEdge(edge.id),
-      open: (node) => (isRepeat(node) ? this.toggle(node) : this.rename(node.key)),
+      open: (node) => (node.group ? this.toggle(node) : this.rename(node.key)),
+      actions: (node, edge) => this.actionsFor(node, edge),
       drag: {
         isMovable: (node) => node.path !== "",
         move: (node, x, y) => this.view.move(draggedTo(this.view.index, node, x, y)),
@@ -201,9 +217,22 @@ export class Canvas {
     if (!node) return false;
     if (isRepeat(node) && (event.key === "F2" || event.key === "c")) this.toggle(node); // its blocks can be edited
     else if (event.key === "F2") this.rename(node.key);
-    else if (event.key === "c") this.menu.open(node, this.view.elementOf(node.key) ?? this.view.root);
+    else if (event.key === "c") this.connect(node);
     else return false;
     return true;
+  }
+
+  private actionsFor(node: SceneNode | null, edge: SceneEdge | null): MenuAction[] {
+    const { store } = this;
+    const remove = { title: "Remove (Delete)", act: () => void this.removeSelected(node ?? undefined) };
+    if (edge) return [remove];
+    if (!node) return [{ title: "Add a block… (n)", act: () => void this.startFromBlock() }, { title: "Select all blocks (Ctrl+A)", act: () => store.pinBlocks(Object.keys(store.snapshot.blocks).filter((path) => parentOf(path) === "")) }, { title: "Tidy up the layout", act: () => void store.command("tidy") }];
+    const edits = [{ title: "Rename (F2)", act: () => void this.rename(node.key) }, { title: "Connect to… (c)", act: () => this.connect(node) }, remove];
+    return [...(node.path ? edits : pathsOf(node).length ? [remove] : []), ...this.questions.actions()];
+  }
+
+  private connect(node: SceneNode): void {
+    this.menu.open(node, this.view.elementOf(node.key) ?? this.view.root);
   }
 
   /** Rename a block in place; return whether it is drawn. */

@@ -7,6 +7,7 @@ import { together } from "../dom/calls";
 import { attr, h, iconButton, keyed, text } from "../dom/dom";
 import { exact, percent, si } from "../dom/format";
 import type { BlockDetails, CostRow, Field } from "../kernel/types";
+import { lineage } from "../store/links";
 import type { Store } from "../store/store";
 import { BlockFormulaView } from "./block-formula";
 
@@ -60,7 +61,7 @@ export class Inspector {
 
   private rename(): void {
     const block = this.store.snapshot.blocks[this.path];
-    if (block) editName(this.title, block.name, (name) => this.store.command("rename", { path: this.path, name }), () => this.buttons.querySelector("button")?.focus());
+    if (block) editName(this.title, block.name, (name) => this.store.command("rename", { path: this.path, name }), () => this.buttons.querySelector("button")?.focus(), () => this.update());
   }
 
   private update(): void {
@@ -82,7 +83,7 @@ export class Inspector {
       text(this.hint, Object.keys(snapshot.blocks).length ? "Select a block, an edge or a line of code to see its details." : "Add a block from the palette to start.");
       return;
     }
-    if (!this.title.querySelector("input")) text(this.title, block.path.split("/").join(" / "));
+    if (!this.title.querySelector("input")) text(this.title, lineage(block.path).reverse().map((one) => snapshot.blocks[one]?.name ?? one).join(" / "));
     attr(this.title, "title", block.path);
     attr(this.kind, "title", block.kind);
     text(this.kind, selection.length > 1 ? `${block.kind} · ${selection.length - 1} more selected` : block.kind);

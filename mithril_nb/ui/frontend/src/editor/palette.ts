@@ -54,7 +54,9 @@ export class Palette {
   /** Open or close the list. In wide widgets it is always visible. */
   private open(isOpen: boolean): void {
     attr(this.root, "data-mnb-open", isOpen);
-    attr(this.input, "aria-expanded", String(isOpen || this.root.closest('[data-mnb-room="wide"]') !== null));
+    const isBeside = this.root.closest('[data-mnb-room="wide"]') !== null;
+    attr(this.input, "aria-expanded", String(isOpen || isBeside));
+    this.canvas.showPalette(isOpen && !isBeside);
     if (isOpen) this.paintActive();
   }
 

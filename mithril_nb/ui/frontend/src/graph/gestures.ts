@@ -27,6 +27,8 @@ export interface PointerActions {
   press(node: SceneNode): void;
   click(node: SceneNode | null, edge: SceneEdge | null, event: MouseEvent): void;
   open?: ((node: SceneNode) => void) | undefined;
+  /** Open a menu for a node, an edge or the background. */
+  menu(node: SceneNode | null, edge: SceneEdge | null, event: MouseEvent): void;
   drag?: DragOptions | undefined;
 }
 
@@ -61,9 +63,16 @@ export class Gestures {
     board.addEventListener("click", (event) => this.click(event));
     board.addEventListener("dblclick", (event) => {
       const { node } = this.at(event);
-      if (!node || isControl(event.target)) return;
+      if (!node || isControl(event.target) || (node.expanded && !this.isTitle(node, event))) return;
       event.preventDefault();
       this.actions.open?.(node);
+    });
+    board.addEventListener("contextmenu", (event) => {
+      if ((event.target as Element).closest("input")) return;
+      event.preventDefault();
+      this.tip?.hide();
+      const { node, edge } = this.at(event);
+      this.actions.menu(node, edge, event);
     });
   }
 
@@ -88,7 +97,11 @@ export class Gestures {
 
   private isMovable(node: SceneNode | null, event: MouseEvent): node is SceneNode {
     if (!node || !this.actions.drag?.isMovable(node)) return false;
-    return !node.expanded || (this.place(event)?.y ?? node.y) <= node.y + TITLE;
+    return !node.expanded || this.isTitle(node, event);
+  }
+
+  private isTitle(node: SceneNode, event: MouseEvent): boolean {
+    return (this.place(event)?.y ?? node.y) <= node.y + TITLE;
   }
 
   private down(event: PointerEvent): void {

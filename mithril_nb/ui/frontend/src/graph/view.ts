@@ -1,11 +1,12 @@
 /** The view of a graph: a canvas with pan and zoom, and an accessible tree over it. */
 
+import { type MenuAction, openMenu } from "../controls/menu";
 import type { Tip } from "../controls/tip";
 import { oncePerFrame, together } from "../dom/calls";
 import { h, zoomOf } from "../dom/dom";
 import { type Colours, readColours, watchColours } from "../drawing/colours";
 import type { Rect } from "../drawing/lines";
-import { LEAST, Zoom } from "../drawing/zoom";
+import { LEAST, type View, Zoom } from "../drawing/zoom";
 import { type DragOptions, Gestures } from "./gestures";
 import { type Description, Items } from "./items";
 import { Motion } from "./motion";
@@ -29,9 +30,11 @@ export interface GraphOptions {
   selectEdge?: (edge: SceneEdge) => void;
   /** Handle a double-click. */
   open?: (node: SceneNode) => void;
+  /** Return the actions of the menu of a node, an edge or the background. */
+  actions?: (node: SceneNode | null, edge: SceneEdge | null) => readonly MenuAction[];
   drag?: DragOptions;
-  /** Return the px at the right and at the top of the frame that something else covers. */
-  covered?: () => { right: number; top: number };
+  /** Return the px at each side of the frame that something else covers; at the left, only for a while. */
+  covered?: () => { left: number; right: number; top: number; bottom: number };
   decorate?: (parts: HTMLElement, node: SceneNode) => void;
   decorateEdge?: (element: HTMLElement, edge: SceneEdge) => void;
   /** Handle a key before the view does; return whether it had a meaning. */
@@ -44,6 +47,8 @@ const LARGEST_FIT = 1.15;
 const SMALLEST_FIRST = 0.35;
 /** Revealed nodes that are smaller than this on the screen are enlarged. */
 const LEAST_REVEALED_PX = 14;
+/** Length of the graph that stays in view, however far the user pans. */
+const KEPT_PX = 80;
 /** The tree items follow when the view has rested for this time. */
 const REST_MS = 90;
 
@@ -84,6 +89,7 @@ export class GraphView {
         hover: (node, edge) => this.hover(node, edge),
         press: (node) => this.focusItem(node.key),
         click: (node, edge, event) => this.click(node, edge, event),
+        menu: (node, edge, event) => this.openMenu(node, edge, event),
       },
       (event) => (this.size.width ? { ...this.toScene(event.clientX, event.clientY), k: this.zoom.view.k } : null),
       options.tip,
@@ -93,6 +99,7 @@ export class GraphView {
       // The wheel scrolls the notebook unless the graph has the focus or Ctrl is pressed.
       wheels: (event) => event.ctrlKey || event.metaKey || this.root.contains(this.activeElement()),
       changed: (_, byUser) => this.changedView(byUser),
+      kept: (view) => this.kept(view),
     });
     const walk = new Walk(this.walked());
     this.board.addEventListener("keydown", (event) => {
@@ -156,6 +163,7 @@ export class GraphView {
     const { view } = this.zoom;
     if (before && after) this.zoom.set({ ...view, x: view.x + (before.x - after.x) * view.k, y: view.y + (before.y - after.y) * view.k });
     else if (isNew && !this.hasUserView) this.fitFirst();
+    else if (isNew) this.zoom.view = this.kept(view);
     const fresh = this.part();
     this.motion = fresh && old.keys.length && !prefersLessMotion() ? Motion.plan(old, this.painter, this.zoom.view, fresh, performance.now()) : null;
     this.updateItems();
@@ -200,8 +208,10 @@ export class GraphView {
   /** Move the view as little as possible, so that a node is visible. */
   reveal(key: string): void {
     const node = this.painter.index.node(key);
-    const { width, height } = this.free;
-    if (!node || !width) return;
+    const { top, height, ...free } = this.free;
+    const left = this.options.covered?.().left ?? 0;
+    const width = free.width - left;
+    if (!node || !free.width) return;
     this.setActive(key);
     const { view } = this.zoom;
     if (Math.min(node.w, node.h) * view.k < LEAST_REVEALED_PX) {
@@ -209,7 +219,7 @@ export class GraphView {
       return this.centre(node.x + node.w / 2, node.y + node.h / 2, true);
     }
     const shift = (from: number, length: number, room: number): number => (from < MARGIN || length > room - 2 * MARGIN ? MARGIN - from : Math.min(0, room - MARGIN - from - length));
-    const [x, y] = [node.x * view.k + view.x, node.y * view.k + view.y];
+    const [x, y] = [node.x * view.k + view.x - left, node.y * view.k + view.y - top];
     const isIn = x >= 0 && y >= 0 && x + Math.min(node.w * view.k, width) <= width && y + Math.min(node.h * view.k, height) <= height;
     if (!isIn) this.pan(shift(x, node.w * view.k, width), shift(y, node.h * view.k, height));
   }
@@ -270,6 +280,20 @@ export class GraphView {
     } else this.options.clear?.(event);
   }
 
+  private openMenu(node: SceneNode | null, edge: SceneEdge | null, event: MouseEvent): void {
+    const { options } = this;
+    if (node) {
+      this.focusItem(node.key);
+      if (!this.state.selected.has(node.key)) options.select(node, false);
+    } else {
+      if (edge) options.selectEdge?.(edge);
+      this.board.focus({ preventScroll: true });
+    }
+    const toggle = node?.group && options.toggle ? [{ title: node.expanded ? "Close" : "Open", act: () => options.toggle!(this.index.node(node.key) ?? node) }] : [];
+    const actions = [...toggle, ...(options.actions?.(node, edge) ?? []), { title: "Show the whole graph", act: () => this.fit() }];
+    openMenu(this.root, node ? node.name : "Graph", actions, event.clientX, event.clientY, () => (node ? this.focusItem(node.key) : this.board.focus({ preventScroll: true })));
+  }
+
   private setActive(key: string): void {
     if (this.items.active !== key) {
       this.items.active = key;
@@ -299,10 +323,10 @@ export class GraphView {
   }
 
   /** The size of the frame without what something else covers. */
-  private get free(): { width: number; height: number; top: number } {
+  private get free(): { top: number; width: number; height: number } {
     const { width, height } = this.size;
-    const { right, top } = this.options.covered?.() ?? { right: 0, top: 0 };
-    return { width: Math.max(width / 2, width - right), height: Math.max(height * 0.75, height - top), top: Math.min(height / 4, top) };
+    const { right, top, bottom } = this.options.covered?.() ?? { right: 0, top: 0, bottom: 0 };
+    return { top: Math.min(height / 4, top), width: Math.max(width / 2, width - right), height: Math.max(height * 0.75, height - top) - Math.min(height / 4, bottom) };
   }
 
   /** Fit the graph again, because something else covers more or less of the frame, unless the user has moved the view. */
@@ -319,7 +343,7 @@ export class GraphView {
     const { width, height } = this.size;
     this.measure();
     if (this.size.width === width && this.size.height === height) return;
-    if (this.hasUserView) this.updateItems();
+    if (this.hasUserView) this.zoom.set(this.kept(this.zoom.view));
     else this.fitFirst();
     this.redraw();
   }
@@ -331,7 +355,7 @@ export class GraphView {
   /** Show the whole graph, or its start if it would become smaller than `least`. */
   private fitTo(least: number): void {
     if (!this.size.width) this.measure();
-    const { width, height, top } = this.free;
+    const { top, width, height } = this.free;
     const { x, y, w, h: tall } = this.painter.bounds;
     if (!width || !height || !this.scene.nodes.length) return;
     const edge = top ? MARGIN / 2 : MARGIN; // the cover has its own margin
@@ -344,8 +368,20 @@ export class GraphView {
 
   private pan(dx: number, dy: number): void {
     const { view } = this.zoom;
-    this.zoom.set({ ...view, x: view.x + dx, y: view.y + dy });
+    this.zoom.set(this.kept({ ...view, x: view.x + dx, y: view.y + dy }));
     this.hasUserView = true;
+  }
+
+  /** Return the nearest view in which a part of the graph is visible. */
+  private kept(view: View): View {
+    const { x, y, w, h: tall } = this.painter.bounds;
+    const { top, width, height } = this.free;
+    if (!width || !this.scene.nodes.length) return view;
+    const keep = (at: number, start: number, length: number, from: number, to: number): number => {
+      const least = Math.min(KEPT_PX, length * view.k, (to - from) / 2);
+      return Math.max(from + least - (start + length) * view.k, Math.min(at, to - least - start * view.k));
+    };
+    return { ...view, x: keep(view.x, x, w, 0, width), y: keep(view.y, y, tall, top, top + height) };
   }
 
   private centre(x: number, y: number, isByUser: boolean): void {

@@ -95,6 +95,11 @@ export class Questions {
     return (event.key === "a" || event.key === "d" || event.key === "p") && this.ask(event.key);
   }
 
+  /** The questions as actions of a menu. */
+  actions(): { title: string; act: () => void }[] {
+    return [{ title: "Ancestors (a)", act: () => void this.ask("a") }, { title: "Descendants (d)", act: () => void this.ask("d") }];
+  }
+
   /** Show the whole graph again; return whether there was an answer. */
   clear(): boolean {
     if (!this.asked) return false;

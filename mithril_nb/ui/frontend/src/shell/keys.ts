@@ -37,15 +37,15 @@ function focusNextPane({ store, panes }: KeyTargets, direction: 1 | -1): boolean
   return true;
 }
 
-/** Return whether Delete may remove blocks: only with the focus in the graph, inspector or palette. */
-function mayRemove(event: KeyboardEvent): boolean {
-  const target = event.target as Element;
-  return !target.closest("input, textarea, select") && (target.matches(".mnb-root") || target.closest(".mnb-canvas, .mnb-inspector, .mnb-palette") !== null);
+/** Return whether single keys act: only while the graph or a stage has the focus, not beside a field or in another text. */
+function isAtWork(target: Element): boolean {
+  return target.closest(".mnb-canvas, .mnb-board, [data-mnb-pane]") !== null && !target.closest('[role="menu"]');
 }
 
 function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
   const { store, header, panes, train, help, canvas, layout, screen } = targets;
-  const typing = isTyping(event.target);
+  const target = event.target as Element;
+  const typing = isTyping(target);
   const command = event.ctrlKey || event.metaKey;
   if (command && !event.altKey && event.key.toLowerCase() === "z" && !typing) {
     store.command(event.shiftKey ? "redo" : "undo");
@@ -55,19 +55,27 @@ function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
     store.command("redo");
     return true;
   }
+  if (command && !event.altKey && event.key.toLowerCase() === "a" && !typing) {
+    // Code selects its own text; elsewhere the browser would select the page.
+    if (!event.defaultPrevented) store.pinBlocks(Object.keys(store.snapshot.blocks).filter((path) => !path.includes("/")));
+    return true;
+  }
   if (event.altKey && !command && (event.key === "ArrowDown" || event.key === "ArrowUp")) return focusNextPane(targets, event.key === "ArrowDown" ? 1 : -1);
   if (event.key === "Escape") return screen.leave() || header.search.clear() || store.release();
   if (typing || command || event.altKey) return false;
-  const pane = panes.focused();
+  if (event.key === " " && train && store.tab === "train" && train.root.contains(target) && !target.closest("button")) return train.toggle(), true;
   const preset = PRESET_OF_KEY[event.key];
-  if (layout && preset) return layout.choose(preset), true;
+  // A preset may hide the graph and the stages; the focus is then on a tab.
+  if (layout && preset && (isAtWork(target) || target.closest('[role="tab"], [role="radio"]'))) return layout.choose(preset), true;
+  if (!isAtWork(target)) return false;
+  const pane = panes.focused();
   switch (event.key) {
     case "?": return help.toggle(), true;
     case "f":
     case "F":
     case "/": return header.search.input.focus(), true;
     case "e":
-    case "E": return screen.toggle(event.target as Element), true;
+    case "E": return screen.toggle(target), true;
     case "i":
     case "I": return layout?.toggleInspector() ?? false;
     case "n":
@@ -75,11 +83,8 @@ function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
     case "[": return pane?.walk(-1), pane !== null;
     case "]": return pane?.walk(1), pane !== null;
     case "Delete":
-    case "Backspace": return mayRemove(event) && (canvas?.removeSelected() ?? false);
+    case "Backspace": return !target.closest("[data-mnb-pane]") && (canvas?.removeSelected() ?? false);
     case "F2": return canvas?.renameSelected() ?? false;
-    case " ":
-      if (!train || store.tab !== "train" || (event.target as Element).closest("button, [role=tab], [role=treeitem], tr")) return false;
-      return train.toggle(), true;
     default: return false;
   }
 }

@@ -3,9 +3,9 @@
 import { type Instruction, type StageText, UNATTRIBUTED } from "./links";
 
 const ORIGINS: Record<string, string> = {
-  tagged: "link preserved by the compiler",
-  inferred: "link inferred from operands or users",
-  kernel: "linked at kernel level: all lines of the kernel share the link",
+  tagged: "",
+  inferred: "linked by the lines around it",
+  kernel: "all lines of the kernel have the same link",
 };
 
 /** Describe an instruction: opcode, blocks with shares, role, lines of Python, costs, equations, kind of link. */
@@ -25,5 +25,5 @@ export function describe(text: StageText, instruction: Instruction, costs: reado
   }
   if (instruction.equations.length > 4) lines.push(`and ${instruction.equations.length - 4} more equations`);
   lines.push(ORIGINS[instruction.origin ?? ""] ?? "no source attributed");
-  return lines;
+  return lines.filter(Boolean);
 }

@@ -69,6 +69,7 @@ export class Train {
   readonly #rate: HTMLInputElement;
   readonly #rateText: HTMLInputElement;
   readonly #rateLabel = h("span");
+  readonly #restartLabel = document.createTextNode("");
   readonly #hint = h("p", { class: "mnb-hint mnb-train-hint" });
   readonly #values = new Map<string, HTMLElement>();
   readonly #starting = new Clock((elapsed) => {
@@ -84,7 +85,7 @@ export class Train {
   constructor(private readonly options: TrainOptions) {
     const { kernel } = options;
     this.#run = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "train.run", onclick: () => this.toggle() });
-    this.#restart = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.restart", onclick: () => this.#send("train") }, icon(ICONS.play), "Train from scratch");
+    this.#restart = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.restart", onclick: () => this.#send(this.#isOld ? "resume" : "train") }, icon(ICONS.play), this.#restartLabel);
     this.#step = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.step", onclick: () => void kernel.send("step_once", {}) }, icon(ICONS.step), "One step");
     this.#stop = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.stop", onclick: () => void kernel.send("stop", {}) }, icon(ICONS.stop), "Stop");
     this.#rate = h("input", { type: "range", class: "mnb-slider", min: 0, max: 1000, step: 1, "aria-label": "Learning rate, logarithmic", "data-mnb-action": "train.rate" });
@@ -125,7 +126,7 @@ export class Train {
     }
     this.root = h(
       "div",
-      { class: "mnb-train", "data-mnb-part": "train" },
+      { class: "mnb-train", "data-mnb-part": "train", tabindex: -1 },
       h(
         "div",
         { class: "mnb-train-side" },
@@ -153,9 +154,14 @@ export class Train {
     this.#draw();
   }
 
-  /** Start, pause or resume the run, as the main button shows. */
+  /** Start, pause or resume the run, as the main button shows: a new run trains the model that is shown. */
   toggle(): void {
     if (!this.#run.hasAttribute("aria-disabled")) this.#send(({ Pause: "pause", Resume: "resume" } as const)[this.#run.dataset["label"]!] ?? "train");
+  }
+
+  /** Whether the run trains another model or loss than the workbench shows. */
+  get #isOld(): boolean {
+    return this.options.canStart && this.options.run().is_current_model === false;
   }
 
   #send(command: "pause" | "resume" | "train"): void {
@@ -181,8 +187,10 @@ export class Train {
     const { state } = run;
     const isActive = state === "running" || state === "paused";
     const hasEnded = state === "stopped" || state === "failed";
-    const label = state === "running" ? "Pause" : state === "paused" || hasEnded ? "Resume" : state === "done" ? "Train again" : "Train";
-    this.#restart.hidden = !hasEnded || !this.options.canStart;
+    const isOld = this.#isOld;
+    const label = state === "running" ? "Pause" : isOld ? "Train this model" : state === "paused" || hasEnded ? "Resume" : state === "done" ? "Train again" : "Train";
+    this.#restart.hidden = !(hasEnded || (isOld && state === "paused")) || !this.options.canStart;
+    this.#restartLabel.data = isOld ? "Resume the earlier model" : "Train from scratch";
     if (this.#run.dataset["label"] !== label) {
       this.#run.dataset["label"] = label;
       this.#run.replaceChildren(icon(state === "running" ? ICONS.pause : ICONS.play), label);
