@@ -15,9 +15,9 @@ from rich.table import Table
 from benchmarks.corpus import Make, corpus
 from benchmarks.corpus.program import Program, spec
 from benchmarks.interleaved import Comparison, compare
-from benchmarks.published import PUBLISHED
+from benchmarks.published import PUBLISHED, padded_products
 from benchmarks.stages import compiled, paired
-from mithril_nb.cost import SOURCES, Cost, multiply_adds
+from mithril_nb.cost import SOURCES, Cost
 from mithril_nb.inspection import Inspection, inspect
 
 REPORT_BAR = 1.2
@@ -169,7 +169,7 @@ def ten_products() -> Program:
 
 def ours(fn: Callable[..., Any], args: tuple[Any, ...]) -> int:
     """Count the FLOPs of matrix products and convolutions, padding included."""
-    return 2 * sum(one.count or 0 for one in multiply_adds(inspect(fn, *args)))
+    return 2 * sum(count for _, count in padded_products(inspect(fn, *args)))
 
 
 def by_xla(fn: Callable[..., Any], args: tuple[Any, ...]) -> float | None:

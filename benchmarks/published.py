@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
+from typing import Any
 
 import mithril_nb as ml
-from mithril_nb.cost import multiply_adds
+from mithril_nb.cost import CostRow
 from mithril_nb.inspection import Inspection
 from mithril_nb.models import (
     GPT,
@@ -31,6 +33,7 @@ from mithril_nb.models import (
     TransformerEncoder,
     Transpose,
 )
+from mithril_nb.stages.records import Equation
 
 TOKENS = 1024
 """Number of tokens for GPT-2: its full context."""
@@ -65,8 +68,38 @@ class Published:
 
     def counted(self, inspection: Inspection) -> int:
         """Return our count in the same unit."""
-        found = sum(one.count or 0 for one in multiply_adds(inspection))
+        found = sum(count for _, count in padded_products(inspection))
         return 2 * found if self.unit == "FLOPs" else found
+
+
+def padded_products(inspection: Inspection) -> list[tuple[CostRow, int]]:
+    """Return the cost of each matrix product and convolution, and its multiply-adds as papers count: with padding."""
+    by_id = {one.id: one for one in inspection.equations}
+    rows = [row for row in inspection.cost().rows if row.macs]
+    return [
+        (
+            row,
+            (row.repeats or 0) * padded_pairs(by_id[row.id]) if row.opcode == "conv_general_dilated" else row.macs or 0,
+        )
+        for row in rows
+    ]
+
+
+def padded_pairs(convolution: Equation) -> int:
+    """Return the multiply-adds of one run of a convolution of an undilated input or kernel, with padding."""
+    param: Any = convolution.param
+    (left, kernel), out = convolution.inputs, convolution.outputs[0]
+    left_axes, kernel_axes, out_axes = param["dimension_numbers"]
+    places = prod(
+        # In a dilated input, each element is multiplied once by each element of the kernel.
+        int(kernel.shape[taps]) * int(out.shape[made] if base == 1 else left.shape[given])
+        for taps, made, given, base in zip(
+            kernel_axes[2:], out_axes[2:], left_axes[2:], param["lhs_dilation"], strict=True
+        )
+    )
+    batch = int(left.shape[left_axes[0]]) // param["batch_group_count"]
+    channels = int(left.shape[left_axes[1]]) // param["feature_group_count"]
+    return batch * channels * int(kernel.shape[kernel_axes[0]]) * places
 
 
 def lenet_5() -> Model:

@@ -1,6 +1,6 @@
 """Costs of a program's equations by our rules; of the branches of a `cond`, only the most expensive one counts.
 
-Nothing is lowered, compiled or run. Importing this module registers the cost rule of Pallas kernels.
+Nothing is lowered, compiled or run. Importing this module registers the cost rules of Pallas kernels and expansions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.formulas.communication import NOTHING, UNKNOWN, Sent, sends_no_more
-from mithril_nb.cost.formulas.rules import Counted, Formula, Letters, counted, has_cost, rule
+from mithril_nb.cost.formulas.rules import Counted, Formula, counted, estimated, has_cost, rule
 from mithril_nb.cost.formulas.sizes import as_size, bytes_of, repeated, sum_of, times
 from mithril_nb.cost.formulas.symbols import Expression, Polynomial, UndecidedError, total
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, Figures, is_unknown, sum_of_rows
@@ -75,9 +75,9 @@ def equation_row(equation: Equation, each: Counted, repeats: int | None) -> Cost
     """Return the row of an equation that costs `each` per run and runs `repeats` times; `None` if unknown."""
     # XLA removes unused equations, so they run 0 times whatever their loop does.
     repeats = repeats if equation.is_used else 0
-    flops, transcendentals, once, moved, payload, wire = (
+    flops, transcendentals, once, moved, payload, wire, products = (
         value if isinstance(value, int) else None
-        for value in (each.flops, each.transcendentals, each.once, each.bytes, each.payload, each.wire)
+        for value in (each.flops, each.transcendentals, each.once, each.bytes, each.payload, each.wire, each.products)
     )
     if repeats == 0:
         moved = 0
@@ -98,6 +98,8 @@ def equation_row(equation: Equation, each: Counted, repeats: int | None) -> Cost
         "",
         repeated(payload, repeats),
         repeated(wire, repeats),
+        (),
+        repeated(None if products is None else products // 2, repeats),
     )
 
 
@@ -109,7 +111,7 @@ def moved_rows(inputs: Iterable[Input]) -> tuple[CostRow, ...]:
     return tuple(
         CostRow(
             f"arg{place}", "parameter", ((one.block, 1.0),) if one.block else (), None, 0, 0, 0, 1, "0: moves data",
-            None, Figures(), (f"arg{place}",), payload_bytes=None, wire_bytes=None,
+            None, Figures(), (f"arg{place}",), payload_bytes=None, wire_bytes=None, macs=0,
         )
         for place, one in enumerate(inputs)
         if one.is_moved
@@ -168,21 +170,21 @@ def _cheaper(row: CostRow, sends_less: bool) -> CostRow:
     payload, wire = (0 if sends_less or value == 0 else None for value in (row.payload_bytes, row.wire_bytes))
     return replace(
         row, flops=0, transcendentals=0, bytes_accessed=0, repeats=0, once=Figures(), payload_bytes=payload,
-        wire_bytes=wire, formula="0: another branch costs more",
+        wire_bytes=wire, formula="0: another branch costs more", macs=0,
     )  # fmt: skip
 
 
 def _undecided(row: CostRow) -> CostRow:
     """Return a row of a branch that may be the most expensive one: costs that are not 0 become unknown."""
-    flops, transcendentals, moved, payload, wire = (
+    flops, transcendentals, moved, payload, wire, macs = (
         0 if value == 0 else None
-        for value in (row.flops, row.transcendentals, row.bytes_accessed, row.payload_bytes, row.wire_bytes)
+        for value in (row.flops, row.transcendentals, row.bytes_accessed, row.payload_bytes, row.wire_bytes, row.macs)
     )
     has_rule = row.once is not None and row.once.flops is not None
     once = Figures() if has_rule else Figures(None, None)
     return replace(
         row, flops=flops, transcendentals=transcendentals, bytes_accessed=moved, repeats=None, once=once,
-        payload_bytes=payload, wire_bytes=wire,
+        payload_bytes=payload, wire_bytes=wire, macs=macs,
     )  # fmt: skip
 
 
@@ -256,7 +258,7 @@ def _pallas_bytes(equation: Equation) -> Expression | None:
     The kernel visits the grid with the last axis fastest, and moves a block each time the index of the block changes.
     If the index does not depend on the last axes, the block is not moved again while these axes advance.
     """
-    grid = _grid(equation)
+    grid = grid_of(equation)
     blocks: Any = equation.param.get(BLOCKS, ())
     whole: Expression = 0
     for shape, dtype, axes in blocks:
@@ -267,40 +269,42 @@ def _pallas_bytes(equation: Equation) -> Expression | None:
     return whole
 
 
-@rule("pallas_call", flops="kernel·grid", transcendentals="calls·grid", moved=_pallas_bytes)
+@rule("pallas_call", flops="0", note="the equations of the kernel are counted", moved=_pallas_bytes)
 def pallas_call(equation: Equation) -> Formula | str:
-    """The equations of the kernel, once for each step of the grid: `kernel·grid`.
-
-    XLA counts the `cost_estimate` that the author passed. We use it only if the cost of an equation is unknown.
-    """
+    """The author's `cost_estimate`, only used if the cost of an equation in the kernel is unknown."""
     estimate: Any = equation.param.get(ESTIMATE)
-    letters = _inside(equation)
-    if isinstance(letters, str):
-        has_estimate = estimate is not None
-        return Formula(str(estimate[0]), {}, str(estimate[1]), note="its cost_estimate") if has_estimate else letters
-    theirs = None if estimate is None or estimate[0] == -1 else str(estimate[0])
-    calls = "calls·grid" if "calls" in letters else "0"
-    return Formula("kernel·grid", {**letters, "grid": times(_grid(equation))}, calls, xla=theirs)
+    return estimated(estimate) if estimate else "the kernel is not a jaxpr"
 
 
-@rule("call_hi_primitive", flops="kernel", transcendentals="calls", note="written out")
+@rule("call_hi_primitive", flops="products + others", transcendentals="calls", note="written out")
 def expanded(equation: Equation) -> Formula | str:
-    """The equations that JAX's lowering replaces the primitive with: `kernel`. JAX 0.12 has this for `SearchSorted`."""
-    letters = _inside(equation)
-    if isinstance(letters, str):
-        return letters
-    return Formula("kernel", letters, "calls" if "calls" in letters else "0", note="written out")
+    """The equations that the lowering replaces the primitive with: `products` for matrix products and convolutions.
+
+    JAX 0.12 has this primitive for `SearchSorted`. Primitives of other packages, such as Equinox, count the same way.
+    """
+    rows = equation_rows(equations_of(equation.param.get(KERNEL, ())))
+    unknown = Counter(f"{row.opcode} ({row.unknown})" for row in rows if is_unknown(row))
+    if unknown:
+        return f"inside {', '.join(f'{count} × {what}' for what, count in unknown.items())}"
+    whole = sum_of_rows(rows)
+    macs = [row.macs for row in rows]
+    products = 2 * sum(count for count in macs if count)
+    letters = {"products": products, "others": (whole.flops or 0) - products, "calls": whole.transcendentals or 0}
+    return Formula(
+        "products + others", letters, "calls" if whole.transcendentals else "0", note="written out",
+        products=None if None in macs else "products",
+    )  # fmt: skip
 
 
-def _grid(equation: Equation) -> list[Expression]:
+def grid_of(kernel: Equation) -> list[Expression]:
     """Return the size of each axis of a kernel's grid.
 
     Raises:
         UndecidedError: A size is an operand whose value is unknown.
     """
-    sizes: Any = equation.param[GRID]
+    sizes: Any = kernel.param[GRID]
     # A dynamic size is `None` in the grid, and an operand of pallas_call. These operands come first.
-    operands = iter(equation.constants)
+    operands = iter(kernel.constants)
     found: list[Expression] = []
     for size in sizes:
         given = next(operands, None) if size is None else size
@@ -308,16 +312,3 @@ def _grid(equation: Equation) -> list[Expression]:
             raise UndecidedError("the grid is known only when the program runs")
         found.append(as_size(given.removeprefix(SIZE) if isinstance(given, str) else int(given)))
     return found
-
-
-def _inside(equation: Equation) -> Letters | str:
-    """Return a dict with the FLOPs (`"kernel"`) and transcendentals (`"calls"`) of the equations inside a kernel.
-
-    `"calls"` is left out if it is 0. If costs are unknown, the result is a text: `"inside 2 × sort (no rule)"`.
-    """
-    rows = equation_rows(equations_of(equation.param.get(KERNEL, ())))
-    unknown = Counter(f"{row.opcode} ({row.unknown})" for row in rows if is_unknown(row))
-    if unknown:
-        return f"inside {', '.join(f'{count} × {what}' for what, count in unknown.items())}"
-    found = sum_of_rows(rows)
-    return {"kernel": found.flops or 0, **({"calls": found.transcendentals} if found.transcendentals else {})}

@@ -26,7 +26,7 @@ from mithril_nb.cost.notes import (
 )
 from mithril_nb.cost.records import CostRow, Fusion, Source, once_of
 from mithril_nb.cost.symbolic import SymbolicProgram
-from mithril_nb.cost.totals import MultiplyAdds, SourceLines, all_counted
+from mithril_nb.cost.totals import SourceLines
 from mithril_nb.display import Shown, draw, finite
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.given import jax_modules
@@ -225,32 +225,6 @@ def _check_source(inspection: ProgramStages, source: object, call: str) -> None:
         (("sources", ", ".join(SOURCES)),),
         "ml.profile(inspection)" if source == "measured" else call.format(nearest(source, SOURCES) or "analytic"),
     )
-
-
-def multiply_adds(inspection: ProgramStages) -> tuple[MultiplyAdds, ...]:
-    """Return the multiply-adds of each matrix product and convolution, as papers and torchvision count them.
-
-    Products with padding count. Products with the zeros between the elements of a dilated input do not count, so a
-    transposed convolution has as many multiply-adds as the convolution that it transposes.
-
-    Args:
-        inspection: The program, which is only traced.
-
-    Returns:
-        A record for each matrix product and convolution, in the order of the jaxpr.
-
-    Raises:
-        StageUnavailableError: The program cannot be traced.
-
-    Examples:
-        >>> import jax, jax.numpy as jnp
-        >>> from mithril_nb.inspection import inspect
-        >>> image, kernel = jax.ShapeDtypeStruct((1, 3, 8, 8), "float32"), jax.ShapeDtypeStruct((4, 3, 3, 3), "float32")
-        >>> found = inspect(lambda x, w: jax.lax.conv_general_dilated(x, w, (1, 1), "SAME"), image, kernel)
-        >>> [(one.count, one.padding) for one in multiply_adds(found)], found.cost().total.flops
-        ([(6912, 1104)], 11616)
-    """
-    return all_counted(cost_of(inspection, "analytic").rows, inspection.equations)
 
 
 def costs_so_far(inspection: ProgramStages, stages: Collection[str] = ()) -> Costs:

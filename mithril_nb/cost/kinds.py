@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mithril_nb.cost.analytic import equation_row
+from mithril_nb.cost.analytic import equation_row, grid_of
 from mithril_nb.cost.formulas.parsing import parse
-from mithril_nb.cost.formulas.rules import Counted, has_cost
+from mithril_nb.cost.formulas.rules import USER_RULES, Counted, counted, has_cost
 from mithril_nb.cost.formulas.sizes import times
-from mithril_nb.cost.formulas.symbols import Expression
+from mithril_nb.cost.formulas.symbols import Expression, UndecidedError
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow
 from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.stages.records import SIZE, Constant, Equation
+from mithril_nb.stages.trace.params import ESTIMATE
 
 _SIZES = frozenset(
     "shape new_sizes length dim sizes window_dimensions window_strides padding padding_config base_dilation "
@@ -46,18 +47,29 @@ def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
     places: dict[Any, int] = {}
     examples: list[tuple[Equation, Expression | None]] = []
     members: list[tuple[Equation, int]] = []
-    for one in equations:
+    for one in _without_bodies(equations, _estimated(equations)):
         if one.is_call:
             if one.primitive in ("scan", "while"):
                 # A `while` has no length, so it is unknown how often its equations run.
                 length: Any = one.param.get("length")
                 lengths[one.id] = parse(length) if isinstance(length, str) else length
+            elif one.primitive == "pallas_call":
+                lengths[one.id] = _steps(one)
         if not has_cost(one) or _is_of_sizes(one):
             continue
         repeats: Expression | None = one.repeats
         if repeats is None:
             repeats = _product(lengths.get(holder, 1) for holder in _holders(one.id))
-        key = one.primitive, one.inputs, one.outputs, one.params, one.constants, one.is_used, repeats
+        key = (
+            one.primitive,
+            one.inputs,
+            one.outputs,
+            one.params,
+            one.constants,
+            one.is_used,
+            repeats,
+            "pallas" in one.transforms,
+        )
         place = places.get(key)
         if place is None:
             place = places[key] = len(examples)
@@ -65,6 +77,38 @@ def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
         members.append((one, place))
     conditions = tuple(one.id for one in equations if one.primitive == "cond" and one.is_call)
     return Kinds(tuple(examples), tuple(members), conditions)
+
+
+def _estimated(equations: Iterable[Equation]) -> set[str]:
+    """Return the ids of the kernels whose cost is that of a rule of the user, or the author's `cost_estimate`.
+
+    The estimate counts if the cost of an equation of the kernel is unknown.
+    """
+    calls = {one.id: ESTIMATE in one.param for one in equations if one.primitive == "pallas_call" and one.is_call}
+    found = set(calls) if "pallas_call" in USER_RULES else set[str]()
+    for one in equations if calls else ():
+        holders = [holder for holder in _holders(one.id) if calls.get(holder) and holder not in found]
+        if holders and not one.is_call:
+            each = counted(one)
+            if one.repeats is None or each.flops is None or each.transcendentals is None:
+                found.update(holders)
+    return found
+
+
+def _without_bodies(equations: Iterable[Equation], calls: set[str]) -> Iterator[Equation]:
+    """Yield equations without those inside some calls, which are then no calls."""
+    for one in equations:
+        if one.id in calls:
+            yield replace(one, is_call=False)
+        elif not (calls and calls & {*_holders(one.id)}):
+            yield one
+
+
+def _steps(kernel: Equation) -> Expression | None:
+    try:
+        return times(grid_of(kernel))
+    except UndecidedError:
+        return None
 
 
 def row_of(put: Numbers, equation: Equation, times: Expression | None, each: Counted) -> CostRow:

@@ -207,8 +207,6 @@ def _of_xla(opcode: str, flops: str, xla: str, counts: _Counts) -> str:
         return ""
     if ours is None or theirs is None:
         return f"{counts.count} × {opcode}: FLOPs by {flops}; XLA counts by {xla}"
-    if opcode == "pallas_call":
-        return f"{counts.count} × {opcode}: {ours:,} FLOPs by {flops}; its cost_estimate is {theirs:,}"
     by = "" if xla.isdigit() else f" by {xla}"
     much = f", {theirs / ours:.3g} times as many" if ours and theirs else ""
     return f"{counts.count} × {opcode}: {ours:,} FLOPs by {flops}; XLA counts {theirs:,}{by}{much}"

@@ -103,6 +103,7 @@ class CostRow:
         payload_bytes: As in `Figures`; `None` if unknown.
         wire_bytes: As in `Figures`; `None` if unknown.
         pieces: The collectives that XLA combined into this instruction; empty for all other rows.
+        macs: Multiply-adds, as in `Cost.macs`; `None` if unknown, and for instructions.
     """
 
     id: str
@@ -122,6 +123,7 @@ class CostRow:
     payload_bytes: int | None = 0
     wire_bytes: int | None = 0
     pieces: tuple[Piece, ...] = ()
+    macs: int | None = None
 
     @property
     def explained(self) -> str:
@@ -141,7 +143,9 @@ class CostRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain data."""
-        kept = {key: value for key, value in self.__dict__.items() if key not in ("once", "equations", "pieces")}
+        kept = {
+            key: value for key, value in self.__dict__.items() if key not in ("once", "equations", "pieces", "macs")
+        }
         return _without_zeros({**kept, "blocks": dict(self.blocks), "letters": dict(self.letters)})
 
 

@@ -110,9 +110,11 @@ def _as_rule(name: str, rule: Callable[[Equation], Figures | None]) -> Rule:
         if found is None:
             return None
         letters, calls = {"flops": found.get("flops", 0)}, found.get("transcendentals", 0)
+        # The FLOPs of another primitive may contain products.
+        products = "flops" if name in RULES and RULES[name].general.products != "0" else None
         if calls == 0:
-            return Formula("flops", letters, note="ml.register_cost")
-        return Formula("flops", {**letters, "calls": calls}, "calls", note="ml.register_cost")
+            return Formula("flops", letters, note="ml.register_cost", products=products)
+        return Formula("flops", {**letters, "calls": calls}, "calls", note="ml.register_cost", products=products)
 
     def moved(equation: Equation) -> Expression | None:
         found = _figures(name, rule, equation) or {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -92,11 +92,6 @@ class SymbolicProgram:
         # The kinds do not depend on the numbers, so they are passed on.
         return SymbolicProgram(self.name, self.equations, self.inputs, dict(sizes), self.kinds)
 
-    def equations_of(self, primitives: Collection[str]) -> tuple[Equation, ...]:
-        """Return the equations of these primitives; numbers replace symbolic sizes if known."""
-        put = Numbers(self.sizes)
-        return tuple(put.equation(one, one.repeats) for one in self.equations if one.primitive in primitives)
-
     @cached_property
     def kinds(self) -> Kinds:
         """The equations grouped by kind."""
@@ -117,7 +112,7 @@ class SymbolicProgram:
                     CostRow(
                         one.id, one.primitive, ((one.block, 1.0),) if one.block else (), one.role, like.flops,
                         like.transcendentals, like.bytes_accessed, like.repeats, like.formula, None, like.once,
-                        (one.id,), like.letters, like.rounds, like.payload_bytes, like.wire_bytes,
+                        (one.id,), like.letters, like.rounds, like.payload_bytes, like.wire_bytes, (), like.macs,
                     )
                     for one, place in self.kinds.members
                     for like in [found[place]]

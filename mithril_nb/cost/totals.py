@@ -1,11 +1,10 @@
-"""`CostTotals`: sums of cost rows by block, group and role. `MultiplyAdds`: the MACs of one product or convolution."""
+"""`CostTotals`: sums of cost rows by block, group and role."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import prod
 from typing import Any
 
 from mithril_nb.cost.by_name import ByBlock, ByRole, no_block, with_outer
@@ -24,11 +23,8 @@ from mithril_nb.cost.records import (
 )
 from mithril_nb.cost.symbolic import SymbolicProgram
 from mithril_nb.graph.paths import is_within
-from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Equation, Instruction, Role
+from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Equation, Instruction
 from mithril_nb.stages.trace.python_source import MODEL, lines_of_file
-
-PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot_general", "ragged_dot")
-"""Primitives whose FLOPs are all multiply-adds."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +94,16 @@ class CostTotals:
 
     @cached_property
     def macs(self) -> int | None:
-        """Multiply-adds (MACs) of matrix products and convolutions, as in papers; all other operations count 0.
+        """Multiply-adds (MACs): half the FLOPs of matrix products and convolutions; all other operations count 0.
 
-        The value is `None` if one count is unknown, or if `source` is not `"analytic"`.
-        `mithril_nb.cost.MultiplyAdds` documents the convention. `mithril_nb.cost.multiply_adds` returns each count.
+        Products with padding or with the zeros of a dilation do not count. A complex product takes 8 FLOPs, so 4 MACs.
+        The value is `None` if one count is unknown, or if `source` is not `"analytic"`. `CostRow.macs` has each count.
+
+        Papers and other tools differ: they count products with padding, fvcore calls one MAC a flop, fvcore and thop
+        count norms, and ptflops also biases and activations.
         """
-        return None if self.symbolic is None else macs_of(self.rows, self.symbolic.equations_of(PRODUCTS))
+        counts = [row.macs for row in self.rows]
+        return None if self.symbolic is None or None in counts else sum(count or 0 for count in counts)
 
     @cached_property
     def by_block(self) -> Mapping[str, Figures]:
@@ -252,71 +252,3 @@ class CostTotals:
     @cached_property
     def _unknown_rows(self) -> list[CostRow]:
         return [row for row in self.rows if is_unknown(row) or None in (row.bytes_accessed, row.wire_bytes)]
-
-
-@dataclass(frozen=True)
-class MultiplyAdds:
-    """The multiply-adds (MACs) of one matrix product or convolution, whose FLOPs are `2 * (count - padding)`.
-
-    The convention is that of papers and torchvision, where a ResNet-50 has "4.1 GMACs". One MAC is a multiplication and
-    an addition, so 2 FLOPs. Only matrix products and convolutions count, including the two products of attention.
-    Biases, activations, norms, pooling and embeddings count 0. A training step has about three times the MACs of its
-    forward pass.
-
-    Other tools differ: fvcore calls one MAC a flop. fvcore and thop also count norms, and ptflops also counts norms,
-    biases and activations. The FLOPs of `Cost` leave out products with padding, and include all other arithmetic.
-
-    Attributes:
-        id: Id of the equation.
-        primitive: Primitive of the equation.
-        block: Path of the block; `""` if not attributed.
-        role: The part of a training step: `"forward"`, `"backward"` or `"update"`; `None` if there is none.
-        count: Multiply-adds in all runs, including products with padding; `None` if unknown.
-        padding: The number of products with padding in `count`; `None` if unknown.
-    """
-
-    id: str
-    primitive: str
-    block: str
-    role: Role | None
-    count: int | None
-    padding: int | None
-
-
-def macs_of(rows: Iterable[CostRow], equations: Iterable[Equation]) -> int | None:
-    """Return the sum of the multiply-adds of all matrix products and convolutions; `None` if one count is unknown."""
-    counts = [one.count for one in all_counted(rows, equations)]
-    return None if None in counts else sum(count or 0 for count in counts)
-
-
-def all_counted(rows: Iterable[CostRow], equations: Iterable[Equation]) -> tuple[MultiplyAdds, ...]:
-    """Return the multiply-adds of each matrix product and convolution, from the rows of an analytic cost."""
-    products = {one.id: one for one in equations if one.primitive in PRODUCTS}
-    return tuple(_counted(products[row.id], row) for row in rows if row.id in products)
-
-
-def _counted(equation: Equation, row: CostRow) -> MultiplyAdds:
-    count: int | None = None
-    if row.flops is not None and row.repeats is not None:
-        is_convolution = equation.primitive == "conv_general_dilated"
-        # Only convolutions have padding; for products all FLOPs are multiply-adds.
-        count = row.repeats * _pairs(equation) if is_convolution else row.flops // 2
-    padding = None if count is None or row.flops is None else count - row.flops // 2
-    return MultiplyAdds(equation.id, equation.primitive, equation.block, equation.role, count, padding)
-
-
-def _pairs(convolution: Equation) -> int:
-    """Return the number of multiply-adds in one run of a convolution, including products with padding."""
-    param: Any = convolution.param
-    left, kernel, out = convolution.inputs[0], convolution.inputs[1], convolution.outputs[0]
-    left_axes, kernel_axes, out_axes = param["dimension_numbers"]
-    places = prod(
-        # In a dilated input, each element is multiplied once by each element of the kernel; zeros between do not count.
-        int(kernel.shape[taps]) * int(out.shape[made] if base == 1 else left.shape[given])
-        for taps, made, given, base in zip(
-            kernel_axes[2:], out_axes[2:], left_axes[2:], param["lhs_dilation"], strict=True
-        )
-    )
-    batch = int(left.shape[left_axes[0]]) // param["batch_group_count"]
-    channels = int(left.shape[left_axes[1]]) // param["feature_group_count"]
-    return batch * channels * int(kernel.shape[kernel_axes[0]]) * places

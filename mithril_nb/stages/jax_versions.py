@@ -50,10 +50,11 @@ _TRANSFORMS = {
     "custom_vjp_call": "custom_vjp",
     "custom_vjp_call_jaxpr": "custom_vjp",
     "shard_map": "shard_map",
+    "pallas_call": "pallas",
 }
 
-_COMBINERS = frozenset("reduce reduce_window select_and_scatter reduce_scatter pallas_call custom_root".split())
-"""Primitives whose nested jaxpr is not a part of the program: it combines two items, or it is a kernel."""
+_COMBINERS = frozenset("reduce reduce_window select_and_scatter reduce_scatter custom_root".split())
+"""Primitives whose nested jaxpr is not a part of the program: it combines two items, or computes a derivative."""
 
 _JAXPRS = (core.Jaxpr, core.ClosedJaxpr)
 _NO_NUMBERS = frozenset({np.dtype("complex64"), np.dtype("complex128")})

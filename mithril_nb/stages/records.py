@@ -103,7 +103,7 @@ class Equation:
         origin: Evidence for `block`: `"tagged"` if the block comes from named scopes or from the functions that created
             the equation, `"inferred"` if it comes from the data flow; `None` without a block.
         transforms: The transforms around the equation, the outermost first: `"vmap"`, `"remat"`, `"scan"`, `"while"`,
-            `"cond"`, `"custom_jvp"`, `"custom_vjp"`, `"shard_map"`.
+            `"cond"`, `"custom_jvp"`, `"custom_vjp"`, `"shard_map"`, `"pallas"`.
         library_source: If the line in `source` calls a library: the library's line that created the equation, as
             `"optax/_src/transform.py:12"`; else `""`.
         source_range: First line, first column, last line and end column of the expression that created the equation;

@@ -10,8 +10,7 @@ from functools import cache
 
 import pytest
 
-from benchmarks.published import PUBLISHED, TOKENS, Published
-from mithril_nb.cost import multiply_adds
+from benchmarks.published import PUBLISHED, TOKENS, Published, padded_products
 from mithril_nb.inspection import Inspection
 
 EXACT = {
@@ -35,9 +34,8 @@ def named(network: str) -> Inspection:
 
 def products(inspection: Inspection, *parts: str) -> int:
     """FLOPs of the products of the blocks that have one of these in their paths."""
-    return 2 * sum(
-        one.count or 0 for one in multiply_adds(inspection) if not parts or any(part in one.block for part in parts)
-    )
+    every = [(row.blocks[0][0], count) for row, count in padded_products(inspection)]
+    return 2 * sum(count for block, count in every if not parts or any(part in block for part in parts))
 
 
 @pytest.mark.parametrize("one", PUBLISHED, ids=lambda one: one.network)
@@ -111,7 +109,7 @@ def test_gpt_2_and_two_rules_of_thumb() -> None:
 def test_lenet_5_layer_by_layer() -> None:
     """LeCun et al., 1998, count connections: a multiply-add each, and one for each bias that is added."""
     found = named("LeNet-5")
-    count = {one.block: one.count or 0 for one in multiply_adds(found)}
+    count = {row.blocks[0][0]: count for row, count in padded_products(found)}
     assert count["conv2d_0"] + 6 * 28 * 28 == 122_304
     assert count["conv2d_1"] * 60 // 96 + 16 * 10 * 10 == 151_600  # they connect 60 of the 96 pairs of maps
     assert count["linear_0"] + 120 == 48_120

@@ -233,7 +233,7 @@ def test_other_generators_count_blocks_of_philox(generator: str) -> None:
 
 LETTERS = set(
     "n B M N K F C G k valid in out window left kernel source indices updates combiner rounds more cases rows m q I j "
-    "grid calls".split()
+    "products others calls".split()
 )
 
 

@@ -126,14 +126,16 @@ def conversion(equation: Equation) -> Formula:
 # instead of 1, and `==` and `!=` take 2: 9 + 4 + 1 + 1. JAX traces argmax of complex numbers but cannot lower it.
 rule(*_of_complex("argmax", "argmin"), flops="15·(in - out)", note=_REAL)(reduction)
 # A complex multiply-add takes 8 operations where a real one takes 2.
-rule(*_of_complex("dot_general"), flops="8·B·M·N·K", note=_REAL, xla="2·B·M·N·K")(dot_general)
-rule(*_of_complex("ragged_dot_general", "ragged_dot"), flops="8·B·M·N·K", note=f"{_REAL}; {ONE_GROUP}")(ragged_dot)
+rule(*_of_complex("dot_general"), flops="8·B·M·N·K", note=_REAL, xla="2·B·M·N·K", is_product=True)(dot_general)
+rule(
+    *_of_complex("ragged_dot_general", "ragged_dot"), flops="8·B·M·N·K", note=f"{_REAL}; {ONE_GROUP}", is_product=True
+)(ragged_dot)
 _THREE_CONVOLUTIONS = f"three real convolutions, {NO_PADDING}"
 
 
 @rule(
     *_of_complex("conv_general_dilated"),
-    flops="3·2·B·F·(C/G)·valid + 3·left + 4·kernel + 3·out", note=_THREE_CONVOLUTIONS,
+    flops="3·2·B·F·(C/G)·valid + 3·left + 4·kernel + 3·out", note=_THREE_CONVOLUTIONS, is_product=True,
 )  # fmt: skip
 def complex_convolution(equation: Equation) -> Formula:
     """Three real convolutions, with sums of the operands before and of the results after, as JAX lowers it."""

@@ -16,7 +16,7 @@ NO_PADDING = "without products with padding"
 ONE_GROUP = "each row is in one group"
 
 
-@rule("dot_general", flops="2·B·M·N·K")
+@rule("dot_general", flops="2·B·M·N·K", is_product=True)
 def dot_general(equation: Equation) -> Letters:
     """One multiply-add for each pair of a result element and an index of the contracted axes: `2·B·M·N·K`."""
     return _product(equation, equation.param["dimension_numbers"])
@@ -40,7 +40,7 @@ def _product(equation: Equation, numbers: Any, groups: tuple[int, ...] = ()) -> 
     }
 
 
-@rule("ragged_dot_general", "ragged_dot", flops="2·B·M·N·K", note=ONE_GROUP)
+@rule("ragged_dot_general", "ragged_dot", flops="2·B·M·N·K", note=ONE_GROUP, is_product=True)
 def ragged_dot(equation: Equation) -> Letters:
     """Like `dot_general`, `2·B·M·N·K`, because each index along the ragged axis is in exactly one group."""
     numbers: Any = equation.param.get("ragged_dot_dimension_numbers", ((((1,), (1,)), ((), ())), (0,), (0,)))
@@ -48,22 +48,19 @@ def ragged_dot(equation: Equation) -> Letters:
     return _product(equation, products, groups)
 
 
-@rule("scaled_dot", "scaled_matmul", "scaled_matmul_wrapper", flops="2·n·K", note="scales left out")
+@rule("scaled_dot", "scaled_matmul", "scaled_matmul_wrapper", flops="2·n·K", note="scales left out", is_product=True)
 def scaled_dot(equation: Equation) -> Letters:
     """One multiply-add for each pair of a result element and an index of the contracted axis: `2·n·K`."""
     return {"n": count(equation.outputs[0]), "K": length(equation.inputs[0], -1)}
 
 
-@rule(
-    "wgmma", "wgmma_ref", "tcgen05_mma", "mma",
-    flops="2·n·K",
-)  # fmt: skip
+@rule("wgmma", "wgmma_ref", "tcgen05_mma", "mma", flops="2·n·K", is_product=True)
 def accumulated_product(equation: Equation) -> Letters:
     """A product on the matrix units of a GPU, added to the accumulator: `2·n·K`."""
     return {"n": count(equation.inputs[0]), "K": length(equation.inputs[1], -1)}
 
 
-@rule("matmul_acc_lhs", "matmul_lhs_fifo", flops="2·n·K", note="a square matrix on the right")
+@rule("matmul_acc_lhs", "matmul_lhs_fifo", flops="2·n·K", note="a square matrix on the right", is_product=True)
 def systolic_product(equation: Equation) -> Letters:
     """A product in the matrix unit of a TPU: `2·n·K`. The right operand is a matrix of `K` rows and `K` columns."""
     left = equation.inputs[0]
@@ -72,7 +69,7 @@ def systolic_product(equation: Equation) -> Letters:
 
 @rule(
     *(f"dot_product_attention_{one}{end}" for one in ("fwd", "fp8_fwd") for end in ("", "_wrapper")),
-    flops="4·n·K", note="queries times keys, and scores times values",
+    flops="4·n·K", note="queries times keys, and scores times values", is_product=True,
 )  # fmt: skip
 def attention(equation: Equation) -> Letters:
     """Two multiply-adds for each of the `n` query elements and each of the `K` keys: `4·n·K`.
@@ -88,11 +85,11 @@ def attention(equation: Equation) -> Letters:
 # The backward pass has five products, the forward pass two: Dao, FlashAttention-2, §4.1.
 rule(
     *(f"dot_product_attention_{one}{end}" for one in ("bwd", "fp8_bwd") for end in ("", "_wrapper")),
-    flops="10·n·K", note="five products",
+    flops="10·n·K", note="five products", is_product=True,
 )(attention)  # fmt: skip
 
 
-@rule("conv_general_dilated", "conv", flops="2·B·F·(C/G)·valid", note=NO_PADDING)
+@rule("conv_general_dilated", "conv", flops="2·B·F·(C/G)·valid", note=NO_PADDING, is_product=True)
 def convolution(equation: Equation) -> Letters | Formula:
     """One multiply-add for each pair of a result element and a kernel element: `2·B·F·(C/G)·valid`.
 

@@ -127,7 +127,6 @@ _MEANINGS = {
     "combiner": "FLOPs for combining two elements",
     "calls": "transcendentals from the registered rule",
     "flops": "FLOPs from the registered rule",
-    "grid": "steps of the grid",
     "in": "elements of the input",
     "indices": "indices",
     "j": "operations for each element, in complex numbers",
@@ -138,6 +137,8 @@ _MEANINGS = {
     "more": "axes longer than 1, without the first of them",
     "n": "elements of the result",
     "out": "elements of the result",
+    "others": "FLOPs of other equations in the expansion",
+    "products": "FLOPs of matrix products and convolutions in the expansion",
     "q": "columns of Q",
     "rounds": "floor(log2(length)), multiplied over the axes",
     "rows": "rows",
@@ -154,11 +155,8 @@ _MEANINGS_IN = {
     ("approx_top_k", "k"): "elements returned",
     ("top_k", "n"): "elements of the input",
     ("approx_top_k", "n"): "elements of the input",
-    ("pallas_call", "kernel"): "FLOPs of a step of the grid",
     **{(one, "calls"): "transcendentals for combining two elements" for one in ("reduce", "reduce_window", "scatter")},
-    ("call_hi_primitive", "kernel"): "FLOPs of the equations in the expansion",
     ("call_hi_primitive", "calls"): "transcendentals of the equations in the expansion",
-    ("pallas_call", "calls"): "transcendentals of a step of the grid",
     **{(one, "N"): "length of the axis" for one in ("sort", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")},
     **{
         (one, letter): words

@@ -11,7 +11,7 @@ Where XLA counts differently, the rule may also have XLA's formula.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import wraps
@@ -43,6 +43,7 @@ class Formula:
         xla: XLA's formula for FLOPs; `None` if it is the same, or if XLA has no count.
         typical: If the number of FLOPs depends on values, the quantity that it depends on, such as
             `"the number of QR steps"`. The formula is then a typical number. Else `""`.
+        products: The formula for the FLOPs of matrix products and convolutions in `flops`; `None` if unknown.
 
     Examples:
         >>> found = Formula("2·n", {"n": 60}, "n")
@@ -57,6 +58,7 @@ class Formula:
     note: str = ""
     xla: str | None = None
     typical: str = ""
+    products: str | None = "0"
 
     def __repr__(self) -> str:
         parts = [self.flops] if self.flops != "0" or self.transcendentals == "0" else []
@@ -111,13 +113,15 @@ def rule(
     note: str = "",
     xla: str | None = None,
     typical: str = "",
+    is_product: bool = False,
     moved: Callable[[Equation], Expression | None] | None = None,
 ) -> Callable[[Finding], Finding]:
     """Return a decorator that registers a function as the rule of some primitives.
 
     The function takes an equation. It returns a dict with the values of the letters in the formula, or another
     `Formula` for this equation. If the cost is unknown, it returns the reason as text, or `None` if there is no reason.
-    `Formula` and `Rule` document the arguments.
+    `Formula` and `Rule` document the arguments. `is_product` is true for matrix products and convolutions, whose FLOPs
+    are all multiply-adds.
 
     Raises:
         ValueError: One of the primitives has a rule already.
@@ -127,15 +131,23 @@ def rule(
         @wraps(letters)
         def find(equation: Equation) -> Formula | str | None:
             found = letters(equation)
-            if found is None or isinstance(found, Formula | str):
+            if found is None or isinstance(found, str):
                 return found
-            return Formula(flops, found, transcendentals, once, note, xla, typical)
+            if not isinstance(found, Formula):
+                found = replace(general, letters=found)
+            return replace(found, products=found.flops) if is_product else found
 
-        general = Formula(flops, {}, transcendentals, once, note, xla, typical)
+        products = flops if is_product else "0"
+        general = Formula(flops, {}, transcendentals, once, note, xla, typical, products)
         _register(Rule(general, find, moved), primitives)
         return letters
 
     return register
+
+
+def estimated(estimate: Sequence[int]) -> Formula:
+    """Return the formula of an author's `cost_estimate`: FLOPs and transcendentals."""
+    return Formula(str(estimate[0]), {}, str(estimate[1]), note="its cost_estimate", products=None)
 
 
 def opaque(reason: str, *primitives: str) -> None:
@@ -144,7 +156,7 @@ def opaque(reason: str, *primitives: str) -> None:
     def find(equation: Equation) -> Formula | str:
         """The author's `cost_estimate`; without one, the cost is unknown."""
         estimate: Any = equation.param.get("estimate")
-        return Formula(str(estimate[0]), {}, str(estimate[1]), note="its cost_estimate") if estimate else reason
+        return estimated(estimate) if estimate else reason
 
     _register(Rule(Formula("0", note=reason), find, reason=reason), primitives)
 
@@ -183,6 +195,7 @@ class Counted:
         rule: The formula; `None` if the cost is not computed by a formula.
         payload: Payload bytes of collectives, as in `Figures`.
         wire: Wire bytes of collectives, as in `Figures`.
+        products: The FLOPs of matrix products and convolutions.
     """
 
     flops: Expression | None
@@ -193,6 +206,7 @@ class Counted:
     rule: Formula | None = None
     payload: Expression | None = 0
     wire: Expression | None = 0
+    products: Expression | None = 0
 
     @property
     def letters(self) -> Letters:
@@ -208,8 +222,8 @@ class Counted:
 
 
 def has_cost(equation: Equation) -> bool:
-    """Return whether an equation has a cost row: all but calls, and the calls around which XLA reshards arrays."""
-    return not equation.is_call or (PARTITIONED, True) in equation.params
+    """Return whether an equation has a cost row: all but calls, kernels, and calls around which XLA reshards arrays."""
+    return not equation.is_call or equation.primitive == "pallas_call" or (PARTITIONED, True) in equation.params
 
 
 def counted(equation: Equation) -> Counted:
@@ -227,26 +241,30 @@ def counted(equation: Equation) -> Counted:
 
 
 def _computed(equation: Equation) -> Counted:
-    if equation.is_call:
-        return Counted(0, 0, 0, 0, "0: the equations inside the call are counted")
-    moved = _known(bytes_moved, equation)
     found = rule_of(equation)
+    if equation.is_call:
+        moved = _known(found.moved, equation) if found and found.moved else 0
+        return Counted(0, 0, 0, moved, "0: the equations inside the call are counted")
+    # The operands of a kernel's equations are blocks on the chip; the bytes of `pallas_call` are read and written.
+    moved = 0 if "pallas" in equation.transforms else _known(bytes_moved, equation)
     if not equation.is_used:
         return Counted(0, 0, 0, moved, "0: unused")
     if found is None:
-        return Counted(None, None, None, moved, NO_RULE)
+        return Counted(None, None, None, moved, NO_RULE, products=None)
     # The rule of a user counts even if XLA folds the equation.
     if equation.primitive not in USER_RULES and is_folded(equation):
         return Counted(0, 0, 0, moved, "0: folded by XLA")
     try:
         formula = found.find(equation)
         if formula is None or isinstance(formula, str):
-            return Counted(None, None, None, moved, f"{NO_RULE}: {formula}" if formula else NO_RULE)
+            return Counted(None, None, None, moved, f"{NO_RULE}: {formula}" if formula else NO_RULE, products=None)
         flops, transcendentals = (_rounded(formula.value(text)) for text in (formula.flops, formula.transcendentals))
         once = flops if formula.once is None else _rounded(formula.value(formula.once))
+        products = 0 if flops == 0 else None if formula.products is None else _rounded(formula.value(formula.products))
     except UndecidedError as error:
-        return Counted(None, None, None, moved, f"{NO_SIZE}: {error}")
-    return Counted(flops, transcendentals, once, moved, repr(formula), formula)
+        products = 0 if found.general.products == "0" else None
+        return Counted(None, None, None, moved, f"{NO_SIZE}: {error}", products=products)
+    return Counted(flops, transcendentals, once, moved, repr(formula), formula, products=products)
 
 
 def _rounded(value: Expression | Fraction) -> Expression:

@@ -97,7 +97,7 @@ class _Flow:
                 value = known.get(var)
                 if value is not None:
                     value.uses.append(place)
-            if site.bodies:
+            if site.bodies and site.primitive != "pallas_call":  # the blocks of a kernel are on the chip
                 self._enter(site, known, place)
             else:
                 self._results(site, known, place)

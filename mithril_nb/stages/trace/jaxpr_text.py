@@ -13,7 +13,15 @@ from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import is_literal
 from mithril_nb.stages.records import Equation, Instruction
 from mithril_nb.stages.trace.equations import Site, Wiring, wirings
-from mithril_nb.stages.trace.params import COMBINER, GROUP, PARTITIONED, UNUSED
+from mithril_nb.stages.trace.params import (
+    BLOCKS,
+    COMBINER,
+    ESTIMATE,
+    GROUP,
+    KERNEL,
+    PARTITIONED,
+    UNUSED,
+)  # fmt: skip
 from mithril_nb.stages.trace.tracing import Trace
 
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
@@ -23,10 +31,10 @@ _HIDDEN = {
     "inline", "keep_unused", "donated_invars", "in_shardings", "out_shardings", "in_layouts", "out_layouts", "ctx_mesh",
     "compiler_options_kvs", "resource_env", "linear", "jaxpr", "call_jaxpr", "branches", "cond_jaxpr", "body_jaxpr",
     "jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "update_jaxpr", "update_consts", "_split_transpose",
-    "ft_in", "ft_out", "num_carry", "accuracy", "out_dtype", "dimensions_are_sorted", "out_trees",
+    "ft_in", "ft_out", "grid_mapping", "num_carry", "accuracy", "out_dtype", "dimensions_are_sorted", "out_trees",
 }  # fmt: skip
 """Params that are not printed: they do not matter to the reader, or their jaxpr is printed as a body."""
-_OURS = frozenset({COMBINER, UNUSED, GROUP, PARTITIONED})
+_OURS = frozenset({COMBINER, UNUSED, GROUP, PARTITIONED, KERNEL, BLOCKS, ESTIMATE})
 """Params that this package adds for cost rules. JAX does not have them, so they are not printed."""
 
 

@@ -86,8 +86,10 @@ def _axis_size(site: Site, name: Any) -> int | None:
     return None
 
 
-KERNEL, GRID, BLOCKS, ESTIMATE = "kernel", "grid", "blocks", "estimate"
-"""Params of a Pallas kernel: its equations, the sizes of its grid, its blocks, and its author's `cost_estimate`."""
+KERNEL = "kernel"
+"""Param with the equations that JAX's lowering replaces an equation with."""
+GRID, BLOCKS, ESTIMATE = "grid", "blocks", "estimate"
+"""Params of a Pallas kernel: the sizes of its grid, its blocks, and its author's `cost_estimate`."""
 COMBINER = "combiner"
 """Param of a reduction or scatter with the equations that combine two elements."""
 _COMBINED = frozenset({"reduce", "reduce_window", "scatter"})
@@ -103,8 +105,8 @@ def params_of(site: Site) -> tuple[tuple[str, Param], ...]:
 def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
     """Return the params that describe the computation inside an equation; `()` if there is none.
 
-    - `"kernel"`: the equations of a Pallas kernel, or of a primitive that JAX expands only when it lowers
-      (`SearchSorted` since JAX 0.12). Each is a tuple, which `equations_of` converts to an `Equation`.
+    - `"kernel"`: the equations of a primitive that JAX expands only when it lowers (`SearchSorted` since JAX 0.12).
+      Each is a tuple, which `equations_of` converts to an `Equation`.
     - `"grid"`: the sizes of the grid of a Pallas kernel; `None` for a size that depends on an operand.
     - `"blocks"`: for each block of a Pallas kernel, its shape, its dtype, and 1 plus the index of the last grid axis
       that its position depends on (0 if there is none).
@@ -129,7 +131,7 @@ def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
         for one, ref in zip(mapping.block_mappings, refs, strict=False)
     )
     grid = tuple(size if isinstance(size, int) else None for size in mapping.grid)
-    return (*estimate, (KERNEL, _equations(kernel)), (GRID, grid), (BLOCKS, blocks))
+    return (*estimate, (GRID, grid), (BLOCKS, blocks))
 
 
 def equations_of(kernel: Any) -> tuple[Equation, ...]:

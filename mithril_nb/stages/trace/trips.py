@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ _SAME_VALUE = frozenset({"convert_element_type", "copy"})
 
 
 def trip_count(equation: Any, constants: Sequence[Constant]) -> int | None:
-    """Return the number of iterations of a `while` or scan; 1 for other equations.
+    """Return the number of iterations of a `while` or scan, or of steps of a kernel's grid; 1 for other equations.
 
     Args:
         equation: JAX's equation.
@@ -31,6 +32,12 @@ def trip_count(equation: Any, constants: Sequence[Constant]) -> int | None:
     Returns:
         The number of iterations; `None` if it depends on run-time values, or if the length of a scan is symbolic.
     """
+    if equation.primitive.name == "pallas_call":
+        # A dynamic size of the grid is an operand. These operands come first.
+        operands = iter(constants)
+        grid = equation.params["grid_mapping"].grid
+        sizes = [size if isinstance(size, int) else _whole(next(operands, None)) for size in grid]
+        return None if None in sizes else prod(size or 0 for size in sizes)
     loop = jax_versions.while_parts(equation)
     return jax_versions.trip_count(equation) if loop is None else _Counting(loop, constants).rounds()
 
