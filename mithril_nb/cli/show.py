@@ -165,7 +165,7 @@ def _print_cost_table(data: Mapping[str, Any]) -> None:
 
 
 def _show_stage_graph(inspection: Inspection, name: str, as_json: bool) -> None:
-    from mithril_nb.viz.costs.graph_overlays import block_shares
+    from mithril_nb.viz.costs.graph_overlays import stage_shares
     from mithril_nb.viz.diagrams.stages import stage_graph_text
 
     _give_up_if_unavailable(inspection.stage(name))
@@ -174,7 +174,7 @@ def _show_stage_graph(inspection: Inspection, name: str, as_json: bool) -> None:
         nodes = [{**asdict(node), "hidden_by": graph.hidden.get(node.key)} for node in graph.nodes.values()]
         say_json({"stage": name, "nodes": nodes, "flows": [[source, target] for source, target, _ in graph.flows]})
     else:
-        say(stage_graph_text(graph, shares=block_shares(inspection)))
+        say(stage_graph_text(graph, shares=stage_shares(inspection, graph)))
 
 
 def _show_passes(inspection: Inspection, as_json: bool) -> None:

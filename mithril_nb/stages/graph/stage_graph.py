@@ -146,17 +146,6 @@ class StageGraph(Shown):
                 found.setdefault(visible_key, []).append(key)
         return found
 
-    def share(self, key: str, shares: Mapping[str, float]) -> float | None:
-        """Return a block's share of the total cost, including the equal blocks that its node represents.
-
-        `shares` is a dict from block path to share. Return `None` for an unknown share, or a node that is not a block.
-        """
-        if not self.is_whole_block(key):
-            return None
-        paths = dict.fromkeys(self.nodes[one].block for one in self.represented_by(key))
-        known = [shares[path] for path in paths if path in shares]
-        return sum(known) if known else None
-
     def is_whole_block(self, key: str) -> bool:
         """Return whether a node is a whole block. A block that is split into several nodes has no such node."""
         return self.nodes[key].kind == "block" and self._parts[self.nodes[key].block] <= 1
@@ -301,7 +290,7 @@ class StageGraph(Shown):
 
         Args:
             most: Maximum number of nodes.
-            shares: A dict from the path of each block to its share of the total cost; `None` if unknown.
+            shares: A dict from the key of each node to its share of the total cost; `None` if unknown.
             fits: A function that returns whether the picture has enough space, given the open nodes and a scale.
         """
         opened: set[str] = set()
@@ -320,7 +309,7 @@ class StageGraph(Shown):
         return frozenset(opened)
 
     def _weight(self, node: GraphNode, shares: Mapping[str, float]) -> float:
-        share = self.share(node.key, shares) if shares else None
+        share = shares.get(node.key)
         return sum(node.counts) / max(1, len(self.home)) if share is None else share
 
     def _shows_more(self, node: GraphNode, top: int) -> bool:

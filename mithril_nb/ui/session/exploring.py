@@ -26,9 +26,9 @@ from mithril_nb.ui.session.cost_tables import cost_table
 from mithril_nb.ui.session.graphs.exports import ExportRequests, ExportSubject
 from mithril_nb.ui.session.graphs.overlays import OverlayRequests, OverlaySubject
 from mithril_nb.ui.session.passes import PassRequests, TransformRequests
-from mithril_nb.ui.session.snapshot import shares_of
 from mithril_nb.ui.session.stages import STAGES_TIMED, StageState, figures_of, state_of, with_wanted_stages
 from mithril_nb.ui.session.what_if import Subject, WhatIfRequests
+from mithril_nb.viz.costs.graph_overlays import stage_shares
 from mithril_nb.viz.costs.node_values import dtypes_of_stage
 from mithril_nb.viz.diagrams.nested import Box
 from mithril_nb.viz.diagrams.stages import nested_stage, opened_at_first
@@ -81,10 +81,11 @@ class GraphView:
         """Return whether the graph of a stage was made before."""
         return stage in self._made
 
-    def shares(self, stage: str, shares: Mapping[str, float]) -> Reply:
+    def shares(self, stage: str) -> Reply:
         """Return the share of each box of a stage's graph, in the order of its boxes; `None` if unknown."""
         graph = self._inspection.graph(stage)
-        return Reply({"stage": stage}, [graph.share(node.key, shares) for node in graph.visible(graph.nodes)])
+        shares = stage_shares(self._inspection, graph)
+        return Reply({"stage": stage}, [shares.get(node.key) for node in graph.visible(graph.nodes)])
 
 
 _FIRST = ("jaxpr", "stablehlo")
@@ -125,7 +126,6 @@ class Exploration(Publisher):
         self._selection: tuple[str, ...] = ()
         self._graph = GraphView(inspection)
         self._drawn: set[str] = set()
-        self._shares: Mapping[str, float] | None = None
         self._quick, self._slow = JobQueue("mithril_nb-stages"), JobQueue("mithril_nb-compile")
         client = Client(self._send, self._publish, self._fail)
         self.passes = PassRequests(lambda: (1, lambda: inspection), client)
@@ -178,8 +178,8 @@ class Exploration(Publisher):
         if not self._graph.is_made(stage):
             return ()
         found: list[tuple[str, Reply]] = [("graph", self._graph.graph(stage, self._hues()))]
-        if self._shares is not None:
-            found.append(("graph_shares", self._graph.shares(stage, self._shares)))
+        if self.cost is not None:
+            found.append(("graph_shares", self._graph.shares(stage)))
         return tuple(found)
 
     def stage(self, name: str) -> tuple[int, Inspection] | None:
@@ -313,8 +313,8 @@ class Exploration(Publisher):
             self.overlays.refresh()
 
     def _draw_shares(self, stage: str) -> None:
-        if self._shares is not None and self._graph.is_made(stage):
-            self._send("graph_shares", self._graph.shares(stage, self._shares))
+        if self.cost is not None and self._graph.is_made(stage):
+            self._send("graph_shares", self._graph.shares(stage))
 
     def _figure(self) -> None:
         """Compute the costs, and add them to the graph."""
@@ -323,7 +323,6 @@ class Exploration(Publisher):
         cost = cost_of(self.inspection)
         with self._lock:
             self.cost = cost
-            self._shares = shares_of(cost, self._blocks)
         self._publish()
         self._draw_shares(self._graph.stage)
         self.overlays.refresh()

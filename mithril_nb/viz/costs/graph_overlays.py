@@ -17,6 +17,7 @@ from mithril_nb.viz.costs.node_values import (
     dtypes_of_stage,
     has_groups,
     memory_values,
+    node_shares,
     role_values,
     sharding_values,
     user_values,
@@ -53,7 +54,7 @@ def draw_overlay(
         scene = picture(shown, specs, block_shares(inspection), opened).diagram
         stage = None
     else:
-        scene = stage_layout(shown, opened=opened, shares=block_shares(inspection))
+        scene = stage_layout(shown, opened=opened, shares=stage_shares(inspection, shown))
         stage = shown
     if isinstance(of, Mapping):
         values = user_values(of, scene.nodes, title or "value", _CALL)
@@ -62,6 +63,24 @@ def draw_overlay(
         field = of if isinstance(of, str) else "time_s" if is_measured else "flops"
         values = overlay_by_name(inspection, field, scene.nodes, data, graph=stage, own=own, dtypes=specs)
     return draw_values(scene, values, inspection.name)
+
+
+def stage_shares(inspection: Inspection, graph: StageGraph) -> dict[str, float]:
+    """Return the share of each node of a stage in the program's FLOPs, from the jaxpr; see `node_shares`."""
+    from mithril_nb import cost
+
+    try:
+        found = cost.cost_of(inspection)
+    except StageUnavailableError:
+        return {}  # a program that cannot be traced has no known cost; its stages show the error
+    # Not `to_dict`, which computes ten times as many numbers.
+    data = {
+        "source": found.source,
+        "total": found.total.to_dict(),
+        "by_block": {path: figures.to_dict() for path, figures in found.by_block.items()},
+        "rows": [{"id": row.id, "flops": row.flops, "blocks": [path for path, _ in row.blocks]} for row in found.rows],
+    }
+    return node_shares(data, "flops", graph)
 
 
 def block_shares(inspection: Inspection) -> dict[str, float]:
@@ -74,7 +93,7 @@ def block_shares(inspection: Inspection) -> dict[str, float]:
     try:
         found = cost.cost_of(inspection)
     except StageUnavailableError:
-        return {}  # a program that cannot be traced has no known cost; its stages show the error
+        return {}
     if not found.total.flops:
         return {}
     paths: dict[str, None] = {}

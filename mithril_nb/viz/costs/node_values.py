@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from mithril_nb.graph.records import BlockSpecs
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.viz import units
 from mithril_nb.viz.costs.fields import Data, Field, is_bound, unit_of
-from mithril_nb.viz.diagrams.nested import Box
+from mithril_nb.viz.diagrams.nested import SHARED, Box
 from mithril_nb.viz.diagrams.overlays import Overlay, Value, known_number
 from mithril_nb.viz.diagrams.scene import SceneNode
 from mithril_nb.viz.text import listed, one_line, outer_paths
@@ -82,30 +82,17 @@ def cost_values(
         own: If true, the number of a block excludes the blocks inside it.
         graph: The graph of the stage; `None` for a model.
     """
-    whole = inclusive(data, kind.name)
-    by_block = data["by_block"]
-    values = {path: _figure(figures, kind.name) for path, figures in by_block.items()} if own else whole
-    least = {path for path, figures in by_block.items() if _is_least(figures, kind.name)}
-    least = least if own else {above for path in least for above in outer_paths(path)}
-    nothing = None if data["total"].get(kind.name) is None and kind.name not in ("payload_bytes", "wire_bytes") else 0
-    rows = _Rows.of(data, kind.name, graph)
+    sums = _Sums.of(data, kind.name, graph, own=own)
     found, bounds, texts = dict[str, Value](), set[str](), dict[str, str]()
     for node in nodes:
         if _is_end(node):
             continue
+        total = sums.of_paths(node.blocks or (node.path,)) if graph is None else sums.of_node(graph, node.key)
         is_block = graph is None or (node.kind == "block" and bool(node.path))
-        if is_block and (graph is None or graph.is_whole_block(node.key)):
-            total = _Sum()
-            for path in dict.fromkeys(node.blocks or (node.path,)):
-                total.add(values.get(path, nothing), path in least)
-            formula = _formula(by_block.get(node.path), kind) if total.total is None else ""
-            if formula:
+        if is_block and total.total is None:
+            if formula := _formula(data["by_block"].get(node.path), kind):
                 texts[node.key] = formula
-        elif rows is not None and graph is not None:
-            total = rows.sum_in(graph, node, own=own)
-        else:
-            total = _Sum(None)
-            if is_block and (together := values.get(node.path)) is not None:
+            elif not total.is_bound and (together := sums.values.get(node.path)) is not None:
                 texts[node.key] = f"Σ {kind.short(together)}"
         found[node.key] = total.total
         if total.is_bound and total.total is not None:
@@ -129,36 +116,89 @@ def _formula(figures: Mapping[str, Any] | None, kind: Field) -> str:
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """The cost of each equation or instruction by id, and the paths of its blocks."""
+class _Sums:
+    """The cost of each block by path, and of each equation or instruction by id with the paths of its blocks.
+
+    `least` has the paths of blocks whose cost is a lower bound. `rows` is `None` if the costs of the instructions are
+    unknown. `nothing` is the cost of a block that is not in `values`.
+    """
 
     values: Mapping[str, float | None]
-    blocks: Mapping[str, frozenset[str]]
-    by_equation: bool
+    least: frozenset[str]
+    nothing: int | None
+    rows: Mapping[str, tuple[float | None, frozenset[str]]] | None
+    own: bool
     is_time: bool
 
     @classmethod
-    def of(cls, data: Data, field: str, graph: StageGraph | None) -> _Rows | None:
-        """Return the costs of the instructions of a stage; `None` if the data do not contain them."""
-        if graph is None or "rows" not in data or (data.get("source"), graph.stage) not in _ROWS_OF:
-            return None
-        if field == "params":  # parameters belong to blocks, not to equations
-            return None
-        values = {row["id"]: _figure(row, field) for row in data["rows"]}
-        blocks = {row["id"]: frozenset(row["blocks"]) for row in data["rows"]}
-        return cls(values, blocks, graph.stage == "jaxpr", field == "time_s")
+    def of(cls, data: Data, field: str, graph: StageGraph | None, *, own: bool) -> _Sums:
+        by_block = data["by_block"]
+        values = {path: _figure(figures, field) for path, figures in by_block.items()}
+        least = {path for path, figures in by_block.items() if _is_least(figures, field)}
+        if not own:
+            values, least = inclusive(data, field), {above for path in least for above in outer_paths(path)}
+        nothing = None if data["total"].get(field) is None and field not in ("payload_bytes", "wire_bytes") else 0
+        rows = None
+        # Parameters belong to blocks, not to equations.
+        if graph is not None and "rows" in data and (data.get("source"), graph.stage) in _ROWS_OF and field != "params":
+            rows = {row["id"]: (_figure(row, field), frozenset(row["blocks"])) for row in data["rows"]}
+        return cls(values, frozenset(least), nothing, rows, own, field == "time_s")
 
-    def sum_in(self, graph: StageGraph, node: Node, *, own: bool) -> _Sum:
-        """Return the sum over the instructions in a node. `own` excludes instructions that belong to several blocks."""
-        ids: Iterable[str] = graph.instructions_of(node.key)
-        if self.by_equation:
-            ids = dict.fromkeys(equation for id in ids for equation in graph.equations.get(id, ()))
-        known = [id for id in ids if id in self.values and not (own and self.blocks[id] - {node.path})]
-        numbers = [value for id in known if (value := self.values[id]) is not None]
-        if known and not numbers:
+    def of_node(self, graph: StageGraph, key: str) -> _Sum:
+        """Return the cost of a node of a stage.
+
+        With inner blocks, the cost is the sum over all instructions in the node. Their blocks may have other paths: a
+        function that calls the block `net` inside and outside a loop is a node with a part of `net`.
+        """
+        keys = graph.represented_by(key)
+        is_whole = graph.nodes[key].block != "" and graph.is_whole_block(key)
+        if self.rows is None or (self.own and is_whole):
+            paths = [graph.nodes[one].block for one in keys]
+            if not self.own:
+                paths += [graph.nodes[one].block for one in _inside(graph, keys) if graph.is_whole_block(one)]
+            return self.of_paths(paths) if is_whole else _Sum()
+        ids: Iterable[str] = (id for one in keys for id in graph.instructions_of(one))
+        if graph.stage == "jaxpr":
+            # Equations inside a call have their own nodes, which may be in other blocks.
+            ids = (one for id in ids for one in graph.equations.get(id, ()) if one == id or one not in graph.home)
+        # The own cost of a node excludes instructions that belong to several blocks.
+        path = {graph.nodes[key].block}
+        known = [self.rows[id] for id in dict.fromkeys(ids) if id in self.rows]
+        numbers = [value for value, blocks in known if not (self.own and blocks - path)]
+        if numbers and all(value is None for value in numbers):
             return _Sum(None, True)
         # An instruction inside a fusion has no time, but the time of the fusion includes it, so the sum is exact.
-        return _Sum(sum(numbers), len(numbers) < len(known) and not self.is_time)
+        return _Sum(sum(value or 0 for value in numbers), None in numbers and not self.is_time)
+
+    def of_paths(self, paths: Iterable[str]) -> _Sum:
+        """Return the cost of some blocks together. With inner blocks, blocks inside another one count only once."""
+        total, known = _Sum(), dict.fromkeys(paths)
+        for path in known:
+            if self.own or not any(above in known for above in outer_paths(path)[:-1]):
+                total.add(self.values.get(path, self.nothing), path in self.least)
+        return total
+
+
+def node_shares(data: Data, field: str, graph: StageGraph) -> dict[str, float]:
+    """Return the share of the total cost, 0 to 1, of each block, loop and other node with nodes inside, by key.
+
+    Nodes with an unknown share are left out.
+    """
+    whole, sums = _figure(data["total"], field), _Sums.of(data, field, graph, own=False)
+    groups = [key for key, node in graph.nodes.items() if key and node.kind in SHARED and key not in graph.hidden]
+    found = {key: sums.of_node(graph, key) for key in groups} if whole else {}
+    return {
+        key: one.total / whole for key, one in found.items() if whole and one.total is not None and not one.is_bound
+    }
+
+
+def _inside(graph: StageGraph, keys: Iterable[str]) -> Iterator[str]:
+    """Yield the keys of all nodes in some nodes."""
+    waiting = [child for key in keys for child in graph.nodes[key].children]
+    while waiting:
+        key = waiting.pop()
+        yield key
+        waiting += graph.nodes[key].children
 
 
 def _is_end(node: Node) -> bool:

@@ -15,7 +15,7 @@ from mithril_nb.viz import units
 from mithril_nb.viz.costs.blocks import path_text
 from mithril_nb.viz.costs.drawing import Drawing, option_error, replace_undrawable
 from mithril_nb.viz.costs.fields import OF_KNOWN, ON_GRAPHS, Data, Field, field_of, is_bound, notes_of, reason_of
-from mithril_nb.viz.costs.node_values import cost_values, inclusive
+from mithril_nb.viz.costs.node_values import cost_values, inclusive, node_shares
 from mithril_nb.viz.diagrams.overlays import UNKNOWN, Overlay
 from mithril_nb.viz.diagrams.picture import picture
 from mithril_nb.viz.diagrams.scene import Scene
@@ -103,7 +103,7 @@ def stage_overlay(
 
     kind, data = field_of(field, ON_GRAPHS, _CALL), replace_undrawable(data)
     _check_blocks(data, [node.block for node in graph.nodes.values() if node.kind == "block" and node.block])
-    scene = stage_layout(graph, opened=opened, shares=_shares(data, kind))
+    scene = stage_layout(graph, opened=opened, shares=node_shares(data, kind.name, graph))
     tops = {path.partition("/")[0] for path in graph.nodes if path}
     inside = sum(value or 0 for path, value in inclusive(data, field).items() if path in tops)
     return _of_costs(data, kind, scene, cost_values(data, scene.nodes, kind, own=own, graph=graph), inside)

@@ -11,7 +11,7 @@ from mithril_nb.stages.graph.stage_graph import ROOT, GraphNode, StageGraph, sho
 from mithril_nb.stages.records import ROLES
 from mithril_nb.viz.diagrams.labels import LEFT, NAME_SIZE, RIGHT, SMALL_SIZE
 from mithril_nb.viz.diagrams.layout import fits_first_view, layout
-from mithril_nb.viz.diagrams.nested import GRADIENT, Box, Flow, NestedGraph
+from mithril_nb.viz.diagrams.nested import GRADIENT, SHARED, Box, Flow, NestedGraph
 from mithril_nb.viz.diagrams.scene import Scene, count_text, frame_texts
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.text import one_line, text_width, times
@@ -21,7 +21,7 @@ _HEIGHTS = {"instruction": 46, "input": 34}
 _BOX_H = 64
 _NARROW, _WIDE, _GRID = 112, 208, 16
 _SHARE_W = 52
-"""Width in px for the share of a block's cost. Blocks have this room even if their cost is unknown."""
+"""Width in px for the share of a node's cost. Nodes of `SHARED` have this room even if their cost is unknown."""
 
 
 def stage_layout(
@@ -36,7 +36,7 @@ def stage_layout(
     Args:
         graph: The graph.
         opened: Keys of the nodes to draw open. Default: the result of `opened_at_first`.
-        shares: Shares of the cost, 0 to 1, by path of the block.
+        shares: Shares of the cost, 0 to 1, by key of the node, from `node_shares`.
         hues: Colours of blocks, as indices by path. Default: the result of `hues_of_blocks`.
 
     Returns:
@@ -54,7 +54,7 @@ def opened_at_first(
     Args:
         graph: The graph.
         nested: The result of `nested_stage`, which is computed if it is `None`.
-        shares: Shares of the cost, 0 to 1, by path of the block. The nodes with the largest shares are opened first;
+        shares: Shares of the cost, 0 to 1, by key of the node. The nodes with the largest shares are opened first;
             without shares, the nodes with the most instructions.
     """
     return graph.first_view(shares=shares, fits=partial(fits_first_view, nested or nested_stage(graph)))
@@ -100,7 +100,7 @@ def _box(graph: StageGraph, node: GraphNode, shares: Mapping[str, float], hues: 
     return Box(
         node.key, node.name, node.kind, _width(node), _HEIGHTS.get(node.kind, _BOX_H), round(title + _room(node)),
         node.parent, bool(node.children), HUES - 1 if own is None else own, node.block, node.note, node.shape,
-        node.repeat, graph.share(node.key, shares), 0 if node.kind == "failure" else None, counts=node.counts,
+        node.repeat, shares.get(node.key), 0 if node.kind == "failure" else None, counts=node.counts,
         blocks=blocks, equations=() if is_block else _linked(graph, node),
     )  # fmt: skip
 
@@ -115,7 +115,7 @@ def _width(node: GraphNode) -> int:
 
 
 def _room(node: GraphNode) -> int:
-    return _SHARE_W if node.kind == "block" else 0
+    return _SHARE_W if node.kind in SHARED else 0
 
 
 def _linked(graph: StageGraph, node: GraphNode) -> tuple[str, ...]:
@@ -131,14 +131,14 @@ def stage_graph_text(
     Args:
         graph: The graph.
         opened: Keys of the nodes whose content is listed. Default: the result of `opened_at_first`.
-        shares: Shares of the cost, 0 to 1, by path of the block.
+        shares: Shares of the cost, 0 to 1, by key of the node.
     """
     shown = opened_at_first(graph, shares=shares) if opened is None else opened
     depth = {ROOT: -1}
     rows: list[tuple[str, ...]] = []
     for node in graph.visible(shown):
         depth[node.key] = depth[node.parent] + 1
-        share = graph.share(node.key, shares or {})
+        share = (shares or {}).get(node.key)
         rows.append(
             (
                 "  " * depth[node.key] + times(one_line(node.name), node.repeat),

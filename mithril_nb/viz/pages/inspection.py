@@ -26,7 +26,7 @@ from mithril_nb.display import columns
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.stage_kinds import has_machine_code, language_of, needs_compile, title_of
-from mithril_nb.viz.costs.graph_overlays import block_shares, page_overlays
+from mithril_nb.viz.costs.graph_overlays import page_overlays, stage_shares
 from mithril_nb.viz.costs.tables.table import page_tables
 from mithril_nb.viz.diagrams.svg import scene_svg
 from mithril_nb.viz.html_parts import built, html_table, link_script, output_html, page_html, write_page
@@ -61,7 +61,7 @@ def summary_text(inspection: Inspection) -> str:
         parts.append("\n".join(map(one_line, failed.split("\n"))))
     graph = inspection.graph()
     if graph.level():
-        parts.append(stage_graph_text(graph, shares=block_shares(inspection)))
+        parts.append(stage_graph_text(graph, shares=stage_shares(inspection, graph)))
     return "\n\n".join(parts)
 
 
@@ -293,7 +293,7 @@ def _graph(
     graph = inspection.graph()
     if not graph.level():
         return None, [], None
-    shares = block_shares(inspection)
+    shares = stage_shares(inspection, graph)
     nested = nested_stage(graph, shares, hues)
     opened = opened_at_first(graph, nested, shares)
     drawn = nested if is_linked else replace(nested, boxes=tuple(replace(box, equations=()) for box in nested.boxes))
