@@ -98,9 +98,14 @@ class Difference(Shown):
         return self.relative is not None and abs(self.relative) <= _ROUNDING
 
     @property
+    def _is_xla(self) -> bool:
+        """True if the other count is XLA's own, which has only a total."""
+        return self.theirs.startswith("XLA ")
+
+    @property
     def differing(self) -> tuple[DifferenceRow, ...]:
-        """The rows that have a reason or two different counts."""
-        return tuple(row for row in self.rows if row.reason or (row.theirs is not None and row.ours != row.theirs))
+        """The rows that have a reason or two different counts, of which one may be unknown."""
+        return tuple(row for row in self.rows if row.reason or (not self._is_xla and row.ours != row.theirs))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the difference as plain data."""
@@ -111,11 +116,10 @@ class Difference(Shown):
         what = _FIELDS[self.field]
         lines = [f"{self.program}: {what}, {self.ours} against {self.theirs}; each loop counts as one iteration"]
         rows = [("total", "", format_sum(self.our_total), format_sum(self.their_total), format_change(self.total))]
-        shown = self.rows if self.theirs.startswith("XLA ") else self.differing
         rows = [
-            (row.opcode, str(row.count), format_sum(row.ours), "" if row.theirs is None else format_sum(row.theirs),
+            (row.opcode, str(row.count), format_sum(row.ours), "" if self._is_xla else format_sum(row.theirs),
              "" if row.theirs is None or row.ours is None else format_change(row.ours - row.theirs))
-            for row in shown
+            for row in (self.rows if self._is_xla else self.differing)
         ] + rows  # fmt: skip
         lines.append(columns([("opcode", "count", "ours", "theirs", "difference"), *rows], range(1, 5)))
         if self.total and self.is_rounding:
@@ -170,6 +174,8 @@ def between(cost: CostTotals, other: CostTotals, field: str = "flops") -> Differ
             primitive, len(mine) or len(others), _once(mine, field), _once(others, field),
             _reason_of_unknown(mine, field),
         )  # fmt: skip
+        if not one.reason and (uncounted := _reason_of_unknown(others, field)):
+            one = replace(one, reason=f"{other.source}: {uncounted}")
         if one.ours != one.theirs and not one.reason:
             # XLA's passes also remove instructions. In the lowered module, only JAX has removed equations.
             removed = [row for row in mine if row.id not in present] if other.source == "lowered" else []

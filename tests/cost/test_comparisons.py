@@ -54,8 +54,20 @@ def test_library_calls_are_listed() -> None:
     assert row.reason.startswith("XLA counts -1 for each")
     against = found.cost().difference(found.cost("lowered"))
     (row,) = against.differing
-    assert (row.opcode, row.ours, row.reason) == ("cholesky", 21, "")
+    assert (row.opcode, row.ours, row.reason) == ("cholesky", 21, "lowered: 1 not counted (no rule: a library call)")
     assert against.total == 21 - (row.theirs or 0)  # XLA's own instructions that set zeros and the sign of an error
+
+
+def test_rows_that_only_one_side_has_are_listed() -> None:
+    """All of the difference is in the rows, whether the other side counts 0 or the row is unknown there."""
+    found = inspect(lambda x: (jnp.linalg.qr(x)[0] @ x, jnp.sort(x)), spec(50, 50))
+    for source in ("lowered", "compiled"):
+        difference = found.cost().difference(found.cost(source))
+        unknown = {row.opcode: row for row in difference.differing if row.theirs is None}
+        assert "qr" in unknown
+        assert unknown["qr"].reason.startswith(f"{source}: ")
+        assert difference.total == sum((row.ours or 0) - (row.theirs or 0) for row in difference.differing)
+        assert next(line for line in str(difference).splitlines() if line.startswith("qr ")).split()[-1] == "unknown"
 
 
 def test_a_switch_is_itemised_if_xla_counts_differently() -> None:
