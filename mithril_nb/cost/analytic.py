@@ -71,8 +71,11 @@ def count_most_expensive_branches(conditions: Iterable[str], given: tuple[CostRo
     return tuple(rows)
 
 
-def equation_row(equation: Equation, each: Counted, repeats: int | None) -> CostRow:
-    """Return the row of an equation that costs `each` per run and runs `repeats` times; `None` if unknown."""
+def equation_row(equation: Equation, each: Counted, repeats: int | None, devices: int = 1) -> CostRow:
+    """Return the row of an equation that costs `each` per run, and runs `repeats` times on each of some devices.
+
+    Communication is that of one device.
+    """
     # XLA removes unused equations, so they run 0 times whatever their loop does.
     repeats = repeats if equation.is_used else 0
     flops, transcendentals, once, moved, payload, wire, products = (
@@ -81,15 +84,16 @@ def equation_row(equation: Equation, each: Counted, repeats: int | None) -> Cost
     )
     if repeats == 0:
         moved = 0
+    runs = repeated(devices, repeats)
     return CostRow(
         equation.id,
         equation.primitive,
         ((equation.block, 1.0),) if equation.block else (),
         equation.role,
-        repeated(flops, repeats),
-        repeated(transcendentals, repeats),
-        repeated(moved, repeats),
-        repeats,
+        repeated(flops, runs),
+        repeated(transcendentals, runs),
+        repeated(moved, runs),
+        runs,
         each.formula if not (flops or transcendentals) or repeats is not None else f"{each.formula}; {NO_TRIP_COUNT}",
         None,
         Figures(once, transcendentals, moved),
@@ -99,7 +103,7 @@ def equation_row(equation: Equation, each: Counted, repeats: int | None) -> Cost
         repeated(payload, repeats),
         repeated(wire, repeats),
         (),
-        repeated(None if products is None else products // 2, repeats),
+        repeated(None if products is None else products // 2, runs),
     )
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from mithril_nb.cost.by_name import ByBlock
-from mithril_nb.cost.notes import ON_EACH_DEVICE, ONE_OF
+from mithril_nb.cost.notes import ONE_OF
 from mithril_nb.cost.records import Figures, Fusion, format_change, format_sum
 from mithril_nb.cost.totals import CostTotals
 from mithril_nb.display import UNATTRIBUTED_LABEL, Shown, columns, draw
@@ -243,7 +243,7 @@ def one_sided(*sides: tuple[str, CostTotals]) -> tuple[str, ...]:
         f"{name}: {note}; {other_name}: counted for all devices together"
         for (name, cost), (other_name, other) in (sides, sides[::-1])
         for note in cost.notes
-        if note.startswith(ONE_OF) and not any(one == ON_EACH_DEVICE or one.startswith(ONE_OF) for one in other.notes)
+        if note.startswith(ONE_OF) and not any(one.startswith(ONE_OF) for one in other.notes)
     )
 
 

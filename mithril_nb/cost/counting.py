@@ -15,6 +15,7 @@ from mithril_nb.cost.costs import Cost, of_equations
 from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import Memory, source_of, xla_memory
+from mithril_nb.cost.kinds import devices_by_map, devices_of
 from mithril_nb.cost.notes import (
     NOT_RUN,
     ON_EACH_DEVICE,
@@ -312,7 +313,11 @@ def _cost_ahead(inspection: ProgramStages) -> Cost:
 def _count(inspection: ProgramStages, source: str, stage: Stage) -> _Counted:
     with paused_collector():
         is_divided = _before_partitioning(inspection) if source == "lowered" else None
-        rows, fusions = hlo_costs(stage, _trips(inspection), is_divided)
+        # The compiled program is that of one device; before, arrays have their whole size except in a `shard_map`.
+        by_map = devices_by_map(known_equations(inspection)) if source == "lowered" else {}
+        rows, fusions = hlo_costs(
+            stage, _trips(inspection), is_divided, lambda one: devices_of((one.equations or ("",))[0], by_map)
+        )
     branches = notes_of_branches(row.opcode for row in rows if row.repeats != 0)
     notes = *notes_of(rows), *notes_of_communication(rows), *branches
     return _Counted(stage.instructions, rows, notes, once_of(source, rows), fusions)
@@ -337,7 +342,7 @@ def _before_partitioning(inspection: ProgramStages) -> Callable[[Instruction, in
 
 
 def _notes_of_devices(inspection: ProgramStages, source: str) -> tuple[str, ...]:
-    """Return a note if costs are for one device: those of a compiled program, or of equations inside `shard_map`."""
+    """Return a note if costs are for one device, as those of a compiled program, or if equations run on each device."""
     if source != "compiled":
         is_mapped = any("shard_map" in one.transforms for one in known_equations(inspection))
         return (ON_EACH_DEVICE,) if is_mapped else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from mithril_nb.cost.analytic import equation_row, grid_of
@@ -14,7 +15,7 @@ from mithril_nb.cost.formulas.symbols import Expression, UndecidedError
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow
 from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.stages.records import SIZE, Constant, Equation
-from mithril_nb.stages.trace.params import ESTIMATE
+from mithril_nb.stages.trace.params import DEVICES, ESTIMATE
 
 _SIZES = frozenset(
     "shape new_sizes length dim sizes window_dimensions window_strides padding padding_config base_dilation "
@@ -34,11 +35,13 @@ class Kinds:
         examples: For each kind, a pair: one equation, and how often it runs, or `None` if unknown.
         members: For each equation that has a cost row, a pair: the equation, and the index of its kind in `examples`.
         conditions: Ids of the `cond` equations, outer ones first.
+        devices: For each kind, the number of devices of the `shard_map` around it, which all run it; 1 without one.
     """
 
     examples: tuple[tuple[Equation, Expression | None], ...]
     members: tuple[tuple[Equation, int], ...]
     conditions: tuple[str, ...]
+    devices: tuple[int, ...]
 
 
 def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
@@ -46,6 +49,7 @@ def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
     lengths: dict[str, Expression | None] = {}
     places: dict[Any, int] = {}
     examples: list[tuple[Equation, Expression | None]] = []
+    devices, on_devices = devices_by_map(equations), list[int]()
     members: list[tuple[Equation, int]] = []
     for one in _without_bodies(equations, _estimated(equations)):
         if one.is_call:
@@ -60,6 +64,7 @@ def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
         repeats: Expression | None = one.repeats
         if repeats is None:
             repeats = _product(lengths.get(holder, 1) for holder in _holders(one.id))
+        on = devices_of(one.id, devices)
         key = (
             one.primitive,
             one.inputs,
@@ -69,14 +74,26 @@ def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
             one.is_used,
             repeats,
             "pallas" in one.transforms,
+            on,
         )
         place = places.get(key)
         if place is None:
             place = places[key] = len(examples)
             examples.append((one, repeats))
+            on_devices.append(on)
         members.append((one, place))
     conditions = tuple(one.id for one in equations if one.primitive == "cond" and one.is_call)
-    return Kinds(tuple(examples), tuple(members), conditions)
+    return Kinds(tuple(examples), tuple(members), conditions, tuple(on_devices))
+
+
+def devices_by_map(equations: Iterable[Equation]) -> dict[str, int]:
+    """Return the number of devices of each `shard_map` by id."""
+    return {one.id: int(str(one.param[DEVICES])) for one in equations if one.primitive == "shard_map" and one.is_call}
+
+
+def devices_of(id: str, by_map: Mapping[str, int]) -> int:
+    """Return the number of devices that run an equation, given the result of `devices_by_map`."""
+    return prod(by_map.get(holder, 1) for holder in _holders(id)) if by_map else 1
 
 
 def _estimated(equations: Iterable[Equation]) -> set[str]:
@@ -111,10 +128,10 @@ def _steps(kernel: Equation) -> Expression | None:
         return None
 
 
-def row_of(put: Numbers, equation: Equation, times: Expression | None, each: Counted) -> CostRow:
-    """Return the row of an equation that costs `each` per run and runs `times` times; `None` if unknown."""
+def row_of(put: Numbers, equation: Equation, times: Expression | None, each: Counted, devices: int) -> CostRow:
+    """Return the row of an equation that costs `each` per run, and runs `times` times on each of some devices."""
     repeats = put.number(times)
-    row = equation_row(equation, each, repeats)
+    row = equation_row(equation, each, repeats, devices)
     if times is None or repeats is not None:
         return row
     return replace(row, rounds=str(times), formula=row.formula.removesuffix(f"; {NO_TRIP_COUNT}"))

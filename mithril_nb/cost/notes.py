@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NOT_RUN = "time_s: not measured, because nothing ran"
 ONE_OF = "counted for one of "
 """First words of the note on costs that are for one device."""
-ON_EACH_DEVICE = "shard_map: equations inside are counted for one device, others for all devices together"
+ON_EACH_DEVICE = "shard_map: equations inside run on each device, and are counted for all devices together"
 
 
 @dataclass(frozen=True)

@@ -104,8 +104,8 @@ class SymbolicProgram:
         """
         put = Numbers(self.sizes)
         with paused_collector():
-            pairs = zip(self.kinds.examples, self.counted, strict=True)
-            found = [row_of(put, one, times, each) for (one, times), each in pairs]
+            pairs = zip(self.kinds.examples, self.counted, self.kinds.devices, strict=True)
+            found = [row_of(put, one, times, each, devices) for (one, times), each, devices in pairs]
             # Not with `dataclasses.replace`, which takes five times as long: a program has thousands of rows.
             costs = tuple(
                 [
@@ -209,6 +209,7 @@ class SymbolicProgram:
                 reason = f"{one.primitive}: {self._undecided(state) or why}"
                 unknown[reason] = unknown.get(reason, 0) + times
             else:
+                times *= 1 if field in COMMUNICATION else self.kinds.devices[place]
                 parts.append(constant(value) * repeats * times)
         return total(parts), [f"{times} × {reason}" for reason, times in unknown.items()]
 
@@ -241,6 +242,7 @@ class SymbolicProgram:
         values: dict[str, int] = {}
         for (place, state), times in self._chosen(path, role).items():
             rule, repeats = self.counted[place].rule, self._repeats(place)
+            times *= self.kinds.devices[place]
             if rule is not None and state == COUNTS and isinstance(repeats, int) and repeats:
                 text, value = getattr(rule, field), getattr(self.counted[place], field)
                 if value:

@@ -14,6 +14,7 @@ import sysconfig
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from functools import lru_cache, reduce
+from math import prod
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -146,6 +147,12 @@ def trip_count(equation: Any) -> int | None:
         return int(length) if isinstance(length, (int, np.integer)) else None
     # The last two are loops of Pallas.
     return None if name in ("while", "emit_pipeline", "parallel_loop") else 1
+
+
+def mapped_devices(shard_map: Any) -> int:
+    """Return the number of devices that each run the body of a `shard_map`: the product of its manual axes."""
+    sizes, axes = shard_map.params["mesh"].shape, shard_map.params.get("newly_manual_axes")
+    return prod(int(size) for name, size in sizes.items() if axes is None or name in axes)
 
 
 class While(NamedTuple):

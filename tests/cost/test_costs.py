@@ -458,6 +458,9 @@ print(mapped.cost().difference(compiled).devices)
 """
 
 
+SIDES = (("after", "before"), ("before", "after"), ("compiled", "analytic"))
+
+
 def test_notes_name_figures_for_one_of_several_devices() -> None:
     flops, lowered, devices, compared, is_printed, mapped, difference, *on_one = run_fresh(
         SPREAD, XLA_FLAGS="--xla_force_host_platform_device_count=8"
@@ -471,7 +474,8 @@ def test_notes_name_figures_for_one_of_several_devices() -> None:
     assert compared == f"after: {one_device}; before: counted for all devices together"
     assert is_printed == "True"
     assert difference == f"compiled: {one_device}; analytic: counted for all devices together"
-    assert on_one == ["() ()", "() ()", "()"]
+    notes = [f"('{first}: {one_device}; {then}: counted for all devices together',)" for first, then in SIDES]
+    assert on_one == [f"{notes[0]} {notes[1]}"] * 2 + [notes[2]]
     count, _, told = mapped.partition(" ")
-    assert told == "shard_map: equations inside are counted for one device, others for all devices together"
-    assert count == "16"
+    assert told == "shard_map: equations inside run on each device, and are counted for all devices together"
+    assert count == "128"

@@ -241,7 +241,7 @@ print(cost.total.flops, cost.total.unknown)
 
 def test_programs_on_several_devices() -> None:
     assert run_fresh(_ON_DEVICES, **EIGHT_DEVICES).splitlines() == [
-        "1 × reduce_scatter: 768 FLOPs by in - out; XLA counts 0",
+        "1 × reduce_scatter: 6,144 FLOPs by in - out; XLA counts 0",
         "256 256.0",
         "128 0",
     ]

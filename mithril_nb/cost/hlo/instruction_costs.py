@@ -30,6 +30,7 @@ def hlo_costs(
     stage: Stage,
     trips: Mapping[str, int | None] = MappingProxyType({}),
     is_divided: Callable[[Instruction, int | None], bool] | None = None,
+    devices: Callable[[Instruction], int] = lambda one: 1,
 ) -> tuple[tuple[CostRow, ...], tuple[Fusion, ...]]:
     """Return the cost of each instruction of a stage, and the fusions of the stage.
 
@@ -43,9 +44,10 @@ def hlo_costs(
         is_divided: A function that takes an instruction and the bytes that it passes to a collective. It returns
             whether XLA's partitioner, which runs later, decides how much the instruction sends. `None` if no array is
             sharded.
+        devices: A function that returns how many devices run an instruction, if the costs are those of all devices.
     """
     module = HloModule.of(stage)
-    return ((), ()) if module is None else _Costs(module, trips, is_divided).found()
+    return ((), ()) if module is None else _Costs(module, trips, is_divided, devices).found()
 
 
 _Sent = tuple[int | None, int | None]
@@ -63,8 +65,9 @@ class _Costs:
         module: HloModule,
         trips: Mapping[str, int | None],
         is_divided: Callable[[Instruction, int | None], bool] | None,
+        devices: Callable[[Instruction], int],
     ):
-        self._module, self._is_divided = module, is_divided
+        self._module, self._is_divided, self._devices = module, is_divided, devices
         self._trips = rounds_of_loops(module, trips) if trips else {}
         self._runs: dict[str, int | None] = dict.fromkeys(module.computations, 0)
         self._once: dict[str, int] = dict.fromkeys(module.computations, 0)
@@ -149,6 +152,7 @@ class _Costs:
                 self._counts[fusion] = self._counts.get(fusion, 0) + (one.opcode not in NAMING)
             moved = 0
         runs, once, sends = self._runs[body.name], self._once[body.name], self._sends[body.name]
+        runs = repeated(self._devices(one), runs)
         return CostRow(
             one.id, one.opcode, one.shares, one.role, repeated(flops, runs), repeated(transcendentals, runs),
             repeated(moved, runs), runs, formula, None,

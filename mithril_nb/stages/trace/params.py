@@ -90,6 +90,8 @@ KERNEL = "kernel"
 """Param with the equations that JAX's lowering replaces an equation with."""
 GRID, BLOCKS, ESTIMATE = "grid", "blocks", "estimate"
 """Params of a Pallas kernel: the sizes of its grid, its blocks, and its author's `cost_estimate`."""
+DEVICES = "devices"
+"""Param of a `shard_map` with the number of devices that run its equations."""
 COMBINER = "combiner"
 """Param of a reduction or scatter with the equations that combine two elements."""
 _COMBINED = frozenset({"reduce", "reduce_window", "scatter"})
@@ -111,12 +113,15 @@ def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
     - `"blocks"`: for each block of a Pallas kernel, its shape, its dtype, and 1 plus the index of the last grid axis
       that its position depends on (0 if there is none).
     - `"estimate"`: FLOPs, transcendentals and bytes, if the author of a kernel stated them.
+    - `"devices"`: the number of devices that run the equations of a `shard_map`.
     - `"combiner"`: the equations of the function that a reduction or scatter applies, in the form of `"kernel"`.
     """
     params = equation.params
     estimate = _estimate(params.get("cost_estimate") or getattr(params.get("config"), "cost_estimate", None))
     if equation.primitive.name == "call_hi_primitive" and (expanded := jax_versions.expansion(equation)) is not None:
         return ((KERNEL, _equations(jax_versions.open_jaxpr(expanded))),)
+    if equation.primitive.name == "shard_map":
+        return ((DEVICES, jax_versions.mapped_devices(equation)),)
     mapping = params.get("grid_mapping")
     if equation.primitive.name != "pallas_call" or mapping is None:
         if equation.primitive.name not in _COMBINED:
