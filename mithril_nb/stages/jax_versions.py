@@ -13,13 +13,14 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from math import prod
 from types import CodeType
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax._src.interpreters import mlir
 from jax.extend import core
 
 from mithril_nb.graph.spec import TensorSpec
@@ -365,6 +366,34 @@ def expansion(equation: Any) -> Any | None:
             return jax.make_jaxpr(_EXPANSIONS[name])(*[jax.ShapeDtypeStruct(one.shape, one.dtype) for one in operands])
         high = equation.params["_prim"]
         return jax.make_jaxpr(high.expand)(*jax.tree.unflatten(high.in_tree, high.in_avals_flat))
+
+
+@lru_cache(maxsize=1024)
+def _lowered_function(primitive: Any) -> Any | None:
+    entry = mlir._lowerings.get(primitive)  # pyright: ignore[reportPrivateUsage]
+    rule = getattr(entry, "rule", entry)
+    # `mlir.lower_fun(fun)` returns a closure over `fun`, which JAX traces when it lowers the equation.
+    names = getattr(getattr(rule, "__code__", None), "co_freevars", ())
+    if not {"fun", "multiple_results"} <= {*names}:
+        return None
+    fun = dict(zip(names, rule.__closure__, strict=True))["fun"].cell_contents
+    is_jax = getattr(getattr(fun, "func", fun), "__module__", "jax._src").startswith("jax._src")
+    return None if is_jax else fun
+
+
+def lowered_function(equation: Any) -> Any | None:
+    """Return the closed jaxpr that a primitive of another package lowers to; `None` if it is unknown.
+
+    Examples are `bcoo_dot_general` of `jax.experimental.sparse`, and primitives of Equinox and Lineax.
+    """
+    fun = _lowered_function(equation.primitive)
+    if fun is None:
+        return None
+    specs = [jax.ShapeDtypeStruct(one.aval.shape, one.aval.dtype) for one in equation.invars]
+    try:
+        return jax.make_jaxpr(partial(fun, **equation.params))(*specs)
+    except Exception:  # code of another package, which may need what only its lowering has
+        return None
 
 
 def spec_of(aval: Any) -> TensorSpec:

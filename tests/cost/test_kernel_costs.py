@@ -10,6 +10,9 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 from jax.experimental import pallas as pl
+from jax.experimental import sparse
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
 from jax_programs import spec
 
 from mithril_nb.cost import Cost
@@ -196,3 +199,23 @@ def test_a_library_call_costs_its_estimate_or_has_a_reason() -> None:
 def costs_of_line(attributes: str) -> Any:
     line = Instruction("k.1", "custom-call", 2, attributes=attribute_pairs(attributes), shapes=(TensorSpec((64,)),))
     return hlo_costs(Stage("hlo", "ENTRY %main (x: f32[64]) -> f32[64] {\n  ROOT %k.1\n}", (line,)), {})[0]
+
+
+def test_a_primitive_of_another_package_costs_what_it_lowers_to() -> None:
+    dense = jnp.eye(16)
+    cost = inspect(lambda a, x: a @ x, sparse.BCOO.fromdense(dense), spec(16, 8)).cost()
+    assert cost.unknown == ()
+    assert cost.macs == 16 * 8  # of the 16 elements that are not 0
+    outer = Primitive("outer_of_tests")
+    outer.def_abstract_eval(lambda x: x)
+    assert inspect(outer.bind, spec(8, 8)).cost().unknown[0].reason == "no rule"
+    for body, flops in ((lambda x: jnp.tanh(x @ x) + 1, 2 * 8**3 + 8 * 8), (lambda x: x[:, 99999].undefined, None)):
+        named = Primitive("named_of_tests")
+        named.def_abstract_eval(lambda x: x)
+        mlir.register_lowering(named, mlir.lower_fun(body, multiple_results=False))
+        found = inspect(lambda x, named=named: lax.fori_loop(0, 3, lambda _, c: named.bind(c), x), spec(8, 8)).cost()
+        if flops is None:
+            assert found.unknown[0].reason == "no rule"
+        else:
+            assert (found.total.flops, found.total.transcendentals) == (3 * flops, 3 * 8 * 8)
+            assert found.macs == 3 * 8**3

@@ -23,7 +23,7 @@ from mithril_nb.cost.formulas.parsing import parse, substituted
 from mithril_nb.cost.formulas.sizes import bytes_of, bytes_sum, count
 from mithril_nb.cost.formulas.symbols import Expression, UndecidedError
 from mithril_nb.stages.records import Equation
-from mithril_nb.stages.trace.params import PARTITIONED
+from mithril_nb.stages.trace.params import KERNEL, PARTITIONED
 
 Letters = Mapping[str, Expression]
 """A dict from each letter of a formula to its value: a number, or a polynomial in symbolic sizes."""
@@ -174,7 +174,8 @@ def rule_of(equation: Equation) -> Rule | None:
     if name in USER_RULES:
         return USER_RULES[name]
     is_complex = any(spec.dtype.startswith("complex") for spec in equation.inputs)
-    return (is_complex and RULES.get(name + OF_COMPLEX)) or RULES.get(name)
+    found = (is_complex and RULES.get(name + OF_COMPLEX)) or RULES.get(name)
+    return found or (RULES["call_hi_primitive"] if any(key == KERNEL for key, _ in equation.params) else None)
 
 
 NO_RULE = "no rule"

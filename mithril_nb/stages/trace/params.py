@@ -107,8 +107,8 @@ def params_of(site: Site) -> tuple[tuple[str, Param], ...]:
 def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
     """Return the params that describe the computation inside an equation; `()` if there is none.
 
-    - `"kernel"`: the equations of a primitive that JAX expands only when it lowers (`SearchSorted` since JAX 0.12).
-      Each is a tuple, which `equations_of` converts to an `Equation`.
+    - `"kernel"`: the equations of a primitive that is expanded only when it is lowered: `SearchSorted` since JAX 0.12,
+      and primitives of other packages. Each is a tuple, which `equations_of` converts to an `Equation`.
     - `"grid"`: the sizes of the grid of a Pallas kernel; `None` for a size that depends on an operand.
     - `"blocks"`: for each block of a Pallas kernel, its shape, its dtype, and 1 plus the index of the last grid axis
       that its position depends on (0 if there is none).
@@ -118,13 +118,15 @@ def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
     """
     params = equation.params
     estimate = _estimate(params.get("cost_estimate") or getattr(params.get("config"), "cost_estimate", None))
-    if equation.primitive.name == "call_hi_primitive" and (expanded := jax_versions.expansion(equation)) is not None:
+    name = equation.primitive.name
+    expand = jax_versions.expansion if name == "call_hi_primitive" else jax_versions.lowered_function
+    if (expanded := expand(equation)) is not None:
         return ((KERNEL, _equations(jax_versions.open_jaxpr(expanded))),)
-    if equation.primitive.name == "shard_map":
+    if name == "shard_map":
         return ((DEVICES, jax_versions.mapped_devices(equation)),)
     mapping = params.get("grid_mapping")
-    if equation.primitive.name != "pallas_call" or mapping is None:
-        if equation.primitive.name not in _COMBINED:
+    if name != "pallas_call" or mapping is None:
+        if name not in _COMBINED:
             return estimate
         combiners = [one for one in params.values() if jax_versions.is_jaxpr(one)]
         return (*estimate, *[(COMBINER, _equations(jax_versions.open_jaxpr(one))) for one in combiners[:1]])
