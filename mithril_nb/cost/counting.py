@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from threading import Lock
@@ -35,6 +34,8 @@ from mithril_nb.stages.inspect_options import with_numbers
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.program_stages import first_source, known_equations
 from mithril_nb.stages.records import Equation, Instruction, Stage
+from mithril_nb.stages.trace.loops import with_trips
+from mithril_nb.stages.trace.params import TRIPS
 from mithril_nb.stages.trace.partitioned import ids_on_sharded
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ SOURCES = ("analytic", "lowered", "compiled")
 - `"lowered"`: the HLO instructions before XLA's passes, by XLA's rules.
 - `"compiled"`: the HLO instructions after XLA's passes, by XLA's rules.
 """
-# Matches `.b1.3` in `12.b1.3`, the id of equation 3 in jaxpr 1 inside equation 12; both are counted from 0.
-_IN_BODY = re.compile(r"\.b\d+\.\d+$")
 _STAGES = {"lowered": "hlo_before", "compiled": "hlo"}
 
 # Weak: costs are released with the inspection that they belong to.
@@ -134,16 +133,17 @@ class Costs(Shown, Mapping[str, Cost]):
         return f"{self.program}: {', '.join(self)}\n{draw(self, 'exact text')}"
 
 
-def cost_of(inspection: ProgramStages, source: str | None = None) -> Cost:
-    """Return the costs of a program from one source; the result is cached.
+def cost_of(inspection: ProgramStages, source: str | None = None, trips: Mapping[str, int] | None = None) -> Cost:
+    """Return the costs of a program from one source; without `trips`, the result is cached.
 
     Args:
         inspection: The program.
         source: `"analytic"` only traces the program, `"lowered"` lowers it, `"compiled"` compiles it. By default
             `"analytic"`, or for a program without a jaxpr the first of the others that it has.
+        trips: Numbers of iterations of loops, as in `with_trips`.
 
     Raises:
-        UnknownOptionError: Unknown source.
+        UnknownOptionError: Unknown source, or no loop is at a place in `trips`.
         StageUnavailableError: The program cannot be traced, lowered or compiled.
 
     Examples:
@@ -158,6 +158,13 @@ def cost_of(inspection: ProgramStages, source: str | None = None) -> Cost:
     if source is None:
         source = first_source(inspection)
     _check_source(inspection, source, 'inspection.cost(source="{}")')
+    if trips:
+        equations = with_trips(known_equations(inspection), trips, "inspection.cost(trips={})")
+        if source == "analytic":
+            return _analytic(inspection, equations)
+        stage = inspection.stage(_STAGES[source])
+        ahead = None if stage.unavailable else _count(inspection, source, stage, equations)
+        return _counted(inspection, source, ahead)
     # Not locked while counting: two threads may count the same program, but they store equal costs.
     known = _known(inspection)
     if source not in known:
@@ -244,11 +251,11 @@ def costs_so_far(inspection: ProgramStages, stages: Collection[str] = ()) -> Cos
     return costs_of(inspection, ("analytic", *made))
 
 
-def _analytic(inspection: ProgramStages) -> Cost:
+def _analytic(inspection: ProgramStages, equations: tuple[Equation, ...] | None = None) -> Cost:
     check = inspection.check_sizes
     if inspection.given is not None:
         raise inspection.given.error(is_of_costs=True)
-    program = SymbolicProgram(inspection.name, inspection.equations, inspection.inputs, check=check)
+    program = SymbolicProgram(inspection.name, equations or inspection.equations, inspection.inputs, check=check)
     return of_equations(program.costs(), program, inspection.device, _files(inspection))
 
 
@@ -310,13 +317,16 @@ def _cost_ahead(inspection: ProgramStages) -> Cost:
     return known["compiled"]
 
 
-def _count(inspection: ProgramStages, source: str, stage: Stage) -> _Counted:
+def _count(
+    inspection: ProgramStages, source: str, stage: Stage, equations: tuple[Equation, ...] | None = None
+) -> _Counted:
+    equations = equations or tuple(known_equations(inspection))
     with paused_collector():
         is_divided = _before_partitioning(inspection) if source == "lowered" else None
         # The compiled program is that of one device; before, arrays have their whole size except in a `shard_map`.
-        by_map = devices_by_map(known_equations(inspection)) if source == "lowered" else {}
+        by_map = devices_by_map(equations) if source == "lowered" else {}
         rows, fusions = hlo_costs(
-            stage, _trips(inspection), is_divided, lambda one: devices_of((one.equations or ("",))[0], by_map)
+            stage, _trips(equations), is_divided, lambda one: devices_of((one.equations or ("",))[0], by_map)
         )
     branches = notes_of_branches(row.opcode for row in rows if row.repeats != 0)
     notes = *notes_of(rows), *notes_of_communication(rows), *branches
@@ -350,18 +360,10 @@ def _notes_of_devices(inspection: ProgramStages, source: str) -> tuple[str, ...]
     return (f"{ONE_OF}{count} devices, which all have the same costs",) if count > 1 else ()
 
 
-def _trips(inspection: ProgramStages) -> dict[str, int | None]:
+def _trips(equations: Sequence[Equation]) -> dict[str, int | None]:
     """Return a dict from the id of each `scan` and `while` equation to its trip count; `None` if unknown."""
-    equations = known_equations(inspection)
-    trips = {one.id: _rounds(one) for one in equations if one.primitive in ("scan", "while")}
-    runs = {one.id: one.repeats for one in equations if one.primitive == "while"}
-    for one in equations if runs else ():
-        loop = _IN_BODY.sub("", one.id)
-        outer, known = runs.get(loop), trips.get(loop)
-        if loop != one.id and outer and one.repeats is not None:
-            # The condition of a loop runs once more than its body, so the smaller number is the trip count.
-            trips[loop] = one.repeats // outer if known is None else min(known, one.repeats // outer)
-    return trips
+    known: dict[str, Any] = {one.id: one.param.get(TRIPS) for one in equations if one.primitive == "while"}
+    return {**known, **{one.id: _rounds(one) for one in equations if one.primitive == "scan"}}
 
 
 def _rounds(loop: Equation) -> int | None:

@@ -58,7 +58,7 @@ class Inspection(ProgramStages):
         """
         return best_memory_of(self)
 
-    def cost(self, source: str | None = None) -> Cost:
+    def cost(self, source: str | None = None, *, trips: Mapping[str, int] | None = None) -> Cost:
         """Return the cost of one run of the program, by block, by role, and for each equation or instruction.
 
         A role is a part of a training step: forward, backward or update.
@@ -68,12 +68,14 @@ class Inspection(ProgramStages):
                 of iterations, and needs no compiler. `"lowered"` and `"compiled"` count instructions as XLA does,
                 before and after its passes, and include XLA's own count. Default: `"analytic"`, or for a program
                 without a jaxpr, such as a file of StableHLO or HLO, `"lowered"` or `"compiled"`.
+            trips: Numbers of iterations of loops whose trip count is unknown, such as those of solvers, by line or
+                block of the loop: `{"solver.py:12": 20}`. `ml.inspect` has the same option.
 
         Returns:
             The cost; its `notes` list what is unknown.
 
         Raises:
-            UnknownOptionError: Unknown source.
+            UnknownOptionError: Unknown source, or `trips` names no loop.
             StageUnavailableError: The program cannot be traced, lowered or compiled.
 
         Examples:
@@ -81,7 +83,7 @@ class Inspection(ProgramStages):
             >>> inspect(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4))).cost().total.flops
             48
         """
-        return cost_of(self, source)
+        return cost_of(self, source, trips)
 
     def costs(self, *sources: str) -> Costs:
         """Return the costs of one run of the program from several sources, side by side.
@@ -285,6 +287,7 @@ def inspect(
     kinds: Mapping[str, str] | None = None,
     check_sizes: Callable[[Mapping[str, int]], None] | None = None,
     requested_at: Span | None = None,
+    trips: Mapping[str, int] | None = None,
 ) -> Inspection:
     """Inspect a JAX function at every stage of compilation, without running it.
 
@@ -303,6 +306,7 @@ def inspect(
             raises an error if the values are invalid. By default, all values are valid.
         requested_at: The user's call for which this package built `fn`, such as a call of `fit`. Equations without a
             line of the user's code, such as those of an optimizer, get the line of this call.
+        trips: Numbers of iterations of loops by line or block; see `Inspection.cost`.
 
     Returns:
         The inspection. Its stages are computed on first use.
@@ -325,7 +329,15 @@ def inspect(
     """
     holders = checked_params(fn, args, params, name)
     options = InspectOptions(
-        name, holders, device, compiler_options, source, kinds, check_sizes=check_sizes, requested_at=requested_at
+        name,
+        holders,
+        device,
+        compiler_options,
+        source,
+        kinds,
+        check_sizes=check_sizes,
+        requested_at=requested_at,
+        trips=trips,
     )
     return Inspection(fn, args, options)
 

@@ -31,6 +31,7 @@ class InspectOptions:
             `None` if all values are valid.
         requested_at: The expression in the user's code for which this package built the program, such as a call of
             `fit`. `None` for the user's own program.
+        trips: Numbers of iterations of loops by line or block, as in `with_trips`; `None` if none are stated.
         given: The program, if the user passed it in lowered or compiled form instead of as a function; else `None`.
     """
 
@@ -43,6 +44,7 @@ class InspectOptions:
     ports: Ports | None = None
     check_sizes: Callable[[Mapping[str, int]], None] | None = None
     requested_at: Span | None = None
+    trips: Mapping[str, int] | None = None
     given: Given | None = None
 
 

@@ -121,7 +121,7 @@ class Pipeline:
     def _analyse(self) -> Program:
         with paused_collector():
             own = self._options
-            return Program(self.traced.get(), own.params, own.source, own.requested_at, own.ports, own.kinds)
+            return Program(self.traced.get(), own.params, own.source, own.requested_at, own.ports, own.kinds, own.trips)
 
     def _find_names(self) -> Program | Names:
         return self.program.get() if self._given is None else self._given.names(self._options.params)

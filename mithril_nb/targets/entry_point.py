@@ -73,7 +73,7 @@ def called_as(name: str, others: tuple[str, str] = ("", ""), /, **own: Any) -> I
 
 OPTIONS = (
     "kwargs", "shapes", "variables", "params", "static_argnums", "static_argnames", "program", "loss", "optimizer",
-    "name", "device", "compiler_options",
+    "name", "device", "compiler_options", "trips",
 )  # fmt: skip
 """The options of `ml.inspect`. Other keyword arguments are passed to the target."""
 OF_MODULES = tuple(one for one in OPTIONS if one not in ("shapes", "params", "static_argnums", "static_argnames"))
@@ -127,6 +127,8 @@ def check_options(options: Mapping[str, Any]) -> None:
     if not _is_by_name(options.get("compiler_options")):
         example = 'compiler_options={"xla_cpu_enable_fast_math": True}'
         _refuse("compiler_options", options["compiler_options"], "a dict of XLA's options by name", example)
+    if not _is_by_name(options.get("trips")):
+        _refuse("trips", options["trips"], "a dict of numbers by line or block", 'trips={"solver.py:12": 20}')
 
 
 def _is_by_name(value: Any) -> bool:

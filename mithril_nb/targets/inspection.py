@@ -40,6 +40,7 @@ def inspect(
     name: str | None = None,
     device: Any = None,
     compiler_options: Mapping[str, Any] | None = None,
+    trips: Mapping[str, int] | None = None,
     **named: Any,
 ) -> Inspection:
     """Inspect a program at every compiler stage, from its Python to machine code, without running it.
@@ -87,6 +88,8 @@ def inspect(
         name: Name of the program; for a function, by default the name of the function.
         device: The `jax.Device` to lower and compile for; default: the device of a `PhysicalModel`, else JAX's default.
         compiler_options: Options of XLA, in addition to those of the target's own `jax.jit`.
+        trips: Numbers of iterations of loops whose trip count depends on values, such as those of solvers, by line or
+            block of the loop: `{"solver.py:12": 20}`. Costs count these.
         **named: Keyword arguments of the call.
 
     Returns:
@@ -118,7 +121,7 @@ def inspect(
     options = {"name": name, "params": None if params == DEFAULT else params, "shapes": shapes, "variables": variables}
     options |= {"static_argnums": static_argnums, "static_argnames": static_argnames}
     options |= {"program": program, "loss": loss, "optimizer": optimizer}
-    options |= {"device": device, "compiler_options": compiler_options}
+    options |= {"device": device, "compiler_options": compiler_options, "trips": trips}
     check_options({**options, "kwargs": kwargs})
     call = TargetCall(target, args, {**named, **(kwargs or {})}, options)
     kind = kind_of(call)

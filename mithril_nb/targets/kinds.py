@@ -56,8 +56,8 @@ class TargetCall:
     options: Mapping[str, Any]
 
     def of_stages(self) -> dict[str, Any]:
-        """Return the options that all traced targets accept: `name`, `device` and `compiler_options`."""
-        return {name: self.options[name] for name in ("name", "device", "compiler_options")}
+        """Return the options that all traced targets accept."""
+        return {name: self.options[name] for name in ("name", "device", "compiler_options", "trips")}
 
     def training(self) -> dict[str, Any]:
         """Return the options `program`, `loss` and `optimizer`; `None` for an option that is not given."""

@@ -21,6 +21,7 @@ from mithril_nb.stages.trace.params import (
     GROUP,
     KERNEL,
     PARTITIONED,
+    TRIPS,
     UNUSED,
 )  # fmt: skip
 from mithril_nb.stages.trace.tracing import Trace
@@ -35,7 +36,7 @@ _HIDDEN = {
     "ft_in", "ft_out", "grid_mapping", "num_carry", "accuracy", "out_dtype", "dimensions_are_sorted", "out_trees",
 }  # fmt: skip
 """Params that are not printed: they do not matter to the reader, or their jaxpr is printed as a body."""
-_OURS = frozenset({COMBINER, DEVICES, UNUSED, GROUP, PARTITIONED, KERNEL, BLOCKS, ESTIMATE})
+_OURS = frozenset({COMBINER, DEVICES, TRIPS, UNUSED, GROUP, PARTITIONED, KERNEL, BLOCKS, ESTIMATE})
 """Params that this package adds for cost rules. JAX does not have them, so they are not printed."""
 
 

@@ -13,6 +13,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import Equation, Param
 from mithril_nb.stages.trace.equations import Site, sites_of
+from mithril_nb.stages.trace.trips import trip_count
 
 UNUSED = "unused_results"
 """Param of a QR factorization with the indices of its unused results, because they change its cost."""
@@ -92,6 +93,8 @@ GRID, BLOCKS, ESTIMATE = "grid", "blocks", "estimate"
 """Params of a Pallas kernel: the sizes of its grid, its blocks, and its author's `cost_estimate`."""
 DEVICES = "devices"
 """Param of a `shard_map` with the number of devices that run its equations."""
+TRIPS = "trip_count"
+"""Param of a `while` with its number of iterations; `None` if unknown."""
 COMBINER = "combiner"
 """Param of a reduction or scatter with the equations that combine two elements."""
 _COMBINED = frozenset({"reduce", "reduce_window", "scatter"})
@@ -100,8 +103,10 @@ _COMBINED = frozenset({"reduce", "reduce_window", "scatter"})
 def params_of(site: Site) -> tuple[tuple[str, Param], ...]:
     """Return the params of an equation that are plain data, and the params that its cost depends on."""
     is_partial = site.primitive == "qr" and site.dropped
-    unused = ((UNUSED, tuple(sorted(site.dropped))),) if is_partial else ()
-    return plain_params(site.equation) + kernel_params(site.equation) + unused
+    more: tuple[tuple[str, Param], ...] = ((UNUSED, tuple(sorted(site.dropped))),) if is_partial else ()
+    if site.primitive == "while":
+        more = ((TRIPS, trip_count(site.equation, site.constants)),)
+    return plain_params(site.equation) + kernel_params(site.equation) + more
 
 
 def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:

@@ -12,6 +12,7 @@ from mithril_nb.stages.once import Once, paused_collector
 from mithril_nb.stages.param_names import which_are_params
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input, Origin, Range, Role
 from mithril_nb.stages.trace.equations import Site, sites_of
+from mithril_nb.stages.trace.loops import with_trips
 from mithril_nb.stages.trace.params import collective_params, params_of
 from mithril_nb.stages.trace.partitioned import divides, partitioned_ids
 from mithril_nb.stages.trace.provenance.attribution import Attribution, are_all_in_blocks, common_block
@@ -44,10 +45,11 @@ class Program:
         requested_at: Span | None = None,
         ports: Ports | None = None,
         kinds: Mapping[str, str] | None = None,
+        trips: Mapping[str, int] | None = None,
     ):
         self.trace = trace
         self.ports, self.kinds = ports or Ports({}, {}), kinds or {}
-        self._requested_at = requested_at
+        self._requested_at, self._stated_trips = requested_at, trips or {}
         self._params = params
         self._attributed = Once(self._attribute)
         self.model = "" if source is None else source[0]
@@ -90,7 +92,8 @@ class Program:
         """The records of all equations, in the order of `sites`."""
         _, sites, found = self._attributed.get()
         with paused_collector():
-            return tuple([self._record(site, self._lines[site.id], *found[site.id]) for site in sites])
+            records = tuple([self._record(site, self._lines[site.id], *found[site.id]) for site in sites])
+        return with_trips(records, self._stated_trips, "ml.inspect(..., trips={})") if self._stated_trips else records
 
     @cached_property
     def by_id(self) -> dict[str, Equation]:
