@@ -164,7 +164,7 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
         choices=("forward", "backward", "update"),
         help="print only lines of this part of a train step, with line numbers",
     )
-    add("--by", choices=("block", "line"), help="group costs by block (default) or by Python line")
+    add("--by", choices=("block", "line", "role"), help="group costs by block (default), Python line or role")
     add("--short", action="store_true", help="short form of the optimized HLO: readable names, inlined bodies")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--graph", action="store_true", help="print the stage's graph, with blocks and loops indented")

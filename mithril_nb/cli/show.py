@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,8 @@ def show_target(options: argparse.Namespace) -> int:
         stage = first_stage(inspection) if options.stage in ("graph", "source", "cost") else options.stage
         _show_stage_graph(inspection, stage, options.json)
     elif options.stage == "cost":
-        (_show_cost_by_line if options.by == "line" else _show_cost)(inspection, options.json)
+        show = _show_cost if options.by in (None, "block") else partial(_show_cost_by, options.by)
+        show(inspection, options.json)
     elif options.short:
         _show_short(inspection, options)
     else:
@@ -144,12 +146,13 @@ def _show_cost(inspection: Inspection, as_json: bool) -> None:
         cost.cost_of(inspection, first_source(inspection))  # raises the reason
 
 
-def _show_cost_by_line(inspection: Inspection, as_json: bool) -> None:
-    by_line = inspection.cost().by_line
+def _show_cost_by(by: str, inspection: Inspection, as_json: bool) -> None:
+    cost = inspection.cost()
     if as_json:
-        say_json(by_line.to_dict())
+        roles = {role: figures.to_dict() for role, figures in cost.by_role.items()}
+        say_json(roles if by == "role" else cost.by_line.to_dict())
     else:
-        say(str(by_line))
+        say(str(cost.by_role if by == "role" else cost.by_line))
 
 
 def _print_cost_table(data: Mapping[str, Any]) -> None:

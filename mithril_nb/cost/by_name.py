@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, TypeVar
 
+from mithril_nb.cost.records import Figures, format_sum, sum_of_figures
+from mithril_nb.display import UNATTRIBUTED_LABEL, columns
 from mithril_nb.errors import UnknownBlockError, UnknownOptionError, nearest, short_repr
 
 Value = TypeVar("Value")
@@ -21,6 +23,8 @@ class ByName(dict[str, Value]):
     """
 
     _usually_called: ClassVar[str] = "cost"
+    _what: ClassVar[str] = ""
+    _unnamed: ClassVar[str] = UNATTRIBUTED_LABEL
 
     # `of` and `called` have defaults because `dataclasses.asdict` copies the dict with `type(self)(pairs)`.
     def __init__(
@@ -31,6 +35,19 @@ class ByName(dict[str, Value]):
     ):
         super().__init__(known)
         self._of, self._called = of, called or self._usually_called
+
+    def __str__(self) -> str:
+        """Return costs as a table with a row for each key."""
+        rows = [(str(key) or self._unnamed, one) for key, one in self.items() if isinstance(one, Figures)]
+        if not rows:
+            return repr(self)
+        rows.append(("sum", sum_of_figures((one for _, one in rows), all_known=True)))
+        cells = [
+            (key, format_sum(one.flops, one.unknown), format_sum(one.transcendentals, one.unknown_transcendentals),
+             format_sum(one.bytes_accessed, one.unknown_bytes))
+            for key, one in rows
+        ]  # fmt: skip
+        return f"{self._of}\n{columns([(self._what, 'FLOPs', 'transcendentals', 'bytes'), *cells], range(1, 4))}"
 
 
 class ByBlock(ByName[Value]):
@@ -47,7 +64,7 @@ class ByBlock(ByName[Value]):
             Try: cost.by_block["head"]
     """
 
-    _usually_called = "cost.by_block"
+    _usually_called, _what = "cost.by_block", "block"
 
     def __missing__(self, path: object) -> Value:
         known = [one for one in self if one]  # `""` means not attributed
@@ -77,7 +94,7 @@ class ByRole(ByName[Value]):
             Try: cost.by_role["forward"]
     """
 
-    _usually_called = "cost.by_role"
+    _usually_called, _what, _unnamed = "cost.by_role", "role", "(no role)"
 
     def __missing__(self, role: object) -> Value:
         known = [one for one in self if one]

@@ -85,6 +85,11 @@ class Inspection(ProgramStages):
         """
         return cost_of(self, source, trips)
 
+    @property
+    def flops(self) -> int | None:
+        """FLOPs of one run of the program, `cost().total.flops`; a lower bound if `cost().unknown` has rows."""
+        return self.cost().total.flops
+
     def costs(self, *sources: str) -> Costs:
         """Return the costs of one run of the program from several sources, side by side.
 

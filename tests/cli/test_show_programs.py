@@ -223,6 +223,9 @@ def test_costs_by_line_are_the_source_with_figures(run_cli) -> None:
     assert line.split()[0] == "120"  # two products of 2·2·4·3, and 4 for each of 6 derivatives of tanh
     data = json.loads(run_cli(*command, "--json")[1])
     assert data == json.loads(json.dumps(by_line.to_dict()))
+    by_role = (*command[:-1], "role")
+    assert run_cli(*by_role)[:2] == (0, f"{step.cost().by_role}\n")
+    assert json.loads(run_cli(*by_role, "--json")[1])["backward"] == step.cost().by_role["backward"].to_dict()
 
 
 @pytest.mark.parametrize(

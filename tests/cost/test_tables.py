@@ -67,3 +67,22 @@ def test_messages(monkeypatch: pytest.MonkeyPatch) -> None:
         "to_pandas needs pandas.\n    because  import of pandas halted; None in sys.modules\n"
         "    Try: pip install pandas"
     )
+
+
+def test_costs_by_block_and_by_role_print_as_tables() -> None:
+    def loss(w, x):
+        with jax.named_scope("net"):
+            return jnp.tanh(x @ w).sum()
+
+    program = inspect(jax.grad(loss), jnp.ones((3, 4)), jnp.ones((2, 3)), name="step")
+    cost = program.cost()
+    assert str(cost.by_block).splitlines()[:2] == ["costs of 'step'", "block  FLOPs  transcendentals  bytes"]
+    roles = [line.split() for line in str(cost.by_role).splitlines()[1:]]
+    assert roles[0] == ["role", "FLOPs", "transcendentals", "bytes"]
+    assert [row[0] for row in roles[1:]] == [*cost.by_role, "sum"]
+    flops = [int(row[-3].replace(",", "")) for row in roles[1:]]
+    assert flops == [*(one.flops for one in cost.by_role.values()), program.flops]
+    (batch,) = jax.export.symbolic_shape("batch")
+    named = inspect(jnp.tanh, jax.ShapeDtypeStruct((batch,), "float32")).cost()
+    assert str(named.by_role).splitlines()[-1].split() == ["sum", "0", "unknown", "unknown"]
+    assert str(cost.by_block_and_role) == repr(cost.by_block_and_role)
