@@ -184,7 +184,9 @@ EQUINOX = {
     "Conv2d": (lambda: eqx.nn.Conv2d(4, 8, (3, 2), 2, ((1, 2), (0, 1)), 2, 2, key=KEY), (2, 4, 9, 8)),
     "Conv2d, same": (lambda: eqx.nn.Conv2d(4, 8, 3, padding="SAME", use_bias=False, key=KEY), (2, 4, 9, 8)),
     "softmax over the channels": (
-        lambda: eqx.nn.Sequential([eqx.nn.Lambda(functools.partial(jax.nn.softmax, axis=0)), eqx.nn.Conv1d(4, 4, 1, key=KEY)]),
+        lambda: eqx.nn.Sequential(
+            [eqx.nn.Lambda(functools.partial(jax.nn.softmax, axis=0)), eqx.nn.Conv1d(4, 4, 1, key=KEY)]
+        ),
         (4, 4, 4),
     ),
     "a CNN": (

@@ -107,15 +107,15 @@ def channels_first(x):
 
 
 def test_random_stacks_are_equal_or_rejected(stress):
-    equal, rejected, choose = 0, {}, random.Random(7)
-    for _ in range(stress.size(short=60, long=2000)):
+    equal, rejected, unnamed, choose = 0, 0, 0, random.Random(7)
+    for _ in range(stress.size(short=40, long=2000)):
         kinds, x, theirs, convert = draw(choose)
         first = next((kind for kind in kinds if kind in (*WINDOWS, *LAST)), "")
         try:
             model, params, state = convert()
         except UnknownOptionError as error:
-            assert "layers" in str(error), kinds  # the path of the layer
-            rejected[kinds[-1]] = rejected.get(kinds[-1], 0) + 1
+            unnamed += "layers" not in str(error)  # the path of the layer
+            rejected += 1
             continue
         mine = channels_first(x) if first in WINDOWS else x
         try:
@@ -123,15 +123,17 @@ def test_random_stacks_are_equal_or_rejected(stress):
         except ShapeError as error:
             # Without another layer, the number of axes is unknown, and a norm reads (batch, channels).
             is_alone = not first and {"BatchNorm", "GroupNorm"} & {*kinds} and x.ndim > 2
-            assert is_alone and "norm" in str(error), (kinds, x.shape, str(error))
-            continue
+            if is_alone and "norm" in str(error):
+                continue
+            raise
         out = pm.evaluate(params, {"input": mine}, **({"state": state} if state else {}))["output"]
         theirs = channels_first(theirs) if {*kinds} & {*WINDOWS} else theirs
         assert out.shape == theirs.shape, (kinds, x.shape)
         np.testing.assert_allclose(out, theirs, atol=2e-5, rtol=2e-5, err_msg=f"{kinds} {x.shape}")
         equal += 1
-    stress.report(equal=equal, rejected=sum(rejected.values()))
-    assert equal > stress.size(20, 700)
+    stress.report(equal=equal, rejected=rejected)
+    assert not unnamed
+    assert equal > stress.size(12, 700)
 
 
 REJECTED = {
