@@ -1,7 +1,8 @@
 """Atomic writes: a file has its old or its new content, even if the process or the machine stops.
 
 The new content is first written to a temporary folder beside the file. A killed process leaves that folder behind, and
-the next write beside it removes the folder.
+the next write beside it removes the folder. It removes no other folder: a file in the folder contains `MARK`, and its
+process locks the file. If the file system has no locks, nothing proves that the process has ended, so the folder stays.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -24,27 +26,32 @@ except ImportError:  # Windows
 
 PREFIX, SUFFIX = ".mithril_nb-", ".part"
 """Prefix and suffix of a temporary folder's name, around the random part."""
-LONGEST_WRITE_S = 3600.0
-"""Without file locks, a temporary folder older than this is assumed to belong to a killed process."""
 HELD = f"{PREFIX}held"
 """The file in a temporary folder that its process locks."""
+MARK = b"temporary folder of mithril_nb for "
+"""Start of the content of `HELD`. The name of the file or folder that is written follows."""
+LONGEST_WAIT_S = 10.0
+"""Maximum time that `folder_lock` waits for another process."""
 _TAKEN = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 _FAR = 1 << 30
 """Offset of the lock, far behind the content: on Windows no other process can read locked bytes."""
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str], is_ours: Callable[[Path], bool] | None = None) -> Iterator[Path]:
     """Yield a temporary path to write to, and replace `path` with that file at the end of the `with` block.
 
     If the `with` block raises, `path` keeps its content. If several processes write the same file, one of them wins. A
-    path to a device or a pipe is yielded unchanged.
+    path to a device or a pipe is yielded unchanged. A new file has the mode that the process gives to new files; a
+    replaced file keeps its mode.
 
     Args:
-        path: The file to write. Its folder exists. A symbolic link is followed.
+        path: The file to write. Its folder exists. A symbolic link is followed, as `open` does, also to a missing file.
+        is_ours: Function that returns whether the file at a path may be replaced; it returns False if there is none. If
+            it is passed, no symbolic link is followed, and no other file is replaced.
 
     Raises:
-        OSError: The file cannot be written.
+        OSError: The file cannot be written, or may not be replaced.
         ValueError: The path contains a null character.
 
     Examples:
@@ -54,25 +61,40 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         ...     os.listdir(folder)
         ['notes.txt']
     """
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
+    target = Path(path).absolute() if is_ours else Path(os.path.realpath(path))
+    if not is_ours and target.exists() and not target.is_file():
         yield target
         return
+    if not is_ours and target.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
     remove_leftovers(target.parent)
-    folder, held = locked_folder(target.parent)
+    folder, held = locked_folder(target)
     try:
         part = folder / target.name
+        part.touch()
+        mode = stat.S_IMODE((target if target.is_file() else part).stat().st_mode)
         yield part
-        if target.exists():
-            shutil.copymode(target, part)
+        if stat.S_IMODE(part.stat().st_mode) != mode:
+            part.chmod(mode)
         _sync(part, os.O_RDWR)  # Windows syncs only files that are open for writing
-        os.replace(part, target)
+        _place(part, target, is_ours)
         if os.name == "posix":  # Windows cannot open a folder
             with suppress(OSError):  # some file systems cannot sync a folder; the file itself is synced
                 _sync(target.parent, os.O_RDONLY)
     finally:
         held.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _place(part: Path, target: Path, is_ours: Callable[[Path], bool] | None) -> None:
+    if is_ours and not is_ours(target):
+        try:
+            os.link(part, target)  # unlike a rename, this never replaces a file
+            return
+        except OSError:
+            if os.path.lexists(target):
+                raise  # otherwise the file system has no hard links
+    os.replace(part, target)
 
 
 @contextmanager
@@ -96,31 +118,40 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(os.path.realpath(path))
     remove_leftovers(target.parent)
-    folder, held = locked_folder(target.parent)
+    folder, held = locked_folder(target)
     try:
-        part, old = folder / "new", folder / "old"
+        part = folder / "new"
         part.mkdir()
         yield part
         if target.exists():
-            os.replace(target, old)
-        try:
-            os.replace(part, target)
-        except OSError:
-            if old.exists():
-                os.replace(old, target)
-            raise
+            os.replace(target, folder / "old")
+        os.replace(part, target)
     finally:
         held.close()
-        shutil.rmtree(folder, ignore_errors=True)
+        _discard(folder, target.name)
 
 
-def write_text(path: str | os.PathLike[str], text: str, errors: str = "strict") -> None:
+def _discard(folder: Path, name: str) -> None:
+    """Remove a temporary folder. If it contains the folder `name` that `new_folder` was replacing, move that back."""
+    old = folder / "old"
+    if old.exists() and (folder / "new").exists():
+        with suppress(OSError):
+            os.replace(old, folder.with_name(name))
+        if old.exists():
+            return
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_text(
+    path: str | os.PathLike[str], text: str, errors: str = "strict", is_ours: Callable[[Path], bool] | None = None
+) -> None:
     r"""Write a text file atomically, in UTF-8, with `"\n"` at the end of its lines on every platform.
 
     Args:
-        path: The file to write. Its folder exists. A symbolic link is followed.
+        path: The file to write, as in `replacing`.
         text: The whole content.
         errors: Error handler of the encoder, as in `str.encode`.
+        is_ours: Function that returns whether a file may be replaced, as in `replacing`.
 
     Raises:
         OSError: The file cannot be written.
@@ -132,35 +163,47 @@ def write_text(path: str | os.PathLike[str], text: str, errors: str = "strict") 
         ...     Path(folder, "notes.txt").read_text()
         'whole'
     """
-    with replacing(path) as part:
+    with replacing(path, is_ours) as part:
         part.write_text(text, encoding="utf-8", errors=errors, newline="\n")
 
 
-def remove_leftovers(folder: Path, *, is_exclusive: bool = False, names: str = f"{PREFIX}*{SUFFIX}") -> None:
+def remove_leftovers(folder: Path, *, names: str = f"{PREFIX}*{SUFFIX}") -> None:
     """Remove the temporary folders of killed processes.
 
     Args:
         folder: The folder that contains them.
-        is_exclusive: True to remove all temporary folders, if no other process writes there. By default, folders that
-            running processes have locked stay.
         names: Pattern of the names of temporary folders, for `Path.glob`.
     """
     with suppress(OSError):
-        for found in folder.glob(names):
-            if is_exclusive or _is_abandoned(found):
-                shutil.rmtree(found, ignore_errors=True)
+        for leftover in folder.glob(names):
+            with suppress(OSError):
+                _remove_if_dead(leftover)
+
+
+def _remove_if_dead(folder: Path) -> None:
+    if folder.is_symlink() or not stat.S_ISREG((folder / HELD).lstat().st_mode):
+        return
+    with open(folder / HELD, "r+b") as held:
+        about = held.read(len(MARK) + 1000)
+        if not about.startswith(MARK) or not lock_file(held):
+            return
+        name = os.fsdecode(about.removeprefix(MARK))
+        if os.name == "posix":  # Windows cannot remove an open file
+            _discard(folder, name)
+            return
+    _discard(folder, name)
 
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
     """Lock a folder while its files are read and replaced, so that concurrent processes lose no update.
 
-    If another process holds the lock for more than a second, the `with` block runs without the lock. It always does on
-    Windows, which cannot lock a folder.
+    If another process holds the lock for more than `LONGEST_WAIT_S`, the `with` block runs without the lock. It always
+    does on Windows, which cannot lock a folder.
     """
     descriptor = os.open(folder, os.O_RDONLY) if fcntl is not None else None
     try:
-        until = time.monotonic() + 1.0
+        until = time.monotonic() + LONGEST_WAIT_S
         while descriptor is not None and lock_file(descriptor) is False and time.monotonic() < until:
             time.sleep(0.01)
         yield
@@ -187,30 +230,14 @@ def lock_file(file: IO[bytes] | int) -> bool | None:
     return True
 
 
-def locked_folder(parent: Path, prefix: str = PREFIX, suffix: str = SUFFIX) -> tuple[Path, IO[bytes]]:
-    """Return a new temporary folder, and an open file in it that stays locked while this process lives."""
-    while True:
-        folder = Path(tempfile.mkdtemp(suffix, prefix, parent))
-        with suppress(FileNotFoundError):  # another process removed it as a leftover before it was locked
-            held = open(folder / HELD, "wb")
-            if lock_file(held) is not False and (folder / HELD).exists():
-                return folder, held
-            held.close()
-
-
-def _is_abandoned(folder: Path) -> bool:
-    with suppress(OSError), open(folder / HELD, "r+b") as held:
-        is_locked = lock_file(held)
-        if is_locked and os.name == "posix":  # Windows cannot remove an open file
-            shutil.rmtree(folder, ignore_errors=True)
-        if is_locked is not None:
-            return is_locked
-    with suppress(OSError):
-        folder.rmdir()  # empty: its process was killed, or has not locked it yet and will create another
-        return True
-    with suppress(OSError):
-        return time.time() - folder.stat().st_mtime > LONGEST_WRITE_S
-    return False
+def locked_folder(target: Path, prefix: str = PREFIX, suffix: str = SUFFIX) -> tuple[Path, IO[bytes]]:
+    """Return a new temporary folder beside `target`, and an open file in it that is locked while this process lives."""
+    folder = Path(tempfile.mkdtemp(suffix, prefix, target.parent))
+    held = open(folder / HELD, "wb")
+    if lock_file(held):  # before it is marked, because another process removes a marked folder that is not locked
+        held.write(MARK + os.fsencode(target.name))
+        held.flush()
+    return folder, held
 
 
 def _sync(path: Path, flags: int) -> None:

@@ -7,12 +7,12 @@ import stat
 import subprocess
 import sys
 import threading
-import time
+from pathlib import Path
 
 import pytest
 
 from mithril_nb import atomic_write
-from mithril_nb.atomic_write import LONGEST_WRITE_S, PREFIX, SUFFIX, replacing, write_text
+from mithril_nb.atomic_write import locked_folder, replacing, write_text
 
 
 def test_a_block_that_raises_leaves_the_old_content(tmp_path):
@@ -53,15 +53,20 @@ def test_a_write_keeps_a_concurrent_one(tmp_path, monkeypatch, has_locks):
     assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]
 
 
-def test_without_locks_leftovers_are_removed_after_an_hour(tmp_path, monkeypatch):
-    monkeypatch.setattr(atomic_write, "lock_file", lambda file: None)
-    left = tmp_path / ".mithril_nb-abc.part"
-    left.mkdir()
-    (left / ".mithril_nb-held").touch()
-    write_text(tmp_path / "a.txt", "a")
-    assert sorted(os.listdir(tmp_path)) == [left.name, "a.txt"]
-    long_ago = time.time() - LONGEST_WRITE_S - 1
-    os.utime(left, (long_ago, long_ago))
+def left_of_a_killed_process(folder: Path, name: str = "b.txt") -> Path:
+    """Return the temporary folder of a process that was killed while it wrote a file."""
+    left, held = locked_folder(folder / name)
+    held.close()  # the system does so when the process ends
+    return left
+
+
+def test_without_locks_no_leftover_is_removed(tmp_path, monkeypatch):
+    left = left_of_a_killed_process(tmp_path)
+    os.utime(left, (0, 0))
+    with monkeypatch.context() as patched:
+        patched.setattr(atomic_write, "lock_file", lambda file: None)
+        write_text(tmp_path / "a.txt", "a")
+        assert left.exists()
     write_text(tmp_path / "a.txt", "a")
     assert os.listdir(tmp_path) == ["a.txt"]
 
@@ -103,7 +108,19 @@ def test_a_device_is_written_to_and_not_replaced():
     assert not os.path.isfile(os.devnull)
 
 
-def test_the_next_write_removes_an_empty_leftover(tmp_path):
-    (tmp_path / f"{PREFIX}abc{SUFFIX}").mkdir()  # killed between creating and locking it
+def test_a_folder_that_was_not_replaced_completely_comes_back(tmp_path):
+    left = left_of_a_killed_process(tmp_path, "export")
+    for name in ("old", "new"):  # the old folder was moved away, and the new one not yet to its place
+        (left / name).mkdir()
+        (left / name / "a.txt").write_text(name)
     write_text(tmp_path / "notes.txt", "whole")
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    assert sorted(os.listdir(tmp_path)) == ["export", "notes.txt"]
+    assert (tmp_path / "export" / "a.txt").read_text() == "old"
+
+
+def test_a_circle_of_links_is_not_replaced(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OSError, match="symbolic links"):
+        write_text(tmp_path / "a", "gone")
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]

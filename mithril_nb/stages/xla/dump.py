@@ -150,10 +150,10 @@ class _Home:
     def __init__(self) -> None:
         parent = Path(tempfile.gettempdir())
         remove_leftovers(parent, names=f"{_PREFIX}*")
-        self.folder, held = locked_folder(parent, _PREFIX, "")
+        self.folder, held = locked_folder(parent / _PREFIX, _PREFIX, "")
         self.process = os.getpid()
         weakref.finalize(self, _removed, self.folder, self.process, held)
-        if lock_file(held) is None:  # without a lock, other processes would remove the folder after an hour
+        if lock_file(held) is None:  # without a lock, no other process removes the folder of a killed process
             raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     def is_right(self) -> bool:

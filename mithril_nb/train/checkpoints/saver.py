@@ -172,7 +172,7 @@ class Saver:
         return found
 
     def _remove_leftovers(self) -> None:
-        remove_leftovers(self.folder, is_exclusive=True)
+        remove_leftovers(self.folder)
         for path in self.folder.iterdir():
             if LEFTOVER.fullmatch(path.name) and path.is_file():
                 path.unlink(missing_ok=True)

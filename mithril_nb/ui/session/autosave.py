@@ -10,6 +10,8 @@ import atexit
 import difflib
 import json
 import math
+import os
+import stat
 import threading
 import time
 import uuid
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from mithril_nb.atomic_write import folder_lock, remove_leftovers, write_text
-from mithril_nb.errors import MithrilError, UnknownOptionError
+from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError
 from mithril_nb.jobs import LAST_STEP_S, JobQueue, rests
 from mithril_nb.models.saving.formats import from_dict, to_dict
 from mithril_nb.ui.session.design import UNNAMED, Design, set_loss, set_program, source_of, with_shape
@@ -47,6 +49,7 @@ class SavedDesign:
         source: Python that builds the model, with shapes and program as comments.
         design: The design as JSON-serializable data; `None` if it cannot be written as data.
         declined: True if the user chose to start from the code instead.
+        number: A later version has a higher number. The clock may be wrong, so `saved_at` does not order versions.
     """
 
     id: str
@@ -56,13 +59,14 @@ class SavedDesign:
     source: str
     design: Mapping[str, Any] | None
     declined: bool = False
+    number: int = 0
 
 
 class Autosave:
     """Keeps the newest version of one session's design in a file, at most a second after each edit.
 
-    The file is replaced atomically. If it cannot be written, or is not an autosave file, it is left unchanged and
-    `problem` reports the reason. Versions are then kept in memory.
+    The file is replaced atomically. If it cannot be written, is a link or is not an autosave file, it is left unchanged
+    and `problem` reports the reason. Versions are then kept in memory.
 
     Args:
         path: The file.
@@ -75,6 +79,7 @@ class Autosave:
         offer: The version that the user may restore: the newest that another session saved, that differs from `start`,
             and that the user has not declined. `None` if there is none.
         problem: Reason why the file cannot be written; `""` if it can.
+        dismissed: The problem that the user has dismissed.
         changed: Function to call when `problem` changes. The thread that calls it holds no lock.
 
     Examples:
@@ -90,7 +95,10 @@ class Autosave:
     """
 
     def __init__(self, path: Path, start: Design, output: Mapping[str, Any] | None = None):
-        self.path, self.problem = path.absolute(), ""
+        self.path, self.dismissed = path.absolute(), ""
+        folder = next(folder for folder in self.path.parents if folder.exists())
+        is_writable = os.access(folder, os.W_OK)
+        self.problem = "" if is_writable else f"{self.path}: the folder {str(folder)!r} is read-only"
         self.changed: Callable[[], None] = lambda: None
         self._code = design_source(start)
         self._id = uuid.uuid4().hex
@@ -160,6 +168,13 @@ class Autosave:
         }
         return {"offer": offer, "path": str(self.path), "problem": self.problem}
 
+    def notice(self) -> Diagnostic | None:
+        """Return the problem for a front end, until the user dismisses it."""
+        if self.problem in ("", self.dismissed):
+            return None
+        summary = "Your edits cannot be saved. Copy the source before you restart the kernel."
+        return Diagnostic(summary, (("because", self.problem),), code="AutosaveError")
+
     @contextmanager
     def accepted(self) -> Iterator[Design]:
         """Yield the offered design, and withdraw the offer unless the `with` block raises.
@@ -196,9 +211,9 @@ class Autosave:
         """Return the versions in memory and in the file, newest first."""
         found = _read(self.path) or {}
         for one in _IN_MEMORY.get(self.path, {}).values():
-            if one.id not in found or found[one.id].saved_at < one.saved_at:
+            if one.id not in found or found[one.id].number < one.number:
                 found[one.id] = one
-        return sorted(found.values(), key=lambda one: one.saved_at, reverse=True)
+        return sorted(found.values(), key=lambda one: one.number, reverse=True)
 
     def _update(self, made: Callable[[], Mapping[str, SavedDesign | None]]) -> None:
         """Change the versions in memory and in the file. `made` returns the new versions by id, `None` removes one."""
@@ -215,20 +230,20 @@ class Autosave:
 
     def _keep(self, changes: Mapping[str, SavedDesign | None]) -> list[SavedDesign]:
         # Keep the versions of another kernel that writes the same file.
-        versions = [one for one in changes.values() if one]
-        versions += [one for one in self._versions() if one.id not in changes]
-        versions = sorted(versions, key=lambda one: one.saved_at, reverse=True)[:_VERSIONS_KEPT]
+        known = self._versions()
+        number = 1 + max((one.number for one in known), default=0)
+        versions = [replace(one, number=number) if one.id == self._id else one for one in changes.values() if one]
+        versions += [one for one in known if one.id not in changes]
+        versions = sorted(versions, key=lambda one: one.number, reverse=True)[:_VERSIONS_KEPT]
         _IN_MEMORY[self.path] = {one.id: one for one in versions}
         return versions
 
     def _write(self, versions: list[SavedDesign]) -> None:
-        if self.path.exists() and _read(self.path) is None:
-            if self.path.parent.name != FOLDER:
-                raise FileExistsError("the file exists and is not an autosave file, so edits are kept in memory only")
-            self.path.replace(f"{self.path}.bak")
+        if os.path.lexists(self.path) and not _is_ours(self.path):
+            raise FileExistsError("the file exists and is not an autosave file, so edits are kept in memory only")
         if versions:
             data = {"format": FORMAT, "versions": [asdict(one) for one in versions]}
-            write_text(self.path, json.dumps(data, ensure_ascii=False), errors="backslashreplace")
+            write_text(self.path, json.dumps(data, ensure_ascii=False), errors="backslashreplace", is_ours=_is_ours)
         else:
             self.path.unlink(missing_ok=True)
 
@@ -326,6 +341,8 @@ def _data(design: Design) -> dict[str, Any] | None:
 def _read(path: Path) -> dict[str, SavedDesign] | None:
     """Return the versions in a file by id; `None` if it is missing, unreadable or not an autosave file."""
     try:
+        if not stat.S_ISREG(path.lstat().st_mode):  # a link to another file, or a pipe, which would block
+            return None
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
             return None
@@ -333,6 +350,10 @@ def _read(path: Path) -> dict[str, SavedDesign] | None:
     except _UNREADABLE:
         return None
     return {one.id: one for one in found}
+
+
+def _is_ours(path: Path) -> bool:
+    return _read(path) is not None
 
 
 def _in_output(data: Mapping[str, Any]) -> list[SavedDesign]:
@@ -343,10 +364,11 @@ def _in_output(data: Mapping[str, Any]) -> list[SavedDesign]:
 
 
 def _version(data: Mapping[str, Any]) -> SavedDesign:
-    known = {field.name: data[field.name] for field in fields(SavedDesign)}  # a later version may have more
+    known = {"number": 0, **data}  # earlier files have no number, and later files may have more fields
+    known = {field.name: known[field.name] for field in fields(SavedDesign)}
     one = SavedDesign(**{**known, "saved_at": float(known["saved_at"]), "labels": tuple(known["labels"])})
     are_texts = all(isinstance(text, str) for text in (one.id, one.source, *one.labels))
-    if not are_texts or type(one.edits) is not int or not math.isfinite(one.saved_at):
+    if not are_texts or not type(one.edits) is type(one.number) is int or not math.isfinite(one.saved_at):
         raise TypeError("a field has the wrong type")
     return replace(one, declined=bool(one.declined))
 

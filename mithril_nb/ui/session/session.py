@@ -118,7 +118,7 @@ class Session(DesignEditor):
                 cost=cost_table(cost, self._paths(), hues, is_stale=is_stale) if cost else None,
                 costs={"sources": self.costs.view(), "what_if": self.what_if.view()},
                 overlay=self.overlays.view(),
-                notice=self._notice,
+                notice=self._notice or (self._autosave and self._autosave.notice()),
                 autosave={**self._autosave.view(), "edits": self.edits} if self._autosave else None,
                 stages=self._maker.states,
                 passes=self._passes_view(),
@@ -147,6 +147,13 @@ class Session(DesignEditor):
             self._autosave.end()
         with self._lock:
             self._start_afresh()
+
+    @command()
+    def dismiss(self) -> None:
+        """Remove the notice."""
+        if self._autosave and not self._notice:
+            self._autosave.dismissed = self._autosave.problem
+        super().dismiss()
 
     def _execute(self, name: str, args: Mapping[str, Any]) -> None:
         was_edited = self._is_edited_by_user

@@ -152,15 +152,51 @@ def test_folder_is_ignored_by_git(open_session, file):
         "[" * 100_000,
     ],
 )
-def test_broken_file_is_moved_away(open_session, file, text):
+def test_a_file_without_versions_is_not_replaced(open_session, file, text):
     file.parent.mkdir()
     file.write_text(text)
     session = open_session()
     assert offer(session) is None
     edit(session, "add_block", kind="Relu")
     session.end()
-    assert offer(open_session())["edits"] == 1
-    assert file.with_name(f"{file.name}.bak").read_text() == text
+    assert "is not an autosave file" in session.snapshot()["autosave"]["problem"]
+    assert (file.read_text(), os.listdir(file.parent)) == (text, [file.name])
+
+
+@pytest.mark.parametrize("target", ["missing", "foreign", "autosave", "pipe"])
+def test_a_link_and_a_pipe_are_not_written_to(open_session, file, target):
+    other = file.with_name("other.json")
+    file.parent.mkdir()
+    if target == "pipe":
+        os.mkfifo(file)
+    else:
+        texts = {"foreign": "thesis", "autosave": '{"format": "mithril_nb.autosave", "versions": []}'}
+        if target in texts:
+            other.write_text(texts[target])
+        file.symlink_to(other)
+    before = {path: path.lstat() for path in file.parent.iterdir()}
+    session = open_session()
+    edit(session, "add_block", kind="Relu")
+    session.end()
+    assert "is not an autosave file" in session.snapshot()["autosave"]["problem"]
+    edit(session, "undo")
+    session.end()
+    assert {path: path.lstat() for path in file.parent.iterdir()} == before
+
+
+def test_edits_after_the_clock_was_ahead_are_saved(open_session, file, monkeypatch):
+    tomorrow = time.time() + 86_400
+    with monkeypatch.context() as patched:
+        patched.setattr(autosave.time, "time", lambda: tomorrow)
+        for kind in ("Relu", "Tanh", "Sigmoid", "Gelu", "Softplus"):
+            session = open_session()
+            edit(session, "add_block", kind=kind)
+            session.end()
+    session = open_session()
+    edit(session, "add_block", kind="SiLU")
+    session.end()
+    assert offer(open_session())["labels"] == ["add SiLU"]
+    assert len(json.loads(file.read_text())["versions"]) == 5
 
 
 def test_a_file_of_the_user_is_never_touched(tmp_path, monkeypatch):
@@ -244,6 +280,22 @@ def test_unwritable_file_is_reported(tmp_path, monkeypatch):
     again = Session(start, JaxBackend(), None, lambda design: Autosave(path, design))
     assert offer(again)["edits"] == 1
     again.end()
+
+
+def test_a_read_only_folder_is_announced_until_dismissed(file, open_session, monkeypatch):
+    monkeypatch.setattr(autosave.os, "access", lambda path, mode: False)  # the tests may run as root
+    monkeypatch.setattr(autosave, "_make_folder", lambda folder: os.listdir("/missing"))
+    session = open_session()
+    notice = session.snapshot()["notice"]
+    assert notice["summary"] == "Your edits cannot be saved. Copy the source before you restart the kernel."
+    assert dict(notice["facts"])["because"] == f"{file}: the folder {str(file.parent.parent)!r} is read-only"
+    edit(session, "add_block", kind="Relu")
+    session._autosave.flush()
+    assert "No such file" in dict(session.snapshot()["notice"]["facts"])["because"]
+    edit(session, "dismiss")
+    edit(session, "add_block", kind="Tanh")
+    session._autosave.flush()
+    assert session.snapshot()["notice"] is None
 
 
 def test_save_error_is_reported_and_retried(open_session, monkeypatch):
