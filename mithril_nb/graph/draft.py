@@ -11,7 +11,7 @@ from typing import Any
 from mithril_nb.graph.annotate import annotate, label
 from mithril_nb.graph.boundary import INPUT, OUTPUT, automatic_name, infer_boundary, made_edges
 from mithril_nb.graph.edit import add, check_new
-from mithril_nb.graph.paths import next_name
+from mithril_nb.graph.paths import NAME_LENGTH, next_name
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Note
 
 
@@ -149,7 +149,7 @@ class Draft:
             return False
         for port, text in connections.items():
             end = Endpoint.parse(text)
-            if end.node == BOUNDARY and (not end.port or "." in end.port):
+            if end.node == BOUNDARY and (not end.port or "." in end.port or len(end.port) > NAME_LENGTH):
                 return False
             if port in outputs and port not in inputs:
                 if end.node != BOUNDARY or end.port in self._labels or self._may_be_automatic(end.port):

@@ -17,7 +17,7 @@ from mithril_nb.errors import (
 )
 from mithril_nb.graph.boundary import infer_boundary, is_array, made_edges
 from mithril_nb.graph.check import path_between
-from mithril_nb.graph.paths import checked_name, component
+from mithril_nb.graph.paths import check_length, checked_name, component
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Value, free_name, node_of
 
 DEEPEST = 50
@@ -113,10 +113,11 @@ def check_new(
     """Raise if a block cannot be added to existing nodes. `free` returns an unused name, for the message.
 
     Raises:
-        NameTakenError: A node has that name.
+        NameTakenError: A node has that name, or the name is too long.
         NestingError: The block is nested too deep.
         ConnectionError: `connections` names a port that does not exist.
     """
+    check_length(name, NameTakenError)
     if name in nodes:
         raise NameTakenError(
             f"cannot add {block.kind} as {name!r}: the model has a block with that name.",
@@ -238,9 +239,10 @@ def rename(graph: LogicalGraph, old: str, name: str) -> LogicalGraph:
 
     Raises:
         UnknownBlockError: No block is named `old`.
-        NameTakenError: `name` is empty or taken.
+        NameTakenError: `name` is empty, taken or too long.
     """
     node_of(graph, old)
+    check_length(name, NameTakenError)
     if name == old:
         return graph
     if not name or name in graph.by_name:

@@ -9,8 +9,10 @@ from collections.abc import Container
 from functools import cache, lru_cache
 from urllib.parse import unquote
 
-from mithril_nb.errors import ConnectionError, short_repr
+from mithril_nb.errors import ConnectionError, MithrilError, UnknownOptionError, short_repr
 
+NAME_LENGTH = 1_000
+"""Maximum number of characters in a name. `ml.load` accepts no longer name by default."""
 _ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in "%/.():[]"})
 
 
@@ -118,17 +120,26 @@ def next_name(kind: str, number: int, taken: Container[str]) -> str:
     return name
 
 
+def check_length(name: str, error: type[MithrilError] = UnknownOptionError) -> None:
+    """Raise an error if a name has more than `NAME_LENGTH` characters."""
+    if len(name) > NAME_LENGTH:
+        facts = (("has", f"{len(name):,} characters"), ("at most", f"{NAME_LENGTH:,} characters"))
+        raise error(f"the name {short_repr(name)} is too long.", facts, f"{name[:20]!r}")
+
+
 def checked_name(name: object) -> str:
     """Return a valid name for an input or an output.
 
     Raises:
-        ConnectionError: `name` is not a string, is empty, or has a dot, which separates a block from its port.
+        ConnectionError: `name` is not a string, is empty or too long, or has a dot, which separates a block from its
+            port.
 
     Examples:
         >>> checked_name("hidden")
         'hidden'
     """
     if isinstance(name, str) and name and "." not in name:
+        check_length(name, ConnectionError)
         return name
     if not isinstance(name, str) or not name:
         raise ConnectionError(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 from mithril_nb.errors import UnknownDtypeError, UnknownOptionError, short_repr
+from mithril_nb.graph.paths import check_length
 
 Value = None | bool | int | float | str | tuple["Value", ...]
 """Types that an attribute of a block may hold: plain, hashable, JSON-serialisable data."""
@@ -98,7 +99,7 @@ def as_shape(name: str, dims: Any) -> tuple[Dim, ...]:
     """Validate the shape of the input `name`; return it as a tuple of sizes and names of sizes.
 
     Raises:
-        UnknownOptionError: `dims` is not a shape, or has more than `MOST_AXES` axes.
+        UnknownOptionError: `dims` is not a shape, has more than `MOST_AXES` axes, or a name in it is too long.
 
     Examples:
         >>> as_shape("input", ["batch", 784])
@@ -110,6 +111,8 @@ def as_shape(name: str, dims: Any) -> tuple[Dim, ...]:
         every = tuple(dims)
         if len(every) <= MOST_AXES:
             return tuple(_dim(place, dim) for place, dim in enumerate(every))
+    except UnknownOptionError:
+        raise
     except (TypeError, ValueError):
         size = dims if type(dims) is int and 0 < dims < 10**9 else 784
         raise UnknownOptionError(
@@ -144,6 +147,7 @@ def _dim(place: int, dim: Any) -> Dim:
     if isinstance(dim, str):
         if not is_dim_name(dim) or (dim == LEADING and place):
             raise ValueError
+        check_length(dim)
         return dim
     if isinstance(dim, bool) or not isinstance(dim, int | SupportsIndex) or not 0 <= int(dim) <= MOST_ITEMS:
         raise ValueError

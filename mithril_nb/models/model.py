@@ -18,6 +18,7 @@ from mithril_nb.display import Shown
 from mithril_nb.errors import ConnectionError, MithrilError, UnknownOptionError, listed, short_repr, similar
 from mithril_nb.graph.draft import Draft
 from mithril_nb.graph.edit import alone, composite
+from mithril_nb.graph.paths import check_length
 from mithril_nb.graph.records import ADD_BLOCK, Block, LogicalGraph, Port
 from mithril_nb.graph.spec import Value
 from mithril_nb.models.adding import Adding
@@ -397,4 +398,5 @@ def _checked_name(name: str | None) -> str | None:
         raise UnknownOptionError(
             f"a model cannot be named {name!r}.", (("needs", "a string, or None"),), 'Model(name="classifier")'
         )
+    check_length(name or "")
     return name

@@ -50,6 +50,15 @@ def test_a_large_model_does_not_fit():
     assert 'Try: model.save("model.json")  # share the file' in str(error.value)
 
 
+def test_a_repeated_key_in_a_link_is_rejected():
+    model = json.dumps(Linear(3).to_dict())
+    with pytest.raises(ModelFileError, match="an object has the key 'model' twice"):
+        ml.load(packed(f'{{"model": {model}, "model": {model}}}'.encode()))
+    inner = model.replace('"version": 2', '"version": 2, "version": 2')
+    with pytest.raises(ModelFileError, match="an object has the key 'version' twice"):
+        ml.load(packed(f'{{"model": {inner}}}'.encode()))
+
+
 @pytest.mark.parametrize(
     ("link", "because"),
     [

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import mithril_nb as ml
-from mithril_nb.errors import LONGEST, ModelFileError, UnknownOptionError
-from mithril_nb.models import KINDS, MLP, Composite, LoadLimits, Relu, from_dict, load
+from mithril_nb.errors import LONGEST, MithrilError, ModelFileError, UnknownOptionError
+from mithril_nb.graph import edit
+from mithril_nb.models import KINDS, MLP, Composite, Linear, LoadLimits, Model, Relu, from_dict, load
 from mithril_nb.ui.session.design import Design, set_shape
 
 LONGEST_S = 5
@@ -330,3 +331,40 @@ def test_many_blocks_load_in_linear_time(form, stress, file):
     assert len(graph.nodes) == count
     stress.report(blocks=count, megabytes=round(Path(path).stat().st_size / 1e6, 1), load_s=round(seconds, 2))
     assert seconds < LONGEST_S
+
+
+def renamed_block(name: str) -> Model:
+    return Model.of(edit.rename((Model() | Relu()).graph, "relu_0", name))
+
+
+def typed(name: str) -> Model:
+    model = Model() | Relu()
+    model.set_shapes({"input": [name, 3]})
+    return model
+
+
+NAMED = {
+    "a model": lambda name: Model(name),
+    "a block": lambda name: Model() | Relu(name=name),
+    "a renamed block": renamed_block,
+    "an input": lambda name: Model() | Relu()(input=name),
+    "an output": lambda name: Model() | Relu()(output=name),
+    "a renamed connection": lambda name: (Model() | Relu()(input="x")).rename_keys(x=name),
+    "a dimension": typed,
+    "a parameter": lambda name: Model() | Linear(3)(weight=name),
+    "a model in a model": lambda name: Model() | (Model(name) | Relu()),
+    "a joined name": lambda name: Model() | (Model("m" * 999) | Relu(name=name)) | Relu(name=name),
+}
+
+
+@pytest.mark.parametrize("length", [998, 1_000, 1_001, 100_000])
+@pytest.mark.parametrize("what", NAMED)
+def test_a_name_that_load_rejects_cannot_be_created(what, length, tmp_path):
+    if length > 1_000:
+        with pytest.raises(MithrilError, match="is too long") as error:
+            NAMED[what]("n" * length)
+        assert f"{length:,} characters" in str(error.value)
+        return
+    model = NAMED[what]("n" * length)
+    ml.save(model, tmp_path / "model.json")
+    assert ml.load(tmp_path / "model.json").graph == model.graph

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
+from itertools import combinations
 from random import Random
 
 import pytest
@@ -175,3 +177,13 @@ def test_a_connected_attribute_that_is_not_a_number():
         "    found       'float32'\n"
         "    Try: connect a number, or leave 'hidden_dim' open."
     )
+
+
+@pytest.mark.parametrize("kind", REGISTERED)
+def test_two_ports_of_a_block_read_one_array(kind):
+    block = example_of(kind)
+    ports = [port.name for port in block.block.inputs if port.role != "option"]
+    for one, other in combinations(ports, 2):
+        with suppress(MithrilError):
+            model = Model() | block(**{one: "input", other: "input"})
+            assert all(problem.block for problem in infer(model.graph, {}).problems)

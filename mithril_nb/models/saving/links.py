@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mithril_nb.errors import ModelFileError
+from mithril_nb.models.saving.reading import json_object
 
 MARK = "#model="
 """Start of the fragment."""
@@ -67,7 +68,7 @@ def data_in(link: str) -> Any:
             raise _broken(f"its data has more than {_MOST_BYTES:,} bytes")
         if not reader.eof:
             raise ValueError("the end is missing")
-        return json.loads(data)
+        return json.loads(data, object_pairs_hook=json_object)
     except ModelFileError:
         raise
     except (zlib.error, ValueError, RecursionError) as error:

@@ -14,7 +14,7 @@ from mithril_nb.errors import MithrilError, ModelFileError, listed, short_repr
 from mithril_nb.graph.boundary import infer_boundary
 from mithril_nb.graph.check import check_parts
 from mithril_nb.graph.edit import DEEPEST, composite
-from mithril_nb.graph.paths import component, join_path
+from mithril_nb.graph.paths import NAME_LENGTH, component, join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Note
 from mithril_nb.graph.spec import MOST_AXES, as_dtype, as_shape
 from mithril_nb.models.fields import Range, checked, fields_of, unmet_need
@@ -54,7 +54,7 @@ class LoadLimits:
     edges: Count = 1_000_000
     ports: Count = 500_000
     depth: Annotated[int, Range(0, DEEPEST)] = DEEPEST
-    name_length: Count = 1_000
+    name_length: Count = NAME_LENGTH
     text_length: Count = 100_000
     list_length: Count = 2_000_000
     rank: Annotated[int, Range(0, MOST_AXES)] = MOST_AXES
@@ -141,6 +141,20 @@ def check_keys(data: Mapping[str, Any], known: Collection[str], path: str = "") 
     if len(unknown := data.keys() - known):
         one = sorted(map(str, unknown))[0]
         raise broken(f"unknown key {short_repr(one)}, known are {listed(map(repr, known))}", path)
+
+
+def json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the dict of a JSON object, given its pairs.
+
+    Raises:
+        ModelFileError: A key is repeated.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise broken(f"an object has the key {short_repr(twice)} twice", "")
+    return found
 
 
 def broken(what: str, path: str) -> ModelFileError:

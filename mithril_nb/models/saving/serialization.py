@@ -15,7 +15,7 @@ from mithril_nb.errors import ModelFileError, UnknownOptionError, nearest, short
 from mithril_nb.graph.boundary import made_edges
 from mithril_nb.graph.records import Endpoint, LogicalGraph, Node, Note
 from mithril_nb.models.saving.links import data_in, is_link
-from mithril_nb.models.saving.reading import ADVICE, LoadLimits, broken, check_keys, graph_of, part_of
+from mithril_nb.models.saving.reading import ADVICE, LoadLimits, broken, check_keys, graph_of, json_object, part_of
 
 FORMAT, VERSION = "mithril_nb.model", 2
 """Version 2 added notes, composite kinds, and blocks that run others. Version 1 can still be read."""
@@ -93,7 +93,7 @@ def load_graph(path: str | Path, limits: LoadLimits | None) -> tuple[LogicalGrap
         return graph_from_dict(part_of(data_in(str(path)), "model", dict), limits)
     try:
         # Without a variable for the bytes, their memory is freed before the model is built.
-        data = json.loads(_bytes_of(path, limits).decode("utf-8"), object_pairs_hook=_object)
+        data = json.loads(_bytes_of(path, limits).decode("utf-8"), object_pairs_hook=json_object)
     except ModelFileError:
         raise
     except (ValueError, RecursionError) as error:
@@ -132,20 +132,6 @@ def _near(path: Path) -> str:
     except (OSError, ValueError):
         known = []
     return str(path.with_name(found)) if (found := nearest(path.name, known)) else "model.json"
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the dict of a JSON object, given its pairs.
-
-    Raises:
-        ModelFileError: A key is repeated.
-    """
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise broken(f"an object has the key {short_repr(twice)} twice", "")
-    return found
 
 
 def _checked_limits(limits: Any) -> LoadLimits:

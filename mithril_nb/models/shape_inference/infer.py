@@ -111,7 +111,8 @@ class _Work:
                 self.known[end] = self.with_note(end, self.known[end])
             for op in self.flat.ops:
                 self.forward(op)
-            sizes = {name: self.arrays[name].spec for name in self.sizes}
+            # An array is missing if a mismatch stopped all blocks that read it.
+            sizes = {name: self.arrays[name].spec for name in self.sizes if name in self.arrays}
             is_changed, self.sizes = sizes != self.sizes, sizes
             if self.problems or not (self.backward() or is_changed):
                 return
