@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from mithril_nb.emission.arrays.contractions import equation
-from mithril_nb.emission.onnx.elementwise import lowest
-from mithril_nb.emission.onnx.graph import Graph, number_of, rule
-from mithril_nb.emission.onnx.shapes import dilated, permuted
+from mithril_nb.emission.onnx.graph import Graph, neutral, number_of, rule, wider
+from mithril_nb.emission.onnx.shapes import dilated, padded, permuted, reduced
 from mithril_nb.emission.program import Operand, Statement
 
 
@@ -19,10 +18,7 @@ def _dot_general(to: Graph, one: Statement) -> str:
     (left_over, right_over), (left_batch, right_batch) = one.params["dimension_numbers"]
     left, right = (len(each.shape) for each in one.inputs)
     dtype = one.outputs[0].dtype
-    names = [
-        name if each.dtype == dtype else to.cast(name, dtype)
-        for name, each in zip(map(to.tensor, one.inputs), one.inputs, strict=True)
-    ]
+    names = _accumulated(to, one)
     batch = len(left_batch)
     is_leading = tuple(left_batch) == tuple(right_batch) == tuple(range(batch))
     is_plain = (
@@ -31,8 +27,24 @@ def _dot_general(to: Graph, one: Statement) -> str:
     if is_plain and (left == batch + 2 or not batch):
         if right_over[0] == right - 1:
             names[1] = permuted(to, names[1], [*range(batch), right - 1, right - 2])
-        return to.add("MatMul", *names)
-    return to.add("Einsum", *names, equation=equation(one))
+        return to.compute("MatMul", dtype, names)
+    # Einsum of onnxruntime rounds integers to floats.
+    free = [
+        [axis for axis in range(len(each.shape)) if axis not in (*over, *first)]
+        for each, over, first in zip(one.inputs, (left_over, right_over), (left_batch, right_batch), strict=True)
+    ]
+    orders = [*left_batch, *free[0], *left_over], [*right_batch, *right_over, *free[1]]
+    lead, inner = (math.prod(one.inputs[0].shape[axis] for axis in axes) for axes in (left_batch, left_over))
+    rows, columns = (math.prod(each.shape[axis] for axis in axes) for each, axes in zip(one.inputs, free, strict=True))
+    names = [permuted(to, name, order) for name, order in zip(names, orders, strict=True)]
+    names = [to.reshape(names[0], [lead, rows, inner]), to.reshape(names[1], [lead, inner, columns])]
+    return to.reshape(to.compute("MatMul", dtype, names), one.outputs[0].shape)
+
+
+def _accumulated(to: Graph, one: Statement) -> list[str]:
+    """Return the operands of a product in the dtype of its result, in which it adds."""
+    dtype = one.outputs[0].dtype
+    return [to.cast(to.tensor(each), dtype, each.dtype) for each in one.inputs]
 
 
 @rule("conv_general_dilated")
@@ -41,32 +53,63 @@ def _conv(to: Graph, one: Statement) -> str:
     numbers = params["dimension_numbers"]
     if params["batch_group_count"] != 1:
         raise to.unsupported(one, "batch_group_count above 1")
-    image = permuted(to, to.tensor(array), numbers.lhs_spec)
-    weight = permuted(to, to.tensor(kernel), numbers.rhs_spec)
+    dtype = one.outputs[0].dtype
+    operands = zip(_accumulated(to, one), (numbers.lhs_spec, numbers.rhs_spec), strict=True)
+    image, weight = [permuted(to, name, order) for name, order in operands]
     shape = [array.shape[axis] for axis in numbers.lhs_spec]
-    fill = to.constant(0, array.dtype)
+    filters, *sizes = [kernel.shape[axis] for axis in numbers.rhs_spec]
+    fill = to.constant(0, dtype)
     for axis, gap in enumerate(params["lhs_dilation"]):
-        image = dilated(to, image, shape, axis + 2, int(gap) - 1, fill)
+        image = dilated(to, image, dtype, shape, axis + 2, int(gap) - 1, fill)
     pads = [[int(pair[side]) for pair in params["padding"]] for side in (0, 1)]
-    if min(*pads[0], *pads[1], 0) < 0:
-        image = to.add("Pad", image, to.integers([0, 0, *pads[0], 0, 0, *pads[1]]), fill)
+    steps, gaps = ([int(each) for each in params[key]] for key in ("window_strides", "rhs_dilation"))
+    groups, is_plain = int(params["feature_group_count"]), dtype in ("float16", "float32")
+    if min(*pads[0], *pads[1], 0) < 0 or not is_plain:
+        image = padded(to, image, dtype, [0, 0, *pads[0], 0, 0, *pads[1]], fill)
+        shape[2:] = [sum(each) for each in zip(shape[2:], *pads, strict=True)]
         pads = [[0] * len(pads[0])] * 2
-    found = to.add(
-        "Conv",
-        image,
-        weight,
-        strides=[int(step) for step in params["window_strides"]],
-        dilations=[int(gap) for gap in params["rhs_dilation"]],
-        pads=[*pads[0], *pads[1]],
-        group=int(params["feature_group_count"]),
-    )
+    if is_plain:
+        options = {"strides": steps, "dilations": gaps, "pads": [*pads[0], *pads[1]], "group": groups}
+        found = to.add("Conv", image, weight, **options)
+    else:
+        axes = range(2, len(shape))
+        image, windows = _windows(to, image, shape, axes, sizes[1:], steps, gaps)
+        counts, rank, batch = windows[::2], len(sizes) - 1, shape[0]
+        image = to.reshape(image, [batch, groups, shape[1] // groups, *windows])
+        image = permuted(to, image, [1, 0, *range(3, 3 + 2 * rank, 2), 2, *range(4, 3 + 2 * rank, 2)])
+        weight = to.reshape(weight, [groups, filters // groups, math.prod(sizes)])
+        image = to.reshape(image, [groups, batch * math.prod(counts), math.prod(sizes)])
+        found = to.compute("MatMul", dtype, [image, permuted(to, weight, [0, 2, 1])])
+        found = to.reshape(found, [groups, batch, *counts, filters // groups])
+        found = permuted(to, found, [1, 0, rank + 2, *range(2, rank + 2)])
+        found = to.reshape(found, [batch, filters, *counts])
     rank = len(array.shape)
     return permuted(to, found, sorted(range(rank), key=lambda axis: numbers.out_spec[axis]))
+
+
+def _windows(
+    to: Graph,
+    name: str,
+    shape: Sequence[int],
+    axes: Sequence[int],
+    sizes: Sequence[int],
+    steps: Sequence[int],
+    gaps: Sequence[int],
+) -> tuple[str, list[int]]:
+    """Return a tensor in which each of some increasing axes is two: windows, and their items; and these axes' sizes."""
+    windows: list[int] = []
+    for axis, size, step, gap in reversed(list(zip(axes, sizes, steps, gaps, strict=True))):
+        count = max((shape[axis] - (size - 1) * gap - 1) // step + 1, 0)
+        items = np.arange(count)[:, None] * step + np.arange(size) * gap
+        name = to.add("Gather", name, to.constant(items, np.int64), axis=axis)
+        windows = [count, size, *windows]
+    return name, windows
 
 
 _MOST_AXES = 3
 """Maximum number of axes of a window in onnxruntime."""
 _POOLS = {"reduce_window_max": "max", "reduce_window_sum": "add", "reduce_window_min": "min"}
+_REDUCTIONS = {"add": "Sum", "max": "Max", "min": "Min"}
 
 
 @rule(*_POOLS, "reduce_window")
@@ -75,20 +118,34 @@ def _pool(to: Graph, one: Statement) -> str:
     array, params = one.inputs[0], one.params
     rank, dtype = len(array.shape), array.dtype
     ones = (1,) * rank
-    if kind not in ("max", "add", "min") or np.dtype(dtype).kind != "f":
-        raise to.unsupported(one, "windows of integers, or combining items by a function other than add, max or min")
-    if tuple(params.get("base_dilation") or ones) != ones:
-        raise to.unsupported(one, "base_dilation")
-    dilation = tuple(params.get("window_dilation") or ones)
-    if kind == "add" and dilation != ones:
-        raise to.unsupported(one, "window_dilation for sums")
+    if kind not in _REDUCTIONS:
+        raise to.unsupported(one, "combining items by a function other than add, max or min, or a start that counts")
+    base, dilation = (tuple(params.get(key) or ones) for key in ("base_dilation", "window_dilation"))
+    sizes, axes = params["window_dimensions"], range(rank)
+    is_plain = base == ones and sum(size > 1 for size in sizes) <= _MOST_AXES and (kind != "add" or dilation == ones)
+    if dtype not in ("float16", "float32") or not is_plain:
+        fill = to.constant(neutral(_REDUCTIONS[kind], dtype), dtype)
+        name, shape = to.tensor(array), list(array.shape)
+        for axis in axes:
+            name = dilated(to, name, dtype, shape, axis, int(base[axis]) - 1, fill)
+        before, after = ([int(pair[side]) for pair in params["padding"]] for side in (0, 1))
+        name = padded(to, name, dtype, [*before, *after], fill)
+        shape = [sum(each) for each in zip(shape, before, after, strict=True)]
+        name, windows = _windows(to, name, shape, axes, sizes, params["window_strides"], dilation)
+        return reduced(to, _REDUCTIONS[kind], name, dtype, windows, range(1, 2 * rank, 2))
     name, options, outer, inner = _padded_windows(to, one, array, kind)
     lead = [array.shape[axis] for axis in outer]
     if kind == "add":
         count = math.prod(options["kernel_shape"])
         name = to.add("Mul", to.add("AveragePool", name, **options), to.constant(count, dtype))
     else:
-        name = to.add("MaxPool", name, **options, dilations=[int(dilation[axis]) for axis in inner])
+        options["dilations"] = [int(dilation[axis]) for axis in inner]
+        # MaxPool skips NaN, and returns the lowest number for -inf: pool 2 for NaN, 1 for numbers and 0 for -inf too.
+        is_number = to.cast(to.add("Greater", name, to.constant(-np.inf, dtype)), dtype)
+        flags = to.add("Where", to.add("IsNaN", name), to.constant(2, dtype), is_number)
+        flags, found = (to.add("MaxPool", each, **options) for each in (flags, name))
+        found = to.add("Where", to.add("Greater", flags, to.constant(0, dtype)), found, to.constant(-np.inf, dtype))
+        name = to.add("Where", to.add("Greater", flags, to.constant(1, dtype)), to.constant(np.nan, dtype), found)
     if kind == "min":
         name = to.add("Neg", name)
     shape = one.outputs[0].shape
@@ -125,7 +182,7 @@ def _padded_windows(
     if kind == "min":
         name = to.add("Neg", name)
     widths = [int(pads[axis][side]) for side in (0, 1) for axis in inner]
-    fill = 0 if kind == "add" else lowest(array.dtype)
+    fill = 0 if kind == "add" else -np.inf
     name = to.add("Pad", name, to.integers([0, 0, *widths[: len(inner)], 0, 0, *widths[len(inner) :]]),
                   to.constant(fill, array.dtype)) if any(widths) else name  # fmt: skip
     options = {"kernel_shape": [int(size[axis]) for axis in inner], "strides": [int(steps[axis]) for axis in inner]}
@@ -163,8 +220,8 @@ def _combiner(one: Statement) -> str:
 
     ONNX has operators only for add, max and min, with an initial value that changes nothing, such as 0 for add.
     """
-    neutral = {"add": 0, "max": -math.inf, "min": math.inf}
-    return one.combiner if number_of(one.inputs[-1]) == neutral.get(one.combiner, "") else ""
+    kind = _REDUCTIONS.get(one.combiner)
+    return one.combiner if kind and number_of(one.inputs[-1]) == neutral(kind, one.inputs[0].dtype) else ""
 
 
 @rule("gather")
@@ -174,52 +231,123 @@ def _gather(to: Graph, one: Statement) -> str:
     numbers, sizes = one.params["dimension_numbers"], tuple(one.params["slice_sizes"])
     batch, picked = tuple(numbers.operand_batching_dims), tuple(numbers.start_index_map)
     rest = [axis for axis in range(len(array.shape)) if axis not in (*batch, *picked)]
+    fills = one.params["mode"].name == "FILL_OR_DROP"
     if set(numbers.collapsed_slice_dims) != set(picked) or any(sizes[axis] != array.shape[axis] for axis in rest):
-        raise to.unsupported(one, "slices of more than one item along an indexed axis")
+        window = [axis for axis in range(len(array.shape)) if axis not in (*numbers.collapsed_slice_dims, *batch)]
+        items, are_inside = _items(to, array, indices, picked, batch, numbers.start_indices_batching_dims, window,
+                                   [sizes[axis] for axis in window], [sizes[axis] for axis in picked])  # fmt: skip
+        found = to.add("Gather", to.reshape(to.tensor(array), [-1]), items, axis=0)
+        if fills:
+            found = to.where(are_inside, found, to.constant(_fill(one), array.dtype), array.dtype)
+        order = [axis for axis in range(len(one.outputs[0].shape)) if axis not in numbers.offset_dims]
+        return permuted(to, found, np.argsort([*order, *numbers.offset_dims]).tolist())
     source = permuted(to, to.tensor(array), [*batch, *picked, *rest])
     count = len(indices.shape) - 1
     first = [int(axis) for axis in numbers.start_indices_batching_dims]
     order = [*first, *(axis for axis in range(count) if axis not in first)]
     places = permuted(to, to.cast(to.tensor(indices), "int64"), [*order, count])
-    inside, are_inside = _clipped(to, places, [array.shape[axis] for axis in picked])
+    inside, are_inside = _clipped(to, places, [array.shape[axis] - 1 for axis in picked])
     found = to.add("GatherND", source, inside, batch_dims=len(batch))
-    if one.params["mode"].name == "FILL_OR_DROP":
+    if fills:
         is_inside = to.reshape(are_inside, [*(indices.shape[axis] for axis in order), *[1] * len(rest)])
-        found = to.add("Where", is_inside, found, to.constant(_fill(one), array.dtype))
+        found = to.where(is_inside, found, to.constant(_fill(one), array.dtype), array.dtype)
     offsets = list(numbers.offset_dims)
     others = [axis for axis in range(count + len(rest)) if axis not in offsets]
     return permuted(to, found, np.argsort([*(others[axis] for axis in order), *offsets]).tolist())
 
 
-def _clipped(to: Graph, places: str, sizes: list[int]) -> tuple[str, str]:
-    """Return indices limited to the sizes of an array, and a mask of the positions that were inside."""
-    limits = to.integers([size - 1 for size in sizes])
-    inside = to.add("Max", to.add("Min", places, limits), to.constant(0, np.int64))
+def _clipped(to: Graph, places: str, limits: list[int]) -> tuple[str, str]:
+    """Return indices limited to 0 to `limits`, and a mask of the vectors of indices that were inside."""
+    inside = to.add("Max", to.add("Min", places, to.integers(limits)), to.constant(0, np.int64))
     same = to.cast(to.add("Equal", places, inside), "int32")
     return inside, to.cast(to.add("ReduceMin", same, to.integers([-1]), keepdims=0), "bool")
 
 
-@rule("scatter-add")
-def _scatter_add(to: Graph, one: Statement) -> str:
-    """Add slices by ScatterND. It needs the axes with indices first. Slices outside of the array are left out."""
+def _items(
+    to: Graph,
+    array: Operand,
+    indices: Operand,
+    picked: Sequence[int],
+    batch: Sequence[int],
+    batch_of_indices: Sequence[int],
+    window: Sequence[int],
+    shape: Sequence[int],
+    sizes: Sequence[int],
+) -> tuple[str, str]:
+    """Return the indices of the items of slices in the flat array, and a mask of the slices inside the array.
+
+    Args:
+        to: The graph.
+        array: The array.
+        indices: The starts of the slices; a vector for each slice.
+        picked: The axis of the array of each item of the vector.
+        batch: Axes of the array that are axes of `indices` too.
+        batch_of_indices: These axes of `indices`.
+        window: The axes of the array that the slices have.
+        shape: The shape of a slice, along these axes.
+        sizes: The size of a slice along each of `picked`.
+
+    Returns:
+        Tensors with the axes of `indices` without the last, then `window`; the mask has size 1 along the latter.
+    """
+    lead, rank = indices.shape[:-1], len(array.shape)
+    steps = [math.prod(array.shape[axis + 1 :]) for axis in range(rank)]
+    limits = [array.shape[axis] - size for axis, size in zip(picked, sizes, strict=True)]
+    starts, are_inside = _clipped(to, to.cast(to.tensor(indices), "int64"), limits)
+    offsets = np.zeros((*lead, *shape), np.int64)
+    for axis, place in zip(batch, batch_of_indices, strict=True):
+        offsets += (
+            np.arange(array.shape[axis]).reshape([-1 if at == place else 1 for at in range(offsets.ndim)]) * steps[axis]
+        )
+    for place, (axis, size) in enumerate(zip(window, shape, strict=True), len(lead)):
+        offsets += np.arange(size).reshape([-1 if at == place else 1 for at in range(offsets.ndim)]) * steps[axis]
+    first = to.add("Mul", starts, to.integers([steps[axis] for axis in picked]))
+    first = to.add("ReduceSum", first, to.integers([len(lead)]), keepdims=0)
+    ones = [*lead, *[1] * len(shape)]
+    return to.add("Add", to.reshape(first, ones), to.constant(offsets)), to.reshape(are_inside, ones)
+
+
+_SCATTERS = {"scatter": "none", "scatter-add": "add", "scatter-mul": "mul", "scatter-max": "max", "scatter-min": "min"}
+
+
+@rule(*_SCATTERS)
+def _scatter(to: Graph, one: Statement) -> str:
+    """Write the items of slices to the flat array by ScatterElements, which takes them in order, as JAX does.
+
+    Slices that are not inside of the array go to an additional item at its end.
+    """
     array, indices, updates = one.inputs
-    numbers = one.params["dimension_numbers"]
-    picked = tuple(numbers.scatter_dims_to_operand_dims)
-    rest = [axis for axis in range(len(array.shape)) if axis not in picked]
-    windows = list(numbers.update_window_dims)
-    is_full = [updates.shape[axis] for axis in windows] == [array.shape[axis] for axis in rest]
-    if numbers.operand_batching_dims:
-        raise to.unsupported(one, "batch axes")
-    if set(numbers.inserted_window_dims) != set(picked) or not is_full:
-        raise to.unsupported(one, "slices of more than one item along an indexed axis")
-    first = [axis for axis in range(len(updates.shape)) if axis not in windows]
-    added = permuted(to, to.tensor(updates), [*first, *windows])
-    inside, are_inside = _clipped(to, to.cast(to.tensor(indices), "int64"), [array.shape[axis] for axis in picked])
-    are_inside = to.reshape(are_inside, [*indices.shape[:-1], *[1] * len(rest)])
-    added = to.add("Where", are_inside, added, to.constant(0, array.dtype))
-    source = permuted(to, to.tensor(array), [*picked, *rest])
-    found = to.add("ScatterND", source, inside, added, reduction="add")
-    return permuted(to, found, np.argsort([*picked, *rest]).tolist())
+    numbers, rank, dtype = one.params["dimension_numbers"], len(array.shape), array.dtype
+    if one.primitive in ("scatter-max", "scatter-min") and np.dtype(dtype).kind == "f":
+        raise to.unsupported(one, "floats, because onnxruntime skips NaN")
+    batch = numbers.operand_batching_dims
+    window = [axis for axis in range(rank) if axis not in (*numbers.inserted_window_dims, *batch)]
+    order = [axis for axis in range(len(updates.shape)) if axis not in numbers.update_window_dims]
+    shape = [updates.shape[axis] for axis in numbers.update_window_dims]
+    sizes = {**dict.fromkeys(range(rank), 1), **dict(zip(window, shape, strict=True))}
+    picked = numbers.scatter_dims_to_operand_dims
+    items, are_inside = _items(
+        to,
+        array,
+        indices,
+        picked,
+        batch,
+        numbers.scatter_indices_batching_dims,
+        window,
+        shape,
+        [sizes[axis] for axis in picked],
+    )
+    if one.params["mode"].name != "CLIP":
+        items = to.add("Where", are_inside, items, to.constant(array.size, np.int64))
+    added = to.reshape(permuted(to, to.tensor(updates), [*order, *numbers.update_window_dims]), [-1])
+    flat, wide = to.reshape(to.tensor(array), [-1]), wider("Scatter", dtype)
+    compared = one.primitive in ("scatter-max", "scatter-min")
+    flat, added = (to.key(each, dtype) if compared else to.cast(each, wide, dtype) for each in (flat, added))
+    flat = padded(to, flat, wide, [0, 1], to.constant(0, wide))
+    options = {"axis": 0, "reduction": _SCATTERS[one.primitive]}
+    found = to.add("ScatterElements", flat, to.reshape(items, [-1]), added, **options)
+    found = to.reshape(to.add("Slice", found, to.integers([0]), to.integers([array.size])), array.shape)
+    return to.from_key(found, dtype) if compared else to.cast(found, dtype, wide)
 
 
 def _fill(one: Statement) -> Any:
@@ -236,9 +364,22 @@ def _fill(one: Statement) -> Any:
 def _dynamic_slice(to: Graph, one: Statement) -> str:
     array, *starts = one.inputs
     sizes = one.params["slice_sizes"]
+    start = _start(to, starts, array, sizes)
+    return to.add("Slice", to.tensor(array), start, to.add("Add", start, to.integers(sizes)))
+
+
+@rule("dynamic_update_slice")
+def _dynamic_update_slice(to: Graph, one: Statement) -> str:
+    array, update, *starts = one.inputs
+    if not array.shape:
+        return to.tensor(update)
+    grid = np.moveaxis(np.indices(update.shape), 0, -1)
+    places = to.add("Add", to.constant(grid, np.int64), _start(to, starts, array, update.shape))
+    return to.add("ScatterND", to.tensor(array), places, to.tensor(update))
+
+
+def _start(to: Graph, starts: Sequence[Operand], array: Operand, sizes: Sequence[int]) -> str:
+    """Return the start of a slice as a vector, moved so that the slice is inside the array."""
     names = [to.reshape(to.cast(to.tensor(each), "int64"), [1]) for each in starts]
-    start = to.add("Concat", *names, axis=0)
-    last = [whole - size for whole, size in zip(array.shape, sizes, strict=True)]
-    start = to.add("Max", to.add("Min", start, to.integers(last)), to.constant(0, np.int64))
-    end = to.add("Add", start, to.integers(sizes))
-    return to.add("Slice", to.tensor(array), start, end)
+    limits = [whole - size for whole, size in zip(array.shape, sizes, strict=True)]
+    return _clipped(to, to.add("Concat", *names, axis=0), limits)[0]

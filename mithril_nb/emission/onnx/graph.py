@@ -17,6 +17,20 @@ DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
 )  # fmt: skip
 """Dtypes of tensors in a graph."""
+_WIDER = {
+    "bool": "int32", "int8": "int32", "int16": "int32", "uint8": "int32", "uint16": "int32", "uint32": "int64",
+    "uint64": "int64",
+}  # fmt: skip
+_UNSIGNED = frozenset("Div Equal Greater GreaterOrEqual Less LessOrEqual MatMul Max Min Mod Sign".split())
+"""Operators that onnxruntime computes in uint64, and whose results in int64 differ."""
+_TOP = np.iinfo(np.int64).min
+
+
+def wider(op: str, dtype: str) -> str:
+    """Return the dtype in which onnxruntime computes an operator with exact results, modulo 2**bits for integers."""
+    if dtype == "float16" and op.startswith(("Reduce", "Scatter", "Sign")):  # its Sign of NaN is 0
+        return "float32"
+    return dtype if dtype == "uint64" and op in _UNSIGNED else _WIDER.get(dtype, dtype)
 
 
 @dataclass(frozen=True)
@@ -129,9 +143,38 @@ class Graph:
         """Add a reshape of a tensor, and return its output."""
         return self.add("Reshape", name, self.integers(shape), allowzero=1)
 
-    def cast(self, name: str, dtype: str) -> str:
-        """Add a conversion of a tensor to another dtype, and return its output."""
-        return self.add("Cast", name, to=dtype)
+    def cast(self, name: str, dtype: str, source: str = "") -> str:
+        """Add a conversion of a tensor to another dtype than `source`, and return its output."""
+        return name if dtype == source else self.add("Cast", name, to=dtype)
+
+    def compute(self, op: str, dtype: str, arrays: Iterable[str], *more: str, **attributes: Any) -> str:
+        """Add a node, and return its output in the dtype of `arrays`; see `wider`."""
+        wide = wider(op, dtype)
+        return self.cast(self.add(op, *self.widened(op, dtype, arrays), *more, **attributes), dtype, wide)
+
+    def widened(self, op: str, dtype: str, arrays: Iterable[str]) -> list[str]:
+        """Return tensors of a dtype in the dtype in which onnxruntime computes an operator."""
+        return [self.cast(each, wider(op, dtype), dtype) for each in arrays]
+
+    def where(self, condition: str, true: str, false: str, dtype: str) -> str:
+        """Add a selection of items of two tensors of a dtype, and return its output."""
+        if dtype in ("bool", "int16", "uint16", "uint64"):
+            wide = _WIDER[dtype]
+            return self.cast(self.add("Where", condition, self.cast(true, wide), self.cast(false, wide)), dtype)
+        return self.add("Where", condition, true, false)
+
+    def key(self, name: str, dtype: str) -> str:
+        """Return a tensor that onnxruntime compares and sorts, in the order of another; NaN of floats is unordered."""
+        if dtype not in _WIDER:
+            return name
+        name = self.cast(name, _WIDER[dtype])
+        return self.add("BitwiseXor", name, self.constant(_TOP, np.int64)) if dtype == "uint64" else name
+
+    def from_key(self, name: str, dtype: str) -> str:
+        """Return the tensor of which `key` returned `name`."""
+        if dtype == "uint64":
+            name = self.add("BitwiseXor", name, self.constant(_TOP, np.int64))
+        return self.cast(name, dtype) if dtype in _WIDER else name
 
     def unsupported(self, one: Statement, reason: str = "") -> UnsupportedPrimitiveError:
         """Return the error for a statement that ONNX cannot express."""
@@ -153,7 +196,7 @@ class Graph:
         before, self._at = self._at, one
         if one.primitive not in RULES:
             raise self.unsupported(one)
-        for value in one.outputs:
+        for value in (*one.outputs, *one.inputs):
             if value.dtype not in DTYPES:
                 raise self.unsupported(one, f"dtype {value.dtype}")
         if one.outputs and not any(value.size for value in one.outputs):  # not every operator accepts empty arrays
@@ -167,6 +210,16 @@ class Graph:
 RULES: Rules[Graph, str | list[str]] = Rules()
 """Functions by primitive. Each adds the nodes of a statement, and returns the tensors of its results."""
 rule = RULES.rule
+
+
+def neutral(kind: str, dtype: str) -> Any:
+    """Return the number that changes no `"Sum"`, `"Prod"`, `"Max"` or `"Min"`, such as the smallest for `"Max"`."""
+    if kind in ("Sum", "Prod"):
+        return int(kind == "Prod")
+    if np.dtype(dtype).kind == "f":
+        return -np.inf if kind == "Max" else np.inf
+    limits = np.iinfo(dtype) if dtype != "bool" else None
+    return kind == "Min" if limits is None else limits.min if kind == "Max" else limits.max
 
 
 def number_of(one: Operand) -> Any:

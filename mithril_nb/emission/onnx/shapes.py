@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from mithril_nb.emission.onnx.graph import Graph, rule
+from mithril_nb.emission.onnx.graph import Graph, neutral, rule, wider
 from mithril_nb.emission.program import KEEPDIMS, Statement
 
 _REDUCTIONS = {"reduce_sum": "Sum", "reduce_max": "Max", "reduce_min": "Min", "reduce_prod": "Prod"}
@@ -101,13 +102,22 @@ def _pad(to: Graph, one: Statement) -> str:
     array, value = one.inputs
     name, fill, shape = to.tensor(array), to.tensor(value), list(array.shape)
     for axis, (_, _, gap) in enumerate(one.params["padding_config"]):
-        name = dilated(to, name, shape, axis, int(gap), fill)
+        name = dilated(to, name, array.dtype, shape, axis, int(gap), fill)
     config = one.params["padding_config"]
     before, after = [pair[0] for pair in config], [pair[1] for pair in config]
-    return to.add("Pad", name, to.integers([*before, *after]), fill) if any([*before, *after]) else name
+    return padded(to, name, array.dtype, [*before, *after], fill)
 
 
-def dilated(to: Graph, name: str, shape: list[int], axis: int, gap: int, fill: str) -> str:
+def padded(to: Graph, name: str, dtype: str, widths: Sequence[int], fill: str) -> str:
+    """Add a padding of a tensor by the item `fill`, and return its output. `widths` are those before, then after."""
+    if not any(widths):
+        return name
+    if dtype not in ("int16", "uint16"):
+        return to.add("Pad", name, to.integers(widths), fill)
+    return to.cast(to.add("Pad", to.cast(name, "int32"), to.integers(widths), to.cast(fill, "int32")), dtype)
+
+
+def dilated(to: Graph, name: str, dtype: str, shape: list[int], axis: int, gap: int, fill: str) -> str:
     """Insert `gap` equal items between the neighbouring items of a tensor along an axis, and return the new tensor.
 
     `name` and `fill` are names of tensors; `fill` contains the item to insert. `shape` is the shape of the tensor. The
@@ -118,7 +128,7 @@ def dilated(to: Graph, name: str, shape: list[int], axis: int, gap: int, fill: s
     inner = [*shape[: axis + 1], 1, *shape[axis + 1 :]]
     after = [0] * (2 * len(inner))
     after[len(inner) + axis + 1] = gap
-    name = to.add("Pad", to.reshape(name, inner), to.integers(after), fill)
+    name = padded(to, to.reshape(name, inner), dtype, after, fill)
     size = shape[axis]
     whole = [*shape]
     whole[axis] = size * (gap + 1)
@@ -141,43 +151,98 @@ def _empty(to: Graph, one: Statement) -> str:
 @rule(*_REDUCTIONS, "reduce_and", "reduce_or")
 def _reduce(to: Graph, one: Statement) -> str:
     name, dtype = to.tensor(one.inputs[0]), one.inputs[0].dtype
-    axes, keeps = to.integers(one.params["axes"]), int(bool(one.params.get(KEEPDIMS)))
+    axes, keeps = one.params["axes"], bool(one.params.get(KEEPDIMS))
+    if one.primitive in ("reduce_and", "reduce_or") and dtype != "bool":
+        raise to.unsupported(one, "integers")
     kind = _REDUCTIONS.get(one.primitive) or {"reduce_and": "Min", "reduce_or": "Max"}[one.primitive]
-    if dtype not in ("float32", "float64", "int32", "int64"):
-        if one.primitive in ("reduce_and", "reduce_or") and dtype != "bool":
-            raise to.unsupported(one, "integers")
-        wide = "float32" if dtype == "float16" else "int64" if dtype == "uint32" else "int32"
-        return to.cast(to.add(f"Reduce{kind}", to.cast(name, wide), axes, keepdims=keeps), one.outputs[0].dtype)
-    return to.add(f"Reduce{kind}", name, axes, keepdims=keeps)
+    return reduced(to, kind, name, dtype, one.inputs[0].shape, axes, keeps)
+
+
+def reduced(
+    to: Graph, kind: str, name: str, dtype: str, shape: Sequence[int], axes: Sequence[int], keeps: bool = False
+) -> str:
+    """Add a reduction of a tensor by `"Sum"`, `"Prod"`, `"Max"` or `"Min"`, and return its output."""
+    over, kept = (
+        to.integers(axes),
+        [1 if axis in axes else size for axis, size in enumerate(shape) if keeps or axis not in axes],
+    )
+    if 0 in shape:
+        return to.constant(np.full(kept, neutral(kind, dtype)), dtype)
+    if kind in ("Sum", "Prod") and np.dtype(dtype).kind in "iu":
+        # onnxruntime rounds sums and products of integers to floats.
+        outer = [axis for axis in range(len(shape)) if axis not in axes]
+        rows, count = (math.prod(shape[axis] for axis in each) for each in (outer, axes))
+        name = to.reshape(permuted(to, name, [*outer, *axes]), [rows, count])
+        if kind == "Sum":
+            name = to.compute("MatMul", dtype, [name, to.constant(np.ones((count, 1)), dtype)])
+        else:
+            ones, first = to.constant(np.ones((rows, 1)), dtype), to.constant(np.zeros((rows, count)), np.int64)
+            wide = wider("Prod", dtype)
+            arrays = [to.cast(ones, wide), first, to.cast(name, wide)]
+            name = to.cast(to.add("ScatterElements", *arrays, axis=1, reduction="mul"), dtype)
+        return to.reshape(name, kept)
+    if kind in ("Sum", "Prod"):
+        return to.compute(f"Reduce{kind}", dtype, [name], over, keepdims=int(keeps))
+    found = to.from_key(to.add(f"Reduce{kind}", to.key(name, dtype), over, keepdims=int(keeps)), dtype)
+    if np.dtype(dtype).kind != "f":
+        return found
+    is_nan = to.compute("ReduceMax", "bool", [to.add("IsNaN", name)], over, keepdims=int(keeps))
+    return to.add("Where", is_nan, to.constant(np.nan, dtype), found)  # onnxruntime skips NaN
 
 
 @rule("argmax", "argmin")
 def _argmax(to: Graph, one: Statement) -> str:
-    (axis,) = one.params["axes"]
+    (axis,), dtype = one.params["axes"], one.inputs[0].dtype
     op = {"argmax": "ArgMax", "argmin": "ArgMin"}[one.primitive]
-    return to.cast(to.add(op, to.tensor(one.inputs[0]), axis=int(axis), keepdims=0), one.outputs[0].dtype)
+    name = to.tensor(one.inputs[0])
+    found = to.add(op, to.key(name, dtype), axis=int(axis), keepdims=0)
+    if np.dtype(dtype).kind == "f":
+        are_nan = to.cast(to.add("IsNaN", name), "int32")
+        is_nan = to.cast(to.add("ReduceMax", are_nan, to.integers([axis]), keepdims=0), "bool")
+        found = to.add("Where", is_nan, to.add("ArgMax", are_nan, axis=int(axis), keepdims=0), found)
+    return to.cast(found, one.outputs[0].dtype)
 
 
 @rule("cumsum")
 def _cumsum(to: Graph, one: Statement) -> str:
     axis = to.constant(one.params["axis"], np.int64)
-    return to.add("CumSum", to.tensor(one.inputs[0]), axis, reverse=int(one.params["reverse"]))
+    array = one.inputs[0]
+    return to.compute("CumSum", array.dtype, [to.tensor(array)], axis, reverse=int(one.params["reverse"]))
 
 
 @rule("sort")
 def _sort(to: Graph, one: Statement) -> list[str]:
-    """Sort by TopK, which keeps the order of equal items, as a stable sort does."""
     axis = int(one.params["dimension"])
-    if one.params["num_keys"] != 1:
-        raise to.unsupported(one, "sorting by several keys")
-    count = to.integers([one.inputs[0].shape[axis]])
-    values, places = to.add_all("TopK", 2, to.tensor(one.inputs[0]), count, axis=axis, largest=0)
-    rest = [to.add("GatherElements", to.tensor(each), places, axis=axis) for each in one.inputs[1:]]
-    return [values, *rest]
+    keys = [(to.tensor(each), each.dtype) for each in one.inputs[: one.params["num_keys"]]]
+    places = _order(to, keys, axis, one.inputs[0].shape[axis], is_descending=False)
+    return [to.add("GatherElements", to.tensor(each), places, axis=axis) for each in one.inputs]
+
+
+def _order(to: Graph, keys: Iterable[tuple[str, str]], axis: int, size: int, is_descending: bool) -> str:
+    """Return the indices that sort tensors by several keys, the most important first. NaN is the largest number.
+
+    TopK keeps the order of equal items, so the keys are sorted one by one, the most important last.
+    """
+    passes: list[str] = []
+    for name, dtype in keys:
+        if np.dtype(dtype).kind == "f":
+            is_nan = to.add("IsNaN", name)
+            passes += [to.cast(is_nan, "int32"), to.add("Where", is_nan, to.constant(0, dtype), name)]
+        else:
+            passes.append(to.key(name, dtype))
+    order = ""
+    for name in reversed(passes):
+        name = to.add("GatherElements", name, order, axis=axis) if order else name
+        _, places = to.add_all("TopK", 2, name, to.integers([size]), axis=axis, largest=int(is_descending))
+        order = to.add("GatherElements", order, places, axis=axis) if order else places
+    return order
 
 
 @rule("top_k")
 def _top_k(to: Graph, one: Statement) -> list[str]:
-    axis = int(one.params.get("axis", one.params.get("operand_axis", -1)))
-    values, places = to.add_all("TopK", 2, to.tensor(one.inputs[0]), to.integers([one.params["k"]]), axis=axis)
-    return [values, to.cast(places, one.outputs[1].dtype)]
+    array = one.inputs[0]
+    axis = int(one.params.get("axis", one.params.get("operand_axis", -1))) % len(array.shape)
+    name = to.tensor(array)
+    order = _order(to, [(name, array.dtype)], axis, array.shape[axis], is_descending=True)
+    order = to.add("Slice", order, *map(to.integers, ([0], [one.params["k"]], [axis])))
+    return [to.add("GatherElements", name, order, axis=axis), to.cast(order, one.outputs[1].dtype)]
