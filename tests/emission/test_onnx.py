@@ -165,13 +165,58 @@ def pooling_gradients(x: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("function", [lambda x: x, jax.grad])
-def test_windows_along_four_axes_are_refused(function: Callable[..., Any]) -> None:
+def dtypes(x: Any, rows: Any) -> Any:
+    odd = x[0, 0].at[0].set(jnp.array([jnp.nan, jnp.inf, -jnp.inf, 300.0, -1.5, 1e20]))
+    small = jnp.array([[100, -128], [-1, 0]], "int8")
+    narrow, signs = [small.astype(f"{kind}{bits}") for bits in (8, 16, 32) for kind in ("int", "uint")], ROWS.ravel()
+    image, kernel = jnp.full((1, 2, 5, 5), 100, "int8"), jnp.full((2, 1, 2, 3), 2, "int8")
+    half = jnp.full((1, 2, 5, 5), 300, "float16")
+    pools = [(jax.lax.max, -jnp.inf), (jax.lax.min, jnp.inf)]
+    windows = ((2, 2), (2, 1), "SAME")
+
+    def convolved(left: Any, right: Any, dtype: str) -> Any:
+        return jax.lax.conv_general_dilated(
+            left, right, (1, 2), "SAME", feature_group_count=2, preferred_element_type=dtype
+        )
+
+    return {
+        "products": [jax.lax.dot(small, small, preferred_element_type="int32"), jax.lax.dot(narrow[1], narrow[1])],
+        "convolutions": [convolved(image, kernel, "int32"), convolved(half, kernel.astype("float16"), "float32")],
+        "nan": [f(odd, axis) for f in (jnp.argmax, jnp.argmin, jnp.max, jnp.min, jnp.argsort) for axis in (0, 1)],
+        "pools": [jax.lax.reduce_window(odd, start, combine, *windows) for combine, start in pools],
+        "infinite": jax.lax.reduce_window(jnp.full_like(odd, -jnp.inf), -jnp.inf, jax.lax.max, *windows),
+        "integers": [odd.astype(kind) for kind in ("uint8", "int8", "uint16", "int32", "uint32")],
+        "divided": [f(one, one.T) for one in narrow for f in (jax.lax.div, jax.lax.rem)],
+        "moved": [(jnp.where(one > 1, one, one.T), one.cumsum(0, one.dtype), jnp.sort(one), one % 3) for one in narrow],
+        "sums": [jnp.array([2**31 - 1, 2**31 - 1, 5], "int32").sum(), jnp.array([2**24 + 1, 0], "int32").sum()],
+        "set": [
+            odd.at[signs[:3]].set(1.0),
+            odd.at[:, 1].set(2.0),
+            odd.at[1:3, ::2].set(3.0),
+            odd.at[rows[0], 1].add(1),
+        ],
+        "updated": [jax.lax.dynamic_update_slice(odd, x[1, 0, :2, :2], (rows[1, 0], 3)), odd.at[1, 1].set(5)],
+        "slices": jax.vmap(lambda start: jax.lax.dynamic_slice(odd, (start, start), (2, 2)))(signs),
+        "causal": jax.nn.dot_product_attention(*[x.transpose(0, 2, 1, 3)] * 3, is_causal=True),
+        "flags": jnp.where(odd[0] > 1, odd[1] > 1, odd[2] < 1),
+    }
+
+
+def test_gradients_of_windows_along_four_axes_are_refused() -> None:
     def pooled(x: Any) -> Any:
         return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (2,) * 4, (2,) * 4, "VALID").sum()
 
+    x = np.arange(16, dtype="float32").reshape((2, 2, 2, 2))
+    assert run_onnx(pooled, x) == [15]
     with pytest.raises(UnsupportedPrimitiveError, match="windows along more than 3 axes"):
-        run_onnx(function(pooled), np.ones((2, 2, 2, 2), "float32"))
+        run_onnx(jax.grad(pooled), x)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int4", "complex64"])
+def test_other_dtypes_are_refused_by_name(dtype: str) -> None:
+    for function, given in ((lambda x: x, dtype), (lambda x: jnp.real(x.astype(dtype)).astype("float32"), "float32")):
+        with pytest.raises(UnsupportedPrimitiveError, match=f"unsupported  dtype {dtype}"):
+            run_onnx(function, jnp.ones(3, given))
 
 
 def test_random_numbers_are_refused_with_advice_in_code() -> None:
@@ -179,7 +224,7 @@ def test_random_numbers_are_refused_with_advice_in_code() -> None:
         run_onnx(lambda x: x + jax.random.uniform(jax.random.key(0), (3,)), np.ones(3, "float32"))
 
 
-PROGRAMS = (convolutions, windows, indexing, arithmetic, control, loops, pooling_gradients)
+PROGRAMS = (convolutions, windows, indexing, arithmetic, control, loops, pooling_gradients, dtypes)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)

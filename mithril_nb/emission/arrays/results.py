@@ -8,7 +8,8 @@ from typing import Any
 
 from mithril_nb.stages.trace.tracing import Leaf
 
-_STEP = re.compile(r"""\[(\d+)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.(\w+)""")
+_MOST_GAPS = 16
+_STEP = re.compile(r"""\[(-?\d+)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.(\w+)""")
 
 
 def tree_of(leaves: Sequence[Leaf], text: Callable[[Leaf], str], is_short: bool) -> str:
@@ -16,7 +17,7 @@ def tree_of(leaves: Sequence[Leaf], text: Callable[[Leaf], str], is_short: bool)
 
     Args:
         leaves: The leaves of the results or of the argument. An object with attributes is written as a dict in
-            results, and as a `SimpleNamespace` in an argument.
+            results, and as a `SimpleNamespace` in an argument. `None` is written between the items of a sequence.
         text: Function that returns the expression of a leaf.
         is_short: If true, return words such as `a dict with 'w'`, and not an expression.
 
@@ -60,7 +61,10 @@ def _written(tree: Any, text: Callable[[Leaf], str], is_short: bool) -> str:
         inner = f" of {' and '.join(value for _, _, value in parts[:3])}" if kind == "a tuple" else names
         return f"{kind}{inner}"
     if parts[0][0] == "index":
-        return f"({', '.join(value for _, _, value in parts)}{',' if len(parts) == 1 else ''})"
+        items = {int(key): value for _, key, value in parts}
+        if min(items) >= 0 and max(items) < len(items) + _MOST_GAPS:  # else they are keys of a dict
+            values = [items.get(index, "None") for index in range(max(items) + 1)]
+            return f"({', '.join(values)}{',' if len(values) == 1 else ''})"
     if parts[0][0] == "attribute":
         return f"SimpleNamespace({', '.join(f'{name}={value}' for _, name, value in parts)})"
     items = [f"{key}: {value}" for _, key, value in parts]

@@ -10,6 +10,7 @@ import numpy as np
 from mithril_nb.emission.build import flat_program
 from mithril_nb.emission.onnx import contractions, control, elementwise, shapes
 from mithril_nb.emission.onnx.graph import DTYPES, Graph, Node
+from mithril_nb.errors import UnsupportedPrimitiveError
 from mithril_nb.stages.trace import traced
 
 RULE_FILES = (contractions, control, elementwise, shapes)
@@ -42,6 +43,13 @@ def emit_onnx(program: traced.Program, weights: dict[int, Any], inputs: Sequence
     for value, array in constants.items():
         graph.tensors[value] = graph.constant(array)
     names = [graph.new_name(name) for name in outputs]
+    for name, value in zip([*inputs, *outputs], [*main.inputs, *main.outputs], strict=True):
+        if value.dtype not in DTYPES:
+            raise UnsupportedPrimitiveError(
+                f"backend 'onnx' has no arrays of the dtype of {name!r}.",
+                (("unsupported", f"dtype {value.dtype}"), ("known", ", ".join(DTYPES))),
+                'ml.export(model, "folder", to="stablehlo")  # contains every dtype',
+            )
     graph.write(main)
     for name, value in zip(names, main.outputs, strict=True):
         graph.add("Identity", graph.tensor(value), outputs=[name])

@@ -93,6 +93,7 @@ class Graph:
 
     def new_name(self, wanted: str) -> str:
         """Take an unused name for a tensor or a node, and return it."""
+        wanted = wanted or "_"
         name, number = wanted, 0
         while name in self._taken:
             number += 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ from jax import export
 
 from mithril_nb.emission.naming.names import identifier
 from mithril_nb.emission.onnx.emit import OPSET, emit_onnx
-from mithril_nb.errors import UnavailableBackendError
+from mithril_nb.errors import UnavailableBackendError, UnsupportedPrimitiveError
 from mithril_nb.interop.exporting.formats import Contents, export_format
 from mithril_nb.interop.exporting.python_folder import WIDE, Loading, python_contents
 from mithril_nb.interop.exporting.stored import StoredProgram, x64_of
@@ -61,12 +62,43 @@ def onnx_folder(program: StoredProgram) -> Contents:
     weights = {place: one.array for place, one in enumerate(program.inputs) if one.file == "weights"}
     names = [one.name for one in program.inputs]
     model = emit_onnx(program.traced, weights, names, [one.name for one in program.outputs])
+    _load(model)
     files = {"model.onnx": (model, f"the program with its weights: ONNX, opset {OPSET}")}
-    text = _ONNX.format(function=identifier(program.name))
+    given = [one.name for one in program.inputs if one.file == "inputs"]
+    text = _ONNX.format(
+        function=identifier(program.name), inputs=_lines(given), outputs=_lines([one.name for one in program.outputs])
+    )
     return python_contents(
         program, text, identifier(program.name), Loading("ONNX", "onnxruntime numpy safetensors", **_LOADING), files,
         call=f"{identifier(program.name)}(inputs)", about="the runner: `{function}` runs model.onnx with onnxruntime",
     )  # fmt: skip
+
+
+def _lines(names: Iterable[str]) -> str:
+    return "\n".join(f"    {name!r}," for name in names)
+
+
+def _load(model: bytes) -> None:
+    """Load an ONNX model. If onnxruntime is not installed, warn.
+
+    Raises:
+        UnsupportedPrimitiveError: onnxruntime does not load the model.
+    """
+    if not _is_installed("onnxruntime"):
+        warnings.warn("ml.export did not load model.onnx, because onnxruntime is not installed.", stacklevel=2)
+        return
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        onnxruntime.InferenceSession(model, options)
+    except Exception as error:  # its exceptions have no common base
+        raise UnsupportedPrimitiveError(
+            "backend 'onnx' cannot express the program: onnxruntime does not load the model.",
+            (("because", str(error).splitlines()[0]),),
+            'ml.export(model, "folder", to="stablehlo")  # contains every primitive',
+        ) from error
 
 
 def _runner(
@@ -116,15 +148,18 @@ def _exported(program: StoredProgram) -> export.Exported:
 
 def _check_installed(name: str, module: str, package: str) -> None:
     """Raise an `UnavailableBackendError` if the module that the format `name` needs is not installed."""
-    try:
-        is_there = importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):  # a parent package is missing, or sys.modules has a module without a spec
-        is_there = False
-    if not is_there:
+    if not _is_installed(module):
         raise UnavailableBackendError(
             f"ml.export(to={name!r}) needs the package {module!r}, which is not installed.",
             advice=f'pip install "{package}"',
         )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):  # a parent package is missing, or sys.modules has a module without a spec
+        return False
 
 
 _RUNNER = '''\
@@ -162,12 +197,18 @@ from pathlib import Path
 
 import onnxruntime
 
+INPUTS = (  # names of the inputs, in the order of the model
+{inputs}
+)
+OUTPUTS = (  # names of the results; if an input has the same name, the model appends a number
+{outputs}
+)
 session = onnxruntime.InferenceSession(Path(__file__).parent / "model.onnx")
 
 
 def {function}(inputs):
     """Return the results by name, for the inputs by name."""
-    names = [one.name for one in session.get_outputs()]
-    wanted = [one.name for one in session.get_inputs()]
-    return dict(zip(names, session.run(names, {{name: inputs[name] for name in wanted}})))
+    names = [one.name for one in session.get_inputs()]
+    arrays = {{tensor: inputs[name] for tensor, name in zip(names, INPUTS)}}
+    return dict(zip(OUTPUTS, session.run(None, arrays)))
 '''

@@ -58,7 +58,8 @@ def python_contents(
         about: Description of `model.py`.
     """
     call = call or f"{function}({', '.join(arguments(program, loading.key))})"
-    files: dict[str, str | bytes] = {"model.py": text, "test.py": _test(call, function, loading)}
+    names = "".join(f"    {one.name!r},\n" for one in program.outputs)
+    files: dict[str, str | bytes] = {"model.py": text, "test.py": _test(call, function, loading, names)}
     lines = {"model.py": about.format(function=function), "test.py": "runs the program with the stored inputs"}
     for name, (content, line) in (more or {}).items():
         files[name], lines[name] = content, line
@@ -95,7 +96,7 @@ def _argument(name: str, own: Sequence[Stored], program: StoredProgram, key: str
     return f"{name}={text}" if name.isidentifier() else text
 
 
-def _test(call: str, function: str, loading: Loading) -> str:
+def _test(call: str, function: str, loading: Loading, names: str) -> str:
     standard = [
         "import sys",
         "from pathlib import Path",
@@ -109,6 +110,7 @@ def _test(call: str, function: str, loading: Loading) -> str:
         load=re.sub(r"\bpath\b", 'FOLDER / f"{name}.safetensors"', loading.load),
         plain=loading.plain,
         call=call,
+        names=names,
     )
 
 
@@ -123,6 +125,8 @@ from model import {function}
 
 FOLDER = Path(__file__).parent
 TOLERANCES = {{"float64": 1e-12, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-1}}
+NAMES = (  # of the results in expected.safetensors, in order
+{names})
 
 
 def load(name):
@@ -130,12 +134,11 @@ def load(name):
     return {load}
 
 
-def flat(tree, path=()):
-    """Return the arrays of nested dicts and tuples by their path."""
+def flat(tree):
+    """Return the arrays of nested dicts and tuples, in order."""
     if not isinstance(tree, (dict, tuple, list)):
-        return {{".".join(path) or "result": tree}}
-    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
-    return {{name: one for key, inner in items for name, one in flat(inner, (*path, str(key))).items()}}
+        return [] if tree is None else [tree]
+    return [one for inner in (tree.values() if isinstance(tree, dict) else tree) for one in flat(inner)]
 
 
 def plain(found):
@@ -156,11 +159,11 @@ def relative_error(found, wanted):
 weights, inputs, expected = load("weights"), load("inputs"), load("expected")
 results = flat({call})
 wrong = 0
-for name, found in results.items():
+for name, found in zip(NAMES, results):
     wanted = expected[name]
     error = relative_error(plain(found), plain(wanted))
     is_ok = error <= TOLERANCES.get(str(wanted.dtype).rpartition(".")[2], 0)
     wrong += not is_ok
     print(f"{{name:40}} {{error:9.2g}}  {{'ok' if is_ok else 'differs'}}")
-sys.exit(wrong > 0 or len(results) != len(expected))
+sys.exit(wrong > 0 or len(results) != len(NAMES))
 '''

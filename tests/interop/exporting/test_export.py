@@ -120,6 +120,34 @@ def test_a_folder_runs_its_test(to: str, name: str, tmp_path: Path, run_folder: 
     assert "use it under any license" in readme
 
 
+@pytest.mark.parametrize("to", ["numpy", "onnx", "c"])
+def test_results_of_any_name_are_compared(to: str, tmp_path: Path, run_folder: Any) -> None:
+    def step(params: Any, x: Any) -> Any:
+        pair = [None, x + 2, None, x + 3]
+        return {
+            **{name: one - x for name, one in params.items() if name != "l"},
+            "": x + 1,
+            "a": {"b": x},
+            "l": pair,
+            "i": {99: x},
+        }
+
+    params = {"w": jnp.arange(3.0), "a.b": jnp.ones(3), "l": None}
+    folder = ml.export(step, tmp_path / "folder", params, jnp.full(3, 5.0), to=to)
+    done = run_folder(folder, to)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(" ok\n") == 7
+
+
+def test_an_onnx_model_that_does_not_load_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnsupportedPrimitiveError, match="onnxruntime does not load the model"):
+        ml.export(lambda x: (), tmp_path / "folder", jnp.ones(3), to="onnx")  # onnxruntime needs a result
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.warns(UserWarning, match=r"did not load model\.onnx, because onnxruntime is not installed"):
+        ml.export(jnp.sin, tmp_path / "folder", jnp.ones(3), to="onnx")
+
+
 def test_a_missing_package_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for to, package in (("onnx", "onnx"), ("iree", "iree"), ("stablehlo", "flatbuffers")):
         monkeypatch.setitem(sys.modules, package, None)
