@@ -6,6 +6,7 @@ import collections
 import warnings
 
 import jax
+
 from mithril_nb.errors import UnsupportedPrimitiveError
 from tests.emission.test_onnx import run_onnx
 from tests.random_numeric_programs import programs
