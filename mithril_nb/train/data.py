@@ -345,11 +345,6 @@ def batch_count(count: int, batch_size: int, tail: Tail) -> int:
     return count // batch_size if tail == "drop" else -(-count // batch_size)
 
 
-def evaluation_tail(tail: Tail) -> Tail:
-    """Return the treatment of the last batch in evaluation, from that in training. Evaluation drops no samples."""
-    return "short" if tail == "drop" else "pad"
-
-
 def short_size(count: int, batch_size: int, tail: Tail) -> int:
     """Return the size of the last batch if `tail` is `"short"` and this batch is not full; else 0.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,8 +14,8 @@ from mithril_nb.backends.backend import check_count, check_seed, check_switch
 from mithril_nb.errors import DataError, UnknownOptionError, refuse_unknown, short_repr
 from mithril_nb.models.naming import flat_params
 from mithril_nb.train.checkpoints.resume import Resume, prepare
-from mithril_nb.train.data import Tail, evaluation_tail, read_data
-from mithril_nb.train.losses import Loss, is_per_sample, resolve_loss
+from mithril_nb.train.data import Tail, read_data
+from mithril_nb.train.losses import Loss, is_per_sample, resolve_loss, with_accuracy
 from mithril_nb.train.optimizers import resolve_optimizer
 from mithril_nb.train.prepare import (
     check_last_batch,
@@ -71,14 +72,16 @@ def fit(
             optimizer. An optax transformation has its own rate, so it takes none here. You can set
             `run.learning_rate` while the run trains.
         epochs: Passes over the data.
-        batch_size: Samples in a step. A last batch that is not full is dropped if the loss returns only a scalar.
-            Otherwise it is padded with rows of weight 0, except for a model with a state that trains in one process:
-            padding would change BatchNorm's means, so this model receives the short batch.
+        batch_size: Samples in a step. A last batch that is not full is padded with rows of weight 0. It stays short if
+            the loss returns only a scalar, or if the model has a state, because padding would change BatchNorm's means.
+            With several processes, a model with a state receives the padded batch, and a scalar loss drops the samples
+            with a warning.
         validation: Data to evaluate on at the end of each epoch; or the fraction of `data` to hold out for it, chosen
             by `seed`.
         params: Initial params; default: `model.randomize_params(seed)`. They are copied, never overwritten.
         seed: Seed of the params, the sample order and Dropout. The same seed gives the same run.
-        metrics: `("accuracy",)` or `()`; default: accuracy if the loss defines it.
+        metrics: `("accuracy",)` or `()`; default: accuracy if the loss defines it, or if the loss is a function and the
+            targets are class labels.
         shuffle: True to shuffle the samples in each epoch.
         backend: Backend to compile a `Model` for; a `PhysicalModel` has its own.
         checkpoint: Folder for the run's checkpoints, or a `Checkpoints`, which also sets how often to take one.
@@ -159,14 +162,23 @@ def fit(
         prediction = chosen_loss.prediction(outputs)
         if len(outputs) == 1:  # naming the only output must change neither cached programs nor checkpoints
             chosen_loss = replace(chosen_loss, output=None)
+        chosen_loss = with_accuracy(chosen_loss, prediction, train.targets)
         accuracy = wants_accuracy(metrics, chosen_loss)
-        tail: Tail = "pad" if is_per_sample(chosen_loss, prediction, first) else "drop"
-        # Processes need equal shares of a batch, so there the padding rows do enter BatchNorm's means.
-        if state and tail == "pad" and distributed().count == 1:
-            tail = "short"
+        evaluation_tail: Tail = "pad" if is_per_sample(chosen_loss, prediction, first) else "short"
+        tail: Tail = "short" if state else evaluation_tail
+        if distributed().count > 1:
+            # Processes need equal shares of a batch, so there the padding rows do enter BatchNorm's means.
+            tail = "pad" if evaluation_tail == "pad" else "drop"
+            if tail == "drop" and len(train) % batch_size:
+                warnings.warn(
+                    f"each epoch drops {len(train) % batch_size} of {len(train)} samples: the last batch is not full, "
+                    "and the loss returns only a scalar.",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
         check_last_batch(trainable, start, train, batch_size, tail)
         if held_out is not None:
-            check_last_batch(trainable, start, held_out, batch_size, evaluation_tail(tail), "validation data")
+            check_last_batch(trainable, start, held_out, batch_size, evaluation_tail, "validation data")
         step, evaluate = compiled_programs(CompileKey(runtime, chosen_loss, chosen_optimizer, accuracy, bool(state)))
         plan = TrainingPlan(
             trainable,
@@ -178,6 +190,7 @@ def fit(
             held_out,
             batch_size,
             tail,
+            evaluation_tail,
             seed,
             shuffle is not False,
             runtime,

@@ -103,6 +103,20 @@ def is_argmax(logits: Any, labels: Any) -> Any:
     return jnp.all(jnp.where(place < labels, logits < own, logits <= own), axis=-1)
 
 
+def _is_class(logits: Any, labels: Any) -> Any:
+    return is_argmax(logits, labels.astype(jnp.int32))
+
+
+def with_accuracy(loss: Loss, prediction: Any, targets: Any) -> Loss:
+    """Return a loss of the user with an accuracy if the targets are class labels, as for weighted cross entropy."""
+    shape: tuple[int, ...] = getattr(prediction, "shape", ())
+    is_array = loss.targets == "any" and isinstance(targets, np.ndarray) and targets.dtype.kind in "iu"
+    if loss.is_correct is not None or not is_array or len(shape) < 2 or shape[-1] < 2:
+        return loss
+    are_labels = targets.shape[1:] == shape[1:-1] and targets.min() >= 0 and targets.max() < shape[-1]
+    return replace(loss, is_correct=_is_class) if are_labels else loss
+
+
 LOSSES = {
     loss.name: loss
     for loss in (

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ import optax
 
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.train.losses import takes
+from mithril_nb.train.optimizer_rates import own_rate
 
 DEFAULT_RATES = {
     "adam": 1e-3, "adamw": 1e-3, "sgd": 1e-2, "rmsprop": 1e-3, "lion": 1e-4, "adagrad": 1e-2, "adabelief": 1e-3,
@@ -37,6 +38,8 @@ class Optimizer:
         is_relative: True if the learning rate is a factor on the updates of a transformation that has its own rate.
             For optimizers that scale by the rate last (adam, adamw, sgd, lion, ...), this equals changing the rate.
         name: Name of the optimizer.
+        own_rate: For a relative learning rate: function of the optimizer's state before and after an update that
+            returns the optimizer's own rate in this update, or `None` if it is unknown.
         source: The object that identifies the optimizer in the compile cache: its optax factory or transformation, or
             `update`.
     """
@@ -47,6 +50,7 @@ class Optimizer:
     is_relative: bool
     name: str
     source: Any = None
+    own_rate: Callable[[Any, Any], Any] = lambda before, after: None
 
 
 def resolve_optimizer(optimizer: Any = "adam", learning_rate: float | Callable[[Any], Any] | None = None) -> Optimizer:
@@ -141,7 +145,8 @@ def _relative(transformation: Any, name: str, source: Any) -> Optimizer:
         return jax.tree.map(lambda change: (learning_rate * change).astype(change.dtype), updates), state
 
     # Without a source, `update` identifies the optimizer, so that the compile cache never mixes two of them.
-    return Optimizer(transformation.init, update, 1.0, True, name, update if source is None else source)
+    rate = partial(own_rate, transformation.update)
+    return Optimizer(transformation.init, update, 1.0, True, name, update if source is None else source, rate)
 
 
 def _factory(optimizer: Any) -> tuple[Callable[..., Any], str]:

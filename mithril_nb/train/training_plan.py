@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -11,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mithril_nb.train.data import DataSet, Tail, batch_at, batch_count, batches, epoch_order, evaluation_tail
+from mithril_nb.train.data import DataSet, Tail, batch_at, batch_count, batches, epoch_order
 from mithril_nb.train.losses import Loss
 from mithril_nb.train.optimizers import Optimizer
 from mithril_nb.train.processes import distributed
@@ -33,7 +34,8 @@ class TrainingPlan:
         optimizer: The optimizer that updates the params.
         step: One step, compiled unless the model has `jit=False`. It may overwrite params and optimizer state. Its
             arguments are (params, opt_state, rate, batch), plus key and step number if the model draws random numbers.
-            It returns params, opt_state, and one array with the loss (and the accuracy).
+            It returns params, opt_state, and one array with the loss, the accuracy if requested, and for a relative
+            learning rate the true rate of the step, NaN if it is unknown.
         evaluate: Function of `(params, batch)`, plus the model's state if it has one, that returns the metrics of the
             batch; compiled like `step`.
         data: Training data.
@@ -41,6 +43,7 @@ class TrainingPlan:
         batch_size: Samples in a step.
         tail: Treatment of a last batch that is not full: `"pad"` it with rows of weight 0, `"drop"` it, or keep it
             `"short"`.
+        evaluation_tail: The same for evaluation, which drops no samples.
         seed: Seed of the sample order and of the keys of Dropout.
         shuffle: True if each epoch has a different order.
         runtime: Runs `step` and `evaluate`.
@@ -56,6 +59,7 @@ class TrainingPlan:
     validation: DataSet | None
     batch_size: int
     tail: Tail
+    evaluation_tail: Tail
     seed: int
     shuffle: bool
     runtime: Runtime
@@ -95,7 +99,7 @@ class TrainingPlan:
                     sums[name] = sums.get(name, 0.0) + count * float(value)
             under_way.clear()
 
-        for indices, weights in batches(len(data), self.batch_size, shuffle=False, tail=evaluation_tail(self.tail)):
+        for indices, weights in batches(len(data), self.batch_size, shuffle=False, tail=self.evaluation_tail):
             batch = data.take(indices)
             count = len(indices) if weights is None else int(weights.sum())
             batch = batch if weights is None else batch | {"weights": weights}
@@ -148,19 +152,25 @@ def compiled_programs(key: CompileKey) -> tuple[Any, Any]:
 
 
 def _programs(key: CompileKey) -> tuple[Any, Any]:
-    runtime, loss, has_state = key.runtime, key.loss, key.has_state
+    runtime, loss, optimizer, has_state = key.runtime, key.loss, key.optimizer, key.has_state
     model = runtime.model
     forward = runner(model, True) if has_state else model.forward
     options = {"accuracy": key.accuracy, "has_state": has_state}
-    step = train_step(forward, loss, key.optimizer, frozen=frozen_names(model), **options)
+    step = train_step(forward, loss, optimizer, frozen=frozen_names(model), **options)
     metrics = loss_function(forward, loss, **options)
 
     def packed(params: Any, opt_state: Any, rate: Any, batch: Any, key: Any = None, number: Any = None) -> Any:
         key = None if key is None else jax.random.fold_in(key, number)
+        before = opt_state
         params, opt_state, metrics = step(params, opt_state, rate, batch, key)
+        numbers = [metrics[name] for name in ("loss", "accuracy") if name in metrics]
+        if optimizer.is_relative:
+            states = [held[0] if has_state else held for held in (before, opt_state)]
+            own = optimizer.own_rate(*states)
+            numbers.append(jnp.asarray(math.nan) if own is None else rate * jnp.asarray(own))
         # Fetch one small array per step, not two: the fetch costs more than all further work on the numbers.
-        numbers = jnp.stack([metrics[name] for name in ("loss", "accuracy") if name in metrics])
-        return params, opt_state, numbers.astype(jnp.promote_types(numbers.dtype, jnp.float32))
+        dtype = jnp.promote_types(metrics["loss"].dtype, jnp.float32)
+        return params, opt_state, jnp.stack([number.astype(dtype) for number in numbers])
 
     def evaluate(params: Any, batch: Any, state: Any = None) -> Any:
         found = metrics(params, batch, training=False, state=state)[1]

@@ -408,8 +408,8 @@ OPTIONS = {
         "folder must be a path.\n    got  ''\n    Try: ml.fit(model, data, checkpoint=\"runs/digits\")",
     ),
     "metric without a meaning": (
-        {"metrics": "accuracy", "loss": lambda prediction, targets: prediction.mean()},
-        "unknown metric 'accuracy'.\n    known  none for loss '<lambda>'\n    Try: metrics=()  # the loss alone",
+        {"metrics": "top5", "loss": lambda prediction, targets: prediction.mean()},
+        "unknown metric 'top5'.\n    known  accuracy\n    Try: metrics=()  # the loss alone",
     ),
     "fraction": (
         {"validation": 1.5},

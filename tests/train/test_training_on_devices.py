@@ -57,8 +57,9 @@ def test_unsupported_last_batch_is_rejected_early():
     norm = ml.compile(model, mesh, shapes={"input": ["batch", 16]}, parallelism="data")
     pm = ml.compile(Linear(4), ml.JaxBackend(), shapes={"input": [4, 16]}, static_shapes=True)
     print(refusal(lambda: ml.fit(norm, (X, Y), batch_size=4)))
-    print(refusal(lambda: ml.fit(pm, (X, Y), loss=mean, batch_size=4, validation=(X[:7], Y[:7]))))
-    run = ml.fit(pm, (X, Y), loss=mean, batch_size=4, epochs=1).wait()
+    print(refusal(lambda: ml.fit(pm, (X, Y), loss=mean, batch_size=4)))
+    print(refusal(lambda: ml.fit(pm, (X[:8], Y[:8]), loss=mean, batch_size=4, validation=(X[:7], Y[:7]))))
+    run = ml.fit(pm, (X[:8], Y[:8]), loss=mean, batch_size=4, epochs=1).wait()
     print(run.step, refusal(lambda: run.evaluate((X[:3], Y[:3]))))
     print(list(run.evaluate((X[:8], Y[:8]))))
     print(repr(ml.fit(norm, (X[:8], Y[:8]), batch_size=4, epochs=1, validation=(X, Y)).wait()))
@@ -70,6 +71,10 @@ DataError: data ends in a batch of 2 samples, which the model does not accept.
     samples  10, in batches of 4
     because  the batch of input 'input' cannot be split evenly over 4 devices.
     Try: x, y = x[:8], y[:8]  # full batches only
+DataError: data ends in a batch of 2 samples, which the model does not accept.
+    samples  10, in batches of 4
+    because  the shape of input 'input' differs from the compiled shape.
+    Try: x, y = x[:8], y[:8]  # full batches only
 DataError: validation data ends in a batch of 3 samples, which the model does not accept.
     samples  7, in batches of 4
     because  the shape of input 'input' differs from the compiled shape.
@@ -78,7 +83,7 @@ DataError: validation data ends in a batch of 3 samples, which the model does no
     samples  3, in batches of 4
     because  the shape of input 'input' differs from the compiled shape.
     Try: return one value per sample from the loss: a short batch is then padded with rows of weight 0.
-['loss']
+['accuracy', 'loss']
 Run(done, step 2 of 2, 1 epochs)
 """
     )

@@ -24,14 +24,16 @@ class TrainingEvent:
         epoch: The current epoch, from 1; 0 before the first step.
         steps: Total steps of the run.
         epochs: Total epochs of the run.
-        loss: In a step event, the loss of the batch; in an epoch event, the mean over its steps; else `None`.
+        loss: In a step event, the loss of the batch; in an epoch event and `"done"`, the mean over the steps of the
+            epoch; else `None`.
         accuracy: Fraction of correct predictions, in the same events as the loss; `None` if not requested.
-        validation_loss: Loss on the validation data, in epoch events; `None` without validation data.
+        validation_loss: Loss on the validation data, in epoch events and the last; `None` without validation data.
         validation_accuracy: Accuracy on the validation data, in the same events; `None` if not requested.
         elapsed_s: Seconds of training so far, without pauses.
         steps_per_s: Steps per second over the last two seconds, without compilation; `None` while unknown.
         left_s: Estimated seconds until the end; `None` while unknown.
-        learning_rate: The learning rate, or the factor on the optimizer's own rate if the run's rate is relative.
+        learning_rate: The learning rate of the step, which includes the optimizer's own rate if the run's rate is
+            relative to it; `None` if it is unknown, or before the first step of such a run.
         message: Text for the user, such as the reason why the run ended.
 
     Examples:

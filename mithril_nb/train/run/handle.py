@@ -13,7 +13,6 @@ from typing import Any
 from mithril_nb.backends.backend import check_count
 from mithril_nb.display import Shown
 from mithril_nb.errors import Diagnostic
-from mithril_nb.train.data import evaluation_tail
 from mithril_nb.train.optimizers import check_rate
 from mithril_nb.train.prepare import check_last_batch, checked_data
 from mithril_nb.train.run.control import RUNS, Control, interrupts_to
@@ -269,7 +268,7 @@ class Run(Shown):
         with runtime.precision():
             known = runtime.host(params)
             checked = checked_data(data, plan.model, plan.loss, known, plan.batch_size)
-            check_last_batch(plan.model, known, checked, plan.batch_size, evaluation_tail(plan.tail))
+            check_last_batch(plan.model, known, checked, plan.batch_size, plan.evaluation_tail)
         *_, scores = plan.evaluating(params, checked, state)
         return scores
 

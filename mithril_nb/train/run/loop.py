@@ -45,6 +45,7 @@ class TrainingLoop:
         self._under_way: deque[tuple[int, float, Any]] = deque()
         self._order: tuple[int, np.ndarray] = (0, np.arange(0))
         self._rate: tuple[float, Any] = (math.nan, None)
+        self._true_rate: float | None = None
         self._validation_s = 0.0
         self._has_begun = False
         self.last: TrainingEvent | None = None
@@ -139,12 +140,13 @@ class TrainingLoop:
         while under_way and (len(under_way) > limit or state.runtime.is_ready(under_way[0][2])):
             number, rate, numbers = under_way.popleft()
             loss, *rest = np.asarray(state.runtime.fetched(numbers)).tolist()
+            self._true_rate = _rounded(rest.pop()) if self.plan.optimizer.is_relative else rate
             accuracy = rest[0] if rest else None
             self.meter.step(number)
             if not math.isfinite(loss):
                 raise TrainingError(self.divergence(number, rate, loss))
             state.confirm(number)
-            event = self.event("step", number, loss=loss, accuracy=accuracy, learning_rate=rate)
+            event = self.event("step", number, loss=loss, accuracy=accuracy)
             if number % self._steps_per_epoch:
                 self.record(event)
             else:
@@ -214,7 +216,12 @@ class TrainingLoop:
                 self.state.saver.release()
         kept = f"run.params holds the params of step {self.state.step}"
         kept += "; run.resume() continues from there." if self._has_begun else "."
-        return self.event(kind, message="" if kind == "done" else f"{why}; {kept}")
+        state, scores = self.state, dict[str, Any]()
+        if kind != "failed":
+            scores = {"validation_loss": state.validation_loss, "validation_accuracy": state.validation_accuracy}
+        if kind == "done":
+            scores["loss"], scores["accuracy"] = self.history.latest_means(self._steps_per_epoch)
+        return self.event(kind, message="" if kind == "done" else f"{why}; {kept}", **scores)
 
     def leave(self, why: str) -> TrainingEvent:
         """End a loop whose consumer has stopped iterating. Store and return the last event."""
@@ -256,7 +263,8 @@ class TrainingLoop:
             elapsed_s=self.meter.elapsed_s,
             steps_per_s=speed,
             left_s=(steps - at) / speed + (state.epochs - epoch) * self._validation_s if speed else None,
-            **{"learning_rate": state.learning_rate, **values},
+            learning_rate=self._true_rate if kind == "step" or self.plan.optimizer.is_relative else state.learning_rate,
+            **values,
         )
         return state.latest
 
@@ -320,6 +328,11 @@ class Meter:
         since, first = marks[0]
         if number > first and now > since:
             self.steps_per_s = (number - first) / (now - since)
+
+
+def _rounded(rate: float) -> float | None:
+    """Return a rate in the digits that float32 has, so that 0.001 is 0.001; `None` for NaN."""
+    return None if math.isnan(rate) else float(f"{rate:.7g}")
 
 
 def problem_of(error: BaseException, step: int) -> Diagnostic:
