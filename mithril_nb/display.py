@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -17,6 +18,8 @@ AT_LEAST = "≥ "
 """Prefix of a number that is a lower bound, because part of it is unknown."""
 BUNDLE = "bundle"
 """Kind of the renderers that return the MIME bundle of a value, for its rich display."""
+
+_IN_ASCII = str.maketrans({"×": "x", "…": "...", "→": "->", "−": "-", "≥": ">=", "≤": "<=", "²": "^2", "—": "-"})
 
 Render = TypeVar("Render", bound=Callable[..., Any])
 _RENDERERS: dict[tuple[type, str], Callable[..., Any]] = {}
@@ -80,6 +83,16 @@ def render(value: object) -> dict[str, str]:
     return importlib.import_module("mithril_nb.viz").bundle(value)
 
 
+def for_stdout(text: str) -> str:
+    """Return text without the characters that `sys.stdout` cannot encode, such as `×` on an ASCII terminal."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.translate(_IN_ASCII).encode(encoding, "replace").decode(encoding)
+    return text
+
+
 class Shown:
     """Mixin: shows a value in notebooks with the renderer registered for its type.
 
@@ -87,7 +100,7 @@ class Shown:
     """
 
     def __str__(self) -> str:
-        return self._repr_mimebundle_()["text/plain"]
+        return for_stdout(self._repr_mimebundle_()["text/plain"])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return render(self)

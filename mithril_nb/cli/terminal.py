@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mithril_nb.display import for_stdout
 from mithril_nb.errors import Diagnostic
 from mithril_nb.viz.text import visible
 
@@ -61,7 +62,7 @@ def with_commands(text: str) -> str:
 
 def say(text: str) -> None:
     """Print text with control characters escaped."""
-    print(visible(text.rstrip("\n")))
+    print(for_stdout(visible(text.rstrip("\n"))))
 
 
 def say_json(data: Any) -> None:

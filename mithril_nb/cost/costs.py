@@ -16,7 +16,7 @@ from mithril_nb.cost.records import CostRow, Figures, Source, once_of
 from mithril_nb.cost.symbolic import SymbolicProgram
 from mithril_nb.cost.tables import data_frame
 from mithril_nb.cost.totals import CostTotals, SourceLines
-from mithril_nb.display import Shown, draw, finite
+from mithril_nb.display import Shown, draw, finite, for_stdout
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.records import ROLES, UNATTRIBUTED
 
@@ -346,7 +346,7 @@ class Cost(CostTotals, Shown):
         return f"{type(self).__name__}({self.program!r}, {self.source}: {known})"
 
     def __str__(self) -> str:
-        return f"{self.program}: {self.source}\n{draw(self, 'exact text')}"
+        return for_stdout(f"{self.program}: {self.source}\n{draw(self, 'exact text')}")
 
 
 def of_equations(

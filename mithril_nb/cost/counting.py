@@ -27,15 +27,15 @@ from mithril_nb.cost.notes import (
 from mithril_nb.cost.records import CostRow, Fusion, Source, once_of
 from mithril_nb.cost.symbolic import SymbolicProgram
 from mithril_nb.cost.totals import SourceLines
-from mithril_nb.display import Shown, draw, finite
+from mithril_nb.display import Shown, draw, finite, for_stdout
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.given import jax_modules
+from mithril_nb.stages.hlo.module import trip_counts
 from mithril_nb.stages.inspect_options import with_numbers
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.program_stages import first_source, known_equations
 from mithril_nb.stages.records import Equation, Instruction, Stage
 from mithril_nb.stages.trace.loops import with_trips
-from mithril_nb.stages.trace.params import TRIPS
 from mithril_nb.stages.trace.partitioned import ids_on_sharded
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Costs(Shown, Mapping[str, Cost]):
         return f"Costs({self.program!r}: {', '.join(self.by_source)})"
 
     def __str__(self) -> str:
-        return f"{self.program}: {', '.join(self)}\n{draw(self, 'exact text')}"
+        return for_stdout(f"{self.program}: {', '.join(self)}\n{draw(self, 'exact text')}")
 
 
 def cost_of(inspection: ProgramStages, source: str | None = None, trips: Mapping[str, int] | None = None) -> Cost:
@@ -326,7 +326,7 @@ def _count(
         # The compiled program is that of one device; before, arrays have their whole size except in a `shard_map`.
         by_map = devices_by_map(equations) if source == "lowered" else {}
         rows, fusions = hlo_costs(
-            stage, _trips(equations), is_divided, lambda one: devices_of((one.equations or ("",))[0], by_map)
+            stage, trip_counts(equations), is_divided, lambda one: devices_of((one.equations or ("",))[0], by_map)
         )
     branches = notes_of_branches(row.opcode for row in rows if row.repeats != 0)
     notes = *notes_of(rows), *notes_of_communication(rows), *branches
@@ -358,15 +358,3 @@ def _notes_of_devices(inspection: ProgramStages, source: str) -> tuple[str, ...]
         return (ON_EACH_DEVICE,) if is_mapped else ()
     count = jax_modules.devices_of(inspection.optimized)
     return (f"{ONE_OF}{count} devices, which all have the same costs",) if count > 1 else ()
-
-
-def _trips(equations: Sequence[Equation]) -> dict[str, int | None]:
-    """Return a dict from the id of each `scan` and `while` equation to its trip count; `None` if unknown."""
-    known: dict[str, Any] = {one.id: one.param.get(TRIPS) for one in equations if one.primitive == "while"}
-    return {**known, **{one.id: _rounds(one) for one in equations if one.primitive == "scan"}}
-
-
-def _rounds(loop: Equation) -> int | None:
-    """Return the trip count of a scan after lowering; `None` if unknown. A body may run several unrolled steps."""
-    length, unroll = loop.param.get("length"), loop.param.get("unroll", 1)
-    return length // max(unroll, 1) if isinstance(length, int) and isinstance(unroll, int) else None

@@ -363,7 +363,8 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
         if self._block.graph is None or self._block.attributes:
             given = ", ".join(f"{key}={value!r}" for key, value in self._block.attributes)
             return f"{self.kind}({given})"
-        return f"Model({', '.join(node.name for node in self.graph.nodes)})"
+        names = (node.name if node.name.isprintable() else repr(node.name) for node in self.graph.nodes)
+        return f"Model({', '.join(names)})"
 
 
 def _new_handle(kind: type[Model]) -> Any:

@@ -59,7 +59,7 @@ _COMBINERS = frozenset("reduce reduce_window select_and_scatter reduce_scatter c
 """Primitives whose nested jaxpr is not a part of the program: it combines two items, or computes a derivative."""
 
 _JAXPRS = (core.Jaxpr, core.ClosedJaxpr)
-_NO_NUMBERS = frozenset({np.dtype("complex64"), np.dtype("complex128")})
+_NO_NUMBERS = frozenset({np.dtype("complex64"), np.dtype("complex128"), jax.dtypes.float0})
 _SOLVES = "custom_linear_solve"
 _LIBRARY = tuple(
     {

@@ -16,6 +16,7 @@ from mithril_nb.stages.failure import Failure, failure_of
 from mithril_nb.stages.given.locations import as_inferred
 from mithril_nb.stages.given.program import Given, Names
 from mithril_nb.stages.graph.block_graph import outline
+from mithril_nb.stages.hlo.module import with_trip_counts
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
 from mithril_nb.stages.hlo.stablehlo_module import traced_in_module
@@ -298,7 +299,8 @@ class Pipeline:
         return Stage.shown_later("jaxpr", lambda: self._printed(program), program.instructions, self.traced.elapsed_s)
 
     def _printed(self, program: Program) -> Read:
-        return print_jaxpr(program.trace, program.top, program.by_id, lambda index: program.inputs[index].block)
+        read = print_jaxpr(program.trace, program.top, program.by_id, lambda index: program.inputs[index].block)
+        return with_trip_counts("jaxpr", read, program.equations)
 
     def _make_stablehlo(self) -> Stage:
         lowered = self.lowered.get()
@@ -315,7 +317,11 @@ class Pipeline:
         )
         return Stage.shown_later(
             "stablehlo",
-            lambda: read_stablehlo(lowered.as_text(debug_info=True), program.tags, program.by_id),
+            lambda: with_trip_counts(
+                "stablehlo",
+                read_stablehlo(lowered.as_text(debug_info=True), program.tags, program.by_id),
+                program.equations,
+            ),
             lambda: None if (found := traced.get()) is None else zip(*found, strict=True),
             self.lowered.elapsed_s,
         )
@@ -358,7 +364,8 @@ class Pipeline:
             lines = self._given.lines
             if self._given.stages[0] == "stablehlo":  # contains all files, so their labels never depend on read order
                 self.stages["stablehlo"].get()
-        return self._marked(read_hlo(text, names.tags, names.by_id, inputs, names.contractions_behind, op_names, lines))
+        read = read_hlo(text, names.tags, names.by_id, inputs, names.contractions_behind, op_names, lines)
+        return self._marked(with_trip_counts("hlo", read, names.by_id.values()))
 
     def _make_llvm(self) -> Stage:
         return self._make_listing("llvm", lambda one: llvm_lines(one.llvm, one.name), "; {name}: {count} instructions")
@@ -369,7 +376,9 @@ class Pipeline:
     def _make_listing(self, name: str, lines_of: Callable[[Kernel], Any], title: str) -> Stage:
         hlo, kernels = self.stages["hlo"].get(), self.kernels.get()
         if not kernels:
-            has_fusions = any("fusion" in one.opcode for one in hlo.instructions)
+            # A custom fusion is a call of a library: on CPUs of YNNPACK, for matrix products.
+            fusions = [dict(one.attributes) for one in hlo.instructions if "fusion" in one.opcode]
+            has_fusions = any(one.get("kind") != "kCustom" for one in fusions)
             return Stage(name, "", unavailable=_NO_KERNELS if has_fusions else _ONLY_LIBRARY)
         return _timed(
             name,

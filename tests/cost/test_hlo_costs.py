@@ -96,6 +96,11 @@ def test_special_characters_in_block_names_change_no_count(source: str) -> None:
     assert cost.total.bytes_accessed == cost.xla.bytes
 
 
+def test_the_high_half_of_a_product_counts_as_in_xla() -> None:
+    found = inspect(lax.mulhi, spec(7, dtype="uint32"), spec(7, dtype="uint32"))
+    assert [found.cost(source).total.flops for source in ("analytic", "lowered", "compiled")] == [7, 7, 7]
+
+
 def test_a_loop_with_dynamic_trip_count_is_unknown() -> None:
     found = inspect(lambda x: lax.while_loop(lambda c: c.sum() < 10, lambda c: c @ c, x), spec(8, 8))
     (product,) = (one for one in rows(found.stage("hlo")) if one.opcode == "dot")

@@ -146,6 +146,9 @@ def test_a_subclass_builds_itself():
     assert names(model) == ["encoder", "encoder_1"]
     assert isinstance(Encoder(4), Model)
     assert repr(Encoder(4)) == "Model(linear_0, relu_0)"
+    model = Model()
+    model |= Relu(name="a\x1b[31m\n")
+    assert repr(model) == r"Model('a\x1b[31m\n')"
 
 
 def test_a_name_that_is_read_and_written_is_internal():

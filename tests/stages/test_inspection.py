@@ -35,6 +35,11 @@ NO_KERNELS = {
 }
 
 
+def test_a_single_library_call_has_no_machine_code() -> None:
+    found = inspect(lambda x: x @ x, spec(64, 64))
+    assert {(name, found.stage(name).unavailable) for name in ("llvm", "asm")} == NO_KERNELS
+
+
 def while_loop(x):
     return jax.lax.while_loop(lambda x: x.sum() < 100.0, lambda x: x * 2 + 1, x)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax.ad_checkpoint import checkpoint_name
 from jax_programs import spec
@@ -98,3 +99,16 @@ def test_concurrent_compilations_restore_the_cache(monkeypatch: pytest.MonkeyPat
 )
 def test_libraries_are_recognised_in_any_location(path: str, library: str | None) -> None:
     assert jax_versions.library_of(path) == library
+
+
+def test_constants_without_a_tangent_type() -> None:
+    def fn(x, n):
+        return (x * x * n).sum() + jnp.where(n > 2, x, 0.0).sum()
+
+    gradient = jax.grad(fn, argnums=(0, 1), allow_int=True)
+    args = np.ones(3, "float32"), np.arange(3)
+    found = inspect(gradient, *args)
+    assert [found.stage(stage).unavailable for stage in ("jaxpr", "stablehlo", "hlo")] == [None] * 3
+    assert [spec.dtype for spec in (one.spec for one in found.outputs)] == ["float32", "float0"]
+    total = {source: found.cost(source).total.flops for source in ("analytic", "lowered")}
+    assert None not in total.values()

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 from jax import lax
 
+import mithril_nb as ml
 from mithril_nb.inspection import inspect
+from mithril_nb.stages.graph.tree import region_of
 
 X = jax.ShapeDtypeStruct((4,), "float32")
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -104,3 +106,35 @@ def test_conditions_run_once_more_and_nested_loops_multiply() -> None:
 
     runs = {one.primitive: one.repeats for one in inspect(program, X).equations}
     assert runs == {"scan": 1, "while": 3, "lt": 15, "sin": 12, "add": 12}
+
+
+def fori(x: Any) -> Any:
+    return lax.fori_loop(0, 6, lambda i, c: jnp.sin(c) + i, x)
+
+
+LOOPS: dict[str, tuple[Callable[..., Any], set[str]]] = {
+    "for": (fori, {"×6 rounds"}),
+    "scan": (lambda x: lax.scan(lambda c, _: (jnp.sin(c), c), x, None, length=7), {"×7 rounds"}),
+    "nested": (lambda x: lax.scan(lambda c, _: (fori(c), c), x, None, length=7), {"×6 rounds", "×7 rounds"}),
+    "called twice": (lambda x: jax.jit(fori)(x) + jax.jit(fori)(x + 1), {"×6 rounds"}),
+    "gradient": (jax.grad(lambda x: fori(x).sum()), {"×6 rounds"}),
+    "batch": (jax.vmap(lambda x: fori(jnp.cos(x))), {"×6 rounds"}),
+    "step of 3": (counted(lambda i: i < 10, lambda i: i + 3, 1), {"×3 rounds"}),
+    "open": (lambda x: lax.while_loop(lambda c: c.sum() < 3, lambda c: c + 1, x), {"unknown number of rounds"}),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_every_stage_and_cost_has_the_same_trip_count(name: str) -> None:
+    fn, wanted = LOOPS[name]
+    inspection = inspect(fn, X)
+    for stage in ("jaxpr", "stablehlo", "hlo_before", "hlo"):
+        loops = [one for one in inspection.stage(stage).instructions if one.opcode.endswith(("scan", "while"))]
+        notes = {region_of(one).note for one in loops}
+        assert loops
+        assert notes == (wanted if stage != "stablehlo" or name != "open" else {""}), stage
+    lowered = ml.inspect(jax.jit(fn).lower(X))
+    before = [one for one in lowered.stage("hlo_before").instructions if one.opcode == "while"]
+    assert {region_of(one).note for one in before} == wanted
+    for found in (inspection, lowered):
+        assert (found.cost("lowered").total.flops is None) == (name == "open")

@@ -10,7 +10,7 @@ from typing import Any
 
 from jax.profiler import ProfileData
 
-from mithril_nb.cost.hlo.module import HloModule
+from mithril_nb.stages.hlo.module import HloModule
 from mithril_nb.stages.jax_jit import hold_types_of_stats
 from mithril_nb.stages.records import Stage
 

@@ -8,8 +8,8 @@ from math import prod
 
 from mithril_nb.cost.formulas.communication import UNKNOWN, sent
 from mithril_nb.cost.formulas.sizes import nbytes, sum_of
-from mithril_nb.cost.hlo.module import Computation, HloModule
 from mithril_nb.cost.records import Piece
+from mithril_nb.stages.hlo.module import Computation, HloModule
 from mithril_nb.stages.records import Instruction
 
 _GROUPED = frozenset({"all-reduce", "all-gather", "reduce-scatter"})

@@ -11,9 +11,9 @@ from mithril_nb.cost.formulas.communication import sends_no_more
 from mithril_nb.cost.formulas.rules import NO_RULE
 from mithril_nb.cost.formulas.sizes import repeated, sum_of
 from mithril_nb.cost.hlo.collectives import hlo_sent, pieces
-from mithril_nb.cost.hlo.module import Computation, HloModule, counted_rounds, rounds_of_loops
 from mithril_nb.cost.hlo.rules import NAMING, Work, fusion_bytes, hlo_bytes, hlo_work
 from mithril_nb.cost.records import CostRow, Figures, Fusion
+from mithril_nb.stages.hlo.module import Computation, HloModule, counted_rounds, rounds_of_loops
 from mithril_nb.stages.records import Instruction, Stage
 
 _ESTIMATED = re.compile(r"(\w+)=(-?\d+)")  # flops=64

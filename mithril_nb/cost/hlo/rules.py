@@ -14,8 +14,8 @@ from math import ceil, log2, prod
 
 from mithril_nb.cost.formulas.contractions import NO_PADDING, ONE_GROUP, rounds, valid_pairs
 from mithril_nb.cost.formulas.sizes import nbytes, size, sum_of
-from mithril_nb.cost.hlo.module import Computation
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.hlo.module import Computation
 from mithril_nb.stages.jax_versions import POINTER_BYTES
 from mithril_nb.stages.records import Instruction
 
@@ -38,7 +38,7 @@ _WINDOW_PART = re.compile(r"(\w+)=([^\s{}]+)")  # pad=1_1x1_1 in window={size=3x
 # XLA's HandleElementwiseOp: an opcode counts either FLOPs or transcendentals, never both.
 _ELEMENTWISE = frozenset(
     "abs add and bitcast-convert ceil clamp compare complex convert count-leading-zeros divide floor imag is-finite "
-    "maximum minimum multiply negate not or popcnt real reduce-precision remainder round-nearest-afz "
+    "maximum minimum mulhi multiply negate not or popcnt real reduce-precision remainder round-nearest-afz "
     "round-nearest-even select shift-left shift-right-arithmetic shift-right-logical sign stochastic-convert subtract "
     "xor".split()
 )

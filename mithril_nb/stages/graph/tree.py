@@ -401,7 +401,9 @@ def region_of(one: Instruction) -> Region:
     attributes = dict(one.attributes)
     if kind in ("scan", "while"):
         trips = attributes.get("length") or attributes.get("known_trip_count", "")
-        note = f"×{trips} rounds" if trips.isdigit() else "unknown number of rounds"
+        # A loop of StableHLO has no count, also if one is known in other stages.
+        unknown = "" if one.opcode.startswith("stablehlo.") else "unknown number of rounds"
+        note = f"×{trips} rounds" if trips.isdigit() else unknown
         return Region(kind, kind, "loop", note, one.id)
     if kind in ("cond", "conditional", "case", "if", "switch"):
         return Region(kind, kind, "cond", "one branch runs", one.id)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from mithril_nb.stages.hlo.syntax import COMPUTATIONS, device_counts, integer_in, layout_in, names_in, opened_by
-from mithril_nb.stages.records import Instruction, Stage
+from mithril_nb.stages.records import Equation, Instruction, Read, Stage
+from mithril_nb.stages.trace.params import TRIPS
 from mithril_nb.stages.trace.trips import rounds
 
 _DIGITS = re.compile(r"\d+")
@@ -213,6 +215,49 @@ def _around(loops: list[str], ids: frozenset[str]) -> str:
     ours = [id for id in ids if id == outermost or id.startswith(f"{outermost}.")]
     fitting = [loop for loop in loops if all(id == loop or id.startswith(f"{loop}.") for id in ours)]
     return max(fitting, key=len, default="")
+
+
+def trip_counts(equations: Iterable[Equation]) -> dict[str, int | None]:
+    """Return a dict from the id of each `scan` and `while` equation to its trip count; `None` if unknown."""
+    loops = [one for one in equations if one.primitive in ("scan", "while")]
+    known: dict[str, Any] = {one.id: one.param.get(TRIPS) for one in loops if one.primitive == "while"}
+    return {**{one.id: _rounds(one) for one in loops}, **known}
+
+
+def _rounds(loop: Equation) -> int | None:
+    """Return the trip count of a scan after lowering; `None` if unknown. A body may run several unrolled steps."""
+    length, unroll = loop.param.get("length"), loop.param.get("unroll", 1)
+    return length // max(unroll, 1) if isinstance(length, int) and isinstance(unroll, int) else None
+
+
+def with_trip_counts(name: str, read: Read, equations: Iterable[Equation]) -> Read:
+    """Return the text and instructions of a stage, with the attribute `known_trip_count` of each `while`, if known.
+
+    XLA annotates only loops of the optimized HLO. Other counts come from the jaxpr, or from the loop itself.
+    """
+    text, instructions = read
+    loops = [
+        one for one in instructions if one.opcode.endswith("while") and "known_trip_count" not in dict(one.attributes)
+    ]
+    if not loops:
+        return read
+    trips = trip_counts(equations)
+    counts: dict[str, int | None] = {}
+    module = HloModule.of(Stage(name, text, instructions)) if name.startswith("hlo") else None
+    if module is not None:
+        homes = {id: body for body in module.computations.values() for id in body.by_id}
+        counts = {one.id: counted_rounds(one, homes[one.id], module) for one in loops if one.id in homes}
+        counts |= rounds_of_loops(module, trips)
+    for one in loops if module is None else ():
+        # A function that is called several times has an equation for each call.
+        found = {trips.get(id) for id in (one.equations[:1] if name == "jaxpr" else one.equations)}
+        counts[one.id] = found.pop() if len(found) == 1 else None
+    known = {
+        one.id: replace(one, attributes=(*one.attributes, ("known_trip_count", str(counts[one.id]))))
+        for one in loops
+        if counts.get(one.id) is not None
+    }
+    return text, tuple(known.get(one.id, one) for one in instructions)
 
 
 class _Counting:
