@@ -13,6 +13,7 @@ import jax
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.stages import jax_jit
 from mithril_nb.stages.failure import Failure, failure_of
+from mithril_nb.stages.given.jax_modules import lowered_text
 from mithril_nb.stages.given.locations import as_inferred
 from mithril_nb.stages.given.program import Given, Names
 from mithril_nb.stages.graph.block_graph import outline
@@ -308,7 +309,7 @@ class Pipeline:
             names, lines = self.names.get(), self._given.lines
             return _timed(
                 "stablehlo",
-                lambda: as_inferred(read_stablehlo(lowered.as_text(debug_info=True), names.tags, names.by_id, lines)),
+                lambda: as_inferred(read_stablehlo(lowered_text(lowered), names.tags, names.by_id, lines)),
                 self.lowered.elapsed_s,
             )
         program = self.program.get()
@@ -319,7 +320,7 @@ class Pipeline:
             "stablehlo",
             lambda: with_trip_counts(
                 "stablehlo",
-                read_stablehlo(lowered.as_text(debug_info=True), program.tags, program.by_id),
+                read_stablehlo(lowered_text(lowered), program.tags, program.by_id),
                 program.equations,
             ),
             lambda: None if (found := traced.get()) is None else zip(*found, strict=True),
@@ -332,7 +333,7 @@ class Pipeline:
 
     def _make_hlo_before(self) -> Stage:
         lowered = self.lowered.get()
-        return _timed("hlo_before", lambda: self._read_hlo(lowered.as_text(dialect="hlo", debug_info=True)))
+        return _timed("hlo_before", lambda: self._read_hlo(lowered_text(lowered, "hlo")))
 
     def begin_compiling(self) -> None:
         """Lower the program, then start compiling `optimized` in a thread."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import lax
 from jax_programs import spec
@@ -464,3 +465,13 @@ def test_remaining_constants_are_not_simplified(program) -> None:
     )
     wrong = {id: told for id in before if (told := found.who_changed("hlo_before", id)).became == "simplified"}
     assert [(id, before[id], str(told)) for id, told in wrong.items() if before[id] in after.values()] == []
+
+
+def test_a_folded_constant_is_not_simplified_away() -> None:
+    table = np.arange(8.0, dtype="float32")
+    found = inspect(lambda x: (x, jnp.where(jnp.asarray(table) > 2, 1.0, 0.0)), spec(8))
+    select = next(one for one in found.stage("hlo_before").instructions if one.opcode == "select")
+    history = found.who_changed("hlo_before", select.id)
+    assert history.became == "simplified"
+    assert "folded into a constant by pass" in str(history)
+    assert "constant_folding" in str(history)

@@ -19,6 +19,8 @@ from jaxlib import _jax, xla_client  # pyright: ignore[reportAttributeAccessIssu
 from jaxlib.mlir import ir
 
 _RESULT = "jax.result_info"
+_MOST_ELEMENTS = 100
+"""MLIR writes larger constants as hexadecimal numbers."""
 _GPUS = frozenset({"cuda", "rocm"})
 
 
@@ -51,7 +53,7 @@ class StableHlo:
         """Return the StableHLO text of the module, or with the dialect "hlo" its HLO text before XLA's passes."""
         if dialect != "hlo":
             return mlir.module_to_string(self.module, enable_debug_info=debug_info)
-        return _readable(self._hlo, debug_info)
+        return _text_before_passes(self._hlo, debug_info)
 
     def cost_analysis(self) -> Any:
         """Return XLA's cost analysis of the module before XLA's passes."""
@@ -145,7 +147,7 @@ class HloText:
         head = self._text.partition("\n")[0]
         self.is_optimized = ", is_scheduled=true" in head or " fusion(" in self._text
         if not self.is_optimized:
-            self._text = _readable(self._module, with_metadata=True)
+            self._text = _text_before_passes(self._module)
         self.device_count = _number(head, "replica_count") * _number(head, "num_partitions")
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = True) -> str:
@@ -161,10 +163,26 @@ class HloText:
         raise NotImplementedError("HLO text does not contain the sizes of buffers")
 
 
-def _readable(module: Any, with_metadata: bool) -> str:
-    """Return the text of an HLO module before XLA's passes, as JAX prints it."""
+def lowered_text(lowered: Any, dialect: str = "stablehlo") -> str:
+    """Return the text of a lowered program with its locations, but without the values of large constants.
+
+    Printed by JAX, a constant of 16 MB has 32 MB of StableHLO, and 50 MB of HLO.
+    """
+    if isinstance(lowered, HloText):
+        return lowered.as_text()
+    if dialect == "stablehlo":
+        module = lowered.module if isinstance(lowered, StableHlo) else lowered.compiler_ir()
+        return str(module.operation.get_asm(enable_debug_info=True, large_elements_limit=_MOST_ELEMENTS))
+    if isinstance(lowered, StableHlo):
+        return lowered.as_text("hlo", debug_info=True)
+    return _text_before_passes(lowered.compiler_ir("hlo").as_hlo_module())
+
+
+def _text_before_passes(module: Any, with_metadata: bool = True) -> str:
+    """Return the text of an HLO module before XLA's passes in JAX's form, without the values of large constants."""
     options = hlo.HloPrintOptions.short_parsable()
     options.print_metadata = with_metadata
+    options.print_large_constants = False
     return module.to_string(options)
 
 

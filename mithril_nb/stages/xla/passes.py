@@ -127,12 +127,13 @@ class Outcome:
     def without_pass(self) -> str:
         """The outcome as text, without the pass: `"fused into tanh_fusion"`."""
         first = f"rewritten into {self.opcode}{_by(self.rewritten)}, then " if self.opcode else ""
+        is_folded = self.by is not None and self.by.name == "constant_folding"
         words = {
             "kept": f"kept as {self.into}",
             "fused": f"fused into {self.into}",
             "merged": f"merged with {self.into}",
             "rewritten": f"rewritten into {self.into}",
-            "simplified": self.reason or "simplified away",
+            "simplified": self.reason or ("folded into a constant" if is_folded else "simplified away"),
         }
         return first + words.get(self.became, f"{self.became}: {self.reason}" if self.reason else self.became)
 
