@@ -204,6 +204,17 @@ def test_shardings_are_shown_where_the_program_states_them():
     assert values["tanh"] == values["mul"] == "unknown"
 
 
+def test_shardings_of_jit_and_shard_map_are_shown():
+    mesh = jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    whole, rows = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec("d")
+    placed = jax.jit(lambda w, x: x @ w, in_shardings=[jax.sharding.NamedSharding(mesh, one) for one in (whole, rows)])
+    mapped = jax.shard_map(lambda x: (jax.lax.psum(x, "d"), x), mesh=mesh, in_specs=rows, out_specs=(whole, rows))
+    spec = jax.ShapeDtypeStruct((4, 4), jnp.float32)
+    texts = [ml.inspect(fn, *args).overlay("sharding").text for fn, args in ((placed, (spec, spec)), (mapped, (spec,)))]
+    assert ("P()" in texts[0], texts[0].count("P('d',)")) == (True, 1)
+    assert [line.endswith("P(), P('d',)") for line in texts[1].splitlines() if "shard_map" in line] == [True]
+
+
 def test_many_categories_share_the_last_hue():
     found = Overlay("x", "x", {str(at): f"kind {at:02}" for at in range(12)})
     assert (len(found.categories), found.categories[-1]) == (8, "other")
