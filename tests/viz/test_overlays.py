@@ -215,6 +215,15 @@ def test_shardings_of_jit_and_shard_map_are_shown():
     assert [line.endswith("P(), P('d',)") for line in texts[1].splitlines() if "shard_map" in line] == [True]
 
 
+def test_values_of_hlo_graphs_are_those_of_their_instructions(step):
+    _, program = step
+    for stage, source in (("hlo_before", "lowered"), ("hlo", "compiled")):
+        text = program.overlay("flops", stage).text
+        assert text.splitlines()[0].endswith(f", {source}")
+        assert text == program.overlay(program.cost(source), stage).text
+    assert "compiled" not in program.overlay("flops", "stablehlo").text
+
+
 def test_many_categories_share_the_last_hue():
     found = Overlay("x", "x", {str(at): f"kind {at:02}" for at in range(12)})
     assert (len(found.categories), found.categories[-1]) == (8, "other")

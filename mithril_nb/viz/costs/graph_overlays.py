@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 OTHERS = ("memory", "role", "dtype", "sharding")
 """Names of the overlays that show something else than a cost."""
+_COUNTED_ON = {"hlo_before": "lowered", "hlo": "compiled"}
+"""Sources of costs by the stage with their instructions."""
 NAMES = (*ON_GRAPHS, *OTHERS)
 _CALL = "inspection.overlay({{{!r}: 0.5}})"
 
@@ -162,6 +164,10 @@ def overlay_by_name(
         StageUnavailableError: The program cannot be traced or compiled.
     """
     if name in ON_GRAPHS:
+        source = None if graph is None else _COUNTED_ON.get(graph.stage)
+        # The costs of equations do not add up to those of instructions, which XLA fuses, merges and copies.
+        if source and data["source"] == "analytic":
+            data = inspection.cost(source).to_dict()
         return cost_values(data, nodes, FIELDS[name], own=own, graph=graph)
     if name == "memory":
         use = inspection.memory
