@@ -25,6 +25,7 @@ class Match:
         bytes: Bytes read and written in all its runs; `None` if unknown.
         memory: Bytes of the results; `None` if unknown.
         line: The user's lines of Python that created it, as `"file.py:12"`.
+        contains: The operations inside an HLO fusion, each once. They have separate FLOPs.
     """
 
     id: str
@@ -36,6 +37,7 @@ class Match:
     bytes: int | None = None
     memory: int | None = None
     line: tuple[str, ...] = ()
+    contains: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,10 @@ from mithril_nb.graph.found import Found, Match
 from mithril_nb.graph.paths import lineage
 from mithril_nb.graph.query import Item, Query, parse_query
 from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec
+from mithril_nb.stages.hlo.text import by_computation
+from mithril_nb.stages.hlo.weights import TRIVIAL
 from mithril_nb.stages.program_stages import ProgramStages, first_stage
-from mithril_nb.stages.records import Instruction
+from mithril_nb.stages.records import Instruction, Stage
 
 _SOURCES = {"jaxpr": "analytic", "hlo_before": "lowered", "hlo": "compiled"}
 """The stages with costs, and the source of costs whose rows have the ids of their instructions."""
@@ -29,8 +31,11 @@ def find_in(program: ProgramStages, query: str, stage: str | None = None) -> Fou
     if needs is not None and instructions and not rows:
         raise _without_costs(program, parsed, needs, name)
     kinds = program.block_kinds
+    bodies = _bodies_of_fusions(program.stage(name)) if name == "hlo" else {}
     found = tuple(
-        _match(one, rows.get(one.id)) for one in instructions if parsed.matches(item_of(one, rows.get(one.id), kinds))
+        _match(one, rows.get(one.id), bodies.get(one.id, ()))
+        for one in instructions
+        if parsed.matches(item_of(one, rows.get(one.id), kinds))
     )
     return Found(program.name, name, parsed, found, len(instructions))
 
@@ -73,12 +78,22 @@ def memory_of(specs: tuple[TensorSpec, ...]) -> int | None:
     return sum(known) if known and len(known) == len(sizes) else None
 
 
-def _match(one: Instruction, row: CostRow | None) -> Match:
+def _bodies_of_fusions(stage: Stage) -> dict[str, tuple[str, ...]]:
+    """Return the opcodes inside each fusion of the optimized HLO, by id of the fusion."""
+    inside = by_computation(stage.text, stage.instructions)
+    fusions = {one.id: dict(one.attributes).get("calls", "") for one in stage.instructions if one.opcode == "fusion"}
+    return {
+        id: tuple(dict.fromkeys(one.opcode for one in inside.get(name.lstrip("%"), ()) if one.opcode not in TRIVIAL))
+        for id, name in fusions.items()
+    }
+
+
+def _match(one: Instruction, row: CostRow | None, contains: tuple[str, ...]) -> Match:
     blocks = tuple(path for path, _ in sorted(one.shares, key=lambda pair: -pair[1]) if path)
     numbers = numbers_of(one, row)
     return Match(
         one.id, one.opcode, blocks, one.role, dtypes_of(one.shapes), numbers["flops"], numbers["bytes"],
-        numbers["memory"], tuple(one.source),
+        numbers["memory"], tuple(one.source), contains,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from mithril_nb.viz.units import flops, nbytes
 MOST_MATCHES = 200
 """Largest number of rows in the table. `Found` contains all matches."""
 _HEADS = ("block", "kind", "id", "role", "dtype", "FLOPs", "bytes", "memory", "Python line")
-_NUMBERS = ("FLOPs", "bytes", "memory")
+_NUMBERS = ("FLOPs", "bytes", "memory", "own FLOPs", "own bytes")
 
 
 def found_text(found: Found, most: int | None = MOST_MATCHES) -> str:
@@ -43,7 +43,9 @@ def _table(found: Found, most: int | None) -> list[tuple[str, ...]]:
     """Return the titles of the columns, and then the rows. Columns that are empty in all rows are left out."""
     rows = [tuple(map(one_line, _row(one, found))) for one in found.matches[:most]]
     used = [at for at in range(len(_HEADS)) if at == 0 or any(row[at] for row in rows)]
-    return [tuple(row[at] for at in used) for row in (_HEADS, *rows)]
+    # Fusions, loops and calls of HLO have separate rows for the instructions inside.
+    heads = [f"own {head}" if found.stage == "hlo" and head in _NUMBERS[:2] else head for head in _HEADS]
+    return [tuple(row[at] for at in used) for row in (heads, *rows)]
 
 
 def _caption(found: Found) -> str:
@@ -64,8 +66,9 @@ def _row(one: Match, found: Found) -> tuple[str, ...]:
         return (one.id, one.kind, *("",) * 7)
     lines = ", ".join(map(format_source, one.line[:3])) + (", …" if len(one.line) > 3 else "")
     blocks = ", ".join(one.block[:3]) + (", …" if len(one.block) > 3 else "")
+    kind = f"{one.kind}: {', '.join(one.contains)}" if one.contains else one.kind
     return (
-        blocks or UNATTRIBUTED_LABEL, one.kind, one.id, one.role or "", ", ".join(one.dtype),
+        blocks or UNATTRIBUTED_LABEL, kind, one.id, one.role or "", ", ".join(one.dtype),
         "" if one.flops is None else flops(one.flops), "" if one.bytes is None else nbytes(one.bytes),
         "" if one.memory is None else nbytes(one.memory), lines,
     )  # fmt: skip

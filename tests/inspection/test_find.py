@@ -106,6 +106,15 @@ def test_numbers_that_a_stage_does_not_have_are_an_error(query: str) -> None:
     assert len(program().find("kind:dot memory>1", "stablehlo")) == 2
 
 
+def test_fusions_show_their_content() -> None:
+    found = inspect(lambda x: jnp.exp(x) * 3 + x, jnp.ones((64, 64))).find("kind:fusion", "hlo")
+    assert [set(one.contains) for one in found] == [{"exponential", "multiply", "add", "broadcast"}]
+    assert [one.flops for one in found] == [0]
+    heads, row = str(found).splitlines()[1:3]
+    assert "own FLOPs" in heads
+    assert "fusion: exponential, " in row
+
+
 def test_programs_without_a_jaxpr_are_searched_in_their_first_stage() -> None:
     given = targets.inspect(jax.jit(jnp.dot).lower(jnp.zeros((2, 3)), jnp.zeros((3, 4))))
     assert [one.kind for one in given.find("kind:dot")] == ["stablehlo.dot_general"]
