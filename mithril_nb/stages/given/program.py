@@ -20,7 +20,7 @@ from mithril_nb.stages.given import jax_modules, read_artifact
 from mithril_nb.stages.given.locations import GivenLines, NamedOperations, OpNames
 from mithril_nb.stages.given.read_artifact import text_of_bytecode
 from mithril_nb.stages.hlo.stablehlo import result_specs
-from mithril_nb.stages.hlo.text import read_module
+from mithril_nb.stages.hlo.text import Computation, read_module
 from mithril_nb.stages.param_names import check_params, which_are_params
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
@@ -182,7 +182,7 @@ def given_of_compiled(compiled: jax.stages.Compiled) -> Given:
     """Return a `Given` for the result of `jax.jit(f).lower(x).compile()`."""
     # Not every platform gives the text of its executables.
     text = compiled.as_text() or ""
-    title, specs, results = _entry_of_hlo(text)
+    title, specs, results = _entry_of_hlo(*read_module(text))
     kind = "a jax.stages.Compiled"
     return Given(_title(title), kind, specs, results, compiled=compiled, stages=("hlo",), is_fixed=True)
 
@@ -265,8 +265,9 @@ def given_of_hlo(module: str | bytes, name: str = "") -> Given:
     """
     read = jax_modules.HloText(module)
     kind = "HLO text" if isinstance(module, str) else "a serialized HLO module"
-    title, specs, results = _entry_of_hlo(read.as_text())
-    lines = [line for computation in read_module(read.as_text())[1] for line in computation.lines]
+    title, computations = read_module(read.as_text())
+    title, specs, results = _entry_of_hlo(title, computations)
+    lines = [line for computation in computations for line in computation.lines]
     # XLA has read the text. A newer XLA may print it in a form that is not known here.
     unreadable = next((line.strip() for line in lines if isinstance(line, str)), None)
     if unreadable is not None or len(lines) != read.instruction_count:
@@ -278,9 +279,8 @@ def given_of_hlo(module: str | bytes, name: str = "") -> Given:
     return Given(name, kind, specs, results, read, stages=("hlo_before",), is_fixed=True)
 
 
-def _entry_of_hlo(text: str) -> tuple[str, Specs, Specs]:
+def _entry_of_hlo(title: str, computations: Sequence[Computation]) -> tuple[str, Specs, Specs]:
     """Return the name of a module, and the name and spec of each parameter and result of its entry."""
-    title, computations = read_module(text)
     entry = next((one for one in computations if one.is_entry), None)
     found = [one for one in (entry.instructions if entry else ()) if one.opcode == "parameter"]
     # The order of parameters in the text may differ from the order of the arguments.

@@ -37,7 +37,7 @@ def stated_shardings(
     known: dict[str, str] = {}
     shardings = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(arguments)]
     for at, each in enumerate(zip_longest(declared, shardings)):
-        specs = [one.spec for one in each if getattr(one, "spec", None) is not None]
+        specs = [spec for one in each if (spec := getattr(one, "spec", None)) is not None]
         if specs:
             known[f"arg{at}"] = repr(specs[0]).replace("PartitionSpec(", "P(", 1)
     for one in instructions:
