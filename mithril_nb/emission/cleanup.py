@@ -20,6 +20,9 @@ _UNCHANGED = frozenset("copy copy_p stop_gradient pvary pcast optimization_barri
 _RESHAPES = frozenset("reshape squeeze expand_dims broadcast_in_dim".split())
 _REDUCTIONS = frozenset("reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor".split())
 _COMMUTATIVE = frozenset("add add_any mul max min and or xor eq ne".split())
+_OF_SAME = {"eq": True, "le": True, "ge": True, "ne": False, "lt": False, "gt": False}
+"""The comparison of an array with itself, if it has no NaN. C compilers warn about it."""
+_EXACT = ("int", "uint", "bool")
 _MOST_ROUNDS = 8
 
 
@@ -258,6 +261,11 @@ def simplified(statement: Statement, producer: Any) -> Statement:
             one = replace(one, inputs=before.inputs, equations=equations)
         else:
             one = replace(one, primitive="copy", inputs=before.inputs, params={}, equations=equations)
+    if one.primitive in _OF_SAME and one.inputs[0] is one.inputs[1] and one.inputs[0].dtype.startswith(_EXACT):
+        params = {"shape": one.outputs[0].shape, "broadcast_dimensions": (), "sharding": None}
+        return replace(
+            one, primitive="broadcast_in_dim", inputs=(Number(_OF_SAME[one.primitive], "bool"),), params=params
+        )
     if one.primitive == "integer_pow" and one.params["y"] == 2:
         one = replace(one, primitive="square", params={})
     return _without_sign(one, producer)

@@ -17,6 +17,7 @@ from mithril_nb.stages.trace.equations import Site, Wiring, sites_of, wirings
 from mithril_nb.stages.trace.tracing import Leaf
 
 _COMBINED = frozenset({"reduce", "reduce_window", "scatter", "select_and_scatter", "reduce_scatter"})
+_PRODUCTS = frozenset({"dot_general", "conv_general_dilated"})
 _HINTS = {
     "dot_general": "dot", "conv_general_dilated": "conv", "reduce_sum": "total", "reduce_max": "largest",
     "reduce_min": "smallest", "reduce_prod": "product", "reduce_and": "all_true", "reduce_or": "any_true",
@@ -125,7 +126,7 @@ class _Reader:
                     inputs = found[-1].outputs
                 statement = self._statement(site, record, inputs, around)
                 env.update(zip(site.equation.outvars, statement.outputs, strict=True))
-                found.append(statement)
+                found += _of_one_dtype(statement) if site.primitive in _PRODUCTS else [statement]
             else:
                 (jaxpr, body), given = inner
                 scope: dict[Any, Operand] = dict(zip(jaxpr.invars, given, strict=True))
@@ -251,6 +252,31 @@ def _per_item(condition: Function, body: Function, again: Function, record: Equa
         statements += [expanded, selected]
         results += selected.outputs
     return [condition, replace(body, outputs=tuple(results), statements=tuple(statements))]
+
+
+def _of_one_dtype(product: Statement) -> list[Statement]:
+    """Return a product with operands and a result of one dtype, between the conversions that this needs.
+
+    A library adds the terms of a sum in the dtype of its operands, and JAX in `preferred_element_type`, which is the
+    dtype of the result.
+    """
+    inputs, (output,) = list(product.inputs), product.outputs
+    dtypes = [jax.numpy.dtype(operand.dtype) for operand in inputs]
+    is_wide = jax.numpy.dtype(output.dtype).itemsize >= max(dtype.itemsize for dtype in dtypes)
+    sum_dtype = output.dtype if is_wide else str(jax.numpy.result_type(*dtypes))
+
+    def converted(given: Operand, result: Value) -> Statement:
+        params = {"new_dtype": jax.numpy.dtype(result.dtype), "weak_type": False, "sharding": None}
+        return replace(product, primitive="convert_element_type", inputs=(given,), outputs=(result,), params=params)
+
+    before: list[Statement] = []
+    for index, operand in enumerate(inputs):
+        if operand.dtype != sum_dtype:
+            inputs[index] = Value(_HINTS["convert_element_type"], operand.shape, sum_dtype)
+            before.append(converted(operand, inputs[index]))
+    total = output if output.dtype == sum_dtype else Value(output.name, output.shape, sum_dtype)
+    after = [] if total is output else [converted(total, output)]
+    return [*before, replace(product, inputs=tuple(inputs), outputs=(total,)), *after]
 
 
 def _transposed(operand: Operand, order: Sequence[int], record: Equation) -> Statement:

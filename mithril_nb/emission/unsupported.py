@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from mithril_nb.emission.program import Program, Statement
 from mithril_nb.errors import UnsupportedPrimitiveError
@@ -53,6 +53,20 @@ def unsupported(statement: Statement, backend: str, reason: str = "") -> Unsuppo
     )
     error.primitive, error.backend, error.source = name, backend, statement.source
     return error
+
+
+def check_dtypes(program: Program, backend: str, is_known: Callable[[str], bool]) -> None:
+    """Check that a backend knows the dtypes of all arguments, results and operands of a program.
+
+    Raises:
+        UnsupportedPrimitiveError: The backend does not know a dtype.
+    """
+    main = program.main
+    ends = [Statement("copy", (operand,), ()) for operand in (*main.inputs, *main.outputs)]  # also without statements
+    for statement in (*(each for function in program.functions for each in function.walk()), *ends):
+        for operand in (*statement.inputs, *statement.outputs):
+            if not is_known(operand.dtype) and getattr(operand, "name", "") != "_":
+                raise unsupported(statement, backend, f"dtype {operand.dtype}")
 
 
 def check_supported(program: Program, backend: str, supported: Iterable[str]) -> None:

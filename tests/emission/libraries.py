@@ -30,10 +30,12 @@ def to_library(library: str, array: Any) -> Any:
     array = np.asarray(array)
     if library == "torch":
         torch = importlib.import_module("torch")
+        if array.dtype == jax.numpy.bfloat16:
+            return torch.tensor(array.view(np.int16)).view(torch.bfloat16)
         return torch.tensor(array.astype(np.int64) if array.dtype == np.uint32 else np.array(array))
     if library == "mlx":
         mx = importlib.import_module("mlx.core")
-        return mx.array(array)
+        return mx.array(array, mx.float64 if array.dtype == np.float64 else None)
     return array
 
 

@@ -13,18 +13,10 @@ from mithril_nb.emission.program import Operand, Statement
 
 @rule("dot_general")
 def _dot_general(to: Context, one: Statement) -> str:
-    left, right = one.inputs
-    output = one.outputs[0].dtype
-    texts = [to.array(each) for each in one.inputs]
-    if not is_float(output) and to.library == "mlx":
-        raise to.unsupported(one, "integers")
-    if left.dtype != right.dtype or left.dtype == "bool":
-        pairs = zip(texts, one.inputs, strict=True)
-        texts = [text if each.dtype == output else to.cast(text, output) for text, each in pairs]
-    found = _matmul(to, one, *texts)
-    if output != left.dtype and left.dtype == right.dtype and left.dtype != "bool":
-        return to.cast(f"({found})", output)
-    return found
+    dtype = one.outputs[0].dtype
+    if (not is_float(dtype) and to.library == "mlx") or (dtype == "bool" and to.library == "torch"):
+        raise to.unsupported(one, "bool" if dtype == "bool" else "integers")
+    return _matmul(to, one, *map(to.array, one.inputs))
 
 
 def _matmul(to: Context, one: Statement, left: str, right: str) -> str:
@@ -87,6 +79,8 @@ def equation(one: Statement) -> str:
 @rule("conv_general_dilated")
 def _conv(to: Context, one: Statement) -> str:
     params, (array, kernel) = one.params, one.inputs
+    if to.library == "mlx" and not is_float(array.dtype):
+        raise to.unsupported(one, "integers")
     numbers = params["dimension_numbers"]
     if params["batch_group_count"] != 1 and params["feature_group_count"] != 1:
         raise to.unsupported(one, "feature_group_count and batch_group_count that are both above 1")

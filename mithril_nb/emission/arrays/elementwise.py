@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from mithril_nb.emission.arrays.dialects import INFIX
 from mithril_nb.emission.arrays.rules import RULES, Context, rule
 from mithril_nb.emission.program import DETACH, Number, Statement
@@ -14,18 +16,17 @@ def is_float(dtype: str) -> bool:
 
 @rule("neg")
 def _neg(to: Context, one: Statement) -> str:
-    return to.wrapped(one, f"-{to.array(one.inputs[0])}")
+    return f"-{to.array(one.inputs[0])}"
 
 
 @rule("not")
 def _invert(to: Context, one: Statement) -> str:
-    text = to.array(one.inputs[0])
-    return to.wrapped(one, f"~{text}")
+    return f"~{to.array(one.inputs[0])}"
 
 
 @rule("integer_pow")
 def _integer_pow(to: Context, one: Statement) -> str:
-    return to.wrapped(one, f"{to.array(one.inputs[0])} ** {one.params['y']}")
+    return f"{to.array(one.inputs[0])} ** {one.params['y']}"
 
 
 @rule("pow")
@@ -51,9 +52,13 @@ def _rsqrt(to: Context, one: Statement) -> str:
     return f"1 / np.sqrt({text})" if to.library == "numpy" else to.function("rsqrt", text)
 
 
-@rule("logistic")
-def _logistic(to: Context, one: Statement) -> str:
+@rule("logistic", "expm1")
+def _exponential(to: Context, one: Statement) -> str:
     text = to.array(one.inputs[0])
+    if to.library == "mlx" and one.inputs[0].dtype == "complex64":
+        raise to.unsupported(one, "dtype complex64")
+    if one.primitive == "expm1":
+        return to.function("expm1", text)
     return f"1 / (1 + np.exp(-{text}))" if to.library == "numpy" else to.function("logistic", text)
 
 
@@ -101,6 +106,8 @@ def _detach(to: Context, one: Statement) -> str:
 
 @rule("atan2", "nextafter")
 def _of_arrays(to: Context, one: Statement) -> str:
+    if one.primitive not in to.dialect.functions:
+        raise to.unsupported(one)
     if to.library == "torch":
         return to.function(one.primitive, *to.arrays(one))
     return to.function(one.primitive, *to.operands(one))
@@ -108,9 +115,11 @@ def _of_arrays(to: Context, one: Statement) -> str:
 
 @rule("rem")
 def _remainder(to: Context, one: Statement) -> str:
-    if to.library == "mlx":
-        return to.helper("remainder", *to.arrays(one))
-    return _of_arrays(to, one)
+    if not is_float(one.outputs[0].dtype):
+        to.helpers.add("int_divide")
+        left, right = to.arrays(one)
+        return f"{left} - int_divide({left}, {right}) * {right}"
+    return to.helper("remainder", *to.arrays(one)) if to.library == "mlx" else _of_arrays(to, one)
 
 
 @rule("round")
@@ -126,9 +135,12 @@ def _convert(to: Context, one: Statement) -> str:
     (given,), (output,) = one.inputs, one.outputs
     text = to.array(given)
     if given.dtype.startswith("complex") and not output.dtype.startswith("complex"):
+        if output.dtype == "bool":
+            return f"{text} != 0"
         text = f"{text}.real" if to.library != "mlx" else f"mx.real({text})"
-    if to.library == "torch" and output.dtype == "uint32" and given.dtype != "bool":
-        return f"{to.cast(text, output.dtype)} & 0xFFFFFFFF"
+    if to.library != "jax" and is_float(given.dtype) and output.dtype.startswith(("int", "uint")):
+        limits = np.iinfo(output.dtype)
+        return to.helper("to_integer", text, to.dtype(output.dtype), str(limits.min), str(limits.max))
     return to.cast(text, output.dtype)
 
 
@@ -141,7 +153,7 @@ def _bitcast(to: Context, one: Statement) -> str:
     if given.dtype == "uint32":
         text = f"{text}.to(torch.int32)"
     if output.dtype == "uint32":
-        return f"{text}.view(torch.int32).to(torch.int64) & 0xFFFFFFFF"
+        return f"{text}.view(torch.int32).to(torch.int64)"
     return f"{text}.view({to.dtype(output.dtype)})"
 
 
@@ -153,9 +165,19 @@ def _shift(to: Context, one: Statement) -> str:
     if not fits or one.primitive == ("shift_right_arithmetic" if is_unsigned else "shift_right_logical"):
         # An int64 tensor may hold uint32, so PyTorch's helpers need the number of bits.
         more = [str(bits)] if to.library == "torch" else []
-        return to.wrapped(one, to.helper(one.primitive, *to.arrays(one), *more))
+        return to.helper(one.primitive, *to.arrays(one), *more)
     sign = "<<" if one.primitive == "shift_left" else ">>"
-    return to.wrapped(one, f"{to.array(array)} {sign} {to.operand(count)}")
+    return f"{to.array(array)} {sign} {to.operand(count)}"
+
+
+@rule("complex")
+def _complex(to: Context, one: Statement) -> str:
+    real, imaginary = to.arrays(one)
+    if to.library == "mlx":
+        raise to.unsupported(one)
+    if to.library != "numpy":
+        return f"{'torch' if to.library == 'torch' else 'jax.lax'}.complex({real}, {imaginary})"
+    return f"np.stack([{real}, {imaginary}], -1).view({to.dtype(one.outputs[0].dtype)})[..., 0]"
 
 
 @rule("erf", "erfc", "erf_inv", "lgamma", "digamma", "cbrt", "exp2")
@@ -181,7 +203,7 @@ def infix(to: Context, one: Statement) -> str:
     left, right = to.operands(one)
     if to.library == "mlx" and one.primitive in ("and", "or", "xor"):
         left = to.array(one.inputs[0])  # MLX has no `True & array`
-    return to.wrapped(one, f"{left} {INFIX[one.primitive]} {to.right(right)}")
+    return f"{left} {INFIX[one.primitive]} {to.right(right)}"
 
 
 @rule("sign")

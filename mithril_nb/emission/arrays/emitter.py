@@ -31,9 +31,16 @@ from mithril_nb.emission.python_text import (
 )
 from mithril_nb.emission.rules import Rules
 from mithril_nb.emission.source import Source, Writer
+from mithril_nb.emission.unsupported import check_dtypes
 from mithril_nb.stages.trace import traced
 
 _CONTROL = frozenset({"scan", "while", "cond", CALL})
+_MAY_EXCEED = frozenset(
+    "add add_any sub mul neg not square integer_pow div rem shift_left convert_element_type bitcast_convert_type "
+    "dot_general conv_general_dilated reduce_sum reduce_prod cumsum cumprod reduce_window_sum reduce_window reduce "
+    "scatter-add scatter-mul scatter-sub scatter_add scatter_mul scatter_sub".split()
+)
+"""Primitives whose uint32 result is cut to 32 bits in PyTorch, where it is an int64."""
 _SMALL = 16
 """Constants with at most this number of items are written as lists; larger constants as compressed base64 text."""
 RULE_FILES = (contractions, elementwise, fused, indexing, shapes)
@@ -99,9 +106,7 @@ class _Emitter(Context):
                 known = one.primitive in _CONTROL or one.primitive in self.rules or one.primitive in INFIX
                 if not known and one.primitive not in self.dialect.functions:
                     raise self.unsupported(one)
-                for value in one.outputs:
-                    if value.name != "_" and self.dtype_or_none(value.dtype) is None:
-                        raise self.unsupported(one, f"dtype {value.dtype}")
+        check_dtypes(program, self.library, lambda dtype: self.dtype_or_none(dtype) is not None)
 
     def dtype_or_none(self, name: str) -> str | None:
         return self.dialect.dtype("uint32" if name == "key<fry>" else name)
@@ -226,10 +231,13 @@ class _Emitter(Context):
     def _expression(self, one: Statement) -> str:
         name = one.primitive
         if name in self.rules:
-            return self.rules.write(self, one)
-        if name in INFIX:
-            return elementwise.infix(self, one)
-        return self.function(name, *self.operands(one))
+            text = self.rules.write(self, one)
+        elif name in INFIX:
+            text = elementwise.infix(self, one)
+        else:
+            text = self.function(name, *self.operands(one))
+        is_wide = self.library == "torch" and name in _MAY_EXCEED and one.outputs[0].dtype == "uint32"
+        return f"({text}) & 0xFFFFFFFF" if is_wide else text
 
     def _assign(self, one: Statement, text: str) -> None:
         targets = ", ".join(value.name for value in one.outputs)

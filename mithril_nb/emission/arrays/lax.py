@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from mithril_nb.emission.arrays.elementwise import is_float
 from mithril_nb.emission.arrays.rules import RULES, Context, plain, sizes
 from mithril_nb.emission.arrays.shapes import filled
 from mithril_nb.emission.program import ELEMENTWISE, Function, Number, Operand, Statement, Value
@@ -115,7 +116,8 @@ def _reduce_window(to: Context, one: Statement) -> str:
     combine = _POOLS.get(one.primitive) or _combiner(to, one)
     start = _neutral(combine, one.inputs[0].dtype) if one.primitive in _POOLS else one.inputs[1]
     # JAX differentiates a pooling only if its initial value is a Python number.
-    first = to.operand(start) if one.primitive in _POOLS else to.array(start)
+    is_open = one.primitive in _POOLS and is_float(one.inputs[0].dtype)
+    first = to.operand(start) if is_open else to.array(start)
     texts = [to.array(one.inputs[0]), first, f"jax.lax.{combine}"]
     steps = ("window_strides", "base_dilation", "window_dilation")
     params: dict[str, Any] = dict(one.params)
@@ -174,7 +176,7 @@ def _neutral(combine: str, dtype: str) -> Number:
 @lax_rule("div")
 def _divide(to: Context, one: Statement) -> str:
     left, right = to.operands(one)
-    if one.outputs[0].dtype.startswith(("float", "bfloat", "complex")):
+    if is_float(one.outputs[0].dtype):
         return f"{left} / {to.right(right)}"
     return f"jax.lax.div({', '.join(to.arrays(one))})"
 

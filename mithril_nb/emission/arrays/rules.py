@@ -11,8 +11,6 @@ from mithril_nb.emission.rules import Rules
 from mithril_nb.emission.unsupported import unsupported
 from mithril_nb.errors import UnsupportedPrimitiveError
 
-_WRAPS = frozenset({"add", "add_any", "sub", "mul", "neg", "not", "shift_left"})
-
 
 class Context:
     """The context that each rule receives. A rule is a function that returns the expression of a primitive.
@@ -44,7 +42,13 @@ class Context:
         return self.dialect.module
 
     def operand(self, one: Operand) -> str:
-        """Return the expression of an operand. A number is written without a dtype: `2.0`."""
+        """Return the expression of an operand. A number is written without a dtype: `2.0`.
+
+        JAX and MLX read numbers without a dtype as signed integers, so large unsigned numbers have one.
+        """
+        is_large = isinstance(one, Number) and one.dtype.startswith("uint") and one.value.real >= 2**31
+        if is_large and self.library in ("jax", "mlx"):
+            return self.array(one)
         return self.dialect.number(one) if isinstance(one, Number) else one.name
 
     def array(self, one: Operand) -> str:
@@ -86,12 +90,6 @@ class Context:
     def cast(self, text: str, dtype: str) -> str:
         """Return the expression that converts an array to a dtype: x.astype(np.float32)."""
         return f"{text}.{self.dialect.cast}({self.dtype(dtype)})"
-
-    def wrapped(self, statement: Statement, text: str) -> str:
-        """Return an expression, cut to 32 bits if PyTorch computes a uint32 result in int64."""
-        if self.library == "torch" and statement.outputs[0].dtype == "uint32" and statement.primitive in _WRAPS:
-            return f"({text}) & 0xFFFFFFFF"
-        return text
 
     def full_shape(self, one: Operand) -> tuple[int, ...]:
         """Return the shape of an operand in the source. Except in JAX, a random key has another axis of size 2."""

@@ -167,8 +167,10 @@ def _reduce(to: Context, one: Statement) -> str:
         return to.helper(f"reduce_{name}", to.array(given), sizes(axes), repr(bool(one.params.get(KEEPDIMS))))
     keep = f", {to.dialect.keepdims}=True" if one.params.get(KEEPDIMS) else ""
     where = repr(axes[0]) if len(axes) == 1 else sizes(axes)
-    # NumPy and PyTorch return sums of narrow integers in a wider dtype by default.
-    widens = name in ("sum", "prod") and not is_float(output.dtype) and to.library != "mlx"
+    # The libraries return sums of narrow integers in a wider dtype by default.
+    widens = name in ("sum", "prod") and not is_float(output.dtype)
+    if widens and to.library == "mlx":
+        return to.cast(f"{to.array(given)}.{name}(axis={where}{keep})", output.dtype)
     dtype = f", dtype={to.dtype(output.dtype)}" if widens else ""
     text = to.array(given)
     if to.library == "torch":
@@ -203,7 +205,7 @@ def _cumulative(to: Context, one: Statement) -> str:
     flipped = f"np.flip({text}, {axis})" if to.library == "numpy" else f"torch.flip({text}, ({axis},))"
     given = flipped if reverse else text
     output = one.outputs[0].dtype
-    dtype = f", dtype={to.dtype(output)}" if not is_float(output) and "sum" in numpy + "prod" in numpy else ""
+    dtype = f", dtype={to.dtype(output)}" if not is_float(output) and one.primitive in ("cumsum", "cumprod") else ""
     if to.library == "numpy":
         found = f"{numpy}({given}, axis={axis}{dtype})"
         return f"np.flip({found}, {axis})" if reverse else found

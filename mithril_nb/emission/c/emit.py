@@ -29,7 +29,7 @@ from mithril_nb.emission.c.writing import LOOP_VARIABLES, Body, Form, Stored, wi
 from mithril_nb.emission.naming.names import comment
 from mithril_nb.emission.program import Function, Operand, Program, Statement, Value
 from mithril_nb.emission.source import Line, Source, Writer
-from mithril_nb.emission.unsupported import check_supported, unsupported
+from mithril_nb.emission.unsupported import check_dtypes, check_supported
 from mithril_nb.stages.trace import traced
 
 _RULE_FILES = (control, convolutions, indexing, linear, ordering, products, random, shapes, windows)
@@ -75,7 +75,7 @@ def emit_program(program: Program) -> CFile:
         UnsupportedPrimitiveError: The program contains a primitive or a dtype that C source does not support.
     """
     check_supported(program, "c", {*RULES, *SUPPORTED})
-    _check_dtypes(program)
+    check_dtypes(program, "c", C_TYPES.__contains__)
     helpers, arenas = Helpers(), dict[str, int]()
     constants: dict[Value, Form] = {value: Stored(value.name, c_shape(value)) for value in program.constants}
     parts = [list(_function(one, program, helpers, arenas, constants)) for one in program.functions]
@@ -178,14 +178,6 @@ def _parameter(dtype: str, name: str, shape: tuple[int, ...], is_output: bool = 
         return f"{kind} *{'restrict ' if is_output else ''}{name}"
     first = f"[{'restrict ' if is_output else ''}{shape[0]}]"
     return f"{kind} {name}{first}{subscripts(shape[1:])}"
-
-
-def _check_dtypes(program: Program) -> None:
-    for function in program.functions:
-        for one in function.walk():
-            for value in (*one.inputs, *one.outputs):
-                if value.dtype not in C_TYPES:
-                    raise unsupported(one, "c", f"dtype {value.dtype}")
 
 
 def _constant(value: Value, array: Any) -> str:

@@ -25,6 +25,7 @@ from mithril_nb.emission.python_text import (
     used_helpers,
 )
 from mithril_nb.emission.source import Line, Source, Writer
+from mithril_nb.emission.unsupported import check_dtypes
 from mithril_nb.stages.trace import traced
 
 RULE_FILES = (contractions, elementwise, shapes)
@@ -83,6 +84,7 @@ class _Emitter(Context):
         for function in program.functions:
             for one in function.walk():
                 self._check(one)
+        check_dtypes(program, "ggml", _DTYPES.__contains__)
         self._needed = _constants_of(program)
         self._has_gradients = bool(program.gradient_notes)
         for function in program.functions[:-1]:
@@ -97,8 +99,6 @@ class _Emitter(Context):
         if one.primitive not in RULES and one.primitive not in ("scan", "cond", CALL):
             raise self.unsupported(one, _REASONS.get(one.primitive, ""))
         for value in (*one.inputs, *one.outputs):
-            if value.dtype not in _DTYPES:
-                raise self.unsupported(one, f"dtype {value.dtype}")
             if value.dtype.startswith("int") and one.primitive not in elementwise.WHOLE:
                 if not (one.primitive == "pow" and value is one.inputs[1]):
                     raise self.unsupported(one, "integers")

@@ -66,12 +66,12 @@ def min_pool(x, size, **options):
 
 def sum_pool(x, size, **options):
     """Return the sum of each window."""
-    return windows(x, size, **options).sum(axis=tuple(range(-len(size), 0)))
+    return windows(x, size, **options).sum(axis=tuple(range(-len(size), 0))).astype(x.dtype)
 
 
 def prod_pool(x, size, **options):
     """Return the product of each window."""
-    return windows(x, size, fill=1, **options).prod(axis=tuple(range(-len(size), 0)))
+    return windows(x, size, fill=1, **options).prod(axis=tuple(range(-len(size), 0))).astype(x.dtype)
 
 
 def picked(x, size, prefer, options):

@@ -7,10 +7,18 @@ import mlx.core as mx
 
 def int_divide(x, y):
     """Return x / y for integers, rounded towards zero, as XLA does."""
-    safe = mx.where(y == 0, mx.ones_like(y), y)
+    is_minus = (y + 1 == 0) & (y < 0)  # the least integer / -1 has no result in C++
+    safe = mx.where((y == 0) | is_minus, mx.ones_like(y), y)
     quotient = x // safe
     quotient = quotient + mx.logical_and(quotient < 0, quotient * safe != x).astype(quotient.dtype)
-    return mx.where(y == 0, mx.zeros_like(quotient) - 1, quotient)
+    return mx.where(y == 0, mx.zeros_like(quotient) - 1, mx.where(is_minus, -x, quotient))
+
+
+def to_integer(x, dtype, least, most):
+    """Convert floats to integers, as XLA does: NaN becomes 0, a number out of range the least or largest integer."""
+    found = mx.where((x > float(least)) & (x < float(most)), x, 0).astype(dtype)
+    found = mx.where(x <= float(least), mx.array(least, dtype), found)
+    return mx.where(x >= float(most), mx.array(most, dtype), found)
 
 
 def remainder(x, y):

@@ -12,6 +12,12 @@ def int_divide(x, y):
     return np.where(y == 0, np.array(-1).astype(quotient.dtype), quotient)
 
 
+def to_integer(x, dtype, least, most):
+    """Convert floats to integers, as XLA does: NaN becomes 0, a number out of range the least or largest integer."""
+    found = np.where((x > least) & (x < most), x, 0).astype(dtype)
+    return np.where(x >= most, dtype(most), np.where(x <= least, dtype(least), found))
+
+
 def round_away(x):
     """Round to the nearest integer, halves away from zero."""
     whole = np.trunc(x)

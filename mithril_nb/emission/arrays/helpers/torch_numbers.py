@@ -7,8 +7,17 @@ import torch
 
 def int_divide(x, y):
     """Return x / y for integers, rounded towards zero, as XLA does."""
-    safe = torch.where(y == 0, torch.ones_like(y), y)
-    return torch.where(y == 0, -torch.ones_like(x), torch.div(x, safe, rounding_mode="trunc"))
+    is_minus = (y == -1) & (y < 0)  # PyTorch ends the process where it divides the least integer by -1
+    safe = torch.where((y == 0) | is_minus, torch.ones_like(y), y)
+    found = torch.where(is_minus, -x, torch.div(x, safe, rounding_mode="trunc"))
+    return torch.where(y == 0, -torch.ones_like(x), found)
+
+
+def to_integer(x, dtype, least, most):
+    """Convert floats to integers, as XLA does: NaN becomes 0, a number out of range the least or largest integer."""
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
+    found = torch.where((x > least) & (x < most), x, 0).to(dtype)
+    return torch.where(x >= most, most, torch.where(x <= least, least, found)).to(dtype)
 
 
 def round_away(x):
