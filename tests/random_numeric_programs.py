@@ -27,6 +27,7 @@ LEAST_BY_MINUS_ONE = "the least integer divided by -1"
 OUTSIDE = "floats that an integer cannot hold"
 LARGEST_OF_NAN = "maximum or minimum of NaN"
 SORTED_NAN = "sorted NaN"
+LARGE = "integers beyond 2**24, or that may wrap around"
 _TOLERANCES = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 2e-5, "float64": 1e-11, "complex64": 5e-5}
 
 
@@ -207,6 +208,10 @@ class _Draw:
         found = jax.jit(function)(*(one.array for one in taken))
         found = found if isinstance(found, list | tuple) else [found]
         marks = frozenset(differences).union(*(one.differences for one in taken))
+        integers = [
+            array for array in map(np.asarray, (*(one.array for one in taken), *found)) if array.dtype.kind in "iu"
+        ]
+        marks |= {LARGE} if any((np.abs(array.astype(float)) > 2**24).any() for array in integers) else set()
         for array in found:
             array = np.asarray(array)
             is_exact = all(one.is_exact for one in taken) and (exact or array.dtype.kind in "biu")
@@ -245,7 +250,7 @@ def _integer_binary(draw: _Draw, functions: Sequence[Any] = _INTEGER_OPERATIONS)
     left = draw.operand(dtype)
     right: Any = draw.number(dtype) if draw.random.random() < 0.3 else draw.operand(dtype, draw[left].shape)
     other = draw[right] if isinstance(right, int) else right
-    marks = []
+    marks = [LARGE]
     if function in (lax.div, lax.rem):
         marks += [BY_ZERO] if (other == 0).any() else []
         is_least = (draw[left] == np.iinfo(dtype).min) & (other == -1) if dtype[0] == "i" else np.zeros(1, bool)
@@ -256,7 +261,7 @@ def _integer_binary(draw: _Draw, functions: Sequence[Any] = _INTEGER_OPERATIONS)
         draw.apply(f"{_name(function)} {right}", lambda x: function(x, right), left, differences=marks)
     else:
         left = draw.operand(dtype, special=False)
-        marks = [BY_ZERO, LEAST_BY_MINUS_ONE] if function in (lax.div, lax.rem) else []
+        marks = [LARGE, *([BY_ZERO, LEAST_BY_MINUS_ONE] if function in (lax.div, lax.rem) else [])]
         draw.apply(f"{right} {_name(function)}", lambda x: function(right, x), left, differences=marks)
 
 
@@ -290,7 +295,7 @@ def _unary(draw: _Draw) -> None:
         functions = (lax.neg, lax.abs, lax.sign, lax.bitwise_not, lax.population_count, lax.clz, lax.square)
         functions = (*functions, lambda x: lax.integer_pow(x, 3))
         function, dtype = draw.random.choice(functions), draw.dtype(SIGNED, UNSIGNED)
-        draw.apply(_name(function), function, draw.operand(dtype))
+        draw.apply(_name(function), function, draw.operand(dtype), differences=[LARGE])
     elif kind == "float":
         functions = (lax.neg, lax.abs, lax.sign, lax.floor, lax.ceil, lax.is_finite, lax.sqrt, lax.square)
         functions = (*functions, lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN), lax.round)
@@ -482,7 +487,7 @@ def _reduce(draw: _Draw) -> None:
     axis = draw.random.choice([None, *range(draw[place].ndim)])
     keeps = draw.random.random() < 0.3
     options: dict[str, Any] = {"dtype": dtype} if adds else {}
-    marks = [LARGEST_OF_NAN] if not adds and (draw[place] != draw[place]).any() else []
+    marks = [LARGE] if adds else [LARGEST_OF_NAN] if (draw[place] != draw[place]).any() else []
     total = np.abs(draw[place].astype("float64")).sum() if function is jnp.sum else None
     draw.apply(
         f"{_name(function)} axis {axis}", lambda x: function(x, axis=axis, keepdims=keeps, **options), place,
@@ -510,7 +515,7 @@ def _cumulate(draw: _Draw) -> None:
     if adds and jnp.dtype(dtype).kind not in "iu":
         place = draw.argument(np.sign(draw[place]) + np.asarray(0.5, dtype))
     axis, reverse = draw.random.randint(0, 1), draw.random.random() < 0.4
-    marks = [LARGEST_OF_NAN] if (draw[place] != draw[place]).any() else []
+    marks = [LARGE] if adds else [LARGEST_OF_NAN] if (draw[place] != draw[place]).any() else []
     draw.apply(
         f"{_name(function)} axis {axis} {reverse}", lambda x: function(x, axis, reverse), place,
         exact=not adds, scale=float(np.abs(draw[place].astype("float64")).sum()), differences=marks,
@@ -559,7 +564,7 @@ def _index(draw: _Draw) -> None:
         functions["multiply rows"] = (lambda x, i, y: x.at[i].multiply(y), [place, rows, other])
         functions["max of rows"] = (lambda x, i, y: x.at[i].max(y), [place, rows, other])
     name = draw.random.choice(list(functions))
-    draw.apply(name, functions[name][0], *functions[name][1])
+    draw.apply(name, functions[name][0], *functions[name][1], differences=[LARGE] if name[:3] in ("add", "mul") else [])
 
 
 @_operation
@@ -613,7 +618,7 @@ def _loop(draw: _Draw) -> None:
         "switch": lambda x: lax.switch(x[0].astype("int32"), [lambda: x, lambda: ~x, lambda: x + x]),
     }
     name = draw.random.choice(list(functions))
-    draw.apply(f"{name} {number}", functions[name], place)
+    draw.apply(f"{name} {number}", functions[name], place, differences=[LARGE])
 
 
 @_operation
@@ -628,4 +633,6 @@ def _integer_chain(draw: _Draw) -> None:
     """A polynomial of integers that wraps, with constants on both sides."""
     dtype = draw.dtype(SIGNED, UNSIGNED)
     place, numbers = draw.operand(dtype), [draw.number(dtype) for _ in range(3)]
-    draw.apply(f"polynomial {numbers}", lambda x: numbers[0] - (x * numbers[1] + numbers[2]) * x, place)
+    draw.apply(
+        f"polynomial {numbers}", lambda x: numbers[0] - (x * numbers[1] + numbers[2]) * x, place, differences=[LARGE]
+    )

@@ -261,7 +261,8 @@ def simplified(statement: Statement, producer: Any) -> Statement:
             one = replace(one, inputs=before.inputs, equations=equations)
         else:
             one = replace(one, primitive="copy", inputs=before.inputs, params={}, equations=equations)
-    if one.primitive in _OF_SAME and one.inputs[0] is one.inputs[1] and one.inputs[0].dtype.startswith(_EXACT):
+    inputs = one.inputs
+    if one.primitive in _OF_SAME and inputs[0] is inputs[-1] and inputs[0].dtype.startswith(_EXACT):
         params = {"shape": one.outputs[0].shape, "broadcast_dimensions": (), "sharding": None}
         return replace(
             one, primitive="broadcast_in_dim", inputs=(Number(_OF_SAME[one.primitive], "bool"),), params=params

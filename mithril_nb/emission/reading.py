@@ -272,8 +272,8 @@ def _of_one_dtype(product: Statement) -> list[Statement]:
     before: list[Statement] = []
     for index, operand in enumerate(inputs):
         if operand.dtype != sum_dtype:
-            inputs[index] = Value(_HINTS["convert_element_type"], operand.shape, sum_dtype)
-            before.append(converted(operand, inputs[index]))
+            inputs[index] = wide = Value(_HINTS["convert_element_type"], operand.shape, sum_dtype)
+            before.append(converted(operand, wide))
     total = output if output.dtype == sum_dtype else Value(output.name, output.shape, sum_dtype)
     after = [] if total is output else [converted(total, output)]
     return [*before, replace(product, inputs=tuple(inputs), outputs=(total,)), *after]

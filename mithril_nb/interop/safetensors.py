@@ -25,6 +25,7 @@ _ADVICE = "ml.load_params(path)  # of a file that ml.save_params(params, path) w
 _DTYPES = {
     "BOOL": "bool", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64", "U8": "uint8", "U16": "uint16",
     "U32": "uint32", "U64": "uint64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
+    "C64": "complex64",
 }  # fmt: skip
 
 

@@ -85,6 +85,8 @@ class Dialect:
             return f"{self.module}.{self.dtypes[one.dtype]}({self.number(one)})"
         if self.name == "torch":
             return f"torch.tensor({self.number(one)}, dtype={self.dtype(one.dtype)})"
+        if one.dtype == "uint64" and one.value.real >= 2**63:  # MLX takes no larger number
+            return f"~mx.array({2**64 - 1 - int(one.value.real)}, mx.uint64)"
         return f"mx.array({self.number(one)}, {self.dtype(one.dtype)})"
 
 

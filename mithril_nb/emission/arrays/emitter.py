@@ -171,7 +171,7 @@ class _Emitter(Context):
                     else f"torch.tensor({decoded}.copy())"
                 )
             elif self.library != "numpy":
-                decoded = f"{self.module}.array({decoded})"
+                decoded = f"{self.module}.array({decoded}, dtype={dtype})"  # MLX would convert float64 to float32
             self._out.add(f"{value.name} = {decoded}")
 
     # Functions

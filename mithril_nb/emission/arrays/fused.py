@@ -80,6 +80,11 @@ def _swapped(x: str) -> list[Any]:
     return [("transpose", x), x]
 
 
+def _widened(*patterns: Any) -> list[Any]:
+    """Return the pattern of an operand that may be converted before a product: float16 to float32."""
+    return [*patterns, *(("convert_element_type", pattern) for pattern in patterns)]
+
+
 def _half_of(y: Any) -> list[Any]:
     return [("mul", ("mul", 0.5, "x"), y), ("mul", "x", ("mul", 0.5, y)), ("mul", 0.5, ("mul", "x", y))]
 
@@ -90,7 +95,7 @@ _ERFC = [("mul", "x", -(2**-0.5)), ("div", "x", -(2**0.5))]
 _ERF = [("mul", "x", 2**-0.5), ("div", "x", 2**0.5)]
 _CUBE = [("integer_pow", "x"), ("mul", "x", _square("x"))]
 _TANH = ("tanh", ("mul", (2 / math.pi) ** 0.5, ("add", "x", ("mul", 0.044715, _CUBE))))
-_SCORES = ("dot_general", "query", _swapped("key"))
+_SCORES = ("dot_general", _widened("query"), _widened(*_swapped("key")))
 _SCALED = [("mul", _SCORES, "scale"), ("div", _SCORES, "divisor"), _SCORES]
 _CAUSAL = ("select_n", ("ge", ("iota",), ("iota",)), "hidden", _SCALED)
 _WEIGHTS = _softmax_of({"x": [_CAUSAL, *_SCALED]})

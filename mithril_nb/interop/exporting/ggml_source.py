@@ -16,9 +16,12 @@ _LOADING = Loading(
     ("from gguf_reader import read_gguf", "from safetensors.numpy import load_file"),
     'read_gguf(FOLDER / "weights.gguf") if name == "weights" else load_file(path)',
 )
-_NOTES = (
-    "pip compiles ggml-python, which takes minutes and a C++ compiler. Programs based on GGML can read `weights.gguf`."
-)
+_NOTES = """pip compiles ggml-python, which takes minutes and a C++ compiler.
+Programs based on GGML can read `weights.gguf`.
+
+Differences from JAX: integers are float32 numbers, so they are exact up to 2**24 and do not wrap around. Where JAX
+returns NaN for the maximum or minimum of NaN, GGML returns a number. A float that an integer cannot hold gives any
+integer."""
 
 
 @export_format("ggml")

@@ -124,7 +124,7 @@ _TEST = '''\
 from model import {function}
 
 FOLDER = Path(__file__).parent
-TOLERANCES = {{"float64": 1e-12, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-1}}
+TOLERANCES = {{"float64": 1e-12, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-1, "complex64": 1e-4}}
 NAMES = (  # of the results in expected.safetensors, in order
 {names})
 
@@ -148,7 +148,10 @@ def plain(found):
 
 def relative_error(found, wanted):
     """Return max|a - b| / max|b|; infinite or NaN if the shapes differ, or NaN and infinities are in other places."""
-    found, wanted = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
+    if wanted.dtype.kind in "biu":
+        return 0 if np.array_equal(found, wanted) else np.inf
+    kind = np.complex128 if wanted.dtype.kind == "c" else np.float64
+    found, wanted = np.asarray(found, kind), np.asarray(wanted, kind)
     is_finite = np.isfinite(wanted)
     if found.shape != wanted.shape or not np.array_equal(found[~is_finite], wanted[~is_finite], equal_nan=True):
         return np.inf

@@ -18,7 +18,8 @@ def to_integer(x, dtype, least, most):
     """Convert floats to integers, as XLA does: NaN becomes 0, a number out of range the least or largest integer."""
     found = mx.where((x > float(least)) & (x < float(most)), x, 0).astype(dtype)
     found = mx.where(x <= float(least), mx.array(least, dtype), found)
-    return mx.where(x >= float(most), mx.array(most, dtype), found)
+    largest = mx.array(most if most < 2**63 else -1, mx.int64).astype(dtype)  # MLX takes no larger number
+    return mx.where(x >= float(most), largest, found)
 
 
 def remainder(x, y):
