@@ -212,6 +212,22 @@ def folder_lock(folder: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
+def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
+    """Open a file like `os.open`, but neither through a symbolic link, nor a pipe or device, which could block.
+
+    Raises:
+        OSError: The path is not a file, or cannot be opened.
+    """
+    if os.path.islink(path):
+        raise OSError(errno.ELOOP, "it is a symbolic link", str(path))
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return descriptor
+
+
 def lock_file(file: IO[bytes] | int) -> bool | None:
     """Lock an open file until it is closed or the process ends.
 

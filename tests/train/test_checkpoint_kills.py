@@ -18,6 +18,7 @@ from process import ONE_DEVICE
 
 from mithril_nb.train import Run
 from mithril_nb.train.checkpoints.file import to_host
+from mithril_nb.train.checkpoints.folder_lock import NAME
 from mithril_nb.train.checkpoints.saver import checkpoints_in
 from tests.train.killable import STEPS, new_run
 
@@ -64,7 +65,7 @@ def test_killed_runs_resume_bit_for_bit(tmp_path, stress):
                 pass
             left = os.listdir(folder) if folder.exists() else []
             within_a_write += any(name.endswith(".part") for name in left)
-            killed, locked = killed + 1, locked + (".lock" in left)
+            killed, locked = killed + 1, locked + (NAME in left)
             run = new_run(folder)  # a warning would be an error
             wrong += [run.step] if digest(run) != right[run.step] else []
             left_behind += leftovers(folder)
@@ -109,4 +110,4 @@ def test_interpreter_exits_cleanly_during_a_run(steps, tmp_path):
     )
     assert (done.returncode, done.stderr) == (7, "")
     assert os.listdir(tmp_path / "loop") == ["step-0000000002.safetensors"]
-    assert ".lock" not in os.listdir(tmp_path / "thread")
+    assert NAME not in os.listdir(tmp_path / "thread")

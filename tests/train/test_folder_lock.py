@@ -19,6 +19,7 @@ import pytest
 from transcript import message_of
 from waiting import until
 
+from mithril_nb.atomic_write import locked_folder
 from mithril_nb.errors import CheckpointError
 from mithril_nb.train import fit
 from mithril_nb.train.checkpoints import folder_lock
@@ -351,11 +352,18 @@ def test_many_threads_and_one_lock(tmp_path):
     assert (max(most), os.listdir(tmp_path)) == (1, [])
 
 
-def test_next_run_removes_leftovers_of_killed_writes(small, blobs, two):
+def test_next_run_removes_only_leftovers_of_killed_writes(small, blobs, two):
     (two / ".step-0000000012.safetensors.part").write_bytes(b"half")
-    (two / ".tmpa1B2c3").write_bytes(b"half")
-    (two / ".mithril_nb-abc.part").mkdir()
-    (two / ".mithril_nb-abc.part" / "step-0000000012.safetensors").write_bytes(b"half")
+    (two / ".tmpa1B2c3").write_bytes(b"of another program")
+    folder, held = locked_folder(two / "step-0000000012.safetensors")
+    (folder / "step-0000000012.safetensors").write_bytes(b"half")
+    held.close()
     (two / "notes.tmp").write_text("mine")
     assert resumed(small, blobs, two).step == 8
-    assert sorted(os.listdir(two)) == ["notes.tmp", "step-0000000004.safetensors", "step-0000000008.safetensors"]
+    assert sorted(os.listdir(two)) == [
+        ".step-0000000012.safetensors.part",
+        ".tmpa1B2c3",
+        "notes.tmp",
+        "step-0000000004.safetensors",
+        "step-0000000008.safetensors",
+    ]

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -23,7 +24,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from mithril_nb.atomic_write import replacing
+from mithril_nb.atomic_write import open_regular, replacing
 from mithril_nb.errors import CheckpointError
 from mithril_nb.train.processes import is_key
 
@@ -59,14 +60,17 @@ def is_sealed(path: Path) -> bool | None:
     return None if place is None else stated == total
 
 
-def content_id(path: Path) -> str:
-    """Return an id of the content of a file with a checksum. This reads only the header, which has the checksum.
+def content_id(path: Path) -> str | None:
+    """Return an id of the content of a checkpoint; `None` if the path is not a file that mithril_nb wrote.
 
-    Raises:
-        OSError: The file cannot be read.
+    This reads only the header, which contains the checksum.
     """
-    with open(path, "rb") as file:
-        return hashlib.sha256(_header(file)).hexdigest()
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            header = _header(file)
+    except OSError:
+        return None
+    return hashlib.sha256(header).hexdigest() if f'"{KEY}":'.encode() in header else None
 
 
 def _header(file: IO[bytes]) -> bytes:
@@ -77,7 +81,7 @@ def _header(file: IO[bytes]) -> bytes:
 
 def _read(path: Path) -> tuple[int | None, bytes, bytes]:
     """Return the offset of the checksum in a file (`None` if absent), the stored checksum, and the computed one."""
-    with open(path, "rb") as file:
+    with os.fdopen(open_regular(path), "rb") as file:
         header = _header(file)
         # Inside a JSON string, the quotation marks around the key would be escaped, so only the key itself matches.
         place = header.find(_MARK) + len(_MARK)
@@ -118,18 +122,29 @@ class Saved:
     facts: dict[str, Any]
 
 
-def write(path: Path, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+def write(
+    path: Path,
+    arrays: Mapping[str, np.ndarray],
+    facts: Mapping[str, Any],
+    is_ours: Callable[[Path], bool] = lambda path: content_id(path) is not None,
+) -> None:
     """Write a checkpoint atomically: if the machine stops, the file is complete or absent.
 
+    Args:
+        path: The file. No symbolic link is followed.
+        arrays: Arrays by name.
+        facts: The contents other than arrays, as JSON values.
+        is_ours: Function that returns whether the file at a path may be replaced; by default, any checkpoint.
+
     Raises:
-        OSError: The file cannot be written.
+        OSError: The file cannot be written, or there is a file that may not be replaced.
         SafetensorError: The write did not finish, for example because the disk is full.
     """
     # The NumPy API of safetensors supports neither bfloat16 nor float8: store them as unsigned integers of that size.
     dtypes = {name: array.dtype.name for name, array in arrays.items() if array.dtype.kind == "V"}
     plain = {name: _plain(array) for name, array in arrays.items()}
     header = {"version": VERSION, "dtypes": dtypes, "facts": dict(facts)}
-    with replacing(path) as part:
+    with replacing(path, is_ours) as part:
         part.touch()  # fails with the cause; the error of safetensors would name its own temporary file
         save_file(plain, part, {KEY: json.dumps(header), NAME: ZEROS})
         seal(part)

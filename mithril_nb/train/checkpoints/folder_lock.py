@@ -2,7 +2,8 @@
 
 The operating system locks a file in the folder and unlocks it when the process ends, even if it is killed. The content
 of the file names the holder. Some file systems lock a file for one host only, or not at all. There, the holder keeps
-the lock by a heartbeat: it updates the file's modification time again and again.
+the lock by a heartbeat: it updates the file's modification time again and again. A file that mithril_nb did not write,
+or a symbolic link, is never changed.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from mithril_nb.atomic_write import lock_file
+from mithril_nb.atomic_write import lock_file, open_regular
 from mithril_nb.errors import CheckpointError
 
-NAME = ".lock"
+NAME = ".mithril_nb.lock"
 HEARTBEAT_S = 10.0
 STALE_S = 60.0
 """Age of the last heartbeat after which another run may take over a lock without an operating system lock."""
 MOST_TRIES = 100
+_LONGEST = 10_000
 
 
 class FolderLock:
@@ -77,19 +79,31 @@ class FolderLock:
 
     def _try(self) -> None:
         """Open, lock and write the file. If the previous holder removes it meanwhile, `is_held` stays False."""
-        file = open(self.path, "a+b", buffering=0)
+        descriptor = None
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)  # follows no link
+        except FileExistsError:
+            with suppress(FileNotFoundError):  # the previous holder has just removed it
+                descriptor = open_regular(self.path, os.O_RDWR)
+            if descriptor is None:
+                return
+        file = os.fdopen(descriptor, "r+b", buffering=0)
         try:
             is_locked = lock_file(file)
-            holder = _holder(self.path)
+            about = file.read(_LONGEST)
+            holder = _holder(about)
             if is_locked is False:
                 raise self._in_use(holder, None)
             if holder is not None and (is_locked is None or holder["machine"] != _machine()):
                 age_s = _age_s(self.path.parent, file)
                 if age_s < STALE_S:
                     raise self._in_use(holder, max(0.0, age_s))
+            if holder is None and about:
+                raise OSError(errno.EEXIST, "mithril_nb did not write this file", str(self.path))
             self._run = uuid.uuid4().hex
             self._text = _text(self._run)
             file.truncate(0)
+            file.seek(0)
             file.write(self._text)
         except BaseException:
             file.close()
@@ -155,20 +169,21 @@ def _beat(path: Path, text: bytes, ended: threading.Event) -> None:
     while not ended.wait(HEARTBEAT_S):
         with suppress(OSError):
             if _content(path) == text:
-                os.utime(path)
+                os.utime(path, follow_symlinks=os.utime not in os.supports_follow_symlinks)
 
 
 def _content(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        with os.fdopen(open_regular(path), "rb") as file:
+            return file.read(_LONGEST)
     except OSError:
         return None
 
 
-def _holder(path: Path) -> dict[str, Any] | None:
-    """Return the holder named in the file; `None` if the file is empty or unreadable."""
+def _holder(about: bytes) -> dict[str, Any] | None:
+    """Return the holder that the content of a lock file names; `None` if it names none."""
     try:
-        found = json.loads(_content(path) or b"")
+        found = json.loads(about)
         return {"pid": int(found["pid"]), **{name: str(found[name]) for name in ("host", "machine", "since", "run")}}
     except (ValueError, KeyError, TypeError):
         return None

@@ -32,8 +32,6 @@ from mithril_nb.train.trainable import model_fingerprint
 from mithril_nb.train.training_plan import TrainingPlan
 
 NAME = re.compile(r"step-(\d{10,})\.safetensors")
-LEFTOVER = re.compile(r"\.step-\d{10,}\.safetensors\.part|\.tmp[A-Za-z0-9]{6}")
-"""Partial files that a killed write left: of earlier versions of mithril_nb, and of safetensors."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ class Saver:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Create the folder, lock it while its checkpoints are read, and remove the partial files of killed writes.
+        """Create the folder, lock it while its checkpoints are read, and remove what killed writes left.
 
         The run locks the folder again when it trains, so that an idle run does not block another run.
 
@@ -119,7 +117,7 @@ class Saver:
             failed = "locked"
             if self._is_writer:
                 self._lock.acquire()
-                self._remove_leftovers()
+                remove_leftovers(self.folder)
         except OSError as error:
             because = error.strerror or str(error)
             if failed == "locked" and error.filename is not None:  # the cause is a file in the folder
@@ -167,15 +165,13 @@ class Saver:
         """Return the name of each checkpoint in the folder, by an id of its content."""
         found: dict[str, str] = {}
         for path in checkpoints_in(self.folder):
-            with suppress(OSError):  # `latest` reports unreadable checkpoints
-                found.setdefault(content_id(path), path.name)
+            if (content := content_id(path)) is not None:  # `latest` reports other files
+                found.setdefault(content, path.name)
         return found
 
-    def _remove_leftovers(self) -> None:
-        remove_leftovers(self.folder)
-        for path in self.folder.iterdir():
-            if LEFTOVER.fullmatch(path.name) and path.is_file():
-                path.unlink(missing_ok=True)
+    def _is_own(self, path: Path) -> bool:
+        """Return whether this run, or the run that it resumes, wrote the file at a path."""
+        return content_id(path) in self._known
 
     def is_due(self, step: int) -> bool:
         """Return whether to take a checkpoint after this step. If the step ends an epoch, call it after validation."""
@@ -241,8 +237,8 @@ class Saver:
             # Do not save params that are not finite: no run can resume from them.
             if all(_is_finite(array) for name, array in arrays.items() if name.startswith("params")):
                 path = self.folder / f"step-{facts['step']:010}.safetensors"
-                write(path, arrays | {"history": rows}, facts)
-                self._known.add(content_id(path))
+                write(path, arrays | {"history": rows}, facts, self._is_own)
+                self._known.add(content_id(path) or "")
                 self._prune(facts["step"])
         except CheckpointError as error:
             first = error.diagnostics[0]
@@ -269,7 +265,8 @@ class Saver:
         left = [path for path in paths if step < step_of(path) <= self._farthest]
         before = [path for path in paths if step_of(path) <= step]
         for path in left + (before[self.options.keep :] if self.options.keep else []):
-            path.unlink(missing_ok=True)
+            if self._is_own(path):
+                path.unlink(missing_ok=True)
 
 
 def trees_of(state: State) -> dict[str, Any]:
