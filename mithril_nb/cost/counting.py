@@ -287,13 +287,14 @@ def _counted(inspection: ProgramStages, source: str, ahead: _Counted | None = No
         counted.fusions,
         order=tuple(dict.fromkeys(one.block for one in known_equations(inspection))),
         device=inspection.device,
-        lines=_files(inspection).of_instructions(stage.instructions),
+        lines=_files(inspection).of_instructions(stage.instructions, known_equations(inspection)),
     )
 
 
 def _files(inspection: ProgramStages) -> SourceLines:
     """Return the source files of a program, not linked to equations or instructions yet."""
-    return SourceLines({}, *inspection.source_files)
+    files, model = inspection.source_files
+    return SourceLines(files=files, model=model)
 
 
 @dataclass(frozen=True)

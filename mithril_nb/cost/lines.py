@@ -34,9 +34,21 @@ class ByLine(Shown, ByName[Figures]):
 
     _usually_called = "cost.by_line"
 
-    def __init__(self, known: Mapping[str, Figures], cost: CostTotals):
+    def __init__(self, known: Mapping[str, Figures], cost: CostTotals, lines_of: Mapping[str, Sequence[str]]):
         super().__init__(known, f"costs of {cost.program!r}")
-        self._cost = cost
+        self._cost, self._lines_of = cost, lines_of
+
+    @property
+    def all_lines(self) -> ByLine:
+        """The same costs by line of the library, such as `"optax/_src/transform.py:12"`, where the user calls one.
+
+        Examples:
+            >>> import jax
+            >>> from mithril_nb.inspection import inspect
+            >>> [*inspect(lambda x: jax.nn.softplus(x), jax.numpy.zeros(3)).cost().by_line.all_lines][0].split(":")[0]
+            'jax/_src/nn/functions.py'
+        """
+        return figures_by_line(self._cost, self._cost.lines.inner)
 
     def __missing__(self, source: object) -> Figures:
         known = [one for one in self if one]
@@ -56,7 +68,7 @@ class ByLine(Shown, ByName[Figures]):
           `Cost.share_of` (`share`, `share_bound`), and for symbolic sizes `formulas` by name of the cost.
         - `code`: for each function with costs its `file`, the number of its first `line`, and `text`, a list of lines.
         """
-        symbolic, lines_of = self._cost.symbolic, self._cost.lines.of
+        symbolic, lines_of = self._cost.symbolic, self._lines_of
         formulas: Mapping[str | None, Mapping[str, str]] = {}
         if symbolic is not None and symbolic.symbols:
             formulas = symbolic.formulas_by(lambda one: next(map(_first_line, lines_of.get(one.id, ())), ""))
@@ -89,16 +101,25 @@ class ByLine(Shown, ByName[Figures]):
 
     def _code(self, file: str, wanted: Sequence[int]) -> list[dict[str, Any]]:
         code = self._cost.lines.code(file)
-        parts = ((first, [line.rstrip() for line in code[first - 1 : last]]) for first, last in spans(code, wanted))
+        # Of libraries, show only the lines with costs: their functions are long.
+        is_of_user = self._lines_of is self._cost.lines.of
+        found = spans(code, wanted) if is_of_user else [(line, line) for line in wanted]
+        parts = ((first, [line.rstrip() for line in code[first - 1 : last]]) for first, last in found)
         return [{"file": file, "line": first, "text": text} for first, text in parts if text]
 
 
-def figures_by_line(cost: CostTotals) -> ByLine:
-    """Return the cost of each line of Python. A row that comes from several lines is split into equal parts."""
+def figures_by_line(cost: CostTotals, lines_of: Mapping[str, Sequence[str]] | None = None) -> ByLine:
+    """Return the cost of each line of Python. A row that comes from several lines is split into equal parts.
+
+    Args:
+        cost: The costs of the program.
+        lines_of: The lines by id of the row; by default those of the user.
+    """
+    lines_of = cost.lines.of if lines_of is None else lines_of
     rows: dict[str, list[CostRow]] = {}
     parts: dict[str, list[Figures]] = {}
     for row in (piece for one in cost.rows for piece in pieces_of(one)):
-        sources = dict.fromkeys(map(_first_line, cost.lines.of.get(row.id, ())))
+        sources = dict.fromkeys(map(_first_line, lines_of.get(row.id, ())))
         if len(sources) < 2:
             rows.setdefault(next(iter(sources), ""), []).append(row)
         else:
@@ -122,7 +143,7 @@ def figures_by_line(cost: CostTotals) -> ByLine:
     }
     if found.get("") == Figures():  # XLA's parameters and constants cost nothing
         del found[""]
-    return ByLine(found, cost)
+    return ByLine(found, cost, lines_of)
 
 
 def _first_line(source: str) -> str:

@@ -35,23 +35,37 @@ class SourceLines:
 
     Attributes:
         of: A dict from the id of a row to its lines; rows without a line are left out.
+        inner: The same for lines in libraries, where a line of the user calls a library.
         files: A dict from the label of a file to its path.
         model: The Python code that builds the model; `""` if the program has no model.
     """
 
     of: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    inner: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     model: str = ""
 
     def of_equations(self, equations: Iterable[Equation]) -> SourceLines:
         """Return the same files, with the lines of these equations."""
         shared: dict[str, tuple[str, ...]] = {}
-        found = {one.id: shared.setdefault(one.source, (one.source,)) for one in equations if one.source}
-        return replace(self, of=found)
+        known = [one for one in equations if one.source]
+        found = {one.id: shared.setdefault(one.source, (one.source,)) for one in known}
+        inner = {
+            one.id: shared.setdefault(line, (line,)) for one in known for line in [one.library_source or one.source]
+        }
+        return replace(self, of=found, inner=inner)
 
-    def of_instructions(self, instructions: Iterable[Instruction]) -> SourceLines:
-        """Return the same files, with the lines of these instructions."""
-        return replace(self, of={one.id: one.source for one in instructions if one.source})
+    def of_instructions(self, instructions: Sequence[Instruction], equations: Iterable[Equation]) -> SourceLines:
+        """Return the same files, with the lines of these instructions, which come from these equations."""
+        inner = self.of_equations(equations).inner
+        lines = {
+            one.id: tuple(dict.fromkeys(line for id in one.equations for line in inner.get(id, ())))
+            or one.library_source
+            or one.source
+            for one in instructions
+            if one.source
+        }
+        return replace(self, of={one.id: one.source for one in instructions if one.source}, inner=lines)
 
     def code(self, label: str) -> Sequence[str]:
         """Return the lines of the file with a label, with line ends; empty if the file is not available."""

@@ -61,7 +61,8 @@ def item_of(one: Instruction, row: CostRow | None, kinds: Mapping[str, str]) -> 
     """Return the properties of an instruction that a query can match. `row` is its cost, `None` if unknown."""
     blocks = tuple(path for path, _ in one.shares if path)
     around = dict.fromkeys(kinds[path] for block in blocks for path in lineage(block) if path in kinds)
-    return Item(blocks, (one.opcode, *around), one.role or "", dtypes_of(one.shapes), one.source, numbers_of(one, row))
+    lines = (*one.source, *one.library_source)
+    return Item(blocks, (one.opcode, *around), one.role or "", dtypes_of(one.shapes), lines, numbers_of(one, row))
 
 
 def numbers_of(one: Instruction, row: CostRow | None) -> dict[str, int | None]:

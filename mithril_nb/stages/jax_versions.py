@@ -37,8 +37,8 @@ CALL_NAMES = WRITTEN_OUT | {"jit", "pjit", "closed_call", "core_call", "remat2",
 REMATTED = "rematted_computation"
 """Scope of the operations that `jax.checkpoint` recomputes in the backward pass."""
 
-REMAT_SCOPES = frozenset({REMATTED, "checkpoint", "remat"})
-"""Scopes that `jax.checkpoint` adds."""
+REMAT_SCOPES = frozenset({REMATTED, "checkpoint"} if jax.__version_info__ >= (0, 11) else {REMATTED})
+"""Scopes that `jax.checkpoint` adds to a jaxpr. JAX 0.10 has no scope for the call, so `checkpoint` is the user's."""
 
 _TRANSFORMS = {
     "scan": "scan",

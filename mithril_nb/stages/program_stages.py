@@ -369,10 +369,10 @@ class ProgramStages(Shown):
 
     @property
     def source_files(self) -> tuple[Mapping[str, str], str]:
-        """A dict from the label of each user file to its path, and the Python code that builds the model, or `""`."""
+        """A dict from the label of each file to its path, and the Python code that builds the model, or `""`."""
         if self.given is not None:
             return self.given.lines.files, ""
-        return {label: path for path, label in self.traced_program.labels.items()}, self.traced_program.model
+        return self.traced_program.files, self.traced_program.model
 
     def _compiled_part(self, what: str, part: Once[Value]) -> Value:
         return get_or_raise(part, partial(not_compiled, self.name, what))

@@ -129,8 +129,19 @@ def function_program(
 def plain_program(given: Arguments) -> Callable[..., Any]:
     """Return the function of a call as a function of the traced arguments. Closed-over modules are constants."""
     explain = NumbersNeeded(given.calling, given, given.traced, entry_point()).around
+    if not _BUILDS_MODULES.isdisjoint(names_in_code(given.fn)):
+
+        def calling(*traced: Any) -> Any:
+            with named_modules({}):
+                return given.calling(*traced)
+
+        return named(explain(calling), given.names, title_of(given.fn), given.fn)
     trace = None if given.has_clash else explain(given.trace)  # JAX 0.10 fails if two arguments have one name
     return named(explain(given.calling), given.names, title_of(given.fn), given.fn, trace)
+
+
+_BUILDS_MODULES = frozenset({"merge", "combine"})
+"""Names of functions of nnx and Equinox that a function calls to build its module from arrays."""
 
 
 def _holders(given: Arguments, names: Sequence[str]) -> dict[str, Sequence[str]]:

@@ -6,18 +6,20 @@ have a path. While a program is traced, the `__call__` of their classes is repla
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from itertools import islice
+from types import FunctionType
 from typing import Any
 
 import jax
 
 from mithril_nb.program import block_scope
-from mithril_nb.stages.trace.provenance.scopes import ROOT
+from mithril_nb.stages.trace.provenance.scopes import LIBRARY, ROOT
 
 Path = tuple[str, ...]
 _KINDS = (("flax.nnx", "Module"), ("flax.linen", "Module"), ("equinox", "Module"))
@@ -162,12 +164,15 @@ class Scopes:
         if base == ():
             return
         for cls in _subclasses(base):
-            call = cls.__dict__.get("__call__")
-            if call is not None and not is_machinery(cls):
-                setattr(cls, "__call__", self._naming(call))  # noqa: B010
-                undo.callback(setattr, cls, "__call__", call)
+            for name, method in [*vars(cls).items()] if not is_machinery(cls) else ():
+                if name == "__call__" or (cls is not base and not name.startswith("_") and _is_method(method)):
+                    setattr(cls, name, self._naming(method))
+                    undo.callback(setattr, cls, name, method)
 
     def _naming(self, call: Any) -> Callable[..., Any]:
+        if type(call).__name__ == "_wrap_method":  # Equinox makes bound methods that are pytrees
+            return type(call)(self._naming(call.method))
+
         def __call__(module: Any, /, *args: Any, **kwargs: Any) -> Any:
             if threading.get_ident() != self._thread:
                 return call.__get__(module, type(module))(*args, **kwargs)
@@ -179,7 +184,7 @@ class Scopes:
             with self._at(self._place(module), module):
                 return bound(*args, **kwargs)
 
-        return __call__
+        return functools.wraps(call)(__call__) if isinstance(call, FunctionType) else __call__
 
     def _place(self, module: Any) -> Path:
         if id(module) not in self._known:
@@ -217,6 +222,10 @@ class Scopes:
         module = context.module
         if threading.get_ident() != self._thread or context.method_name == "setup" or module.scope is None:
             return call(*args, **kwargs)
+        with jax.named_scope(LIBRARY + (module.name or type(module).__name__)):
+            return self._linen_in_scope(call, args, kwargs, module)
+
+    def _linen_in_scope(self, call: Any, args: Any, kwargs: Any, module: Any) -> Any:
         if not module.path and any(type(one) is type(module) for _, one in self._open):
             return call(*args, **kwargs)  # a method of the root that another method calls
         before = self._linen_prefix
@@ -245,8 +254,13 @@ class Scopes:
     def _haiku(self, call: Any, args: Any, kwargs: Any, context: Any) -> Any:
         if threading.get_ident() != self._thread or context.method_name == "__init__":
             return call(*args, **kwargs)
-        with self._at(haiku_path(context.module.module_name), context.module):
+        path, method = haiku_path(context.module.module_name), context.method_name
+        with jax.named_scope(LIBRARY + path[-1]), jax.named_scope(LIBRARY + method), self._at(path, context.module):
             return call(*args, **kwargs)
+
+
+def _is_method(value: Any) -> bool:
+    return isinstance(value, FunctionType) or type(value).__name__ == "_wrap_method"
 
 
 def haiku_path(name: str) -> Path:

@@ -141,11 +141,36 @@ def test_equations_around_the_function_have_its_def_line() -> None:
     assert found == {at(squared, "def squared"), at(squared, "return")}
 
 
-def test_library_lines_are_known_without_user_lines() -> None:
+def test_a_function_of_a_library_has_its_own_lines() -> None:
     found = inspect(jax.nn.softmax, X)
-    assert sources(found) == {""}
-    assert {one.library_source.partition(":")[0] for one in found.equations} == {"jax/_src/nn/functions.py"}
-    assert found.stage("python").text == "# no line of your code created an equation of this program\n"
+    assert {one.partition(":")[0] for one in sources(found)} == {"jax/_src/nn/functions.py"}
+    assert "_softmax(x" in found.stage("python").text
+    assert len(found.find("line:functions.py")) == len(found.equations)
+
+
+def test_library_lines_are_found_and_have_costs(tmp_path: Path) -> None:
+    folder = tmp_path / "lib" / "python3.11" / "site-packages" / "jax_md"
+    folder.mkdir(parents=True)
+    (folder / "energy.py").write_text(
+        "import jax.numpy as jnp\n\ndef energy(r):\n    s = 1 / r\n    return (s**12 - s**6).sum()\n"
+    )
+    space: dict[str, Any] = {}
+    exec(compile((folder / "energy.py").read_text(), str(folder / "energy.py"), "exec"), space)
+
+    def own(r: Any) -> Any:
+        return space["energy"](r) * 2
+
+    for called, count in ((own, 1), (space["energy"], 0)):
+        found = inspect(called, spec(3))
+        costs = found.cost()
+        users = [line for line in costs.by_line if line.startswith("test_user_lines.py")]
+        assert bool(users) == bool(count)
+        every = costs.by_line.all_lines
+        assert {"jax_md/energy.py:4", "jax_md/energy.py:5"} <= {*every}
+        assert sum(one.flops for one in every.values()) == costs.total.flops
+        assert "s = 1 / r" in str(every)
+        assert len(found.find("line:energy.py")) == len(found.equations) - count
+        assert {*found.cost("compiled").by_line.all_lines} >= {"jax_md/energy.py:5"}
 
 
 def by_adam(grads: Any) -> Any:

@@ -100,12 +100,24 @@ def _of_argument(old: Argument, new: Argument, is_compiled: bool, is_transformed
         yield Difference(f"{new.label} is now static" if new.static else f"{new.label} is no longer static")
     elif old.static is not None and new.static is not None:
         if old.static != new.static:
-            yield Difference(f"{new.label} {_of_static(old.static, new.static)}")
+            of_value = [f"{new.label} {_of_static(old.static, new.static)}"]
+            yield from map(Difference, [*_of_attributes(old, new)] or of_value)
     elif any(getattr(old, name) != getattr(new, name) for name in ("structure_hash", "structure", "nodes")):
-        yield Difference(_of_structure(old, new), _STRUCTURE + len(old.kinds.items() ^ new.kinds.items()))
+        yield Difference(
+            "; ".join(_of_attributes(old, new)) or _of_structure(old, new),
+            _STRUCTURE + len(old.kinds.items() ^ new.kinds.items()),
+        )
     elif old.leaves != new.leaves:
         for path, was, now in zip(new.paths, old.leaves, new.leaves, strict=True):
             yield from _of_leaf(new.at(path), was, now, is_compiled, is_transformed_alike)
+
+
+def _of_attributes(old: Argument, new: Argument) -> Iterator[str]:
+    """Yield a clause for each attribute of an nnx module that changed."""
+    before = dict(old.attributes)
+    for path, static in new.attributes:
+        if path in before and before[path] != static:
+            yield f"{new.at(path)} {_of_static(before[path], static)}"
 
 
 def _of_leaf(at: str, was: Leaf, now: Leaf, is_compiled: bool, is_transformed_alike: bool) -> Iterator[Difference]:
@@ -196,6 +208,8 @@ def _of_structure(old: Argument, new: Argument) -> str:
         parts += [f"{what} {_few(some)}" for what, some in (("new", added), ("missing", missing)) if some]
         if parts:
             return f"{new.label} changed its structure: {', '.join(parts)}"
+    if old.attributes and were == are:
+        return f"{new.label} has other numbers in nnx, because the modules in another argument changed"
     if before == after:
         return f"{new.label} changed the static data in its structure {after}"
     return f"{new.label} changed from {before} to {after}"

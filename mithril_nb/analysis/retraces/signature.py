@@ -6,7 +6,7 @@ import functools
 import inspect
 import re
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -93,6 +93,8 @@ class Argument(NamedTuple):
     nodes: tuple[tuple[str, str, weakref.ref[type] | None], ...] = ()
     """For each container of arrays, outer containers first: its path, the name of its class, and its class. A `None` in
     the argument is a container without a class."""
+    attributes: tuple[tuple[str, Static], ...] = ()
+    """Path and value of each attribute of an nnx module that is not an array."""
 
     def at(self, path: str) -> str:
         """Return the label of the argument, extended by the path of an array or container in it."""
@@ -184,7 +186,7 @@ def _read(
     number = "" if position is None or (is_static and is_named) else f" {position + 1}"
     label = f"{'static ' if is_static else ''}argument{number}{f' `{name}`' if is_named else ''}"
     if is_static:
-        return Argument(name, label, is_by_name, _static(value))
+        return Argument(name, label, is_by_name, _static(value), attributes=tuple(_attributes([value])))
     every, shape = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda one: one is None)
     found, tree = [pair for pair in every if pair[1] is not None], jax.tree.structure(value)
     paths = tuple(jax.tree_util.keystr(path) for path, _ in found)
@@ -193,7 +195,39 @@ def _read(
     # The hash of a PyTreeDef ignores static data. Its text includes static data, but also addresses of functions, which
     # `shortened` removes.
     nodes = tuple(_nodes(every, shape))
-    return Argument(name, label, is_by_name, None, shortened(structure), hash(structure), paths, leaves, nodes)
+    attributes = tuple(_attributes(_graph_definitions(tree)))
+    return Argument(
+        name, label, is_by_name, None, shortened(structure), hash(structure), paths, leaves, nodes, attributes
+    )
+
+
+def _graph_definitions(tree: Any) -> Iterator[Any]:
+    """Yield the static data of nnx modules in a tree structure: what is not an array."""
+    data = tree.node_data()
+    if data is not None and data[0].__name__ == "GraphDef":
+        yield data[1]
+    for child in tree.children():
+        yield from _graph_definitions(child)
+
+
+def _attributes(definitions: Iterable[Any]) -> Iterator[tuple[str, Static]]:
+    """Yield path and value of each attribute in nnx's `GraphDef`s; nothing for other values.
+
+    A `GraphDef` lists its nodes, and the attributes of all nodes, both in the order of a depth-first search.
+    """
+
+    def walk(nodes: Iterator[Any], attributes: Iterator[Any], path: str) -> Iterator[tuple[str, Static]]:
+        for _ in range(getattr(next(nodes, None), "num_attributes", 0)):
+            name, value = next(attributes)
+            at = f"{path}.{name}" if isinstance(name, str) else f"{path}[{name}]"
+            if type(value).__name__ == "NodeAttr":
+                yield from walk(nodes, attributes, at)
+            elif hasattr(value, "value") and not str(name).startswith("_pytree__"):
+                yield at, _static(value.value)
+
+    for one in definitions:
+        if type(one).__name__ == "GraphDef":
+            yield from walk(iter(one.nodes), iter(one.attributes), "")
 
 
 def _nodes(leaves: Sequence[tuple[Any, Any]], tree: Any) -> Iterator[tuple[str, str, weakref.ref[type] | None]]:

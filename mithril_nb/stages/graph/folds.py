@@ -15,6 +15,14 @@ _PERIODS = 40
 _MOST_RUNS = 8
 # More loose instructions than this between blocks hide the blocks.
 _MOST_LOOSE = 6
+_ARRANGES = frozenset(
+    "broadcast_in_dim reshape squeeze convert_element_type copy stop_gradient pjit parameter constant "
+    "broadcast convert bitcast tuple get-tuple-element call".split()
+)
+"""Operations of jaxprs and HLO that only arrange data. They are left out of names."""
+_ARITHMETIC = frozenset("add add_any mul multiply sub subtract div divide neg negate".split())
+"""Operations that are left out of names if there are others."""
+_MOST_NAMES = 3
 # Added to the size of a node that must not be merged with its neighbours.
 _FAR = 10**9
 
@@ -65,7 +73,8 @@ def _sign(draft: Draft, known: dict[Hashable, int], homes: Mapping[str, Draft]) 
         wires = _wires(draft, parts, homes)
         # A loop that is differentiated differs from the same loop over data.
         passes = tuple(map(bool, draft.counts)) if draft.kind == "loop" else ()
-        sign = (draft.kind, draft.note, passes, tuple((part.signature, part.repeat) for part in parts), wires)
+        note = draft.note if draft.kind != "lines" else ""
+        sign = (draft.kind, note, passes, tuple((part.signature, part.repeat) for part in parts), wires)
     draft.signature = known.setdefault(sign, len(known))
 
 
@@ -260,12 +269,32 @@ def _fold_run(
 
 def round_name(first: Sequence[Draft]) -> str:
     """Return the label of a round with these nodes: their lines of Python, or the names of the first and last node."""
-    lines = sorted({(file, line) for file, line, _ in (lines_of_source(one.source) for one in first) if file})
-    if lines:
-        file = Counter(name for name, _ in lines).most_common(1)[0][0]
-        numbers = [line for name, line in lines if name == file]
-        return format_lines(file, numbers)
-    return first[0].name if len(first) == 1 else f"{first[0].name} … {first[-1].name}"
+    return lines_label(first) or (first[0].name if len(first) == 1 else f"{first[0].name} … {first[-1].name}")
+
+
+def lines_label(group: Sequence[Draft]) -> str:
+    """Return a label for the lines of Python of nodes, in the file with most of them; `""` if they have none."""
+    lines = sorted({(file, line) for file, line, _ in (lines_of_source(one.source) for one in group) if file})
+    if not lines:
+        return ""
+    file = Counter(name for name, _ in lines).most_common(1)[0][0]
+    return format_lines(file, [line for name, line in lines if name == file])
+
+
+def operations_of(group: Sequence[Draft]) -> list[str]:
+    """Return the names of the forward operations of some nodes, without those in `_ARRANGES`."""
+    forward = [unit for unit in group if unit.role in ("forward", None)] or group
+    names = [unit.name.rpartition(".")[2].lstrip("_") for unit in forward]
+    return [name for name in names if name not in _ARRANGES]
+
+
+def name_of_operations(group: Sequence[Draft]) -> str:
+    """Return the name of some nodes: their operations, such as `softmax`, or else their lines of Python."""
+    names = dict.fromkeys(operations_of(group))
+    telling = [name for name in names if name not in _ARITHMETIC] or [*names]
+    if not telling:
+        return round_name(group)
+    return ", ".join(telling[:_MOST_NAMES]) + (", …" if len(telling) > _MOST_NAMES else "")
 
 
 def sort_children(draft: Draft) -> None:
@@ -304,7 +333,9 @@ def _by_line(draft: Draft) -> None:
     for line, runs in groups.items():
         for number, run in enumerate(runs):
             if len(run) > 1:
-                _gather(draft, f"line:{line}#{number}" if number else f"line:{line}", format_source(line), "lines", run)
+                name = name_of_operations([child for _, child in run])
+                group = _gather(draft, f"line:{line}#{number}" if number else f"line:{line}", name, "lines", run)
+                group.note = format_source(line)
 
 
 def _bucket(draft: Draft, most: int) -> None:
@@ -339,7 +370,7 @@ def _gather_named(draft: Draft, found: Sequence[tuple[str, Draft]]) -> None:
         _gather(draft, f"bucket:{found[0][0]}", f"{first} … {last}" if first != last else f"{first} …", "bucket", found)
 
 
-def _gather(draft: Draft, part: str, name: str, kind: Kind, found: Sequence[tuple[str, Draft]]) -> None:
+def _gather(draft: Draft, part: str, name: str, kind: Kind, found: Sequence[tuple[str, Draft]]) -> Draft:
     group = Draft(f"{draft.key}/{part}".lstrip("/"), name, kind, draft.block, draft)
     for inner, child in found:
         group.children[inner] = child
@@ -350,3 +381,4 @@ def _gather(draft: Draft, part: str, name: str, kind: Kind, found: Sequence[tupl
     group.shape, group.dtype = found[-1][1].shape, found[-1][1].dtype
     draft.children[part] = group
     sort_children(draft)
+    return group

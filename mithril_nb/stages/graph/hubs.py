@@ -11,19 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from mithril_nb.stages.graph.draft import Draft
-from mithril_nb.stages.graph.folds import round_name
+from mithril_nb.stages.graph.folds import lines_label, name_of_operations, operations_of
 from mithril_nb.stages.records import Instruction
 
 _AROUND = ("block", "loop", "cond")
 """Kinds of nodes that a hub can be between."""
-_ARRANGES = frozenset(
-    "broadcast_in_dim reshape squeeze convert_element_type copy stop_gradient pjit parameter constant "
-    "broadcast convert bitcast tuple get-tuple-element call".split()
-)
-"""Operations of jaxprs and HLO that are left out of the name of a part, because they only arrange data."""
 _MOST_HUBS = 8
-_MOST_NAMES = 3
-"""A part with more operations than this is named after its lines of Python."""
 
 
 def split_hubs(root: Draft, by_id: Mapping[str, Instruction]) -> None:
@@ -99,14 +92,15 @@ def _split(draft: Draft, part: str, level: Mapping[str, str], by_id: Mapping[str
         return
     groups = _groups(units, home, entries, by_id)
     del draft.children[part]
-    names = [_operations(group) for group in groups]
+    names = [operations_of(group) for group in groups]
     # If all parts have the same operations, the block is a function that is called several times: keep its name.
     is_function = len(names[0]) > 1 and all(name == names[0] for name in names)
     for number, group in enumerate(groups):
         place = draft
         if len(group) > 1:
-            name = hub.name if is_function else _name(group)
+            name = hub.name if is_function else name_of_operations(group)
             place = draft.child(f"{part}:{number}", name, "lines", hub.block)
+            place.note = "" if is_function else lines_label(group)
         else:
             group[0].source = ""  # the rounds of a loop have the same lines, but are separate parts
         for unit in group:
@@ -206,17 +200,3 @@ def _groups(
 
 def _ids(unit: Draft) -> Iterable[str]:
     return (id for one in unit.walk() for id in one.ids)
-
-
-def _operations(group: Sequence[Draft]) -> list[str]:
-    """Return the names of the forward operations of a part, without those in `_ARRANGES`."""
-    forward = [unit for unit in group if unit.role in ("forward", None)] or group
-    return [unit.name.lstrip("_") for unit in forward if unit.name not in _ARRANGES]
-
-
-def _name(group: Sequence[Draft]) -> str:
-    """Return the name of a part: its operations if they are few, else its lines of Python."""
-    named = dict.fromkeys(_operations(group))
-    if 0 < len(named) <= _MOST_NAMES:
-        return ", ".join(named)
-    return round_name([unit for unit in group if unit.role in ("forward", None)] or group)

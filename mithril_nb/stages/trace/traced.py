@@ -8,6 +8,7 @@ from typing import Any
 
 from mithril_nb.graph.ports import Ports
 from mithril_nb.stages import jax_jit, jax_versions
+from mithril_nb.stages.jax_versions import library_of
 from mithril_nb.stages.once import Once, paused_collector
 from mithril_nb.stages.param_names import which_are_params
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input, Origin, Range, Role
@@ -84,8 +85,18 @@ class Program:
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """The label of each file of the user that created equations, by path."""
-        return jax_versions.file_labels(one.user.file for one in self._lines.values() if one.user is not None)
+        """The label of each file with the lines of equations, by path."""
+        files = jax_versions.file_labels(one.user.file for one in self._lines.values() if one.user is not None)
+        own = {one.library.file for one in self._lines.values() if one.user is None and one.library is not None}
+        return files | {file: jax_versions.library_label(file) for file in own if library_of(file) != "mithril_nb"}
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The path of each file with lines of equations, by label. It includes libraries that the user calls."""
+        called = {one.library.file for one in self._lines.values() if one.library is not None}
+        return {jax_versions.library_label(file): file for file in called} | {
+            label: path for path, label in self.labels.items()
+        }
 
     @cached_property
     def equations(self) -> tuple[Equation, ...]:
@@ -154,6 +165,8 @@ class Program:
     def _sources(self, lines: Lines) -> tuple[str, str, Range | None]:
         """Return `source`, `library_source` and `source_range` of an equation with these lines."""
         user, library = lines
+        if user is None and library is not None and library.file in self.labels:  # a function of a library itself
+            user, library = library, None
         known = "" if library is None else f"{jax_versions.library_label(library.file)}:{library.line}"
         return ("", known, None) if user is None else (f"{self.labels[user.file]}:{user.line}", known, user[1:])
 

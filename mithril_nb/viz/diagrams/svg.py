@@ -280,7 +280,7 @@ def _edge_labels(scene: Scene, frames: Sequence[SceneNode], boxes: Sequence[Scen
     for node in scene.nodes:
         key = "" if node.is_pill else node.key
         nodes |= {port_text(key, port.name): node for port in node.outputs}
-    in_box = {node.key for node in boxes if node.shape and (scene.is_model or not node.label)}
+    in_box = {node.key for node in boxes if node.shape and (scene.is_model or not node.label or node.kind == "lines")}
     entering = {(nodes[edge.target].key, edge.shape) for edge in scene.edges if edge.target in nodes}
     lines = [edge_points(edge) for edge in scene.edges]
     wires = [point_along(line, at / 24) for line in lines for at in range(25)]

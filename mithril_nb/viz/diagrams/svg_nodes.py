@@ -86,7 +86,7 @@ def _stage_node(node: SceneNode, has_roles: bool, shown: NodeValue | None) -> It
     share = shown.text if shown else percent(node.share) if node.share is not None else ""
     share = elide(share, SMALL_SIZE, right - left) if share else ""
     room = right - left - (text_width(share, SMALL_SIZE) + 8 if share else 0)
-    below = one_line(node.label or node.shape)
+    below = one_line((node.kind == "lines" and node.shape) or node.label or node.shape)
     if below and room > _LEAST_BELOW:
         yield draw_text(left, first + 17, elide(below, SMALL_SIZE, room), SMALL_SIZE, "muted")
     if share:

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 import pytest
+from flax import nnx
 
 import mithril_nb as ml
 
@@ -130,3 +132,38 @@ def test_most_similar_call_has_the_same_containers() -> None:
     for count, container in ((2, list), (2, tuple), (3, list)):
         seen({f"l{number}": container([X]) for number in range(count)})
     assert seen.retraces[-1].reason == "argument 1 `tree` changed its structure: new `['l2'][0]`"
+
+
+class Net(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs):
+        self.linear, self.act, self.scale = nnx.Linear(4, 4, rngs=rngs), jax.nn.relu, 1
+
+    def __call__(self, x: Any) -> Any:
+        return self.act(self.linear(x)) * self.scale
+
+
+def test_a_changed_attribute_of_an_nnx_module_is_named() -> None:
+    def step(optimizer: Any, net: Any, x: Any) -> None:
+        optimizer.update(net, nnx.grad(lambda net: net(x).sum())(net))
+
+    net, x = Net(nnx.Rngs(0)), jnp.ones((2, 4))
+    with ml.watch() as seen:
+        call, train = nnx.jit(lambda net, x: net(x)), nnx.jit(step)
+        call(net, x)
+        net.scale = 3
+        call(net, x)
+        net.linear.precision, net.act = "highest", jnp.tanh
+        call(net, x)
+        for optimizer in (optax.adam(1e-3), optax.sgd(0.1)):
+            train(nnx.Optimizer(net, optimizer, wrt=nnx.Param), net, x)
+        merged = jax.jit(lambda graph, state, x: nnx.merge(graph, state)(x), static_argnums=0)
+        for scale in (5, 7):
+            net.scale = scale
+            merged(*nnx.split(net), x)
+    reasons = " ".join(one.reason for one in seen.retraces)
+    assert "`net.scale` changed from 1 to 3" in reasons
+    assert "`net.act` changed from `relu`" in reasons
+    assert "`net.linear.precision` changed from None to 'highest'" in reasons
+    assert "`optimizer.tx`" in reasons
+    assert "static argument `graph.scale` changed from 5 to 7" in reasons
+    assert "GraphDef" not in reasons

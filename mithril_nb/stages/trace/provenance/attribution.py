@@ -19,7 +19,7 @@ from mithril_nb.stages import jax_versions
 from mithril_nb.stages.param_names import which_are_params
 from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED, Origin, Role
 from mithril_nb.stages.trace.equations import Site
-from mithril_nb.stages.trace.provenance.frames import common_start, functions_of, optimizer_work
+from mithril_nb.stages.trace.provenance.frames import IN_SCOPE, common_start, functions_of, optimizer_work
 from mithril_nb.stages.trace.provenance.roles import roles_of
 from mithril_nb.stages.trace.provenance.scopes import Scopes, restore_hoisted_scopes, scopes_of
 from mithril_nb.stages.trace.tracing import Leaf, Trace
@@ -84,7 +84,11 @@ class Attribution:
             else:  # nothing depends on a gradient
                 roles = dict.fromkeys(scopes_by_id, "forward")
         self._is_ours, whole = _is_ours(trace), _whole(trace)
-        paths = {id: "/".join((*path, *scopes_by_id[id].path)) or whole for id, path in functions.items()}
+        paths = {id: "/".join((*filter(None, path), *scopes_by_id[id].path)) or whole for id, path in functions.items()}
+        # The functions that were called in the scopes. Which function opened which scope is unknown.
+        self._called = {
+            id: path[len(path) - path[::-1].index(IN_SCOPE) :] for id, path in functions.items() if IN_SCOPE in path
+        }
         self._functions = {
             id: path for id, path in paths.items() if path and (roles[id] != "update" or id not in updates)
         }
@@ -111,7 +115,7 @@ class Attribution:
         if scopes.is_loss:
             return LOSS, role, "tagged"
         if scopes.is_whole and not scopes.is_update:
-            return "/".join(scopes.path), role, "tagged"
+            return "/".join((*scopes.path, *self._called.get(id, ()))), role, "tagged"
         if self.has_blocks or id not in self._functions:  # Between blocks, data flow is more precise.
             return UNATTRIBUTED, role, None
         return self._functions[id], role, "tagged"
@@ -131,16 +135,23 @@ class Attribution:
             return UNATTRIBUTED
         path = leaf.keys[-1].rpartition(".")[0].replace(".", "/")
         if path and (self.has_blocks or path in self.paths):
-            return path
+            return self._in_scopes(path) or path
         # An optimizer's state has further names before the path of the block, and a box of Flax has some after it.
         names = (leaf.argument, *leaf.keys)
+        paths = [
+            "/".join(names[start : start + length])
+            for length in range(len(names) - 1, 0, -1)
+            for start in range(len(names) - length)
+        ]
+        found = (path for path in paths if path in self.paths)
+        return next(found, "") or (next(filter(None, map(self._in_scopes, paths)), "") if self.has_blocks else "")
 
-        for length in range(len(names) - 1, 0, -1):
-            for start in range(len(names) - length):
-                path = "/".join(names[start : start + length])
-                if path in self.paths:
-                    return path
-        return UNATTRIBUTED
+    def _in_scopes(self, path: str) -> str:
+        """Return the block of a module: its path, with scopes around it; `""` if no or several blocks fit."""
+        if path in self.paths or path.replace("/", "").isdigit():  # numbers are also parts of an optimizer's state
+            return path if path in self.paths else ""
+        blocks = [block for block in self.paths if block.endswith(f"/{path}")]
+        return blocks[0] if len(blocks) == 1 else ""
 
     def users_of_inputs(self, jaxpr: Any, top: list[Site]) -> list[Flow]:
         """Return for each input of a program the paths of the blocks that compute with it, also in nested jaxprs.

@@ -25,6 +25,8 @@ from mithril_nb.stages.trace.equations import Site
 from mithril_nb.stages.trace.tracing import Trace
 
 Path = tuple[str, ...]
+IN_SCOPE = ""
+"""In a path of functions: the functions after it may be in a `jax.named_scope`."""
 Codes = tuple[CodeType, ...]
 
 _OPTIMIZERS = frozenset({"optax"})
@@ -37,7 +39,8 @@ def functions_of(trace: Trace, top: list[Site]) -> tuple[dict[str, Path], set[st
 
     Returns:
         - A dict from the id of an equation to the names of the user's functions that created it, the outermost first.
-          The traced function and lambdas are left out. Equations without Python frames are not in the dict.
+          The traced function and lambdas are left out. Equations without Python frames are not in the dict. `IN_SCOPE`
+          follows the name of a function that opens scopes.
         - Ids of the moved equations. Reverse mode moves, for example, the loop invariants of a scan.
     """
     reader = _Reader({trace.starts, *_starts(trace.closed.jaxpr)} - {""})
@@ -93,8 +96,8 @@ class _Reader:
                 target, start = _place(codes, self._target), _place(codes, starts)
                 is_known |= target is not None or start is not None
                 if target is not None:  # All frames are there, even in a nested jaxpr.
-                    read[traceback] = codes, self._register(codes[target + 1 :], ())
-                elif codes and start is None and (starts or (self._target and not outer)):
+                    read[traceback] = codes, self._register(codes[target + 1 :], _opened_in(codes[target]))
+                elif codes and start is None and (starts or (self._target and not any(outer))):
                     read[traceback] = codes, None
                 else:
                     read[traceback] = codes, self._register(codes[start or 0 :], outer)
@@ -155,11 +158,21 @@ def _user_functions(traceback: Any) -> Codes:
 
 @lru_cache(maxsize=8192)
 def _names(codes: Codes) -> Path:
-    """Return the names of functions without lambdas; `Net.__call__` has the name `Net`."""
+    """Return the names of functions without lambdas; `Net.__call__` has the name `Net`.
+
+    `IN_SCOPE` follows a function that opens scopes.
+    """
     # A qualified name is, for example, Net.__call__ or outer.<locals>.inner.
-    names = (code.co_qualname.split(".")[-2:] for code in codes)
-    plain = (name[0] if name[-1] == "__call__" else name[-1] for name in names)
-    return tuple(name for name in plain if not name.startswith("<"))
+    path: list[str] = []
+    for code in codes:
+        name = code.co_qualname.split(".")[-2:]
+        plain = name[0] if name[-1] == "__call__" else name[-1]
+        path += [*[plain] * (not plain.startswith("<")), *_opened_in(code)]
+    return tuple(path)
+
+
+def _opened_in(code: CodeType) -> Path:
+    return (IN_SCOPE,) * ("named_scope" in code.co_names)
 
 
 def _place(codes: Codes, starts: set[str]) -> int | None:

@@ -18,11 +18,13 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.jax_versions import REMAT_SCOPES, NameStack
+from mithril_nb.stages.jax_versions import REMAT_SCOPES, REMATTED, NameStack
 from mithril_nb.stages.trace.equations import Site
 
 BLOCK = "block:"
 ROOT = "root:"
+LIBRARY = "library:"
+"""Start of a scope that this package opens in the scope of a library for a module, such as `library:Dense_0`."""
 ROLE_LOSS = "role:loss"
 ROLE_UPDATE = "role:update"
 
@@ -41,8 +43,8 @@ class Scopes(NamedTuple):
     """Content of the name stack of an equation: the scopes and transforms around it.
 
     Attributes:
-        block: Path of the block from the scopes of this package, which start with `block:` or `root:`; `""` if there
-            are none.
+        block: Path of the block if scopes of this package, which start with `block:` or `root:`, are around the
+            equation; else `""`. It includes the user's scopes around and inside them.
         path: Names of the scopes of users and libraries, the outermost first.
         is_whole: True if `path` identifies the block, because the user opened a scope in it. Otherwise libraries opened
             all of them, and the block also depends on the user's functions.
@@ -63,33 +65,42 @@ class Scopes(NamedTuple):
 def scopes_of(stack: NameStack) -> Scopes:
     """Return the content of a name stack."""
     root = ""
-    own: list[str] = []
-    path: list[str] = []
-    own_segment: list[str] = []
-    segment: list[str] = []
+    path: list[_Part] = []
+    segment: list[_Part] = []
+    is_backward = False
     for name, is_transform in stack:
         if is_transform:
-            own, path = _joined(own, own_segment), _joined(path, segment)
-            own_segment, segment = [], []
+            path, segment = _joined(path, segment), []
+            is_backward |= name == "transpose"
         elif name.startswith(BLOCK):
             # A name may contain surrogates, which are not valid Unicode.
-            own_segment.append(unquote(name[len(BLOCK) :], errors="surrogatepass"))
+            segment.append((unquote(name[len(BLOCK) :], errors="surrogatepass"), True))
         elif name.startswith(ROOT):
             root = unquote(name[len(ROOT) :], errors="surrogatepass")
-        elif name not in _NO_BLOCKS and not _OF_EINSUM.fullmatch(name):
-            segment.extend(part for part in name.split("/") if part)
-    whole = tuple(_joined(path, segment))
+        elif name.startswith(LIBRARY):
+            if segment and not segment[-1][1] and segment[-1][0].partition(".")[0] == name[len(LIBRARY) :]:
+                segment.pop()
+        elif not (name in _NO_BLOCKS and (name != REMATTED or is_backward)) and not _OF_EINSUM.fullmatch(name):
+            segment.extend((part, False) for part in name.split("/") if part)
+    parts = _joined(path, segment)
+    names = tuple(name for name, _ in parts)
+    is_own = bool(root) or any(is_own for _, is_own in parts)
+    inside = [name for name, is_own in parts if is_own or not _OF_A_LIBRARY.match(name)]
     return Scopes(
-        "/".join(_joined(own, own_segment)) or root,
-        whole,
-        any(not _OF_A_LIBRARY.match(name) for name in whole),
+        ("/".join(inside) or root) if is_own else "",
+        names,
+        any(not _OF_A_LIBRARY.match(name) for name in names),
         (ROLE_LOSS, False) in stack,
         (ROLE_UPDATE, False) in stack,
-        ("transpose", True) in stack,
+        is_backward,
     )
 
 
-def _joined(path: list[str], segment: list[str]) -> list[str]:
+_Part = tuple[str, bool]
+"""Name of a scope, and whether this package opened it."""
+
+
+def _joined(path: list[_Part], segment: list[_Part]) -> list[_Part]:
     """Join the scopes before and after a transform. After remat, JAX repeats the scopes before it."""
     return segment if segment[: len(path)] == path else path + segment
 
