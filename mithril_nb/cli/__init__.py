@@ -64,7 +64,7 @@ _TARGETS = """\
 TARGET is one of
   model.json        a model saved by ml.save(model, path); no code is run. Use --shape for the shapes of its inputs.
   step.mlir         a file with StableHLO (.mlir), HLO (.hlo) or an exported program, as text (also .txt) or
-                    serialized (.pb, .bin); no code is run.
+                    serialized (.pb, .bin, .mlirbc, .jax); no code is run.
   file.py:name      an object in a Python file, which is run with its folder on sys.path. The object is
                     - a function. --arg, or the tuple in its attribute example_args, gives the arguments.
                     - a function without arguments that returns a model, a module or (function, arguments).

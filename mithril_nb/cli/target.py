@@ -16,7 +16,6 @@ from mithril_nb.errors import Diagnostic, MithrilError, ModelFileError, Unexpect
 from mithril_nb.graph.spec import read_spec
 from mithril_nb.models.saving.links import is_link
 from mithril_nb.plugins import load_plugins
-from mithril_nb.stages.records import PROGRAM_SUFFIXES
 
 if TYPE_CHECKING:
     from mithril_nb.graph.records import LogicalGraph
@@ -67,13 +66,14 @@ def find_target(text: str, has_args: bool) -> Target:
             is missing. Program files, such as `*.mlir`, are read later, so they raise no error here.
         UnknownOptionError: The module or file does not define the name.
     """
+    from mithril_nb.targets.given import is_program_file
     from mithril_nb.targets.imported import NAMED, imported, without_name
 
     load_plugins()
     if is_link(text):
         model = load_model(text)
         return Target(model.name or "model", model, model.graph, (), text)
-    if Path(text).suffix.lower() in PROGRAM_SUFFIXES:
+    if is_program_file(text):
         return Target(Path(text).stem, Path(text), None, (), text)
     if Path(text).suffix == ".py" and not Path(text).is_dir():
         raise without_name(Path(text))

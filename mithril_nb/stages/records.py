@@ -16,7 +16,7 @@ from mithril_nb.display import Shown
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.once import Once, paused_collector
 
-PROGRAM_SUFFIXES = (".mlir", ".stablehlo", ".hlo", ".txt", ".pb", ".bin")
+PROGRAM_SUFFIXES = (".mlir", ".stablehlo", ".hlo", ".txt", ".pb", ".bin", ".mlirbc", ".jax")
 """Suffixes of files that may contain StableHLO, HLO or an exported program. The format is read from the content."""
 
 Role = Literal["forward", "backward", "update"]

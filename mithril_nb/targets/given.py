@@ -200,7 +200,17 @@ _WRITERS = {
     ".hlo": "write_text(jax.jit(f).lower(x).compile().as_text())",
     ".pb": 'write_bytes(jax.jit(f).lower(x).compiler_ir("hlo").as_serialized_hlo_module_proto())',
     ".bin": "write_bytes(jax.export.export(jax.jit(f))(x).serialize())",
+    ".jax": "write_bytes(jax.export.export(jax.jit(f))(x).serialize())",
+    ".mlirbc": "write_bytes(jax.export.export(jax.jit(f))(x).mlir_module_serialized)",
 }
+OTHER_FILES = {
+    ".onnx": "an ONNX model", ".tflite": "a TensorFlow Lite model", ".pt": "a PyTorch file", ".pth": "a PyTorch file",
+    ".pt2": "a PyTorch program", ".keras": "a Keras model", ".h5": "an HDF5 file", ".mlmodel": "a Core ML model",
+    ".vmfb": "a program that IREE compiled", ".gguf": "arrays of GGML", ".safetensors": "arrays without a program",
+    ".npz": "arrays without a program", ".npy": "an array without a program", ".engine": "a program of TensorRT",
+    ".pkl": "a pickle",
+}  # fmt: skip
+"""Descriptions of files that contain no program that JAX can read, by suffix."""
 
 
 def is_program_file(target: Any) -> bool:
@@ -212,7 +222,8 @@ def is_program_file(target: Any) -> bool:
     """
     if isinstance(target, Path):
         return True
-    return isinstance(target, str) and "\n" not in target and Path(target).suffix.lower() in PROGRAM_SUFFIXES
+    suffixes = (*PROGRAM_SUFFIXES, *OTHER_FILES)
+    return isinstance(target, str) and "\n" not in target and Path(target).suffix.lower() in suffixes
 
 
 def is_given_program(target: Any) -> bool:
@@ -341,7 +352,8 @@ def _bytes_of(path: Path) -> bytes:
             raise _refused(path, "it is not a regular file", (), _advice(None))
         if path.suffix.lower() not in PROGRAM_SUFFIXES:
             known = ("suffixes", ", ".join(PROGRAM_SUFFIXES))
-            why = f"files with the suffix {path.suffix!r} are not read"
+            other = OTHER_FILES.get(path.suffix.lower())
+            why = f"it is {other}" if other else f"files with the suffix {path.suffix!r} are not read"
             raise _refused(path, why, (known,), _advice(path.with_suffix(".mlir")))
         if found.st_size > LARGEST_BYTES:
             sizes = ("bytes", f"{found.st_size:,}"), ("limit", f"{LARGEST_BYTES:,}")

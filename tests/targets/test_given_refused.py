@@ -77,8 +77,8 @@ def test_unreadable_files_are_rejected(tmp_path: Path, monkeypatch: pytest.Monke
         f"    Try: ml.inspect({str(tmp_path / 'empty.hlo')!r})"
     )
     assert refused(file(tmp_path, "model.onnx", b"\x08\x07")) == (
-        f"cannot inspect {str(tmp_path / 'model.onnx')!r}: files with the suffix '.onnx' are not read.\n"
-        "    suffixes  .mlir, .stablehlo, .hlo, .txt, .pb, .bin\n"
+        f"cannot inspect {str(tmp_path / 'model.onnx')!r}: it is an ONNX model.\n"
+        "    suffixes  .mlir, .stablehlo, .hlo, .txt, .pb, .bin, .mlirbc, .jax\n"
         f"    Try: pathlib.Path({str(tmp_path / 'model.mlir')!r})"
         ".write_text(jax.jit(f).lower(x).as_text(debug_info=True))"
     )

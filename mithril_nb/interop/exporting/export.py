@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from mithril_nb.compilation.emitted import EmittedModel
 from mithril_nb.emission.build import check_sizes
@@ -152,25 +153,41 @@ def _valued(inspection: Inspection, values: Mapping[str, Mapping[str, Any]]) -> 
 def _values_of_module(
     program: traced.Program, module: Any, args: tuple[Any, ...], options: Mapping[str, Any], has_params: bool
 ) -> list[Any]:
-    """Return the values of the inputs for a Flax, Equinox or Haiku module: its parameters, and the arguments."""
+    """Return the values of the inputs for a Flax, Equinox or Haiku module: its arrays, and then those of the call.
+
+    Raises:
+        MissingParameterError: The value of an array of the module is unknown.
+    """
     variables = options.get("variables")
-    own = by_name(variables.get("params", variables) if isinstance(variables, Mapping) else module)
-    leaves, are_params = program.trace.inputs, [one.is_param for one in program.inputs]
+    parts = [variables, *variables.values()] if isinstance(variables, Mapping) else [_module_in(module)]
+    own = {name: value for part in parts for name, value in by_name(part).items()}
+    leaves, given = program.trace.inputs, jax.tree.leaves((args, options.get("kwargs") or {}))
+    first = len(leaves) - len(given)
+    shapes = [(np.shape(value), leaf.spec.shape) for value, leaf in zip(given, leaves[first:], strict=False)]
+    if first < 0 or any(shape != expected for shape, expected in shapes):
+        first, given = len(leaves), []
+    values = [own.get(_name(leaf)) for leaf in leaves[:first]]
     missing = [
-        leaf.name for leaf, is_param in zip(leaves, are_params, strict=True) if is_param and _name(leaf) not in own
+        leaf.name
+        for leaf, value, one in zip(leaves, values, program.inputs, strict=False)
+        if value is None and not (one.is_param and has_params) and not leaf.spec.dtype.startswith("key<")
     ]
-    if missing and not has_params:
+    if missing:
         raise MissingParameterError(
             "ml.export does not find the parameters of the module.",
             (("missing", listed(missing)),),
             "pass params={...}, a dict with these names.",
         )
-    given = jax.tree.leaves(args)
-    data = iter(given if len(given) == are_params.count(False) else [None] * len(leaves))
-    return [
-        own.get(_name(leaf)) if is_param else _concrete(next(data))
-        for leaf, is_param in zip(leaves, are_params, strict=True)
-    ]
+    return [*values, *map(_concrete, given)]
+
+
+def _module_in(target: Any) -> Any:
+    """Return the module of a bound method, or of a function that `jit` returned for one."""
+    while True:
+        inner = getattr(target, "__wrapped__", None) or getattr(target, "__self__", None)
+        if inner is None:
+            return target
+        target = inner
 
 
 def _concrete(value: Any) -> Any:

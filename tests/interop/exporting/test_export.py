@@ -215,6 +215,46 @@ def test_modules_of_libraries_keep_their_parameters(tmp_path: Path) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+def test_arguments_and_states_keep_their_values(tmp_path: Path) -> None:
+    equinox, nnx, optax = pytest.importorskip("equinox"), pytest.importorskip("flax.nnx"), pytest.importorskip("optax")
+    linen = pytest.importorskip("flax.linen")
+
+    class Scaled(equinox.Module):
+        w: Any
+
+        def __call__(self, params: Any, x: Any) -> Any:
+            return x @ params["w"] @ self.w
+
+        def run(self, params: Any, x: Any) -> Any:
+            return self(params, x) + 1
+
+    x, params = jnp.ones((4, 3)), {"w": jnp.full((3, 3), 3.0)}
+    scaled, norm = Scaled(jnp.full((3, 3), 7.0)), nnx.BatchNorm(3, use_running_average=True, rngs=nnx.Rngs(0))
+    norm.mean[...] += 9
+    other = linen.BatchNorm(use_running_average=True)
+    variables = jax.tree.map(lambda one: one + 5, other.init(jax.random.key(0), x))
+    state = (optax.sgd(0.1).init(params), (), None, [None, x])
+    cases: dict[str, tuple[Any, tuple[Any, ...], Any, dict[str, Any]]] = {
+        "module": (scaled, (params, x), scaled(params, x), {}),
+        "method": (scaled.run, (params, x), scaled.run(params, x), {}),
+        "jitted": (equinox.filter_jit(scaled), (params, x), scaled(params, x), {"params": params}),
+        "nnx": (norm, (x,), norm(x), {}),
+        "linen": (other, (x,), other.apply(variables, x), {"variables": variables}),
+        "empty": (lambda params, state, x: state[3][1] + x @ params["w"], (params, state, x), x + x @ params["w"], {}),
+    }
+    for name, (target, args, expected, options) in cases.items():
+        folder = ml.export(target, tmp_path / name, *args, to="onnx", **options)
+        results = ml.load_params(folder / "expected.safetensors").values()  # nnx also returns its state
+        (found,) = [one for one in results if one.shape == expected.shape]
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_inspect_opens_the_exported_files(tmp_path: Path) -> None:
+    folder = ml.export(jnp.sin, tmp_path / "folder", jnp.ones(3), to="stablehlo")
+    for name in ("model.mlir", "model.mlirbc", "model.jax"):
+        assert "stablehlo.sine" in ml.inspect(str(folder / name)).stage("stablehlo").text
+
+
 def test_a_model_of_another_backend_is_exported(tmp_path: Path, run_folder: Any) -> None:
     # The derivative of Tanh is a primitive of its own in JAX 0.12, which must stay in float64.
     pm = ml.compile(
