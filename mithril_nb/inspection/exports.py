@@ -170,7 +170,7 @@ def save(inspection: ProgramStages, path: str | Path) -> Path:
     """Write an inspection to a file in the format of its suffix; see `Inspection.save`."""
     suffix = Path(path).suffix.lower()
     if suffix not in _EXPORTERS:
-        near = nearest(suffix, list(_EXPORTERS)) or ".html"
+        near = nearest(suffix, list(_EXPORTERS)) or ".svg"
         raise UnknownOptionError(
             f"cannot save {str(path)!r}: no file format has the suffix {suffix!r}.",
             (("known", ", ".join(sorted(_EXPORTERS))),),

@@ -252,9 +252,9 @@ class Inspection(ProgramStages):
         """Write the inspection to a file, in the format of its suffix.
 
         Args:
-            path: The file. Its suffix is `.html` for the page of `to_html`, `.json` for the data of `to_json`, `.svg`
-                or `.txt` for the graph of the first stage as a picture or text, or the suffix of a format that you
-                registered with `mithril_nb.inspection.exporter`. To save a graph with values, call
+            path: The file. Its suffix is `.html` for the page of `to_html`, `.json` for the data of `to_json`, `.mlir`
+                for StableHLO, `.svg` or `.txt` for the graph of the first stage as a picture or text, or the suffix of
+                a format that you registered with `mithril_nb.inspection.exporter`. To save a graph with values, call
                 `overlay("flops").save("graph.svg")`.
 
         Returns:
@@ -269,6 +269,11 @@ class Inspection(ProgramStages):
 
 exporter(".html")(Inspection.to_html)
 exporter(".json")(Inspection.to_json)
+
+
+@exporter(".mlir")
+def _mlir(inspection: Inspection) -> str:
+    return inspection.lowered.as_text(debug_info=True)
 
 
 @exporter(".svg")

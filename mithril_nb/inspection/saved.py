@@ -114,6 +114,25 @@ def read_json(path: str | Path) -> Any:
         raise ModelFileError(f"{str(path)!r} is not valid JSON.", (("because", because),), _ADVICE) from error
 
 
+def saved_program(path: str | Path) -> str:
+    """Return the text of the program in a saved inspection: its StableHLO, or else its HLO.
+
+    Raises:
+        ModelFileError: The file cannot be read, or contains no inspection with one of these stages.
+    """
+    data = read_json(path)
+    if not is_saved_inspection(data):
+        advice = f"ml.inspect(ml.load({str(path)!r}), shapes=shapes)  # if it is a model"
+        raise ModelFileError(f"cannot inspect {str(path)!r}: it is not a saved inspection.", (), advice)
+    saved = saved_inspection(data)
+    found = (saved.stages[name] for name in ("stablehlo", "hlo") if name in saved.stages)
+    text = next((stage.text for stage in found if stage.text and not stage.unavailable), "")
+    if not text:
+        stages = (("stages", ", ".join(saved.stages) or "none"),)
+        raise ModelFileError(f"cannot inspect {str(path)!r}: it has no StableHLO or HLO.", stages, _ADVICE)
+    return text
+
+
 def _checked(value: Any, kind: Any, what: str) -> Any:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise TypeError(f"expected {what}, found {short_repr(value, 40)}")

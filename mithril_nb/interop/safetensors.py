@@ -1,27 +1,37 @@
-"""Save and load parameters as safetensors: a JSON header followed by the numbers. Reading a file runs no code.
+"""Save and load parameters as safetensors: a JSON header followed by the numbers.
 
-The dtypes do not change, and a name may contain any character.
+Files of NumPy and Orbax can be read as well. Reading a file runs no code. The dtypes do not change, and a name may
+contain any character.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-from collections.abc import Mapping
+import stat
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from zipfile import BadZipFile
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from mithril_nb.atomic_write import replacing
-from mithril_nb.errors import DataError, ModelFileError, UnknownOptionError, short_repr
+from mithril_nb.errors import DataError, MithrilError, ModelFileError, UnknownOptionError, short_repr
 from mithril_nb.models.naming import flat_params
+from mithril_nb.models.saving.reading import json_object
 from mithril_nb.models.saving.serialization import check_path
 
 FORMAT, VERSION = "mithril_nb.params", 1
 _ADVICE = "ml.load_params(path)  # of a file that ml.save_params(params, path) wrote"
+_MOST_HEADER_BYTES = 32_000_000
+_MOST_ARRAYS = 100_000
+_MOST_UNPACKED = 4 << 30
+"""Maximum number of bytes that a compressed npz file may contain."""
 _DTYPES = {
     "BOOL": "bool", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64", "U8": "uint8", "U16": "uint16",
     "U32": "uint32", "U64": "uint64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
@@ -63,7 +73,6 @@ def save_params(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None
     about = {"format": FORMAT, "version": str(VERSION), **({"names": json.dumps(other)} if other else {})}
     try:
         with replacing(path) as part:
-            part.touch()  # fails with the cause; the error of safetensors would name its own temporary file
             save_file({keys[name]: array for name, array in arrays.items()}, part, metadata=about)
     except (OSError, SafetensorError) as error:
         because = getattr(error, "strerror", None) or str(error)
@@ -73,41 +82,115 @@ def save_params(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None
 
 
 def load_params(path: str | os.PathLike[str]) -> dict[str, jax.Array]:
-    """Load parameters written by `save_params`, by dotted name.
+    """Load parameters by dotted name: from a file of `save_params` or `numpy.savez`, or from a folder of Orbax.
+
+    The header of a file is checked before its arrays are read. If Orbax saved a dict with the key `"params"`, only the
+    arrays under this key are loaded.
 
     Raises:
-        UnknownOptionError: `path` is not a path.
-        ModelFileError: The file is missing, truncated or broken, has another version of the format, or another program
-            wrote it.
+        UnknownOptionError: `path` is not a path, or Orbax is needed and not installed.
+        ModelFileError: The file is missing, truncated, broken or too large, has another version of the format, or
+            another program wrote it.
         DataError: An array has items of 64 bits, but the x64 mode of JAX is off.
     """
-    from safetensors import SafetensorError, deserialize
-
     check_path(path, "load", 'ml.load_params("model.safetensors")')
+    name = str(path)
     try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise ModelFileError(f"cannot read {str(path)!r}.", (("because", error.strerror or str(error)),)) from error
+        mode = os.stat(path).st_mode
+        if stat.S_ISDIR(mode):
+            return {key: _loaded(name, key, array) for key, array in _of_orbax(name).items()}
+        if not stat.S_ISREG(mode):  # reading a device or a pipe may never end
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        with open(path, "rb") as file:
+            is_zip = file.read(4) == b"PK\3\4"
+            file.seek(0)
+            arrays = (_of_npz if is_zip else _of_safetensors)(name, file)
+            return {key: _loaded(name, key, array) for key, array in arrays}
+    except MithrilError:
+        raise
+    except (OSError, ValueError) as error:
+        because = getattr(error, "strerror", None) or str(error)
+        raise ModelFileError(f"cannot read {name!r}.", (("because", because),)) from error
+
+
+def _of_safetensors(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the arrays of a file by name. Reads and checks the header first."""
+    from safetensors import SafetensorError, safe_open
+
+    size, length = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8), "little")
     try:
-        found = deserialize(data)
-    except (SafetensorError, ValueError, OverflowError) as error:
+        if length > min(size - 8, _MOST_HEADER_BYTES):
+            limit = f"{min(size - 8, _MOST_HEADER_BYTES):,}"
+            raise ValueError(f"its header would have {length:,} bytes, and at most {limit} are possible")
+        header: dict[str, Any] = json.loads(file.read(length), object_pairs_hook=json_object)
+        if len(header) > _MOST_ARRAYS:
+            raise ValueError(f"it has {len(header):,} arrays, and at most {_MOST_ARRAYS:,} are allowed")
+        about = header.pop("__metadata__", None) or {}
+        safe_open(path, "numpy").__exit__(None, None, None)  # checks the header, and reads no arrays
+    except (SafetensorError, ModelFileError, ValueError, AttributeError, TypeError, RecursionError) as error:
+        because = error.diagnostics[0].facts[0][1] if isinstance(error, ModelFileError) else str(error)
         raise ModelFileError(
-            f"{str(path)!r} is not a safetensors file, or is broken.", (("because", str(error)),), _ADVICE
+            f"{path!r} is not a safetensors file, or is broken.", (("because", because),), _ADVICE
         ) from error
-    names = _names(str(path), data)
-    arrays: dict[str, jax.Array] = {}
-    for key, view in found:
+    names, seen = _names(path, about), set[str]()
+    for key, entry in header.items():
         name = names.get(key, key)
-        if name in arrays:
-            raise _broken(str(path), f"two arrays are named {name!r}")
-        arrays[name] = _loaded(str(path), name, view)
-    return arrays
+        if name in seen:
+            raise _broken(path, f"two arrays are named {name!r}")
+        seen.add(name)
+        if entry["dtype"] not in _DTYPES:
+            raise _broken(path, f"{name!r} has the dtype {entry['dtype']}, which parameters cannot have")
+        start, end = entry["data_offsets"]
+        file.seek(8 + length + start)
+        yield name, np.frombuffer(file.read(end - start), jnp.dtype(_DTYPES[entry["dtype"]])).reshape(entry["shape"])
 
 
-def _names(path: str, data: bytes) -> dict[str, str]:
-    """Check the format and version of a file. Return a dict of the names that differ from their keys, by key."""
-    length = int.from_bytes(data[:8], "little")
-    about = json.loads(data[8 : 8 + length]).get("__metadata__") or {}
+def _of_npz(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the arrays of a file of `numpy.savez` by name."""
+    try:
+        with np.load(file, allow_pickle=False) as found:
+            entries = found.zip.infolist()
+            packed = sum(entry.file_size for entry in entries if entry.compress_type)
+            if len(entries) > _MOST_ARRAYS or packed > _MOST_UNPACKED:
+                raise ValueError(f"it has {len(entries):,} arrays, and {packed:,} bytes after decompression")
+            if len({*found.files}) < len(found.files):
+                raise ValueError("two arrays have the same name")
+            for name in found.files:
+                yield name, np.asarray(found[name])
+    except (ValueError, EOFError, BadZipFile, NotImplementedError, zlib.error) as error:
+        raise ModelFileError(f"{path!r} cannot be read as an npz file.", (("because", str(error)),), _ADVICE) from error
+
+
+def _of_orbax(path: str) -> dict[str, Any]:
+    """Return the arrays of a checkpoint of Orbax by dotted name."""
+    folder = next((one for one in (Path(path), Path(path, "default")) if (one / "_METADATA").exists()), None)
+    if folder is None:
+        raise ModelFileError(
+            f"{path!r} is a folder without a checkpoint of Orbax.",
+            (("needs", "the file _METADATA in the folder, or in its folder default"),),
+            _ADVICE,
+        )
+    try:
+        import orbax.checkpoint as ocp
+    except ImportError as error:
+        raise UnknownOptionError(
+            f"cannot load {path!r}.", (("because", "Orbax is not installed"),), "pip install orbax-checkpoint"
+        ) from error
+    try:
+        with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+            metadata = checkpointer.metadata(folder.absolute())
+            tree = getattr(metadata, "item_metadata", metadata)
+            tree = getattr(tree, "tree", tree)
+            # As NumPy arrays, because the devices of the saved arrays may not exist here.
+            arguments = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
+            saved = checkpointer.restore(folder.absolute(), ocp.args.PyTreeRestore(restore_args=arguments))
+    except Exception as error:  # Orbax and tensorstore document no errors of a broken checkpoint
+        raise ModelFileError(f"Orbax cannot read {path!r}.", (("because", short_repr(error)),), _ADVICE) from error
+    return flat_params(saved["params"] if isinstance(saved.get("params"), Mapping) else saved)
+
+
+def _names(path: str, about: Mapping[str, str]) -> dict[str, str]:
+    """Check the metadata of a file. Return a dict of the names that differ from their keys, by key."""
     if about.get("format") != FORMAT:
         raise ModelFileError(
             f"{path!r} was not written by ml.save_params.",
@@ -129,31 +212,29 @@ def _names(path: str, data: bytes) -> dict[str, str]:
     return names
 
 
-def _loaded(path: str, name: str, view: Mapping[str, Any]) -> jax.Array:
-    if view["dtype"] not in _DTYPES:
-        raise _broken(path, f"{name!r} has the dtype {view['dtype']}, which parameters cannot have")
-    dtype = jnp.dtype(_DTYPES[view["dtype"]])
-    array = np.frombuffer(view["data"], dtype=dtype).reshape(view["shape"])
-    if dtype.itemsize == 8 and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
+def _loaded(path: str, name: str, array: Any) -> jax.Array:
+    array = _array(name, array, "load")
+    if array.dtype.itemsize == 8 and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
+        narrow = array.dtype.name.replace("64", "32")
         raise DataError(
-            f"{name!r} in {path!r} is {dtype.name}, which JAX would convert to {dtype.name.replace('64', '32')}.",
+            f"{name!r} in {path!r} is {array.dtype.name}, which JAX would convert to {narrow}.",
             (("because", "the x64 mode of JAX is off"),),
             'jax.config.update("jax_enable_x64", True)  # or ml.JaxBackend(dtype="float64") first',
         )
-    return jnp.asarray(array)
+    return jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
-def _array(name: str, value: Any) -> np.ndarray:
+def _array(name: str, value: Any, does: str = "save") -> np.ndarray:
     try:
         array = np.asarray(value)
         known = array.dtype.name in _DTYPES.values()
     except (TypeError, ValueError) as error:
         raise UnknownOptionError(
-            f"cannot save parameter {name!r}.", (("given", short_repr(value)), ("because", str(error))), _EXAMPLE
+            f"cannot {does} parameter {name!r}.", (("given", short_repr(value)), ("because", str(error))), _EXAMPLE
         ) from error
     if not known:
         raise DataError(
-            f"cannot save parameter {name!r} of dtype {array.dtype}.",
+            f"cannot {does} parameter {name!r} of dtype {array.dtype}.",
             (("supported", ", ".join(_DTYPES.values())),),
             _EXAMPLE,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 
 from mithril_nb.graph.spec import Dim
 from mithril_nb.inspection import Inspection
+from mithril_nb.inspection.saved import saved_program
 from mithril_nb.stages.jax_jit import without_wrapper
 from mithril_nb.stages.param_names import DEFAULT, names_of_params
 from mithril_nb.targets.arguments import Arguments, without_compiler_options
@@ -67,7 +69,8 @@ def inspect(
               `jax.export.export(jax.jit(f))(x)`. Stages before it are missing, except `"python"`;
             - `"train.py:step"` or `"package.module:step"`: the object `step` of a file or module, which is run;
             - StableHLO or HLO as text;
-            - the path or the bytes of a file with StableHLO, HLO, a serialized HLO module or an exported program.
+            - the path or the bytes of a file with StableHLO, HLO, a serialized HLO module or an exported program;
+            - the path of a `.json` file of `Inspection.save`. Its StableHLO or HLO is inspected.
         *args: Positional arguments of the call; for a model, its inputs in order.
         kwargs: Keyword arguments of the call whose names are also options of `inspect`.
         shapes: Shapes of a model's inputs, instead of arguments: `{"input": [32, 784]}`. If some sizes are names, as in
@@ -123,6 +126,8 @@ def inspect(
     options |= {"program": program, "loss": loss, "optimizer": optimizer}
     options |= {"device": device, "compiler_options": compiler_options, "trips": trips}
     check_options({**options, "kwargs": kwargs})
+    if isinstance(target, str | Path) and str(target).lower().endswith(".json"):
+        target = saved_program(target)
     call = TargetCall(target, args, {**named, **(kwargs or {})}, options)
     kind = kind_of(call)
     if kind is None and isinstance(target, str) and NAMED.fullmatch(target):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -25,3 +28,20 @@ def test_public_name_has_a_docstring(name: str) -> None:
     text = inspect.getdoc(documented) or ""
     assert text.splitlines(), f"{name} has no docstring"
     assert text.splitlines()[0].rstrip().endswith((".", ":")), f"the first line of {name} is no sentence"
+
+
+_IMPORTING = """
+import os
+import jax  # sets TF_CPP_MIN_LOG_LEVEL and TPU_SKIP_MDS_QUERY
+before = dict(os.environ)
+import mithril_nb
+for name in mithril_nb.__all__:
+    getattr(mithril_nb, name)
+print({name: value for name, value in os.environ.items() if before.get(name) != value})
+"""
+
+
+def test_imports_set_no_environment_variables_beside_those_of_jax() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TF_", "TPU_"))}
+    run = [sys.executable, "-c", _IMPORTING]
+    assert subprocess.run(run, env=environment, capture_output=True, text=True, check=True).stdout == "{}\n"

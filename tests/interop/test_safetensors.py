@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import stat
+import time
+import tracemalloc
 from pathlib import Path
 
 import jax
@@ -12,7 +17,7 @@ from raised import message_of
 from safetensors.numpy import load_file, save_file
 
 import mithril_nb as ml
-from mithril_nb.errors import MithrilError
+from mithril_nb.errors import DataError, MithrilError, ModelFileError
 
 OURS = {"format": "mithril_nb.params", "version": "1"}
 HERE = "here.safetensors"
@@ -218,3 +223,103 @@ CASES = [
 @pytest.mark.parametrize(("call", "text"), CASES)
 def test_message(call, text):
     assert message_of(call) == text
+
+
+def header_of(entries: dict, length: int | None = None) -> bytes:
+    text = json.dumps(entries).encode()
+    return (len(text) if length is None else length).to_bytes(8, "little") + text
+
+
+def sparse(first: bytes, size: int) -> str:
+    with open(HERE, "wb") as file:
+        file.write(first)
+        file.truncate(size)
+    return HERE
+
+
+MANY = {f"w{number}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for number in range(100_001)}
+LARGE = {
+    "zeros": lambda: sparse(b"", 2 << 30),
+    "a foreign header": lambda: sparse(
+        header_of({"w": {"dtype": "U8", "shape": [(2 << 30) - 100], "data_offsets": [0, (2 << 30) - 100]}}), 2 << 30
+    ),
+    "a long header": lambda: sparse((1 << 30).to_bytes(8, "little"), 2 << 30),
+    "many arrays": lambda: written(header_of({"__metadata__": OURS, **MANY})),
+    "a device": lambda: "/dev/zero",
+    "a pipe": lambda: os.mkfifo("pipe") or "pipe",
+}
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_the_header_is_checked_before_the_arrays(what):
+    path = LARGE[what]()
+    started = time.process_time()
+    tracemalloc.start()
+    with pytest.raises(ModelFileError):
+        ml.load_params(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200e6
+    assert time.process_time() - started < 5
+
+
+def test_a_repeated_name_is_rejected():
+    entry = '"w":{"dtype":"F32","shape":[],"data_offsets":[0,4]}'
+    text = f'{{"__metadata__":{json.dumps(OURS)},{entry},{entry}}}'.encode()
+    with pytest.raises(ModelFileError, match="an object has the key 'w' twice"):
+        ml.load_params(written(len(text).to_bytes(8, "little") + text + bytes(4)))
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_the_mode_of_a_file_follows_the_mask(mask):
+    before = os.umask(mask)
+    try:
+        ml.save_params({"w": np.ones(3)}, HERE)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(os.stat(HERE).st_mode) == 0o666 & ~mask
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_params_of_an_npz_file(save):
+    arrays = {"linear_0.weight": np.arange(6, dtype=">f4").reshape(2, 3), "n": np.int32(3), "flag": np.bool_(True)}
+    save("params.npz", **arrays)
+    found = ml.load_params("params.npz")
+    assert found.keys() == arrays.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], array)
+        assert found[name].dtype.name == array.dtype.name
+
+
+def test_an_npz_file_that_cannot_be_loaded():
+    np.savez("pickled.npz", w=np.array([{}], dtype=object))
+    with pytest.raises(ModelFileError, match="Object arrays cannot be loaded"):
+        ml.load_params("pickled.npz")
+    np.savez("text.npz", w=np.array(["a"]))
+    with pytest.raises(DataError, match="cannot load parameter 'w' of dtype <U1"):
+        ml.load_params("text.npz")
+    np.savez("wide.npz", w=np.ones(3))
+    with pytest.raises(DataError, match=r"'w' in 'wide.npz' is float64"):
+        ml.load_params("wide.npz")
+    data = Path("wide.npz").read_bytes()
+    for cut in range(4, len(data), 7):
+        with pytest.raises(MithrilError):
+            ml.load_params(written(data[:cut]))
+
+
+@pytest.mark.parametrize("folder", ["", "default"])
+def test_params_of_an_orbax_checkpoint(folder):
+    import orbax.checkpoint as ocp
+
+    params = {"linear_0": {"weight": jnp.ones((2, 3)), "bias": jnp.zeros(3, "bfloat16")}}
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(Path("run", folder).absolute(), {"params": params, "step": 3})
+    found = ml.load_params("run")
+    assert found.keys() == {"linear_0.weight", "linear_0.bias"}
+    assert found["linear_0.bias"].dtype == "bfloat16"
+    np.testing.assert_array_equal(found["linear_0.weight"], params["linear_0"]["weight"])
+    (Path("run", folder) / "_METADATA").write_text("{")
+    with pytest.raises(ModelFileError, match="Orbax cannot read 'run'"):
+        ml.load_params("run")
+    with pytest.raises(ModelFileError, match=r"'.' is a folder without a checkpoint of Orbax"):
+        ml.load_params(".")

@@ -152,18 +152,21 @@ class Drawing(Shown):
         return output_html(f"{picture}{tables}{notes}", "cost", "numbers")
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture to a file as SVG; if the name ends in `.txt`, write the text instead.
+        """Write the picture to a file as SVG, or, if the name ends in `.txt`, the text.
 
         Returns:
             The path of the file.
 
         Raises:
-            UnknownOptionError: `path` is neither a string nor a `Path`, or contains a null character.
+            UnknownOptionError: `path` is no string or `Path`, contains a null character, or has another suffix.
             ModelFileError: The file cannot be written.
         """
         if not isinstance(path, str | Path) or "\0" in str(path):
             needs = "a file name, as a string or pathlib.Path"
             raise option_error("drawing.save", "path", path, needs, 'drawing.save("costs.svg")')
         file = Path(path)
+        if file.suffix.lower() not in ("", ".svg", ".txt"):
+            needs, advice = "a file name that ends in .svg or .txt", f"drawing.save({str(file.with_suffix('.svg'))!r})"
+            raise option_error("drawing.save", "path", str(path), needs, advice)
         write_page(f"{self.text if file.suffix == '.txt' else self.svg}\n", file, 'drawing.save("costs.svg")')
         return file
