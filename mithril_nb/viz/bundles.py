@@ -6,6 +6,7 @@ from mithril_nb.display import find_renderer
 from mithril_nb.viz.diagrams.picture import Picture, graph_text
 from mithril_nb.viz.diagrams.svg import scene_svg
 from mithril_nb.viz.html_parts import image_html
+from mithril_nb.viz.text import encodable
 
 Bundle = dict[str, str]
 
@@ -17,11 +18,11 @@ def bundle(value: object) -> Bundle:
     """
     renderer = find_renderer(type(value))
     if renderer is None:
-        return {"text/plain": repr(value)}
+        return {"text/plain": encodable(repr(value))}
     try:
-        return _themed(renderer(value))
+        return encodable(_themed(renderer(value)))
     except Exception as error:  # any error: the cell must still show the value
-        return {"text/plain": f"{value!r}\n(cannot draw it: {type(error).__name__}: {error})"}
+        return {"text/plain": encodable(f"{value!r}\n(cannot draw it: {type(error).__name__}: {error})")}
 
 
 def _themed(plain: Bundle) -> Bundle:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from html import escape
 from itertools import accumulate
+from typing import Any
 from urllib.parse import quote
 
 # Characters that XML 1.0 forbids even if they are escaped. A single one makes a browser reject the whole SVG.
@@ -15,6 +16,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 # Characters that a terminal interprets or cannot print: controls, changes of text direction, lone surrogates.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _CONTROL = re.compile(rf"(?![\t\n]){_UNPRINTABLE.pattern}")
+_HALVES = re.compile("[\ud800-\udfff]")
 _BREAKS = re.compile("\t*[\n\v\f\r\x85\u2028\u2029][\t\n\v\f\r\x85\u2028\u2029]*")
 
 
@@ -55,6 +57,22 @@ def visible(text: str) -> str:
         blue
     """
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def encodable(data: Any) -> Any:
+    """Return plain data as UTF-8 can encode it: half of a surrogate pair in a text becomes U+FFFD.
+
+    Examples:
+        >>> encodable({"name": ["naïve", chr(0xD800), b"0"]})
+        {'name': ['naïve', '�', b'0']}
+    """
+    if isinstance(data, str):
+        return data if data.isascii() else _HALVES.sub("\ufffd", data)
+    if isinstance(data, Mapping):
+        return {encodable(key): encodable(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [encodable(value) for value in data]
+    return data
 
 
 def block_key(path: str) -> str:

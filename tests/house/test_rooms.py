@@ -70,6 +70,7 @@ STACKS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """Folders within a room, from the ground up, and the files beside them that import all of them."""
 
 IMPORT_NAMES = {
+    "orbax": "orbax-checkpoint",
     "IPython": "ipython",
     "ggml": "ggml-python",
     "elftools": "pyelftools",

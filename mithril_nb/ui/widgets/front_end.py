@@ -23,6 +23,7 @@ from mithril_nb.ui.session.commands import notice_of, problem_of
 from mithril_nb.ui.widgets.cells import forget
 from mithril_nb.ui.widgets.static_fallback import StaticFallback, live_bundle
 from mithril_nb.viz.html_parts import built
+from mithril_nb.viz.text import encodable
 
 
 class Assets(anywidget.AnyWidget):
@@ -101,6 +102,13 @@ class FrontEndWidget(anywidget.AnyWidget):
 
     def _reply(self, id: Any, problem: Diagnostic | None) -> None:
         self.send({"type": "reply", "id": id, "ok": problem is None, "error": problem and problem.to_dict()})
+
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
+        """Return the state as UTF-8 can encode it, because a name may contain half of a surrogate pair."""
+        return encodable(super().get_state(key, drop_defaults))
+
+    def _send(self, msg: Any, buffers: Any = None) -> None:
+        super()._send(encodable(msg), buffers)
 
     def _ipython_display_(self) -> None:
         self._twin.show(*live_bundle(super()._repr_mimebundle_()))

@@ -334,3 +334,17 @@ def test_no_assignment_is_lost_while_the_worker_publishes(wb):
     finally:
         stop.set()
         thread.join()
+
+
+@pytest.mark.parametrize("name", ["half \ud800/é", "\udc80"])
+def test_names_with_half_a_surrogate_pair_are_shown(name):
+    model = Model(name) | Linear(3, name=name)(input=name)
+    widget = ml.workbench(model, shapes={name: [2, 4]}, autosave=False)
+    sent = []
+    widget.comm.send = lambda data=None, **_: sent.append(data)
+    widget.session.do("rename", path=model.find("kind:Linear").blocks[0], name=f"{name}2")
+    widget.send_state()
+    assert sent
+    for shown in (widget._repr_mimebundle_(), widget.get_state(), model._repr_mimebundle_(), *sent):
+        json.dumps(shown, ensure_ascii=False, default=repr).encode()
+    widget.close()
