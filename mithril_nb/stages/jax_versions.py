@@ -371,7 +371,7 @@ def expansion(equation: Any) -> Any | None:
 @lru_cache(maxsize=1024)
 def _lowered_function(primitive: Any) -> Any | None:
     entry = mlir._lowerings.get(primitive)  # pyright: ignore[reportPrivateUsage]
-    rule = getattr(entry, "rule", entry)
+    rule: Any = getattr(entry, "rule", entry)
     # `mlir.lower_fun(fun)` returns a closure over `fun`, which JAX traces when it lowers the equation.
     names = getattr(getattr(rule, "__code__", None), "co_freevars", ())
     if not {"fun", "multiple_results"} <= {*names}:
