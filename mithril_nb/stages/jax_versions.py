@@ -373,7 +373,7 @@ def _lowered_function(primitive: Any) -> Any | None:
     entry = mlir._lowerings.get(primitive)  # pyright: ignore[reportPrivateUsage]
     rule: Any = getattr(entry, "rule", entry)
     # `mlir.lower_fun(fun)` returns a closure over `fun`, which JAX traces when it lowers the equation.
-    names = getattr(getattr(rule, "__code__", None), "co_freevars", ())
+    names: tuple[str, ...] = getattr(getattr(rule, "__code__", None), "co_freevars", ())
     if not {"fun", "multiple_results"} <= {*names}:
         return None
     fun = dict(zip(names, rule.__closure__, strict=True))["fun"].cell_contents
