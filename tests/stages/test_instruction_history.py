@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -18,6 +20,7 @@ import mithril_nb as ml
 from benchmarks.corpus import corpus
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.stages import instruction_history
 from mithril_nb.stages.xla.passes import InstructionHistory, Pass
 from tests.stress import is_long
 
@@ -392,6 +395,19 @@ def test_nameless_instruction_is_found_by_its_users() -> None:
     same = inspect(lambda x: jnp.sin(x * 1.0 + 0.0), x)
     for primitive in ("mul", "add"):
         assert str(history(same, primitive)) == "dropped: removed when StableHLO becomes HLO"
+
+
+def test_equations_without_any_op_are_not_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX 0.12 emits ops without the tags of most equations in cached functions."""
+    found = inspect(lambda x: jnp.tanh(x + 0.0) @ x.T, spec(8, 8))
+    stage = found.stage("stablehlo")
+    bare = replace(stage, instructions=tuple(replace(one, equations=()) for one in stage.instructions))
+    monkeypatch.setattr(instruction_history, "_made_of", lambda *_: [])
+    monkeypatch.setitem(found._pipeline.stages, "stablehlo", SimpleNamespace(get=lambda: bare))
+    for primitive in ("tanh", "dot_general"):
+        assert str(history(found, primitive)) == "unknown: no op has its name"
+    for primitive in ("add", "transpose"):
+        assert str(history(found, primitive)) == "dropped: JAX emits no op for it"
 
 
 def test_unknown_outcome_is_not_dropped() -> None:
