@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from xml.etree import ElementTree
 
+import jax
+import jax.numpy as jnp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.records import Block, LogicalGraph, Node, Port
+from mithril_nb.inspection import inspect
 from mithril_nb.viz.diagrams.labels import NodeAnnotation
 from mithril_nb.viz.diagrams.logical import model_layout
+from mithril_nb.viz.diagrams.scene import SceneEdge
+from mithril_nb.viz.diagrams.stages import stage_layout
 from mithril_nb.viz.diagrams.svg import scene_svg
+from mithril_nb.viz.text import text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 TAGS = {"svg", "title", "style", "rect", "g", "path", "text", "circle"}
@@ -80,3 +87,18 @@ def test_pictures_can_be_drawn_from_many_threads(nested):
 def test_an_empty_graph_is_drawn():
     root = ElementTree.fromstring(scene_svg(model_layout(LogicalGraph())))
     assert root.findtext(f"{SVG}title") == "logical graph: 0 blocks"
+
+
+def test_the_legend_of_a_narrow_picture_is_complete():
+    def loss(w, x):
+        return jax.lax.scan(lambda carry, _: (jnp.tanh(carry @ w), None), x, None, length=5)[0].sum()
+
+    args = jnp.ones((4, 4)), jnp.ones(4)
+    scene = stage_layout(inspect(lambda w, x: w - 0.1 * jax.grad(loss)(w, x), *args).graph("jaxpr"))
+    edge = SceneEdge("", "", ((0, 0), (9, 9)))
+    scene = replace(scene, width=100, edges=(replace(edge, returns=True), replace(edge, is_carried=True)))
+    root = ElementTree.fromstring(scene_svg(scene))
+    texts = [one for one in root.iter(f"{SVG}text") if one.get("y") == str(scene.height + 14).removesuffix(".0")]
+    assert [one.text for one in texts][-1] == "for the next round"
+    assert len(texts) > 3
+    assert all(float(one.attrib["x"]) + text_width(one.text or "", 11) < float(root.attrib["width"]) for one in texts)

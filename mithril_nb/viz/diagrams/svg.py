@@ -73,7 +73,8 @@ def scene_svg(
     scale_w, scale_h = legend_size(overlay, max(scene.width, _WIDEST_LEGEND) - 24) if overlay else (0, 0)
     has_legend = len(roles) > 1 or any(edge.is_carried for edge in scene.edges)
     legend_h = (_LEGEND_H if has_legend else 0) + scale_h
-    width = max(scene.width, 240 if has_legend else 60, scale_w + 24 if overlay else 0)
+    legend, legend_w = _legend(scene, roles, max(scene.height, 40)) if has_legend else ([], 60)
+    width = max(scene.width, legend_w, scale_w + 24 if overlay else 0)
     height = max(scene.height, 40) + legend_h
     parts = [
         root_opening("mnb-diagram", width, height, role="group" if embedded else "img", style=_STYLE),
@@ -97,8 +98,7 @@ def scene_svg(
         value = overlay and overlay.at(node.key)
         opened = _opening(node, scene, problems, embedded, overlay.description(node.key) if overlay else "")
         parts += (opened, *draw_box(node, scene, len(roles) > 1, value), *draw_mark(node), "</g>")
-    if has_legend:
-        parts += _legend(scene, roles, height - legend_h)
+    parts += legend
     if overlay:
         parts += draw_legend(overlay, 12, height - scale_h, width - 24)
     parts.append("</svg>")
@@ -173,22 +173,25 @@ def _problem(index: int | None, problems: Sequence[Diagnostic]) -> str:
     return f"\nproblem: {problems[index]}" if 0 <= index < len(problems) else "\nproblem"
 
 
-def _legend(scene: Scene, roles: Sequence[int], y: float) -> Iterator[str]:
-    x = 12.0
+def _legend(scene: Scene, roles: Sequence[int], y: float) -> tuple[list[str], float]:
+    """Return the legend of the roles and the kinds of wires, and its width."""
+    x, found = 12.0, list[str]()
     if len(roles) > 1:
-        yield draw_text(x, y + 14, _BARS, SMALL_SIZE, "muted")
+        found.append(draw_text(x, y + 14, _BARS, SMALL_SIZE, "muted"))
         x += text_width(_BARS, SMALL_SIZE) + 10
     for at in roles if len(roles) > 1 else ():
-        yield from draw_role(x, y + 7, 22, at, HUES - 1)
-        yield draw_text(x + 28, y + 14, scene.roles[at], SMALL_SIZE, "muted")
+        found += draw_role(x, y + 7, 22, at, HUES - 1)
+        found.append(draw_text(x + 28, y + 14, scene.roles[at], SMALL_SIZE, "muted"))
         x += 28 + text_width(scene.roles[at], SMALL_SIZE) + 18
-    if any(edge.returns for edge in scene.edges):
-        yield from _edge(SceneEdge("", "", ((x, y + 10.5), (x + 26, y + 10.5)), returns=True), ())
-        yield draw_text(x + 33, y + 14, _GRADIENT, SMALL_SIZE, "muted")
-        x += 33 + text_width(_GRADIENT, SMALL_SIZE) + 18
-    if any(edge.is_carried for edge in scene.edges):
-        yield from _edge(SceneEdge("", "", ((x, y + 10.5), (x + 26, y + 10.5)), is_carried=True), ())
-        yield draw_text(x + 33, y + 14, "for the next round", SMALL_SIZE, "muted")
+    wires = [(_GRADIENT, True)] if any(edge.returns for edge in scene.edges) else []
+    wires += [("for the next round", False)] if any(edge.is_carried for edge in scene.edges) else []
+    for text, returns in wires:
+        found += _edge(
+            SceneEdge("", "", ((x, y + 10.5), (x + 26, y + 10.5)), returns=returns, is_carried=not returns), ()
+        )
+        found.append(draw_text(x + 33, y + 14, text, SMALL_SIZE, "muted"))
+        x += 33 + text_width(text, SMALL_SIZE) + 18
+    return found, x - 6
 
 
 def _frame(node: SceneNode, scene: Scene, value: NodeValue | None) -> Iterator[str]:
