@@ -158,6 +158,10 @@ def _outcomes_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instru
     is_constant = stage == "stablehlo" and _hlo_opcode(one) == "constant"
     if any(equation.is_call for equation in equations) and not is_constant:
         return (Outcome("inlined", reason=_WRITTEN_OUT),)
+    if one.opcode == "parameter":
+        inputs = [each for each in pipeline.stages["hlo_before"].get().instructions if each.opcode == "parameter"]
+        inputs = [each for each in inputs if each.equations == one.equations]
+        return _of_all(pipeline, outcomes, one, inputs) if inputs else (Outcome("dropped", reason=_UNUSED),)
     if not equations:
         return (Outcome("unknown"),)
     ops = [one]

@@ -491,3 +491,9 @@ def test_a_folded_constant_is_not_simplified_away() -> None:
     assert history.became == "simplified"
     assert "folded into a constant by pass" in str(history)
     assert "constant_folding" in str(history)
+
+
+def test_inputs_have_histories() -> None:
+    found = inspect(lambda x, unused: jnp.tanh(x) @ x, spec(4, 4), spec(3))
+    assert found.who_changed("jaxpr", "arg0").became == "kept"
+    assert str(found.who_changed("jaxpr", "arg1")) == "dropped: nothing uses it"
