@@ -43,6 +43,22 @@ ELSEWHERE = {
     "abs": "Absolute",
     "concatenate": "Concat",
     "cat": "Concat",
+    "fullyconnected": "Linear",
+    "fc": "Linear",
+    "convolution": "Conv2d",
+    "convolution1d": "Conv1d",
+    "convolution2d": "Conv2d",
+    "batchnormalization": "BatchNorm2d",
+    "layernormalization": "LayerNorm",
+    "groupnormalization": "GroupNorm",
+    "skip": "ResidualBlock",
+    "skipconnection": "Add",
+    "shortcut": "Add",
+    "residual": "Add",
+    "sequential": "MLP",
+    "repeat": "RepeatItems",
+    "mse": "SquaredError",
+    "lookup": "Embedding",
 }
 """The kind of block for a layer's name in Flax, Equinox, Keras or PyTorch, in lower case without underscores."""
 

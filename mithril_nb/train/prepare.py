@@ -236,7 +236,11 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, 
         problems.add(
             f"{what}: the shape of the labels does not match the output.",
             [*facts, ("needed", f"labels of shape {needed}")],
-            reshaped if is_same_size else "",
+            reshaped
+            if is_same_size
+            else "Flatten()  # before the first Linear: the output needs one row per sample"
+            if len(output.shape) > targets.ndim + 1
+            else "",
         )
     elif targets.dtype.kind not in "iu":
         problems.add(
@@ -279,6 +283,8 @@ def _like_output(targets: np.ndarray, name: str, output: Any, loss: Loss, what: 
             [("targets", f"{targets.shape} {targets.dtype}"), ("output", f"{name!r} {output.shape} {output.dtype}")],
             f"y.reshape({', '.join(map(str, ('len(y)', *output.shape[1:])))})"
             if int(np.prod(targets.shape[1:])) == int(np.prod(output.shape[1:]))
+            else 'loss="cross_entropy"  # for class labels'
+            if targets.dtype.kind in "iu" and targets.shape[1:] == output.shape[1:-1]
             else f"Linear({targets.shape[-1] if targets.ndim > 1 else 1})  # as the last block: one output per target",
         )
     # NumPy has no bfloat16: pass float32, and the loss casts.

@@ -71,5 +71,5 @@ def test_two_outputs_open_forward_and_names_of_sizes_are_typed(run_cells):
     field.fill("2*n, 29")
     field.press("Enter")
     page.locator('[data-mnb-shape][aria-invalid="true"]').wait_for()
-    assert "'2*n' is neither a nonnegative integer nor a name" in field.get_attribute("title")
+    assert "'2*n' is neither a size nor a name" in field.get_attribute("title")
     assert notebook.problems == []

@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 from lab import NotebookPage, focus
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 from playwright.sync_api import Error as PlaywrightError
 
 ROOT = Path(__file__).resolve().parents[2]
 README_PICTURE = ROOT / "notebooks" / "images" / "workbench.png"
 REFRESH = "MITHRIL_NB_REFRESH_SCREENSHOT"
 """Set by `make screenshot`, which renews the picture of the README."""
+LABELS = "labels of the controls"
+"""Key of the text in the PNG by which the test finds a picture that is older than the front end."""
 
 CELLS = [
     """\
@@ -82,5 +86,15 @@ def test_the_picture_of_the_readme(trained: NotebookPage, screenshots: Path) -> 
     page.wait_for_timeout(500)  # panes scroll to what is lit up
     place = README_PICTURE if os.environ.get(REFRESH) else screenshots / "workbench.png"
     trained.picture(place, workbench)
+    labels = " ".join(
+        workbench.locator(".mnb-header button, .mnb-header select, [role=tab]").evaluate_all(
+            "controls => controls.map(one => one.getAttribute('aria-label') || one.textContent)"
+        )
+    )
+    if os.environ.get(REFRESH):
+        with_labels = PngInfo()
+        with_labels.add_text(LABELS, labels)
+        Image.open(README_PICTURE).save(README_PICTURE, pnginfo=with_labels, optimize=True)
+    assert Image.open(README_PICTURE).info.get(LABELS) == labels, "the picture is older: run make screenshot"
     trained.pictures(screenshots, "workbench", workbench, height=1320)
     assert trained.problems == []

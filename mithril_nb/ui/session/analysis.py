@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -55,6 +55,7 @@ class Analysis:
         shapes = {name: shape for name, shape in design.shapes if name in ports}
         if len(ports) == 1 and not shapes:
             shapes = {name: shape for name, shape in design.shapes if name == "input"}
+        shapes = {**_shapes_in(training, ports), **shapes}
         self._given = input_specs(design.graph, shapes, backend.default_dtype)
         self.inference: Inference = infer(design.graph, self._given, backend.default_dtype)
         self.problems: tuple[Diagnostic, ...] = self.inference.problems + self._open_inputs()
@@ -118,6 +119,21 @@ class Analysis:
     def can_run(self) -> bool:
         """True if the model has programs."""
         return not self.why_not
+
+    @cached_property
+    def warning(self) -> Diagnostic | None:
+        """A problem that does not keep the model from running: parameters of more than 2 GiB."""
+        parameters = self.inference.parameters
+        size = sum(parameter.spec.nbytes or 0 for parameter in parameters)
+        if size <= 2**31:
+            return None
+        largest = max(parameters, key=lambda parameter: parameter.spec.nbytes or 0)
+        return Diagnostic(
+            f"the parameters of this model need {size / 1e9:.1f} GB, and training needs a multiple of it.",
+            (("largest", f"{largest.name!r} {largest.spec}"),),
+            "use smaller sizes.",
+            code="Memory",
+        )
 
     @cached_property
     def loss(self) -> Loss:
@@ -196,6 +212,16 @@ class Analysis:
         """Return a `WhatIf` for the program, to compute its costs with other settings."""
         optimizer = training.get("optimizer", "adam")
         return what_if(self.physical, program=self.program_name, loss=self.loss, optimizer=optimizer)
+
+
+def _shapes_in(training: Mapping[str, Any], ports: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return the shape of a batch of the training data for each input."""
+    data = training.get("data")
+    samples = data[0] if isinstance(data, tuple | list) and len(data) == 2 else None
+    arrays = samples if isinstance(samples, Mapping) else {ports[0]: samples} if len(ports) == 1 else {}
+    batch = training.get("batch_size", 32)
+    shapes = {name: getattr(array, "shape", ()) for name, array in arrays.items() if name in ports}
+    return {name: (batch, *shape[1:]) for name, shape in shapes.items() if len(shape) > 0}
 
 
 class LazyProgram:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import keyword
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -139,6 +140,26 @@ def place_block(design: Design, kind: str) -> Change:
     return Change(replace(design, graph=graph), f"add {kind}", (_part(name),))
 
 
+@edit_command('kind="Flatten", path="linear_0"')
+def insert_before(design: Design, kind: str, path: str) -> Change:
+    """Insert a block on the connection to the first input of a block.
+
+    Raises:
+        UnknownBlockError: The kind or the block does not exist.
+    """
+    parent, name = _place(design.graph, "insert before", path)
+    block, added = _fresh(kind), ""
+
+    def insert(graph: LogicalGraph) -> LogicalGraph:
+        nonlocal added
+        target = Endpoint(name, edit.node_of(graph, name).block.inputs[0].name)
+        graph, added = edit.add(graph, block, after=graph.source_of[target])
+        return edit.connect(graph, Endpoint(added, block.outputs[0].name), target)
+
+    graph = inside(design.graph, parent, insert)
+    return Change(replace(design, graph=graph), f"add {kind}", ("/".join([*map(_part, parent), _part(added)]),))
+
+
 @edit_command('paths=["linear_0"]')
 def remove(design: Design, paths: Sequence[str]) -> Change:
     """Remove blocks. The readers of a removed block then read what it read."""
@@ -234,10 +255,10 @@ def with_shape(design: Design, name: str, shape: Sequence[Any], advice: str) -> 
         check_rank(name, shape)
     is_list = isinstance(shape, Sequence) and not isinstance(shape, str | bytes)
     wrong = [] if is_list else ["it is not a list"]
-    for dim in () if wrong else shape:
-        is_number = isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0
+    for axis, dim in enumerate(() if wrong else shape):
+        is_number = isinstance(dim, int) and not isinstance(dim, bool) and dim >= (axis == 0)
         if not is_number and not (isinstance(dim, str) and _is_size_name(dim)):
-            wrong.append(f"{short_repr(dim)} is neither a nonnegative integer nor a name")
+            wrong.append(f"{short_repr(dim)} is neither a size nor a name")
     if wrong:
         raise UnknownOptionError(
             f"{short_repr(shape)} is not a shape for input {name!r}.",
@@ -328,9 +349,10 @@ def _read(block: Block, name: str, value: Any) -> Any:
 def _fresh(kind: str) -> Block:
     """Construct a block with example values for its required attributes."""
     constructor = kind_named(kind)
-    needed = {field.name: example(field) for field in fields_of(constructor) if field.is_required}
-    started = {field.name: field.start for field in fields_of(constructor) if field.start is not None}
-    return constructor(**needed, **started).block
+    fields = fields_of(constructor)
+    return constructor(
+        **{field.name: example(field) for field in fields if field.is_required or field.start is not None}
+    ).block
 
 
 def _place(graph: LogicalGraph, change: str, path: str) -> tuple[tuple[str, ...], str]:
@@ -393,7 +415,7 @@ def _end(graph: LogicalGraph, text: str, boundary: set[str]) -> tuple[tuple[str,
 def _is_size_name(text: str) -> bool:
     """Return whether JAX accepts a text as the name of a size. It reserves some names, such as `max`."""
     try:
-        return text.isidentifier() and len(jax.export.symbolic_shape(text)) == 1
+        return text.isidentifier() and not keyword.iskeyword(text) and len(jax.export.symbolic_shape(text)) == 1
     except ValueError:
         return False
 

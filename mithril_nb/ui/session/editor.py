@@ -358,9 +358,10 @@ class DesignEditor(Publisher):
             view = replace(view, expanded=view.expanded | (first_view(graph) - set(known)))
         # Nothing below raises, so that a failed edit changes nothing.
         self._left[self._history.edits] = self._view
+        notice = None if self._analysis.warning else analysis.warning
         self._history, self._version, self._analysis = history, self._version + 1, analysis
         self._graph, self._described = graph, described
-        self._view, self._notice = view, None
+        self._view, self._notice = view, notice
         self._follow(analysis)
         if self._autosave and self._is_edited_by_user:
             self._autosave.save(history.present, self.edits, self.edit_labels)

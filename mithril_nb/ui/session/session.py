@@ -328,6 +328,10 @@ def design_data(session: Session) -> dict[str, Any]:
     return {DESIGN_MIME: {name: saved[name] for name in ("edits", "labels", "source", "design")}}
 
 
+_MOST_BLOCKS = 2000
+"""A static picture of more blocks on one level has no stages and costs: 10,000 would keep the cell busy for 20 s."""
+
+
 @renderer(Session)
 def _session_bundle(session: Session) -> dict[str, Any]:
     """Return the graph as SVG; graph, stages, costs, curves and source as HTML; names and problems as text."""
@@ -335,6 +339,8 @@ def _session_bundle(session: Session) -> dict[str, Any]:
     if not design.graph.nodes:
         # Add HTML, which the widget can hide; it cannot hide plain text.
         return {"text/plain": "Workbench: no block yet", "text/html": "<p>Workbench: no block yet</p>"}
+    if len(design.graph.nodes) > _MOST_BLOCKS:
+        return design_bundle(session)
     cost = session.cost
     # Always include the cost shares, so that a saved picture does not depend on the progress of the worker.
     diagram = session.diagram if cost is None else session.diagram_with(shares_of(cost, session._paths()))

@@ -15,14 +15,14 @@ from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph
 from mithril_nb.graph.spec import Spec, TensorSpec
 from mithril_nb.models.fields import Field, fields_of
 from mithril_nb.models.op import OPS
-from mithril_nb.models.registry import KINDS
+from mithril_nb.models.registry import ELSEWHERE, KINDS
 from mithril_nb.models.shape_inference.flat import flat
 from mithril_nb.models.shape_inference.infer import Inference
 from mithril_nb.stages.stage_kinds import kinds_of_stages
 from mithril_nb.train.losses import LOSSES
 from mithril_nb.ui.session.analysis import Analysis
-from mithril_nb.ui.session.commands import notice_of
 from mithril_nb.ui.session.design import PROGRAMS, source_of
+from mithril_nb.ui.session.fixes import problem_data
 from mithril_nb.ui.session.stages import StageState
 from mithril_nb.viz.diagrams.labels import annotate
 from mithril_nb.viz.diagrams.logical import model_graph, repeat_key
@@ -188,8 +188,8 @@ def snapshot_of(
         "cost": cost,
         "costs": dict(costs),
         "overlay": dict(overlay),
-        "problems": [problem.to_dict() for problem in analysis.problems],
-        "notice": notice_of(notice),
+        "problems": [problem_data(problem, analysis) for problem in analysis.problems],
+        "notice": notice and {**problem_data(notice, analysis), "kind": "error"},
         "autosave": autosave,
         "stages": {name: vars(state) for name, state in stages.items()},
         "stage_kinds": kinds_of_stages(),
@@ -210,8 +210,8 @@ _COMMON = (
 )  # fmt: skip
 """Frequent kinds of blocks, shown first."""
 _ORDER = ("Common", "Layers", "Activations", "Composites", "Arithmetic", "Shape")
-_LAST = "As in Mithril"
-"""Category of Mithril's other names for blocks, shown last."""
+_OF_MITHRIL = "As in Mithril"
+"""Category of Mithril's other names for blocks. The palette lists each block once."""
 
 
 def palette() -> tuple[dict[str, str], ...]:
@@ -222,9 +222,10 @@ def palette() -> tuple[dict[str, str], ...]:
             "category": _category(kind, made),
             "summary": summary(made),
             "formula": _metadata(made, "formula"),
+            "words": " ".join(word for word, meant in ELSEWHERE.items() if meant == kind),
         }
         for kind, made in sorted(KINDS.items(), key=lambda item: _place(*item))
-        if _metadata(made, "category")
+        if _metadata(made, "category") not in ("", _OF_MITHRIL)
     )
 
 
@@ -232,10 +233,10 @@ def _category(kind: str, made: type) -> str:
     return "Common" if kind in _COMMON else _metadata(made, "category")
 
 
-def _place(kind: str, made: type) -> tuple[bool, int, str, int, str]:
+def _place(kind: str, made: type) -> tuple[int, str, int, str]:
     category = _category(kind, made)
     rank = _ORDER.index(category) if category in _ORDER else len(_ORDER)
-    return category == _LAST, rank, category, _COMMON.index(kind) if kind in _COMMON else 0, kind
+    return rank, category, _COMMON.index(kind) if kind in _COMMON else 0, kind
 
 
 def describe_kinds(graph: LogicalGraph) -> dict[str, dict[str, Any]]:

@@ -88,7 +88,7 @@ class Training:
         view = run_view(self.run)
         if self.run is None:
             has_data = "data" in self.options or self._analysis_now().design.uses_example_data
-            view["message"] = "" if has_data else "pass data=(x, y) to ml.workbench to train"
+            view["message"] = "" if has_data else "no data to train on: pass it where the cell opens the workbench"
             view["learning_rate"], view["learning_rate_is_relative"] = self._rate
         return self._with_model(view)
 
@@ -209,13 +209,14 @@ class Training:
             raise DataError(
                 "this workbench has no data to train on.",
                 (("needs", "arrays of samples and targets"),),
-                "data=(x, y)  # in ml.workbench(...)",
+                "pass the data where the cell opens the workbench.",
             )
         if not analysis.can_run:
             raise DataError(
                 "this model cannot be trained yet.",
-                (("because", "it has no block" if analysis.is_empty else str(analysis.problems[0])),),
-                "fix the problems in the Problems tab.",
+                (("because", "it has no block" if analysis.is_empty else analysis.problems[0].summary),),
+                "add a block." if analysis.is_empty else analysis.problems[0].advice,
+                **({} if analysis.is_empty else {"block": analysis.problems[0].block}),
             )
         if analysis.why_not_trained:
             raise DataError(

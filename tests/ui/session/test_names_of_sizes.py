@@ -78,7 +78,7 @@ def test_invalid_sizes_are_rejected(dim):
         ml.workbench(Linear(3), shapes={"input": [dim, 29]})
     assert str(caught.value) == (
         f"[{dim!r}, 29] is not a shape for input 'input'.\n"
-        f"    because  {dim!r} is neither a nonnegative integer nor a name\n"
+        f"    because  {dim!r} is neither a size nor a name\n"
         "    needs    integers, or names of sizes such as batch\n"
         '    Try: shapes={"input": [32, 784]}'
     )

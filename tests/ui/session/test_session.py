@@ -327,7 +327,7 @@ def test_training_without_data_gives_advice():
     assert str(caught.value) == (
         "this workbench has no data to train on.\n"
         "    needs  arrays of samples and targets\n"
-        "    Try: data=(x, y)  # in ml.workbench(...)"
+        "    Try: pass the data where the cell opens the workbench."
     )
 
 

@@ -9,7 +9,7 @@ from mithril_nb.graph.boundary import infer_boundary, made_edges
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph, Note
 from mithril_nb.graph.spec import LEADING, Dim
 from mithril_nb.models.composite import Composite
-from mithril_nb.models.fields import Range
+from mithril_nb.models.fields import Range, Start
 from mithril_nb.models.library.layers.attention import Heads, LearnedPositions, MultiHeadAttention, ServedHeads
 from mithril_nb.models.library.layers.linear import Embedding, Linear
 from mithril_nb.models.library.layers.normalization import LayerNorm, RMSNorm
@@ -217,7 +217,7 @@ class TransformerEncoder(Composite):
 
     def __init__(
         self,
-        layers: Layers,
+        layers: Annotated[Layers, Start(2)],
         width: Size,
         heads: Heads = 8,
         hidden_size: Size | None = None,
@@ -323,11 +323,11 @@ class GPT(Composite):
 
     def __init__(
         self,
-        vocabulary: Size = 50257,
-        context: Size = 1024,
-        layers: Layers = 12,
-        heads: Heads = 12,
-        width: Size = 768,
+        vocabulary: Annotated[Size, Start(256)] = 50257,
+        context: Annotated[Size, Start(64)] = 1024,
+        layers: Annotated[Layers, Start(2)] = 12,
+        heads: Annotated[Heads, Start(4)] = 12,
+        width: Annotated[Size, Start(64)] = 768,
         dropout: Chance = 0.0,
         is_tied: bool = True,
         name: str | None = None,

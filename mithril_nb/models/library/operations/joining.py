@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
-from mithril_nb.models.fields import Range
+from mithril_nb.models.fields import Range, Start
 from mithril_nb.models.library.operations.reshaping import NOTHING_KNOWN, Rearranging
 from mithril_nb.models.library.operations.shape_rules import KeepsShape, is_count, places_of, same_sizes
 from mithril_nb.models.library.operations.statics import numbered_ports
@@ -42,7 +42,7 @@ class Concat(_Several):
     op = "concat"
     formula = "y = [x1, x2, ...] along an axis"
 
-    def __init__(self, n: Many = 2, axis: int | None = 0, name: str | None = None):
+    def __init__(self, n: Many = 2, axis: Annotated[int | None, Start(-1)] = 0, name: str | None = None):
         super().__init__(name, n=n, axis=axis)
 
     @classmethod
@@ -217,7 +217,9 @@ class Split(Rearranging):
     option_ports = ("split_size", "axis")
     formula = "y[i] = part i of x"
 
-    def __init__(self, split_size: Many, axis: int = 0, name: str | None = None):
+    def __init__(
+        self, split_size: Annotated[Many, Start(2)], axis: Annotated[int, Start(-1)] = 0, name: str | None = None
+    ):
         super().__init__(name, split_size=split_size, axis=axis)
 
     @classmethod

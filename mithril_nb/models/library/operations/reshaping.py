@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from mithril_nb.graph.spec import LEADING, Spec, TensorSpec
+from mithril_nb.models.fields import Start
 from mithril_nb.models.library.operations.shape_rules import (
     KeepsShape,
     as_sizes,
@@ -297,7 +298,7 @@ class SwapAxes(Rearranging):
     option_ports = ("axis1", "axis2")
     formula = "y[j, i] = x[i, j]"
 
-    def __init__(self, axis1: int, axis2: int, name: str | None = None):
+    def __init__(self, axis1: Annotated[int, Start(-1)], axis2: Annotated[int, Start(-2)], name: str | None = None):
         super().__init__(name, axis1=axis1, axis2=axis2)
 
     @classmethod

@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { describe, expect, test } from "vitest";
 import fixture from "../fixtures/mlp.json";
-import { readInts } from "../src/controls/fields";
+import { numberOf, readInts } from "../src/controls/fields";
 import { exact, figure, fromSlider, percent, seconds, short, si, toSlider } from "../src/dom/format";
 import { type PortRef, portsOf, connectionProblem, draggedTo, targetsOf, withInnerProblems } from "../src/editor/graph";
 import { SceneIndex, component } from "../src/graph/scene";
@@ -173,4 +173,24 @@ test("the palette matches kinds first, then summaries", () => {
   expect(found[0]).toBe("Linear");
   expect(searchPalette(snapshot.palette, "")).toHaveLength(snapshot.palette.length);
   expect(searchPalette(snapshot.palette, "no such thing")).toEqual([]);
+});
+
+test("the palette finds synonyms first, and no parts of words in summaries", () => {
+  const items = [
+    { kind: "Softmax", category: "Common", summary: "Converts scores to probabilities.", formula: "", words: "" },
+    { kind: "Conv2d", category: "Common", summary: "Convolution over images.", formula: "", words: "conv convolution" },
+    { kind: "Linear", category: "Common", summary: "y = x W + b", formula: "", words: "dense fullyconnected fc" },
+    { kind: "BatchNorm2d", category: "Common", summary: "Normalizes a batch.", formula: "", words: "batchnormalization" },
+    { kind: "Add", category: "Arithmetic", summary: "Sum of two arrays.", formula: "", words: "skip residual" },
+  ];
+  const kinds = (query: string): string[] => searchPalette(items, query).map((item) => item.kind);
+  expect(kinds("conv")).toEqual(["Conv2d"]);
+  expect(["dense", "fully connected", "FC", "batch norm", "skip", "residual", "sum"].map((query) => kinds(query)[0])).toEqual([
+    "Linear", "Linear", "Linear", "BatchNorm2d", "Add", "Add", "Add",
+  ]);
+});
+
+test("a decimal comma is understood where it is unambiguous", () => {
+  expect(["0,01", "-0,5", "0.01", "1e-3"].map(numberOf)).toEqual([0.01, -0.5, 0.01, 0.001]);
+  expect(["1,000", "1,5", "a"].map(numberOf)).toEqual([NaN, NaN, NaN]);
 });

@@ -32,13 +32,16 @@ export function readInts(value: string): number[] | null {
 
 const formatCount = (value: number): string => value.toLocaleString("en-US");
 
+/** Return the number in a text, NaN if there is none. "0,01" is 0.01, as in most of Europe; "1,000" is ambiguous, so NaN. */
+export const numberOf = (raw: string): number => Number(raw.replace(/^(-?0),(\d+)$/, "$1.$2"));
+
 /** Return why a text is invalid in a number field, with the allowed range; "" if it is valid. */
 export function numberProblem(raw: string, { type, min, max }: Pick<Field, "type" | "min" | "max">): string {
   const kind = type === "int" ? "whole number" : "number";
   const range = min != null && max != null ? ` from ${formatCount(min)} to ${formatCount(max)}` : min != null ? ` of at least ${formatCount(min)}` : max != null ? ` of at most ${formatCount(max)}` : "";
   const advice = `Enter a ${kind}${range}.`;
   if (raw === "") return advice;
-  const value = Number(raw);
+  const value = numberOf(raw);
   if (!Number.isFinite(value) || (type === "int" && !Number.isInteger(value))) return `“${raw}” is not a ${kind}. ${advice}`;
   if (min != null && value < min) return `“${raw}” is too small. ${advice}`;
   return max != null && value > max ? `“${raw}” is too large. ${advice}` : "";
@@ -121,7 +124,7 @@ function numberField(first: Field, send: Send, onValidity: OnValidity): FieldVie
     const isNone = raw === "" && field.optional === true;
     error.show(isNone ? "" : numberProblem(raw, field));
     if (error.message) return;
-    if (!isNone) return take(Number(raw));
+    if (!isNone) return take(numberOf(raw));
     hold(null);
     send(null);
   };

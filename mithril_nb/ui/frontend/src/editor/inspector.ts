@@ -1,5 +1,6 @@
 /** The inspector of the selected block: fields, shapes, parameters, formula, summary and cost. */
 
+import { fixButton } from "../controls/diagnostic";
 import { type FieldView, createField } from "../controls/fields";
 import { editName } from "../controls/rename";
 import { atLeast, shareOf, titled, totalOf } from "../costs/figures";
@@ -98,6 +99,8 @@ export class Inspector {
     keyed(this.problems, ofBlock, (problem) => `${problem.code} ${problem.summary}`, () => h("p", { class: "mnb-inline-problem" }), (line: HTMLElement, problem) => {
       text(line, `${problem.summary}${problem.advice ? ` Try: ${problem.advice}` : ""}`);
       attr(line, "title", line.textContent);
+      const fix = fixButton(this.store, problem);
+      if (fix) line.append(" ", fix);
     });
   }
 

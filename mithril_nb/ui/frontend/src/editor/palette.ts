@@ -5,17 +5,21 @@ import type { PaletteItem } from "../kernel/types";
 import type { Store } from "../store/store";
 import type { Canvas } from "./canvas";
 
-/** Return matching items, best first: start of the kind, then anywhere in the kind, then category or summary. */
+/** Return matching items, best first: synonyms and start of the kind, then anywhere in the kind, then words of category or summary. */
 export function searchPalette(items: readonly PaletteItem[], query: string): PaletteItem[] {
   const needle = query.trim().toLowerCase();
-  if (!needle) return [...items];
-  const rank = ({ kind, category, summary }: PaletteItem): number => {
+  const joined = needle.replace(/[\s_-]+/g, "");
+  if (!joined) return [...items];
+  const rank = ({ kind, category, summary, words }: PaletteItem): number => {
     const name = kind.toLowerCase();
-    if (name.startsWith(needle)) return 0;
-    if (name.includes(needle)) return 1;
-    return category.toLowerCase().includes(needle) || summary.toLowerCase().includes(needle) ? 2 : 3;
+    const synonyms = words.split(" ");
+    if (synonyms.includes(joined)) return 0;
+    if (name.startsWith(joined)) return 1;
+    if (name.includes(joined) || (joined.length > 2 && synonyms.some((word) => word.startsWith(joined)))) return 2;
+    // Whole words only: "conv" must not find Softmax, which converts.
+    return ` ${category} ${summary} `.toLowerCase().replace(/[^a-z0-9]+/g, " ").includes(` ${needle} `) ? 3 : 4;
   };
-  return items.map((item, i) => ({ item, i, rank: rank(item) })).filter((hit) => hit.rank < 3).sort((a, b) => a.rank - b.rank || a.i - b.i).map((hit) => hit.item);
+  return items.map((item, i) => ({ item, i, rank: rank(item) })).filter((hit) => hit.rank < 4).sort((a, b) => a.rank - b.rank || a.i - b.i).map((hit) => hit.item);
 }
 
 export class Palette {

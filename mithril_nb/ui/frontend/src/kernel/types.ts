@@ -49,6 +49,8 @@ export interface PaletteItem {
   category: string;
   summary: string;
   formula: string;
+  /** Other names of the block, such as "dense fc". */
+  words: string;
 }
 
 /** The source of a cost figure. */
@@ -138,6 +140,8 @@ export interface Diagnostic {
   summary: string;
   facts: [string, string][];
   advice: string;
+  /** The command that mends the problem, for a button. */
+  fix?: { label: string; command: string; args: Record<string, unknown> } | null;
   kind?: string;
   block?: string | null;
   port?: string | null;

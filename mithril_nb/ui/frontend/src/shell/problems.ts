@@ -1,6 +1,6 @@
 /** The Problems tab, and the banner for a command that failed. */
 
-import { fillDiagnostic } from "../controls/diagnostic";
+import { fillDiagnostic, fixButton } from "../controls/diagnostic";
 import { attr, h, iconButton, keyed, text } from "../dom/dom";
 import type { Store } from "../store/store";
 
@@ -23,7 +23,11 @@ export class ProblemsTab {
     keyed(this.list, [...current], ([key]) => key, ([key, problem]) => {
       const card = h("button", { type: "button", class: "mnb-problem", title: "Go to the location", "data-mnb-problem": problem.code, onclick: () => this.store.goTo(current.get(key) ?? problem) });
       return h("div", { role: "listitem" }, card);
-    }, (item: HTMLElement, [, problem]) => fillDiagnostic(item.firstElementChild as HTMLElement, problem));
+    }, (item: HTMLElement, [, problem]) => {
+      const card = item.firstElementChild as HTMLElement;
+      fillDiagnostic(card, problem);
+      item.replaceChildren(card, ...[fixButton(this.store, problem)].filter((part) => part !== null));
+    });
   }
 }
 
@@ -49,7 +53,9 @@ export class Notice {
     this.seen = key;
     this.root.hidden = notice === null;
     attr(this.root, "data-mnb-code", notice?.code);
-    if (notice) fillDiagnostic(this.body, notice);
-    else text(this.body, "");
+    if (!notice) return text(this.body, "");
+    fillDiagnostic(this.body, notice);
+    const fix = fixButton(this.store, notice);
+    if (fix) this.body.append(fix);
   }
 }

@@ -1,5 +1,6 @@
 /** The Train tab and the live-run widget: curves, figures, progress and controls of a run. */
 
+import { numberOf, numberProblem } from "../controls/fields";
 import { together } from "../dom/calls";
 import { Clock } from "../dom/clock";
 import { attr, choose, h, icon, ICONS, text } from "../dom/dom";
@@ -97,11 +98,15 @@ export class Train {
       attr(this.#rate, "aria-valuetext", short(value));
       kernel.latest("rate", "set_learning_rate", { value });
     });
+    const rateProblem = h("p", { class: "mnb-field-problem", role: "alert", hidden: true });
     const commitRate = (): void => {
-      const value = Number(this.#rateText.value);
-      const bad = this.#rateText.value.trim() === "" || !Number.isFinite(value) || value < 0;
-      attr(this.#rateText, "aria-invalid", bad ? "true" : null);
-      if (!bad) kernel.latest("rate", "set_learning_rate", { value });
+      const raw = this.#rateText.value.trim();
+      const problem = numberProblem(raw, { type: "float", min: 0 });
+      text(rateProblem, problem);
+      rateProblem.hidden = problem === "";
+      attr(this.#rateText, "aria-invalid", problem ? "true" : null);
+      if (!rateProblem.isConnected) this.#rateText.parentElement?.after(rateProblem);
+      if (!problem) kernel.latest("rate", "set_learning_rate", { value: numberOf(raw) });
     };
     this.#rateText.addEventListener("change", commitRate);
     this.#rateText.addEventListener("keydown", (event) => {
