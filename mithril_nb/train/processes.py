@@ -112,6 +112,17 @@ def local(tree: Any) -> Any:
     return jax.tree.map(own, tree)
 
 
+def placed_like(array: np.ndarray, leaf: Any) -> Any:
+    """Return a NumPy array as a JAX array of the kind and the devices of `leaf`: an array, or its spec."""
+    if is_key(leaf):
+        return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(leaf))
+    # Keep Python numbers weakly typed: otherwise dtype promotion in the next step changes.
+    is_weak = getattr(leaf, "weak_type", not hasattr(leaf, "dtype")) and array.ndim == 0
+    placed = jnp.asarray(array.item() if is_weak else array)
+    sharding = getattr(leaf, "sharding", None)
+    return placed if sharding is None or len(sharding.device_set) == 1 else jax.device_put(placed, sharding)
+
+
 def fingerprint(tree: Any) -> int:
     """Return a hash of the bytes of the arrays in a tree. Shapes and dtypes do not count."""
     total = 0

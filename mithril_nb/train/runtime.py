@@ -13,7 +13,7 @@ import numpy as np
 from mithril_nb.compilation.emitted import EmittedModel
 from mithril_nb.compilation.emitted_function import precision
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.train.processes import distributed, is_key, local
+from mithril_nb.train.processes import distributed, is_key, local, placed_like
 from mithril_nb.train.trainable import Trainable, compiler_options, is_jitted
 
 _copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
@@ -70,6 +70,22 @@ class Runtime:
     def copied(self, tree: Any) -> Any:
         """Return a tree that shares no memory with the given one, so that a step may overwrite one of them."""
         return _copy(tree)
+
+    def kept(self, tree: Any) -> Callable[[], Any]:
+        """Return a function that restores a tree from a copy: on the host, unless several processes hold the arrays."""
+        if distributed().count > 1:
+            copy = self.copied(tree)
+            return lambda: copy
+        leaves, structure = jax.tree.flatten(tree)
+        # A random key is small, and NumPy has no type for it. On CPUs, device_get can return the memory of the array.
+        copies = [leaf if is_key(leaf) else np.array(leaf) for leaf in jax.device_get(leaves)]
+        specs = [leaf if is_key(leaf) else _spec(leaf) for leaf in leaves]
+
+        def restored() -> Any:
+            pairs = zip(copies, specs, strict=True)
+            return structure.unflatten([spec if is_key(spec) else placed_like(copy, spec) for copy, spec in pairs])
+
+        return restored
 
     def lent(self, tree: Any) -> Any:
         """Return arrays for the user: this process's copy of each array that several processes hold."""
@@ -137,6 +153,11 @@ class EmittedRuntime(Runtime):
         """Return the tree unchanged."""
         return tree
 
+    def kept(self, tree: Any) -> Callable[[], Any]:
+        """Copy a tree to the memory of the host; return a function that restores it."""
+        copies = self.fetched(tree)
+        return lambda: self.arrays(copies)
+
     def lent(self, tree: Any) -> Any:
         """Return a copy: arrays of most libraries can be changed in place."""
         return jax.tree.map(self.backend.copied, tree)
@@ -179,6 +200,10 @@ def runtime_of(model: Trainable | EmittedModel) -> Runtime:
             "ml.compile(model, ml.JaxBackend())",
         )
     return EmittedRuntime(model)
+
+
+def _spec(leaf: jax.Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding, weak_type=leaf.weak_type)
 
 
 def _numbers(leaf: Any) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any, ClassVar
 
 import jax
@@ -192,3 +193,16 @@ def test_error_with_several_problems_reports_all() -> None:
     )
     assert (problem.code, problem.block) == ("ShapeError", "a")
     assert problem_of(ShapeError(first), 3) == first
+
+
+def test_copies_to_go_back_to_are_not_on_the_device(mlp, blobs):
+    def live() -> int:
+        gc.collect()
+        return sum(array.nbytes for array in jax.live_arrays())
+
+    before, model = live(), mlp(4, 2048, 3)
+    run = fit(model, blobs, epochs=2, batch_size=16)
+    needed = sum(array.nbytes for array in jax.tree.leaves((run._state.params, run._state.opt_state)))
+    most = max(live() for event in run if event.kind in ("step", "epoch"))
+    assert most - before < 1.2 * needed
+    assert run._state.kept is None

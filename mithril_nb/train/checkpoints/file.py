@@ -26,7 +26,7 @@ from safetensors.numpy import save_file
 
 from mithril_nb.atomic_write import open_regular, replacing
 from mithril_nb.errors import CheckpointError
-from mithril_nb.train.processes import is_key
+from mithril_nb.train.processes import is_key, placed_like
 
 NAME = "mithril_nb.sha256"
 """Key of the checksum in the file's metadata. Do not change it: every version of a checkpoint uses it."""
@@ -220,17 +220,7 @@ def like(trees: Mapping[str, Any], saved: Saved) -> dict[str, Any]:
             'checkpoint="another-folder"  # or use the model and optimizer that wrote the checkpoint',
         )
     _, structure = jax.tree.flatten(dict(trees))
-    return jax.tree.unflatten(structure, [_as(saved.arrays[name], leaf) for name, leaf in wanted.items()])
-
-
-def _as(array: np.ndarray, leaf: Any) -> Any:
-    if is_key(leaf):
-        return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(leaf))
-    # Keep Python numbers weakly typed: otherwise dtype promotion in the next step changes.
-    is_weak = getattr(leaf, "weak_type", not hasattr(leaf, "dtype")) and array.ndim == 0
-    placed = jnp.asarray(array.item() if is_weak else array)
-    sharding = getattr(leaf, "sharding", None)
-    return placed if sharding is None or len(sharding.device_set) == 1 else jax.device_put(placed, sharding)
+    return jax.tree.unflatten(structure, [placed_like(saved.arrays[name], leaf) for name, leaf in wanted.items()])
 
 
 def _plain(array: np.ndarray) -> np.ndarray:

@@ -216,10 +216,12 @@ class TrainingLoop:
                 self.state.saver.release()
         kept = f"run.params holds the params of step {self.state.step}"
         kept += "; run.resume() continues from there." if self._has_begun else "."
-        state, scores = self.state, dict[str, Any]()
+        state = self.state
+        scores: dict[str, Any] = {}
         if kind != "failed":
             scores = {"validation_loss": state.validation_loss, "validation_accuracy": state.validation_accuracy}
         if kind == "done":
+            state.complete()
             scores["loss"], scores["accuracy"] = self.history.latest_means(self._steps_per_epoch)
         return self.event(kind, message="" if kind == "done" else f"{why}; {kept}", **scores)
 

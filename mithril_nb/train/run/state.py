@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -18,11 +19,15 @@ KEEP_EVERY_S = 30.0
 
 
 class Kept(NamedTuple):
-    """Params and optimizer state to go back to after a failure."""
+    """Params and optimizer state to go back to after a failure.
+
+    Attributes:
+        step: Steps taken before the copy.
+        restored: Function that returns params and optimizer state.
+    """
 
     step: int
-    params: Any
-    opt_state: Any
+    restored: Callable[[], tuple[Any, Any]]
 
 
 @dataclass
@@ -78,8 +83,8 @@ class State:
     def keep(self, *, is_epoch_start: bool) -> None:
         """Copy params and optimizer state at the start of an epoch, and every `KEEP_EVERY_S`."""
         now = time.perf_counter()
-        if is_epoch_start or now - self.kept_at > KEEP_EVERY_S:
-            self.candidate = Kept(self.step, *self.runtime.copied((self.params, self.opt_state)))
+        if is_epoch_start or self.kept is None or now - self.kept_at > KEEP_EVERY_S:
+            self.candidate = Kept(self.step, self.runtime.kept((self.params, self.opt_state)))
             self.kept = self.kept or self.candidate
             self.kept_at = now
 
@@ -94,6 +99,11 @@ class State:
             self.params, self.opt_state = self.runtime.copied((self.params, self.opt_state))
             self.is_lent = False
 
+    def complete(self) -> None:
+        """Free the copies, which a completed run does not need, unless its params are not finite."""
+        if self.runtime.are_sound((self.params, self.opt_state)):
+            self.kept = self.candidate = None
+
     def go_back(self, *, is_diverged: bool) -> None:
         """Go back to the copy in `kept`, unless the current params still exist and are finite.
 
@@ -103,7 +113,7 @@ class State:
         # A step that failed halfway has donated its arguments, or left NaN in its results.
         is_sound = not is_diverged and self.runtime.are_sound((self.params, self.opt_state))
         if not is_sound and self.kept is not None:
-            self.step, self.params, self.opt_state = self.kept
+            self.step, (self.params, self.opt_state) = self.kept.step, self.kept.restored()
             self.is_lent, self.unrecorded = True, None
             if self.saver is not None:
                 self.saver.went_back()
