@@ -13,7 +13,7 @@ from jax_programs import spec
 from stress import Stress
 
 import mithril_nb as ml
-from mithril_nb.errors import ModelFileError
+from mithril_nb.errors import ModelFileError, StageUnavailableError
 from tests.targets.given_programs import ARGS, file, hlo_proto, lowered, refused, step
 
 
@@ -193,3 +193,17 @@ def test_slow_bytecode_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
         ModelFileError, match=r"because  reading the data takes longer than 0\.001 s; the data may be damaged"
     ):
         ml.inspect(jax.export.export(jax.jit(step))(*ARGS).mlir_module_serialized)
+
+
+def test_constants_of_six_bits_do_not_reach_xla() -> None:
+    text = """module @jit_f {
+      func.func public @main() -> tensor<f6E2M3FN> {
+        %cst = stablehlo.constant dense<1.0> : tensor<f6E2M3FN>
+        return %cst : tensor<f6E2M3FN>
+      }
+    }"""
+    inspection = ml.inspect(text)
+    assert "f6E2M3FN" in inspection.stage("stablehlo").text
+    for source in ("lowered", "compiled"):
+        with pytest.raises(StageUnavailableError, match="XLA cannot read constants of f6E2M3FN"):
+            inspection.cost(source)

@@ -11,7 +11,6 @@ import jax
 import numpy as np
 
 from mithril_nb.compilation.emitted import EmittedModel
-from mithril_nb.emission.build import check_sizes
 from mithril_nb.errors import MissingParameterError, StageUnavailableError, UnknownOptionError, listed
 from mithril_nb.inspection import Inspection
 from mithril_nb.interop.exporting import array_source, c_source, compiled, ggml_source, jax_source  # noqa: F401 - they register their formats
@@ -203,7 +202,15 @@ def _traced(inspection: Inspection) -> traced.Program:
             "call ml.export with the function that was lowered or compiled.",
         )
     program = inspection.traced_program
-    check_sizes(program)
+    sizes = program.trace.sizes_without_numbers
+    if sizes:
+        leaf = next(one for one in program.trace.inputs if any(isinstance(size, str) for size in one.spec.shape))
+        shape = tuple(32 if isinstance(size, str) else size for size in leaf.spec.shape)
+        raise StageUnavailableError(
+            f"cannot export {program.trace.name!r}: it needs a number for each size.",
+            (("no number", ", ".join(sizes)),),
+            f"pass jax.ShapeDtypeStruct({shape}, {leaf.spec.dtype!r}) as {leaf.name!r}.",
+        )
     return program
 
 
