@@ -70,7 +70,7 @@ def onnx_folder(program: StoredProgram) -> Contents:
     )
     return python_contents(
         program, text, identifier(program.name), Loading("ONNX", "onnxruntime numpy safetensors", **_LOADING), files,
-        call=f"{identifier(program.name)}(inputs)", about="the runner: `{function}` runs model.onnx with onnxruntime",
+        _ONNX_NOTES, f"{identifier(program.name)}(inputs)", "the runner: `{function}` runs model.onnx with onnxruntime",
     )  # fmt: skip
 
 
@@ -190,6 +190,8 @@ def _results(*arrays):
     found = program.main(*arrays)
     return [each.to_host() for each in (found if isinstance(found, (list, tuple)) else [found])]
 """
+_ONNX_NOTES = """The results are those of JAX on a CPU, except: erfc(x) is 1 - erf(x), with an error of 1e-7 also where
+it is smaller, and the gradient of a max pooling over NaN goes to another item of the window."""
 _ONNX = '''\
 """Run model.onnx with onnxruntime."""
 
