@@ -119,9 +119,8 @@ def _of_safetensors(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarra
 
     size, length = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8), "little")
     try:
-        if length > min(size - 8, _MOST_HEADER_BYTES):
-            limit = f"{min(size - 8, _MOST_HEADER_BYTES):,}"
-            raise ValueError(f"its header would have {length:,} bytes, and at most {limit} are possible")
+        if length > (limit := max(0, min(size - 8, _MOST_HEADER_BYTES))):
+            raise ValueError(f"its header would have {length:,} bytes, and at most {limit:,} are possible")
         header: dict[str, Any] = json.loads(file.read(length), object_pairs_hook=json_object)
         if len(header) > _MOST_ARRAYS:
             raise ValueError(f"it has {len(header):,} arrays, and at most {_MOST_ARRAYS:,} are allowed")
@@ -157,7 +156,7 @@ def _of_npz(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarray]]:
                 raise ValueError("two arrays have the same name")
             for name in found.files:
                 yield name, np.asarray(found[name])
-    except (ValueError, EOFError, BadZipFile, NotImplementedError, zlib.error) as error:
+    except (ValueError, EOFError, MemoryError, BadZipFile, NotImplementedError, zlib.error) as error:
         raise ModelFileError(f"{path!r} cannot be read as an npz file.", (("because", str(error)),), _ADVICE) from error
 
 

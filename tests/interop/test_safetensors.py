@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import stat
 import time
 import tracemalloc
+import zipfile
 from pathlib import Path
 
 import jax
@@ -301,6 +303,12 @@ def test_an_npz_file_that_cannot_be_loaded():
     np.savez("wide.npz", w=np.ones(3))
     with pytest.raises(DataError, match=r"'w' in 'wide.npz' is float64"):
         ml.load_params("wide.npz")
+    with zipfile.ZipFile("huge.npz", "w") as file:
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (1 << 50,)})
+        file.writestr("w.npy", header.getvalue())
+    with pytest.raises(ModelFileError, match="cannot be read as an npz file"):
+        ml.load_params("huge.npz")
     data = Path("wide.npz").read_bytes()
     for cut in range(4, len(data), 7):
         with pytest.raises(MithrilError):
