@@ -11,6 +11,8 @@ from mithril_nb.stages.records import Equation, Instruction, Origin, Role
 
 Shares = tuple[tuple[str, float], ...]
 _CALLERS = frozenset({"call", "fusion", "while"})
+_COPIES = frozenset({"copy", "copy-start", "copy-done", "fusion"})
+"""Operations that XLA inserts without a line of Python."""
 
 
 @dataclass(slots=True)
@@ -187,7 +189,19 @@ def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
         for draft in reversed(order):
             changed |= _infer_block(draft, drafts)
         if not changed:
-            return
+            break
+    for draft in order:
+        if draft.opcode in _COPIES and not (draft.places or draft.near_places or draft.near or draft.equations):
+            draft.take_lines(_served(draft, drafts))
+
+
+def _served(draft: Draft, drafts: Mapping[str, Draft], depth: int = 4) -> list[Draft]:
+    """Return the instructions with lines that use a result, also through tuples; those of the operands if none do."""
+    found: list[Draft] = []
+    for user in (drafts[id] for id in draft.users if id in drafts and depth):
+        found += [user] if user.places or user.equations else _served(user, drafts, depth - 1)
+    operands = [drafts[id] for id in draft.operands if id in drafts]
+    return found or [one for one in operands if one.places or one.equations]
 
 
 def _infer_block(draft: Draft, drafts: Mapping[str, Draft]) -> bool:

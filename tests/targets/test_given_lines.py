@@ -211,3 +211,17 @@ def test_labels_of_files_do_not_depend_on_the_stage_that_is_read_first(tmp_path:
         found.append(sources)
     assert found[0] == found[1]
     assert any("b/net.py:2" in source for source in found[0]["hlo"])
+
+
+def test_copies_of_xla_have_the_line_that_they_serve() -> None:
+    def turn(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        at, x, y = state
+        return at + 1, y, x.at[at].set(jnp.sin(x[at]))
+
+    def swapped(x: Any) -> Any:
+        return jax.lax.while_loop(lambda state: state[0] < 5, turn, (0, x, x + 1))
+
+    for made in (jax.jit(swapped).lower(jnp.ones(8)), jax.jit(swapped).lower(jnp.ones(8)).compile()):
+        copies = [one for one in ml.inspect(made).stage("hlo").instructions if one.opcode == "copy"]
+        assert copies
+        assert {one.source[0].partition(":")[0] for one in copies} == {"test_given_lines.py"}
