@@ -9,7 +9,7 @@ from mithril_nb.errors import UnsupportedPrimitiveError
 from mithril_nb.stages.records import format_source
 
 _EXPECTED = {
-    "debug_callback": "a function without jax.debug.print and jax.debug.callback",
+    **dict.fromkeys(("debug_callback", "debug_print"), "a function without jax.debug.print and jax.debug.callback"),
     "pure_callback": "a function of jax.numpy operations",
     "io_callback": "a function of jax.numpy operations",
     "pallas_call": "a function without a Pallas kernel",

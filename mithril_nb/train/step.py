@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import optax
 
+from mithril_nb.backends.jax.kernels.registry import usual_promotion
 from mithril_nb.errors import ShapeError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.train.losses import Loss, loss_value, mean_over_batch, resolve_loss
@@ -140,7 +141,7 @@ def train_step(
         (value, found), grads = jax.value_and_grad(loss_of, has_aux=True)(trained)
         metrics, after = found if has_state else (found, {})
         with jax.named_scope("role:update"):
-            updates, held = chosen.update(
+            updates, held = usual_promotion(chosen.update)(
                 grads,
                 held,
                 trained,

@@ -211,6 +211,16 @@ def test_unsupported_primitives_are_refused_at_emission() -> None:
         emitted(ml.inspect(jnp.sin, jnp.ones(3, "float16")))
 
 
+def test_a_long_chain_of_elementwise_operations() -> None:
+    def chain(x: Any) -> Any:
+        for step in range(400):
+            x = x[::-1] + 1 if step % 4 == 3 else jnp.sin(x) * 0.5 + x
+        return x
+
+    x = jnp.linspace(-1, 1, 6).reshape(2, 3)
+    assert_close(run_c(ml.inspect(chain, x), x), [chain(x)], 1e-5)
+
+
 def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.delenv("CC", raising=False)

@@ -60,6 +60,16 @@ def test_an_unsupported_primitive_is_shown_in_the_stage() -> None:
     assert "backend 'numpy' has no source for primitive 'population_count'" in (stage.unavailable or "")
 
 
+@pytest.mark.parametrize("callback", [jax.debug.print, lambda _, x: jax.debug.callback(print, x)])
+def test_a_debug_callback_is_refused_by_name(callback: Any) -> None:
+    def program(x: Any) -> Any:
+        callback("x {}", x)
+        return x * 2
+
+    stage = ml.inspect(program, jnp.ones(3)).stage("c")
+    assert "expected  a function without jax.debug.print" in (stage.unavailable or "")
+
+
 def test_hostile_names_are_escaped() -> None:
     name = 'a"""\nimport os\n# é/b'
     model = models.Model()

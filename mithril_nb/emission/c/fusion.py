@@ -15,6 +15,8 @@ VIEWS = frozenset(
     "unstack".split()
 )
 """Primitives whose results contain only items of the first operand, and `iota`, whose items are indices."""
+_DEEPEST = 50
+"""Number of values without memory in a chain, because Python's recursion computes the expression of an item."""
 _EACH_ITEM_ONCE = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin concatenate stack pad "
     "cumsum cumprod cummax cummin cumlogsumexp reduce sort top_k dynamic_update_slice bitcast_convert_type".split()
@@ -30,11 +32,13 @@ class _Use:
         need: How the statement reads the items of the value; see `Need`.
         root: `id` of the statement whose loop reads the items; 0 if there are several loops, or if it is unknown.
         is_same_place: True if each item of the result needs only the item of the value with the same index.
+        depth: Number of values without memory between this use and a value in memory.
     """
 
     need: Need
     root: int
     is_same_place: bool = False
+    depth: int = 0
 
 
 def is_reindexed(statement: Statement) -> bool:
@@ -86,8 +90,11 @@ class _Plan:
             is_lazy = is_lazy and (in_one_loop or (one.outputs[0] in self._from_index and one.outputs[0].size > 1))
         elif one.primitive not in VIEWS:
             is_lazy = False
+        depth = max([use.depth for use in uses], default=0) + 1
+        is_lazy = is_lazy and depth < _DEEPEST
         if not is_lazy:
             self.stored.update(one.outputs)
+            depth = 0
         root = roots.pop() if is_lazy and len(roots) == 1 else (0 if is_lazy else id(one))
         for place, operand in enumerate(one.inputs):
             if not isinstance(operand, Value):
@@ -106,7 +113,7 @@ class _Plan:
                 need = "many" if is_larger or repeated or place else "once"
             else:
                 need = _need(one, place)
-            self._uses[operand].append(_Use(need, root, same))
+            self._uses[operand].append(_Use(need, root, same, depth))
 
 
 def _need(one: Statement, place: int) -> Need:

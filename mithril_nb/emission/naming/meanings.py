@@ -27,7 +27,7 @@ def meanings(main: Function) -> dict[Value, str]:
     producers = {value: one for one in main.walk() for value in one.outputs}
     found: dict[Value, str] = {}
     for one in main.walk():
-        name = _meaning(one, producers, found)
+        name = _meaning(one, producers, found) if one.outputs else ""  # a debug callback has no results
         if name:
             found[one.outputs[0]] = name
     return found

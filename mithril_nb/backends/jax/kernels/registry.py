@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from mithril_nb.errors import ShapeError
@@ -67,6 +68,20 @@ def is_value(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
+def usual_promotion(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a function with JAX's defaults for shapes and dtypes that differ, whatever the user has configured.
+
+    `jax_numpy_rank_promotion="raise"` would refuse a bias, `jax_numpy_dtype_promotion="strict"` a step count.
+    """
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+            return function(*args, **kwargs)
+
+    return run
+
+
 KERNELS: dict[str, Kernel] = {}
 """Kernel of each op."""
 DRAWS: dict[str, Callable[[Mapping[str, Any], bool], bool]] = {}
@@ -87,6 +102,7 @@ def kernel(op: str, widens: bool = True) -> Callable[[Kernel], Kernel]:
 
     def register(function: Kernel) -> Kernel:
         @wraps(function)
+        @usual_promotion
         def run(call: Call, arrays: Arrays) -> Arrays:
             values = [one for one in arrays.values() if isinstance(one, int | float | tuple)]
             if op in OPS and OPS[op].takes_values:
