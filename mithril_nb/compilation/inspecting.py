@@ -193,7 +193,7 @@ class InspectedModel(EvaluatesAll, Shown):
     @property
     def xla_computation(self) -> str | None:
         """StableHLO of the forward program; `None` unless compiled with `jit_options={"xla_computation": True}`."""
-        return self.inspect().stage("stablehlo").text if self.options.keeps_xla else None
+        return self.inspect().lowered.as_text() if self.options.keeps_xla else None
 
     @property
     def cost(self) -> cost.Cost:

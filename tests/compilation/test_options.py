@@ -35,6 +35,10 @@ def test_xla_computation_is_kept_on_request():
     kept = ml.compile(Linear(2), BACKEND, shapes=FIVE, jit_options={"xla_computation": True})
     assert "stablehlo.dot_general" in kept.xla_computation
     assert ml.compile(Linear(2), BACKEND, shapes=FIVE).xla_computation is None
+    data = {"input": np.linspace(-1, 1, 900, dtype="float32").reshape(300, 3)}
+    kept = ml.compile(Linear(2), BACKEND, constants=data, jit_options={"xla_computation": True})
+    assert "elided" in kept.stablehlo.text
+    assert "elided" not in kept.xla_computation
 
 
 def test_without_fusion_no_operations_are_fused():
