@@ -73,6 +73,8 @@ def test_a_kernel_costs_its_equations_times_the_grid() -> None:
     assert (cost.total.flops, cost.macs) == (flops, M * N * K)
     assert {row.repeats for row in cost.rows[1:]} == {STEPS}
     assert cost.unknown == ()
+    (node,) = [node for node in found.graph().nodes.values() if node.name == "pallas_call"]
+    assert (node.kind, node.note) == ("loop", "grid (4,3,16)")
     lowered = found.cost("lowered")  # a loop over the grid
     assert lowered.total.flops == pytest.approx(flops, rel=0.01)
     # As in a loop, XLA and we count one step of the grid.

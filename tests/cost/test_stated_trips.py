@@ -48,14 +48,14 @@ def test_a_stated_trip_count_is_used_by_every_source(source: str) -> None:
     before = program.cost(source)
     products = 2 * 8**3 * (5 * 20 * (3 + 1) + 1)
     for key in (line_of_loop(), "solve"):
-        for cost in (
-            program.cost(source, trips={key: 20}),
-            ml.inspect(solver(None), SQUARE, trips={key: 20}).cost(source),
-        ):
+        stated = ml.inspect(solver(None), SQUARE, trips={key: 20})
+        for cost in (program.cost(source, trips={key: 20}), stated.cost(source)):
             assert cost.total.unknown == 0
             # The condition of the open loop has a few more operations than that of the other.
             assert 0 <= (cost.total.flops or 0) - (counted.cost(source).total.flops or 0) <= 5 * 21 * 4
             assert sum(row.flops or 0 for row in cost.rows if row.opcode in ("dot", "dot_general")) == products
+        (loop,) = [node for node in stated.graph().nodes.values() if node.name == "while"]
+        assert loop.note == "×20 rounds"
     assert program.cost(source) is before  # costs without trips are not changed
     if source == "analytic":
         assert before.macs is None

@@ -407,7 +407,11 @@ def region_of(one: Instruction) -> Region:
         return Region(kind, kind, "loop", note, one.id)
     if kind in ("cond", "conditional", "case", "if", "switch"):
         return Region(kind, kind, "cond", "one branch runs", one.id)
-    return Region(kind, attributes.get("name", kind), "call", "", one.id)
+    name = attributes.get("name", kind)
+    name = kind if name == "None" else name  # a Pallas kernel without a name
+    if kind == "pallas_call":
+        return Region(kind, name, "loop", f"grid {attributes.get('grid', '')}".rstrip(), one.id)
+    return Region(kind, name, "call", "", one.id)
 
 
 def parents_of(stage: Stage) -> dict[str, str]:

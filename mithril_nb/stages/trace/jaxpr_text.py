@@ -21,7 +21,6 @@ from mithril_nb.stages.trace.params import (
     GROUP,
     KERNEL,
     PARTITIONED,
-    TRIPS,
     UNUSED,
 )  # fmt: skip
 from mithril_nb.stages.trace.tracing import Trace
@@ -33,10 +32,11 @@ _HIDDEN = {
     "inline", "keep_unused", "donated_invars", "in_shardings", "out_shardings", "in_layouts", "out_layouts", "ctx_mesh",
     "compiler_options_kvs", "resource_env", "linear", "jaxpr", "call_jaxpr", "branches", "cond_jaxpr", "body_jaxpr",
     "jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "update_jaxpr", "update_consts", "_split_transpose",
-    "ft_in", "ft_out", "grid_mapping", "num_carry", "accuracy", "out_dtype", "dimensions_are_sorted", "out_trees",
+    "ft_in", "ft_out", "grid_mapping", "known_trip_count", "num_carry", "accuracy", "out_dtype",
+    "dimensions_are_sorted", "out_trees",
 }  # fmt: skip
 """Params that are not printed: they do not matter to the reader, or their jaxpr is printed as a body."""
-_OURS = frozenset({COMBINER, DEVICES, TRIPS, UNUSED, GROUP, PARTITIONED, KERNEL, BLOCKS, ESTIMATE})
+_OURS = frozenset({COMBINER, DEVICES, UNUSED, GROUP, PARTITIONED, KERNEL, BLOCKS, ESTIMATE})
 """Params that this package adds for cost rules. JAX does not have them, so they are not printed."""
 
 
