@@ -38,10 +38,10 @@ CASES = {
         # Try: ml.export(pm, "a", to="numpy", params=pm.randomize_params())
         """,
     "interop/exporting/export.py:_values_of_module": """
-        import equinox as eqx
-        module = eqx.nn.Linear(4, 3, key=jax.random.key(0)); x = jnp.ones((8, 4))
-        ml.export(jax.vmap(module), "a", x, to="numpy")
-        # Try: ml.export(jax.vmap(module), "a", x, to="numpy", params=module)
+        import equinox as eqx, functools
+        module = eqx.nn.Linear(4, 3, key=jax.random.key(0)); f = jax.vmap(functools.partial(module)); x = jnp.ones((8, 4))
+        ml.export(f, "a", x, to="numpy")
+        # Try: ml.export(f, "a", x, to="numpy", params=module)
         """,
     "interop/exporting/export.py:_traced": """
         ml.export(ml.inspect(jax.jit(jnp.sin).lower(jnp.ones(3))), "a", to="numpy")
