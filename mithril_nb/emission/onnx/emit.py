@@ -50,6 +50,12 @@ def emit_onnx(program: traced.Program, weights: dict[int, Any], inputs: Sequence
                 (("unsupported", f"dtype {value.dtype}"), ("known", ", ".join(DTYPES))),
                 'ml.export(model, "folder", to="stablehlo")  # contains every dtype',
             )
+    if not names:
+        raise UnsupportedPrimitiveError(
+            "backend 'onnx' cannot express a program without results.",
+            (("program", program.trace.name),),
+            "return an array from the function.",
+        )
     graph.write(main)
     for name, value in zip(names, main.outputs, strict=True):
         graph.add("Identity", graph.tensor(value), outputs=[name])

@@ -140,8 +140,12 @@ def test_results_of_any_name_are_compared(to: str, tmp_path: Path, run_folder: A
 
 
 def test_an_onnx_model_that_does_not_load_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UnsupportedPrimitiveError, match="onnxruntime does not load the model"):
+    with pytest.raises(UnsupportedPrimitiveError, match="without results"):
         ml.export(lambda x: (), tmp_path / "folder", jnp.ones(3), to="onnx")  # onnxruntime needs a result
+    with monkeypatch.context() as patch:
+        patch.setattr("mithril_nb.interop.exporting.compiled.emit_onnx", lambda *_: b"broken")
+        with pytest.raises(UnsupportedPrimitiveError, match="onnxruntime does not load the model"):
+            ml.export(jnp.sin, tmp_path / "folder", jnp.ones(3), to="onnx")
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.warns(UserWarning, match=r"did not load model\.onnx, because onnxruntime is not installed"):
