@@ -385,7 +385,7 @@ def refuse_unknown(
     takes = [
         parameter.name
         for parameter in inspect.signature(function).parameters.values()
-        if parameter.kind is not parameter.VAR_KEYWORD and parameter.name != "self"
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) and parameter.name != "self"
     ] + [*more]
     first = next(iter(unknown))
     near = alike(first, takes)

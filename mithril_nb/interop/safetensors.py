@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 import zlib
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,7 @@ from mithril_nb.errors import DataError, MithrilError, ModelFileError, UnknownOp
 from mithril_nb.models.naming import flat_params
 from mithril_nb.models.saving.reading import json_object
 from mithril_nb.models.saving.serialization import check_path
+from mithril_nb.train.checkpoints.file import KEY, read
 
 FORMAT, VERSION = "mithril_nb.params", 1
 _ADVICE = "ml.load_params(path)  # of a file that ml.save_params(params, path) wrote"
@@ -82,7 +84,7 @@ def save_params(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None
 
 
 def load_params(path: str | os.PathLike[str]) -> dict[str, jax.Array]:
-    """Load parameters by dotted name: from a file of `save_params` or `numpy.savez`, or from a folder of Orbax.
+    """Load parameters by dotted name: from a file of `save_params` or `numpy.savez`, a checkpoint, or Orbax's folder.
 
     The header of a file is checked before its arrays are read. If Orbax saved a dict with the key `"params"`, only the
     arrays under this key are loaded.
@@ -131,6 +133,11 @@ def _of_safetensors(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarra
         raise ModelFileError(
             f"{path!r} is not a safetensors file, or is broken.", (("because", because),), _ADVICE
         ) from error
+    if KEY in about:  # a checkpoint of a run
+        for key, array in read(Path(path)).arrays.items():
+            if key.startswith("params["):
+                yield ".".join(re.findall(r"\['([^']+)'\]", key)), array
+        return
     names, seen = _names(path, about), set[str]()
     for key, entry in header.items():
         name = names.get(key, key)

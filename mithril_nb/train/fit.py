@@ -33,11 +33,29 @@ from mithril_nb.train.step import first_opt_state
 from mithril_nb.train.trainable import as_trainable, frozen_names, initial_state, names_of_inputs
 from mithril_nb.train.training_plan import CompileKey, TrainingPlan, compiled_programs
 
+_MEANT = {
+    "steps": "epochs=10  # an epoch takes len(x) / batch_size steps, rounded up",
+    "max_steps": "epochs=10  # an epoch takes len(x) / batch_size steps, rounded up",
+    "validate_every": "validation=0.2  # or (x_test, y_test); evaluated at the end of each epoch",
+}
+"""Advice for arguments of other libraries that no argument of `fit` replaces."""
+
+
+def _refuse_misplaced(more: tuple[Any, ...], unknown: Mapping[str, Any]) -> None:
+    if more:
+        raise DataError(
+            "the inputs and the targets must be one pair.",
+            (("got", f"{1 + len(more)} arguments after the model"),),
+            "ml.fit(model, (x, y))  # and all options by name",
+        )
+    if meant := [_MEANT[name] for name in unknown if name in _MEANT]:
+        raise UnknownOptionError(f"fit takes no argument {next(iter(unknown))!r}.", (), meant[0])
+
 
 def fit(
     model: Any,
     data: Any,
-    *,
+    *more: Any,
     loss: str | Loss | Callable[[Any, Any], Any] = "cross_entropy",
     output: str | None = None,
     optimizer: Any = "adam",
@@ -62,6 +80,7 @@ def fit(
     Args:
         model: A `PhysicalModel`, a `Model` (which is compiled first), or any `Trainable`.
         data: `(x, y)`: the samples, as an array or as a dict of arrays by input name, and the targets.
+        *more: Rejected: targets that are not in a pair with the inputs.
         loss: `"cross_entropy"` (integer labels), `"mean_squared_error"`, `"binary_cross_entropy"` (logits, and targets
             from 0 to 1), or a function of (prediction, targets) that returns a scalar or one value per sample.
         output: Name of the output that the loss takes, for a model with several outputs. Without a name, the loss must
@@ -118,6 +137,7 @@ def fit(
         >>> round(float(run.params["slope"]), 2)
         3.0
     """
+    _refuse_misplaced(more, unknown)
     refuse_unknown("fit", unknown, fit)
     seed = check_seed(seed) % 2**63  # NumPy rejects negative seeds, JAX rejects longer ones
     batch_size = check_count("batch_size", batch_size, "batch_size=10")

@@ -221,13 +221,19 @@ def _class_advice(targets: np.ndarray, width: int) -> str:
 def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, problems: Problems) -> np.ndarray:
     width = output.shape[-1] if output.shape else 1
     facts = [("targets", f"{targets.shape} {targets.dtype}"), ("output", f"{name!r} {output.shape} {output.dtype}")]
-    if targets.ndim == len(output.shape) and targets.shape[-1] == width and targets.shape[1:] == output.shape[1:]:
+    are_numbers = width == 1 and targets.dtype.kind == "f"
+    if (
+        not are_numbers
+        and targets.ndim == len(output.shape)
+        and targets.shape[-1] == width
+        and targets.shape[1:] == output.shape[1:]
+    ):
         problems.add(
             f"{what}: the targets look one-hot; loss {loss.name!r} expects class labels.",
             facts,
             "y = y.argmax(axis=-1)",
         )
-    elif targets.shape[1:] != output.shape[1:-1]:
+    elif not are_numbers and targets.shape[1:] != output.shape[1:-1]:
         needed = ("samples", *output.shape[1:-1])
         is_same_size = int(np.prod(targets.shape[1:])) == int(np.prod(needed[1:]))
         reshaped = (

@@ -120,8 +120,17 @@ def as_trainable(model: object, *, shapes: Mapping[str, tuple[int, ...]], backen
     raise UnknownOptionError(
         f"cannot train a value of type {type(model).__name__!r}.",
         (("lacks", ", ".join(lacks) or "part of mithril_nb.train.Trainable"),),
-        'ml.fit(ml.compile(model, ml.JaxBackend(), shapes={"input": [32, 64]}), data)',
+        _convertible(model) or 'ml.fit(ml.compile(model, ml.JaxBackend(), shapes={"input": [32, 64]}), data)',
     )
+
+
+def _convertible(model: object) -> str:
+    """Return code that trains a module of another library; `""` if `model` is none."""
+    packages = {base.__module__.partition(".")[0] for base in type(model).__mro__}
+    for package in ("flax", "equinox"):
+        if package in packages:
+            return f"found = ml.from_{package}(module); ml.fit(found.model, data, params=found.params)"
+    return ""
 
 
 def _check_backend(model: object, backend: object) -> None:

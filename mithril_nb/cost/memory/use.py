@@ -102,6 +102,10 @@ class MemoryUse(Shown):
     def __repr__(self) -> str:
         return f"MemoryUse({self.program!r}, {self.source}, peak_bytes={self.peak_bytes})"
 
+    def __call__(self, *arguments: object) -> None:
+        """Raise: `memory` is a value, unlike `inspection.cost()`."""
+        raise UnknownOptionError("memory is a value, not a method.", (), "p.memory")
+
     def subtree(self, path: str) -> int:
         """Return the bytes that a block and all blocks inside it hold at the peak; `""` gives the whole program."""
         return sum(size for block, size in self.at_peak.items() if is_within(block, path))

@@ -241,6 +241,13 @@ class TrainingLoop:
         epoch = -(-step // self._steps_per_epoch)
         of_own = " times the optimizer's own" if self.plan.optimizer.is_relative else ""
         kind = "NaN" if loss != loss else "infinite"
+        if step == 1:  # no step has moved the params, so the learning rate is not the cause
+            return Diagnostic(
+                f"the loss is {kind} at the first step.",
+                (("because", "the model or the loss computes it from the first batch and the initial params"),),
+                'jax.config.update("jax_debug_nans", True); run.evaluate(data)  # names the first operation with NaN',
+                code="TrainingError",
+            )
         return Diagnostic(
             f"the loss is {kind} at step {step}, epoch {epoch} of {self.state.epochs}.",
             (

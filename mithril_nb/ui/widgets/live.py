@@ -16,7 +16,7 @@ from mithril_nb.analysis.retraces.watching import Following
 from mithril_nb.display import render, renderer
 from mithril_nb.errors import Diagnostic, UnknownOptionError, short_repr
 from mithril_nb.jobs import JobQueue, Wanted
-from mithril_nb.train import Run
+from mithril_nb.train import History, Run
 from mithril_nb.train.run.events import CURVES
 from mithril_nb.ui.session.commands import problem_of
 from mithril_nb.ui.session.training import Rows, follow, run_view
@@ -138,6 +138,10 @@ def watch(target: Run | Callable[..., Any] | None = None) -> LiveRun | Watched |
         return LiveRun(target)
     if target is None:
         return Watch()
+    if isinstance(target, History):
+        raise UnknownOptionError(
+            "a history does not change; its run does.", (("given", repr(target)),), "ml.watch(run)  # of run.history"
+        )
     if not callable(target):
         raise UnknownOptionError(
             f"cannot watch {short_repr(target)}.",
