@@ -314,7 +314,12 @@ def _with_names_of(before: LogicalGraph, after: LogicalGraph) -> LogicalGraph:
     fed = {edge.target for edge in after.edges if edge.source.node}
     for edge in after.edges:
         source = ends.get(edge.target, edge.source)
-        is_before = edge.source.port == INPUT and first in fed and path_between(after, edge.target.node, first.node)
+        is_before = (
+            first is not None
+            and edge.source.port == INPUT
+            and first in fed
+            and path_between(after, edge.target.node, first.node)
+        )
         is_generated = not edge.source.node and not {edge.source.port, source.port} & {*labels, *named}
         if is_generated and source != edge.source and not is_before:
             edges.append(Edge(source, edge.target))

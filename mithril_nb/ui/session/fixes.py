@@ -49,11 +49,8 @@ def _shape(match: re.Match[str], problem: Diagnostic, analysis: Analysis) -> Fix
 def _width(match: re.Match[str], problem: Diagnostic, analysis: Analysis) -> Fix | None:
     path = next((path for path, kind in reversed(_blocks(analysis)) if kind == "Linear"), None)
     args = {"path": path, "name": "dimension", "value": int(match[1])}
-    return path and {
-        "label": f"Use {match[1]} output{'s' * (match[1] != '1')}",
-        "command": "set_attribute",
-        "args": args,
-    }
+    label = "Use 1 output" if match[1] == "1" else f"Use {match[1]} outputs"
+    return {"label": label, "command": "set_attribute", "args": args} if path else None
 
 
 def _flatten(match: re.Match[str], problem: Diagnostic, analysis: Analysis) -> Fix | None:

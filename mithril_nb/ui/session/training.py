@@ -216,7 +216,7 @@ class Training:
                 "this model cannot be trained yet.",
                 (("because", "it has no block" if analysis.is_empty else analysis.problems[0].summary),),
                 "add a block." if analysis.is_empty else analysis.problems[0].advice,
-                **({} if analysis.is_empty else {"block": analysis.problems[0].block}),
+                block="" if analysis.is_empty else analysis.problems[0].block,
             )
         if analysis.why_not_trained:
             raise DataError(
