@@ -14,7 +14,7 @@ KEYS = (
 _FIRST = ("palette-item", " off", "mnb-status", "div.mnb-root", "pane-head", "section.mnb-inspector", "palette-group")
 """Kinds that a short walk begins with: keys pressed after a click there once changed the notebook."""
 
-_INSTALL = """(selector) => {
+INSTALL = """(selector) => {
     const active = () => {
         let found = document.activeElement;
         while (found?.shadowRoot?.activeElement) found = found.shadowRoot.activeElement;
@@ -87,7 +87,7 @@ _INSTALL = """(selector) => {
     };
 }"""
 
-_CELLS = """() => {
+CELLS = """() => {
     const notebook = window.jupyterapp.shell.currentWidget.content;
     return {
         mode: notebook.mode,
@@ -113,7 +113,7 @@ def press_everywhere(notebook: NotebookPage, root: str, presses: int) -> dict[st
         of elements after which the focus was outside, or the notebook different.
     """
     page = notebook.page
-    page.evaluate(_INSTALL, root)
+    page.evaluate(INSTALL, root)
     done: set[str] = set()
     pressed, wrong = 0, []
     while True:
@@ -126,7 +126,7 @@ def press_everywhere(notebook: NotebookPage, root: str, presses: int) -> dict[st
         if not page.evaluate("window.mnbKeys.isHit()"):
             continue  # the page moved before the click
         done.add(kind)
-        before = page.evaluate(_CELLS)
+        before = page.evaluate(CELLS)
         if not page.evaluate("new Promise((done) => setTimeout(() => done(window.mnbKeys.holds())))"):
             wrong.append(f"{kind}: after the click the focus is on {page.evaluate('window.mnbKeys.focus()')}")
         for key in KEYS:
@@ -135,7 +135,7 @@ def press_everywhere(notebook: NotebookPage, root: str, presses: int) -> dict[st
         wrong += [f"{kind}: {one}" for one in page.evaluate("window.mnbKeys.taken()")]
         if not page.evaluate("window.mnbKeys.holds()"):
             wrong.append(f"{kind}: after the keys the focus is on {page.evaluate('window.mnbKeys.focus()')}")
-        after = page.evaluate(_CELLS)
+        after = page.evaluate(CELLS)
         if after != before:
             wrong.append(f"{kind}: {before} became {after}")
     page.evaluate("window.mnbKeys.stop()")

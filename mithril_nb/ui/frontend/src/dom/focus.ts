@@ -101,8 +101,10 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
     setTimeout(mark);
   };
   window.addEventListener("keydown", letSave, true);
-  root.addEventListener("focusout", (event) => {
-    if (event.relatedTarget) path = []; // in the capture phase: listeners inside may hide what had the focus
+  // Before the listeners inside, which may hide or remove what had the focus. `focusout` comes first, but does not arrive
+  // here if a listener of `blur` removes the element.
+  for (const type of ["focusout", "blur"] as const) root.addEventListener(type, (event) => {
+    if (event.relatedTarget) path = [];
     setTimeout(() => {
       if (!isNowhere()) return;
       if (path[0] && !path[0].isConnected) recover();

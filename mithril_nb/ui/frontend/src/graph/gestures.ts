@@ -43,6 +43,8 @@ interface Press {
 export class Gestures {
   private pressed: Press | null = null;
   private isDragging = false;
+  /** The node of the first click of a double-click: the click may have moved the graph. */
+  private first: { key: string; opens: boolean } | null = null;
   private over: { node: SceneNode | null; edge: SceneEdge | null } = { node: null, edge: null };
 
   constructor(
@@ -62,8 +64,9 @@ export class Gestures {
     });
     board.addEventListener("click", (event) => this.click(event));
     board.addEventListener("dblclick", (event) => {
-      const { node } = this.at(event);
-      if (!node || isControl(event.target) || (node.expanded && !this.isTitle(node, event))) return;
+      const { key, opens } = this.first ?? this.opened(this.at(event).node, event);
+      const node = this.painter.index.node(key);
+      if (!node || !opens || isControl(event.target)) return;
       event.preventDefault();
       this.actions.open?.(node);
     });
@@ -98,6 +101,11 @@ export class Gestures {
   private isMovable(node: SceneNode | null, event: MouseEvent): node is SceneNode {
     if (!node || !this.actions.drag?.isMovable(node)) return false;
     return !node.expanded || this.isTitle(node, event);
+  }
+
+  /** Return the key of a node, and whether a double-click opens it: an open group by its title, not by its inside. */
+  private opened(node: SceneNode | null, event: MouseEvent): { key: string; opens: boolean } {
+    return { key: node?.key ?? "", opens: node !== null && (!node.expanded || this.isTitle(node, event)) };
   }
 
   private isTitle(node: SceneNode, event: MouseEvent): boolean {
@@ -167,6 +175,7 @@ export class Gestures {
   private click(event: MouseEvent): void {
     const press = this.pressed;
     this.pressed = null;
+    if (event.detail === 1) this.first = isControl(event.target) ? null : this.opened((press ?? this.at(event)).node, event);
     if (press?.hasMoved || event.detail > 1 || isControl(event.target)) return;
     // While the pointer is captured, the board is the target of its events.
     const { node, edge } = press ?? this.at(event);

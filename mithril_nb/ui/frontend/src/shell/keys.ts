@@ -66,7 +66,7 @@ function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
   if (event.key === " " && train && store.tab === "train" && train.root.contains(target) && !target.closest("button")) return train.toggle(), true;
   const preset = PRESET_OF_KEY[event.key];
   // A preset may hide the graph and the stages; the focus is then on a tab.
-  if (layout && preset && (isAtWork(target) || target.closest('[role="tab"], [role="radio"]'))) return layout.choose(preset), true;
+  if (layout && preset && (isAtWork(target) || target.matches('[role="tab"], [role="radio"]'))) return layout.choose(preset), true;
   if (!isAtWork(target)) return false;
   const pane = panes.focused();
   switch (event.key) {
