@@ -242,11 +242,7 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, 
         problems.add(
             f"{what}: the shape of the labels does not match the output.",
             [*facts, ("needed", f"labels of shape {needed}")],
-            reshaped
-            if is_same_size
-            else "Flatten()  # before the first Linear: the output needs one row per sample"
-            if len(output.shape) > targets.ndim + 1
-            else "",
+            reshaped if is_same_size else "",
         )
     elif targets.dtype.kind not in "iu":
         problems.add(

@@ -91,10 +91,6 @@ CASES = {
     "interop/safetensors.py:save_params": f"""{DENSE}
         ml.save_params(params, "a/b/c")
         """,
-    "interop/safetensors.py:load_params#2": f"""{DENSE}
-        ml.save_params(params, path); new_path("wrong").write_text("text")
-        ml.load_params("wrong")
-        """,
     "interop/safetensors.py:_names": f"""{DENSE}
         safetensors.numpy.save_file({{"a": np.ones(3)}}, path)
         ml.load_params(path)

@@ -204,7 +204,7 @@ def test_targets_of_regression_and_of_two_classes(mlp: Any) -> None:
         "DataError: data: the targets and the output differ in shape; "
         "loss 'mean_squared_error' compares them elementwise.\n"
         "    targets  (6,) int64\n    output   'output' (3, 2) float32\n"
-        "    Try: Linear(1)  # as the last block: one output per target"
+        '    Try: loss="cross_entropy"  # for class labels'
     )
     assert message_of(lambda: fit(mlp(4, 1), (X, Y), loss="binary_cross_entropy", batch_size=3)) == (
         "DataError: data: the targets are not between 0 and 1; loss 'binary_cross_entropy' expects probabilities.\n"

@@ -18,6 +18,9 @@ Fix = dict[str, Any]
 def problem_data(problem: Diagnostic, analysis: Analysis) -> dict[str, Any]:
     """Return a problem for a front end: advice in Python becomes the button `fix`, or is left out."""
     data, code = problem.to_dict(), problem.advice.partition("  #")[0]
+    if not code and "shape of the labels does not match" in problem.summary:  # of images, not of tokens
+        dtypes = [str(spec.dtype) for spec in analysis.inference.inputs.values()]
+        code = "Flatten()" if all(dtype.startswith(("float", "bfloat")) for dtype in dtypes) else ""
     matches = ((pattern.search(code), fix_of) for pattern, fix_of in _FIXES)
     fixes = (fix_of(match, problem, analysis) for match, fix_of in matches if match)
     is_sentence = code.endswith(".") or "“" in code
