@@ -21,7 +21,7 @@ from mithril_nb.stages.program_stages import first_source
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.targets import inspect
 from mithril_nb.targets.calls import arguments_written, variable_of
-from mithril_nb.targets.entry_point import OPTIONS, called_as, check_options, options_written
+from mithril_nb.targets.entry_point import OPTIONS, check_options, options_written
 from mithril_nb.targets.unsupported import has_argument, refuse_misspelt
 
 Bound = float | tuple[float | None, float | None] | None
@@ -168,9 +168,8 @@ def assert_cost(
             (),
             "ml.assert_cost(inspection, flops=1_000_000)",
         )
-    with called_as("ml.assert_cost", **{name: bounds[name] for name in pairs}):
-        check_options(options)
-        inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
+    check_options(options)
+    inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
     measured = {name: _measured(inspection, name, source or first_source(inspection)) for name in pairs}
     passing = _passing(measured, pairs, bounds, source, unknown)
     call = _Call.of(target, args, options, passing)

@@ -22,7 +22,7 @@ FAILED = 2
 _COMMANDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r'(?:print\()?inspection\.stage\("(\w+)"\).*'), lambda found: f"--stage {found[1]}"),
     (re.compile(r'inspection\.cost\(source="\w+"\).*'), lambda found: "--stage cost"),
-    (re.compile(r'ml\.inspect\(.*, static_argnames=["(]([^()"]*)[")]\)'), lambda found: _static(found[1])),
+    (re.compile(r'static_argnames="(\w+)"'), lambda found: f"--static {found[1]}"),
     (re.compile(r'jax\.ShapeDtypeStruct\(\(([\d, ]*)\), "float32"\).*'), lambda found: _array(found[1])),
     (re.compile(r"ml\.compare\(ml\.inspect\(model, shapes=.*"), lambda found: "--shape input=32,784"),
     (re.compile(r"ml\.inspect\(('.*')\)"), lambda found: f"mithril-nb show {shlex.quote(ast.literal_eval(found[1]))}"),
@@ -42,10 +42,6 @@ def _command(advice: str) -> str:
     return next((command(match) for match, command in found if match is not None), advice)
 
 
-def _static(names: str) -> str:
-    return " ".join(f"--static {name}" for name in re.findall(r"\w+", names))
-
-
 def _array(sizes: str) -> str:
     return f'--arg "f32[{",".join(re.findall(r"[0-9]+", sizes))}]"'
 
@@ -54,8 +50,8 @@ def with_commands(text: str) -> str:
     """Rewrite the advice after each `Try:` of a text from Python to options of the command line.
 
     Examples:
-        >>> with_commands("Try: ml.inspect(f, x, 3, 4, static_argnames=('n', 'm'))")
-        'Try: --static n --static m'
+        >>> with_commands('Try: static_argnames="n"')
+        'Try: --static n'
     """
     return re.sub(r"\bTry: (.*)", lambda found: f"Try: {_command(found[1])}", text)
 

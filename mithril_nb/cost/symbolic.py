@@ -17,7 +17,7 @@ from mithril_nb.cost.analytic import (
     count_most_expensive_branches,
     moved_rows,
 )
-from mithril_nb.cost.by_name import nearest_path, with_outer
+from mithril_nb.cost.by_name import with_outer
 from mithril_nb.cost.formulas.communication import SENDS_MORE, Sent
 from mithril_nb.cost.formulas.parsing import parse, written_with
 from mithril_nb.cost.formulas.rules import NOT_SENT, Counted, counted
@@ -25,7 +25,7 @@ from mithril_nb.cost.formulas.sizes import count
 from mithril_nb.cost.formulas.symbols import Expression, Polynomial, constant, total
 from mithril_nb.cost.kinds import Kinds, Numbers, kinds_of, row_of
 from mithril_nb.cost.records import COMMUNICATION, NO_TRIP_COUNT, CostRow
-from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.paths import is_within
 from mithril_nb.stages.inspect_options import fitting_numbers
 from mithril_nb.stages.once import paused_collector
@@ -295,28 +295,17 @@ class SymbolicProgram:
         blocks = sorted(
             {one.block for one, _ in self.kinds.members} | {one.block for one in self.inputs if one.is_param}
         )
-        paths, figures, roles = ["", *with_outer(blocks)], [*_FIELDS, "params"], ["forward", "backward", "update"]
-        names = {
-            "block": (path, paths, nearest_path(path, paths) or ""),
-            "cost": (field, figures, nearest(field, figures) or "flops"),
-            "role": (role, [None, "", *roles], nearest(role, roles)),
-        }
-        right = {
-            what: given if isinstance(given, str | None) and given in known else near
-            for what, (given, known, near) in names.items()
-        }
-        example = ", ".join(f'"{one}"' for one in right.values() if one is not None)
-        for (what, (given, _, _)), known in zip(names.items(), (blocks, figures, roles), strict=True):
-            if right[what] is not given:
-                shown = ", ".join(filter(None, known[:20])) or "none"
-                advice = f"cost.formula({example})"
-                primitives = {one.primitive for one, _ in self.kinds.examples}
-                if what == "block" and not right[what] and (primitive := nearest(given, sorted(primitives))):
-                    advice = f'[row.explained for row in cost.rows if row.opcode == "{primitive}"]'
+        paths, figures = ["", *with_outer(blocks)], [*_FIELDS, "params"]
+        roles = ["forward", "backward", "update"]
+        for what, given, known, shown in (
+            ("block", path, paths, blocks),
+            ("cost", field, figures, figures),
+            ("role", role, [None, "", *roles], roles),
+        ):
+            if not isinstance(given, str | None) or given not in known:
                 raise UnknownOptionError(
                     f"cannot write a formula: program {self.name!r} has no {what} {short_repr(given)}.",
-                    ((f"{what}s", shown + (", ..." if len(known) > 20 else "")),),
-                    advice,
+                    ((f"{what}s", (", ".join(filter(None, shown[:20])) or "none") + ", ..." * (len(shown) > 20)),),
                 )
 
     def _check(self, sizes: Mapping[str, int]) -> None:

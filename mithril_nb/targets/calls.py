@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
-from inspect import Parameter
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax
@@ -12,14 +11,13 @@ import jax
 from mithril_nb.errors import UnexpectedInputError, short_repr
 from mithril_nb.models.naming import input_names
 from mithril_nb.targets.arguments import argument_names, signature_of
-from mithril_nb.targets.entry_point import entry_point, meant
+from mithril_nb.targets.entry_point import meant
 from mithril_nb.targets.library_modules import callable_of, is_haiku
 from mithril_nb.targets.mithril_models import graph_in, is_mithril_model
 from mithril_nb.targets.module_scopes import is_module
 
 _LIBRARIES = ("jax.numpy", "jax.nn", "jax.lax", "jax.scipy.special", "jax", "numpy")
 """Modules whose functions are written with the name of the module, as `jax.numpy.tanh`."""
-_STARRED = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 def variable_of(target: Any) -> str:
@@ -56,53 +54,10 @@ def arguments_written(target: Any, args: tuple[Any, ...]) -> list[str]:
         return [f"x_{place}" for place in range(len(args))]
 
 
-def required(fn: Any, kwargs: Mapping[str, Any], shapes: Any = None) -> list[str]:
-    """Return source code for the required arguments of a function.
-
-    Args:
-        fn: The function.
-        kwargs: Keyword arguments whose values are known. An array is written as its name, other values unchanged.
-        shapes: Shapes by argument name. An argument with a shape is written as a `jax.ShapeDtypeStruct`.
-
-    Examples:
-        >>> required(lambda x, *, axis, depth=2: x, {"axis": 0}, {"x": [4]})
-        ['jax.ShapeDtypeStruct((4,), "float32")', 'axis=0']
-    """
-    signature = signature_of(fn)
-    known = shapes if isinstance(shapes, Mapping) else {}
-    positional: list[str] = []
-    by_name: list[str] = []
-    for one in signature.parameters.values() if signature is not None else ():
-        if one.default is not one.empty or one.kind in _STARRED:
-            continue
-        value = _of_shape(known[one.name]) if _is_shape(known.get(one.name)) else ""
-        is_named = one.name in kwargs or bool(by_name)  # positional arguments cannot follow a keyword argument
-        if one.kind is one.KEYWORD_ONLY or (is_named and one.kind is not one.POSITIONAL_ONLY):
-            by_name.append(f"{one.name}={value or _given(one, kwargs)}")
-        else:
-            positional.append(value or one.name)
-    return [*positional, *by_name]
-
-
-def _given(one: Parameter, kwargs: Mapping[str, Any]) -> str:
-    if one.name in kwargs and not hasattr(kwargs[one.name], "shape"):
-        return shown(kwargs[one.name])
-    return "..." if one.kind is one.KEYWORD_ONLY and one.name not in kwargs else one.name
-
-
-def _of_shape(shape: Sequence[int]) -> str:
-    return f'jax.ShapeDtypeStruct({tuple(shape)}, "float32")'
-
-
-def _is_shape(shape: Any) -> bool:
-    return isinstance(shape, list | tuple) and all(isinstance(dim, int) for dim in shape)
-
-
 def check_call(
     fn: Any,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-    target: Any,
     title: str,
     options: Collection[str],
 ) -> None:
@@ -112,7 +67,6 @@ def check_call(
         fn: The function.
         args: The positional arguments.
         kwargs: The keyword arguments.
-        target: The object that the user passed to `ml.inspect`, for the advice.
         title: Name of the target for the message.
         options: Options of `ml.inspect` for this kind of target, which may be misspelt too.
 
@@ -126,25 +80,14 @@ def check_call(
         signature.bind(*args, **kwargs)
     except TypeError as error:
         given = [*map(shown, args), *(f"{key}={shown(value)}" for key, value in kwargs.items())]
-        wanted = required(fn, kwargs)
         left = [one for one in signature.parameters if one not in kwargs]
         slips = {key: meant(key, [*left, *options]) for key in kwargs if key not in signature.parameters}
-        instead = [f"{near}={shown(kwargs[key])}" for key, near in slips.items() if near and near not in wanted]
+        instead = [f"{near}={shown(kwargs[key])}" for key, near in slips.items() if near]
         raise UnexpectedInputError(
             f"cannot inspect {title!r} with these arguments: {error}.",
             (("takes", str(signature)), ("given", ", ".join(given) or "nothing")),
-            entry_point().call(variable_of(target), *wanted, *instead) + ("" if args else _explained(target, wanted)),
+            ", ".join(instead),
         ) from None
-
-
-def _explained(target: Any, wanted: Sequence[str]) -> str:
-    """Return a comment that states what the names in the advice are, because the user has to define them."""
-    arrays = [one for one in wanted if one.isidentifier()]
-    given = ["f, your function"] * (variable_of(target) == "f")
-    if arrays:
-        are = "an array or a jax.ShapeDtypeStruct" if len(arrays) == 1 else "arrays or jax.ShapeDtypeStructs"
-        given.append(f"{', '.join(arrays)}, {are}")
-    return f"  # with {', and '.join(given)}" if given else ""
 
 
 class _Spec(str):

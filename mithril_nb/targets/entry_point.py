@@ -1,75 +1,13 @@
-"""The public function that the user called, for error messages; and the options of `ml.inspect`."""
+"""The options of `ml.inspect`."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax
 
 from mithril_nb.errors import UnknownOptionError, alike, short_repr
-
-
-@dataclass(frozen=True)
-class EntryPoint:
-    """A call of a public function that accepts the arguments of `ml.inspect`, such as `ml.sweep`.
-
-    Attributes:
-        name: Name of the function as the user writes it: `"ml.sweep"`.
-        own: Source code of the arguments that `ml.inspect` does not have: `("batch=[8, 16]",)`.
-        before: Source code of the target before the inspected one: in `ml.compare(a, b)`, `"a"` while `b` is
-            inspected; else `""`.
-        after: Source code of the target after the inspected one; `""` if there is none.
-
-    Examples:
-        >>> EntryPoint("ml.sweep", ("batch=[8, 16]",)).call("model", "x")
-        'ml.sweep(model, x, batch=[8, 16])'
-    """
-
-    name: str
-    own: tuple[str, ...] = ()
-    before: str = ""
-    after: str = ""
-
-    def call(self, *args: str) -> str:
-        """Return source code of a call of the function. The first argument is the inspected target."""
-        targets = (self.before, *args[:1], self.after)
-        return f"{self.name}({', '.join((*filter(None, targets), *args[1:], *self.own))})"
-
-
-_INSPECT = EntryPoint("ml.inspect")
-_ENTRY_POINT: ContextVar[EntryPoint | None] = ContextVar("entry_point", default=None)
-
-
-def entry_point() -> EntryPoint:
-    """Return the public function that the user called; `ml.inspect` by default."""
-    return _ENTRY_POINT.get() or _INSPECT
-
-
-@contextmanager
-def called_as(name: str, others: tuple[str, str] = ("", ""), /, **own: Any) -> Iterator[None]:
-    """Make errors inside the `with` block name another function than `ml.inspect`.
-
-    Args:
-        name: Name of the function as the user writes it.
-        others: `EntryPoint.before` and `EntryPoint.after`.
-        **own: Arguments of the call that `ml.inspect` does not have.
-
-    Examples:
-        >>> with called_as("ml.assert_cost", flops=500):
-        ...     entry_point().call("model", "x")
-        'ml.assert_cost(model, x, flops=500)'
-    """
-    written = tuple(f"{key}={short_repr(value, 60)}" for key, value in own.items())
-    token = _ENTRY_POINT.set(EntryPoint(name, written, *others))
-    try:
-        yield
-    finally:
-        _ENTRY_POINT.reset(token)
-
 
 OPTIONS = (
     "kwargs", "shapes", "variables", "params", "static_argnums", "static_argnames", "program", "loss", "optimizer",
@@ -112,7 +50,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     Examples:
         >>> check_options({"name": 3})
         Traceback (most recent call last):
-        mithril_nb.errors.UnknownOptionError: ml.inspect does not accept name=3.
+        mithril_nb.errors.UnknownOptionError: the option name=3 is not valid.
             needs  a string
             Try: name="my step"
     """
@@ -138,6 +76,4 @@ def _is_by_name(value: Any) -> bool:
 
 def _refuse(option: str, value: Any, needs: str, example: str, facts: tuple[tuple[str, str], ...] = ()) -> None:
     given = " ".join(short_repr(value, 60).split())  # an array takes several lines
-    raise UnknownOptionError(
-        f"{entry_point().name} does not accept {option}={given}.", (("needs", needs), *facts), example
-    )
+    raise UnknownOptionError(f"the option {option}={given} is not valid.", (("needs", needs), *facts), example)

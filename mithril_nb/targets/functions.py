@@ -15,8 +15,7 @@ import jax
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.targets.arguments import Arguments, named, names_of, title_of, with_self
 from mithril_nb.targets.arrays import checked_result, explain_sizes
-from mithril_nb.targets.constants import NumbersNeeded
-from mithril_nb.targets.entry_point import entry_point
+from mithril_nb.targets.constants import explaining
 from mithril_nb.targets.library_modules import Arrays, is_equinox, is_nnx, nnx_params, part
 from mithril_nb.targets.module_scopes import by_path, is_module, modules_in, named_modules, submodules
 
@@ -109,7 +108,7 @@ def function_program(
     lifted = tuple(nests[name].tree({**one.params, **one.state}) for name, one in parts.items())
     names = (*(f"{name}_" * (name in values) or name for name in parts), *given.names)
     specs = (*lifted, *given.traced)
-    program = named(NumbersNeeded(run, given, specs, entry_point()).around(run), names, title_of(fn), fn)
+    program = named(explaining(run, given), names, title_of(fn), fn)
     arguments = names_of(program)
     trained = dict[str, list[str]]()
     for (name, one), argument in zip(parts.items(), arguments, strict=False):
@@ -128,16 +127,15 @@ def function_program(
 
 def plain_program(given: Arguments) -> Callable[..., Any]:
     """Return the function of a call as a function of the traced arguments. Closed-over modules are constants."""
-    explain = NumbersNeeded(given.calling, given, given.traced, entry_point()).around
     if not _BUILDS_MODULES.isdisjoint(names_in_code(given.fn)):
 
         def calling(*traced: Any) -> Any:
             with named_modules({}):
                 return given.calling(*traced)
 
-        return named(explain(calling), given.names, title_of(given.fn), given.fn)
-    trace = None if given.has_clash else explain(given.trace)  # JAX 0.10 fails if two arguments have one name
-    return named(explain(given.calling), given.names, title_of(given.fn), given.fn, trace)
+        return named(explaining(calling, given), given.names, title_of(given.fn), given.fn)
+    trace = None if given.has_clash else explaining(given.trace, given)  # JAX 0.10 fails if two arguments have one name
+    return named(explaining(given.calling, given), given.names, title_of(given.fn), given.fn, trace)
 
 
 _BUILDS_MODULES = frozenset({"merge", "combine"})

@@ -31,7 +31,6 @@ from mithril_nb.stages.given.program import (
 from mithril_nb.stages.records import PROGRAM_SUFFIXES
 from mithril_nb.stages.trace.tracing import shape_of_aval
 from mithril_nb.targets.calls import shown
-from mithril_nb.targets.entry_point import entry_point
 
 _FIRST_NAME = re.compile(r"\w+")
 
@@ -77,7 +76,7 @@ def without_trace(
         raise UnknownOptionError(
             f"program {function.__name__!r} was traced with other arguments.",
             (("traced with", _format_arguments(positional, named)), ("given", _format_arguments(args, kwargs))),
-            f"{entry_point().call('traced')}  # for other arguments, trace the function with them",
+            "ml.inspect(traced)  # for other arguments, trace the function with them",
         )
     return function, positional, named
 
@@ -134,7 +133,7 @@ def _refuse_shardings(traced: jax.stages.Traced) -> None:
     raise UnknownOptionError(
         f"program {traced.fun_name!r} was traced with shardings, which are not in its equations.",
         (("needs", "the function that was traced, with its shardings"),),
-        f"{entry_point().call('jax.jit(f, in_shardings=...)', 'x')}  # with the function itself",
+        "ml.inspect(jax.jit(f, in_shardings=...), x)  # with the function itself",
     )
 
 
@@ -252,7 +251,7 @@ def inspect_given_program(
         raise UnknownOptionError(
             f"program {made.name!r} takes no {what}.",
             (("given as", made.kind), ("takes", ", ".join(f"{one}=" for one in options if one in allowed))),
-            entry_point().call(_written(target)),
+            f"ml.inspect({_written(target)})",
         )
     return inspect_given(made, **given)
 
@@ -346,7 +345,7 @@ def _bytes_of(path: Path) -> bytes:
         found = path.stat()
         if stat.S_ISDIR(found.st_mode):
             inside = sorted(one.name for one in path.iterdir() if one.suffix.lower() in PROGRAM_SUFFIXES)
-            advice = entry_point().call(repr(str(path / inside[0]))) if inside else _advice(path / "step.mlir")
+            advice = f"ml.inspect({str(path / inside[0])!r})" if inside else _advice(path / "step.mlir")
             raise _refused(path, "it is a folder", (("programs in it", listed(inside)),), advice)
         if not stat.S_ISREG(found.st_mode):
             raise _refused(path, "it is not a regular file", (), _advice(None))
@@ -378,6 +377,6 @@ def _refused(path: Path | None, why: str, facts: Facts = (), advice: str = "") -
 def _advice(path: Path | None) -> str:
     """Return code that writes a program to `path`; without a path, code that inspects a lowered program."""
     if path is None:
-        return entry_point().call("jax.jit(f).lower(x)")
+        return "ml.inspect(jax.jit(f).lower(x))"
     writer = _WRITERS.get(path.suffix.lower(), "write_text(jax.jit(f).lower(x).as_text(debug_info=True))")
     return f"pathlib.Path({str(path)!r}).{writer}"

@@ -137,7 +137,7 @@ def inspect(
         call = TargetCall(*_unwrapped(target, args, call.kwargs), options)
         kind = kind_of(call)
     if kind is None:
-        raise unsupported_target(call.target, call.args, {"shapes": shapes, **call.training()})
+        raise unsupported_target(call.target)
     return kind.build(_prepared(call) if kind.is_traced else call)
 
 

@@ -16,7 +16,7 @@ from mithril_nb.targets.arguments import Arguments, title_of
 from mithril_nb.targets.arrays import no_array
 from mithril_nb.targets.calls import check_call
 from mithril_nb.targets.constants import no_array_but_text, static_arguments
-from mithril_nb.targets.entry_point import OF_FUNCTIONS, OF_MODULES, entry_point
+from mithril_nb.targets.entry_point import OF_FUNCTIONS, OF_MODULES
 from mithril_nb.targets.functions import function_program
 from mithril_nb.targets.given import inspect_given_program, is_given_program
 from mithril_nb.targets.library_modules import (
@@ -101,7 +101,7 @@ def training_of(call: TargetCall) -> tuple[str, Any, Any]:
 
 def _inspect_model_target(call: TargetCall) -> Inspection:
     program, loss, optimizer = training_of(call)
-    refuse(("params", "variables", "static_argnums", "static_argnames"), call.options, call.target, call.kwargs)
+    refuse(("params", "variables", "static_argnums", "static_argnames"), call.options, call.target)
     sizes, dtypes = given_specs(call.target, call.args, call.kwargs, call.options["shapes"])
     options = call.of_stages()
     if has_names(sizes.values()):
@@ -126,7 +126,7 @@ def _inspect_module_target(call: TargetCall) -> Inspection:
     if not _is_module(target):
         refuse_several(call.training(), within(target), target)
     program, loss, optimizer = training_of(call)
-    refuse(("params", "shapes", "static_argnums", "static_argnames"), call.options, target, given)
+    refuse(("params", "shapes", "static_argnums", "static_argnames"), call.options, target)
     options: dict[str, Any] = call.of_stages()
     around, whole = within(target), target
     method = None if is_foreign(target) or around is not None else target
@@ -143,14 +143,12 @@ def _inspect_module_target(call: TargetCall) -> Inspection:
     if "method" in given and is_linen(target):
         takes = getattr(target, str(given["method"]), takes)
     own_options = [one for one in OF_MODULES if one != "variables" or is_linen(target) or is_haiku(target)]
-    check_call(takes, args, {key: value for key, value in given.items() if key not in own}, whole, title, own_options)
+    check_call(takes, args, {key: value for key, value in given.items() if key not in own}, title, own_options)
     arguments = Arguments(takes, args, given, are_numbers_static=True)
     # Some modules convert a tuple to an array, so that the costs would be those of a few numbers.
     because = "a module computes with arrays"
     if not arguments.traced:
-        refused = no_array(arguments.by_name, title, because) or no_array_but_text(
-            arguments, because, entry_point(), whole
-        )
+        refused = no_array(arguments.by_name, title, because) or no_array_but_text(arguments, because, whole)
         if refused is not None:
             raise refused
     try:
@@ -188,8 +186,8 @@ def _is_function(call: TargetCall) -> bool:
 def _inspect_function_target(call: TargetCall) -> Inspection:
     target, args, kwargs, options = call.target, call.args, call.kwargs, call.options
     refuse_training(call.training(), target, args, kwargs)
-    refuse(("shapes", "variables"), options, target, kwargs)
-    check_call(target, args, kwargs, target, title_of(target), OF_FUNCTIONS)
+    refuse(("shapes", "variables"), options, target)
+    check_call(target, args, kwargs, title_of(target), OF_FUNCTIONS)
     static = static_arguments(target, args, kwargs, options["static_argnums"], options["static_argnames"])
     made = function_program(target, args, kwargs, static)
     holders = names_of_params(DEFAULT if options["params"] is None else options["params"])

@@ -21,7 +21,6 @@ from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, Unkno
 from mithril_nb.graph.paths import component
 from mithril_nb.targets.arguments import Arguments, named
 from mithril_nb.targets.arrays import checked_result
-from mithril_nb.targets.entry_point import entry_point
 from mithril_nb.targets.module_scopes import Scopes, class_of, haiku_path, is_module, named_modules
 from mithril_nb.train.step import Program, programs_of
 
@@ -191,7 +190,7 @@ def foreign(
         raise UnexpectedInputError(
             f"{type(target).__name__!r} contains its arrays, and takes no variables.",
             (("take variables", "modules of Flax linen, transforms of Haiku"),),
-            entry_point().call("module", *given.all_names),
+            "ml.inspect(module, x)",
         )
     parted = part(target)
 

@@ -18,7 +18,7 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names, input_specs, written_shape
 from mithril_nb.targets.arrays import written_spec
-from mithril_nb.targets.entry_point import OPTIONS, entry_point, meant, options_written
+from mithril_nb.targets.entry_point import OPTIONS, meant
 from mithril_nb.train import programs
 from mithril_nb.train.losses import resolve_loss
 
@@ -76,49 +76,40 @@ def given_specs(
         raise UnexpectedInputError(
             f"the model has {len(names)} input{'s' * (len(names) != 1)} but receives {len(args)}.",
             (("inputs", ", ".join(map(repr, names)) or "none"),),
-            entry_point().call("model", *names),
+            f"ml.inspect({', '.join(('model', *names))})",
         )
     given = dict(zip(names, args, strict=False))
     for name, value in named.items():
         if name in given:
             raise UnexpectedInputError(
                 f"the input {name!r} is given twice.",
-                advice=entry_point().call("model", *(f"{one}={one}" for one in {**given, **named})),
                 port=name,
             )
         given[name] = value
     for name, value in given.items():
         if name not in (*names, "input") and not hasattr(value, "shape"):
-            arrays = [one for one in names if one in given]
-            _refuse_name(name, value, names, [*arrays, *options_written({"shapes": shapes})])
+            _refuse_name(name, value, names)
         if not hasattr(value, "shape") or not hasattr(value, "dtype"):
             written = written_shape(value) or "[32, 784]"
-            advice = entry_point().call("model", f'shapes={{"{name}": {written}}}')
-            if written_spec(value):
-                positional = [written_spec(one) or name for name, one in zip(names, args, strict=False)]
-                advice = entry_point().call(
-                    "model", *positional, *(f"{k}={written_spec(one) or k}" for k, one in named.items())
-                )
+            array = written_spec(value)
             raise UnknownOptionError(
-                f"input {name!r} must be an array, or a jax.ShapeDtypeStruct, not {short_repr(value)}.", (), advice
+                f"input {name!r} must be an array, or a jax.ShapeDtypeStruct, not {short_repr(value)}.",
+                (),
+                f"{array}  # instead of the text" if array else f'ml.inspect(model, shapes={{"{name}": {written}}})',
             )
     sizes: dict[str, Sequence[Dim]] = {name: tuple(map(_dim, value.shape)) for name, value in given.items()}
     dtypes = {name: jax.dtypes.canonicalize_dtype(value.dtype).name for name, value in given.items()}
     return {**(shapes or {}), **sizes}, dtypes
 
 
-def _refuse_name(name: str, value: Any, names: Sequence[str], given: Sequence[str]) -> None:
+def _refuse_name(name: str, value: Any, names: Sequence[str]) -> None:
     """Raise an error for a keyword argument that is neither an input, nor an option, nor an array."""
-    option, known = meant(name), given or names
-    advice = entry_point().call("model", *known)
-    if option is not None:
-        advice = entry_point().call("model", *known, f"{option}={short_repr(value, 40)}")
-    elif name in signature(compile).parameters:
-        advice = entry_point().call(f"ml.compile(model, {name}=..., shapes=...)")
+    option = meant(name)
+    is_of_compile = name in signature(compile).parameters
     raise UnknownOptionError(
-        f"{entry_point().name} takes no option {name!r}, and the model has no input of this name.",
+        f"ml.inspect takes no option {name!r}, and the model has no input of this name.",
         (("inputs", ", ".join(map(repr, names)) or "none"), ("options", ", ".join(OPTIONS))),
-        advice,
+        f"{option}={short_repr(value, 40)}" if option else f"ml.compile(model, {name}=...)" if is_of_compile else "",
     )
 
 

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 import inspect as python_inspect
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
-
-import jax
 
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.inspection import Inspection
-from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names
-from mithril_nb.models.registry import example_block, example_call
 from mithril_nb.stages.param_names import DEFAULT
-from mithril_nb.targets.arguments import Arguments, accepts_keyword, argument_names, signature_of, title_of
+from mithril_nb.targets.arguments import accepts_keyword, signature_of, title_of
 from mithril_nb.targets.arrays import article
-from mithril_nb.targets.calls import required, shown, variable_of
+from mithril_nb.targets.calls import shown, variable_of
 from mithril_nb.targets.constants import without_partial
-from mithril_nb.targets.entry_point import OF_FUNCTIONS, OPTIONS, entry_point, meant, options_written
-from mithril_nb.targets.functions import modules_of, names_in_code, other_modules
-from mithril_nb.targets.library_modules import callable_of, is_equinox
-from mithril_nb.targets.mithril_models import example_shapes, graph_in, is_mithril_model
-from mithril_nb.targets.module_scopes import is_module_class
+from mithril_nb.targets.entry_point import OF_FUNCTIONS, OPTIONS, meant
+from mithril_nb.targets.functions import modules_of, other_modules
+from mithril_nb.targets.library_modules import callable_of
+from mithril_nb.targets.mithril_models import graph_in, is_mithril_model
 
 _ALIKE = 0.8
 
@@ -92,11 +85,9 @@ _TAKERS = {
     "variables": "Flax linen modules, Haiku transforms",
 }
 _MODELS = "models, and modules of Flax, Equinox and Haiku"
-_MADE = {"rngs": "rngs=flax.nnx.Rngs(0)", "key": "key=jax.random.key(0)"}
-"""Source code for constructor arguments of modules, by the names that Flax and Equinox use."""
 
 
-def unsupported_target(target: Any, args: Sequence[Any], options: Mapping[str, Any]) -> UnknownOptionError:
+def unsupported_target(target: Any) -> UnknownOptionError:
     """Return the error for a target that `inspect` does not accept, such as a class or an inspection."""
     needs = (
         "needs",
@@ -106,51 +97,34 @@ def unsupported_target(target: Any, args: Sequence[Any], options: Mapping[str, A
         return UnknownOptionError(
             f"cannot inspect the class {target.__name__!r}.",
             (needs,),
-            entry_point().call(*_of_class(target, args, options)),
+            f"ml.inspect({target.__name__}(...), x)",
         )
-    is_inspect = entry_point().name == "ml.inspect"
     if isinstance(target, Inspection):
         return UnknownOptionError(
             f"program {target.name!r} is already inspected: it takes no arguments and no options.",
-            advice="print(inspection)" if is_inspect else entry_point().call("inspection"),
+            advice="print(inspection)",
         )
     if type(target).__module__.startswith("mithril_nb."):
         kind = type(target).__name__
         return UnknownOptionError(
             f"cannot inspect {' '.join(short_repr(target).split())}.",
             (("is", f"{article(kind)} {kind}, which describes a program but does not contain it"), needs),
-            "ml.inspect(model, x)  # with the model itself" if is_inspect else entry_point().call("inspection"),
+            "ml.inspect(model, x)  # with the model itself",
         )
     return UnknownOptionError(
         f"cannot inspect {short_repr(target)}.",
         (needs,),
-        entry_point().call("lambda x: x + 1", "jax.numpy.ones(3)"),
+        "ml.inspect(lambda x: x + 1, jax.numpy.ones(3))",
     )
 
 
-def _of_class(cls: type, args: Sequence[Any], options: Mapping[str, Any]) -> list[str]:
-    """Return source code of arguments for `ml.inspect` that inspect an object of the class."""
-    xs = [f"x_{place}" for place in range(len(args))] if len(args) > 1 else ["x"]
-    if not issubclass(cls, Model):
-        # The signature of `__init__`, because that of the class may be `(*args, **kwargs)`.
-        names = required(functools.partial(cls.__init__, None), {}) if is_module_class(cls) else ["..."]
-        made = [_MADE.get(name.partition("=")[0], name) for name in names]
-        return [f"{cls.__name__}({', '.join(made)})", *xs, *options_written({**options, "shapes": None})]
-    call, given = example_call(cls), options_written(options)
-    if not args and options.get("shapes") is None:
-        with suppress(Exception):  # no example is known for a class of the user
-            given = [f"shapes={example_shapes(example_block(cls))}", *given]
-    return [call, *(xs if args else ()), *given]
-
-
-def refuse(names: Sequence[str], options: Mapping[str, Any], target: Any, given: Mapping[str, Any]) -> None:
+def refuse(names: Sequence[str], options: Mapping[str, Any], target: Any) -> None:
     """Raise if an option is given that does not apply to the target.
 
     Args:
         names: Names of the options that do not apply.
         options: All options of the call; `None` for an option that is not given.
         target: The target.
-        given: The keyword arguments of the target, for the advice.
 
     Raises:
         UnknownOptionError: One of the options is given.
@@ -158,14 +132,10 @@ def refuse(names: Sequence[str], options: Mapping[str, Any], target: Any, given:
     option = next((name for name in names if options[name] is not None), None)
     if option is None:
         return
-    if is_mithril_model(target):
-        names = list(input_names(graph_in(target)))
-    else:
-        names = required(callable_of(target)[0], given, options["shapes"] if option == "shapes" else None)
     raise UnknownOptionError(
         f"{title_of(target)!r} takes no {option}=.",
         ((f"{option}= is for", _TAKERS[option].format(repr(title_of(target)))),),
-        entry_point().call(variable_of(target), *names),
+        'ml.inspect(f, jax.ShapeDtypeStruct((4, 64), "float32"))' if option == "shapes" else "",
     )
 
 
@@ -200,66 +170,32 @@ def refuse_training(
             (("options", ", ".join(requested)),),
             f"{option}={shown(value)}",
         )
-    _refuse_around_module(option, value, function)
+    _refuse_around_module(option, function)
     if takes is not None and option in takes.parameters:
         by_name = option if hasattr(value, "shape") else shown(value)
         raise UnknownOptionError(
             f"{title_of(function)!r} takes {option}= in kwargs=, because ml.inspect has an option of this name.",
             ((f"option {option}= is for", _MODELS),),
-            entry_point().call(
-                variable_of(function), *argument_names(function, args), f'kwargs={{"{option}": {by_name}}}'
-            ),
+            f'kwargs={{"{option}": {by_name}}}',
         )
     slip = [("given", f"{written}={shown(value)}")] if written != option else []
     raise UnknownOptionError(
         f"{title_of(function)!r} takes no {option}=.",
         (*slip, (f"{option}= is for", _MODELS)),
-        _gradient(function, args, own),
+        f"ml.inspect(jax.grad({variable_of(function)}), x)  # or a function that is the whole step",
     )
 
 
-def _gradient(function: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> str:
-    """Return a call that inspects the gradient of a function; if it has none, a call that inspects a whole step."""
-    by_name = [f"{key}={key if hasattr(value, 'shape') else shown(value)}" for key, value in given.items()]
-    name, names = variable_of(function), argument_names(function, args)
-    for are_numbers_static in (False, True):
-        arguments = Arguments(function, args, given, are_numbers_static=are_numbers_static)
-        is_number = _is_number_differentiable(arguments)
-        if is_number is None:
-            continue
-        inside = f"lambda *x: {name}({', '.join(['*x', *by_name])}){'' if is_number else '.mean()'}"
-        is_direct = is_number and not are_numbers_static
-        advised = [f"jax.grad({name})", *names, *by_name] if is_direct else [f"jax.grad({inside})", *names]
-        return f"{entry_point().call(*advised)}  # or a function that is the whole step"
-    return f"{entry_point().call('step', 'x')}  # with step, a function that is the whole step, and x, its argument"
-
-
-def _is_number_differentiable(arguments: Arguments) -> bool | None:
-    """Return whether a differentiable function returns a scalar; `None` if it has no gradient in its first argument."""
-    with suppress(Exception):  # the call fails
-        call, specs = arguments.calling, arguments.traced
-        is_number = jax.eval_shape(call, *specs).shape == ()
-        jax.eval_shape(jax.grad(lambda *x: jax.numpy.mean(call(*x))), *specs)
-        return is_number if arguments.names[0] == arguments.all_names[0] else None
-    return None
-
-
-def _refuse_around_module(option: str, value: Any, function: Any) -> None:
+def _refuse_around_module(option: str, function: Any) -> None:
     """Raise if a function closes over a module, with advice to inspect the module."""
     held = list(modules_of(function).items())
     if not held:
         return
     name, module = held[0]
-    given = ["x", f"{option}={short_repr(value, 40)}"]
-    advice = entry_point().call(name, *given)
-    if is_equinox(module):  # a module that takes single examples needs a vmap
-        is_mapped = names_in_code(function) & {"vmap", "filter_vmap"}
-        advice += f"  # or jax.vmap({name}) for a batch"
-        advice = entry_point().call(f"jax.vmap({name})", *given) if is_mapped else advice
     raise UnknownOptionError(
         f"{title_of(function)!r}, a function around the module {type(module).__name__!r}, takes no {option}=.",
         ((f"{option}= is for", _MODELS),),
-        advice,
+        f"ml.inspect({name}, x, {option}=...)  # or jax.vmap({name}) for a batch",
     )
 
 
@@ -283,5 +219,5 @@ def refuse_several(options: Mapping[str, Any], module: Any, function: Any) -> No
             ("also holds", besides),
             (f"{option}= is for", _MODELS),
         ),
-        f"{entry_point().call('function', 'x')}  # counts all of them; or train one module that contains them",
+        "ml.inspect(function, x)  # counts all of them; or train one module that contains them",
     )

@@ -307,7 +307,7 @@ def test_costs_by_line_are_the_source_with_figures(run_cli) -> None:
             ["mine:double", "--program", "train-step", "--arg", "f32[3]"],
             "UnknownOptionError: 'double' takes no program=.\n"
             "    program= is for  models, and modules of Flax, Equinox and Haiku\n"
-            "    Try: ml.inspect(jax.grad(lambda *x: double(*x).mean()), x)  # or a function that is the whole step\n",
+            "    Try: ml.inspect(jax.grad(double), x)  # or a function that is the whole step\n",
         ),
         (
             ["mine:double", "--arg", "f32[3]", "--stage", "jaxpr", "--block", "doubel"],
@@ -388,7 +388,7 @@ def test_failed_trace_prints_the_traced_part(run_cli):
 
 
 NEEDS_VALUE = (
-    "'looping' needs the value of 'n', which jax.jit traces as an array without a value.\n"
+    "'looping' needs the value of a number, which jax.jit traces as an array without a value.\n"
     "    given    n=3\n"
     "    because  TracerIntegerConversionError: The __index__() method was called on traced array with shape int32[]\n"
     "    Try: --static n\n"

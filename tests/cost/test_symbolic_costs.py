@@ -145,51 +145,21 @@ FIGURES = "costs  flops, transcendentals, bytes_accessed, payload_bytes, wire_by
 
 
 @pytest.mark.parametrize(
-    ("given", "what", "known", "advice"),
+    ("given", "what", "known"),
     [
-        (("net",), "block 'net'", "blocks  mix, scores", '"", "flops"'),
-        (("score",), "block 'score'", "blocks  mix, scores", '"scores", "flops"'),
-        ((["mix"],), "block ['mix']", "blocks  mix, scores", '"", "flops"'),
-        (("", "time_s"), "cost 'time_s'", FIGURES, '"", "flops"'),
-        (("mix", "bytes"), "cost 'bytes'", FIGURES,
-            '"mix", "bytes_accessed"'),
-        (("", ["flops"]), "cost ['flops']", FIGURES,
-            '"", "flops"'),
-        (("", "flops", "loss"), "role 'loss'", "roles  forward, backward, update", '"", "flops"'),
-        (("mixed", "param", "forwards"), "block 'mixed'", "blocks  mix, scores", '"mix", "params", "forward"'),
+        (("net",), "block 'net'", "blocks  mix, scores"),
+        ((["mix"],), "block ['mix']", "blocks  mix, scores"),
+        (("", "time_s"), "cost 'time_s'", FIGURES),
+        (("", ["flops"]), "cost ['flops']", FIGURES),
+        (("", "flops", "loss"), "role 'loss'", "roles  forward, backward, update"),
+        (("mixed", "param", "forwards"), "block 'mixed'", "blocks  mix, scores"),
     ],
-)  # fmt: skip
-def test_formulas_of_unknown_names_raise(given: tuple[Any, ...], what: str, known: str, advice: str) -> None:
+)
+def test_formulas_of_unknown_names_raise(given: tuple[Any, ...], what: str, known: str) -> None:
     cost = costs("attention", 2, 3)
     with pytest.raises(UnknownOptionError) as error:
         cost.formula(*given)
-    assert str(error.value) == (
-        f"cannot write a formula: program 'attention' has no {what}.\n    {known}\n    Try: cost.formula({advice})"
-    )
-    assert isinstance(eval(error.value.diagnostics[0].advice, {"cost": cost}), str)
-
-
-def test_a_primitive_as_block_suggests_its_rows() -> None:
-    cost = inspect(jnp.matmul, spec(2, 3), spec(3, 4), name="program").cost()
-    for given in ("dot_general", "dot_genral"):
-        with pytest.raises(UnknownOptionError) as error:
-            cost.formula(given)
-        assert str(error.value) == (
-            f"cannot write a formula: program 'program' has no block {given!r}.\n    blocks  matmul\n"
-            '    Try: [row.explained for row in cost.rows if row.opcode == "dot_general"]'
-        )
-        shown = eval(error.value.diagnostics[0].advice, {"cost": cost})
-        assert shown == ["2·B·M·N·K with B=1, M=2, N=4, K=3"]
-
-
-def test_an_inner_block_is_suggested_by_its_name() -> None:
-    def net(x):
-        with jax.named_scope("net"), jax.named_scope("up"):
-            return x * 2
-
-    with pytest.raises(UnknownOptionError) as error:
-        inspect(net, spec(3)).cost().formula("upp")
-    assert error.value.diagnostics[0].advice == 'cost.formula("net/up", "flops")'
+    assert str(error.value) == (f"cannot write a formula: program 'attention' has no {what}.\n    {known}")
 
 
 def test_xla_counts_have_no_formula() -> None:

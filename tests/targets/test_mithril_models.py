@@ -198,10 +198,3 @@ def test_advice_of_stages_uses_sizes_that_fit() -> None:
     with pytest.raises(UnknownOptionError) as missing:
         found.cost().at(B=2)
     assert missing.value.diagnostics[0].advice == "cost.at(B=4, T=4)"
-
-
-def test_error_has_the_path_of_a_composite_block() -> None:
-    cost = ml.inspect(gpt(), shapes={"input": ["B", "T"]}).cost()
-    with pytest.raises(UnknownOptionError) as error:
-        cost.formula("block_0.attention", "bytes_accessed")
-    assert error.value.diagnostics[0].advice == 'cost.formula("block_0/attention", "bytes_accessed")'

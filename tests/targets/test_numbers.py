@@ -81,10 +81,10 @@ def test_numbers_in_modules_are_static_and_others_traced() -> None:
     model = Nnx()
     with pytest.raises(StageUnavailableError) as caught:
         ml.inspect(lambda x, n: model(x, n), X, 2).cost()
-    assert str(caught.value).endswith('Try: ml.inspect(f, x, 2, static_argnames="n")')
+    assert str(caught.value).endswith('Try: static_argnames="n"')
     with pytest.raises(StageUnavailableError) as caught:
         ml.inspect(step, model, X, 0.1, 2).cost()
-    assert str(caught.value).endswith('Try: ml.inspect(step, model, x, 0.1, 2, static_argnames="count")')
+    assert str(caught.value).endswith('Try: static_argnames="count"')
 
 
 def test_jits_of_other_libraries_keep_static_arguments() -> None:
@@ -94,30 +94,28 @@ def test_jits_of_other_libraries_keep_static_arguments() -> None:
     assert named(eqx.filter_jit(step), EQUINOX, ROW, 0.1, 2) == (["x"], 3)
 
 
-def test_container_of_arrays_and_numbers_becomes_a_constant() -> None:
+def test_container_of_arrays_and_numbers_is_no_static_argument() -> None:
     def repeated(params: Any, x: Any) -> Any:
         return sum(x @ params["w"] for _ in range(params["count"]))
 
     with pytest.raises(StageUnavailableError) as caught:
         ml.inspect(repeated, {"w": jnp.ones((5, 5)), "count": 2}, X).cost()
-    assert str(caught.value).endswith("Try: ml.inspect(lambda x: repeated(params, x), x)")
+    assert str(caught.value).endswith("Try: Write the number into the function.")
 
 
 REFUSED = """
 ml.inspect(Nnx(), X, count=2, static_argnames="count")
 UnknownOptionError: 'Nnx' takes no static_argnames=.
     static_argnames= is for  functions; numbers that 'Nnx' receives are always static
-    Try: ml.inspect(module, x)
 
 ml.inspect(ml.models.Linear(3), X, static_argnums=0)
 UnknownOptionError: 'Linear' takes no static_argnums=.
     static_argnums= is for  functions; numbers that 'Linear' receives are always static
-    Try: ml.inspect(model, input)
 
 ml.inspect(jax.jit(lambda x, n: x[:n]), ROW, 2, static_argnames="n")
 UnknownOptionError: '<lambda>' is jitted: the static arguments must be options of its jax.jit.
     given  static_argnames='n'
-    Try: ml.inspect(jax.jit(f.__wrapped__, static_argnames='n'), x, n)
+    Try: jax.jit(f.__wrapped__, static_argnames='n')
 
 ml.inspect(lambda x, n: x[:n], ROW, 2, static_argnames="m")
 UnknownOptionError: jax.jit rejects static_argnames='m' for '<lambda>'.
@@ -128,7 +126,7 @@ UnknownOptionError: jax.jit rejects static_argnames='m' for '<lambda>'.
 ml.inspect(lambda x, sizes: x.reshape(sizes), ROW, [5, 1], static_argnames="sizes")
 UnknownOptionError: jax.jit rejects 'sizes' of '<lambda>' as a static argument: it is not hashable.
     given  sizes=[5, 1]
-    Try: ml.inspect(lambda x: f(x, [5, 1]), x)
+    Try: Write the value into the function.
 """
 
 

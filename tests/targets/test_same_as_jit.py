@@ -289,46 +289,46 @@ def first_of(count: int, /, x: Any) -> Any:
 
 NEEDED = """
 ml.inspect(jnp.sum, X, axis=0)
-StageUnavailableError: 'sum' needs the value of 'axis', which jax.jit traces as an array without a value.
+StageUnavailableError: 'sum' needs the value of a number, which jax.jit traces as an array without a value.
     given    axis=0
     because  ConcretizationTypeError
-    Try: ml.inspect(jax.numpy.sum, a, axis=0, static_argnames="axis")
+    Try: static_argnames="axis"
 
 ml.inspect(repeated, X, 3, 2.0)
-StageUnavailableError: 'repeated' needs the value of 'count', which jax.jit traces as an array without a value.
-    given    count=3
+StageUnavailableError: 'repeated' needs the value of a number, which jax.jit traces as an array without a value.
+    given    count=3, scale=2.0
     because  TracerIntegerConversionError
-    Try: ml.inspect(repeated, x, 3, 2.0, static_argnames="count")
+    Try: static_argnames="count"
 
 ml.inspect(first_of, 2, X)
-StageUnavailableError: 'first_of' needs the value of 'count', which jax.jit traces as an array without a value.
+StageUnavailableError: 'first_of' needs the value of a number, which jax.jit traces as an array without a value.
     given    count=2
     because  TracerBoolConversionError
-    Try: ml.inspect(first_of, 2, x, static_argnums=0)
+    Try: static_argnums=0
 
 ml.inspect(jnp.zeros, (4, 64))
-StageUnavailableError: 'zeros' needs the value of 'shape', which jax.jit traces as an array without a value.
+StageUnavailableError: 'zeros' needs the value of a number, which jax.jit traces as an array without a value.
     given    shape=(4, 64)
     because  TypeError
-    Try: ml.inspect(jax.numpy.zeros, (4, 64), static_argnames="shape")
+    Try: static_argnames="shape"
 
 ml.inspect(repeated_by, X, {"count": 3, "scale": 2.0})
-StageUnavailableError: 'repeated_by' needs the value of 'config', which jax.jit traces as an array without a value.
+StageUnavailableError: 'repeated_by' needs the value of a number, which jax.jit traces as an array without a value.
     given    config={'count': 3, 'scale': 2.0}
     because  TracerIntegerConversionError
-    Try: ml.inspect(lambda x: repeated_by(x, {'count': 3, 'scale': 2.0}), x)
+    Try: Write the number into the function.
 
 ml.inspect(jax.jit(repeated), X, 3)
-StageUnavailableError: 'repeated' needs the value of 'count', which jax.jit traces as an array without a value.
+StageUnavailableError: 'repeated' needs the value of a number, which jax.jit traces as an array without a value.
     given    count=3
     because  TracerIntegerConversionError
-    Try: ml.inspect(jax.jit(repeated.__wrapped__, static_argnames="count"), x, 3)
+    Try: jax.jit(f.__wrapped__, static_argnames="count")
 
 ml.inspect(lambda x, n: x * (n % 7), X, 2**40)
-StageUnavailableError: '<lambda>' needs the value of 'n', which jax.jit traces as an array without a value.
+StageUnavailableError: '<lambda>' needs the value of a number, which jax.jit traces as an array without a value.
     given    n=1099511627776
     because  OverflowError
-    Try: ml.inspect(f, x, 1099511627776, static_argnames="n")
+    Try: static_argnames="n"
 """
 
 
@@ -346,5 +346,5 @@ def test_other_trace_failures_are_reported_unchanged() -> None:
 
 def test_the_stage_names_the_line_that_needs_a_number() -> None:
     why = ml.inspect(repeated, X, 3).stage("jaxpr").unavailable or ""
-    assert why.startswith("StageUnavailableError: 'repeated' needs the value of 'count'")
+    assert why.startswith("StageUnavailableError: 'repeated' needs the value of a number")
     assert why.endswith("for _ in range(count):")

@@ -16,7 +16,7 @@ from flax import nnx
 from transcript import message_of, read_transcript
 
 import mithril_nb as ml
-from mithril_nb.errors import ShapeError, UnknownOptionError
+from mithril_nb.errors import ShapeError
 from mithril_nb.models import GPT, Add, Conv2d, IOKey, Linear, Model, Reshape  # noqa: F401 - used in MESSAGES
 from mithril_nb.targets.entry_point import OPTIONS
 
@@ -72,35 +72,32 @@ UnknownOptionError: cannot inspect 3.
 ml.inspect(Linear, X)
 UnknownOptionError: cannot inspect the class 'Linear'.
     needs  a model, a function, a module of Flax, Equinox or Haiku, a traced, lowered or compiled program, or a file
-    Try: ml.inspect(Linear(dimension=64), x)
+    Try: ml.inspect(Linear(...), x)
 
 ml.inspect(norm, X)
 UnexpectedInputError: cannot inspect 'norm' with these arguments: missing a required argument: 'y'.
     takes  (x: 'Any', y: 'Any', *, axis: 'int') -> 'Any'
     given  float32[4, 5]
-    Try: ml.inspect(norm, x, y, axis=...)
 
 ml.inspect(jnp.tanh, X, axis=1)
 UnexpectedInputError: cannot inspect 'tanh' with these arguments: got an unexpected keyword argument 'axis'.
     takes  (x: 'ArrayLike', /) -> 'Array'
     given  float32[4, 5], axis=1
-    Try: ml.inspect(jax.numpy.tanh, x)
 
 ml.inspect(Twice(), X, X, X)
 UnexpectedInputError: cannot inspect 'Twice' with these arguments: too many positional arguments.
     takes  (x: 'Any') -> 'Any'
     given  float32[4, 5], float32[4, 5], float32[4, 5]
-    Try: ml.inspect(module, x)
 
 ml.inspect(norm, X, X, axis=0, loss="cross_entropy")
 UnknownOptionError: 'norm' takes no loss=.
     loss= is for  models, and modules of Flax, Equinox and Haiku
-    Try: ml.inspect(jax.grad(lambda *x: norm(*x, axis=0).mean()), x, y)  # or a function that is the whole step
+    Try: ml.inspect(jax.grad(norm), x)  # or a function that is the whole step
 
 ml.inspect(scaled, X, loss=X)
 UnknownOptionError: 'scaled' takes loss= in kwargs=, because ml.inspect has an option of this name.
     option loss= is for  models, and modules of Flax, Equinox and Haiku
-    Try: ml.inspect(scaled, x, kwargs={"loss": loss})
+    Try: kwargs={"loss": loss}
 
 ml.inspect(eqx.filter_jit(eqx.filter_vmap(LINEAR)), X, optimizer="adam")
 StageUnavailableError: the function around module 'Linear' calls a copy of the module, so the module cannot be trained.
@@ -110,12 +107,12 @@ StageUnavailableError: the function around module 'Linear' calls a copy of the m
 ml.inspect(closing, X, loss="mean_squared_error")
 UnknownOptionError: 'closing', a function around the module 'Linear', takes no loss=.
     loss= is for  models, and modules of Flax, Equinox and Haiku
-    Try: ml.inspect(DENSE, x, loss='mean_squared_error')
+    Try: ml.inspect(DENSE, x, loss=...)  # or jax.vmap(DENSE) for a batch
 
 ml.inspect(norm, shapes={"x": [3]})
 UnknownOptionError: 'norm' takes no shapes=.
     shapes= is for  models of mithril_nb
-    Try: ml.inspect(norm, jax.ShapeDtypeStruct((3,), "float32"), y, axis=...)
+    Try: ml.inspect(f, jax.ShapeDtypeStruct((4, 64), "float32"))
 
 ml.inspect(Twice(), jax.ShapeDtypeStruct((5,), "float32"), variables={})
 UnexpectedInputError: 'Twice' contains its arrays, and takes no variables.
@@ -141,7 +138,6 @@ UnknownOptionError: params=0.5 does not name the arguments that hold the paramet
 ml.inspect(Linear(3), X, params="input")
 UnknownOptionError: 'Linear' takes no params=.
     params= is for  functions; inspect finds the parameters of 'Linear' itself
-    Try: ml.inspect(model, input)
 
 ml.inspect(Linear(3), X, program="train_stp")
 UnknownOptionError: unknown program 'train_stp'.
@@ -198,30 +194,29 @@ ml.inspect(norm, X, X, axis=0, parms="x")
 UnexpectedInputError: cannot inspect 'norm' with these arguments: got an unexpected keyword argument 'parms'.
     takes  (x: 'Any', y: 'Any', *, axis: 'int') -> 'Any'
     given  float32[4, 5], float32[4, 5], axis=0, parms='x'
-    Try: ml.inspect(norm, x, y, axis=0, params='x')
+    Try: params='x'
 
 ml.inspect(norm, X, X, axis=0, optimiser="adam")
 UnknownOptionError: 'norm' takes no optimizer=.
     given              optimiser='adam'
     optimizer= is for  models, and modules of Flax, Equinox and Haiku
-    Try: ml.inspect(jax.grad(lambda *x: norm(*x, axis=0).mean()), x, y)  # or a function that is the whole step
+    Try: ml.inspect(jax.grad(norm), x)  # or a function that is the whole step
 
 ml.inspect(Twice(), X, optimiser="adam")
 UnexpectedInputError: cannot inspect 'Twice' with these arguments: got an unexpected keyword argument 'optimiser'.
     takes  (x: 'Any') -> 'Any'
     given  float32[4, 5], optimiser='adam'
-    Try: ml.inspect(module, x, optimizer='adam')
+    Try: optimizer='adam'
 
 ml.inspect(Twice(), X, shape=[4])
 UnexpectedInputError: cannot inspect 'Twice' with these arguments: got an unexpected keyword argument 'shape'.
     takes  (x: 'Any') -> 'Any'
     given  float32[4, 5], shape=[4]
-    Try: ml.inspect(module, x)
 
 ml.inspect(lambda x: jax.vmap(LINEAR)(x), X, program="train step")
 UnknownOptionError: '<lambda>', a function around the module 'Linear', takes no program=.
     program= is for  models, and modules of Flax, Equinox and Haiku
-    Try: ml.inspect(jax.vmap(LINEAR), x, program='train step')
+    Try: ml.inspect(LINEAR, x, program=...)  # or jax.vmap(LINEAR) for a batch
 
 ml.inspect(jax.vmap(LINEAR), X, optimiser="adam")
 UnknownOptionError: 'Linear', a function around a module, takes no optimiser=.
@@ -231,7 +226,7 @@ UnknownOptionError: 'Linear', a function around a module, takes no optimiser=.
 ml.inspect(mapping(LINEAR), X, program="train step")
 UnknownOptionError: 'function', a function around the module 'Linear', takes no program=.
     program= is for  models, and modules of Flax, Equinox and Haiku
-    Try: ml.inspect(module, x, program='train step')  # or jax.vmap(module) for a batch
+    Try: ml.inspect(module, x, program=...)  # or jax.vmap(module) for a batch
 
 ml.inspect(norm, {"a": jax.ShapeDtypeStruct(("B", 4, "D"), "bfloat16")}, X, axis=0)
 ShapeError: the argument 'x' of 'norm' has a size that is not a number: 'B'.
@@ -246,37 +241,37 @@ ShapeError: the argument 'x' of 'Twice' has a size that is not a whole number: 2
     Try: jax.ShapeDtypeStruct((2,), "float32")  # // divides to whole numbers, / does not
 
 ml.inspect(norm, X, X, kwargs=[0])
-UnknownOptionError: ml.inspect does not accept kwargs=[0].
+UnknownOptionError: the option kwargs=[0] is not valid.
     needs  a dict of arguments by name
     Try: kwargs={"axis": 0}
 
 ml.what_if(Linear(3), X, kwargs=[0])
-UnknownOptionError: ml.what_if does not accept kwargs=[0].
+UnknownOptionError: the option kwargs=[0] is not valid.
     needs  a dict of arguments by name
     Try: kwargs={"axis": 0}
 
 ml.what_if(jnp.tanh, X, name=3)
-UnknownOptionError: ml.what_if does not accept name=3.
+UnknownOptionError: the option name=3 is not valid.
     needs  a string
     Try: name="my step"
 
 ml.profile(jnp.tanh, X, kwargs=[0])
-UnknownOptionError: ml.profile does not accept kwargs=[0].
+UnknownOptionError: the option kwargs=[0] is not valid.
     needs  a dict of arguments by name
     Try: kwargs={"axis": 0}
 
 ml.assert_cost(jnp.tanh, X, flops=1, name=3)
-UnknownOptionError: ml.assert_cost does not accept name=3.
+UnknownOptionError: the option name=3 is not valid.
     needs  a string
     Try: name="my step"
 
 ml.inspect(jnp.tanh, X, name=jnp.ones(3))
-UnknownOptionError: ml.inspect does not accept name=Array([1., 1., 1.], dtype=float32).
+UnknownOptionError: the option name=Array([1., 1., 1.], dtype=float32) is not valid.
     needs  a string
     Try: name="my step"
 
 ml.inspect(Linear(3), X, compiler_options=[1])
-UnknownOptionError: ml.inspect does not accept compiler_options=[1].
+UnknownOptionError: the option compiler_options=[1] is not valid.
     needs  a dict of XLA's options by name
     Try: compiler_options={"xla_cpu_enable_fast_math": True}
 
@@ -287,7 +282,6 @@ UnexpectedInputError: the model has 2 inputs but receives 3.
 
 ml.inspect(Add(), X, left=X, right=X)
 UnexpectedInputError: the input 'left' is given twice.
-    Try: ml.inspect(model, left=left, right=right)
 
 ml.inspect(Linear(3), [[1.0]])
 UnknownOptionError: input 'input' must be an array, or a jax.ShapeDtypeStruct, not [[1.0]].
@@ -297,28 +291,27 @@ ml.inspect(Linear(3), X, optimiser="adam")
 UnknownOptionError: ml.inspect takes no option 'optimiser', and the model has no input of this name.
     inputs   'input'
     options  <options>
-    Try: ml.inspect(model, input, optimizer='adam')
+    Try: optimizer='adam'
 
 ml.inspect(Linear(3), X, backend=3)
 UnknownOptionError: ml.inspect takes no option 'backend', and the model has no input of this name.
     inputs   'input'
     options  <options>
-    Try: ml.inspect(ml.compile(model, backend=..., shapes=...))
+    Try: ml.compile(model, backend=...)
 
 ml.inspect(Linear(3), X, zzz=3)
 UnknownOptionError: ml.inspect takes no option 'zzz', and the model has no input of this name.
     inputs   'input'
     options  <options>
-    Try: ml.inspect(model, input)
 
 ml.inspect(jnp.sum, X, axes=0)
 UnexpectedInputError: cannot inspect 'sum' with these arguments: got an unexpected keyword argument 'axes'.
     takes  <signature>
     given  float32[4, 5], axes=0
-    Try: ml.inspect(jax.numpy.sum, a, axis=0)
+    Try: axis=0
 
 ml.inspect(jnp.tanh, X, device="cpu")
-UnknownOptionError: ml.inspect does not accept device='cpu'.
+UnknownOptionError: the option device='cpu' is not valid.
     needs    a jax.Device
     present  <devices>
     Try: device=jax.devices()[0]
@@ -379,14 +372,6 @@ def test_unnamed_size_gets_one_name_in_all_arguments() -> None:
     spec = jax.ShapeDtypeStruct((None if NAMELESS else "a b", 4), "float32")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ShapeError, match=r'Try: \(batch,\) = jax\.export\.symbolic_shape\("batch"\);'):
         ml.inspect(jnp.add, spec, spec)
-
-
-def test_advice_for_a_function_around_a_module_works() -> None:
-    with pytest.raises(UnknownOptionError) as caught:
-        ml.inspect(lambda x: jax.vmap(LINEAR)(x), X, program="train step")
-    advice = str(caught.value).rpartition("Try: ")[2]
-    found = eval(advice, {"ml": ml, "jax": jax, "LINEAR": LINEAR, "x": X})
-    assert (found.name, found.cost().total.params) == ("train step", 5 * 3 + 3)
 
 
 def test_options_match_the_signature_of_inspect() -> None:

@@ -17,6 +17,7 @@ from mithril_nb.errors import StageUnavailableError
 from mithril_nb.models import Linear
 
 W, V = (jax.ShapeDtypeStruct((rows, 3), "float32") for rows in (4, 64))
+LINEN, MODEL = nn.Dense(3), Linear(3)
 DENSE = nnx.Linear(64, 3, rngs=nnx.Rngs(0))
 EQUINOX = eqx.nn.Linear(64, 3, key=jax.random.key(0))
 
@@ -45,37 +46,37 @@ ml.inspect(total, "f32[3,4]")
 StageUnavailableError: the argument 'x' of 'total' contains text instead of an array.
     given    'f32[3,4]'
     because  AttributeError: 'str' object has no attribute 'sum'
-    Try: ml.inspect(total, jax.ShapeDtypeStruct((3, 4), "float32"))
+    Try: jax.ShapeDtypeStruct((3, 4), "float32")  # instead of the text
 
 ml.inspect(product, "bf16[3, 4]", W, times=2)
 StageUnavailableError: the argument 'x' of 'product' contains text instead of an array.
     given    'bf16[3, 4]'
     because  AttributeError: 'str' object has no attribute 'dot'
-    Try: ml.inspect(product, jax.ShapeDtypeStruct((3, 4), "bfloat16"), w, times=2)
+    Try: jax.ShapeDtypeStruct((3, 4), "bfloat16")  # instead of the text
 
 ml.inspect(product, "i32[]", w="float32[]")
 StageUnavailableError: the argument 'x' of 'product' contains text instead of an array.
     given    'i32[]'
     because  AttributeError: 'str' object has no attribute 'dot'
-    Try: ml.inspect(product, jax.ShapeDtypeStruct((), "int32"), w=jax.ShapeDtypeStruct((), "float32"))
+    Try: jax.ShapeDtypeStruct((), "int32")  # instead of the text
 
 ml.inspect(jnp.tanh, "f32[8]")
 StageUnavailableError: the argument 'x' of 'tanh' contains text instead of an array.
     given    'f32[8]'
     because  TypeError: Error interpreting argument to <function tanh> as an abstract array. The prob...
-    Try: ml.inspect(jax.numpy.tanh, jax.ShapeDtypeStruct((8,), "float32"))
+    Try: jax.ShapeDtypeStruct((8,), "float32")  # instead of the text
 
 ml.inspect(jitted, "i8[8]")
 StageUnavailableError: the argument 'x' of 'total' contains text instead of an array.
     given    'i8[8]'
     because  TypeError: Error interpreting argument to <function total> as an abstract array. The pro...
-    Try: ml.inspect(total, jax.ShapeDtypeStruct((8,), "int8"))
+    Try: jax.ShapeDtypeStruct((8,), "int8")  # instead of the text
 
 ml.inspect(in_dict, {"x": "f32[3,4]", "w": W})
 StageUnavailableError: the argument 'batch' of 'in_dict' contains text instead of an array.
     given    {'x': 'f32[3,4]', 'w': ShapeDtypeStruct(shape=(4, 3), dtype=float32)}
     because  AttributeError: 'str' object has no attribute 'dot'
-    Try: jax.ShapeDtypeStruct((3, 4), "float32")  # instead of 'f32[3,4]'
+    Try: jax.ShapeDtypeStruct((3, 4), "float32")  # instead of the text
 
 ml.inspect(total, "3 by 4")
 StageUnavailableError: the argument 'x' of 'total' contains text instead of an array.
@@ -83,21 +84,21 @@ StageUnavailableError: the argument 'x' of 'total' contains text instead of an a
     because  AttributeError: 'str' object has no attribute 'sum'
     Try: jax.ShapeDtypeStruct((4, 64), "float32")  # instead of the text
 
-ml.inspect(nn.Dense(3), "f32[3,4]")
+ml.inspect(LINEN, "f32[3,4]")
 StageUnavailableError: the argument 'inputs' of 'Dense' contains text instead of an array.
     given    'f32[3,4]'
     because  a module computes with arrays
-    Try: ml.inspect(module, jax.ShapeDtypeStruct((3, 4), "float32"))
+    Try: jax.ShapeDtypeStruct((3, 4), "float32")  # instead of the text
 
 ml.inspect(eqx.nn.Linear(4, 3, key=jax.random.key(0)), "f32[4]")
 StageUnavailableError: the argument 'x' of 'Linear' contains text instead of an array.
     given    'f32[4]'
     because  a module computes with arrays
-    Try: ml.inspect(module, jax.ShapeDtypeStruct((4,), "float32"))
+    Try: jax.ShapeDtypeStruct((4,), "float32")  # instead of the text
 
-ml.inspect(Linear(3), "f32[3,4]")
+ml.inspect(MODEL, "f32[3,4]")
 UnknownOptionError: input 'input' must be an array, or a jax.ShapeDtypeStruct, not 'f32[3,4]'.
-    Try: ml.inspect(model, jax.ShapeDtypeStruct((3, 4), "float32"))
+    Try: jax.ShapeDtypeStruct((3, 4), "float32")  # instead of the text
 """
 SIZES = """
 ml.inspect(total, (4, 64))
@@ -124,7 +125,7 @@ StageUnavailableError: the argument 'x' of 'closing' contains sizes instead of a
     because  TypeError: can't multiply sequence by non-int of type 'tuple'
     Try: jax.ShapeDtypeStruct((4, 64), "float32")  # instead of the sizes
 
-ml.inspect(nn.Dense(3), (4, 64))
+ml.inspect(LINEN, (4, 64))
 StageUnavailableError: the argument 'inputs' of 'Dense' contains sizes instead of an array.
     given    (4, 64)
     because  a module computes with arrays
@@ -142,14 +143,13 @@ StageUnavailableError: the argument 'x' of 'Linear' contains sizes instead of an
     because  a module computes with arrays
     Try: jax.ShapeDtypeStruct((4, 64), "float32")  # instead of the sizes
 """
-NAMES = {"ml": ml, "jax": jax, "model": Linear(3), "module": nn.Dense(3), "w": W, "total": total, "product": product}
 
 
 @pytest.mark.parametrize(("code", "message"), read_transcript(TEXTS))
 def test_text_in_the_place_of_an_array_leads_to_the_array(code: str, message: str) -> None:
     assert message_of(f"{code}.cost()", globals()) == message
-    advised = eval(message.rpartition("Try: ")[2].partition("  # ")[0], NAMES)
-    assert isinstance(advised, jax.ShapeDtypeStruct) or "eqx" in code or advised.cost().total.bytes_accessed
+    advised = eval(message.rpartition("Try: ")[2].partition("  # ")[0])
+    assert isinstance(advised, jax.ShapeDtypeStruct)
 
 
 @pytest.mark.parametrize(("code", "message"), read_transcript(SIZES))

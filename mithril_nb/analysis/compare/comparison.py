@@ -26,8 +26,6 @@ from mithril_nb.display import Shown, draw, finite
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, listed, nearest
 from mithril_nb.stages.records import Instruction
 from mithril_nb.stages.stage_kinds import has_machine_code
-from mithril_nb.targets.calls import variable_of
-from mithril_nb.targets.entry_point import called_as
 
 _FIRST = ("jaxpr", "stablehlo", "hlo_before", "hlo")
 """Stages whose instructions name their blocks, the best first."""
@@ -340,10 +338,8 @@ def compare(a: Any, b: Any, /, *args: Any, **options: Any) -> Comparison:
         +    b:f32[8] = cos a
            in (b) }
     """
-    with called_as("ml.compare", ("", variable_of(b))):
-        before = side_of(a, args, options)
-    with called_as("ml.compare", (variable_of(a), "")):
-        after = side_of(b, args, options)
+    before = side_of(a, args, options)
+    after = side_of(b, args, options)
     found = Comparison(before, after)
     if found.stages or found.has_models:
         return found

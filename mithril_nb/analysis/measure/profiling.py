@@ -23,7 +23,7 @@ from mithril_nb.stages.records import Stage
 from mithril_nb.stages.xla.compilation import OtherProgramError
 from mithril_nb.stages.xla.dump import compile_with
 from mithril_nb.targets.constants import static_arguments, without_partial
-from mithril_nb.targets.entry_point import called_as, check_options
+from mithril_nb.targets.entry_point import check_options
 from mithril_nb.targets.unsupported import refuse_misspelt, takes_params
 
 _NS_PER_S = 1e9
@@ -156,14 +156,12 @@ def inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) ->
         UnknownOptionError: `target` is an `Inspection`, and `options` is not empty.
     """
     if not isinstance(target, Inspection):
-        with called_as("ml.profile"):
-            check_options(options)
+        check_options(options)
         own = signatures.signature(targets.inspect).parameters
         named = {name: value for name, value in options.items() if name not in own} | dict(options.get("kwargs") or {})
         if "params" in options and takes_params(target, args, named, options["params"]):
             named["params"] = options["params"]
-        with called_as("ml.profile"):
-            inspection = targets.inspect(target, *args, **options)
+        inspection = targets.inspect(target, *args, **options)
         static_options = {name: options.get(name) for name in ("static_argnums", "static_argnames")}
         target, args, named = without_partial(target, args, named)
         static = static_arguments(target, args, named, **static_options)

@@ -20,7 +20,6 @@ from mithril_nb.cost import Cost
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnavailableBackendError, UnknownOptionError, nearest
 from mithril_nb.graph.spec import Dim
-from mithril_nb.targets.entry_point import called_as
 
 SOURCES = ("analytic", "compiled", "measured")
 """Sources of the costs of a sweep."""
@@ -160,8 +159,7 @@ def sweep(
     swept = {name: values for name, values in given.items() if isinstance(values, list | range | np.ndarray)}
     others = {name: value for name, value in given.items() if name not in swept}
     starts = {name: values_of(name, given)[0] for name, given in swept.items()}
-    with called_as("ml.sweep", **swept):
-        subject = subject_of(target, args, shapes, others, starts)
+    subject = subject_of(target, args, shapes, others, starts)
     oracle = CostOracle(subject, quiet_queue())
     return swept_over(oracle, swept, source, peak)
 

@@ -21,8 +21,7 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
-from mithril_nb.targets.calls import arguments_written, variable_of
-from mithril_nb.targets.entry_point import called_as, check_options, entry_point, options_written
+from mithril_nb.targets.entry_point import check_options
 from mithril_nb.targets.mithril_models import is_mithril_model
 from mithril_nb.targets.unsupported import has_argument
 
@@ -193,8 +192,7 @@ def what_if(
             ),
             "learns=False",
         )
-    with called_as("ml.what_if"):
-        subject = subject_of(target, args, shapes, settings)
+    subject = subject_of(target, args, shapes, settings)
     return WhatIf(subject, learns)
 
 
@@ -222,7 +220,7 @@ def subject_of(
     is_function = callable(target) and not isinstance(target, type) and not hasattr(target, "init") and not is_ours
     is_made = not args and shapes is None and is_function and not is_mithril_model(target)
     if not is_made and not isinstance(target, Inspection):
-        _refuse_settings(target, args, {"shapes": shapes, **settings})
+        _refuse_settings(target, {"shapes": shapes, **settings}, starts is not NOT_SWEPT)
         check_options(settings)
     if is_mithril_model(target):
         return MithrilModel(target, args, shapes, settings)
@@ -238,27 +236,24 @@ def subject_of(
     return FixedProgram(inspect(target, *args, shapes=shapes, **settings))
 
 
-def _refuse_settings(target: Any, args: tuple[Any, ...], options: Settings) -> None:
+def _refuse_settings(target: Any, options: Settings, is_swept: bool) -> None:
     """Raise `UnknownOptionError` if settings to change are passed with the program, and not to the result."""
     known = (*COMMON_SETTINGS, "remat") if is_mithril_model(target) else COMMON_SETTINGS
     changed = {name: value for name, value in options.items() if name in known and has_argument(target, name) is False}
     if not changed:
         return
-    others = {name: value for name, value in options.items() if name not in changed}
-    call = [variable_of(target), *arguments_written(target, args), *options_written(others)]
     facts = (("given", _given(changed)), ("settings", ", ".join(known)))
-    if entry_point().name == "ml.sweep":
+    if is_swept:
+        name, value = next(iter(changed.items()))
         raise UnknownOptionError(
             f"ml.sweep varies settings of {title_of(target)!r} only if they are given as lists.",
             facts,
-            entry_point().call(
-                *call, *(format_setting(name, (value,), is_swept=True) for name, value in changed.items())
-            ),
+            format_setting(name, (value,), is_swept=True),
         )
     raise UnknownOptionError(
         f"ml.what_if does not take new settings of {title_of(target)!r}: pass them to its result.",
         facts,
-        f"{entry_point().call(*call)}({_given(changed)})",
+        f"ml.what_if(program, *args)({_given(changed)})",
     )
 
 

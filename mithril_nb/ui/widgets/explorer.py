@@ -9,7 +9,6 @@ from mithril_nb.errors import StageUnavailableError, UnknownOptionError, short_r
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.transforms.stepping import TransformSteps, step_through
 from mithril_nb.targets import inspect
-from mithril_nb.targets.entry_point import called_as
 from mithril_nb.targets.inspection import as_plain_call
 from mithril_nb.ui.session.exploring import Exploration
 from mithril_nb.ui.session.stages import LazyStages
@@ -122,9 +121,8 @@ def explore(target: Any, *args: Any, through: Sequence[Any] = (), **options: Any
         )
     if isinstance(target, Inspection) and not args and not options:
         return Explorer(target)
-    with called_as("ml.explore"):
-        inspection = inspect(target, *args, **options)
-        if not is_stepped:
-            return Explorer(inspection)
-        fn, traced = as_plain_call(target, args, options)
-        return Explorer(inspection, step_through(fn, *traced, through=through))
+    inspection = inspect(target, *args, **options)
+    if not is_stepped:
+        return Explorer(inspection)
+    fn, traced = as_plain_call(target, args, options)
+    return Explorer(inspection, step_through(fn, *traced, through=through))

@@ -129,7 +129,7 @@ def test_a_what_if_is_not_a_program() -> None:
         "    is     a WhatIf, which describes a program but does not contain it\n"
         "    needs  a model, a function, a module of Flax, Equinox or Haiku, "
         "a traced, lowered or compiled program, or a file\n"
-        "    Try: ml.what_if(inspection)"
+        "    Try: ml.inspect(model, x)  # with the model itself"
     )
 
 
@@ -151,10 +151,8 @@ def test_a_setting_that_is_not_a_list_in_a_sweep_raises() -> None:
         "ml.sweep varies settings of 'Model' only if they are given as lists.\n"
         '    given     dtype="bfloat16"\n'
         "    settings  batch, dtype, precision, remat\n"
-        """    Try: ml.sweep(model, shapes={'input': [4, 8]}, dtype=["bfloat16"], batch=[2, 4])"""
+        '    Try: dtype=["bfloat16"]'
     )
-    points = eval(error.value.diagnostics[0].advice, {"ml": ml, "model": model}).points
-    assert [point.settings["dtype"] for point in points] == ["bfloat16", "bfloat16"]
 
 
 def test_advice_on_casts_does_not_repeat_the_call() -> None:

@@ -44,7 +44,7 @@ perceptron() has no setting 'btch'.
         """\
 cannot inspect the class 'Linear'.
     needs  a model, a function, a module of Flax, Equinox or Haiku, a traced, lowered or compiled program, or a file
-    Try: ml.what_if(Linear(dimension=64), shapes={"input": [32, 784]})""",
+    Try: ml.inspect(Linear(...), x)""",
     ),
     "positional settings": (
         lambda: what_if(perceptron)([16]),  # pyright: ignore[reportArgumentType]
@@ -90,10 +90,10 @@ ml.what_if cannot take learns=3.
         lambda: what_if(Linear(3), shapes={"input": [2, 4]}, optimiser="adam"),
         UnknownOptionError,
         f"""\
-ml.what_if takes no option 'optimiser', and the model has no input of this name.
+ml.inspect takes no option 'optimiser', and the model has no input of this name.
     inputs   'input'
     options  {", ".join(OPTIONS)}
-    Try: ml.what_if(model, shapes={{'input': [2, 4]}}, optimizer='adam')""",
+    Try: optimizer='adam'""",
     ),
     "an unknown setting": (
         lambda: what_if(perceptron)(kernel=3),
@@ -150,7 +150,7 @@ needs() needs a value for 'batch'.
 ml.what_if does not take new settings of 'double': pass them to its result.
     given     batch=8
     settings  batch, dtype, precision
-    Try: ml.what_if(double, x)(batch=8)""",
+    Try: ml.what_if(program, *args)(batch=8)""",
     ),
     "a setting in the first call for a model": (
         lambda: what_if(Linear(4), shapes={"input": (2, 3)}, remat=True),
@@ -159,7 +159,7 @@ ml.what_if does not take new settings of 'double': pass them to its result.
 ml.what_if does not take new settings of 'Linear': pass them to its result.
     given     remat=True
     settings  batch, dtype, precision, remat
-    Try: ml.what_if(model, shapes={'input': (2, 3)})(remat=True)""",
+    Try: ml.what_if(program, *args)(remat=True)""",
     ),
     "a function that returns no program": (
         lambda: what_if(gives_nothing),
