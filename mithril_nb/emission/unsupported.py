@@ -59,7 +59,7 @@ def check_dtypes(program: Program, backend: str, is_known: Callable[[str], bool]
     """Check that a backend knows the dtypes of all arguments, results and operands of a program.
 
     Raises:
-        UnsupportedPrimitiveError: The backend does not know a dtype.
+        UnsupportedPrimitiveError: The backend has no such dtype.
     """
     main = program.main
     ends = [Statement("copy", (operand,), ()) for operand in (*main.inputs, *main.outputs)]  # also without statements
