@@ -87,7 +87,8 @@ def inspect_with_names(
     given |= {"check_sizes": model.check_sizes, "requested_at": calling_line()}
     given |= {key: value for key, value in (options or {}).items() if value is not None}
     if program == "forward":
-        return inspect_function(model.run, model.params, model.input_specs, model.state, _key(), **given)
+        keys = [_key()] if draws_random_numbers(model.graph, backend.toolkit, False) else []
+        return inspect_function(model.run, model.params, model.input_specs, model.state, *keys, **given)
     chosen = programs_of(
         model.run_with_state,
         model.params,
@@ -155,7 +156,7 @@ class _Named:
         }
         infer_for(self._backend, self.graph, specs).raise_problems()
 
-    def run(self, params: Any, inputs: Any, state: Any, key: Any) -> Any:
+    def run(self, params: Any, inputs: Any, state: Any, key: Any = None) -> Any:
         return self.run_with_state(params, inputs, state, key=key)[0]
 
     def run_with_state(

@@ -5,17 +5,13 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any
-
-import jax
-from jax import export
 
 from mithril_nb.emission.naming.names import identifier
 from mithril_nb.emission.onnx.emit import OPSET, emit_onnx
 from mithril_nb.errors import UnavailableBackendError, UnsupportedPrimitiveError
 from mithril_nb.interop.exporting.formats import Contents, export_format
 from mithril_nb.interop.exporting.python_folder import WIDE, Loading, python_contents
-from mithril_nb.interop.exporting.stored import StoredProgram, x64_of
+from mithril_nb.interop.exporting.stored import StoredProgram, exported
 
 _LOADING = {
     "imports": ("from safetensors.numpy import load_file",),
@@ -23,19 +19,32 @@ _LOADING = {
 }
 
 
-@export_format("stablehlo")
+@export_format("stablehlo", takes_names=True)
 def stablehlo_folder(program: StoredProgram) -> Contents:
     """Return the contents of a folder with StableHLO: text, bytecode, and a file for `jax.export.deserialize`."""
     _check_installed("stablehlo", "flatbuffers", "flatbuffers")  # jax.export serializes with it
-    exported = _exported(program)
+    program_of_jax = exported(program.traced)
     files = {
-        "model.mlir": (exported.mlir_module(), "the program as StableHLO; its inputs are in the order of `model.py`"),
-        "model.mlirbc": (exported.mlir_module_serialized, "the same as portable bytecode"),
-        "model.jax": (bytes(exported.serialize()), "the same for `jax.export.deserialize`"),
+        "model.mlir": (
+            program_of_jax.mlir_module(),
+            "the program as StableHLO; its inputs are in the order of `model.py`",
+        ),
+        "model.mlirbc": (program_of_jax.mlir_module_serialized, "the same as portable bytecode"),
+        "model.jax": (bytes(program_of_jax.serialize()), "the same for `jax.export.deserialize`"),
     }
     imports = f"{WIDE if program.is_wide else ''}from jax import export"
     load = 'program = export.deserialize(bytearray((FOLDER / "model.jax").read_bytes()))'
-    return _runner(program, "StableHLO", "jax flatbuffers", files, imports, load, "program.call")
+    notes = _NAMES.format(", ".join(f"{name} = {number}" for name, number in program.sizes.items()))
+    return _runner(
+        program,
+        "StableHLO",
+        "jax flatbuffers",
+        files,
+        imports,
+        load,
+        "program.call",
+        notes=notes if program.sizes else "",
+    )
 
 
 @export_format("iree")
@@ -44,7 +53,7 @@ def iree_folder(program: StoredProgram) -> Contents:
     _check_installed("iree", "iree.compiler", "mithril-nb[iree]")
     from iree import compiler  # pyright: ignore
 
-    text = _exported(program).mlir_module()
+    text = exported(program.traced).mlir_module()
     options = {"input_type": "stablehlo", "target_backends": ["llvm-cpu"]}
     compiled = compiler.compile_str(text, **options, extra_args=["--iree-llvmcpu-target-cpu=host"])
     files = {
@@ -110,6 +119,7 @@ def _runner(
     load: str,
     run: str,
     more: str = "",
+    notes: str = "",
 ) -> Contents:
     """Return the contents of a folder with a model file, and a `model.py` that passes weights and inputs to it."""
     function = identifier(program.name)
@@ -125,25 +135,7 @@ def _runner(
     )
     loading = Loading(title, f"{package} numpy safetensors", **_LOADING)
     about = "the runner: `{function}` passes arrays to the program"
-    return python_contents(program, text, function, loading, files, call=f"{function}(weights, inputs)", about=about)
-
-
-def _exported(program: StoredProgram) -> export.Exported:
-    """Export the program with `jax.export`, as a function of its inputs. Random keys are arrays of uint32 numbers."""
-    trace = program.traced.trace
-    are_keys = [one.leaf.spec.dtype.startswith("key<") for one in program.inputs]
-    run = trace.call(trace.closed)
-
-    def main(*arrays: Any) -> Any:
-        given = [jax.random.wrap_key_data(one) if is_key else one for one, is_key in zip(arrays, are_keys, strict=True)]
-        return [
-            jax.random.key_data(one) if jax.numpy.issubdtype(one.dtype, jax.dtypes.prng_key) else one
-            for one in jax.tree.leaves(run(*given))
-        ]
-
-    with x64_of(trace.inputs):
-        specs = [jax.ShapeDtypeStruct(one.array.shape, one.array.dtype) for one in program.inputs]
-        return export.export(jax.jit(main))(*specs)
+    return python_contents(program, text, function, loading, files, notes, f"{function}(weights, inputs)", about)
 
 
 def _check_installed(name: str, module: str, package: str) -> None:
@@ -184,6 +176,9 @@ def {function}(weights, inputs):
     arrays = {{"weights": weights, "inputs": inputs}}
     return dict(zip(OUTPUTS, {run}(*(arrays[file][name] for file, name in INPUTS))))
 '''
+_NAMES = """Sizes with names can be any number from 1 on that the program accepts; the stored inputs have {}.
+`jax.export` replaces the names by the sizes of the arrays at each call. Other tools need a compiler of dynamic shapes
+for model.mlir and model.mlirbc."""
 _IREE = """
 
 def _results(*arrays):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,15 @@ from mithril_nb.errors import MissingParameterError, StageUnavailableError, Unkn
 from mithril_nb.inspection import Inspection
 from mithril_nb.interop.exporting import array_source, c_source, compiled, ggml_source, jax_source  # noqa: F401 - they register their formats
 from mithril_nb.interop.exporting.folder import check_folder, write_folder
-from mithril_nb.interop.exporting.formats import format_of
-from mithril_nb.interop.exporting.stored import by_name, fill, stored
+from mithril_nb.interop.exporting.formats import TAKES_NAMES, format_of
+from mithril_nb.interop.exporting.stored import by_name, fill, shape_at, stored, with_numbers
 from mithril_nb.models.saving.serialization import check_path
+from mithril_nb.stages.inspect_options import fitting_numbers
 from mithril_nb.stages.trace import traced
 from mithril_nb.targets import inspect
 from mithril_nb.targets.inspection import as_plain_call
 from mithril_nb.targets.mithril_models import compiled_for, given_specs, is_mithril_model
+from mithril_nb.targets.symbolic import has_names
 
 _EXAMPLE = 'ml.export(model, "exported", to="numpy")'
 
@@ -80,9 +82,10 @@ def export(
     check_path(folder, "export to", _EXAMPLE)
     write = format_of(to)
     check_folder(folder, overwrite)
-    program, values = _program(target, args, options, params is not None)
+    inspection, values = _program(target, args, options, params is not None)
+    program = inspection.traced_program
     fill_from(program, values, params, inputs)
-    whole = stored(program, values)
+    whole = stored(program, values, _sizes(inspection, values, to))
     return write_folder(folder, write(whole), whole)
 
 
@@ -110,10 +113,32 @@ def _name(leaf: Any) -> str:
     return ".".join(leaf.keys) or leaf.argument
 
 
+def _sizes(inspection: Inspection, values: Sequence[Any], to: str) -> dict[str, int]:
+    """Return a number for each symbolic size, from `values` if they determine it.
+
+    Raises:
+        StageUnavailableError: The format takes no symbolic sizes.
+    """
+    program = inspection.traced_program
+    names = program.trace.sizes_without_numbers
+    numbers = fitting_numbers(names, inspection.check_sizes)
+    if names and to not in TAKES_NAMES:
+        raise StageUnavailableError(
+            f"cannot export {program.trace.name!r} to {to!r}: this format needs a number for each size.",
+            (("no number", ", ".join(names)), ("keep names", ", ".join(sorted(TAKES_NAMES)))),
+            with_numbers(program, numbers),
+        )
+    for leaf, value in zip(program.trace.inputs, values, strict=True):
+        if value is not None and len(np.shape(value)) == len(leaf.spec.shape):
+            pairs = zip(leaf.spec.shape, np.shape(value), strict=True)
+            numbers |= {str(dim): number for dim, number in pairs if dim in numbers}
+    return numbers
+
+
 def _program(
     target: Any, args: tuple[Any, ...], options: dict[str, Any], has_params: bool
-) -> tuple[traced.Program, list[Any]]:
-    """Return the traced program, and the value of each input; `None` if only the shape of an input is known."""
+) -> tuple[Inspection, list[Any]]:
+    """Return the inspection, and the value of each input; `None` if only the shape of an input is known."""
     if isinstance(target, Inspection):
         _refuse_options(args, options)
         return _valued(target, {})
@@ -123,30 +148,40 @@ def _program(
         initial = {} if has_params else _numpy(target, target.randomize_params(0))
         return _valued(target.inspect(program), {"params": initial, "state": _numpy(target, target.initial_state())})
     if not is_mithril_model(target):
-        program = _traced(inspect(target, *args, **options))
+        inspection = inspect(target, *args, **options)
+        program = _traced(inspection)
         leaves = jax.tree.leaves(as_plain_call(target, args, options)[1])
         if len(leaves) != len(program.inputs):
-            return program, _values_of_module(program, target, args, options, has_params)
-        return program, list(map(_concrete, leaves))
+            return inspection, _values_of_module(program, target, args, options, has_params)
+        return inspection, list(map(_concrete, leaves))
     named = {name: value for name, value in options.items() if hasattr(value, "dtype")} | (
         options.pop("kwargs", None) or {}
     )
     shapes = options.pop("shapes", None)
     rest = {name: value for name, value in options.items() if name not in named}
-    model = compiled_for(target, *given_specs(target, args, named, shapes))
+    specs, dtypes = given_specs(target, args, named, shapes)
+    if has_names(specs.values()):
+        inspection = inspect(target, *args, shapes=shapes, **named, **rest)
+        numbers = fitting_numbers(_traced(inspection).trace.sizes_without_numbers, inspection.check_sizes)
+        specs = {name: shape_at(shape, numbers) for name, shape in specs.items()}
+    else:
+        inspection = None
+    model = compiled_for(target, specs, dtypes)
     values: dict[str, Any] = {"inputs": {**dict(zip(model.input_names, args, strict=False)), **named}}
     values["params"] = {} if has_params else model.randomize_params(0)
     values["state"] = model.initial_state()
+    if inspection is not None:
+        return _valued(inspection, values)
     if not rest or rest == {"program": "forward"}:
         return _valued(model.inspect("forward"), values)  # unlike `inspect`, it adds a random key if needed
     return _valued(inspect(model, **rest), values)
 
 
-def _valued(inspection: Inspection, values: Mapping[str, Mapping[str, Any]]) -> tuple[traced.Program, list[Any]]:
-    """Return the traced program of an inspection, and the value of each input, from `values[argument][name]`."""
+def _valued(inspection: Inspection, values: Mapping[str, Mapping[str, Any]]) -> tuple[Inspection, list[Any]]:
+    """Return the inspection, and the value of each input, from `values[argument][name]`."""
     program = _traced(inspection)
     found = [values.get(leaf.argument, {}).get(".".join(leaf.keys)) for leaf in program.trace.inputs]
-    return program, list(map(_concrete, found))
+    return inspection, list(map(_concrete, found))
 
 
 def _values_of_module(
@@ -163,7 +198,7 @@ def _values_of_module(
     leaves, given = program.trace.inputs, jax.tree.leaves((args, options.get("kwargs") or {}))
     first = len(leaves) - len(given)
     shapes = [(np.shape(value), leaf.spec.shape) for value, leaf in zip(given, leaves[first:], strict=False)]
-    if first < 0 or any(shape != expected for shape, expected in shapes):
+    if first < 0 or any([*map(str, shape)] != [*map(str, expected)] for shape, expected in shapes):
         first, given = len(leaves), []
     values = [own.get(_name(leaf)) for leaf in leaves[:first]]
     missing = [
@@ -201,17 +236,7 @@ def _traced(inspection: Inspection) -> traced.Program:
             (("because", "ml.inspect received a lowered or compiled program"),),
             "call ml.export with the function that was lowered or compiled.",
         )
-    program = inspection.traced_program
-    sizes = program.trace.sizes_without_numbers
-    if sizes:
-        leaf = next(one for one in program.trace.inputs if any(isinstance(size, str) for size in one.spec.shape))
-        shape = tuple(32 if isinstance(size, str) else size for size in leaf.spec.shape)
-        raise StageUnavailableError(
-            f"cannot export {program.trace.name!r}: it needs a number for each size.",
-            (("no number", ", ".join(sizes)),),
-            f"pass jax.ShapeDtypeStruct({shape}, {leaf.spec.dtype!r}) as {leaf.name!r}.",
-        )
-    return program
+    return inspection.traced_program
 
 
 def _numpy(model: EmittedModel, params: Mapping[str, Any]) -> dict[str, Any]:

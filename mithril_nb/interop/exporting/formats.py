@@ -33,15 +33,18 @@ class Contents:
 Format = Callable[[StoredProgram], Contents]
 FORMATS: dict[str, Format] = {}
 """The function of each format, by name."""
+TAKES_NAMES: set[str] = set()
+"""The formats that keep symbolic sizes, such as `"batch"`."""
 TESTED = "compares its results for the stored inputs with those of JAX"
 """Comment on the second command of the README, which runs the test."""
 
 
-def export_format(name: str) -> Callable[[Format], Format]:
+def export_format(name: str, takes_names: bool = False) -> Callable[[Format], Format]:
     """Register a format of `ml.export`.
 
     Args:
         name: Name of the format, the value of `to=`. A second function for the same name replaces the first.
+        takes_names: True if the format keeps symbolic sizes, such as `"batch"`.
 
     Examples:
         >>> @export_format("lines")
@@ -53,6 +56,7 @@ def export_format(name: str) -> Callable[[Format], Format]:
 
     def register(function: Format) -> Format:
         FORMATS[name] = function
+        (TAKES_NAMES.add if takes_names else TAKES_NAMES.discard)(name)
         return function
 
     return register

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
+from jax import export
 
-from mithril_nb.errors import MissingParameterError, ShapeError, UnexpectedInputError, listed, similar
+from mithril_nb.cost.formulas.parsing import parse
+from mithril_nb.errors import (
+    MissingParameterError,
+    ShapeError,
+    StageUnavailableError,
+    UnexpectedInputError,
+    listed,
+    similar,
+)
+from mithril_nb.graph.spec import Dim
 from mithril_nb.stages.trace import traced
 from mithril_nb.stages.trace.tracing import Leaf
 
@@ -46,11 +56,13 @@ class StoredProgram:
         traced: The program.
         inputs: The inputs, in the order of the program.
         outputs: The results, in the order of the program.
+        sizes: The number that the arrays have for each symbolic size, by name.
     """
 
     traced: traced.Program
     inputs: tuple[Stored, ...]
     outputs: tuple[Stored, ...]
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -69,22 +81,24 @@ class StoredProgram:
         return any(one.array.dtype.itemsize == 8 for one in (*self.inputs, *self.outputs))
 
 
-def stored(program: traced.Program, values: Sequence[Any]) -> StoredProgram:
+def stored(program: traced.Program, values: Sequence[Any], sizes: Mapping[str, int]) -> StoredProgram:
     """Run a program, and return it with its inputs and results.
 
     Args:
         program: The program.
         values: A value for each input. `None` becomes a random placeholder, the same at each export.
+        sizes: A number for each symbolic size, by name.
     """
     trace = program.trace
     random = np.random.default_rng(0)
     with x64_of(trace.inputs):
         given = [
-            _placeholder(leaf, random) if value is None else _typed(leaf, value)
+            _placeholder(leaf, random, sizes) if value is None else _typed(leaf, value, sizes)
             for leaf, value in zip(trace.inputs, values, strict=True)
         ]
-        results = jax.tree.leaves(jax.jit(trace.call(trace.closed))(*given))
         inputs = [_numbers(one) for one in given]
+        run = trace.call(trace.closed)
+        results = _run(program, inputs, sizes) if sizes else jax.tree.leaves(jax.jit(run)(*given))
         outputs = [_numbers(one) for one in results]
     files = ["weights" if one.is_param else "inputs" for one in program.inputs]
     every = [(leaf, file) for leaf, file in zip(trace.inputs, files, strict=True)]
@@ -93,7 +107,73 @@ def stored(program: traced.Program, values: Sequence[Any]) -> StoredProgram:
         Stored(leaf, array, file, name)
         for (leaf, file), array, name in zip(every, [*inputs, *outputs], _names(every), strict=True)
     ]
-    return StoredProgram(program, tuple(found[: len(inputs)]), tuple(found[len(inputs) :]))
+    return StoredProgram(program, tuple(found[: len(inputs)]), tuple(found[len(inputs) :]), sizes)
+
+
+def exported(program: traced.Program) -> export.Exported:
+    """Export a program with `jax.export`, as a function of its inputs. Random keys are arrays of uint32 numbers."""
+    trace = program.trace
+    are_keys = [leaf.spec.dtype.startswith(_KEY) for leaf in trace.inputs]
+    run = trace.call(trace.closed)
+
+    def main(*arrays: Any) -> Any:
+        given = [jax.random.wrap_key_data(one) if is_key else one for one, is_key in zip(arrays, are_keys, strict=True)]
+        return [
+            jax.random.key_data(one) if jax.numpy.issubdtype(one.dtype, jax.dtypes.prng_key) else one
+            for one in jax.tree.leaves(run(*given))
+        ]
+
+    with x64_of(trace.inputs):
+        specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in trace.closed.in_avals]
+        specs = [
+            jax.eval_shape(jax.random.key_data, one) if is_key else one
+            for one, is_key in zip(specs, are_keys, strict=True)
+        ]
+        return export.export(jax.jit(main))(*specs)
+
+
+def _run(program: traced.Program, inputs: Sequence[np.ndarray], sizes: Mapping[str, int]) -> Any:
+    """Return the results of a program with symbolic sizes, whose jaxpr cannot run with numbers.
+
+    Raises:
+        StageUnavailableError: JAX does not export the program, or the program does not accept these sizes.
+    """
+    try:
+        return exported(program).call(*inputs)
+    except Exception as error:  # of any type, from the lowering rule of a primitive
+        raise StageUnavailableError(
+            f"cannot export {program.trace.name!r} with names of sizes.",
+            (
+                ("sizes", ", ".join(f"{name} = {number}" for name, number in sizes.items())),
+                ("because", f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"),
+            ),
+            with_numbers(program, sizes),
+        ) from error
+
+
+def with_numbers(program: traced.Program, sizes: Mapping[str, int]) -> str:
+    """Return advice to use numbers for symbolic sizes."""
+    leaves = [leaf for leaf in program.trace.inputs if any(isinstance(dim, str) for dim in leaf.spec.shape)]
+    data = {
+        leaf.keys[0]: [*shape_at(leaf.spec.shape, sizes)] for leaf in leaves if leaf.argument == "inputs" and leaf.keys
+    }
+    if len(data) == len(leaves):
+        return f"shapes={data}"
+    return f"pass {', '.join(f'{_struct(leaf, sizes)} as {leaf.name!r}' for leaf in leaves)}."
+
+
+def _struct(leaf: Leaf, sizes: Mapping[str, int]) -> str:
+    return f"jax.ShapeDtypeStruct({shape_at(leaf.spec.shape, sizes)}, {leaf.spec.dtype!r})"
+
+
+def shape_at(shape: Sequence[Dim], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Return a shape with numbers, from numbers for its symbolic sizes.
+
+    Examples:
+        >>> shape_at(("2*batch", 3), {"batch": 8})
+        (16, 3)
+    """
+    return tuple(parse(dim).evaluate(**sizes) if isinstance(dim, str) else dim for dim in shape)
 
 
 def x64_of(leaves: Sequence[Leaf]) -> AbstractContextManager[Any]:
@@ -101,14 +181,13 @@ def x64_of(leaves: Sequence[Leaf]) -> AbstractContextManager[Any]:
     return jax.enable_x64(True) if any(leaf.spec.dtype.endswith("64") for leaf in leaves) else nullcontext()
 
 
-def _placeholder(leaf: Leaf, random: np.random.Generator) -> Any:
+def _placeholder(leaf: Leaf, random: np.random.Generator, sizes: Mapping[str, int]) -> Any:
     """Return a random array for a leaf.
 
     The data of a model is normally distributed. Other floats are between 0 and 1, because a program may take logarithms
     or square roots of them. Integers are 0 or 1.
     """
-    shape: Any = leaf.spec.shape
-    dtype = leaf.spec.dtype
+    shape, dtype = shape_at(leaf.spec.shape, sizes), leaf.spec.dtype
     if dtype.startswith(_KEY):
         keys = jax.random.split(jax.random.key(0), max(int(np.prod(shape)), 1))
         return keys.reshape(shape)
@@ -118,13 +197,13 @@ def _placeholder(leaf: Leaf, random: np.random.Generator) -> Any:
     return jax.numpy.asarray(random.integers(0, 2, shape), dtype)
 
 
-def _typed(leaf: Leaf, value: Any) -> Any:
+def _typed(leaf: Leaf, value: Any, sizes: Mapping[str, int]) -> Any:
     """Return a value as an array of the leaf's dtype.
 
     Raises:
         ShapeError: `value` is not an array of the leaf's shape.
     """
-    shape, dtype = leaf.spec.shape, leaf.spec.dtype
+    shape, dtype = shape_at(leaf.spec.shape, sizes), leaf.spec.dtype
     if dtype.startswith(_KEY):
         is_key = jax.numpy.issubdtype(getattr(value, "dtype", np.dtype("float32")), jax.dtypes.prng_key)
         return value if is_key else jax.random.wrap_key_data(jax.numpy.asarray(value, "uint32"))

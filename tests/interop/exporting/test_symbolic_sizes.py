@@ -1,0 +1,138 @@
+"""Programs with symbolic sizes: the StableHLO runs at any batch size as JAX does; other formats refuse them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import export
+from safetensors.numpy import load_file
+
+import mithril_nb as ml
+from mithril_nb import models
+from mithril_nb.errors import ShapeError, StageUnavailableError
+from mithril_nb.interop.exporting.formats import FORMATS, TAKES_NAMES
+
+WIDTH = 4
+SHAPES = {"input": ["batch", WIDTH]}
+STEPS = (  # each maps x of shape (rows, WIDTH) to such an array
+    lambda w, x: jax.nn.gelu(x @ w),
+    lambda w, x: x - jnp.mean(x),
+    lambda w, x: (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5),
+    lambda w, x: jax.nn.softmax(x, 0),
+    lambda w, x: x + jnp.arange(x.shape[0], dtype=x.dtype)[:, None] / x.shape[0],
+    lambda w, x: jnp.concatenate([x, -x])[x.shape[0] :],
+    lambda w, x: x.reshape(-1, 2).cumsum(0).reshape(x.shape),
+    lambda w, x: jax.lax.scan(lambda c, row: (c + row @ w, c), jnp.zeros(WIDTH), x)[1],
+    lambda w, x: jnp.sort(x, 0)[::-1],
+    lambda w, x: jnp.tril(x @ x.T) @ x,
+    lambda w, x: jax.grad(lambda y: jnp.mean(jnp.tanh(y @ w) ** 2))(x),
+)
+
+
+def loaded(folder: Path) -> tuple[Any, dict[str, dict[str, np.ndarray]]]:
+    arrays = {file: load_file(folder / f"{file}.safetensors") for file in ("weights", "inputs", "expected")}
+    return export.deserialize(bytearray((folder / "model.jax").read_bytes())), arrays
+
+
+def equal(found: Any, wanted: Any) -> None:
+    np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps=st.lists(st.sampled_from(STEPS), min_size=1, max_size=4), seed=st.integers(0, 99))
+def test_a_symbolic_batch_equals_jax(steps: Any, seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    def program(w: Any, x: Any) -> Any:
+        for step in steps:
+            x = step(w, x)
+        return {"x": x, "mean": x.mean(), "rows": jnp.asarray(x.shape[0])}
+
+    (batch,) = export.symbolic_shape("batch")
+    spec = jax.ShapeDtypeStruct((batch, WIDTH), "float32")
+    w = np.random.default_rng(seed).normal(size=(WIDTH, WIDTH)).astype("float32")
+    folder = ml.export(program, tmp_path_factory.mktemp("a") / "folder", w, spec, to="stablehlo")
+    run, arrays = loaded(folder)
+    stored = [arrays[file][name] for file in ("weights", "inputs") for name in sorted(arrays[file])]
+    assert stored[-1].shape == (32, WIDTH)
+    equal(arrays["expected"]["x"], program(w, stored[-1])["x"])
+    for rows in (1, 3, 8):
+        x = np.random.default_rng(rows).normal(size=(rows, WIDTH)).astype("float32")
+        for found, wanted in zip(run.call(w, x), jax.tree.leaves(jax.jit(program)(w, x)), strict=True):
+            equal(found, wanted)
+
+
+@pytest.mark.parametrize("name", ["mlp", "norm", "attention", "states", "loss"])
+def test_models_keep_the_name_of_a_size(name: str, tmp_path: Path) -> None:
+    shapes: dict[str, Any] = SHAPES
+    options: dict[str, Any] = {}
+    model: Any = models.MLP(WIDTH, [5], 3)
+    if name == "norm":
+        model = models.Model()
+        model += models.LayerNorm()
+        model += models.Softmax()
+    elif name == "attention":
+        model, shapes = models.TransformerEncoder(1, 8, 2), {"input": ["batch", "time", 8]}
+    elif name == "states":
+        model = models.BatchNorm1d()
+    elif name == "loss":
+        options = {"program": "forward+backward", "loss": "mean_squared_error"}
+    folder = ml.export(model, tmp_path / "folder", to="stablehlo", shapes=shapes, **options)
+    run, arrays = loaded(folder)
+    assert "batch = 32" in (folder / "README.md").read_text()
+    if name in ("mlp", "loss"):
+        done = subprocess.run([sys.executable, "test.py"], cwd=folder, capture_output=True, text=True, timeout=120)
+        assert (done.returncode, " ok\n" in done.stdout) == (0, True), done.stdout + done.stderr
+    if name == "loss":
+        return
+    state = ml.compile(model, shapes={"input": [2] * (len(shapes["input"]) - 1) + shapes["input"][-1:]}).initial_state()
+    (key,) = set(arrays["inputs"]) - {f"state.{one}" for one in state}
+    order = re.findall(r"^    \('(\w+)', '([\w.]+)'\),", (folder / "model.py").read_text(), re.MULTILINE)
+    for rows in (1, 3, 8):
+        numbers = [{"batch": rows, "time": 6}.get(dim, dim) for dim in shapes["input"]]
+        pm = ml.compile(model, shapes={"input": numbers})
+        x = np.random.default_rng(rows).normal(size=numbers).astype("float32")
+        arrays["inputs"][key] = x
+        wanted = pm.evaluate(pm.randomize_params(0), {"input": x}, **({"state": state} if state else {}))
+        found = run.call(*(arrays[file][array] for file, array in order))
+        for one, other in zip(found, jax.tree.leaves(wanted), strict=True):
+            equal(one, other)
+
+
+def test_given_arrays_determine_the_sizes(tmp_path: Path) -> None:
+    model, x = models.Linear(3), np.ones((5, WIDTH), "float32")
+    folder = ml.export(model, tmp_path / "a", to="stablehlo", shapes=SHAPES, inputs={"input": x})
+    assert loaded(folder)[1]["expected"]["output"].shape == (5, 3)
+    with pytest.raises(ShapeError, match=r"\(32, 4\)"):
+        ml.export(model, tmp_path / "b", to="stablehlo", shapes=SHAPES, inputs={"input": x[0]})
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize("to", sorted(FORMATS.keys() - TAKES_NAMES))
+def test_other_formats_ask_for_numbers(to: str, tmp_path: Path) -> None:
+    model = models.MLP(WIDTH, [5], 3)
+    with pytest.raises(StageUnavailableError, match=f"to '{to}': this format needs a number") as error:
+        ml.export(model, tmp_path / "a", to=to, shapes=SHAPES)
+    text = str(error.value)
+    assert text.endswith("Try: shapes={'input': [32, 4]}")
+    assert "stablehlo" in text
+    assert not [*tmp_path.iterdir()]
+    (batch,) = export.symbolic_shape("batch")
+    with pytest.raises(StageUnavailableError, match=r"pass jax.ShapeDtypeStruct\(\(64, 2\), 'float32'\) as 'x'"):
+        ml.export(lambda x: x, tmp_path / "a", jax.ShapeDtypeStruct((2 * batch, 2), "float32"), to=to)
+
+
+def test_a_program_that_jax_does_not_export_is_refused(tmp_path: Path) -> None:
+    batch, _ = export.symbolic_shape("batch, b", constraints=["batch >= 100"])
+    with pytest.raises(StageUnavailableError, match="with names of sizes") as error:
+        ml.export(jnp.sin, tmp_path / "a", jax.ShapeDtypeStruct((batch,), "float32"), to="stablehlo")
+    assert "batch >= 100" in str(error.value)
+    assert not [*tmp_path.iterdir()]
