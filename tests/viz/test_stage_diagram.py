@@ -234,7 +234,7 @@ def test_the_text_has_the_content_of_the_picture() -> None:
         "layer_0 ×12  4×8  60 forward, 12 backward, 12 update  60.0 %\n"
         "head         4×8  1 forward, 1 backward"
     )
-    inside = stage_graph_text(graph, {"layer_0"}, {f"layer_{at}/attention": 0.04 for at in range(12)})
+    inside = stage_graph_text(graph, {"layer_0"}, {"layer_0/attention": 0.48})
     assert next(line for line in inside.split("\n") if "attention" in line).split()[-2:] == ["48.0", "%"]
     assert stage_graph_text(stage_graph(Stage("asm", "", unavailable="why"))) == "asm: nothing to draw"
 
