@@ -16,7 +16,7 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.interop.exporting import array_source, c_source, compiled, ggml_source, jax_source  # noqa: F401 - they register their formats
 from mithril_nb.interop.exporting.folder import check_folder, write_folder
 from mithril_nb.interop.exporting.formats import TAKES_NAMES, format_of
-from mithril_nb.interop.exporting.stored import by_name, fill, shape_at, stored, with_numbers
+from mithril_nb.interop.exporting.stored import by_name, fill, shape_at, stored
 from mithril_nb.models.saving.serialization import check_path
 from mithril_nb.stages.inspect_options import fitting_numbers
 from mithril_nb.stages.trace import traced
@@ -85,7 +85,7 @@ def export(
     inspection, values = _program(target, args, options, params is not None)
     program = inspection.traced_program
     fill_from(program, values, params, inputs)
-    whole = stored(program, values, _sizes(inspection, values, to))
+    whole = stored(program, values, *_sizes(inspection, values, to))
     return write_folder(folder, write(whole), whole)
 
 
@@ -113,8 +113,8 @@ def _name(leaf: Any) -> str:
     return ".".join(leaf.keys) or leaf.argument
 
 
-def _sizes(inspection: Inspection, values: Sequence[Any], to: str) -> dict[str, int]:
-    """Return a number for each symbolic size, from `values` if they determine it.
+def _sizes(inspection: Inspection, values: Sequence[Any], to: str) -> tuple[dict[str, int], str]:
+    """Return a number for each symbolic size, from `values` if they determine it; and advice to pass numbers.
 
     Raises:
         StageUnavailableError: The format takes no symbolic sizes.
@@ -122,17 +122,31 @@ def _sizes(inspection: Inspection, values: Sequence[Any], to: str) -> dict[str, 
     program = inspection.traced_program
     names = program.trace.sizes_without_numbers
     numbers = fitting_numbers(names, inspection.check_sizes)
+    advice = _with_numbers(program, numbers, inspection.check_sizes is not None)
     if names and to not in TAKES_NAMES:
         raise StageUnavailableError(
             f"cannot export {program.trace.name!r} to {to!r}: this format needs a number for each size.",
             (("no number", ", ".join(names)), ("keep names", ", ".join(sorted(TAKES_NAMES)))),
-            with_numbers(program, numbers),
+            advice,
         )
     for leaf, value in zip(program.trace.inputs, values, strict=True):
         if value is not None and len(np.shape(value)) == len(leaf.spec.shape):
             pairs = zip(leaf.spec.shape, np.shape(value), strict=True)
             numbers |= {str(dim): number for dim, number in pairs if dim in numbers}
-    return numbers
+    return numbers, advice
+
+
+def _with_numbers(program: traced.Program, numbers: Mapping[str, int], is_model: bool) -> str:
+    shapes = [(leaf, shape_at(leaf.spec.shape, numbers)) for leaf in program.trace.inputs]
+    if is_model:
+        data = {leaf.keys[-1]: [*shape] for leaf, shape in shapes if "inputs" in (leaf.argument, *leaf.keys[:1])}
+        return f"shapes={data}"
+    texts = [
+        f"jax.ShapeDtypeStruct({shape}, {leaf.spec.dtype!r}) as {leaf.name!r}"
+        for leaf, shape in shapes
+        if shape != leaf.spec.shape
+    ]
+    return f"pass {', '.join(texts)}."
 
 
 def _program(

@@ -81,13 +81,14 @@ class StoredProgram:
         return any(one.array.dtype.itemsize == 8 for one in (*self.inputs, *self.outputs))
 
 
-def stored(program: traced.Program, values: Sequence[Any], sizes: Mapping[str, int]) -> StoredProgram:
+def stored(program: traced.Program, values: Sequence[Any], sizes: Mapping[str, int], advice: str) -> StoredProgram:
     """Run a program, and return it with its inputs and results.
 
     Args:
         program: The program.
         values: A value for each input. `None` becomes a random placeholder, the same at each export.
         sizes: A number for each symbolic size, by name.
+        advice: Advice to use these numbers, for an error.
     """
     trace = program.trace
     random = np.random.default_rng(0)
@@ -98,7 +99,7 @@ def stored(program: traced.Program, values: Sequence[Any], sizes: Mapping[str, i
         ]
         inputs = [_numbers(one) for one in given]
         run = trace.call(trace.closed)
-        results = _run(program, inputs, sizes) if sizes else jax.tree.leaves(jax.jit(run)(*given))
+        results = _run(program, inputs, sizes, advice) if sizes else jax.tree.leaves(jax.jit(run)(*given))
         outputs = [_numbers(one) for one in results]
     files = ["weights" if one.is_param else "inputs" for one in program.inputs]
     every = [(leaf, file) for leaf, file in zip(trace.inputs, files, strict=True)]
@@ -132,7 +133,7 @@ def exported(program: traced.Program) -> export.Exported:
         return export.export(jax.jit(main))(*specs)
 
 
-def _run(program: traced.Program, inputs: Sequence[np.ndarray], sizes: Mapping[str, int]) -> Any:
+def _run(program: traced.Program, inputs: Sequence[np.ndarray], sizes: Mapping[str, int], advice: str) -> Any:
     """Return the results of a program with symbolic sizes, whose jaxpr cannot run with numbers.
 
     Raises:
@@ -147,23 +148,8 @@ def _run(program: traced.Program, inputs: Sequence[np.ndarray], sizes: Mapping[s
                 ("sizes", ", ".join(f"{name} = {number}" for name, number in sizes.items())),
                 ("because", f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"),
             ),
-            with_numbers(program, sizes),
+            advice,
         ) from error
-
-
-def with_numbers(program: traced.Program, sizes: Mapping[str, int]) -> str:
-    """Return advice to use numbers for symbolic sizes."""
-    leaves = [leaf for leaf in program.trace.inputs if any(isinstance(dim, str) for dim in leaf.spec.shape)]
-    data = {
-        leaf.keys[0]: [*shape_at(leaf.spec.shape, sizes)] for leaf in leaves if leaf.argument == "inputs" and leaf.keys
-    }
-    if len(data) == len(leaves):
-        return f"shapes={data}"
-    return f"pass {', '.join(f'{_struct(leaf, sizes)} as {leaf.name!r}' for leaf in leaves)}."
-
-
-def _struct(leaf: Leaf, sizes: Mapping[str, int]) -> str:
-    return f"jax.ShapeDtypeStruct({shape_at(leaf.spec.shape, sizes)}, {leaf.spec.dtype!r})"
 
 
 def shape_at(shape: Sequence[Dim], sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -345,11 +345,11 @@ def test_a_primitive_without_source_writes_nothing(tmp_path: Path) -> None:
                 lambda x: jax.pure_callback(np.sin, x, x), tmp_path / "folder", jax.ShapeDtypeStruct((3,), "float32"),
                 to=to, inputs={"x": np.ones(3)},
             )  # fmt: skip
-    with pytest.raises(ShapeError, match="'batch'"):
+    with pytest.raises(StageUnavailableError, match=r"shapes=\{'input': \[32, 4\]\}"):
         ml.export(MLP, tmp_path / "folder", to="numpy", shapes={"input": ["batch", 4]})
     rows = jax.ShapeDtypeStruct(jax.export.symbolic_shape("rows"), "float32")
     with pytest.raises(
-        StageUnavailableError, match=r"no number  rows\n.*pass jax\.ShapeDtypeStruct\(\(32,\), 'float32'"
+        StageUnavailableError, match=r"no number +rows\n.*\n.*pass jax\.ShapeDtypeStruct\(\(32,\), 'float32'"
     ):
         ml.export(jnp.sin, tmp_path / "folder", rows, to="numpy", inputs={"x": np.ones(3)})
     assert list(tmp_path.iterdir()) == []

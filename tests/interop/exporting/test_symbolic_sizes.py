@@ -116,11 +116,12 @@ def test_given_arrays_determine_the_sizes(tmp_path: Path) -> None:
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.parametrize("program", ["forward", "train step"])
 @pytest.mark.parametrize("to", sorted(FORMATS.keys() - TAKES_NAMES))
-def test_other_formats_ask_for_numbers(to: str, tmp_path: Path) -> None:
+def test_other_formats_ask_for_numbers(to: str, program: str, tmp_path: Path) -> None:
     model = models.MLP(WIDTH, [5], 3)
     with pytest.raises(StageUnavailableError, match=f"to '{to}': this format needs a number") as error:
-        ml.export(model, tmp_path / "a", to=to, shapes=SHAPES)
+        ml.export(model, tmp_path / "a", to=to, shapes=SHAPES, program=program)
     text = str(error.value)
     assert text.endswith("Try: shapes={'input': [32, 4]}")
     assert "stablehlo" in text
