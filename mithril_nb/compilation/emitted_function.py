@@ -218,8 +218,8 @@ def _key(structure: Any, arrays: list[Any]) -> Any:
 
 def _leaves(tree: Any) -> Iterator[Any]:
     """Yield the arrays of a result. Fields of a named tuple keep their order, which JAX would sort."""
-    if isinstance(tree, dict | tuple):
-        for one in tree.values() if isinstance(tree, dict) else tree:
-            yield from _leaves(one)
-    else:
+    if isinstance(tree, dict | tuple | list):
+        for part in tree.values() if isinstance(tree, dict) else tree:
+            yield from _leaves(part)
+    elif tree is not None:  # an empty member, such as an `EmptyState` of optax
         yield tree

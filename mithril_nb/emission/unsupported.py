@@ -56,7 +56,7 @@ def unsupported(statement: Statement, backend: str, reason: str = "") -> Unsuppo
 
 
 def check_dtypes(program: Program, backend: str, is_known: Callable[[str], bool]) -> None:
-    """Check that a backend knows the dtypes of all arguments, results and operands of a program.
+    """Check that a backend has the dtypes of all arguments, results and operands of a program.
 
     Raises:
         UnsupportedPrimitiveError: The backend has no such dtype.

@@ -87,7 +87,7 @@ class Inspection(ProgramStages):
 
     @property
     def flops(self) -> int | None:
-        """FLOPs of one run of the program, `cost().total.flops`; a lower bound if `cost().unknown` has rows."""
+        """FLOPs of one run of the program; a lower bound if the cost of some rows is unknown."""
         return self.cost().total.flops
 
     def costs(self, *sources: str) -> Costs:

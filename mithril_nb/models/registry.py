@@ -268,12 +268,12 @@ def _short(value: Any) -> str:
 
 
 def _needed(kind: type) -> dict[str, Any]:
-    """Return an example value of each argument that is required or has a `Start`; `...` if there is no example."""
+    """Return an example value of each argument that is required, or has a `Start` instead of a default; `...` if there is no example."""
     fields = {field.name: field for field in fields_of(kind)} if kind in KINDS.values() else {}
     return {
         one.name: example(fields[one.name]) if one.name in fields else ...
         for one in inspect.signature(kind).parameters.values()
-        if (one.name in fields and fields[one.name].start is not None)
+        if (one.name in fields and fields[one.name].start is not None and one.default is None)
         or (one.default is one.empty and one.kind not in _STARRED)
     }
 

@@ -62,7 +62,7 @@ def test_lines_of_a_block_and_the_graph(run_cli) -> None:
     assert [line.split()[3] for line in out.splitlines()][:2] == ["stablehlo.dot_general", "stablehlo.tanh"]
     code, out, err = run_cli("show", "step.mlir")
     assert (code, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines()][:2] == ["body", "stablehlo.dot_general"]
+    assert [line.split()[0] for line in out.splitlines()][:4] == ["x", "w", "body", "stablehlo.dot_general"]
 
 
 def test_a_report(run_cli, folder: Path) -> None:

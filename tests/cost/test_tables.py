@@ -39,11 +39,11 @@ def test_a_row_for_each_equation() -> None:
 
 def test_a_row_for_each_block() -> None:
     table: Any = cost().to_pandas(by="block")
-    assert list(table.index) == ["linear", "solve", "(unattributed)"]
+    assert list(table.index) == ["linear", "solve", "solve/on_host", "(unattributed)"]
     assert list(table.loc["linear", ["flops", "params", "forward"]]) == [1024, 64, 1024]
     assert table["bytes_accessed"].sum() == cost().total.bytes_accessed
-    assert table.loc["solve", "unknown"] == 1
-    assert table["flops"].isna()["solve"]
+    assert table.loc["solve/on_host", "unknown"] == 1
+    assert table["flops"].isna()["solve/on_host"]
 
 
 def test_an_empty_program_has_an_empty_table() -> None:

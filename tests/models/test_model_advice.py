@@ -342,10 +342,6 @@ FILES = {
         path = new_path("model.json"); ml.save(Linear(3), path)
         ml.load(path.with_name("modle.json"))
         """,
-    "models/saving/links.py:fragment_of": """
-        model = Model("".join(map(chr, range(20_000, 30_000)))) + Linear(3)
-        model.share_link()
-        """,
     "models/saving/links.py:_broken": """
         model = Model() + Linear(3)
         ml.load("#model=AAAA")

@@ -10,7 +10,7 @@ CASES = {
         fn, args = (lambda x: x.sum()), (jnp.ones(3),)
         ml.explore(3, through=("grad",))
         """,
-    "ui/widgets/live.py:watch": """
+    "ui/widgets/live.py:watch#2": """
         fn = lambda x: x + 1
         ml.watch(3)
         """,

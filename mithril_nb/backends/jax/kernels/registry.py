@@ -71,7 +71,7 @@ def is_value(value: Any) -> bool:
 def usual_promotion(function: Callable[..., Any]) -> Callable[..., Any]:
     """Run a function with JAX's defaults for shapes and dtypes that differ, whatever the user has configured.
 
-    `jax_numpy_rank_promotion="raise"` would refuse a bias, `jax_numpy_dtype_promotion="strict"` a step count.
+    JAX's strict rank promotion would refuse a bias, its strict dtype promotion a step count.
     """
 
     @wraps(function)
