@@ -272,7 +272,7 @@ def _pool(chain: Chain, given: Any, path: str) -> None:
 
 
 def _first_layout(module: Any) -> int:
-    """Return the number of spatial axes of the chain, for the first layer of a module that determines it; 0 without such a layer."""
+    """Return the number of spatial axes that the first layer with a layout needs; 0 without such a layer."""
     from flax import linen, nnx
 
     if type(module) in (nnx.Sequential, linen.Sequential):

@@ -268,7 +268,7 @@ def _short(value: Any) -> str:
 
 
 def _needed(kind: type) -> dict[str, Any]:
-    """Return an example value of each argument that is required, or has a `Start` instead of a default; `...` if there is no example."""
+    """Return an example of each argument that is required, or has a `Start` as its default; `...` if there is none."""
     fields = {field.name: field for field in fields_of(kind)} if kind in KINDS.values() else {}
     return {
         one.name: example(fields[one.name]) if one.name in fields else ...

@@ -384,7 +384,7 @@ def _lowered_function(primitive: Any) -> Any | None:
 def lowered_function(equation: Any) -> Any | None:
     """Return the closed jaxpr that a primitive of another package lowers to; `None` if it is unknown.
 
-    Examples are `bcoo_dot_general` of `jax.experimental.sparse`, and primitives of Equinox and Lineax.
+    Examples are `bcoo_dot_general` of JAX's sparse arrays, and primitives of Equinox and Lineax.
     """
     fun = _lowered_function(equation.primitive)
     if fun is None:
