@@ -94,7 +94,10 @@ def test_the_picture_of_the_readme(trained: NotebookPage, screenshots: Path) -> 
     if os.environ.get(REFRESH):
         with_labels = PngInfo()
         with_labels.add_text(LABELS, labels)
-        Image.open(README_PICTURE).save(README_PICTURE, pnginfo=with_labels, optimize=True)
-    assert Image.open(README_PICTURE).info.get(LABELS) == labels, "the picture is older: run make screenshot"
+        with Image.open(README_PICTURE) as picture:
+            picture.load()
+        picture.save(README_PICTURE, pnginfo=with_labels, optimize=True)
+    with Image.open(README_PICTURE) as picture:
+        assert picture.info.get(LABELS) == labels, "the picture is older: run make screenshot"
     trained.pictures(screenshots, "workbench", workbench, height=1320)
     assert trained.problems == []
