@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from inspect import signature
 from typing import Any
 
@@ -11,7 +10,7 @@ import jax
 
 from mithril_nb.compilation import PhysicalModel, compile, graph_of
 from mithril_nb.compilation.inspecting import inspect_program
-from mithril_nb.errors import MithrilError, ShapeError, UnexpectedInputError, UnknownOptionError, short_repr
+from mithril_nb.errors import ShapeError, UnexpectedInputError, UnknownOptionError, short_repr
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.inspection import Inspection
@@ -118,10 +117,6 @@ def _dim(dim: Any) -> Dim:
     return str(dim) if jax.export.is_symbolic_dim(dim) else dim
 
 
-_EXAMPLES = ([32, 784], [32, 16], [32, 2], [32, 28, 28, 1], [32, 64, 64, 3], [32, 64, 16], [784])
-"""Input shapes to try for `Try:` lines: rows, short texts, images, sequences, one row."""
-
-
 def inspect_model(
     model: PhysicalModel,
     program: str,
@@ -154,25 +149,13 @@ def _concrete(model: PhysicalModel) -> PhysicalModel:
         ShapeError: A shape is unknown.
     """
     for name in _unknown(model):
-        spec, example = model.input_specs[name], _example_shapes(model)
         raise ShapeError(
             f"the shape of input {name!r} is unknown.",
-            (("so far", str(spec)),),
-            f"shapes={example}{', ' if '  # ' in example else '  # '}add this to the call",
+            (("so far", str(model.input_specs[name])),),
+            f"shapes={_example_shapes(model)}  # add this to the call, with sizes that fit",
             port=name,
         )
     return model
-
-
-def example_shapes(model: Model) -> str:
-    """Return source code of input shapes for which a model compiles; `{"input": [...]}` if none was found.
-
-    Examples:
-        >>> from mithril_nb.models import Conv2d
-        >>> example_shapes(Conv2d(8, 3))
-        '{"input": [32, 28, 28, 1]}'
-    """
-    return _example_shapes(compile(model))
 
 
 def _unknown(model: PhysicalModel) -> list[str]:
@@ -180,23 +163,12 @@ def _unknown(model: PhysicalModel) -> list[str]:
 
 
 def _example_shapes(model: PhysicalModel) -> str:
-    names, specs = _unknown(model), model.input_specs
-    known = {name: spec.shape for name, spec in specs.items() if name not in names}
-    for shape in _EXAMPLES:
-        # Known sizes are kept, and names are replaced by 32.
-        tried = {
-            name: [dim if isinstance(dim, int) else 32 for dim in specs[name].shape] if specs[name].shape[1:] else shape
-            for name in names
-        }
-        with suppress(MithrilError):
-            compile(model.graph, model.backend, shapes={**known, **tried})
-            # The text has all inputs, because it replaces the whole `shapes=` of the user.
-            return _written({name: tried.get(name, list(known.get(name, ()))) for name in specs})
-    return _written({name: (...,) for name in names}) + "  # with numbers that fit"
-
-
-def _written(shapes: Mapping[str, Sequence[Any]]) -> str:
-    return "{" + ", ".join(f'"{name}": {[*sizes]}'.replace("Ellipsis", "...") for name, sizes in shapes.items()) + "}"
+    # Known sizes are kept, and names are replaced by 32.
+    shapes = {
+        name: [dim if isinstance(dim, int) else 32 for dim in spec.shape] if spec.shape[1:] else [32, 784]
+        for name, spec in model.input_specs.items()
+    }
+    return "{" + ", ".join(f'"{name}": {shape}' for name, shape in shapes.items()) + "}"
 
 
 def _is_known(spec: TensorSpec) -> bool:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,9 +12,7 @@ from mithril_nb.analysis.whatif.settings import (
     NOT_SWEPT,
     Settings,
     checked,
-    format_literal,
     format_setting,
-    is_size,
     make_call,
 )
 from mithril_nb.analysis.whatif.subjects import (
@@ -26,26 +22,17 @@ from mithril_nb.analysis.whatif.subjects import (
     with_numerics,
 )
 from mithril_nb.compilation import PhysicalModel, compile, graph_of
-from mithril_nb.errors import MithrilError, UnknownOptionError, alike, short_repr
+from mithril_nb.errors import UnknownOptionError, alike, short_repr
 from mithril_nb.graph import edit
 from mithril_nb.graph.nesting import inside
 from mithril_nb.graph.paths import split_path
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import Dim, as_dtype
 from mithril_nb.inspection import Inspection
-from mithril_nb.models.fields import fields_of
 from mithril_nb.models.model import Model, with_attributes
-from mithril_nb.models.naming import input_specs
-from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.targets import inspect
-from mithril_nb.targets.entry_point import OPTIONS, options_written
+from mithril_nb.targets.entry_point import OPTIONS
 from mithril_nb.targets.mithril_models import compiled_for, given_specs
-
-_MOST_TRIED = 8
-"""Most changes that are tried before one is suggested, because each try infers the whole model."""
-_MOST_LISTED = 3
-"""Most blocks of a series that are listed one by one."""
-Changes = Mapping[str, Any]
 
 
 def attributes_of(graph: LogicalGraph) -> dict[str, Any]:
@@ -67,116 +54,6 @@ def with_attribute(graph: LogicalGraph, name: str, value: Any) -> LogicalGraph:
         return edit.swap(level, names[-1], with_attributes(Model.of_block(block), {attribute: value}).block)
 
     return inside(graph, names[:-1], change)
-
-
-def likely_change(graph: LogicalGraph, name: str, value: Any, works: Callable[[Changes], bool]) -> Changes | None:
-    """Return a valid change that the user probably meant by an unknown setting; `None` if none is found.
-
-    `works` is a function that returns whether the model can be built with a change.
-    """
-    return next((one for one in islice(_likely(graph, name, value), _MOST_TRIED) if works(one)), None)
-
-
-def examples(graph: LogicalGraph, works: Callable[[Changes], bool]) -> Changes | None:
-    """Return a change that doubles one integer attribute; `None` if the model can be built with none of those tried."""
-    sizes = {name: value for name, value in attributes_of(graph).items() if is_size(value)}
-    return next((one for one in islice(_doubled(sizes), _MOST_TRIED) if works(one)), None)
-
-
-def _likely(graph: LogicalGraph, name: str, value: Any) -> Iterator[Changes]:
-    known = attributes_of(graph)
-    parts = _parts(name)
-    same = [one for one in known if _parts(one) == parts]  # the same path with dots or slashes
-    yield from ({one: value} for one in same)
-    outer = _outermost(one for one in known if _parts(one)[-1] == parts[-1])
-    if len(parts) == 1:
-        yield from ([dict.fromkeys(outer, value)] if outer else [])
-        yield from ({one: value} for one in outer)
-        return
-    by_path = {one.rpartition(".")[0]: one for one in known if _parts(one)[-1] == parts[-1]}
-    near = [by_path[path] for path in alike("/".join(parts[:-1]), by_path, 0.4)]
-    siblings = [one for one in known if _parts(one)[:-1] == parts[:-1]]
-    near += alike(name.replace("/", "."), siblings)
-    yield from ({one: value} for one in [*near, *outer])
-    yield from _doubled({one: known[one] for one in siblings if is_size(known[one])})
-
-
-def _doubled(sizes: Mapping[str, int]) -> Iterator[Changes]:
-    return ({name: 2 * value or 1} for name, value in sizes.items())
-
-
-def _parts(name: str) -> list[str]:
-    return re.split(r"[./]", name)
-
-
-def _outermost(names: Iterable[str]) -> list[str]:
-    """Return the attributes of blocks that are not inside another block with the same attribute."""
-    paths = {name.rpartition(".")[0]: name for name in names}
-    return [name for path, name in paths.items() if not any(path.startswith(f"{other}/") for other in paths)]
-
-
-def format_changes(changes: Changes, text: Callable[[Any], str]) -> str:
-    """Format changes as Python code: a dict, or a dict comprehension for a long series of blocks.
-
-    Args:
-        changes: The changes.
-        text: Function that formats a value.
-
-    Examples:
-        >>> format_changes({"a.heads": 2}, repr), format_changes({f"block_{n}.heads": 2 for n in range(12)}, repr)
-        ('{"a.heads": 2}', '{f"block_{n}.heads": 2 for n in range(12)}')
-    """
-    first, value = next(iter(changes.items()))
-    start, end = re.split(r"_0(?=[./])", first, maxsplit=1) if re.search(r"_0[./]", first) else (first, "")
-    row = [f"{start}_{number}{end}" for number in range(len(changes))]
-    if len(changes) > _MOST_LISTED and [*changes] == row:
-        return f'{{f"{start}_{{n}}{end}": {text(value)} for n in range({len(row)})}}'
-    return "{" + ", ".join(f'"{name}": {text(one)}' for name, one in changes.items()) + "}"
-
-
-def rebuild_call(
-    target: Any,
-    name: str,
-    values: Sequence[Any],
-    is_swept: bool,
-    shapes: Mapping[str, Sequence[Any]],
-    options: Mapping[str, Any],
-) -> str:
-    """Return code that builds the model in a lambda, and varies an argument of the model's constructor.
-
-    Args:
-        target: The model.
-        name: Name of the argument.
-        values: The new values of the argument: several if it is swept, else one.
-        is_swept: True for a call of `ml.sweep`, false for `ml.what_if`.
-        shapes: Shapes of the inputs by name.
-        options: Other arguments of `ml.inspect`.
-
-    Returns:
-        The code; `""` if the model has no such argument, or cannot be built with it.
-    """
-    made_with: dict[str, Any] = dict(target.block.attributes) if isinstance(target, Model) else {}
-    before: Any = made_with.get(name)
-    tries = [values, *([[2 * before]] if is_size(before) else [])] if name in made_with else []
-    fitting = next((one for one in tries if _can_build(target, {name: one[0]}, shapes)), None)
-    if fitting is None:
-        return ""
-    starts = {field.name: field.default for field in fields_of(type(target))}
-    given = {key: value for key, value in made_with.items() if key == name or value != starts.get(key)}
-    arguments = ", ".join(f"{key}={name if key == name else format_literal(value)}" for key, value in given.items())
-    sizes = {port: [*shape] for port, shape in shapes.items()}
-    arguments = ", ".join([f"{target.kind}({arguments})", *options_written({"shapes": sizes, **options})])
-    make = f"lambda {name}={format_literal(before)}: ml.inspect({arguments})"
-    setting = format_setting(name, fitting, is_swept)
-    return f"ml.sweep({make}, {setting})" if is_swept else f"ml.what_if({make})({setting})"
-
-
-def _can_build(model: Model, changes: Changes, shapes: Mapping[str, Sequence[Any]]) -> bool:
-    try:
-        infer(with_attributes(model, changes).graph, input_specs(model.graph, shapes)).raise_problems()
-    except MithrilError:
-        return False
-    return True
 
 
 class MithrilModel:
@@ -306,30 +183,15 @@ class MithrilModel:
         )
 
     def _advice(self, name: str, value: Any, swept: Settings) -> str:
-        """Return the code of a valid change that the user probably meant by an unknown setting."""
-        is_swept, values = name in swept, swept.get(name, (value,))
-        remade = rebuild_call(self._target, name, values, is_swept, self._shapes, self._options)
-        if remade:
-            return remade
-
-        def works(changes: Settings) -> bool:
-            # Several swept attributes would be combined with each other, so a sweep gets only one.
-            return (len(changes) == 1 or not is_swept) and self._works(changes)
-
-        found = likely_change(self._graph, name, value, works) or examples(self._graph, works)
-        if found is None:
-            shapes = short_repr(dict(self._shapes)) if self._shapes else "shapes"
-            return make_call(name, values, is_swept, f"model, {shapes}")
-        return "changes=" * is_swept + format_changes(
-            found, lambda one: format_literal(one if not is_swept else [*values] if one is value else [one])
-        )
-
-    def _works(self, changes: Settings) -> bool:
-        try:
-            self._made(changes, self._shapes, self._model.backend)
-        except MithrilError:
-            return False
-        return True
+        """Return the code of a change of a similar attribute; if there is none, of a function that makes the model."""
+        known, values = attributes_of(self._graph), swept.get(name, (value,))
+        path, _, own = name.rpartition(".")
+        same = [one for one in known if one.rpartition(".")[2] == own]
+        exact = [one for one in known if one.replace("/", ".") == name.replace("/", ".")]
+        near = exact or (alike(name, same) if path else same) or same or alike(name, known, 0.8)
+        if near:
+            return format_setting(near[0], values, name in swept)
+        return make_call(name, values, name in swept, f"model, {short_repr(dict(self._shapes))}")
 
 
 def rematerialized(model: PhysicalModel) -> PhysicalModel:

@@ -40,40 +40,15 @@ def advice_of(call: Callable[[], Any]) -> str:
         (gpt(), {"block_0/attention/heads": 2}, '{"block_0/attention.heads": 2}'),
         (gpt(), {"block_0.hads": 2}, '{"block_0.heads": 2}'),
         (gpt(), {"block_7.heads": 2}, '{"block_1.heads": 2}'),
-        (gpt(), {"nope.dimension": 2}, '{"block_0/mlp/up.dimension": 2}'),
-        # Changing `tokens` alone would not match `head`, so it is not suggested.
-        (gpt(), {"tokens.embeddings": 128}, '{"positions.context": 128}'),
-        (Model.of(gpt().graph), {"heads": 2}, '{"block_0.heads": 2, "block_1.heads": 2}'),
-        (Model.of(gpt(4).graph), {"heads": 2}, '{f"block_{n}.heads": 2 for n in range(4)}'),
-        (chain(), {"linear.dimension": 5}, '{"linear_0.dimension": 5}'),
-        (chain(), {"a.b": 3}, '{"linear_0.dimension": 16}'),
-        (chain(), {"dimension": 5}, '{"linear_0.dimension": 5, "linear_1.dimension": 5}'),
+        (gpt(), {"nope.dimension": 2}, '{"block_1/mlp/up.dimension": 2}'),
+        (gpt(), {"heads": 2}, '{"block_0.heads": 2}'),
+        (chain(), {"dimension": 5}, '{"linear_0.dimension": 5}'),
     ],
 )
-def test_a_likely_attribute_is_suggested_and_works(model: Model, given: dict[str, Any], advised: str) -> None:
+def test_a_similar_attribute_is_suggested(model: Model, given: dict[str, Any], advised: str) -> None:
     made = ml.what_if(model, shapes=SHAPES)
     assert advice_of(lambda: made(given)) == advised
-    assert made(eval(advised)).delta.flops != 0 or "context" in advised
-
-
-def test_an_argument_of_a_model_is_suggested_as_a_function() -> None:
-    made = ml.what_if(gpt(), shapes=SHAPES, optimizer="adam")
-    advice = advice_of(lambda: made(width=32))
-    assert advice == (
-        "ml.what_if(lambda width=16: ml.inspect(GPT(vocabulary=64, context=64, layers=2, heads=4, width=width), "
-        "shapes={'input': [4, 8]}, optimizer='adam'))(width=32)"
-    )
-    change = eval(advice, NAMES)
-    wide = GPT(vocabulary=64, layers=2, width=32, heads=4, context=64)
-    assert change.before.total == made.cost.total
-    assert change.after.total == ml.inspect(wide, shapes=SHAPES, optimizer="adam").cost().total
-
-
-def test_an_invalid_value_is_not_suggested() -> None:
-    made = ml.what_if(gpt(), shapes=SHAPES)
-    advice = advice_of(lambda: made(heads=3))  # 16 / 3 is not a valid head width
-    assert advice.endswith("(heads=8)")
-    assert eval(advice, NAMES).settings == {"heads": (4, 8)}
+    assert made(eval(advised)).after.total.flops
 
 
 SWEPT: dict[str, tuple[Callable[[], Any], str]] = {
@@ -108,13 +83,6 @@ def test_a_sweep_of_a_model_is_answered_with_lists(given: dict[str, Any], advise
     model = chain()
     assert advice_of(lambda: ml.sweep(model, shapes=SHAPES, **given)) == advised
     assert len(eval(f"ml.sweep(model, shapes={SHAPES}, {advised})", {"ml": ml, "model": model}).points) == 2
-
-
-def test_a_sweep_of_an_argument_of_a_model() -> None:
-    model = gpt()
-    advice = advice_of(lambda: ml.sweep(model, shapes=SHAPES, heads=[1, 2]))
-    assert advice.startswith("ml.sweep(lambda heads=4: ml.inspect(GPT(")
-    assert [point.settings for point in eval(advice, NAMES).points] == [{"heads": 1}, {"heads": 2}]
 
 
 def test_unsupported_settings_are_swept_through_a_function() -> None:

@@ -231,7 +231,7 @@ program 'double' is already an inspection; it takes no further arguments or opti
 program 'forward' has no setting 'linear.width'.
     settings   batch, input.1, dtype, remat
     of linear  dimension, use_bias, input_size
-    Try: {"linear.dimension": 3}""",
+    Try: def make(...): return model, {'input': (4, 5)}  # use the setting in it; then ml.what_if(make)(...)""",
     ),
     "an unknown block": (
         lambda: what_if(Linear(3), shapes={"input": [4, 5]})({"head.dimension": 3}),
