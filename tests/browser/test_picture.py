@@ -82,7 +82,7 @@ def test_the_picture_of_the_readme(trained: NotebookPage, screenshots: Path) -> 
         focus(page.locator(f'[aria-label="{label}"]'))
         for _ in range(count):
             page.keyboard.press(key)
-    page.get_by_role("tab", name="Train").click()
+    page.get_by_role("tab", name="Stages").click()
     page.wait_for_timeout(500)  # panes scroll to what is lit up
     place = README_PICTURE if os.environ.get(REFRESH) else screenshots / "workbench.png"
     trained.picture(place, workbench)
