@@ -81,6 +81,7 @@ def _parts(update: Any, before: Any, after: Any) -> Iterator[tuple[str, Any]]:
         case "set_to_zero":
             yield "zero", None
         case "inject_hyperparams":
+            yield "other", None  # such as Adam, which a factor before it does not change
             yield "scale", after.hyperparams["learning_rate"]
         case "masked":  # of some params, such as the weight decay of AdamW
             if any(kind == "scale" for kind, _ in _parts(held["inner"].update, before.inner_state, after.inner_state)):

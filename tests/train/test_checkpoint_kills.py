@@ -35,8 +35,13 @@ def digest(run: Run) -> str:
 
 
 def leftovers(folder: Path) -> set[str]:
-    """Return the files that are not complete checkpoints: a lock, or a partial file."""
-    return set(os.listdir(folder)) - {path.name for path in checkpoints_in(folder)}
+    """Return the files that are not complete checkpoints: a lock, or a partial file.
+
+    A process that is killed before it marks its new temporary folder leaves an empty one, which nothing proves to be
+    ours, so that it is kept.
+    """
+    unmarked = {path.name for path in folder.glob(".mithril_nb-*.part") if path.is_dir() and not any(path.iterdir())}
+    return set(os.listdir(folder)) - {path.name for path in checkpoints_in(folder)} - unmarked
 
 
 def test_killed_runs_resume_bit_for_bit(tmp_path, stress):
