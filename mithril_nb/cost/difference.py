@@ -104,7 +104,7 @@ class Difference(Shown):
 
     @property
     def differing(self) -> tuple[DifferenceRow, ...]:
-        """The rows that have a reason or two different counts, of which one may be unknown."""
+        """The rows that have a reason, or whose two counts differ. A count may be unknown on one side."""
         return tuple(row for row in self.rows if row.reason or (not self._is_xla and row.ours != row.theirs))
 
     def to_dict(self) -> dict[str, Any]:

@@ -202,7 +202,7 @@ def _read(
 
 
 def _graph_definitions(tree: Any) -> Iterator[Any]:
-    """Yield the static data of nnx modules in a tree structure: what is not an array."""
+    """Yield the static data of the nnx modules in a tree structure: all attributes except arrays."""
     data = tree.node_data()
     if data is not None and data[0].__name__ == "GraphDef":
         yield data[1]

@@ -44,7 +44,7 @@ _OF_PARAMS = frozenset(
     "param params parameter parameters variables weight weights w ws b bs bias biases kernel kernels "
     "model models net nets network networks layer layers mlp".split()
 )
-"""Words in names of parameters. Positions, states and samples, of which a force is a gradient, have other names."""
+"""Words in the names of parameters. An argument of a force or of a sampler, such as `position`, has none of them."""
 
 
 def are_all_in_blocks(trace: Trace) -> bool:
