@@ -36,9 +36,35 @@ const EXPLORER_DEFAULTS: Pick<Snapshot, "program" | "programs" | "shapes" | "gra
   run: { state: "none", epoch: 0, epochs: 0, step: 0, steps: 0, loss: null, accuracy: null, validation_loss: null, validation_accuracy: null, steps_per_s: null, left_s: null, learning_rate: null, learning_rate_is_relative: false, message: "", points: 0 },
 };
 const KEYS: Keys = [
-  ["Everywhere", [["Esc", "leave full screen; clear the selection"], ["↑ ↓", "on a divider or the lower edge: move it"]]],
-  ["Graph and stages", [["?", "show this card"], ["F or /", "search; Enter, Shift Enter: next, previous match"], ["E", "show the part with the focus in full screen, and back"]]],
-  ["Graph", [["↑ ↓", "previous, next node"], ["→ ←", "open, close or leave a node"], ["Shift → ←", "along an edge, forward or back; Shift ↑ ↓: other edge"], ["+ − 0", "zoom in, zoom out, show all"], ["Enter", "select; on a selected node: open, close"], ["Shift Enter", "add to the selection"], ["a d", "ancestors, descendants of the node"], ["p", "path between the two selected nodes"], ["t", "to its row in the table of costs"]]],
+  [
+    "Everywhere",
+    [
+      ["Esc", "leave full screen; clear the selection"],
+      ["↑ ↓", "on a divider or the lower edge: move it"],
+    ],
+  ],
+  [
+    "Graph and stages",
+    [
+      ["?", "show this card"],
+      ["F or /", "search; Enter, Shift Enter: next, previous match"],
+      ["E", "show the part with the focus in full screen, and back"],
+    ],
+  ],
+  [
+    "Graph",
+    [
+      ["↑ ↓", "previous, next node"],
+      ["→ ←", "open, close or leave a node"],
+      ["Shift → ←", "along an edge, forward or back; Shift ↑ ↓: other edge"],
+      ["+ − 0", "zoom in, zoom out, show all"],
+      ["Enter", "select; on a selected node: open, close"],
+      ["Shift Enter", "add to the selection"],
+      ["a d", "ancestors, descendants of the node"],
+      ["p", "path between the two selected nodes"],
+      ["t", "to its row in the table of costs"],
+    ],
+  ],
   ...SHARED_KEYS,
 ];
 

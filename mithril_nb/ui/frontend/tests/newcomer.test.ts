@@ -99,18 +99,44 @@ describe("a newcomer", () => {
     expect(sent("rename")).toEqual([{ path: "gelu_0", name: "act" }]);
   });
 
-  test.each(['[data-mnb-pane="jaxpr"] .cm-content', ".mnb-panes", ".mnb-tabs", '[data-mnb-tab="cost"]', 'tr[data-mnb-cost="gelu_0"]', '[data-mnb-action="undo"]', '[data-mnb-action="inspector.rename"]', ".mnb-root"])("removes no block by a key pressed at %s", (place) => {
+  test.each([
+    '[data-mnb-pane="jaxpr"] .cm-content',
+    ".mnb-panes",
+    ".mnb-tabs",
+    '[data-mnb-tab="cost"]',
+    'tr[data-mnb-cost="gelu_0"]',
+    '[data-mnb-action="undo"]',
+    '[data-mnb-action="inspector.rename"]',
+    ".mnb-root",
+  ])("removes no block by a key pressed at %s", (place) => {
     click('[data-mnb-node="gelu_0"]');
     for (const name of ["Delete", "Backspace"]) key(place, name);
     expect(sent("remove")).toEqual([]);
   });
 
-  test.each(['[data-mnb-part="source"] .cm-content', '[data-mnb-action="inspector.rename"]', ".mnb-root", '[data-mnb-tab="cost"]', ".mnb-palette-search"])("has no shortcuts of one key at %s", (place) => {
+  test.each([
+    '[data-mnb-part="source"] .cm-content',
+    '[data-mnb-action="inspector.rename"]',
+    ".mnb-root",
+    '[data-mnb-tab="cost"]',
+    ".mnb-palette-search",
+  ])("has no shortcuts of one key at %s", (place) => {
     click('[data-mnb-node="gelu_0"]');
     const before = [find(".mnb-root").getAttributeNames().join(), session.sent.length];
-    for (const name of [..."abdefinopqtxz?/[] ", ...(place.includes("tab") ? "" : "12345"), "F2", "Delete", "Backspace"]) expect(key(place, name).defaultPrevented, name).toBe(false);
+    for (const name of [
+      ..."abdefinopqtxz?/[] ",
+      ...(place.includes("tab") ? "" : "12345"),
+      "F2",
+      "Delete",
+      "Backspace",
+    ])
+      expect(key(place, name).defaultPrevented, name).toBe(false);
     expect([find(".mnb-root").getAttributeNames().join(), session.sent.length]).toEqual(before);
-    expect([find(".mnb-help").hidden, find(".mnb-inspector").hidden, document.querySelector(".mnb-rename")]).toEqual([true, false, null]);
+    expect([find(".mnb-help").hidden, find(".mnb-inspector").hidden, document.querySelector(".mnb-rename")]).toEqual([
+      true,
+      false,
+      null,
+    ]);
   });
 
   test("selects all blocks by Ctrl A, and never the page", () => {
@@ -132,7 +158,14 @@ describe("a newcomer", () => {
     node.dispatchEvent(press);
     expect([press.defaultPrevented, host.mock.calls.length]).toEqual([true, 0]);
     const items = [...el.querySelectorAll<HTMLElement>(".mnb-popup > [role=menuitem]")];
-    expect(items.map((item) => item.textContent)).toEqual(["Rename (F2)", "Connect to… (c)", "Remove (Delete)", "Ancestors (a)", "Descendants (d)", "Show the whole graph"]);
+    expect(items.map((item) => item.textContent)).toEqual([
+      "Rename (F2)",
+      "Connect to… (c)",
+      "Remove (Delete)",
+      "Ancestors (a)",
+      "Descendants (d)",
+      "Show the whole graph",
+    ]);
     expect(document.activeElement).toBe(items[0]);
     items[2]!.click();
     expect(sent("remove")).toEqual([{ paths: ["gelu_0"] }]);
@@ -152,7 +185,9 @@ describe("a newcomer", () => {
     expect([input.isConnected, input.value, sent("rename").length]).toEqual([true, "linear_0", 1]);
     input.value = " x";
     key(".mnb-rename", "Enter");
-    expect(find(".mnb-rename-slot [role=alert]").textContent).toBe("Names have no spaces at their ends, and no invisible characters.");
+    expect(find(".mnb-rename-slot [role=alert]").textContent).toBe(
+      "Names have no spaces at their ends, and no invisible characters.",
+    );
     expect(sent("rename")).toHaveLength(1);
     session.rejects = [];
     input.value = "a/b";
@@ -161,16 +196,19 @@ describe("a newcomer", () => {
     expect(sent("rename").at(-1)).toEqual({ path: "gelu_0", name: "a/b" });
   });
 
-  test.each([".mnb-board", '[data-mnb-action="canvas.fit"]'])("removes the selected block by Delete at %s, and reports it", async (place) => {
-    const line = find('.mnb-status [role="status"]');
-    click('[data-mnb-node="gelu_0"]');
-    key(place, "Delete");
-    expect(sent("remove")).toEqual([{ paths: ["gelu_0"] }]);
-    await vi.waitFor(() => expect(line.textContent).toBe("Removed gelu_0. Undo: Ctrl+Z"));
-    session.change({ can_undo: true });
-    click('[data-mnb-action="undo"]');
-    expect(line.textContent).toBe("");
-  });
+  test.each([".mnb-board", '[data-mnb-action="canvas.fit"]'])(
+    "removes the selected block by Delete at %s, and reports it",
+    async (place) => {
+      const line = find('.mnb-status [role="status"]');
+      click('[data-mnb-node="gelu_0"]');
+      key(place, "Delete");
+      expect(sent("remove")).toEqual([{ paths: ["gelu_0"] }]);
+      await vi.waitFor(() => expect(line.textContent).toBe("Removed gelu_0. Undo: Ctrl+Z"));
+      session.change({ can_undo: true });
+      click('[data-mnb-action="undo"]');
+      expect(line.textContent).toBe("");
+    },
+  );
 
   test("does not report a rejected or undone removal", async () => {
     session.rejects = ["remove"];

@@ -180,14 +180,20 @@ test("the palette finds synonyms first, and no parts of words in summaries", () 
     { kind: "Softmax", category: "Common", summary: "Converts scores to probabilities.", formula: "", words: "" },
     { kind: "Conv2d", category: "Common", summary: "Convolution over images.", formula: "", words: "conv convolution" },
     { kind: "Linear", category: "Common", summary: "y = x W + b", formula: "", words: "dense fullyconnected fc" },
-    { kind: "BatchNorm2d", category: "Common", summary: "Normalizes a batch.", formula: "", words: "batchnormalization" },
+    {
+      kind: "BatchNorm2d",
+      category: "Common",
+      summary: "Normalizes a batch.",
+      formula: "",
+      words: "batchnormalization",
+    },
     { kind: "Add", category: "Arithmetic", summary: "Sum of two arrays.", formula: "", words: "skip residual" },
   ];
   const kinds = (query: string): string[] => searchPalette(items, query).map((item) => item.kind);
   expect(kinds("conv")).toEqual(["Conv2d"]);
-  expect(["dense", "fully connected", "FC", "batch norm", "skip", "residual", "sum"].map((query) => kinds(query)[0])).toEqual([
-    "Linear", "Linear", "Linear", "BatchNorm2d", "Add", "Add", "Add",
-  ]);
+  expect(
+    ["dense", "fully connected", "FC", "batch norm", "skip", "residual", "sum"].map((query) => kinds(query)[0]),
+  ).toEqual(["Linear", "Linear", "Linear", "BatchNorm2d", "Add", "Add", "Add"]);
 });
 
 test("a decimal comma is understood where it is unambiguous", () => {

@@ -274,7 +274,10 @@ describe("the workbench", () => {
     expect(restart.hidden).toBe(true);
     await sendRun({ ...session.snapshot.run, state, is_current_model: false });
     expect(find(".mnb-run-state").textContent).toMatch(new RegExp(`^${state}, earlier model · epoch`));
-    expect([find('[data-mnb-action="train.run"]').textContent, restart.textContent]).toEqual(["Train this model", "Resume the earlier model"]);
+    expect([find('[data-mnb-action="train.run"]').textContent, restart.textContent]).toEqual([
+      "Train this model",
+      "Resume the earlier model",
+    ]);
     click('[data-mnb-action="train.run"]');
     click('[data-mnb-action="train.restart"]');
     expect([sent("resume").length, sent("train").length]).toEqual([1, 1]);

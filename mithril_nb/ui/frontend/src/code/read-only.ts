@@ -12,7 +12,8 @@ export const readOnly: Extension = [
   EditorView.domEventHandlers({
     keydown: (event, view) => {
       if (event.key.toLowerCase() !== "a" || !(event.ctrlKey || event.metaKey) || event.altKey) return false;
-      view.dispatch({ selection: { anchor: 0, head: view.state.doc.length } }); // the browser has only the lines in view
+      // The browser has only the lines in view.
+      view.dispatch({ selection: { anchor: 0, head: view.state.doc.length } });
       return true;
     },
   }),

@@ -32,7 +32,7 @@ export function readInts(value: string): number[] | null {
 
 const formatCount = (value: number): string => value.toLocaleString("en-US");
 
-/** Return the number in a text, NaN if there is none. "0,01" is 0.01, as in most of Europe; "1,000" is ambiguous, so NaN. */
+/** Return the number in a text, or NaN. "0,01" is 0.01, as in most of Europe; "1,000" is ambiguous, so NaN. */
 export const numberOf = (raw: string): number => Number(raw.replace(/^(-?0),(\d+)$/, "$1.$2"));
 
 /** Return why a text is invalid in a number field, with the allowed range; "" if it is valid. */

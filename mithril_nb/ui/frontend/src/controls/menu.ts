@@ -9,8 +9,13 @@ export interface MenuAction {
 }
 
 function listOf(name: string, items: readonly MenuAction[], choose: (act: () => void) => void): HTMLElement {
-  return h("div", { class: "mnb-actions", role: "menu", "aria-label": name },
-    ...items.map(({ title, hint, act }) => h("div", { class: "mnb-action", role: "menuitem", tabindex: -1, title: hint, onclick: () => choose(act) }, title)));
+  return h(
+    "div",
+    { class: "mnb-actions", role: "menu", "aria-label": name },
+    ...items.map(({ title, hint, act }) =>
+      h("div", { class: "mnb-action", role: "menuitem", tabindex: -1, title: hint, onclick: () => choose(act) }, title),
+    ),
+  );
 }
 
 /** Handle a key in an open menu; return whether it had a meaning. */
@@ -30,7 +35,14 @@ function press(event: KeyboardEvent, list: HTMLElement, leave: () => void): bool
 }
 
 /** Open a menu at a point of the window. When it closes, `back` moves the focus to where it was. */
-export function openMenu(frame: HTMLElement, name: string, items: readonly MenuAction[], x: number, y: number, back: () => void): void {
+export function openMenu(
+  frame: HTMLElement,
+  name: string,
+  items: readonly MenuAction[],
+  x: number,
+  y: number,
+  back: () => void,
+): void {
   let isOpen = true;
   const close = (): void => {
     if (isOpen) list.remove(); // which blurs it, and closes it again
@@ -54,7 +66,8 @@ export function openMenu(frame: HTMLElement, name: string, items: readonly MenuA
   list.addEventListener("focusout", (event) => list.contains(event.relatedTarget as Node | null) || close());
   frame.append(list);
   const [box, zoom] = [frame.getBoundingClientRect(), zoomOf(frame)];
-  const put = (at: number, from: number, room: number, length: number): string => `${Math.max(0, Math.min((at - from) / zoom, room / zoom - length))}px`;
+  const put = (at: number, from: number, room: number, length: number): string =>
+    `${Math.max(0, Math.min((at - from) / zoom, room / zoom - length))}px`;
   list.style.left = put(x, box.left, box.width, list.offsetWidth);
   list.style.top = put(y, box.top, box.height, list.offsetHeight);
   (list.firstElementChild as HTMLElement | null)?.focus({ preventScroll: true });

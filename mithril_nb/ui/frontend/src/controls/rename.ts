@@ -11,7 +11,13 @@ const INVISIBLE = /^\s|\s$|[\x00-\x1f\x7f-\x9f\u200b\u2028\u2029\u200e\u200f\u20
  * Turn a label into a text field. Enter sends the name; if it is refused, the field stays open with the text and the
  * reason. Escape or an empty name keeps the old one. `closed` is called last.
  */
-export function editName(slot: HTMLElement, name: string, take: (name: string) => Promise<Reply>, back: () => void, closed: () => void = () => {}): void {
+export function editName(
+  slot: HTMLElement,
+  name: string,
+  take: (name: string) => Promise<Reply>,
+  back: () => void,
+  closed: () => void = () => {},
+): void {
   if (slot.querySelector("input")) return;
   const input = h("input", { class: "mnb-rename", "aria-label": "New name", spellcheck: "false" });
   const reason = h("small", { class: "mnb-field-problem", role: "alert", hidden: true });
@@ -53,7 +59,8 @@ export function editName(slot: HTMLElement, name: string, take: (name: string) =
     }
     if (event.key === "Escape") finish(name, true);
   });
-  for (const type of ["pointerdown", "dblclick", "contextmenu"]) input.addEventListener(type, (event) => event.stopPropagation());
+  for (const type of ["pointerdown", "dblclick", "contextmenu"])
+    input.addEventListener(type, (event) => event.stopPropagation());
   input.addEventListener("blur", () => submit(false));
   slot.replaceChildren(input, reason);
   input.focus();

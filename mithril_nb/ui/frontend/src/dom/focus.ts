@@ -58,7 +58,8 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
   root.addEventListener("pointerdown", () => (root.dataset["mnbInput"] = "pointer"), true);
   root.addEventListener("keydown", () => (root.dataset["mnbInput"] = "keys"), true);
   // A press on a panel's resize corner focuses nothing, and the notebook would focus its cell.
-  const take = (): void => void setTimeout(() => path.length || root.contains(document.activeElement) || root.focus({ preventScroll: true }));
+  const take = (): void =>
+    void setTimeout(() => path.length || root.contains(document.activeElement) || root.focus({ preventScroll: true }));
   for (const type of ["mousedown", "mouseup"]) root.addEventListener(type, take, true);
   root.addEventListener("keydown", (event) => {
     if (isSaveKey(event)) return;
@@ -67,17 +68,24 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
     event.stopPropagation();
   });
   // JupyterLab's menu on an outer element would offer "Cut Cell".
-  for (const type of ["keyup", "keypress", "contextmenu"]) root.addEventListener(type, (event) => event.stopPropagation());
+  for (const type of ["keyup", "keypress", "contextmenu"])
+    root.addEventListener(type, (event) => event.stopPropagation());
   // `disabled` would drop the focus and pass clicks and keys to the notebook, so buttons use `aria-disabled`.
-  root.addEventListener("click", (event) => (event.target as Element).closest('[aria-disabled="true"]') && event.stopImmediatePropagation(), true);
+  root.addEventListener(
+    "click",
+    (event) => (event.target as Element).closest('[aria-disabled="true"]') && event.stopImmediatePropagation(),
+    true,
+  );
 
   /** The focused element and its parents; empty while the focus is outside. */
   let path: Element[] = [];
   const recover = (changes: readonly MutationRecord[] = []): void => {
     // An element that was moved is usable, but has lost the focus. Any other change must not take the focus back: the
     // user may be moving it, and between `focusout` and `focusin` nothing has it.
-    const isMoved = isNowhere() && changes.some(({ removedNodes }) => path.some((part) => [...removedNodes].includes(part)));
-    if (root.isConnected && (isMoved || path.some(isUnusable))) findNextFocus(path, root).focus({ preventScroll: true });
+    const isMoved =
+      isNowhere() && changes.some(({ removedNodes }) => path.some((part) => [...removedNodes].includes(part)));
+    if (root.isConnected && (isMoved || path.some(isUnusable)))
+      findNextFocus(path, root).focus({ preventScroll: true });
   };
   const leave = (event: Event): void => {
     if (!event.composedPath().includes(root)) path = [];
@@ -101,16 +109,21 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
     setTimeout(mark);
   };
   window.addEventListener("keydown", letSave, true);
-  // Before the listeners inside, which may hide or remove what had the focus. `focusout` comes first, but does not arrive
+  // Before the listeners inside, which may hide or remove what had the focus. `focusout` is first, but does not arrive
   // here if a listener of `blur` removes the element.
-  for (const type of ["focusout", "blur"] as const) root.addEventListener(type, (event) => {
-    if (event.relatedTarget) path = [];
-    setTimeout(() => {
-      if (!isNowhere()) return;
-      if (path[0] && !path[0].isConnected) recover();
-      else path = []; // the focus left the page, for example to the browser's controls: do not take it back later
-    });
-  }, true);
+  for (const type of ["focusout", "blur"] as const)
+    root.addEventListener(
+      type,
+      (event) => {
+        if (event.relatedTarget) path = [];
+        setTimeout(() => {
+          if (!isNowhere()) return;
+          if (path[0] && !path[0].isConnected) recover();
+          else path = []; // the focus left the page, for example to the browser's controls: do not take it back later
+        });
+      },
+      true,
+    );
   document.addEventListener("focusin", leave, true);
   document.addEventListener("pointerdown", leave, true);
   const observer = new MutationObserver((changes) => recover(changes));

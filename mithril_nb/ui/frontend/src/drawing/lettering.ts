@@ -6,7 +6,10 @@ const LONGEST = 300;
 const BREAKS = /\t*[\n\v\f\r\x85\u2028\u2029][\t\n\v\f\r\x85\u2028\u2029]*/g;
 const UNPRINTABLE = /[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 
-/** Return a text as one line, like `one_line` in the kernel: line breaks become `⏎`, tabs spaces, unprintable characters escapes. */
+/**
+ * Return a text as one line, like `one_line` in the kernel.
+ * Line breaks become `⏎`, tabs become spaces, and unprintable characters become escapes.
+ */
 export function oneLine(text: string): string {
   return text.replace(BREAKS, "⏎").replaceAll("\t", " ").replace(UNPRINTABLE, (found) => {
     const code = found.charCodeAt(0);

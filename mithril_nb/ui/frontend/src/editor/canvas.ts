@@ -226,8 +226,20 @@ export class Canvas {
     const { store } = this;
     const remove = { title: "Remove (Delete)", act: () => void this.removeSelected(node ?? undefined) };
     if (edge) return [remove];
-    if (!node) return [{ title: "Add a block… (n)", act: () => void this.startFromBlock() }, { title: "Select all blocks (Ctrl+A)", act: () => store.pinBlocks(Object.keys(store.snapshot.blocks).filter((path) => parentOf(path) === "")) }, { title: "Tidy up the layout", act: () => void store.command("tidy") }];
-    const edits = [{ title: "Rename (F2)", act: () => void this.rename(node.key) }, { title: "Connect to… (c)", act: () => this.connect(node) }, remove];
+    if (!node)
+      return [
+        { title: "Add a block… (n)", act: () => void this.startFromBlock() },
+        {
+          title: "Select all blocks (Ctrl+A)",
+          act: () => store.pinBlocks(Object.keys(store.snapshot.blocks).filter((path) => parentOf(path) === "")),
+        },
+        { title: "Tidy up the layout", act: () => void store.command("tidy") },
+      ];
+    const edits = [
+      { title: "Rename (F2)", act: () => void this.rename(node.key) },
+      { title: "Connect to… (c)", act: () => this.connect(node) },
+      remove,
+    ];
     return [...(node.path ? edits : pathsOf(node).length ? [remove] : []), ...this.questions.actions()];
   }
 

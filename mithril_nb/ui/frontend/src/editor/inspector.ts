@@ -62,7 +62,14 @@ export class Inspector {
 
   private rename(): void {
     const block = this.store.snapshot.blocks[this.path];
-    if (block) editName(this.title, block.name, (name) => this.store.command("rename", { path: this.path, name }), () => this.buttons.querySelector("button")?.focus(), () => this.update());
+    if (block)
+      editName(
+        this.title,
+        block.name,
+        (name) => this.store.command("rename", { path: this.path, name }),
+        () => this.buttons.querySelector("button")?.focus(),
+        () => this.update(),
+      );
   }
 
   private update(): void {
@@ -84,7 +91,14 @@ export class Inspector {
       text(this.hint, Object.keys(snapshot.blocks).length ? "Select a block, an edge or a line of code to see its details." : "Add a block from the palette to start.");
       return;
     }
-    if (!this.title.querySelector("input")) text(this.title, lineage(block.path).reverse().map((one) => snapshot.blocks[one]?.name ?? one).join(" / "));
+    if (!this.title.querySelector("input"))
+      text(
+        this.title,
+        lineage(block.path)
+          .reverse()
+          .map((one) => snapshot.blocks[one]?.name ?? one)
+          .join(" / "),
+      );
     attr(this.title, "title", block.path);
     attr(this.kind, "title", block.kind);
     text(this.kind, selection.length > 1 ? `${block.kind} · ${selection.length - 1} more selected` : block.kind);

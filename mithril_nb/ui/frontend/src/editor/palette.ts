@@ -5,7 +5,7 @@ import type { PaletteItem } from "../kernel/types";
 import type { Store } from "../store/store";
 import type { Canvas } from "./canvas";
 
-/** Return matching items, best first: synonyms and start of the kind, then anywhere in the kind, then words of category or summary. */
+/** Return matching items, best first: synonyms, start of the kind, part of the kind, words of category or summary. */
 export function searchPalette(items: readonly PaletteItem[], query: string): PaletteItem[] {
   const needle = query.trim().toLowerCase();
   const joined = needle.replace(/[\s_-]+/g, "");
@@ -19,7 +19,11 @@ export function searchPalette(items: readonly PaletteItem[], query: string): Pal
     // Whole words only: "conv" must not find Softmax, which converts.
     return ` ${category} ${summary} `.toLowerCase().replace(/[^a-z0-9]+/g, " ").includes(` ${needle} `) ? 3 : 4;
   };
-  return items.map((item, i) => ({ item, i, rank: rank(item) })).filter((hit) => hit.rank < 4).sort((a, b) => a.rank - b.rank || a.i - b.i).map((hit) => hit.item);
+  return items
+    .map((item, i) => ({ item, i, rank: rank(item) }))
+    .filter((hit) => hit.rank < 4)
+    .sort((a, b) => a.rank - b.rank || a.i - b.i)
+    .map((hit) => hit.item);
 }
 
 export class Palette {

@@ -209,7 +209,15 @@ function drawStep(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: 
   write(brush, right, first, repeat, NAME, "ink", true, "right");
   const share = overlay?.text ?? (node.share === null ? "" : percent(node.share));
   const below = right - left - (share ? lettering.width(share, SMALL) + 8 : 0);
-  if (below > LEAST_BELOW) write(brush, left, first + 17, lettering.fit((node.kind === "lines" && node.shape) || node.label || node.shape, SMALL, below), SMALL, "muted");
+  if (below > LEAST_BELOW)
+    write(
+      brush,
+      left,
+      first + 17,
+      lettering.fit((node.kind === "lines" && node.shape) || node.label || node.shape, SMALL, below),
+      SMALL,
+      "muted",
+    );
   asValue(brush, () => write(brush, right, first + 17, lettering.fit(share, SMALL, right - left), SMALL, "ink", false, "right"));
   if (overlay) drawValue(brush, left, y + h - 6, right - left, overlay);
   if (hasCells) drawCells(c, colours, left, y + h - 8, right - left, counts, node.hue);

@@ -175,7 +175,8 @@ export class Gestures {
   private click(event: MouseEvent): void {
     const press = this.pressed;
     this.pressed = null;
-    if (event.detail === 1) this.first = isControl(event.target) ? null : this.opened((press ?? this.at(event)).node, event);
+    if (event.detail === 1)
+      this.first = isControl(event.target) ? null : this.opened((press ?? this.at(event)).node, event);
     if (press?.hasMoved || event.detail > 1 || isControl(event.target)) return;
     // While the pointer is captured, the board is the target of its events.
     const { node, edge } = press ?? this.at(event);

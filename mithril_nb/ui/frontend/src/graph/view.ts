@@ -289,9 +289,18 @@ export class GraphView {
       if (edge) options.selectEdge?.(edge);
       this.board.focus({ preventScroll: true });
     }
-    const toggle = node?.group && options.toggle ? [{ title: node.expanded ? "Close" : "Open", act: () => options.toggle!(this.index.node(node.key) ?? node) }] : [];
-    const actions = [...toggle, ...(options.actions?.(node, edge) ?? []), { title: "Show the whole graph", act: () => this.fit() }];
-    openMenu(this.root, node ? node.name : "Graph", actions, event.clientX, event.clientY, () => (node ? this.focusItem(node.key) : this.board.focus({ preventScroll: true })));
+    const toggle =
+      node?.group && options.toggle
+        ? [{ title: node.expanded ? "Close" : "Open", act: () => options.toggle!(this.index.node(node.key) ?? node) }]
+        : [];
+    const actions = [
+      ...toggle,
+      ...(options.actions?.(node, edge) ?? []),
+      { title: "Show the whole graph", act: () => this.fit() },
+    ];
+    openMenu(this.root, node ? node.name : "Graph", actions, event.clientX, event.clientY, () =>
+      node ? this.focusItem(node.key) : this.board.focus({ preventScroll: true }),
+    );
   }
 
   private setActive(key: string): void {
@@ -326,7 +335,11 @@ export class GraphView {
   private get free(): { top: number; width: number; height: number } {
     const { width, height } = this.size;
     const { right, top, bottom } = this.options.covered?.() ?? { right: 0, top: 0, bottom: 0 };
-    return { top: Math.min(height / 4, top), width: Math.max(width / 2, width - right), height: Math.max(height * 0.75, height - top) - Math.min(height / 4, bottom) };
+    return {
+      top: Math.min(height / 4, top),
+      width: Math.max(width / 2, width - right),
+      height: Math.max(height * 0.75, height - top) - Math.min(height / 4, bottom),
+    };
   }
 
   /** Fit the graph again, because something else covers more or less of the frame, unless the user has moved the view. */

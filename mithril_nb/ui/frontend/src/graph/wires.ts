@@ -152,7 +152,11 @@ export function placeLabels(index: SceneIndex, brush: Brush): PlacedLabel[] {
   const found: PlacedLabel[] = [];
   edges.forEach((edge, i) => {
     const source = index.node(index.keyAt(edge.source) ?? "");
-    const isInBox = source && !source.expanded && source.shape !== "" && (index.scene.is_model || !source.label || source.kind === "lines");
+    const isInBox =
+      source &&
+      !source.expanded &&
+      source.shape !== "" &&
+      (index.scene.is_model || !source.label || source.kind === "lines");
     if (!edge.shape || isInBox || entering.has(`${source?.key} ${edge.shape}`)) return;
     const text = brush.lettering.fit(edge.shape, LABEL, LONGEST_LABEL);
     const width = brush.lettering.width(text, LABEL);

@@ -11,9 +11,14 @@ const NUMBERS = ["flops", "bytes"] as const;
 export type Hit = { kind: "instruction"; instruction: Instruction; blocks: readonly string[] } | { kind: "block"; path: string };
 
 /** Return the values of an instruction that a query is compared with. */
-export function itemOf({ opcode, shares, role, source, library, dtypes = [], numbers = {} }: Instruction, kinds: Readonly<Record<string, string>>): Item {
+export function itemOf(
+  { opcode, shares, role, source, library, dtypes = [], numbers = {} }: Instruction,
+  kinds: Readonly<Record<string, string>>,
+): Item {
   const blocks = shares.flatMap(([path]) => (path ? [path] : []));
-  const around = blocks.flatMap((path) => lineage(path).flatMap((one) => (Object.hasOwn(kinds, one) ? [kinds[one]!] : [])));
+  const around = blocks.flatMap((path) =>
+    lineage(path).flatMap((one) => (Object.hasOwn(kinds, one) ? [kinds[one]!] : [])),
+  );
   return { blocks, kinds: [opcode, ...around], role: role ?? "", dtypes, lines: [...source, ...library], numbers };
 }
 

@@ -97,7 +97,10 @@ export class Questions {
 
   /** The questions as actions of a menu. */
   actions(): { title: string; act: () => void }[] {
-    return [{ title: "Ancestors (a)", act: () => void this.ask("a") }, { title: "Descendants (d)", act: () => void this.ask("d") }];
+    return [
+      { title: "Ancestors (a)", act: () => void this.ask("a") },
+      { title: "Descendants (d)", act: () => void this.ask("d") },
+    ];
   }
 
   /** Show the whole graph again; return whether there was an answer. */

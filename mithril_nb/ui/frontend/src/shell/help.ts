@@ -11,10 +11,51 @@ export const SHARED_KEYS: Keys = [
   ["Passes, transforms", [["↑ ↓", "previous, next step"], ["Enter", "in the search of passes: next match"], ["Shift Enter", "previous match"]]],
 ];
 const KEYS: Keys = [
-  ["Everywhere", [["Ctrl Z", "undo"], ["Ctrl Shift Z", "redo"], ["Ctrl A", "select all blocks; in code: its text"], ["Esc", "leave full screen; clear the selection"], ["Space", "in the Train tab: run, pause or resume"]]],
-  ["Graph and stages", [["?", "show this card"], ["F or /", "search; Enter, Shift Enter: next, previous match"]]],
-  ["Layout", [["1 … 5", "Build, Read, Cost, Train, Lecture"], ["E", "show the part with the focus in full screen, and back"], ["I", "show or hide the inspector"], ["← → ↑ ↓", "on a divider or the lower edge: move it"]]],
-  ["Graph", [["n", "new block: its kind; Enter adds it after the selected block"], ["↑ ↓", "previous, next block"], ["→ ←", "open or enter, close or leave a group"], ["Shift → ←", "along an edge, forward or back; Shift ↑ ↓: other edge"], ["+ − 0", "zoom in, zoom out, show all"], ["Enter", "select; on a selected group: open"], ["Shift Enter", "add to the selection"], ["a d", "ancestors, descendants of the block"], ["p", "path between the two selected blocks"], ["t", "to its row in the table of costs"], ["Alt Shift ← → ↑ ↓", "move the block"], ["c", "connect to…"], ["F2", "rename"], ["Delete", "remove block or edge"]]],
+  [
+    "Everywhere",
+    [
+      ["Ctrl Z", "undo"],
+      ["Ctrl Shift Z", "redo"],
+      ["Ctrl A", "select all blocks; in code: its text"],
+      ["Esc", "leave full screen; clear the selection"],
+      ["Space", "in the Train tab: run, pause or resume"],
+    ],
+  ],
+  [
+    "Graph and stages",
+    [
+      ["?", "show this card"],
+      ["F or /", "search; Enter, Shift Enter: next, previous match"],
+    ],
+  ],
+  [
+    "Layout",
+    [
+      ["1 … 5", "Build, Read, Cost, Train, Lecture"],
+      ["E", "show the part with the focus in full screen, and back"],
+      ["I", "show or hide the inspector"],
+      ["← → ↑ ↓", "on a divider or the lower edge: move it"],
+    ],
+  ],
+  [
+    "Graph",
+    [
+      ["n", "new block: its kind; Enter adds it after the selected block"],
+      ["↑ ↓", "previous, next block"],
+      ["→ ←", "open or enter, close or leave a group"],
+      ["Shift → ←", "along an edge, forward or back; Shift ↑ ↓: other edge"],
+      ["+ − 0", "zoom in, zoom out, show all"],
+      ["Enter", "select; on a selected group: open"],
+      ["Shift Enter", "add to the selection"],
+      ["a d", "ancestors, descendants of the block"],
+      ["p", "path between the two selected blocks"],
+      ["t", "to its row in the table of costs"],
+      ["Alt Shift ← → ↑ ↓", "move the block"],
+      ["c", "connect to…"],
+      ["F2", "rename"],
+      ["Delete", "remove block or edge"],
+    ],
+  ],
   ...SHARED_KEYS,
 ];
 

@@ -37,7 +37,7 @@ function focusNextPane({ store, panes }: KeyTargets, direction: 1 | -1): boolean
   return true;
 }
 
-/** Return whether single keys act: only while the graph or a stage has the focus, not beside a field or in another text. */
+/** Return whether single keys act: only while the graph or a stage has the focus, not in a field or another text. */
 function isAtWork(target: Element): boolean {
   return target.closest(".mnb-canvas, .mnb-board, [data-mnb-pane]") !== null && !target.closest('[role="menu"]');
 }
@@ -57,16 +57,19 @@ function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
   }
   if (command && !event.altKey && event.key.toLowerCase() === "a" && !typing) {
     // Code selects its own text; elsewhere the browser would select the page.
-    if (!event.defaultPrevented) store.pinBlocks(Object.keys(store.snapshot.blocks).filter((path) => !path.includes("/")));
+    if (!event.defaultPrevented)
+      store.pinBlocks(Object.keys(store.snapshot.blocks).filter((path) => !path.includes("/")));
     return true;
   }
   if (event.altKey && !command && (event.key === "ArrowDown" || event.key === "ArrowUp")) return focusNextPane(targets, event.key === "ArrowDown" ? 1 : -1);
   if (event.key === "Escape") return screen.leave() || header.search.clear() || store.release();
   if (typing || command || event.altKey) return false;
-  if (event.key === " " && train && store.tab === "train" && train.root.contains(target) && !target.closest("button")) return train.toggle(), true;
+  if (event.key === " " && train && store.tab === "train" && train.root.contains(target) && !target.closest("button"))
+    return (train.toggle(), true);
   const preset = PRESET_OF_KEY[event.key];
   // A preset may hide the graph and the stages; the focus is then on a tab.
-  if (layout && preset && (isAtWork(target) || target.matches('[role="tab"], [role="radio"]'))) return layout.choose(preset), true;
+  if (layout && preset && (isAtWork(target) || target.matches('[role="tab"], [role="radio"]')))
+    return (layout.choose(preset), true);
   if (!isAtWork(target)) return false;
   const pane = panes.focused();
   switch (event.key) {

@@ -86,7 +86,17 @@ export class Train {
   constructor(private readonly options: TrainOptions) {
     const { kernel } = options;
     this.#run = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "train.run", onclick: () => this.toggle() });
-    this.#restart = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.restart", onclick: () => this.#send(this.#isOld ? "resume" : "train") }, icon(ICONS.play), this.#restartLabel);
+    this.#restart = h(
+      "button",
+      {
+        type: "button",
+        class: "mnb-button",
+        "data-mnb-action": "train.restart",
+        onclick: () => this.#send(this.#isOld ? "resume" : "train"),
+      },
+      icon(ICONS.play),
+      this.#restartLabel,
+    );
     this.#step = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.step", onclick: () => void kernel.send("step_once", {}) }, icon(ICONS.step), "One step");
     this.#stop = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.stop", onclick: () => void kernel.send("stop", {}) }, icon(ICONS.stop), "Stop");
     this.#rate = h("input", { type: "range", class: "mnb-slider", min: 0, max: 1000, step: 1, "aria-label": "Learning rate, logarithmic", "data-mnb-action": "train.rate" });
@@ -193,7 +203,16 @@ export class Train {
     const isActive = state === "running" || state === "paused";
     const hasEnded = state === "stopped" || state === "failed";
     const isOld = this.#isOld;
-    const label = state === "running" ? "Pause" : isOld ? "Train this model" : state === "paused" || hasEnded ? "Resume" : state === "done" ? "Train again" : "Train";
+    const label =
+      state === "running"
+        ? "Pause"
+        : isOld
+          ? "Train this model"
+          : state === "paused" || hasEnded
+            ? "Resume"
+            : state === "done"
+              ? "Train again"
+              : "Train";
     this.#restart.hidden = !(hasEnded || (isOld && state === "paused")) || !this.options.canStart;
     this.#restartLabel.data = isOld ? "Resume the earlier model" : "Train from scratch";
     if (this.#run.dataset["label"] !== label) {
