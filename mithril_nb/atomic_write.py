@@ -176,7 +176,7 @@ def remove_leftovers(folder: Path, *, names: str = f"{PREFIX}*{SUFFIX}") -> None
     """
     with suppress(OSError):
         for leftover in folder.glob(names):
-            with suppress(OSError):
+            with suppress(OSError, ValueError):  # a name that another program wrote may be no name of a file
                 _remove_if_dead(leftover)
 
 

@@ -134,7 +134,7 @@ def _of_safetensors(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarra
             f"{path!r} is not a safetensors file, or is broken.", (("because", because),), _ADVICE
         ) from error
     if KEY in about:  # a checkpoint of a run
-        for key, array in read(Path(path)).arrays.items():
+        for key, array in read(Path(path).resolve()).arrays.items():
             if key.startswith("params["):
                 yield ".".join(re.findall(r"\['([^']+)'\]", key)), array
         return

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 _UNKNOWN_MODULES = ("optax._src.linesearch", "optax.contrib")
-_LINEAR = ("identity", "trace", "ema", "scale_by_param_block_rms", "scale_by_param_block_norm")
-"""Transformations that multiply their result by a factor if their input is multiplied by it."""
+_LINEAR = ("scale_by_param_block_rms", "scale_by_param_block_norm")
+"""Transformations whose result is multiplied by a factor if their input is, unlike that of other `scale_by_...`."""
 
 
 class _UnknownRateError(Exception):
@@ -43,16 +43,15 @@ def own_rate(update: Any, before: Any, after: Any) -> Any:
 
 
 def _rate(parts: list[tuple[str, Any]]) -> Any:
-    """Return the rate of transformations in a row, each with its kind: `"scale"`, `"linear"` or `"other"`."""
-    factors = [(place, factor) for place, (kind, factor) in enumerate(parts) if kind == "scale"]
-    if not factors:
+    """Return the rate of transformations in a row, each with its kind and for `"scale"` the factor."""
+    total: Any = None
+    for kind, factor in parts:
+        if kind == "scale":
+            total = factor if total is None else factor * total
+        elif kind == "normalize" and not (total is None or (isinstance(total, int | float) and total == 1)):
+            raise _UnknownRateError  # a factor before Adam does not change its updates
+    if total is None:
         raise _UnknownRateError
-    rates = [(place, factor) for place, factor in factors if not isinstance(factor, int | float) or factor != 1]
-    if len(rates) > 1 and any(kind == "other" for kind, _ in parts[rates[0][0] :]):
-        raise _UnknownRateError  # a factor before Adam does not change its updates
-    total: Any = 1.0
-    for _, factor in rates:
-        total = factor * total
     return total
 
 
@@ -81,7 +80,7 @@ def _parts(update: Any, before: Any, after: Any) -> Iterator[tuple[str, Any]]:
         case "set_to_zero":
             yield "zero", None
         case "inject_hyperparams":
-            yield "other", None  # such as Adam, which a factor before it does not change
+            yield "normalize", None  # such as Adam
             yield "scale", after.hyperparams["learning_rate"]
         case "masked":  # of some params, such as the weight decay of AdamW
             if any(kind == "scale" for kind, _ in _parts(held["inner"].update, before.inner_state, after.inner_state)):
@@ -93,11 +92,15 @@ def _parts(update: Any, before: Any, after: Any) -> Iterator[tuple[str, Any]]:
                 states = [pair.inner_states[key].inner_state for pair in (before, after)]
                 parts = [*_parts(inner.update, *states)]
                 groups += [] if parts == [("zero", None)] else [_rate(parts)]
-            if any(rate is not groups[0] and not (isinstance(rate, float) and rate == groups[0]) for rate in groups):
+            if not groups or any(
+                rate is not groups[0] and not (isinstance(rate, float) and rate == groups[0]) for rate in groups
+            ):
                 raise _UnknownRateError
             yield "scale", groups[0]
+        case "scale_by_rprop" | "scale_by_polyak":
+            raise _UnknownRateError  # the rate is not a factor
         case _:
             is_known = update.__module__.startswith("optax.") and not update.__module__.startswith(_UNKNOWN_MODULES)
             if not is_known or any(hasattr(value, "update") and not isinstance(value, dict) for value in held.values()):
                 raise _UnknownRateError
-            yield ("linear" if name in _LINEAR else "other"), None
+            yield ("normalize" if name.startswith("scale_by_") and name not in _LINEAR else "other"), None

@@ -216,3 +216,13 @@ def test_a_foreign_folder_with_our_name_is_kept(tmp_path, about):
     os.utime(left, (0, 0))
     ml.save(Relu(), tmp_path / "model.json")
     assert (left / HELD).read_bytes() == about
+
+
+@pytest.mark.parametrize("name", [b"", b"a/b", b"a\0b"])
+def test_a_leftover_with_an_invalid_name_is_kept(tmp_path, name):
+    left = tmp_path / ".mithril_nb-abc123.part"
+    for folder in ("old", "new"):
+        (left / folder).mkdir(parents=True)
+    (left / HELD).write_bytes(MARK + name)
+    ml.save(Relu(), tmp_path / "model.json")
+    assert (left / "old").exists()

@@ -74,6 +74,7 @@ KNOWN = (
 )
 UNKNOWN = (
     lambda inner: optax.chain(optax.scale(0.5), inner),
+    lambda inner: optax.chain(inner, optax.scale_by_adam()),
     lambda inner: labelled(inner, optax.sgd(0.75)),
     lambda inner: optax.masked(inner, {"a": True, "b": False}),
     lambda inner: optax.apply_if_finite(inner, 3),
@@ -107,8 +108,10 @@ def test_rate_of_a_schedule_and_of_a_line_search():
         np.testing.assert_allclose(run.history["learning_rate"], [0.5, 0.4, 0.3, 0.2], rtol=1e-6)
         assert [event.learning_rate for event in events] == [None, 0.5, 0.4, 0.4, 0.3, 0.2, 0.2, 0.2]
         assert run.learning_rate == 1.0
-    run = fit(Slope(), DATA, loss="mean_squared_error", optimizer=optax.lbfgs(), batch_size=2, epochs=1).wait()
-    assert np.isnan(run.history["learning_rate"]).all()
+    frozen = optax.partition({"all": optax.set_to_zero()}, lambda params: dict.fromkeys(params, "all"))
+    for optimizer in (optax.lbfgs(), optax.rprop(0.1), optax.polyak_sgd(), frozen):
+        run = fit(Slope(), DATA, loss="mean_squared_error", optimizer=optimizer, batch_size=2, epochs=1).wait()
+        assert np.isnan(run.history["learning_rate"]).all()
 
 
 def test_weighted_cross_entropy_has_an_accuracy(small, blobs):

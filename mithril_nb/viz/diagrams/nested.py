@@ -19,9 +19,9 @@ from mithril_nb.viz.diagrams.scene import NEXT_ROUND
 
 ROOT = ""
 GRADIENT = 3
+"""In `Flow.roles`: only sums that pass on a gradient use the data. Such a flow has no separate wire."""
 SHARED = frozenset({"block", "loop", "cond", "branch", "call", "repeat"})
 """Kinds of nodes of a stage that have room for their share of the cost."""
-"""In `Flow.roles`: only sums that pass on a gradient use the data. Such a flow has no separate wire."""
 
 
 @dataclass(frozen=True)
