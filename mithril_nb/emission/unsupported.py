@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from mithril_nb.emission.program import Program, Statement
+from mithril_nb.emission.program import Function, Program, Statement
 from mithril_nb.errors import UnsupportedPrimitiveError
 from mithril_nb.stages.records import format_source
 
@@ -55,18 +55,22 @@ def unsupported(statement: Statement, backend: str, reason: str = "") -> Unsuppo
     return error
 
 
-def check_dtypes(program: Program, backend: str, is_known: Callable[[str], bool]) -> None:
-    """Check that a backend has the dtypes of all arguments, results and operands of a program.
+def check_dtypes(functions: Sequence[Function], backend: str, is_known: Callable[[str], bool]) -> None:
+    """Check that a backend has the dtypes of all arrays in functions, of which the last is the main one.
 
     Raises:
         UnsupportedPrimitiveError: The backend has no such dtype.
     """
-    main = program.main
-    ends = [Statement("copy", (operand,), ()) for operand in (*main.inputs, *main.outputs)]  # also without statements
-    for statement in (*(each for function in program.functions for each in function.walk()), *ends):
+    for statement in (each for function in functions for each in function.walk()):
         for operand in (*statement.inputs, *statement.outputs):
             if not is_known(operand.dtype) and getattr(operand, "name", "") != "_":
                 raise unsupported(statement, backend, f"dtype {operand.dtype}")
+    for operand in (*functions[-1].inputs, *functions[-1].outputs):  # a program may have no statements
+        if not is_known(operand.dtype):
+            raise UnsupportedPrimitiveError(
+                f"backend {backend!r} has no arrays of dtype {operand.dtype}.",
+                advice='ml.export(model, "folder", to="stablehlo")  # contains every dtype',
+            )
 
 
 def check_supported(program: Program, backend: str, supported: Iterable[str]) -> None:

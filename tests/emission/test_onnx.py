@@ -215,7 +215,7 @@ def test_gradients_of_windows_along_four_axes_are_refused() -> None:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int4", "complex64"])
 def test_other_dtypes_are_refused_by_name(dtype: str) -> None:
     for function, given in ((lambda x: x, dtype), (lambda x: jnp.real(x.astype(dtype)).astype("float32"), "float32")):
-        with pytest.raises(UnsupportedPrimitiveError, match=f"unsupported  dtype {dtype}"):
+        with pytest.raises(UnsupportedPrimitiveError, match=f"dtype {dtype}"):
             run_onnx(function, jnp.ones(3, given))
 
 

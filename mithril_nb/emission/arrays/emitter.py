@@ -106,7 +106,7 @@ class _Emitter(Context):
                 known = one.primitive in _CONTROL or one.primitive in self.rules or one.primitive in INFIX
                 if not known and one.primitive not in self.dialect.functions:
                     raise self.unsupported(one)
-        check_dtypes(program, self.library, lambda dtype: self.dtype_or_none(dtype) is not None)
+        check_dtypes(program.functions, self.library, lambda dtype: self.dtype_or_none(dtype) is not None)
 
     def dtype_or_none(self, name: str) -> str | None:
         return self.dialect.dtype("uint32" if name == "key<fry>" else name)

@@ -75,7 +75,7 @@ def emit_program(program: Program) -> CFile:
         UnsupportedPrimitiveError: The program contains a primitive or a dtype that C source does not support.
     """
     check_supported(program, "c", {*RULES, *SUPPORTED})
-    check_dtypes(program, "c", C_TYPES.__contains__)
+    check_dtypes(program.functions, "c", C_TYPES.__contains__)
     helpers, arenas = Helpers(), dict[str, int]()
     constants: dict[Value, Form] = {value: Stored(value.name, c_shape(value)) for value in program.constants}
     parts = [list(_function(one, program, helpers, arenas, constants)) for one in program.functions]

@@ -84,7 +84,7 @@ class _Emitter(Context):
         for function in program.functions:
             for one in function.walk():
                 self._check(one)
-        check_dtypes(program, "ggml", _DTYPES.__contains__)
+        check_dtypes(program.functions, "ggml", _DTYPES.__contains__)
         self._needed = _constants_of(program)
         self._has_gradients = bool(program.gradient_notes)
         for function in program.functions[:-1]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jax.lax import GatherDimensionNumbers
 
 from mithril_nb.emission.onnx.graph import Graph, neutral, number_of, rule, wider
 from mithril_nb.emission.onnx.shapes import dilated, padded, permuted, reduced
@@ -233,9 +234,7 @@ def _gather(to: Graph, one: Statement) -> str:
     rest = [axis for axis in range(len(array.shape)) if axis not in (*batch, *picked)]
     fills = one.params["mode"].name == "FILL_OR_DROP"
     if set(numbers.collapsed_slice_dims) != set(picked) or any(sizes[axis] != array.shape[axis] for axis in rest):
-        window = [axis for axis in range(len(array.shape)) if axis not in (*numbers.collapsed_slice_dims, *batch)]
-        items, are_inside = _items(to, array, indices, picked, batch, numbers.start_indices_batching_dims, window,
-                                   [sizes[axis] for axis in window], [sizes[axis] for axis in picked])  # fmt: skip
+        items, are_inside = _items(to, array, indices, numbers, sizes)
         found = to.add("Gather", to.reshape(to.tensor(array), [-1]), items, axis=0)
         if fills:
             found = to.where(are_inside, found, to.constant(_fill(one), array.dtype), array.dtype)
@@ -264,47 +263,30 @@ def _clipped(to: Graph, places: str, limits: list[int]) -> tuple[str, str]:
 
 
 def _items(
-    to: Graph,
-    array: Operand,
-    indices: Operand,
-    picked: Sequence[int],
-    batch: Sequence[int],
-    batch_of_indices: Sequence[int],
-    window: Sequence[int],
-    shape: Sequence[int],
-    sizes: Sequence[int],
+    to: Graph, array: Operand, indices: Operand, numbers: GatherDimensionNumbers, sizes: Sequence[int]
 ) -> tuple[str, str]:
     """Return the indices of the items of slices in the flat array, and a mask of the slices inside the array.
 
-    Args:
-        to: The graph.
-        array: The array.
-        indices: The starts of the slices; a vector for each slice.
-        picked: The axis of the array of each item of the vector.
-        batch: Axes of the array that are axes of `indices` too.
-        batch_of_indices: These axes of `indices`.
-        window: The axes of the array that the slices have.
-        shape: The shape of a slice, along these axes.
-        sizes: The size of a slice along each of `picked`.
-
-    Returns:
-        Tensors with the axes of `indices` without the last, then `window`; the mask has size 1 along the latter.
+    `numbers` and `sizes` are those of the gather of these slices. The tensors have the axes of `indices` without the
+    last, and then the axes of a slice; the mask has size 1 along the latter.
     """
-    lead, rank = indices.shape[:-1], len(array.shape)
-    steps = [math.prod(array.shape[axis + 1 :]) for axis in range(rank)]
-    limits = [array.shape[axis] - size for axis, size in zip(picked, sizes, strict=True)]
+    lead, batch = indices.shape[:-1], numbers.operand_batching_dims
+    window = [axis for axis in range(len(array.shape)) if axis not in (*numbers.collapsed_slice_dims, *batch)]
+    steps = [math.prod(array.shape[axis + 1 :]) for axis in range(len(array.shape))]
+    picked, rank = numbers.start_index_map, len(lead) + len(window)
+    limits = [array.shape[axis] - sizes[axis] for axis in picked]
     starts, are_inside = _clipped(to, to.cast(to.tensor(indices), "int64"), limits)
-    offsets = np.zeros((*lead, *shape), np.int64)
-    for axis, place in zip(batch, batch_of_indices, strict=True):
-        offsets += (
-            np.arange(array.shape[axis]).reshape([-1 if at == place else 1 for at in range(offsets.ndim)]) * steps[axis]
-        )
-    for place, (axis, size) in enumerate(zip(window, shape, strict=True), len(lead)):
-        offsets += np.arange(size).reshape([-1 if at == place else 1 for at in range(offsets.ndim)]) * steps[axis]
+    offsets = np.zeros([1] * rank, np.int64)
+    for axis, index_axis in [
+        *zip(batch, numbers.start_indices_batching_dims, strict=True),
+        *zip(window, range(len(lead), rank), strict=True),
+    ]:
+        count = array.shape[axis] if axis in batch else sizes[axis]
+        offsets = offsets + steps[axis] * np.arange(count).reshape([-1, *[1] * (rank - index_axis - 1)])
     first = to.add("Mul", starts, to.integers([steps[axis] for axis in picked]))
     first = to.add("ReduceSum", first, to.integers([len(lead)]), keepdims=0)
-    ones = [*lead, *[1] * len(shape)]
-    return to.add("Add", to.reshape(first, ones), to.constant(offsets)), to.reshape(are_inside, ones)
+    shape = [*lead, *[1] * len(window)]
+    return to.add("Add", to.reshape(first, shape), to.constant(offsets)), to.reshape(are_inside, shape)
 
 
 _SCATTERS = {"scatter": "none", "scatter-add": "add", "scatter-mul": "mul", "scatter-max": "max", "scatter-min": "min"}
@@ -320,26 +302,18 @@ def _scatter(to: Graph, one: Statement) -> str:
     numbers, rank, dtype = one.params["dimension_numbers"], len(array.shape), array.dtype
     if one.primitive in ("scatter-max", "scatter-min") and np.dtype(dtype).kind == "f":
         raise to.unsupported(one, "floats, because onnxruntime skips NaN")
-    batch = numbers.operand_batching_dims
-    window = [axis for axis in range(rank) if axis not in (*numbers.inserted_window_dims, *batch)]
-    order = [axis for axis in range(len(updates.shape)) if axis not in numbers.update_window_dims]
-    shape = [updates.shape[axis] for axis in numbers.update_window_dims]
-    sizes = {**dict.fromkeys(range(rank), 1), **dict(zip(window, shape, strict=True))}
-    picked = numbers.scatter_dims_to_operand_dims
-    items, are_inside = _items(
-        to,
-        array,
-        indices,
-        picked,
-        batch,
+    window, batch = numbers.update_window_dims, numbers.operand_batching_dims
+    slice_sizes = iter([updates.shape[axis] for axis in window])
+    sizes = [1 if axis in (*numbers.inserted_window_dims, *batch) else next(slice_sizes) for axis in range(rank)]
+    slices = GatherDimensionNumbers(
+        window, numbers.inserted_window_dims, numbers.scatter_dims_to_operand_dims, batch,
         numbers.scatter_indices_batching_dims,
-        window,
-        shape,
-        [sizes[axis] for axis in picked],
-    )
+    )  # fmt: skip
+    items, are_inside = _items(to, array, indices, slices, sizes)
     if one.params["mode"].name != "CLIP":
         items = to.add("Where", are_inside, items, to.constant(array.size, np.int64))
-    added = to.reshape(permuted(to, to.tensor(updates), [*order, *numbers.update_window_dims]), [-1])
+    order = [axis for axis in range(len(updates.shape)) if axis not in window]
+    added = to.reshape(permuted(to, to.tensor(updates), [*order, *window]), [-1])
     flat, wide = to.reshape(to.tensor(array), [-1]), wider("Scatter", dtype)
     compared = one.primitive in ("scatter-max", "scatter-min")
     flat, added = (to.key(each, dtype) if compared else to.cast(each, wide, dtype) for each in (flat, added))

@@ -10,6 +10,7 @@ import numpy as np
 from mithril_nb.emission.build import flat_program
 from mithril_nb.emission.onnx import contractions, control, elementwise, shapes
 from mithril_nb.emission.onnx.graph import DTYPES, Graph, Node
+from mithril_nb.emission.unsupported import check_dtypes
 from mithril_nb.errors import UnsupportedPrimitiveError
 from mithril_nb.stages.trace import traced
 
@@ -37,19 +38,13 @@ def emit_onnx(program: traced.Program, weights: dict[int, Any], inputs: Sequence
     from onnx import checker, helper, numpy_helper
 
     main, constants = flat_program(program)
+    check_dtypes([main], "onnx", DTYPES.__contains__)
     graph = Graph()
     for value, name in zip(main.inputs, inputs, strict=True):
         graph.tensors[value] = graph.new_name(name)
     for value, array in constants.items():
         graph.tensors[value] = graph.constant(array)
     names = [graph.new_name(name) for name in outputs]
-    for name, value in zip([*inputs, *outputs], [*main.inputs, *main.outputs], strict=True):
-        if value.dtype not in DTYPES:
-            raise UnsupportedPrimitiveError(
-                f"backend 'onnx' has no arrays of the dtype of {name!r}.",
-                (("unsupported", f"dtype {value.dtype}"), ("known", ", ".join(DTYPES))),
-                'ml.export(model, "folder", to="stablehlo")  # contains every dtype',
-            )
     if not names:
         raise UnsupportedPrimitiveError(
             "backend 'onnx' cannot express a program without results.",

@@ -197,9 +197,6 @@ class Graph:
         before, self._at = self._at, one
         if one.primitive not in RULES:
             raise self.unsupported(one)
-        for value in (*one.outputs, *one.inputs):
-            if value.dtype not in DTYPES:
-                raise self.unsupported(one, f"dtype {value.dtype}")
         if one.outputs and not any(value.size for value in one.outputs):  # not every operator accepts empty arrays
             names = [self.constant(np.zeros(value.shape), value.dtype) for value in one.outputs]
         else:

@@ -162,10 +162,8 @@ def reduced(
     to: Graph, kind: str, name: str, dtype: str, shape: Sequence[int], axes: Sequence[int], keeps: bool = False
 ) -> str:
     """Add a reduction of a tensor by `"Sum"`, `"Prod"`, `"Max"` or `"Min"`, and return its output."""
-    over, kept = (
-        to.integers(axes),
-        [1 if axis in axes else size for axis, size in enumerate(shape) if keeps or axis not in axes],
-    )
+    over = to.integers(axes)
+    kept = [1 if axis in axes else size for axis, size in enumerate(shape) if keeps or axis not in axes]
     if 0 in shape:
         return to.constant(np.full(kept, neutral(kind, dtype)), dtype)
     if kind in ("Sum", "Prod") and np.dtype(dtype).kind in "iu":
@@ -197,9 +195,10 @@ def _argmax(to: Graph, one: Statement) -> str:
     name = to.tensor(one.inputs[0])
     found = to.add(op, to.key(name, dtype), axis=int(axis), keepdims=0)
     if np.dtype(dtype).kind == "f":
-        are_nan = to.cast(to.add("IsNaN", name), "int32")
-        is_nan = to.cast(to.add("ReduceMax", are_nan, to.integers([axis]), keepdims=0), "bool")
-        found = to.add("Where", is_nan, to.add("ArgMax", are_nan, axis=int(axis), keepdims=0), found)
+        is_nan = to.add("IsNaN", name)
+        any_nan = to.compute("ReduceMax", "bool", [is_nan], to.integers([axis]), keepdims=0)
+        first = to.add("ArgMax", to.cast(is_nan, "int32"), axis=int(axis), keepdims=0)
+        found = to.add("Where", any_nan, first, found)
     return to.cast(found, one.outputs[0].dtype)
 
 
