@@ -15,13 +15,12 @@ from mithril_nb.cost.memory.use import MemoryUse
 from mithril_nb.cost.records import NO_TRIP_COUNT
 from mithril_nb.cost.symbolic import unknown_params
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
-from mithril_nb.errors import CostBoundError, Diagnostic, MithrilError, UnknownOptionError, nearest, short_repr
+from mithril_nb.errors import CostBoundError, Diagnostic, UnknownOptionError, nearest, short_repr
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.program_stages import first_source
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.targets import inspect
-from mithril_nb.targets.calls import arguments_written, variable_of
-from mithril_nb.targets.entry_point import OPTIONS, check_options, options_written
+from mithril_nb.targets.entry_point import OPTIONS, check_options
 from mithril_nb.targets.unsupported import has_argument, refuse_misspelt
 
 Bound = float | tuple[float | None, float | None] | None
@@ -50,7 +49,6 @@ class _Measured:
         option: Code for the option of `ml.inspect` that makes an unknown cost known; `""` if there is none.
         numbers: An example number for each symbolic size in the cost, for the advice of the error.
         formula: The cost as a formula of the symbolic sizes; `""` if unknown.
-        is_known_at: True if the cost is fully known once the symbolic sizes have numbers.
         is_of_rows: True if the cost is a sum over equations or instructions, which may leave out unknown ones.
     """
 
@@ -61,7 +59,6 @@ class _Measured:
     option: str = ""
     numbers: Mapping[str, int] = field(default_factory=dict[str, int])
     formula: str = ""
-    is_known_at: bool = False
     is_of_rows: bool = False
 
     def violated(self, low: float | None, high: float | None) -> float | None:
@@ -171,11 +168,7 @@ def assert_cost(
     check_options(options)
     inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
     measured = {name: _measured(inspection, name, source or first_source(inspection)) for name in pairs}
-    passing = _passing(measured, pairs, bounds, source, unknown)
-    call = _Call.of(target, args, options, passing)
-    found = [
-        _problem(inspection, name, measured[name], low, high, unknown, call) for name, (low, high) in pairs.items()
-    ]
+    found = [_problem(inspection, name, measured[name], low, high, unknown) for name, (low, high) in pairs.items()]
     problems = [problem for problem in found if problem is not None]
     if problems:
         raise CostBoundError(problems[0], more=tuple(problems[1:]))
@@ -214,17 +207,7 @@ def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
     value, unknown = getattr(cost.total, name), _unknown(cost, name)
     if not cost.symbols or value is not None:
         return _Measured(value, source, unknown, known, is_of_rows=name != "params")
-    is_known_at, formula = _is_known_at(cost, name), cost.formula(field=name)
-    return _Measured(value, source, unknown, known, numbers=_numbers(cost), formula=formula, is_known_at=is_known_at)
-
-
-def _is_known_at(cost: Cost, name: str) -> bool:
-    """Return whether a cost is fully known once the symbolic sizes have numbers, tested with examples."""
-    try:
-        numbered = cost.at(**_numbers(cost))
-    except MithrilError:  # the program rejects these sizes
-        return False
-    return not _unknown(numbered, name)
+    return _Measured(value, source, unknown, known, numbers=_numbers(cost), formula=cost.formula(field=name))
 
 
 def _numbers(cost: Cost) -> Mapping[str, int]:
@@ -249,7 +232,6 @@ def _problem(
     low: float | None,
     high: float | None,
     unknown: str,
-    call: _Call,
 ) -> Diagnostic | None:
     """Return the error for a cost that is unknown or outside its bounds; `None` if the cost is within them.
 
@@ -261,7 +243,7 @@ def _problem(
     if end is None and value is not None and not found.unknown:
         return None
     if found.numbers:
-        return _without_numbers(inspection.name, name, found, low, high, call)
+        return _without_numbers(inspection.name, name, found, low, high)
     shown_value = "unknown" if value is None else f"{'at least ' if found.unknown else ''}{value:,}"
     facts = [(name, f"{shown_value} ({found.source})"), ("bound", _bound_text(low, high))]
     if found.unknown and found.is_of_rows and not is_over and unknown != "fail":
@@ -270,19 +252,19 @@ def _problem(
                 _only_known(f"program {inspection.name!r}: only the known {noun} are checked.", facts, found.unknown)
             )
         return None
-    shown = f"print({call.cost(name, found.source)})"
+    shown = f"print({_costs(name, found.source)})"
     if value is not None and end is not None:
         summary = f"{verb} {'more' if is_over else 'fewer'} {noun} than {'allowed' if is_over else 'it should'}."
         facts.append(("over by" if is_over else "under by", _far(value, end)))
-        advice = f"{call.passing}  # if that is intended"
+        advice = f"{name}={value:_}  # if that is intended"
     elif found.is_of_rows:
         summary = f"cannot be checked against its bound of {noun}: some {noun} are unknown."
-        advice = f"{call.passing}  # checks the known {noun}"
+        advice = f'unknown="warn"  # checks only the known {noun}'
     else:
         summary = f"cannot be checked against its bound of {noun}: their number is unknown."
         advice = f"{shown}  # and leave out {name}="
     if found.option:
-        advice = f"{call.inspected_with(found.option)}  # or params=() if it has none"
+        advice = f"ml.inspect(program, *args, {found.option})  # or params=() if it has none"
     if found.unknown:
         facts.append(("unknown", "\n".join(found.unknown)))
     if found.blocks:
@@ -297,19 +279,16 @@ def _only_known(summary: str, facts: list[tuple[str, str]], unknown: tuple[str, 
     return str(Diagnostic(summary, (*facts, *more)))
 
 
-def _without_numbers(
-    program: str, name: str, found: _Measured, low: float | None, high: float | None, call: _Call
-) -> Diagnostic:
+def _without_numbers(program: str, name: str, found: _Measured, low: float | None, high: float | None) -> Diagnostic:
     """Return the error for a cost that cannot be compared because of symbolic sizes."""
     names, sizes = ", ".join(found.numbers), ", ".join(f"{one}={number}" for one, number in found.numbers.items())
     facts = [(name, f"{found.formula or 'unknown'} ({found.source})"), ("bound", _bound_text(low, high))]
-    number = f"a number for {' and '.join(found.numbers)}"
-    advice = f"{call.inspected}  # with {number}"
-    if found.formula and not found.is_known_at:  # even with numbers, part of the cost stays unknown
-        advice = f"print({call.cost(name, found.source)})  # and leave out {name}="
+    advice = f"ml.inspect(program, *args)  # with a number for {' and '.join(found.numbers)}"
+    if " + unknown" in found.formula:  # even with numbers, part of the cost stays unknown
+        advice = f"print({_costs(name, found.source)})  # and leave out {name}="
     elif found.formula:
         least, most = ("" if low is None else f"{_literal(low)} <= "), ("" if high is None else f" <= {_literal(high)}")
-        advice = f"assert {least}{call.inspected}.cost().at({sizes}).total.{name}{most}  # or {number}"
+        advice = f"assert {least}inspection.cost().at({sizes}).total.{name}{most}"
     return Diagnostic(
         f"program {program!r} cannot be checked against its bound of {_WORDS[name][1]}: no number for {names}.",
         tuple(facts),
@@ -318,58 +297,12 @@ def _without_numbers(
     )
 
 
-def _passing(
-    measured: Mapping[str, _Measured],
-    pairs: Mapping[str, tuple[float | None, float | None]],
-    bounds: Mapping[str, Bound],
-    source: str | None,
-    unknown: str,
-) -> list[str]:
-    """Return bounds and options with which `ml.assert_cost` passes, as source code for the advice of the error.
-
-    The actual costs replace violated bounds. Bounds that cannot be checked are left out.
-    """
-    checked = {name: found for name, found in measured.items() if found.value is not None or found.is_of_rows}
-    is_violated = {name: found.violated(*pairs[name]) is not None for name, found in checked.items()}
-    written = [
-        f"{name}={f'{found.value:_}' if is_violated[name] else short_repr(bounds[name])}"
-        for name, found in checked.items()
-    ]
-    if source is not None:
-        written.append(f'source="{source}"')
-    if unknown == "fail" and any(found.unknown for found in checked.values()):
-        written.append('unknown="warn"')  # no bound passes with "fail"
-    elif unknown != "warn":
-        written.append(f'unknown="{unknown}"')
-    return written
+def _costs(name: str, source: str) -> str:
+    return "inspection.memory" if name == "peak_bytes" else f'inspection.cost("{source}")'
 
 
 def _literal(bound: float) -> str:
     return f"{int(bound):_}" if math.isfinite(bound) and bound == int(bound) else str(bound)
-
-
-@dataclass(frozen=True)
-class _Call:
-    """Source code for advice: `inspected` returns the inspection, `passing` calls `ml.assert_cost` and passes."""
-
-    inspected: str
-    passing: str
-
-    @classmethod
-    def of(cls, target: Any, args: tuple[Any, ...], options: Mapping[str, Any], passing: list[str]) -> _Call:
-        if isinstance(target, Inspection):
-            return cls("inspection", f"ml.assert_cost({', '.join(('inspection', *passing))})")
-        arguments = (variable_of(target), *(arguments_written(target, args) if args else ()), *options_written(options))
-        return cls(f"ml.inspect({', '.join(arguments)})", f"ml.assert_cost({', '.join((*arguments, *passing))})")
-
-    def inspected_with(self, option: str) -> str:
-        """Return code that inspects the program with a further option."""
-        call = "ml.inspect(program, *args)" if self.inspected == "inspection" else self.inspected
-        return f"{call.removesuffix(')')}, {option})"
-
-    def cost(self, name: str, source: str) -> str:
-        """Return code that returns the costs of all blocks."""
-        return f"{self.inspected}.memory" if name == "peak_bytes" else f'{self.inspected}.cost("{source}")'
 
 
 def _far(value: float, end: float) -> str:

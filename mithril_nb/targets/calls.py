@@ -9,11 +9,10 @@ from typing import Any
 import jax
 
 from mithril_nb.errors import UnexpectedInputError, short_repr
-from mithril_nb.models.naming import input_names
-from mithril_nb.targets.arguments import argument_names, signature_of
+from mithril_nb.targets.arguments import signature_of
 from mithril_nb.targets.entry_point import meant
-from mithril_nb.targets.library_modules import callable_of, is_haiku
-from mithril_nb.targets.mithril_models import graph_in, is_mithril_model
+from mithril_nb.targets.library_modules import is_haiku
+from mithril_nb.targets.mithril_models import is_mithril_model
 from mithril_nb.targets.module_scopes import is_module
 
 _LIBRARIES = ("jax.numpy", "jax.nn", "jax.lax", "jax.scipy.special", "jax", "numpy")
@@ -36,22 +35,6 @@ def variable_of(target: Any) -> str:
         return f"module.{name}"
     library = next((one for one in _LIBRARIES if getattr(sys.modules.get(one), name, None) is target), None)
     return name if library is None else f"{library}.{name}"
-
-
-def arguments_written(target: Any, args: tuple[Any, ...]) -> list[str]:
-    """Return the names of the positional arguments of a call of a target.
-
-    Examples:
-        >>> from mithril_nb.models import Add
-        >>> arguments_written(Add(), (1,)), arguments_written(lambda x, *more: x, (1, 2))
-        (['left'], ['x', 'more_0'])
-    """
-    if is_mithril_model(target):
-        return list(input_names(graph_in(target)))[: len(args)]
-    try:
-        return argument_names(callable_of(target)[0], args)
-    except TypeError:  # too many
-        return [f"x_{place}" for place in range(len(args))]
 
 
 def check_call(

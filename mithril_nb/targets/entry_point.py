@@ -31,16 +31,6 @@ def meant(name: str, known: Collection[str] = OPTIONS, least: float = _ALIKE) ->
     return next(iter(alike(name, known, least)), None)
 
 
-def options_written(options: Mapping[str, Any]) -> list[str]:
-    """Return source code of the options that are not `None`. The text of a value is cut after 80 characters.
-
-    Examples:
-        >>> options_written({"shapes": {"input": [4, 64]}, "loss": None})
-        ["shapes={'input': [4, 64]}"]
-    """
-    return [f"{name}={short_repr(value)}" for name, value in options.items() if value is not None]
-
-
 def check_options(options: Mapping[str, Any]) -> None:
     """Raise if an option has a wrong type, because JAX reports it late or not at all.
 
