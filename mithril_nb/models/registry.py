@@ -143,8 +143,6 @@ def refuse_second(new: type, what: str, name: str, old: type | None) -> None:
     )
 
 
-_LONGEST = 200
-"""Maximum number of characters of a suggested call."""
 _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -175,23 +173,17 @@ def _signature(constructor: Any) -> inspect.Signature:
 
 
 def refuse_call(kind: type, error: TypeError, given: tuple[Any, ...], named: Mapping[str, Any]) -> NoReturn:
-    """Raise an `UnknownOptionError` for an invalid constructor call, and suggest a valid call."""
-    takes = ", ".join(str(one.replace(annotation=one.empty)) for one in inspect.signature(kind).parameters.values())
-    shown = listed([*map(_short, given), *(f"{key}={_short(value)}" for key, value in named.items())])
+    """Raise an `UnknownOptionError` for an invalid constructor call."""
+    parameters = inspect.signature(kind).parameters
+    takes = ", ".join(str(one.replace(annotation=one.empty)) for one in parameters.values())
+    shown = listed([*map(short_repr, given), *(f"{name}={short_repr(value)}" for name, value in named.items())])
+    free = [name for name, one in parameters.items() if one.kind not in _STARRED and name not in named]
+    meant = {name: near[0] for name in named if name not in parameters and (near := alike(name, free))}
     raise UnknownOptionError(
         f"cannot make {kind.__name__}: {error}.",
         (("takes", takes or "nothing"), *((("given", shown),) if given or named else ())),
-        _corrected_call(kind, given, named) or example_call(kind),
+        ", ".join(f"{near}={short_repr(named[name])}" for name, near in meant.items()) or example_call(kind),
     ) from None
-
-
-def example_block(kind: type) -> Any:
-    """Return a block of a kind, built with example arguments.
-
-    Raises:
-        Exception: The constructor rejects the example arguments, for example because it requires a block.
-    """
-    return kind(**_needed(kind))
 
 
 def example_call(kind: type) -> str:
@@ -203,13 +195,15 @@ def example_call(kind: type) -> str:
         ('Linear(dimension=64)', 'Relu()')
     """
     needed = _needed(kind)
+    arguments = (f"{name}={'...' if value is ... else repr(value)}" for name, value in needed.items())
+    call = f"{kind.__name__}({', '.join(arguments)})"
     try:
         if ... not in needed.values():
-            example_block(kind)
+            kind(**needed)
     except MithrilError as error:  # the error of a kind that takes blocks has an example
         advice = error.diagnostics[0].advice
-        return advice if advice.startswith(f"{kind.__name__}(") else _call_of(kind, (), needed)
-    return _call_of(kind, (), needed)
+        return advice if advice.startswith(f"{kind.__name__}(") else call
+    return call
 
 
 def with_attributes(model: Handle, changes: Mapping[str, Any]) -> Any:
@@ -236,37 +230,6 @@ def with_attributes(model: Handle, changes: Mapping[str, Any]) -> Any:
     return construct(model.kind, model.block.graph if runs_others else None, {**given, "name": model.name})
 
 
-def _corrected_call(kind: type, given: tuple[Any, ...], named: Mapping[str, Any]) -> str:
-    """Return the user's call with corrected argument names, as source code; `""` if that call is invalid or long."""
-    signature = inspect.signature(kind)
-    try:
-        taken = {*signature.bind_partial(*given).arguments, *named}
-    except TypeError:  # too many arguments
-        return ""
-    names = [one.name for one in signature.parameters.values() if one.kind not in _STARRED]
-    found: dict[str, Any] = {}
-    for name, value in named.items():
-        near = [name] if name in names else alike(name, [one for one in names if one not in taken])
-        found.update({near[0]: value} if near else {})
-    try:
-        bound = signature.bind_partial(*given, **found).arguments
-        found |= {name: value for name, value in _needed(kind).items() if name not in bound}
-        signature.bind(*given, **found)
-        if sum(len(_short(value)) for value in (*given, *found.values())) > _LONGEST:
-            return ""
-        call = _call_of(kind, given, found)
-        if len(call) > _LONGEST or " at 0x" in call:
-            return ""
-        kind(*given, **found)
-    except Exception:  # a user-defined kind may raise anything
-        return ""
-    return call
-
-
-def _short(value: Any) -> str:
-    return short_repr(value, _LONGEST + 1)
-
-
 def _needed(kind: type) -> dict[str, Any]:
     """Return an example of each argument that is required, or has a `Start` as its default; `...` if there is none."""
     fields = {field.name: field for field in fields_of(kind)} if kind in KINDS.values() else {}
@@ -276,11 +239,3 @@ def _needed(kind: type) -> dict[str, Any]:
         if (one.name in fields and fields[one.name].start is not None and one.default is None)
         or (one.default is one.empty and one.kind not in _STARRED)
     }
-
-
-def _call_of(kind: type, given: tuple[Any, ...], named: Mapping[str, Any]) -> str:
-    arguments = [
-        *map(repr, given),
-        *(f"{name}={'...' if value is ... else repr(value)}" for name, value in named.items()),
-    ]
-    return f"{kind.__name__}({', '.join(arguments)})"

@@ -90,7 +90,7 @@ CASES = {
         UnknownOptionError: cannot make Linear: got an unexpected keyword argument 'width'.
             takes  dimension=None, use_bias=True, input_size=None, name=None
             given  64, width=1
-            Try: Linear(64)
+            Try: Linear(dimension=64)
         """,
     ),
     "too many": (

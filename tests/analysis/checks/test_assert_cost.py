@@ -163,7 +163,7 @@ def test_an_unknown_figure_fails() -> None:
         "    params   unknown (analytic)\n"
         "    bound    at most 0\n"
         "    unknown  the argument x is not called 'params'\n"
-        '    Try: ml.inspect(program, x, params="x")  # or params=() if it has none'
+        '    Try: ml.inspect(program, *args, params="x")  # or params=() if it has none'
     )
     ml.assert_cost(ml.inspect(program, spec(8, 8), params=()), params=0)
 
