@@ -13,7 +13,6 @@ from mithril_nb.emission.narrowing import narrow
 from mithril_nb.emission.program import DETACH, Function, Program, Statement, Value
 from mithril_nb.emission.reading import read
 from mithril_nb.errors import StageUnavailableError
-from mithril_nb.stages.inspect_options import with_numbers
 from mithril_nb.stages.trace import traced
 
 
@@ -69,7 +68,7 @@ def check_sizes(program: traced.Program) -> None:
         raise StageUnavailableError(
             f"no source for program {program.trace.name!r}: it needs a number for each size.",
             (("no number", ", ".join(sizes)),),
-            with_numbers(sizes),
+            f'pass numbers for the sizes, such as {sizes[0]}=32, or export to "stablehlo".',
         )
 
 

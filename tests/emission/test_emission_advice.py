@@ -11,6 +11,7 @@ CASES = {
         rows = jax.ShapeDtypeStruct(jax.export.symbolic_shape("B"), "float32")
         inspection = ml.inspect(jnp.sin, rows)
         build(inspection._pipeline.program.get())
+        # Try: build(ml.inspect(jnp.sin, jnp.ones(32))._pipeline.program.get())
         """,
     "emission/unsupported.py:unsupported": """
         from mithril_nb.emission.build import build

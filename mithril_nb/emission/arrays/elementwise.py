@@ -116,9 +116,8 @@ def _of_arrays(to: Context, one: Statement) -> str:
 @rule("rem")
 def _remainder(to: Context, one: Statement) -> str:
     if not is_float(one.outputs[0].dtype):
-        to.helpers.add("int_divide")
         left, right = to.arrays(one)
-        return f"{left} - int_divide({left}, {right}) * {right}"
+        return f"{left} - {to.helper('int_divide', left, right)} * {right}"
     return to.helper("remainder", *to.arrays(one)) if to.library == "mlx" else _of_arrays(to, one)
 
 

@@ -18,7 +18,7 @@ from mithril_nb.emission.program import Number, Operand, Statement
 def _dot_general(to: Context, one: Statement) -> str:
     """Return a matrix product. `ggml_mul_mat` of x and y is y @ x.T, and `ggml_out_prod` of x and y is y.T @ x."""
     left, right = one.inputs
-    if not left.dtype.startswith("float") or left.dtype != right.dtype:
+    if not left.dtype.startswith("float"):
         raise to.unsupported(one, "integers")
     overs, batches = one.params["dimension_numbers"]
     frees = [

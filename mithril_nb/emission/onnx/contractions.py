@@ -17,35 +17,20 @@ from mithril_nb.emission.program import Operand, Statement
 @rule("dot_general")
 def _dot_general(to: Graph, one: Statement) -> str:
     (left_over, right_over), (left_batch, right_batch) = one.params["dimension_numbers"]
-    left, right = (len(each.shape) for each in one.inputs)
-    dtype = one.outputs[0].dtype
-    names = _accumulated(to, one)
-    batch = len(left_batch)
-    is_leading = tuple(left_batch) == tuple(right_batch) == tuple(range(batch))
-    is_plain = (
-        is_leading and len(left_over) == 1 and right == batch + 2 and left > batch + 1 and left_over[0] == left - 1
-    )
-    if is_plain and (left == batch + 2 or not batch):
-        if right_over[0] == right - 1:
-            names[1] = permuted(to, names[1], [*range(batch), right - 1, right - 2])
-        return to.compute("MatMul", dtype, names)
-    # Einsum of onnxruntime rounds integers to floats.
     free = [
-        [axis for axis in range(len(each.shape)) if axis not in (*over, *first)]
-        for each, over, first in zip(one.inputs, (left_over, right_over), (left_batch, right_batch), strict=True)
+        [axis for axis in range(len(each.shape)) if axis not in (*over, *batch)]
+        for each, over, batch in zip(one.inputs, (left_over, right_over), (left_batch, right_batch), strict=True)
     ]
     orders = [*left_batch, *free[0], *left_over], [*right_batch, *right_over, *free[1]]
+    left, right = [permuted(to, to.tensor(each), order) for each, order in zip(one.inputs, orders, strict=True)]
+    dtype = one.outputs[0].dtype
+    if len(left_over) == len(free[1]) == 1 and (len(free[0]) == 1 or not left_batch):
+        return to.compute("MatMul", dtype, [left, right])
+    # Einsum of onnxruntime rounds integers to floats.
     lead, inner = (math.prod(one.inputs[0].shape[axis] for axis in axes) for axes in (left_batch, left_over))
     rows, columns = (math.prod(each.shape[axis] for axis in axes) for each, axes in zip(one.inputs, free, strict=True))
-    names = [permuted(to, name, order) for name, order in zip(names, orders, strict=True)]
-    names = [to.reshape(names[0], [lead, rows, inner]), to.reshape(names[1], [lead, inner, columns])]
+    names = [to.reshape(left, [lead, rows, inner]), to.reshape(right, [lead, inner, columns])]
     return to.reshape(to.compute("MatMul", dtype, names), one.outputs[0].shape)
-
-
-def _accumulated(to: Graph, one: Statement) -> list[str]:
-    """Return the operands of a product in the dtype of its result, in which it adds."""
-    dtype = one.outputs[0].dtype
-    return [to.cast(to.tensor(each), dtype, each.dtype) for each in one.inputs]
 
 
 @rule("conv_general_dilated")
@@ -55,8 +40,7 @@ def _conv(to: Graph, one: Statement) -> str:
     if params["batch_group_count"] != 1:
         raise to.unsupported(one, "batch_group_count above 1")
     dtype = one.outputs[0].dtype
-    operands = zip(_accumulated(to, one), (numbers.lhs_spec, numbers.rhs_spec), strict=True)
-    image, weight = [permuted(to, name, order) for name, order in operands]
+    image, weight = permuted(to, to.tensor(array), numbers.lhs_spec), permuted(to, to.tensor(kernel), numbers.rhs_spec)
     shape = [array.shape[axis] for axis in numbers.lhs_spec]
     filters, *sizes = [kernel.shape[axis] for axis in numbers.rhs_spec]
     fill = to.constant(0, dtype)

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from mithril_nb.compilation.emitted import EmittedModel
+from mithril_nb.emission.build import check_sizes
 from mithril_nb.errors import MissingParameterError, StageUnavailableError, UnknownOptionError, listed
 from mithril_nb.inspection import Inspection
 from mithril_nb.interop.exporting import array_source, c_source, compiled, ggml_source, jax_source  # noqa: F401 - they register their formats
@@ -84,8 +85,10 @@ def export(
     check_folder(folder, overwrite)
     inspection, values = _program(target, args, options, params is not None)
     program = inspection.traced_program
+    if to not in TAKES_NAMES:
+        check_sizes(program)
     fill_from(program, values, params, inputs)
-    whole = stored(program, values, *_sizes(inspection, values, to))
+    whole = stored(program, values, _sizes(inspection, values))
     return write_folder(folder, write(whole), whole)
 
 
@@ -113,40 +116,15 @@ def _name(leaf: Any) -> str:
     return ".".join(leaf.keys) or leaf.argument
 
 
-def _sizes(inspection: Inspection, values: Sequence[Any], to: str) -> tuple[dict[str, int], str]:
-    """Return a number for each symbolic size, from `values` if they determine it; and advice to pass numbers.
-
-    Raises:
-        StageUnavailableError: The format takes no symbolic sizes.
-    """
-    program = inspection.traced_program
-    names = program.trace.sizes_without_numbers
-    numbers = fitting_numbers(names, inspection.check_sizes)
-    advice = _with_numbers(program, numbers, inspection.check_sizes is not None)
-    if names and to not in TAKES_NAMES:
-        raise StageUnavailableError(
-            f"cannot export {program.trace.name!r} to {to!r}: this format needs a number for each size.",
-            (("no number", ", ".join(names)), ("keep names", ", ".join(sorted(TAKES_NAMES)))),
-            advice,
-        )
-    for leaf, value in zip(program.trace.inputs, values, strict=True):
+def _sizes(inspection: Inspection, values: Sequence[Any]) -> dict[str, int]:
+    """Return a number for each symbolic size, from `values` if they determine it."""
+    trace = inspection.traced_program.trace
+    numbers = fitting_numbers(trace.sizes_without_numbers, inspection.check_sizes)
+    for leaf, value in zip(trace.inputs, values, strict=True):
         if value is not None and len(np.shape(value)) == len(leaf.spec.shape):
             pairs = zip(leaf.spec.shape, np.shape(value), strict=True)
             numbers |= {str(dim): number for dim, number in pairs if dim in numbers}
-    return numbers, advice
-
-
-def _with_numbers(program: traced.Program, numbers: Mapping[str, int], is_model: bool) -> str:
-    shapes = [(leaf, shape_at(leaf.spec.shape, numbers)) for leaf in program.trace.inputs]
-    if is_model:
-        data = {leaf.keys[-1]: [*shape] for leaf, shape in shapes if "inputs" in (leaf.argument, *leaf.keys[:1])}
-        return f"shapes={data}"
-    texts = [
-        f"jax.ShapeDtypeStruct({shape}, {leaf.spec.dtype!r}) as {leaf.name!r}"
-        for leaf, shape in shapes
-        if shape != leaf.spec.shape
-    ]
-    return f"pass {', '.join(texts)}."
+    return numbers
 
 
 def _program(

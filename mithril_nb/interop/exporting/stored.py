@@ -81,14 +81,13 @@ class StoredProgram:
         return any(one.array.dtype.itemsize == 8 for one in (*self.inputs, *self.outputs))
 
 
-def stored(program: traced.Program, values: Sequence[Any], sizes: Mapping[str, int], advice: str) -> StoredProgram:
+def stored(program: traced.Program, values: Sequence[Any], sizes: Mapping[str, int]) -> StoredProgram:
     """Run a program, and return it with its inputs and results.
 
     Args:
         program: The program.
         values: A value for each input. `None` becomes a random placeholder, the same at each export.
         sizes: A number for each symbolic size, by name.
-        advice: Advice to use these numbers, for an error.
     """
     trace = program.trace
     random = np.random.default_rng(0)
@@ -99,7 +98,7 @@ def stored(program: traced.Program, values: Sequence[Any], sizes: Mapping[str, i
         ]
         inputs = [_numbers(one) for one in given]
         run = trace.call(trace.closed)
-        results = _run(program, inputs, sizes, advice) if sizes else jax.tree.leaves(jax.jit(run)(*given))
+        results = _run(program, inputs, sizes) if sizes else jax.tree.leaves(jax.jit(run)(*given))
         outputs = [_numbers(one) for one in results]
     files = ["weights" if one.is_param else "inputs" for one in program.inputs]
     every = [(leaf, file) for leaf, file in zip(trace.inputs, files, strict=True)]
@@ -133,7 +132,7 @@ def exported(program: traced.Program) -> export.Exported:
         return export.export(jax.jit(main))(*specs)
 
 
-def _run(program: traced.Program, inputs: Sequence[np.ndarray], sizes: Mapping[str, int], advice: str) -> Any:
+def _run(program: traced.Program, inputs: Sequence[np.ndarray], sizes: Mapping[str, int]) -> Any:
     """Return the results of a program with symbolic sizes, whose jaxpr cannot run with numbers.
 
     Raises:
@@ -144,11 +143,8 @@ def _run(program: traced.Program, inputs: Sequence[np.ndarray], sizes: Mapping[s
     except Exception as error:  # of any type, from the lowering rule of a primitive
         raise StageUnavailableError(
             f"cannot export {program.trace.name!r} with names of sizes.",
-            (
-                ("sizes", ", ".join(f"{name} = {number}" for name, number in sizes.items())),
-                ("because", f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"),
-            ),
-            advice,
+            (("because", f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"),),
+            f"pass numbers for the sizes, such as {', '.join(f'{name}={number}' for name, number in sizes.items())}.",
         ) from error
 
 

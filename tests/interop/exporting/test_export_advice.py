@@ -37,10 +37,6 @@ CASES = {
         ml.export(pm, "a", to="numpy", params={{}})
         # Try: ml.export(pm, "a", to="numpy", params=pm.randomize_params())
         """,
-    "interop/exporting/export.py:_sizes": f"""{MODEL}
-        ml.export(model, "a", to="numpy", shapes={{"input": ["batch", 4]}})
-        # Try: ml.export(model, "a", to="numpy", {{}})
-        """,
     "interop/exporting/export.py:_values_of_module": """
         import equinox as eqx, functools
         module = eqx.nn.Linear(4, 3, key=jax.random.key(0)); f = jax.vmap(functools.partial(module)); x = jnp.ones((8, 4))

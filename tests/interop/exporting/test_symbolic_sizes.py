@@ -120,14 +120,12 @@ def test_given_arrays_determine_the_sizes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("to", sorted(FORMATS.keys() - TAKES_NAMES))
 def test_other_formats_ask_for_numbers(to: str, program: str, tmp_path: Path) -> None:
     model = models.MLP(WIDTH, [5], 3)
-    with pytest.raises(StageUnavailableError, match=f"to '{to}': this format needs a number") as error:
+    with pytest.raises(StageUnavailableError, match="it needs a number for each size") as error:
         ml.export(model, tmp_path / "a", to=to, shapes=SHAPES, program=program)
-    text = str(error.value)
-    assert text.endswith("Try: shapes={'input': [32, 4]}")
-    assert "stablehlo" in text
+    assert str(error.value).endswith('Try: pass numbers for the sizes, such as batch=32, or export to "stablehlo".')
     assert not [*tmp_path.iterdir()]
     (batch,) = export.symbolic_shape("batch")
-    with pytest.raises(StageUnavailableError, match=r"pass jax.ShapeDtypeStruct\(\(64, 2\), 'float32'\) as 'x'"):
+    with pytest.raises(StageUnavailableError, match="such as batch=32"):
         ml.export(lambda x: x, tmp_path / "a", jax.ShapeDtypeStruct((2 * batch, 2), "float32"), to=to)
 
 

@@ -19,8 +19,8 @@ from mithril_nb.emission.unsupported import unsupported
 @rule("conv_general_dilated")
 def conv(to: Body, one: Statement) -> None:
     """Write a convolution. A large one without groups is written as matrix products."""
-    (array, kernel), (output,), params = one.inputs, one.outputs, one.params
-    if not is_float(output.dtype) or array.dtype != output.dtype or kernel.dtype != output.dtype:
+    kernel, (output,), params = one.inputs[1], one.outputs, one.params
+    if not is_float(output.dtype):
         raise unsupported(one, "c", "dtypes other than float32 and float64")
     numbers = params["dimension_numbers"]
     rhs, out = numbers.rhs_spec, numbers.out_spec

@@ -31,7 +31,7 @@ def dot_general(to: Body, one: Statement) -> None:
         for value, axes in ((left, left_free), (left, left_over), (right, right_free))
     )
     form = to.reserve(output, one)
-    if is_large(left.dtype, right.dtype, output.dtype, rows=rows, columns=columns, over=over):
+    if is_large(output.dtype, rows=rows, columns=columns, over=over):
         first = Matrix.of(to, one, left, left_batch, left_free, left_over)
         second = Matrix.of(to, one, right, right_batch, right_over, right_free)
         to.add(_describe(one), one)
@@ -44,8 +44,7 @@ def dot_general(to: Body, one: Statement) -> None:
 
     def item(value: Operand, axes: Sequence[int], index: Index) -> str:
         at = dict(zip(axes, index, strict=True))
-        text = to.item(value, tuple([at[axis] for axis in range(len(value.shape))]))
-        return text if value.dtype == output.dtype else f"({kind}){text}"
+        return to.item(value, tuple([at[axis] for axis in range(len(value.shape))]))
 
     with to.loops((*batches, *rows), one) as outer:
         batch = outer[: len(batches)]
@@ -95,10 +94,10 @@ def _describe(one: Statement) -> str:
     return describe(one, "product", transposed)
 
 
-def is_large(*dtypes: str, rows: Sequence[int], columns: Sequence[int], over: Sequence[int]) -> bool:
-    """Return whether a matrix product uses the helper function: it is large, and the dtypes are equal and float."""
+def is_large(dtype: str, rows: Sequence[int], columns: Sequence[int], over: Sequence[int]) -> bool:
+    """Return whether a matrix product uses the helper function: it is large, and its dtype is a float."""
     sizes = [math.prod(one) for one in (rows, columns, over)]
-    return len({*dtypes}) == 1 and is_float(dtypes[0]) and min(sizes) > 1 and math.prod(sizes) >= _LARGE
+    return is_float(dtype) and min(sizes) > 1 and math.prod(sizes) >= _LARGE
 
 
 class Matrix:
