@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import keyword
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,24 +23,26 @@ def check_sizes(arguments: Mapping[str, Any], title: str) -> None:
     Raises:
         ShapeError: A size is neither a whole number nor a symbolic dimension.
     """
-    strange = [(name, leaf) for name, value in arguments.items() for leaf in _specs(value) if _strange(leaf.shape)]
-    if not strange:
-        return
-    name, leaf = strange[0]
-    shape, first = leaf.shape, _strange(leaf.shape)[0]
-    known = _Names([dim for _, one in strange for dim in one.shape])
-    written, *_ = [_tuple([known.of(dim, axis) for axis, dim in enumerate(one.shape)]) for _, one in strange]
-    advice = f'jax.ShapeDtypeStruct({written}, "{leaf.dtype}")'
-    if known.sizes:
-        made = f'{_tuple([*known.sizes])} = jax.export.symbolic_shape("{", ".join(known.sizes.values())}")'
-        advice = f"{made}; {advice}"
-    else:
-        advice += "  # // divides to whole numbers, / does not"
-    kind = "a number" if _whole(first) is None else "a whole number"
-    raise ShapeError(
-        f"the argument {name!r} of {title!r} has a size that is not {kind}: {first!r}.",
-        (("shape", str(shape)), ("needs", "whole numbers, or names from one call of jax.export.symbolic_shape")),
-        advice,
+    for name, value in arguments.items():
+        for leaf in jax.tree.leaves(value):
+            if isinstance(leaf, jax.ShapeDtypeStruct) and any(map(_is_strange, leaf.shape)):
+                raise _size_error(f"the argument {name!r} of {title!r}", leaf)
+
+
+def _size_error(what: str, array: jax.ShapeDtypeStruct) -> ShapeError:
+    sizes = [_whole(dim) if _is_strange(dim) else dim for dim in array.shape]
+    shape, comment = str(tuple(sizes)), "  # // divides to whole numbers, / does not"
+    if None in sizes:
+        names = (
+            str(size if size is not None else dim if isinstance(dim, str) and dim.isidentifier() else f"size_{axis}")
+            for axis, (dim, size) in enumerate(zip(array.shape, sizes, strict=True))
+        )
+        shape, comment = f'jax.export.symbolic_shape("{", ".join(names)}")', ""
+    first = next(filter(_is_strange, array.shape))
+    return ShapeError(
+        f"{what} has a size that is not {'a number' if _whole(first) is None else 'a whole number'}: {first!r}.",
+        (("shape", str(array.shape)), ("needs", "whole numbers, or names from one call of jax.export.symbolic_shape")),
+        f'jax.ShapeDtypeStruct({shape}, "{array.dtype}"){comment}',
     )
 
 
@@ -109,41 +110,6 @@ def written_spec(value: Any) -> str:
         return ""
 
 
-class _Names:
-    """Writes source code for sizes, for the advice of an error: a number, or a variable for a symbolic size.
-
-    Attributes:
-        sizes: A dict from each variable to its size, as text for `jax.export.symbolic_shape`.
-
-    Args:
-        dims: All sizes of the call. New variables have none of their names.
-    """
-
-    def __init__(self, dims: Sequence[Any]):
-        self.sizes: dict[str, str] = {}
-        self._variables: dict[Any, str] = {}
-        self._taken = {word for dim in dims for word in re.findall(r"[^\W\d]\w*", str(dim))} | {"jax"}
-
-    def of(self, dim: Any, axis: int) -> str:
-        """Return the source code of a size: a number, or a variable."""
-        whole = _whole(dim) if _is_strange(dim) else dim
-        if whole is not None:
-            return str(whole)
-        key = dim if isinstance(dim, str) else axis  # `None` is a different size on each axis
-        if key not in self._variables:
-            is_read = _is_readable(dim)
-            is_name = is_read and dim.isidentifier() and not keyword.iskeyword(dim) and dim != "jax"
-            variable = self._variables[key] = dim if is_name else self._new()
-            self.sizes[variable] = dim if is_read else variable
-        return self._variables[key]
-
-    def _new(self) -> str:
-        candidates = ("batch", *(f"batch_{number}" for number in range(2, len(self._taken) + 3)))
-        found = next(one for one in candidates if one not in self._taken)
-        self._taken.add(found)
-        return found
-
-
 def _whole(dim: Any) -> int | None:
     """Return 16 for 16.0, 16.5 and "16"; `None` for sizes that are not numbers."""
     try:
@@ -152,28 +118,8 @@ def _whole(dim: Any) -> int | None:
         return None
 
 
-def _is_readable(dim: Any) -> bool:
-    """Return whether `jax.export.symbolic_shape` accepts a text as one size, such as `"batch"` or `"2*batch"`."""
-    try:
-        return isinstance(dim, str) and len(jax.export.symbolic_shape(dim)) == 1
-    except Exception:  # also errors of Python's tokenizer
-        return False
-
-
-def _specs(value: Any) -> list[jax.ShapeDtypeStruct]:
-    return [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, jax.ShapeDtypeStruct)]
-
-
-def _strange(shape: tuple[Any, ...]) -> list[Any]:
-    return [dim for dim in shape if _is_strange(dim)]
-
-
 def _is_strange(dim: Any) -> bool:
     return not isinstance(dim, int | np.integer) and not jax.export.is_symbolic_dim(dim)
-
-
-def _tuple(texts: Sequence[str]) -> str:
-    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
 
 
 NUMBERS = (bool, int, float, complex)

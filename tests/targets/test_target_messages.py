@@ -231,7 +231,7 @@ ml.inspect(norm, {"a": jax.ShapeDtypeStruct(("B", 4, "D"), "bfloat16")}, X, axis
 ShapeError: the argument 'x' of 'norm' has a size that is not a number: 'B'.
     shape  ('B', 4, 'D')
     needs  whole numbers, or names from one call of jax.export.symbolic_shape
-    Try: (B, D) = jax.export.symbolic_shape("B, D"); jax.ShapeDtypeStruct((B, 4, D), "bfloat16")
+    Try: jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, 4, D"), "bfloat16")
 
 ml.inspect(Twice(), jax.ShapeDtypeStruct((2.5,), "float32"))
 ShapeError: the argument 'x' of 'Twice' has a size that is not a whole number: 2.5.
@@ -332,45 +332,22 @@ def test_message(code: str, message: str) -> None:
     assert message_of(code, globals()) == message
 
 
-NAMELESS: list[tuple[Any, str]] = (  # from 0.12 on JAX itself rejects them first
-    [((None, None), "(batch, batch_2)"), ((None, "a b", "batch"), "(batch_2, batch_3, batch)")]
-    if jax.__version_info__ < (0, 12)
-    else []
-)
-
-
 @pytest.mark.parametrize(
     ("shape", "advised"),
     [
-        ((32 / 2, 4), 'jax.ShapeDtypeStruct((16, 4), "float32")'),
-        ((np.float32(3), 4), 'jax.ShapeDtypeStruct((3, 4), "float32")'),
-        *NAMELESS,
-        (("a b", "a b"), "(batch, batch)"),
-        (("B", "B+1"), '(B, batch) = jax.export.symbolic_shape("B, B+1")'),
-        (("floordiv(B, 2)", "B"), '(batch, B) = jax.export.symbolic_shape("floordiv(B, 2), B")'),
-        (("B", "4", 16.0), 'jax.ShapeDtypeStruct((B, 4, 16), "float32")'),
-        (("jax", "class"), '(batch, batch_2) = jax.export.symbolic_shape("jax, class")'),
-        (("B, C", "(", float("inf")), "(batch, batch_2, batch_3)"),
+        ((32 / 2, 4), "(16, 4)"),
+        ((np.float32(3), 4), "(3, 4)"),
+        (("B", "4", 16.0), 'jax.export.symbolic_shape("B, 4, 16")'),
+        (("a b", "class", "B"), 'jax.export.symbolic_shape("size_0, class, B")'),
+        (("B, C", "(", float("inf")), 'jax.export.symbolic_shape("size_0, size_1, size_2")'),
     ],
 )
 def test_advised_sizes_work(shape: Any, advised: str) -> None:
     with pytest.raises(ShapeError) as caught:
         ml.inspect(jnp.tanh, jax.ShapeDtypeStruct(shape, "float32"))
-    advice = str(caught.value).rpartition("Try: ")[2]
-    assert advised in advice
-    names: dict[str, Any] = {"jax": jax}
-    first, _, last = advice.rpartition("; ")
-    exec(first, names)  # as the user would paste it
-    spec = eval(last.partition(", as ")[0], names)
-    assert len(spec.shape) == len(shape)
-    assert len(set(spec.shape)) == (len(shape) if shape != ("a b", "a b") else 1)
-    assert ml.inspect(jnp.tanh, spec).cost().rows
-
-
-def test_unnamed_size_gets_one_name_in_all_arguments() -> None:
-    spec = jax.ShapeDtypeStruct((None if NAMELESS else "a b", 4), "float32")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ShapeError, match=r'Try: \(batch,\) = jax\.export\.symbolic_shape\("batch"\);'):
-        ml.inspect(jnp.add, spec, spec)
+    advice = caught.value.diagnostics[0].advice
+    assert advice.startswith(f'jax.ShapeDtypeStruct({advised}, "float32")')
+    assert ml.inspect(jnp.tanh, eval(advice)).cost().rows
 
 
 def test_options_match_the_signature_of_inspect() -> None:
