@@ -56,11 +56,11 @@ def _digests(plan: TrainingPlan, params: Any) -> dict[str, _Digest]:
     batch = plan.data.take(np.arange(plan.batch_size))
     targets = specs_of({"targets": batch["targets"]})
     step = train_step(forward, plan.loss, optimizer, frozen=frozen)
-    whole = jax.make_jaxpr(step)(
+    closed = jax.make_jaxpr(step)(
         params, jax.eval_shape(start, params), optimizer.learning_rate, targets | {"inputs": {}}
     )
-    digests, constants = {"loss": _Digest(), "optimizer": _Digest()}, _constants(whole)
-    for equation in whole.eqns:
+    digests, constants = {"loss": _Digest(), "optimizer": _Digest()}, _constants(closed)
+    for equation in closed.eqns:
         scopes = str(equation.source_info.name_stack)
         for scope, name in (("role:loss", "loss"), ("role:update", "optimizer")):
             if scope in scopes:
@@ -70,11 +70,12 @@ def _digests(plan: TrainingPlan, params: Any) -> dict[str, _Digest]:
         state = specs_of(initial_state(plan.model))
         key = jax.eval_shape(lambda: jax.random.key(0)) if plan.model.needs_key else None
         run = partial(runner(plan.model, bool(state)), training=True)
-        traced = jax.make_jaxpr(lambda *args: run(*args[:3], key=args[3]))(
-            params, specs_of(batch["inputs"]), state, key
-        )
         digests["model"] = _Digest()
-        digests["model"].add(traced)
+        digests["model"].add(
+            jax.make_jaxpr(lambda params, inputs, state, key: run(params, inputs, state, key=key))(
+                params, specs_of(batch["inputs"]), state, key
+            )
+        )
     return digests
 
 
@@ -82,11 +83,8 @@ def difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return how two results of `equations_of` for a loss or an optimizer differ; `""` if they do not."""
     if then["hash"] == now["hash"]:
         return ""
-    lines = [
-        (then["operations"], now["operations"], "in the checkpoint"),
-        (now["operations"], then["operations"], "here"),
-    ]
-    only = [([line for line in mine if line not in other], where) for mine, other, where in lines]
+    before, after = (set(facts["operations"]) for facts in (then, now))
+    only = ((sorted(before - after), "in the checkpoint"), (sorted(after - before), "here"))
     shown = [f"{', '.join(operations[:_MOST_SHOWN])} {where}" for operations, where in only if operations]
     return ", ".join(shown) or "the same operations on other operands"
 
@@ -115,23 +113,19 @@ class _Digest:
         inputs = [self._operand(atom, constants) for atom in equation.invars]
         outputs = [self._operand(atom, constants) for atom in equation.outvars]
         self._add_text(f"{outputs} = {equation.primitive.name} {inputs}")
-        words = [equation.primitive.name, *_literals(equation.invars)]
+        words, is_call = [equation.primitive.name, *_literals(equation.invars)], False
         for name, value in sorted(equation.params.items()):
             # Names of functions do not affect the steps.
-            if name not in ("name", "jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd", "debug_info"):
-                self._add_value(name, value)
-                words += [f"{name}={value}"] if isinstance(value, int | float) else []
-        if not any(True for value in equation.params.values() for _ in _jaxprs(value)):
+            if name in ("name", "jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd", "debug_info"):
+                continue
+            inner = [*_jaxprs(value)]
+            self._add_text(f"{name} {'' if inner else _text(value)}")
+            for closed in inner:
+                self.add(closed)
+            is_call |= bool(inner)
+            words += [f"{name}={value}"] if isinstance(value, int | float) else []
+        if not is_call:
             self._operations.add(" ".join(words))
-
-    def _add_value(self, name: str, value: Any) -> None:
-        """Add a param of an equation: other equations, or a value whose text is the same in each process."""
-        self._add_text(name)
-        inner = [*_jaxprs(value)]
-        for closed in inner:
-            self.add(closed)
-        if not inner:
-            self._add_text(_text(value))
 
     def _operand(self, atom: Any, constants: Mapping[Any, str]) -> str:
         if isinstance(atom, Literal):
@@ -154,7 +148,6 @@ def _literals(atoms: Any) -> list[str]:
 
 
 def _jaxprs(value: Any) -> Iterator[ClosedJaxpr]:
-    """Yield the equations in a param of an equation."""
     if isinstance(value, Jaxpr):
         yield ClosedJaxpr(value, ())
     elif isinstance(value, ClosedJaxpr):
