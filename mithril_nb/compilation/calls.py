@@ -210,10 +210,20 @@ class Calls:
                 + "static_shapes=True rejects other shapes."
             )
 
-    def inferred(self, inputs: Arrays) -> Inference:
-        """Return the specs of all values for checked inputs."""
+    def inferred(self, inputs: Arrays, params: Arrays | None = None) -> Inference:
+        """Return the specs of all values for checked inputs. The values in `params` determine open shapes."""
         specs = {name: TensorSpec(array.shape, as_dtype(array.dtype)) for name, array in inputs.items()}
-        return self.inference if specs == self.inference.inputs else infer_for(self.backend, self.graph, specs)
+        own = {port.name for port in self.graph.inputs if port.role == "param"}
+        declared = {array.name: array.spec for array in self.inference.parameters if array.name in own}
+        opened = {
+            name: TensorSpec(jax.numpy.shape(array), declared[name].dtype)
+            for name, array in (params or {}).items()
+            if name in declared and not declared[name].is_concrete
+        }
+        if specs == self.inference.inputs and not opened:
+            return self.inference
+        known = {name: spec for name, spec in declared.items() if spec.is_concrete}
+        return infer_for(self.backend, self.graph, {**specs, **known, **opened})
 
     def _state(self, state: Arrays | None) -> dict[str, Any]:
         held = flat_params(state or {})
@@ -247,7 +257,7 @@ class Calls:
 
     def _check_shapes(self, params: Arrays, inputs: Arrays) -> None:
         specs = {name: TensorSpec(array.shape, as_dtype(array.dtype)) for name, array in inputs.items()}
-        found = self.inferred(inputs)  # for the compiled shapes, this returns the stored inference
+        found = self.inferred(inputs, params)  # for the compiled shapes, this returns the stored inference
         found.raise_problems()
         shapes = {name: tuple(jax.numpy.shape(array)) for name, array in params.items()}
         compiled = self.inference.inputs
@@ -294,7 +304,10 @@ class Calls:
 
     def with_shapes(self) -> str:
         """Return example code of a `compile` call with a shape for each input."""
-        return self._with({name: TensorSpec(self._settled[name]) for name in self.inference.inputs})
+        own = {port.name for port in self.graph.inputs if port.role == "param"}
+        unknown = [array for array in self.inference.parameters if array.name in own and not array.spec.is_concrete]
+        specs = {name: TensorSpec(shape) for name, shape in self._settled.items()}
+        return self._with({**specs, **{array.name: array.spec for array in unknown}})
 
     def _with(self, specs: Mapping[str, TensorSpec]) -> str:
         shapes = {name: example_shape(spec.shape) for name, spec in specs.items()}

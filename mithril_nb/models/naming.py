@@ -20,7 +20,8 @@ def input_specs(
 
     Args:
         graph: The graph.
-        shapes: Shape by input. `"input"` also refers to the only input, whatever its name.
+        shapes: Shape by input, or by parameter that the model declares without a shape. `"input"` also refers to the
+            only input, whatever its name.
         dtype: Dtype of inputs for which neither the user nor a block requires another.
 
     Raises:
@@ -32,7 +33,10 @@ def input_specs(
         >>> input_specs(Linear(10).graph, {"input": ["batch", 784]})
         {'input': ('batch', 784) float32}
     """
-    names = by_port(shapes, input_names(graph), "input", what="shapes", example="[32, 784]", written=written_shape)
+    known = input_names(graph)
+    if isinstance(shapes, Mapping):  # a parameter of the model, declared without a shape
+        known += tuple(port.name for port in graph.inputs if port.role == "param" and port.name in shapes)
+    names = by_port(shapes, known, "input", what="shapes", example="[32, 784]", written=written_shape)
     return {
         port: TensorSpec(as_shape(name, shapes[name]), input_dtype(graph, port, dtype)) for port, name in names.items()
     }

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mithril_nb.errors import Diagnostic, UnknownDtypeError
+from mithril_nb.graph.annotate import annotate
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, BlockSpecs, Endpoint, LogicalGraph, Note
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
@@ -57,7 +58,7 @@ def infer(
 
     Args:
         graph: The graph.
-        inputs: Spec by input. An input that is left out has an unknown shape.
+        inputs: Spec by input, or by parameter of the graph. An input that is left out has an unknown shape.
         dtype: Dtype of parameters, and of inputs whose blocks do not require another.
         prefix: Path of the block that contains the graph, for messages.
         activated_outputs: Names of the outputs that an activation outside the graph reads, which affects initializers.
@@ -72,6 +73,9 @@ def infer(
         >>> found.outputs["output"], found.parameters[0].spec
         (('batch', 10) float32, (784, 10) float32)
     """
+    for port in graph.inputs:
+        if port.role == "param" and port.name in inputs:
+            graph = annotate(graph, Endpoint(BOUNDARY, port.name), shape=inputs[port.name].shape)
     work = _Work(flat(graph), dtype, prefix, activated(flat(graph), activated_outputs))
     for port in graph.inputs:
         if port.role == "data":
