@@ -131,8 +131,8 @@ def assert_cost(
             bound    at most 500
             over by  500 (100.0 %)
             blocks   relu  1,000  100.0 %
-            details  print(ml.inspect(jax.nn.relu, x).cost("analytic"))
-            Try: ml.assert_cost(jax.nn.relu, x, flops=1_000)  # if that is intended
+            details  print(inspection.cost("analytic"))
+            Try: flops=1_000  # if that is intended
     """
     refuse_misspelt("ml.assert_cost", options, assert_cost, target, "1_000_000")
     bounds = {"flops": flops, "bytes_accessed": bytes_accessed, "params": params, "peak_bytes": peak_bytes}

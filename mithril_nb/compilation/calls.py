@@ -213,17 +213,24 @@ class Calls:
     def inferred(self, inputs: Arrays, params: Arrays | None = None) -> Inference:
         """Return the specs of all values for checked inputs. The values in `params` determine open shapes."""
         specs = {name: TensorSpec(array.shape, as_dtype(array.dtype)) for name, array in inputs.items()}
-        own = {port.name for port in self.graph.inputs if port.role == "param"}
-        declared = {array.name: array.spec for array in self.inference.parameters if array.name in own}
         opened = {
-            name: TensorSpec(jax.numpy.shape(array), declared[name].dtype)
-            for name, array in (params or {}).items()
-            if name in declared and not declared[name].is_concrete
+            name: TensorSpec(jax.numpy.shape(params[name]), spec.dtype)
+            for name, spec in self._open_params.items()
+            if params and name in params
         }
         if specs == self.inference.inputs and not opened:
             return self.inference
-        known = {name: spec for name, spec in declared.items() if spec.is_concrete}
-        return infer_for(self.backend, self.graph, {**specs, **known, **opened})
+        return infer_for(self.backend, self.graph, {**specs, **opened})
+
+    @property
+    def _open_params(self) -> dict[str, TensorSpec]:
+        """The specs of the graph's parameters whose shapes are unknown."""
+        names = {port.name for port in self.graph.inputs if port.role == "param"}
+        return {
+            array.name: array.spec
+            for array in self.inference.parameters
+            if array.name in names and not array.spec.is_concrete
+        }
 
     def _state(self, state: Arrays | None) -> dict[str, Any]:
         held = flat_params(state or {})
@@ -304,10 +311,8 @@ class Calls:
 
     def with_shapes(self) -> str:
         """Return example code of a `compile` call with a shape for each input."""
-        own = {port.name for port in self.graph.inputs if port.role == "param"}
-        unknown = [array for array in self.inference.parameters if array.name in own and not array.spec.is_concrete]
         specs = {name: TensorSpec(shape) for name, shape in self._settled.items()}
-        return self._with({**specs, **{array.name: array.spec for array in unknown}})
+        return self._with({**specs, **self._open_params})
 
     def _with(self, specs: Mapping[str, TensorSpec]) -> str:
         shapes = {name: example_shape(spec.shape) for name, spec in specs.items()}

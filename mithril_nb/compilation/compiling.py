@@ -23,7 +23,7 @@ from mithril_nb.graph.spec import Dim, as_dtype
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_specs
 from mithril_nb.models.registry import example_call
-from mithril_nb.models.shape_inference.infer import Inference
+from mithril_nb.models.shape_inference.infer import Inference, with_param_shapes
 
 
 def compile(
@@ -105,6 +105,7 @@ def compile(
     if constants is not None:
         graph = with_constants(graph, constants)
     specs = input_specs(graph, shapes or {}, backend.default_dtype)
+    graph = with_param_shapes(graph, specs)
     if frozen or trainable:
         graph = with_training(graph, frozen, trainable, specs)
     inference = infer_for(backend, graph, specs)

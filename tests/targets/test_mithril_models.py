@@ -183,8 +183,7 @@ def test_advice_of_a_bound_uses_sizes_that_fit() -> None:
     with pytest.raises(CostBoundError) as error:
         ml.assert_cost(gpt(context=8), shapes={"input": ["B", "T"]}, flops=1_000_000)
     assert error.value.diagnostics[0].advice == (
-        "assert ml.inspect(model, shapes={'input': ['B', 'T']}).cost().at(B=8, T=8).total.flops <= 1_000_000"
-        "  # or a number for B and T"
+        "assert inspection.cost().at(B=8, T=8).total.flops <= 1_000_000"
     )
 
 

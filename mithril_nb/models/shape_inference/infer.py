@@ -46,6 +46,14 @@ _ROUNDS = 50
 """Maximum number of forward and backward passes. Few are needed; the limit stops a rule that changes its result."""
 
 
+def with_param_shapes(graph: LogicalGraph, specs: Mapping[str, TensorSpec]) -> LogicalGraph:
+    """Return the graph with the shapes in `specs` declared for its parameters."""
+    for port in graph.inputs:
+        if port.role == "param" and port.name in specs:
+            graph = annotate(graph, Endpoint(BOUNDARY, port.name), shape=specs[port.name].shape)
+    return graph
+
+
 def infer(
     graph: LogicalGraph,
     inputs: Mapping[str, TensorSpec],
@@ -73,9 +81,7 @@ def infer(
         >>> found.outputs["output"], found.parameters[0].spec
         (('batch', 10) float32, (784, 10) float32)
     """
-    for port in graph.inputs:
-        if port.role == "param" and port.name in inputs:
-            graph = annotate(graph, Endpoint(BOUNDARY, port.name), shape=inputs[port.name].shape)
+    graph = with_param_shapes(graph, inputs)
     work = _Work(flat(graph), dtype, prefix, activated(flat(graph), activated_outputs))
     for port in graph.inputs:
         if port.role == "data":
