@@ -182,9 +182,7 @@ def test_a_program_with_other_arguments_is_checked_by_itself() -> None:
 def test_advice_of_a_bound_uses_sizes_that_fit() -> None:
     with pytest.raises(CostBoundError) as error:
         ml.assert_cost(gpt(context=8), shapes={"input": ["B", "T"]}, flops=1_000_000)
-    assert error.value.diagnostics[0].advice == (
-        "assert inspection.cost().at(B=8, T=8).total.flops <= 1_000_000"
-    )
+    assert error.value.diagnostics[0].advice == ("assert inspection.cost().at(B=8, T=8).total.flops <= 1_000_000")
 
 
 def test_advice_of_stages_uses_sizes_that_fit() -> None:
