@@ -10,9 +10,10 @@ from mithril_nb.emission.blocks import divide
 from mithril_nb.emission.cleanup import clean
 from mithril_nb.emission.naming.namer import Namer
 from mithril_nb.emission.narrowing import narrow
-from mithril_nb.emission.program import DETACH, Function, Program, Statement, Value
+from mithril_nb.emission.program import Function, Program, Statement, Value
 from mithril_nb.emission.reading import read
 from mithril_nb.errors import StageUnavailableError
+from mithril_nb.stages.patterns import DETACH
 from mithril_nb.stages.trace import traced
 
 

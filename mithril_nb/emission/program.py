@@ -17,8 +17,6 @@ from mithril_nb.stages.trace.tracing import Leaf
 
 CALL = "call"
 """Primitive of a statement that calls a function of the program."""
-DETACH = "detach"
-"""Primitive of a `stop_gradient` that the source keeps, because its library may differentiate it."""
 KEEPDIMS = "keepdims"
 """Key in the params of a reduction. If its value is true, the reduced axes stay, with size 1."""
 ELEMENTWISE = frozenset(

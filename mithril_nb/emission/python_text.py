@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from mithril_nb.emission.naming.names import comment
-from mithril_nb.emission.program import DETACH, Function, Number, Program, Statement, Value
+from mithril_nb.emission.program import Function, Number, Program, Statement, Value
 from mithril_nb.emission.source import Source
+from mithril_nb.stages.patterns import DETACH
 
 _NUMBERS = count()
 LONGEST_LINE = 120

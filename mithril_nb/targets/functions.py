@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dis
 import functools
-import inspect
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -127,19 +126,16 @@ def function_program(
 
 def plain_program(given: Arguments) -> Callable[..., Any]:
     """Return the function of a call as a function of the traced arguments. Closed-over modules are constants."""
-    if not _BUILDS_MODULES.isdisjoint(names_in_code(given.fn)):
 
+    def naming(run: Callable[..., Any]) -> Callable[..., Any]:
         def calling(*traced: Any) -> Any:
-            with named_modules({}):
-                return given.calling(*traced)
+            with named_modules({}):  # the function may build modules, as `nnx.merge` does
+                return run(*traced)
 
-        return named(explaining(calling, given), given.names, title_of(given.fn), given.fn)
-    trace = None if given.has_clash else explaining(given.trace, given)  # JAX 0.10 fails if two arguments have one name
-    return named(explaining(given.calling, given), given.names, title_of(given.fn), given.fn, trace)
+        return explaining(calling, given)
 
-
-_BUILDS_MODULES = frozenset({"merge", "combine"})
-"""Names of functions of nnx and Equinox that a function calls to build its module from arrays."""
+    trace = None if given.has_clash else naming(given.trace)  # JAX 0.10 fails if two arguments have one name
+    return named(naming(given.calling), given.names, title_of(given.fn), given.fn, trace)
 
 
 def _holders(given: Arguments, names: Sequence[str]) -> dict[str, Sequence[str]]:
@@ -243,17 +239,6 @@ def _is_of_library(fn: types.FunctionType) -> bool:
     # Both names, because `functools.wraps` copies `__module__` from the wrapped function, but not the globals.
     written = (fn.__module__ or "", str(fn.__globals__.get("__name__", "")))
     return all(name.partition(".")[0] in _LIBRARIES for name in written)
-
-
-def names_in_code(fn: Any) -> set[str]:
-    """Return the names of globals and attributes in the code of a function and of its inner functions.
-
-    Examples:
-        >>> sorted(names_in_code(lambda x: jax.vmap(len)(x)))
-        ['jax', 'len', 'vmap']
-    """
-    code = getattr(inspect.unwrap(fn), "__code__", None) if callable(fn) else None
-    return {name for one in ([] if code is None else _codes(code)) for name in one.co_names}
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:

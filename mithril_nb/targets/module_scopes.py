@@ -54,6 +54,12 @@ def _has_parts(cls: type) -> bool:
     return any(issubclass(cls, kind) for kind in (class_of("flax.nnx", "Pytree"), *(class_of(*one) for one in _KINDS)))
 
 
+def _has_arrays(module: Any) -> bool:
+    """Return whether a module has arrays. Those of Equinox may be settings, such as a solver of Diffrax."""
+    is_of_equinox = isinstance(module, class_of("equinox", "Module"))
+    return not is_of_equinox or any(hasattr(leaf, "dtype") for leaf in jax.tree.leaves(module))
+
+
 def is_machinery(cls: type) -> bool:
     """Return whether a class is one of Equinox's wrappers, such as bound methods and results of `filter_jit`."""
     return cls.__module__.startswith("equinox.") and not cls.__module__.startswith("equinox.nn.")
@@ -179,7 +185,8 @@ class Scopes:
             self.has_substituted |= id(module) in self._substitutes
             module = self._substitutes.get(id(module), module)
             bound = call.__get__(module, type(module))
-            if self._open and self._open[-1][1] is module:  # `super().__call__(x)`
+            is_super = bool(self._open) and self._open[-1][1] is module  # `super().__call__(x)`
+            if is_super or not (self._open or id(module) in self._known or _has_arrays(module)):
                 return bound(*args, **kwargs)
             with self._at(self._place(module), module):
                 return bound(*args, **kwargs)

@@ -173,6 +173,48 @@ def test_library_lines_are_found_and_have_costs(tmp_path: Path) -> None:
         assert {*found.cost("compiled").by_line.all_lines} >= {"jax_md/energy.py:5"}
 
 
+LIBRARY = """
+import jax
+import jax.numpy as jnp
+
+def distance(r):
+    return jax.jit(lambda r: 1 / r)(r)
+
+def pair(r):
+    return distance(r) ** 6
+
+def energy(r):
+    return jax.lax.fori_loop(0, 2, lambda _, r: pair(r), r)
+
+def minimize(function, r):
+    return r - jax.grad(function)(r)
+
+class Affine:
+    def forward(self, x):
+        return jnp.tan(x)
+"""
+
+
+def test_functions_that_the_user_calls_in_a_library_are_blocks(tmp_path: Path) -> None:
+    file = tmp_path / "lib" / "python3.11" / "site-packages" / "jax_md" / "energy.py"
+    space: dict[str, Any] = {}
+    exec(compile(LIBRARY, str(file), "exec"), space)
+
+    def own(r: Any) -> Any:
+        return jnp.sin(r).sum()
+
+    def total(r: Any) -> Any:
+        with jax.named_scope("scaled"):
+            r = space["Affine"]().forward(r)
+        return space["minimize"](own, space["energy"](r)) + 1
+
+    blocks = {one.primitive: one.block for one in inspect(total, spec(3)).equations if not one.is_call}
+    expected = {"tan": "scaled/forward", "div": "energy", "cos": "own", "sub": "minimize", "add": "total"}
+    assert {name: blocks[name] for name in expected} == expected
+    inside = {one.primitive: one.block for one in inspect(space["energy"], spec(3)).equations}
+    assert inside["div"] == "pair/distance"
+
+
 def by_adam(grads: Any) -> Any:
     return optax.adam(1e-3).update(grads, optax.adam(1e-3).init(grads))[0]
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from flax import linen, nnx
+from jax.flatten_util import ravel_pytree
 from jax_programs import spec
 
 import mithril_nb as ml
@@ -141,20 +142,74 @@ def test_own_work_of_a_method_belongs_to_the_module() -> None:
     assert jitted["sin"] == "OfEquinox", "a bound method of Equinox stays a pytree"
 
 
-def test_a_module_that_a_function_merges_keeps_its_modules() -> None:
-    class Stack(nnx.Module):
-        def __init__(self, rngs: nnx.Rngs):
-            self.layers = nnx.List([nnx.Linear(4, 4, rngs=rngs) for _ in range(3)])
+class Stack(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs):
+        self.layers = nnx.List([nnx.Linear(4, 4, rngs=rngs) for _ in range(3)])
 
-        def __call__(self, x: Any) -> Any:
-            for layer in self.layers:
-                x = layer(x)
-            return x
+    def __call__(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return x
 
-    graph, state = nnx.split(Stack(nnx.Rngs(0)))
-    inspection = ml.inspect(lambda state, x: nnx.merge(graph, state)(x), state, X)
-    products = [one.block for one in inspection.equations if one.primitive == "dot_general"]
-    assert products == [f"Stack/layers/{at}" for at in range(3)]
+
+GRAPH, STATE = nnx.split(Stack(nnx.Rngs(0)))
+ARRAYS, STATIC = eqx.partition(eqx.nn.MLP(4, 4, 4, 2, key=KEY), eqx.is_array)
+FLAT, UNRAVEL = ravel_pytree(ARRAYS)
+
+
+def merged(state: Any, x: Any) -> Any:
+    return nnx.merge(GRAPH, state)(x)
+
+
+def unraveled(flat: Any, x: Any) -> Any:
+    return jax.vmap(eqx.combine(UNRAVEL(flat), STATIC))(x)
+
+
+class Trainer:
+    def __init__(self, apply: Any):
+        self.apply = apply
+
+    def loss(self, params: Any, x: Any) -> Any:
+        return jax.jit(self.apply)(params, x).sum()
+
+
+MERGING: dict[str, Any] = {
+    "in the function": lambda apply: apply,
+    "in a function that it calls": lambda apply: lambda params, x: apply(params, x) + 1,
+    "in a jitted function": lambda apply: lambda params, x: jax.jit(apply)(params, x),
+    "in an attribute": lambda apply: Trainer(apply).loss,
+    "in a gradient": lambda apply: jax.grad(Trainer(apply).loss),
+    "in a jitted gradient": lambda apply: jax.jit(jax.value_and_grad(Trainer(apply).loss), donate_argnums=0),
+}
+
+
+@pytest.mark.parametrize("name", MERGING)
+def test_a_module_that_a_function_builds_keeps_its_modules(name: str) -> None:
+    for apply, params in ((merged, STATE), (unraveled, FLAT)):
+        inspection = ml.inspect(MERGING[name](apply), params, X)
+        products = {one.block for one in inspection.equations if one.primitive == "dot_general"}
+        assert {block[-len("layers/0") :] for block in products} == {f"layers/{at}" for at in range(3)}
+        assert any(inspection.traced_program.trace.donated_leaves) == (name == "in a jitted gradient")
+
+
+class Solver(eqx.Module):
+    """A setting without arrays, like a solver of Diffrax."""
+
+    steps: int = 2
+
+    def solve(self, field: Any, x: Any) -> Any:
+        for _ in range(self.steps):
+            x = x + field(x)
+        return x
+
+
+def field_of(x: Any) -> Any:
+    return jnp.sin(x)
+
+
+def test_a_setting_without_arrays_hides_no_function() -> None:
+    inspection = ml.inspect(lambda x: Solver().solve(field_of, x), X)
+    assert blocks(inspection)["sin"].endswith("field_of")
 
 
 def test_weight_norm_is_one_block_with_its_layer() -> None:

@@ -6,7 +6,8 @@ import numpy as np
 
 from mithril_nb.emission.arrays.dialects import INFIX
 from mithril_nb.emission.arrays.rules import RULES, Context, rule
-from mithril_nb.emission.program import DETACH, Number, Statement
+from mithril_nb.emission.program import Number, Statement
+from mithril_nb.stages.patterns import DETACH
 
 
 def is_float(dtype: str) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from mithril_nb.stages.graph.draft import Draft
+from mithril_nb.stages.graph.known_functions import known_functions
 from mithril_nb.stages.graph.stage_graph import Kind, StageGraph
-from mithril_nb.stages.records import LOSS, OPTIMIZER, format_lines, format_source, lines_of_source
+from mithril_nb.stages.records import LOSS, OPTIMIZER, Instruction, format_lines, lines_of_source
 
 _PERIODS = 40
 """`rounds` tries this many lengths of a round: the most frequent distances between equal items."""
@@ -23,17 +24,20 @@ _ARRANGES = frozenset(
 _ARITHMETIC = frozenset("add add_any mul multiply sub subtract div divide neg negate".split())
 """Operations that are left out of names if there are others."""
 _MOST_NAMES = 3
+# A search for known functions in more instructions takes over half a second.
+_MOST_SEARCHED = 10_000
 # Added to the size of a node that must not be merged with its neighbours.
 _FAR = 10**9
 
 
-def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
+def fold(root: Draft, most: int, like: StageGraph | None, by_id: Mapping[str, Instruction]) -> dict[str, str]:
     """Fold the children of every node of a tree in place, from the bottom up.
 
     Args:
         root: The root of the tree.
         most: Maximum number of children of a node after folding.
         like: The graph of another stage. Blocks are folded as in this graph. `None` to fold equal blocks.
+        by_id: The instructions by id.
 
     Returns:
         A dict from the key of each node that a fold hides to the key of the node that is shown instead.
@@ -50,7 +54,7 @@ def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
         if len(draft.children) > most:
             _fold_rounds(draft, hidden, most)
         if len(draft.children) > most or _is_mixed(draft):
-            _by_line(draft)
+            _by_line(draft, by_id)
         _bucket(draft, most)
     return hidden
 
@@ -281,16 +285,36 @@ def lines_label(group: Sequence[Draft]) -> str:
     return format_lines(file, [line for name, line in lines if name == file])
 
 
-def operations_of(group: Sequence[Draft]) -> list[str]:
-    """Return the names of the forward operations of some nodes, without those in `_ARRANGES`."""
-    forward = [unit for unit in group if unit.role in ("forward", None)] or group
-    names = [unit.name.rpartition(".")[2].lstrip("_") for unit in forward]
-    return [name for name in names if name not in _ARRANGES]
+def operations_of(group: Sequence[Draft], by_id: Mapping[str, Instruction]) -> list[str]:
+    """Return the names of the forward operations of some nodes, without those in `_ARRANGES`.
+
+    Operations that compute a known function together, such as the softmax, have its name. Those that only the backward
+    pass uses are left out.
+    """
+    readers: dict[str, list[Draft]] = {}
+    for unit in group:
+        for read in unit.reads:
+            readers.setdefault(read, []).append(unit)
+    spare = {id(unit) for unit in group if unit.role not in ("forward", None)}
+    for unit in reversed(group):
+        users = [user for one in unit.ids for user in readers.get(one, ())]
+        if users and all(id(user) in spare for user in users):
+            spare.add(id(unit))
+    forward = [unit for unit in group if id(unit) not in spare] or group
+    known = _functions_of(forward, by_id)
+    names = [known.get(unit.ids[-1], (unit.name,))[0] if unit.ids else unit.name for unit in forward]
+    names = [name.rpartition(".")[2].lstrip("_") for name in names]
+    return [name for name in names if name and name not in _ARRANGES]
 
 
-def name_of_operations(group: Sequence[Draft]) -> str:
+def _functions_of(units: Iterable[Draft], by_id: Mapping[str, Instruction]) -> dict[str, tuple[str, str]]:
+    ids = [id for unit in units if unit.kind in ("instruction", "call") for id in unit.ids]
+    return known_functions(ids, by_id) if len(ids) <= _MOST_SEARCHED else {}
+
+
+def name_of_operations(group: Sequence[Draft], by_id: Mapping[str, Instruction]) -> str:
     """Return the name of some nodes: their operations, such as `softmax`, or else their lines of Python."""
-    names = dict.fromkeys(operations_of(group))
+    names = dict.fromkeys(operations_of(group, by_id))
     telling = [name for name in names if name not in _ARITHMETIC] or [*names]
     if not telling:
         return round_name(group)
@@ -310,12 +334,15 @@ def _is_mixed(draft: Draft) -> bool:
     return loose > _MOST_LOOSE and any(child.kind in ("block", "repeat", "loop") for child in draft.children.values())
 
 
-def _by_line(draft: Draft) -> None:
+def _by_line(draft: Draft, by_id: Mapping[str, Instruction]) -> None:
     """Group the instructions directly in a node by the line of Python that they come from.
 
+    The lines of a known function, such as the softmax, are one group.
     If a block is between forward instructions of one line, they are two groups: one group would be both before and
     after the block.
     """
+    known = _functions_of(draft.children.values(), by_id)
+    joined = {_line(by_id[id]): _line(by_id[result]) for id, (_, result) in known.items()}
     groups: dict[str, list[list[tuple[str, Draft]]]] = {}
     last: dict[str, int] = {}
     blocks = 0
@@ -323,19 +350,25 @@ def _by_line(draft: Draft) -> None:
         if child.kind not in ("instruction", "call"):
             blocks += child.kind != "input"
         elif child.source:
-            found = groups.setdefault(child.source, [])
+            source = joined.get(child.source, child.source)
+            found = groups.setdefault(source, [])
             is_forward = child.role in ("forward", None)
-            if not found or (is_forward and last.get(child.source, blocks) != blocks):
+            if not found or (is_forward and last.get(source, blocks) != blocks):
                 found.append([])
             (found[-1] if is_forward else found[0]).append((part, child))
             if is_forward:
-                last[child.source] = blocks
+                last[source] = blocks
     for line, runs in groups.items():
         for number, run in enumerate(runs):
             if len(run) > 1:
-                name = name_of_operations([child for _, child in run])
+                children = [child for _, child in run]
+                name = name_of_operations(children, by_id)
                 group = _gather(draft, f"line:{line}#{number}" if number else f"line:{line}", name, "lines", run)
-                group.note = format_source(line)
+                group.note = lines_label(children)
+
+
+def _line(one: Instruction) -> str:
+    return next(iter(one.source), "")
 
 
 def _bucket(draft: Draft, most: int) -> None:

@@ -92,13 +92,13 @@ def _split(draft: Draft, part: str, level: Mapping[str, str], by_id: Mapping[str
         return
     groups = _groups(units, home, entries, by_id)
     del draft.children[part]
-    names = [operations_of(group) for group in groups]
+    names = [operations_of(group, by_id) for group in groups]
     # If all parts have the same operations, the block is a function that is called several times: keep its name.
     is_function = len(names[0]) > 1 and all(name == names[0] for name in names)
     for number, group in enumerate(groups):
         place = draft
         if len(group) > 1:
-            name = hub.name if is_function else name_of_operations(group)
+            name = hub.name if is_function else name_of_operations(group, by_id)
             place = draft.child(f"{part}:{number}", name, "lines", hub.block)
             place.note = "" if is_function else lines_label(group)
         else:

@@ -82,7 +82,7 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
         if maker in homes
     )
     _measure(root, by_id, flows, {key: at for at, key in enumerate(like.nodes)} if like is not None else {})
-    hidden = fold(root, most, like)
+    hidden = fold(root, most, like, by_id)
     nodes: dict[str, GraphNode] = {}
     _freeze(root, nodes)
     if stage.unavailable is not None and len(nodes) > 1:

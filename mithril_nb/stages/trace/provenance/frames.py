@@ -4,7 +4,8 @@ JAX records with each equation the Python frames that created it, from the trace
 equation in a nested jaxpr begin at the function of that jaxpr, because JAX may have traced it for an earlier call.
 
 - The user's functions are the blocks of a program without scopes. The path of an equation in a nested jaxpr begins with
-  the path of the equation around it. Functions of JAX and of installed libraries are left out.
+  the path of the equation around it. The function of a library that the user's code calls is a block too. The functions
+  inside it are left out, and those of JAX; but if the program is a function of a library, its functions are blocks.
 - The line of an equation is the innermost line of the user's code, together with the library line that it called. An
   equation of a library's jitted function has no frame of the user. It gets the line of the call.
 """
@@ -29,6 +30,8 @@ IN_SCOPE = ""
 """In a path of functions: the functions after it may be in a `jax.named_scope`."""
 Codes = tuple[CodeType, ...]
 
+_NO_BLOCKS = frozenset({"mithril_nb", "flax", "equinox", "haiku"})
+"""Packages whose functions are no blocks. Their modules are."""
 _OPTIMIZERS = frozenset({"optax"})
 # Functions of optax that are part of an update. Its other functions are losses and schedules.
 _OPTIMIZER_WORK = frozenset({"init", "init_fn", "update", "update_fn", "apply_updates"})
@@ -39,11 +42,13 @@ def functions_of(trace: Trace, top: list[Site]) -> tuple[dict[str, Path], set[st
 
     Returns:
         - A dict from the id of an equation to the names of the user's functions that created it, the outermost first.
-          The traced function and lambdas are left out. Equations without Python frames are not in the dict. `IN_SCOPE`
-          follows the name of a function that opens scopes.
+          The last may be the function of a library that the user's code calls. The traced function and lambdas are left
+          out. Equations without Python frames are not in the dict. `IN_SCOPE` follows a function that opens scopes.
         - Ids of the moved equations. Reverse mode moves, for example, the loop invariants of a scan.
     """
-    reader = _Reader({trace.starts, *_starts(trace.closed.jaxpr)} - {""})
+    library = _known_library(trace.starts.rpartition(":")[0])
+    own = {jax_versions.start_of(trace.closed.jaxpr)} if library else _starts(trace.closed.jaxpr)
+    reader = _Reader({trace.starts, *own} - {""}, library)
     reader.visit(top, (), set())
     reader.complete()
     return reader.paths, reader.lifted
@@ -69,8 +74,8 @@ def _is_optimizer_work(traceback: Any) -> bool:
 
 
 class _Reader:
-    def __init__(self, target: set[str]):
-        self._target = target
+    def __init__(self, target: set[str], library: str | None):
+        self._target, self._library = target, library
         self.paths: dict[str, Path] = {}
         self.lifted: set[str] = set()
         self._outer_paths: dict[CodeType, set[Path]] = {}  # the known paths around each function
@@ -92,7 +97,7 @@ class _Reader:
         for site in body:
             traceback = site.equation.source_info.traceback
             if traceback not in read:
-                codes = _user_functions(traceback)
+                codes = _user_functions(traceback, self._library)
                 target, start = _place(codes, self._target), _place(codes, starts)
                 is_known |= target is not None or start is not None
                 if target is not None:  # All frames are there, even in a nested jaxpr.
@@ -148,12 +153,27 @@ def common_start(paths: list[Path]) -> Path:
 
 
 @lru_cache(maxsize=8192)
-def _user_functions(traceback: Any) -> Codes:
-    """Return the user's functions in a traceback, the outermost first; a recursive function only once."""
-    frames = reversed(jax_versions.frames(traceback))
-    users = (code for code in frames if jax_versions.library_of(code.co_filename) is None)
+def _user_functions(traceback: Any, library: str | None) -> Codes:
+    """Return the user's functions in a traceback, the outermost first; a recursive function only once.
+
+    The function of a library that the innermost of them calls is the last. Functions of `library` count as the user's.
+    """
+    users: list[CodeType] = []
+    called = None
+    for code in jax_versions.frames(traceback):
+        known = library_of(code.co_filename)
+        if known in (None, library):
+            users.append(code)
+        elif not users:
+            called = code if _known_library(code.co_filename) and not code.co_name.startswith(("_", "<")) else called
+    users[:0] = [called] * bool(users and called)
     # Code objects of different files may be equal.
-    return tuple({(code, code.co_filename): code for code in users}.values())
+    return tuple({(code, code.co_filename): code for code in reversed(users)}.values())
+
+
+def _known_library(file: str) -> str | None:
+    """Return the library of a file; `None` if its functions are no blocks: a file of the user, JAX, or machinery."""
+    return library_of(file) if _kind(file) == _LIBRARY and library_of(file) not in _NO_BLOCKS else None
 
 
 @lru_cache(maxsize=8192)

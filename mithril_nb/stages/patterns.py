@@ -1,0 +1,213 @@
+"""Patterns of operations that compute a known function: softmax, norms and activations.
+
+A pattern describes operations by their structure:
+- A string is the name of an operand. Everywhere in a pattern, the same name is the same operand.
+- A dict is an operand with a name, and the pattern that it must match.
+- A float is a number.
+- A tuple is an operation: its primitive, and the patterns of its operands.
+- A list contains alternatives.
+
+An operation has the attributes `primitive`, `inputs`, `outputs`, `params`, `block` and `role`. An operand has `shape`,
+`size` and `dtype`; a number also has `value`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+
+DETACH = "detach"
+"""Primitive of a `stop_gradient` that emitted source keeps, because its library may differentiate it."""
+_FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
+_COMMUTATIVE = frozenset({"add", "mul", "max"})
+Made = tuple[Sequence[Any], dict[str, Any]]
+"""The inputs and params of a fused statement."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """Operands and statements that match a pattern.
+
+    Attributes:
+        bound: The operands, by their name in the pattern.
+        statements: The statements. The first computes the result.
+    """
+
+    bound: dict[str, Any] = field(default_factory=dict[str, Any])
+    statements: tuple[Any, ...] = ()
+
+    def every(self, *primitives: str) -> list[Any]:
+        """Return the statements with one of these primitives."""
+        return [one for one in self.statements if one.primitive in primitives]
+
+
+def _square(x: Any) -> Any:
+    return [("square", x), ("mul", x, x)]
+
+
+def _mean(x: Any) -> Any:
+    return ("div", ("reduce_sum", x), "count")
+
+
+def _kept(x: Any) -> Any:
+    """Return the pattern of a reduction `x`, which a reshape with the reduced axes of size 1 may follow."""
+    return [x, ("reshape", x)]
+
+
+def _normalized(x: Any, variance: Any) -> list[Any]:
+    total = ("add", _kept([variance, ("max", 0.0, variance)]), "eps")
+    inverse = _kept([("rsqrt", total), ("div", 1.0, ("sqrt", total))])
+    unit = [("mul", x, inverse), ("div", x, _kept(("sqrt", total)))]
+    scaled = [("mul", unit, "weight"), ("mul", x, ("mul", inverse, "weight"))]
+    return [("add", scaled, "bias"), *scaled, *unit]
+
+
+def _shifted(x: Any) -> Any:
+    # Neither the result nor its gradients depend on the maximum. So the pattern allows a `detach` of the maximum.
+    return ("sub", x, _kept([("reduce_max", "x"), (DETACH, ("reduce_max", "x"))]))
+
+
+def softmax_of(x: Any) -> Any:
+    """Return the pattern of the softmax of `x`."""
+    return ("div", {"exp": ("exp", _shifted(x))}, _kept(("reduce_sum", "exp")))
+
+
+def _half_of(y: Any) -> list[Any]:
+    return [("mul", ("mul", 0.5, "x"), y), ("mul", "x", ("mul", 0.5, y)), ("mul", 0.5, ("mul", "x", y))]
+
+
+_CENTERED = ("sub", "x", _kept(_mean("x")))
+_VARIANCE = [_mean(_square(_CENTERED)), ("sub", _mean(_square("x")), _square(_mean("x")))]
+_ERFC = [("mul", "x", -(2**-0.5)), ("div", "x", -(2**0.5))]
+_ERF = [("mul", "x", 2**-0.5), ("div", "x", 2**0.5)]
+_CUBE = [("integer_pow", "x"), ("mul", "x", _square("x"))]
+_TANH = ("tanh", ("mul", (2 / math.pi) ** 0.5, ("add", "x", ("mul", 0.044715, _CUBE))))
+
+
+def axes_of(found: Match) -> tuple[int, ...] | None:
+    """Return the axes of all reductions of the operand `x` in a match.
+
+    Return `None` if the reductions have different axes, or `x` is empty. Also return `None` if an elementwise statement
+    reads an array, other than the weight and the bias, that has another shape and is not constant along these axes.
+    """
+    x, others = found.bound["x"], [found.bound.get("weight"), found.bound.get("bias")]
+    reductions = found.every("reduce_sum", "reduce_max")
+    axes = {tuple(sorted(one.params["axes"])) for one in reductions}
+    if len(axes) != 1 or not x.size:
+        return None
+    (own,) = axes
+    kept = tuple([1 if axis in own else size for axis, size in enumerate(x.shape)])
+    for one in found.statements:
+        is_row_wise = one not in reductions and one.primitive not in ("dot_general", "ge", "select_n")
+        is_whole = is_row_wise and one.outputs[0].shape == x.shape
+        if is_whole and any(each.shape not in (x.shape, kept, ()) for each in one.inputs if each not in others):
+            return None
+        if one.primitive == "reshape" and one.outputs[0].shape != kept:
+            return None
+    return own
+
+
+def _softmax(found: Match) -> Made | None:
+    axes = axes_of(found)
+    return ((found.bound["x"],), {"axis": axes[0]}) if axes and len(axes) == 1 else None
+
+
+def _norm(found: Match) -> Made | None:
+    x, count, eps = (found.bound[name] for name in ("x", "count", "eps"))
+    affine = [found.bound[name] for name in ("weight", "bias") if name in found.bound]
+    axes = axes_of(found)
+    if not axes or axes != tuple(range(len(x.shape) - len(axes), len(x.shape))):
+        return None
+    shape = tuple([x.shape[axis] for axis in axes])
+    if not (_is_number(count) and _is_number(eps) and count.value == math.prod(shape)):
+        return None
+    return ((x, *affine), {"shape": shape, "eps": eps}) if all(one.shape == shape for one in affine) else None
+
+
+def _elementwise(found: Match) -> Made | None:
+    x = found.bound["x"]
+    is_cube = all(one.params["y"] == 3 for one in found.every("integer_pow"))
+    return ((x,), {}) if is_cube and not _is_number(x) else None
+
+
+Pattern = tuple[str, Any, Callable[[Match], Made | None]]
+"""A name, a pattern, and a function that returns operands and params, or `None` if the operations do not compute it."""
+
+FUNCTIONS: tuple[Pattern, ...] = (
+    ("layer_norm", _normalized(_CENTERED, _VARIANCE), _norm),
+    ("rms_norm", _normalized("x", _mean(_square("x")))[1:], _norm),
+    ("softmax", softmax_of("x"), _softmax),
+    (
+        "log_softmax",
+        ("sub", {"shifted": _shifted("x")}, _kept(("log", ("reduce_sum", ("exp", "shifted"))))),
+        _softmax,
+    ),
+    ("gelu", [*_half_of(("erfc", _ERFC)), *_half_of(("add", 1.0, ("erf", _ERF)))], _elementwise),
+    ("gelu_tanh", _half_of(("add", 1.0, _TANH)), _elementwise),
+    ("silu", ("mul", "x", ("logistic", "x")), _elementwise),
+)
+
+
+def functions(
+    root: Any, patterns: Sequence[Pattern], producers: Mapping[Any, Any]
+) -> Iterator[tuple[str, Match, Made]]:
+    """Yield the functions that the operations up to `root` compute: name, match, and operands with params.
+
+    Args:
+        root: The operation that computes the result.
+        patterns: Functions such as those in `FUNCTIONS`.
+        producers: A dict from operands to the operations that compute them.
+    """
+    for name, pattern, condition in patterns:
+        for found in _matches(pattern, root.outputs[0], Match(), producers):
+            made = condition(found)
+            dtypes = {one.dtype for one in (*made[0], *root.outputs)} if made is not None else set[str]()
+            if made is not None and len(dtypes) == 1 and dtypes <= _FLOATS:
+                yield name, found, made
+
+
+def _matches(pattern: Any, operand: Any, found: Match, producers: Mapping[Any, Any]) -> Iterator[Match]:
+    if isinstance(pattern, list):
+        for one in pattern:
+            yield from _matches(one, operand, found, producers)
+    elif isinstance(pattern, dict):
+        ((name, inner),) = pattern.items()
+        yield from _matches(inner, operand, replace(found, bound={**found.bound, name: operand}), producers)
+    elif isinstance(pattern, str):
+        if found.bound.get(pattern, operand) == operand:
+            yield replace(found, bound={**found.bound, pattern: operand})
+    elif isinstance(pattern, float):
+        if _is_number(operand) and is_rounded(operand, pattern):
+            yield found
+    elif (one := producers.get(operand)) is not None:
+        name, *inner = pattern
+        first = found.statements[0] if found.statements else one
+        if (one.primitive, one.block, one.role) == (name, first.block, first.role):
+            found = replace(found, statements=(*found.statements, one))
+            yield from _all_match(inner, one.inputs, found, producers)
+            if name in _COMMUTATIVE:
+                yield from _all_match(inner, one.inputs[::-1], found, producers)
+
+
+def _all_match(
+    patterns: Sequence[Any], operands: Sequence[Any], found: Match, producers: Mapping[Any, Any]
+) -> Iterator[Match]:
+    if not patterns:
+        yield found
+        return
+    for one in _matches(patterns[0], operands[0], found, producers):
+        yield from _all_match(patterns[1:], operands[1:], one, producers)
+
+
+def _is_number(operand: Any) -> bool:
+    return hasattr(operand, "value")
+
+
+def is_rounded(number: Any, exact: float) -> bool:
+    """Return whether a number is `exact` rounded to its dtype."""
+    is_float = number.dtype in _FLOATS
+    return is_float and math.isclose(number.value.real, exact, rel_tol=float(jax.numpy.finfo(number.dtype).eps))
