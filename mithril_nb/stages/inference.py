@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.given.locations import ReadSources
-from mithril_nb.stages.records import Equation, Instruction, Origin, Role
+from mithril_nb.stages.records import ROLES, Equation, Instruction, Origin, Role
 
 Shares = tuple[tuple[str, float], ...]
 _CALLERS = frozenset({"call", "fusion", "while"})
@@ -118,7 +118,9 @@ def attribute(draft: Draft, ids: Iterable[str], equations: Mapping[str, Equation
         draft.equations, draft.role = (only.id,), only.role
         draft.shares, draft.origin = (((only.block, 1.0),), "tagged") if only.block else ((), None)
         return
-    draft.equations = tuple(sorted({equation.id for equation in known}, key=program_order))
+    # `ids` may be a set, and sums of floats and ties of roles depend on the order.
+    known.sort(key=lambda equation: program_order(equation.id))
+    draft.equations = tuple(dict.fromkeys(equation.id for equation in known))
     draft.shares = blend((((equation.block, 1.0),) if equation.block else (), 1.0) for equation in known)
     draft.role = majority((equation.role, 1.0) for equation in known)
     draft.origin = "tagged" if draft.shares else None
@@ -164,12 +166,12 @@ def blend(parts: Iterable[tuple[Shares, float]]) -> Shares:
 
 
 def majority(roles: Iterable[tuple[Role | None, float]]) -> Role | None:
-    """Return the role with the greatest total weight, or `None` if there are no roles."""
+    """Return the role with the greatest total weight, the earlier of a training step's roles if several have it."""
     total: dict[Role, float] = {}
     for role, weight in roles:
         if role is not None:
             total[role] = total.get(role, 0.0) + weight
-    return max(total, key=lambda role: total[role]) if total else None
+    return max((role for role in ROLES if role in total), key=lambda role: total[role], default=None)
 
 
 def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:

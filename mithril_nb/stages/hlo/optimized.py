@@ -326,8 +326,8 @@ class _Module:
         own = tuple(f"{id}{self._tags.joint}" for id in draft.equations)
         found = {id for id in inside if id.startswith(own)}
         if found:
-            known = [self._equations[id] for id in found if not self._equations[id].is_call]
             draft.equations = tuple(sorted(found | set(draft.equations), key=program_order))
+            known = [self._equations[id] for id in draft.equations if id in found and not self._equations[id].is_call]
             draft.shares = blend((((one.block, 1.0),) if one.block else (), 1.0) for one in known) or draft.shares
             draft.role = majority((one.role, 1.0) for one in known) or draft.role
             draft.origin = "tagged" if draft.shares else None
