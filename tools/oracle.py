@@ -54,8 +54,11 @@ def _texts(program: Inspection) -> Iterator[tuple[str, Callable[[], str]]]:
         yield f"cost_{source}.json", lambda source=source: _timeless(program.cost(source).to_json())
         yield f"by_line_{source}.txt", lambda source=source: str(program.cost(source).by_line)
     for pair in permutations(_LINKED, 2):
-        yield f"links_{'_'.join(pair)}.txt", lambda pair=pair: json.dumps(
-            {row: sorted(rows) for row, rows in sorted(program.links(*pair).items())}, indent=1
+        yield (
+            f"links_{'_'.join(pair)}.txt",
+            lambda pair=pair: json.dumps(
+                {row: sorted(rows) for row, rows in sorted(program.links(*pair).items())}, indent=1
+            ),
         )
     for stage in ("jaxpr", "stablehlo", "hlo"):
         yield f"graph_{stage}.txt", lambda stage=stage: repr(program.graph(stage)).replace("), ", "),\n")
