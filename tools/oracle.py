@@ -1,4 +1,4 @@
-"""Dump everything that the package says about the corpus, to prove that a change of the code changes no result.
+"""Dump all results for the programs of the corpus, to prove that a change of the code changes none of them.
 
     python -m tools.oracle before      # at the old commit
     python -m tools.oracle after       # at the new one
