@@ -47,3 +47,53 @@ def test_a_click_on_a_field_keeps_the_focus_there(show_workbench, start, field):
         notebook.page.keyboard.press("Enter")
         notebook.wait_for("any(node.block.kind == 'LayerNorm' for node in wb.model.graph.nodes)")
     assert notebook.problems == []
+
+
+GROUP = """
+import mithril_nb as ml
+from mithril_nb.models import MLP, Linear, Model, Relu
+model = Model(name="net") + Linear(37) + MLP(activations=[Relu(), Relu()], dimensions=[8, 4]) + Relu()
+wb = ml.workbench(model, shapes={"input": [7, 29]})
+wb
+"""
+
+
+@pytest.mark.parametrize("room", ["stacked", "column"])
+def test_a_click_moves_no_block_and_a_double_click_opens(show_workbench, room: str) -> None:
+    notebook = show_workbench(GROUP)
+    page = notebook.page
+    notebook.resize(1040 if room == "stacked" else 1600, 1000)
+    page.locator(f'.mnb-workbench[data-mnb-room="{room}"]').wait_for()
+    blocks = ("linear_0", "mlp_0", "relu_0")
+    notebook.execute("wb.session.do('collapse', path='mlp_0')")
+    node(notebook, "mlp_0/layer_0").wait_for(state="detached")
+    inspector = page.locator(".mnb-inspector")
+    if room == "stacked":
+        node(notebook, "linear_0").click()
+        page.locator('[data-mnb-action="inspector.show"]').click()
+        inspector.wait_for()
+        page.keyboard.press("Escape")
+    for block in blocks:
+        inspector.wait_for(state="hidden")
+        page.locator('[data-mnb-action="canvas.fit"]').click()
+        before = {name: node(notebook, name).bounding_box() for name in blocks}
+        middle = [before[block]["x"] + before[block]["width"] / 2, before[block]["y"] + before[block]["height"] / 2]
+        for _ in range(2):
+            page.mouse.click(*middle)
+            inspector.wait_for()
+            assert {name: node(notebook, name).bounding_box() for name in blocks} == before
+            page.wait_for_timeout(500)  # a click, not a double-click
+            assert page.evaluate(
+                "middle => document.elementFromPoint(...middle).closest('.mnb-board') !== null", middle
+            )
+        page.keyboard.press("Escape")
+    for block in ("relu_0", "linear_0"):
+        node(notebook, block).dblclick()
+        field = page.locator(f'[data-mnb-node="{block}"] .mnb-rename')
+        assert field.evaluate("field => field === document.activeElement")
+        page.keyboard.press("Escape")
+        page.keyboard.press("Escape")
+    node(notebook, "mlp_0").dblclick()
+    node(notebook, "mlp_0/layer_0").wait_for()
+    assert nodes(notebook) == ["linear_0", "mlp_0", "relu_0"]
+    assert notebook.problems == []

@@ -82,6 +82,7 @@ def test_rename_button_and_delete_key_in_the_graph(run_cells) -> None:
         '[data-mnb-pane="jaxpr"] .mnb-pane-head > b',
         '[data-mnb-tab="train"]',
         ".mnb-train-control > span",
+        ".mnb-inspector-name",
     )
     for place in places:
         node(notebook, "act").click()
@@ -90,7 +91,6 @@ def test_rename_button_and_delete_key_in_the_graph(run_cells) -> None:
         for key in ("Delete", "Backspace"):
             page.keyboard.press(key)
     node(notebook, "act").click()
-    page.locator(".mnb-inspector-name").click()
     page.keyboard.press("Delete")
     page.locator(".mnb-status", has_text="Removed act. Undo: Ctrl+Z").wait_for()
     kept = ["linear_0", "relu_0", "linear_1", "linear_2"]

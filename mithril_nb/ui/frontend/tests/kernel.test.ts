@@ -162,8 +162,12 @@ describe("a kernel", () => {
     expect(listener.mock.calls).toEqual([[{ type: "stage", stage: "hlo" }, [buffer]]]);
   });
 
-  test("removes all listeners", () => {
+  test("removes all listeners, and sends what waits", () => {
+    for (const paths of [["a"], ["b"]]) kernel.afterRest("select", "select", { paths });
+    for (const value of [1, 2, 3]) kernel.latest("width", "set_attribute", { value });
     kernel.destroy();
+    vi.runAllTimers();
+    expect(model.sent.map(({ args }) => Object.values(args)[0])).toEqual([1, ["b"], 3]);
     expect(model.listening).toBe(0);
   });
 });

@@ -84,7 +84,7 @@ describe("the workbench", () => {
     expect(find('[data-mnb-status="optimize"]').title).toBe("optimize: 0.25 s for XLA's passes and memory planning, without code generation");
     expect(el.querySelector('[data-mnb-status="compile"]')).toBeNull();
     session.change({ status: { ...session.snapshot.status, optimize_s: 0.25, compile_s: 0.5 } });
-    expect([...el.querySelectorAll(".mnb-status-figures > span")].map((one) => one.textContent).slice(2, 4)).toEqual(["optimize 250 ms", "compile 500 ms"]);
+    expect([...el.querySelectorAll(".mnb-status-figures > span")].map((figure) => figure.textContent).slice(-2)).toEqual(["optimize 250 ms", "compile 500 ms"]);
   });
   test("links a clicked block to panes, table and inspector", async () => {
     click('[data-mnb-node="linear_0"]');

@@ -19,6 +19,9 @@ import { LaidOut } from "./laid-out";
 
 /** Width of the open list of the palette. */
 const PALETTE_PX = 250;
+/** Width and margins of the element that may lie over a side of the graph, and its attribute at the left side. */
+const COVER_PX = 316;
+const AT_LEFT = "data-mnb-left";
 /** Distance in px by which a key moves a block. */
 const STEP = 16;
 const STEPS: Readonly<Record<string, readonly [number, number]>> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -33,7 +36,7 @@ export class Canvas {
   private readonly empty: HTMLElement;
   private readonly wiring: Wiring;
   private readonly menu: ConnectMenu;
-  /** Element that may lie over the graph. */
+  /** Element that may lie over a side of the graph. */
   private cover: HTMLElement | null = null;
   private isPaletteOpen = false;
   private readonly tools: HTMLElement | undefined;
@@ -91,25 +94,46 @@ export class Canvas {
     return this.view.contains(clientX, clientY);
   }
 
-  /** Keep the graph clear of an element that lies over its right side while it is shown. */
+  /** Keep the graph clear of an element that lies over one of its sides while it is shown. */
   keepClearOf(cover: HTMLElement): void {
     this.cover = cover;
     if (typeof ResizeObserver === "undefined") return;
-    const watcher = new ResizeObserver(() => this.view.refit());
+    let covered = 0;
+    const watcher = new ResizeObserver(() => {
+      if (covered === cover.offsetWidth) return; // only its height has changed
+      covered = cover.offsetWidth;
+      this.view.refit();
+      if (!covered) cover.removeAttribute(AT_LEFT);
+    });
     watcher.observe(cover);
     this.watched.push(() => watcher.disconnect());
   }
 
-  /** Keep clear of the list of the palette, which lies over the left side of the graph while it is open. */
+  /** Keep clear of the list of the palette, which lies over the left side of the graph, and of the cover, while it is open. */
   showPalette(isOpen: boolean): void {
     this.isPaletteOpen = isOpen;
+    if (isOpen) this.cover?.removeAttribute(AT_LEFT);
     if (isOpen && this.store.selection.length) this.view.reveal(this.view.active);
   }
 
-  private coveredRight(): number {
-    if (!this.cover?.offsetWidth) return 0;
-    const [board, cover] = [this.view.board.getBoundingClientRect(), this.cover.getBoundingClientRect()];
-    return Math.max(0, board.right - Math.max(board.left, cover.left)) / zoomOf(this.view.board);
+  private coveredAt(side: "left" | "right"): number {
+    const { cover, isAtLeft } = this;
+    if (!cover?.offsetWidth || isAtLeft !== (side === "left")) return 0;
+    const [board, box] = [this.view.board.getBoundingClientRect(), cover.getBoundingClientRect()];
+    if (box.left >= board.right) return 0; // beside the graph
+    return Math.max(0, isAtLeft ? box.right - board.left : board.right - box.left) / zoomOf(this.view.board);
+  }
+
+  private get isAtLeft(): boolean {
+    return this.cover?.hasAttribute(AT_LEFT) ?? false;
+  }
+
+  /** Move the cover to the side where it does not lie over the pointer. */
+  private uncover({ clientX }: MouseEvent): void {
+    const { left, width } = this.view.board.getBoundingClientRect();
+    const from = (clientX - left) / zoomOf(this.view.board);
+    const distance = this.isAtLeft ? from : width - from;
+    if (distance < Math.min(COVER_PX, width / 2) && !this.isPaletteOpen) this.cover?.toggleAttribute(AT_LEFT, !this.isAtLeft);
   }
 
   /** Move the focus to the search for a new block. */
@@ -131,16 +155,17 @@ export class Canvas {
       describe: (node) => this.overlay.layer.describe(node.key, describeNode(node, problems())),
       describeEdge: (edge) => describeEdge(edge, problems()),
       hover: (node) => store.setHover(node ? pathsOf(node).map((path) => ({ kind: "block", path })) : []),
-      select: (node, add) => {
+      select: (node, add, event) => {
         const paths = pathsOf(node);
+        if (event) this.uncover(event);
         if (paths.length) store.pinBlocks([...paths], add);
         else if (!add) store.release();
       },
       toggle: (node) => this.toggle(node),
       clear: () => store.release(),
       covered: () => ({
-        left: this.isPaletteOpen ? PALETTE_PX : 0,
-        right: this.coveredRight(),
+        left: Math.max(this.isPaletteOpen ? PALETTE_PX : 0, this.coveredAt("left")),
+        right: this.coveredAt("right"),
         top: this.tools ? this.tools.offsetTop + this.tools.offsetHeight : 0,
         bottom: this.questions?.root.offsetHeight ?? 0,
       }),

@@ -22,7 +22,8 @@ export interface GraphOptions {
   describe: (node: SceneNode) => Description;
   describeEdge?: (edge: SceneEdge) => readonly string[];
   hover?: (node: SceneNode | null) => void;
-  select: (node: SceneNode, add: boolean) => void;
+  /** Select a node; `event` is the click, if any. */
+  select: (node: SceneNode, add: boolean, event?: MouseEvent) => void;
   /** Open or close a group. */
   toggle?: (node: SceneNode) => void;
   /** Handle a click on the background. */
@@ -180,8 +181,9 @@ export class GraphView {
     this.redraw();
   }
 
-  /** Draw some nodes and edges elsewhere, until the next call or the next scene. */
+  /** Draw some nodes and edges elsewhere, until the next call or the next scene. Moved nodes stay where they are put. */
   move(moved: Moved): void {
+    this.hasUserView ||= moved !== STILL;
     this.items.place(moved, this.moved);
     this.moved = moved;
     this.motion = null;
@@ -273,7 +275,7 @@ export class GraphView {
   private click(node: SceneNode | null, edge: SceneEdge | null, event: MouseEvent): void {
     if (node) {
       this.setActive(node.key);
-      this.options.select(node, event.shiftKey);
+      this.options.select(node, event.shiftKey, event);
     } else if (edge && this.options.selectEdge) {
       this.options.selectEdge(edge);
       this.board.focus({ preventScroll: true }); // the board handles Delete
@@ -284,7 +286,7 @@ export class GraphView {
     const { options } = this;
     if (node) {
       this.focusItem(node.key);
-      if (!this.state.selected.has(node.key)) options.select(node, false);
+      if (!this.state.selected.has(node.key)) options.select(node, false, event);
     } else {
       if (edge) options.selectEdge?.(edge);
       this.board.focus({ preventScroll: true });
@@ -342,8 +344,13 @@ export class GraphView {
     };
   }
 
-  /** Fit the graph again, because something else covers more or less of the frame, unless the user has moved the view. */
+  /**
+   * Fit the graph again, because something else covers more or less of the frame, unless the user has moved the view.
+   * After a click in the graph nothing moves: the second click of a double-click would miss.
+   */
   refit(): void {
+    const isPointed = this.root.closest<HTMLElement>("[data-mnb-input]")?.dataset["mnbInput"] === "pointer";
+    if (isPointed && this.root.contains(this.activeElement())) return;
     if (!this.hasUserView) this.fitFirst();
     else this.reveal(this.items.active);
   }

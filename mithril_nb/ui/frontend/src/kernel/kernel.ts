@@ -74,6 +74,8 @@ export class Kernel {
   }
 
   destroy(): void {
+    // What the user did just before the view closes is sent.
+    for (const key of new Set([...this.resting.keys(), ...this.inFlight.keys()])) this.flush(key);
     this.model.off("msg:custom", this.onCustom);
     this.model.off("comm:close", this.onClosed);
     this.model.off("comm_live_update", this.onCommLive);
@@ -81,8 +83,6 @@ export class Kernel {
     this.timer = null;
     this.pending.clear();
     this.inFlight.clear();
-    for (const { timer } of this.resting.values()) clearTimeout(timer);
-    this.resting.clear();
   }
 
   /** Send a command. The promise always resolves; `ok` is false if it failed or got no reply. */

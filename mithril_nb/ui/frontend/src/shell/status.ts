@@ -16,7 +16,7 @@ export class Status {
   readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
-    this.root.append(this.figures, h("span", { class: "mnb-grow" }), this.waiting);
+    this.root.append(this.figures, this.waiting);
     this.destroy = together(
       store.on("snapshot", () => this.update()),
       store.on("links", () => this.update()),
@@ -32,27 +32,28 @@ export class Status {
   private update(): void {
     const { status, problems, version, cost } = this.store.snapshot;
     const parts: [string, string, string][] = [];
+    // One line: what does not fit is left out, the times first.
+    const selected = this.selected();
+    if (selected) parts.push(["selected", ...selected]);
     const time = (name: string, value: number | null | undefined, detail = ""): void => {
       if (value !== null && value !== undefined) parts.push([name, `${name} ${seconds(value)}`, `${name}: ${value} s${detail}`]);
     };
-    time("trace", status.trace_s);
-    time("lower", status.lower_s);
-    time("optimize", status.optimize_s, " for XLA's passes and memory planning, without code generation");
-    time("compile", status.compile_s);
     for (const figure of ["flops", "bytes_accessed"] as const) {
       if (!cost) break;
       const [shown, whole] = figureText(cost.total, figure);
       parts.push([figure, `${FIGURE_TITLES[figure][0]}: ${shown} in total`, `${FIGURE_TITLES[figure][2]}: ${whole}`]);
     }
-    const selected = this.selected();
-    if (selected) parts.push(["selected", ...selected]);
     if (status.attributed !== null) parts.push(["attributed", `${percent(status.attributed)} of FLOPs attributed`, ATTRIBUTED]);
     if (problems.length) parts.push(["problems", `${problems.length} ${problems.length === 1 ? "problem" : "problems"}`, problems[0]!.summary]);
+    time("trace", status.trace_s);
+    time("lower", status.lower_s);
+    time("optimize", status.optimize_s, " for XLA's passes and memory planning, without code generation");
+    time("compile", status.compile_s);
     keyed(this.figures, parts, ([name]) => name, ([name]) => h("span", { "data-mnb-status": name }), (element: HTMLElement, [, value, title]) => {
       text(element, value);
       attr(element, "title", title);
     });
-    attr(this.root, "title", `model version ${version}`);
+    attr(this.root, "title", [`model version ${version}`, ...parts.map(([, , title]) => title)].join("\n"));
   }
 
   /** Return the FLOPs of the selected block, by the convention of graph and table, and the exact value. */
