@@ -18,11 +18,11 @@ for stage in program.stages:
     for row in program.stage(stage).instructions:
         print(stage, row.id, row.role, row.blocks, row.source)
 for source in ("analytic", "lowered", "compiled"):
-    print(program.cost(source).to_json())
+    print(program.cost(source).to_json(), [*program.cost(source).by_line])
 """
 
 
-@pytest.mark.parametrize("name", ["LSTM by scan, train step", "steps in a scan"])
+@pytest.mark.parametrize("name", ["LSTM by scan, train step", "steps in a scan", "mithril_nb MLP, train step"])
 def test_roles_and_costs_are_the_same_in_every_process(name: str) -> None:
     texts = {
         subprocess.run(

@@ -87,13 +87,13 @@ class Program:
     def labels(self) -> dict[str, str]:
         """The label of each file with the lines of equations, by path."""
         files = jax_versions.file_labels(one.user.file for one in self._lines.values() if one.user is not None)
-        own = {one.library.file for one in self._lines.values() if one.user is None and one.library is not None}
+        own = [one.library.file for one in self._lines.values() if one.user is None and one.library is not None]
         return files | {file: jax_versions.library_label(file) for file in own if library_of(file) != "mithril_nb"}
 
     @property
     def files(self) -> dict[str, str]:
         """The path of each file with lines of equations, by label. It includes libraries that the user calls."""
-        called = {one.library.file for one in self._lines.values() if one.library is not None}
+        called = [one.library.file for one in self._lines.values() if one.library is not None]
         return {jax_versions.library_label(file): file for file in called} | {
             label: path for path, label in self.labels.items()
         }
