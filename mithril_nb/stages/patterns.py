@@ -18,11 +18,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import jax
-
 DETACH = "detach"
 """Primitive of a `stop_gradient` that emitted source keeps, because its library may differentiate it."""
-_FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
+_EPS = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-52}
+"""The distance from 1 to the next number of each dtype."""
 _COMMUTATIVE = frozenset({"add", "mul", "max"})
 Made = tuple[Sequence[Any], dict[str, Any]]
 """The inputs and params of a fused statement."""
@@ -166,7 +165,7 @@ def functions(
         for found in _matches(pattern, root.outputs[0], Match(), producers):
             made = condition(found)
             dtypes = {one.dtype for one in (*made[0], *root.outputs)} if made is not None else set[str]()
-            if made is not None and len(dtypes) == 1 and dtypes <= _FLOATS:
+            if made is not None and len(dtypes) == 1 and dtypes <= _EPS.keys():
                 yield name, found, made
 
 
@@ -209,5 +208,4 @@ def _is_number(operand: Any) -> bool:
 
 def is_rounded(number: Any, exact: float) -> bool:
     """Return whether a number is `exact` rounded to its dtype."""
-    is_float = number.dtype in _FLOATS
-    return is_float and math.isclose(number.value.real, exact, rel_tol=float(jax.numpy.finfo(number.dtype).eps))
+    return number.dtype in _EPS and math.isclose(number.value.real, exact, rel_tol=_EPS[number.dtype])

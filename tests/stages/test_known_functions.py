@@ -106,6 +106,18 @@ def test_sizes_may_be_symbolic() -> None:
     inspect(lambda x: layer_norm_of_var(x) + x.var((0, 1)), sizes[0]).graph()
 
 
+def test_functions_inside_a_scan_over_rows_have_names_or_none() -> None:
+    def scanned(xs: Any) -> Any:
+        def step(carry: Any, x: Any) -> Any:
+            weight = jnp.broadcast_to(x[0], carry.shape)
+            return softmax(carry) * weight, layer_norm_of_var(x)
+
+        return jax.lax.scan(step, xs[0], xs)
+
+    assert names(inspect(scanned, spec(3, 4, 4))) <= {"softmax", "layer_norm"}
+    inspect(scanned, spec(3, 4, 4)).graph()
+
+
 @pytest.mark.parametrize("name", SIMILAR)
 def test_a_similar_function_has_no_known_name(name: str) -> None:
     assert not names(inspect(SIMILAR[name], X))

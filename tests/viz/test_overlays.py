@@ -215,6 +215,22 @@ def test_shardings_of_jit_and_shard_map_are_shown():
     assert [line.endswith("P(), P('d',)") for line in texts[1].splitlines() if "shard_map" in line] == [True]
 
 
+def test_shardings_of_results_and_of_types_are_shown():
+    devices = (1,), ("d",)
+    mesh, typed = (
+        jax.make_mesh(*devices, axis_types=(kind,))
+        for kind in (jax.sharding.AxisType.Auto, jax.sharding.AxisType.Explicit)
+    )
+    rows, of_types = (jax.sharding.NamedSharding(one, jax.sharding.PartitionSpec("d")) for one in (mesh, typed))
+    x, y = (jax.ShapeDtypeStruct((8,), jnp.float32, sharding=one) for one in (None, of_types))
+    placed = jax.jit(lambda x: jnp.tanh(jnp.sin(x)), out_shardings=rows)
+    with jax.set_mesh(typed):
+        texts = [ml.inspect(fn, x).overlay("sharding").text for fn, x in ((placed, x), (lambda x: placed(x) + 1, x))]
+        texts.append(ml.inspect(lambda x: jnp.tanh(jnp.sin(x)), y).overlay("sharding").text)
+    sharded = [{line.split()[0] for line in text.splitlines() if line.endswith("P('d',)")} for text in texts]
+    assert sharded == [{"<lambda>", "tanh"}, {"<lambda>"}, {"x", "<lambda>", "sin", "tanh"}]
+
+
 def test_values_of_hlo_graphs_are_those_of_their_instructions(step):
     _, program = step
     for stage, source in (("hlo_before", "lowered"), ("hlo", "compiled")):

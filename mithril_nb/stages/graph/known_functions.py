@@ -84,9 +84,10 @@ def known_functions(ids: Iterable[str], by_id: Mapping[str, Instruction]) -> dic
             continue
         inputs = [operand(*read) for read in zip(one.operands, one.picks or (0,) * len(one.operands), strict=True)]
         first, shape, attributes, primitive = inputs[0], _numbers(one.shapes[0].shape), dict(one.attributes), one.opcode
-        if primitive == "broadcast_in_dim" and not isinstance(first, _Number):
-            # Numbers of axes are enough: operands of size 1 are the same array for a pattern.
-            kept = dict(zip(literal_eval(attributes["broadcast_dimensions"]), first.shape, strict=True))
+        axes = literal_eval(attributes.get("broadcast_dimensions", "()"))
+        if axes and len(axes) == len(first.shape):
+            # The pattern of an operand of size 1 along an axis is that of the array that is repeated along this axis.
+            kept = dict(zip(axes, first.shape, strict=True))
             primitive, shape = "reshape", tuple([kept.get(axis, 1) for axis in range(len(shape))])
         if primitive == "reshape" and first in producers and producers[first].primitive in _REDUCTIONS:
             arrays[id, 0] = made = _Array(shape)  # a reduction that keeps its axes
@@ -113,8 +114,11 @@ def known_functions(ids: Iterable[str], by_id: Mapping[str, Instruction]) -> dic
             near[made] = {**dict(before), **({primitive: 0} if primitive in _NEEDED else {})}
             patterns = [one for key, _ in before for one in FUNCTIONS if one[0] in _NEEDED[key]]
             for name, match, _ in functions(producers[made], patterns, producers):
-                found.update((each.id, (name.removesuffix("_tanh"), id)) for each in match.statements)
-                break
+                if (
+                    match.bound["x"].shape == shape
+                ):  # or the item of a scan, which has the shape of the whole array here
+                    found.update((each.id, (name.removesuffix("_tanh"), id)) for each in match.statements)
+                    break
     return found
 
 

@@ -2,48 +2,66 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Any
 
 import jax
 
-from mithril_nb.stages.records import Instruction
+from mithril_nb.stages import jax_jit, jax_versions
+from mithril_nb.stages.trace.traced import Program
 
-_SPEC = re.compile(r"spec=(?:P|PartitionSpec)(\((?:[^()]|\([^()]*\))*\))")
-_SPECS = re.compile(r"\b(?:P|PartitionSpec)(\((?:[^()]|\([^()]*\))*\))")
 _PARAMS = ("sharding", "dst_sharding", "out_sharding")
 
 
-def stated_shardings(
-    arguments: Any, instructions: Iterable[Instruction], declared: Sequence[Any] = ()
-) -> dict[str, str]:
+def stated_shardings(program: Program, arguments: Any) -> dict[str, str]:
     """Return the partition specs of sharded arguments, and of results whose sharding the program specifies.
 
     Keys are ids of instructions of the jaxpr: `{"arg0": "P('x',)"}`. XLA chooses all other shardings.
 
     Args:
+        program: The program.
         arguments: The arguments of the program, as shapes.
-        instructions: The instructions of the jaxpr.
-        declared: The `in_shardings` of `jax.jit`, one per array.
 
     Examples:
         >>> mesh = jax.sharding.AbstractMesh((2,), ("x",))
         >>> sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
-        >>> stated_shardings(jax.ShapeDtypeStruct((4,), "float32", sharding=sharding), ())
+        >>> x = jax.ShapeDtypeStruct((4,), "float32", sharding=sharding)
+        >>> from mithril_nb.inspection import inspect
+        >>> stated_shardings(inspect(jax.numpy.sin, x).traced_program, x)
         {'arg0': "P('x',)"}
     """
+    traced = program.trace.traced
     known: dict[str, str] = {}
-    shardings = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(arguments)]
-    for at, each in enumerate(zip_longest(declared, shardings)):
-        specs = [spec for one in each if (spec := getattr(one, "spec", None)) is not None]
-        if specs:
-            known[f"arg{at}"] = repr(specs[0]).replace("PartitionSpec(", "P(", 1)
-    for one in instructions:
-        for name, text in one.attributes:
-            if name in _PARAMS and (found := _SPEC.search(text)):
-                known[one.id] = f"P{found[1]}"
-            elif (one.opcode, name) == ("shard_map", "out_specs"):
-                known[one.id] = ", ".join(dict.fromkeys(f"P{spec}" for spec in _SPECS.findall(text)))
-    return known
+    leaves = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(arguments)]
+    for at, each in enumerate(zip_longest(jax_jit.shardings(traced, "in_shardings"), leaves)):
+        known[f"arg{at}"] = _text([spec for one in each for spec in _specs_of(one)][:1])
+    makers = {var: site.id for site in program.sites for var in site.equation.outvars if "." not in site.id}
+    results = zip(program.trace.closed.jaxpr.outvars, jax_jit.shardings(traced, "out_shardings"), strict=False)
+    known |= {site.id: _text(_stated(site.equation)) for site in program.sites}
+    for var, one in results:
+        if not jax_versions.is_literal(var) and var in makers and (text := _text(_specs_of(one))):
+            known[makers[var]] = known[makers[var]] or text
+    return {id: text for id, text in known.items() if text}
+
+
+def _stated(equation: Any) -> Iterator[Any]:
+    params = equation.params
+    if equation.primitive.name == "shard_map":
+        yield from params["out_specs"]
+        return
+    for one in (*(params.get(name) for name in _PARAMS), *params.get("out_shardings", ())):
+        yield from _specs_of(one)
+    for var in equation.outvars:  # a mesh with explicit axes is a part of the types
+        sharding = getattr(var.aval, "sharding", None)
+        if "Explicit" in str(getattr(getattr(sharding, "mesh", None), "axis_types", "")):
+            yield from _specs_of(sharding)
+
+
+def _specs_of(sharding: Any) -> list[Any]:
+    spec = getattr(sharding, "spec", None)
+    return [] if spec is None else [spec]
+
+
+def _text(specs: Iterable[Any]) -> str:
+    return ", ".join(dict.fromkeys(repr(spec).replace("PartitionSpec(", "P(", 1) for spec in specs))

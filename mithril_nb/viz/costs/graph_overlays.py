@@ -194,11 +194,9 @@ def overlay_by_name(
 
 def shardings_of(inspection: Inspection, graph: StageGraph) -> dict[str, str]:
     """Return the sharding of each instruction's result, by id of the instruction, if the program specifies it."""
-    from mithril_nb.stages import jax_jit
     from mithril_nb.stages.trace.shardings import stated_shardings
 
-    declared = jax_jit.shardings(inspection.traced_program.trace.traced, "in_shardings")
-    known = stated_shardings(inspection.arguments, inspection.stage("jaxpr").instructions, declared)
+    known = stated_shardings(inspection.traced_program, inspection.arguments)
     if graph.stage == "jaxpr":
         return known
     return {id: known[one] for id, equations in graph.equations.items() for one in equations if one in known}
