@@ -97,3 +97,18 @@ def test_a_click_moves_no_block_and_a_double_click_opens(show_workbench, room: s
     node(notebook, "mlp_0/layer_0").wait_for()
     assert nodes(notebook) == ["linear_0", "mlp_0", "relu_0"]
     assert notebook.problems == []
+
+
+def test_keys_after_a_click_in_the_help_stay_in_the_help(show_workbench) -> None:
+    notebook = show_workbench(OPEN)
+    page = notebook.page
+    node(notebook, "linear_0").click()
+    page.keyboard.press("?")
+    page.locator(".mnb-help-card h4").first.click()
+    for key in ("Delete", "Control+z", "Alt+ArrowDown", "2", "Escape"):
+        page.keyboard.press(key)
+    page.locator(".mnb-help").wait_for(state="hidden")
+    assert page.evaluate("document.activeElement.dataset.mnbNode") == "linear_0"
+    assert page.locator(".mnb-workbench").get_attribute("data-mnb-layout") == "build"
+    assert notebook.evaluate("len(wb.model.graph.nodes)") == 5
+    assert notebook.problems == []

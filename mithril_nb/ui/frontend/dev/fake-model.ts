@@ -83,9 +83,9 @@ export class FakeModel implements WidgetModel {
     for (const listener of [...(this.listeners.get(event) ?? [])]) listener(...args);
   }
 
-  set(name: string, value: unknown): void {
+  set(name: string, value: unknown, { silent } = { silent: false }): void {
     this.traits[name] = value;
-    this.emit(`change:${name}`);
+    if (!silent) this.emit(`change:${name}`);
   }
 
   message(content: unknown, buffers: DataView[] = []): void {

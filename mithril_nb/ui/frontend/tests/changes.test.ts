@@ -71,6 +71,16 @@ describe("a model that follows the kernel", () => {
     expect(() => followSnapshot({ model })).not.toThrow();
   });
 
+  test("releases its snapshot at the end, and its views keep theirs", () => {
+    const model = new FakeModel({ snapshot: { revision: 4 } });
+    const end = followSnapshot({ model });
+    const seen = vi.fn();
+    model.on("change:snapshot", seen);
+    end();
+    expect(model.get("snapshot")).toEqual({});
+    expect(seen).not.toHaveBeenCalled();
+  });
+
   test("ignores other messages, and requests a snapshot that it does not have", () => {
     const model = follow({});
     model.message(null);

@@ -45,8 +45,10 @@ interface Changed {
 /**
  * Apply the kernel's changes to the snapshot of a model, once for all its views. The host then saves the current snapshot.
  * If a message was missed, request the whole snapshot.
+ *
+ * @returns A function for the end of the model. It releases the snapshot: JupyterLab keeps the models of earlier runs of a cell.
  */
-export function followSnapshot({ model }: { model: WidgetModel }): void {
+export function followSnapshot({ model }: { model: WidgetModel }): () => void {
   const read = (): { revision?: number } => (model.get("snapshot") as { revision?: number } | null) ?? {};
   let missing = -1;
   let requestedAt = 0;
@@ -69,4 +71,8 @@ export function followSnapshot({ model }: { model: WidgetModel }): void {
     }
   });
   request();
+  return () => {
+    // Twice, because Backbone keeps the values before the last change, too.
+    for (const nothing of [null, {}]) model.set("snapshot", nothing, { silent: true });
+  };
 }

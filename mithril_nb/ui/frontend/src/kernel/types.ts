@@ -345,7 +345,7 @@ export interface Reply {
 /** The part of anywidget's model that the front end uses. */
 export interface WidgetModel {
   get(name: string): unknown;
-  set(name: string, value: unknown): void;
+  set(name: string, value: unknown, options?: { silent: boolean }): void;
   on(event: string, callback: (...args: any[]) => void): void;
   off(event: string, callback: (...args: any[]) => void): void;
   send(content: unknown, callbacks?: unknown, buffers?: unknown): void;

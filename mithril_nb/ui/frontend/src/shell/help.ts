@@ -67,7 +67,7 @@ export class Help {
     const close = iconButton("close", "Close", "help.close", () => this.hide());
     this.root = h(
       "div",
-      { class: "mnb-help", role: "dialog", "aria-modal": "true", "aria-label": "All keys", hidden: true },
+      { class: "mnb-help", role: "dialog", "aria-modal": "true", "aria-label": "All keys", tabindex: -1, hidden: true },
       h(
         "div",
         { class: "mnb-help-card" },
