@@ -62,6 +62,7 @@ class JobQueue:
         self._waiting: dict[Hashable, _Submitted] = {}
         self._running: _Submitted | None = None
         self._thread: threading.Thread | None = None
+        self._abandoned: list[threading.Thread] = []
         _QUEUES.add(self)
 
     def submit(self, job: Job, key: Hashable = "") -> None:
@@ -81,8 +82,16 @@ class JobQueue:
             if self._thread is None or not self._thread.is_alive():
                 self._start()
 
+    def abandon(self) -> None:
+        """Cancel the running job, if any, and run the next jobs in another thread without waiting for it."""
+        with self._wake:
+            if self._running is not None and self._thread is not None:
+                self._running.is_wanted = False
+                self._abandoned = [thread for thread in (*self._abandoned, self._thread) if thread.is_alive()]
+                self._leave()
+
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until no job is left; return False on timeout."""
+        """Wait until no job is left, except abandoned ones; return False on timeout."""
         with self._wake:
             return self._wake.wait_for(lambda: self._running is None and not self._waiting, timeout_s)
 
@@ -95,6 +104,8 @@ class JobQueue:
                 self._running.is_wanted = False
             self._wake.notify_all()
         self.wait(timeout_s)
+        for thread in self._abandoned:
+            thread.join(timeout_s)
 
     def _start(self) -> None:
         self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
@@ -110,12 +121,16 @@ class JobQueue:
                         raise
                     self._failed(error)
                 except BaseException:
-                    self._leave()
+                    with self._wake:
+                        if threading.current_thread() is self._thread:
+                            self._leave()
                     raise
             del submitted  # release the data of the job
 
     def _next(self) -> _Submitted | None:
         with self._wake:
+            if threading.current_thread() is not self._thread:
+                return None  # abandoned
             self._running = self._waiting.pop(next(iter(self._waiting))) if self._waiting else None
             if self._running is None:
                 self._thread = None
@@ -123,12 +138,11 @@ class JobQueue:
             return self._running
 
     def _leave(self) -> None:
-        """Start another thread for the remaining jobs, because this thread ends after printing the error."""
-        with self._wake:
-            self._running = self._thread = None
-            if self._waiting:
-                self._start()
-            self._wake.notify_all()
+        """Start another thread for the remaining jobs, because the current one runs no further job."""
+        self._running = self._thread = None
+        if self._waiting:
+            self._start()
+        self._wake.notify_all()
 
 
 def rests(wanted: Wanted, rest_s: float) -> bool:

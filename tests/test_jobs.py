@@ -28,6 +28,29 @@ def test_queue_cancels_replaced_jobs():
     assert seen[-1] == "third"
 
 
+def test_an_abandoned_job_does_not_delay_the_next() -> None:
+    queue, seen, began, may_end = JobQueue("test"), [], threading.Event(), threading.Event()
+
+    def slow(wanted):
+        began.set()
+        assert may_end.wait(PATIENCE_S)
+        seen.append(wanted())
+
+    queue.abandon()  # nothing runs
+    queue.submit(slow, "slow")
+    assert began.wait(PATIENCE_S)
+    queue.submit(lambda wanted: seen.append("next"), "next")
+    queue.abandon()
+    assert queue.wait(PATIENCE_S)
+    assert seen == ["next"]
+    may_end.set()
+    queue.end(PATIENCE_S)
+    assert seen == ["next", False]
+    queue.submit(lambda wanted: seen.append("last"))
+    assert queue.wait(PATIENCE_S)
+    assert seen[-1] == "last"
+
+
 def test_a_failing_error_handler_does_not_block_the_queue(monkeypatch):
     monkeypatch.setattr(threading, "excepthook", lambda told: None)
 

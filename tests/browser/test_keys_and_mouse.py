@@ -112,3 +112,26 @@ def test_keys_after_a_click_in_the_help_stay_in_the_help(show_workbench) -> None
     assert page.locator(".mnb-workbench").get_attribute("data-mnb-layout") == "build"
     assert notebook.evaluate("len(wb.model.graph.nodes)") == 5
     assert notebook.problems == []
+
+
+def test_letters_typed_into_a_vanished_field_are_no_shortcuts(show_workbench) -> None:
+    notebook = show_workbench(OPEN)
+    page = notebook.page
+    node(notebook, "linear_0").click()
+    page.keyboard.press("F2")
+    page.keyboard.type("second")
+    page.keyboard.press("Enter")
+    notebook.wait_for("'second' in wb.model.graph.by_name")
+    page.wait_for_function("document.activeElement.dataset.mnbNode === 'second'")
+    page.keyboard.press("F2")
+    page.keyboard.type("th")
+    notebook.execute("wb.session.do('rename', path='second', name='first')")
+    node(notebook, "first").wait_for()
+    page.keyboard.type("in2?")
+    page.keyboard.press("Delete")
+    assert page.locator(".mnb-workbench").get_attribute("data-mnb-layout") == "build"
+    assert page.locator(".mnb-help").is_hidden()
+    assert page.locator(".mnb-inspector").is_visible()
+    assert focused(notebook) == ""
+    assert len(nodes(notebook)) == 5
+    assert notebook.problems == []

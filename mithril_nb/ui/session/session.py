@@ -210,7 +210,7 @@ class Session(DesignEditor):
 
     @command('stage="jaxpr"')
     def leave_stage(self, stage: str) -> None:
-        """Stop computing a stage after edits, because no front end shows it.
+        """Stop computing a stage, because no front end shows it or the user cancels it.
 
         Raises:
             UnknownOptionError: The stage is unknown.

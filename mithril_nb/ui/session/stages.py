@@ -91,7 +91,9 @@ class StageMaker:
         return True
 
     def leave(self, name: str) -> bool:
-        """Stop computing a stage after edits. Return False if it was not requested.
+        """Stop computing a stage, now and after edits. Return False if it was not requested.
+
+        XLA cannot be interrupted: its compilation ends in another thread, and its result is kept for the next request.
 
         Raises:
             UnknownOptionError: The stage is unknown.
@@ -106,6 +108,7 @@ class StageMaker:
             self.states[name] = StageState(kept, state.version, state.elapsed_s, state.lines)
             if self._analysis is not None:
                 self.follow(self._analysis)
+            self._worker.abandon()
         return True
 
     def follow(self, analysis: Analysis) -> None:
@@ -170,7 +173,7 @@ class StageMaker:
     def _accept(self, analysis: Analysis, stage: str = "", cost: Cost | None = None) -> bool:
         """Store a computed stage or cost. Return False if the design has changed in the meantime."""
         with self._lock:
-            if self._analysis is not analysis:
+            if self._analysis is not analysis or (stage and stage not in self._wanted):
                 return False
             if cost is not None:
                 self.cost, self.cost_version = cost, analysis.version

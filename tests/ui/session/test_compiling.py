@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -159,6 +161,34 @@ def test_stage_left_early_is_not_loading(session, monkeypatch):
         "    known  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm, numpy, torch, mlx, c, ggml\n"
         '    Try: stage="jaxpr"'
     )
+
+
+def test_a_stopped_compilation_delays_nothing_and_is_not_repeated(session, turns, monkeypatch):
+    assert session.wait(PATIENCE_S)
+    compile, began, may_end = jax.stages.Lowered.compile, threading.Event(), threading.Event()
+
+    def slow(self, *args, **options):
+        began.set()
+        assert may_end.wait(PATIENCE_S)
+        return compile(self, *args, **options)
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", slow)
+    stopped = session.design
+    session.do("request_stage", stage="hlo")
+    assert began.wait(PATIENCE_S)
+    session.do("leave_stage", stage="hlo")
+    assert session.wait(PATIENCE_S)
+    assert session.snapshot()["stages"]["hlo"] == vars(StageState())
+    session.do("set_attribute", path="linear_0", name="dimension", value=8)
+    assert session.wait(PATIENCE_S)
+    assert session.snapshot()["stages"]["jaxpr"]["state"] == "ready", "while XLA compiles the earlier design"
+    session.do("undo")
+    assert session.design == stopped
+    session.do("request_stage", stage="hlo")
+    may_end.set()
+    assert session.wait(PATIENCE_S)
+    assert session.snapshot()["stages"]["hlo"]["state"] == "ready"
+    assert turns == [WITHOUT_CODE]
 
 
 def test_explorer_keeps_computed_stages(exploration, turns):

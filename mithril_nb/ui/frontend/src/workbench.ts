@@ -74,7 +74,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   const help = new Help();
   const canvas = new Canvas(store, tip);
   const palette = new Palette(store, canvas);
-  const panes = new Panes(store, tip);
+  const panes = new Panes(store, tip, true);
   const presets = presetButtons((preset) => layout.choose(preset));
   const search = storeSearch(store, panes, canvas.questions);
   const header = new Header(store, search, () => help.toggle(), presets.root, newTabButton(model, first.name), fullButton("the workbench", "all"));

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeModel, FakeSession } from "../dev/fake-model";
 import { stateOf } from "../dev/states";
+import type { StageState } from "../src/kernel/types";
 import { mountCurves } from "../src/live";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
@@ -294,6 +295,27 @@ describe("the workbench", () => {
     expect([find('[data-mnb-action="train.run"]').textContent, restart.hidden]).toEqual(["Train again", true]);
     click('[data-mnb-action="train.run"]');
     expect(sent("train")).toHaveLength(2);
+  });
+
+  test("stops computing a stage of this model, until the user or an edit requests it", async () => {
+    const ready = session.snapshot.stages["hlo"]!;
+    const show = (state: StageState, version = 1): void => session.change({ version, stages: { ...session.snapshot.stages, hlo: { ...ready, state } } });
+    const stop = find('[data-mnb-action="stop.hlo"]');
+    show("loading", 2);
+    expect(stop.hidden).toBe(true); // not before the clock is shown
+    await vi.waitFor(() => expect(stop.hidden).toBe(false));
+    click('[data-mnb-action="stop.hlo"]');
+    show("stale", 2);
+    expect(sent("leave_stage")).toEqual([{ stage: "hlo" }]);
+    expect(sent("request_stage")).toHaveLength(3);
+    expect([stop.hidden, find('[data-mnb-pane="hlo"] .mnb-pane-card b').textContent]).toEqual([true, "HLO was stopped"]);
+    click('[data-mnb-action="again.hlo"]');
+    expect(sent("request_stage")).toHaveLength(4);
+    show("loading", 2);
+    await vi.waitFor(() => expect(stop.hidden).toBe(false));
+    click('[data-mnb-action="stop.hlo"]');
+    show("stale", 3);
+    expect(sent("request_stage")).toHaveLength(5);
   });
 
   test("shows a clock while a run starts", async () => {

@@ -34,6 +34,7 @@ export function editName(
   };
   const refuse = (why: string): void => {
     attr(input, "aria-invalid", why ? "true" : null);
+    attr(input, "aria-busy", null);
     reason.hidden = why === "";
     text(reason, why);
   };
@@ -44,6 +45,7 @@ export function editName(
     sent = value;
     if (INVISIBLE.test(value)) return refuse("Names have no spaces at their ends, and no invisible characters.");
     refuse("");
+    attr(input, "aria-busy", refocus ? "true" : null); // after Enter, the next key is not part of the name
     void take(value).then(({ ok, error }) => {
       if (ok || input.value !== value) return ok ? finish(value, refocus) : undefined;
       refuse(error?.summary ?? "The name was not changed: no kernel is connected.");
@@ -61,6 +63,7 @@ export function editName(
   });
   for (const type of ["pointerdown", "dblclick", "contextmenu"])
     input.addEventListener(type, (event) => event.stopPropagation());
+  input.addEventListener("input", () => attr(input, "aria-busy", null));
   input.addEventListener("blur", () => submit(false));
   slot.replaceChildren(input, reason);
   input.focus();

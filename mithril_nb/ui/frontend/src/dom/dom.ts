@@ -69,6 +69,9 @@ export function keyed<T>(
     const k = (child as any).__mnbKey as string | undefined;
     if (k !== undefined) old.set(k, child);
   }
+  const kept = new Set(items.map(key));
+  for (const [k, element] of old) if (!kept.has(k)) element.remove();
+  const focused = (parent.getRootNode() as Document | ShadowRoot).activeElement ?? null;
   let at: Element | null = null;
   for (const item of items) {
     const k = key(item);
@@ -79,12 +82,12 @@ export function keyed<T>(
       (element as any).__mnbKey = k;
     }
     update(element, item);
-    const next: Element | null = at ? at.nextElementSibling : parent.firstElementChild;
-    // Moving an element drops its focus, so do not move an element that is already in place.
-    if (next !== element) parent.insertBefore(element, next);
+    const next = (): Element | null => (at ? at.nextElementSibling : parent.firstElementChild);
+    // Moving an element drops its focus and its caret: leave it in place, and move those before it to the end.
+    if (element.parentElement === parent && element.contains(focused)) while (next() !== element) parent.append(next()!);
+    if (next() !== element) parent.insertBefore(element, next());
     at = element;
   }
-  for (const element of old.values()) element.remove();
 }
 
 /** Create an icon from a path in a 16 × 16 box, in the text colour. */

@@ -34,8 +34,8 @@ function findNextFocus(path: readonly Element[], root: HTMLElement): HTMLElement
   const action = lost!.getAttribute("data-mnb-action");
   const same = [lost, action === null ? null : root.querySelector(`[data-mnb-action="${CSS.escape(action)}"]`)].find(isUsable);
   if (same) return same as HTMLElement;
-  // After a click, focus the root: a neighbour with an invisible focus would react to the next key.
-  if (root.dataset["mnbInput"] === "pointer") return root;
+  // After a click, and while the user types, focus the root: a neighbour would react to the next key.
+  if (root.dataset["mnbInput"] === "pointer" || isWriting(lost!)) return root;
   for (const part of path.slice(1)) {
     const stop = isUsable(part) && [...part.querySelectorAll(`:is(${STOPS}):not([tabindex="-1"])`), ...(part.matches(STOPS) ? [part] : [])].find(isUsable);
     if (stop) return stop;
@@ -141,4 +141,9 @@ export function isTyping(target: EventTarget | null): boolean {
   if (!(target instanceof Element)) return false;
   if (target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement) return true;
   return target instanceof HTMLInputElement && !["range", "checkbox", "button"].includes(target.type);
+}
+
+/** Return whether the user writes in an element, so that the next letter is not a shortcut even if the element is gone. */
+export function isWriting(element: Element | null): boolean {
+  return isTyping(element) && !element!.hasAttribute("aria-busy");
 }

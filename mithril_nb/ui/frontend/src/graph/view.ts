@@ -4,6 +4,7 @@ import { type MenuAction, openMenu } from "../controls/menu";
 import type { Tip } from "../controls/tip";
 import { oncePerFrame, together } from "../dom/calls";
 import { h, zoomOf } from "../dom/dom";
+import { isWriting } from "../dom/focus";
 import { type Colours, readColours, watchColours } from "../drawing/colours";
 import type { Rect } from "../drawing/lines";
 import { LEAST, type View, Zoom } from "../drawing/zoom";
@@ -149,7 +150,7 @@ export class GraphView {
   show(scene: Scene, { anchor }: { anchor?: string | undefined } = {}): void {
     const part = this.part();
     const old = { index: this.painter.index, view: this.zoom.view, moved: this.moved, keys: part ? this.painter.nodesIn(part).map(({ key }) => key) : [] };
-    const hadFocus = this.items.focused;
+    const hadFocus = this.items.focused && !isWriting(this.activeElement());
     const place = old.index.at(this.items.active);
     this.painter.show(new SceneIndex(scene));
     this.moved = STILL;

@@ -22,6 +22,7 @@ interface Slot {
   figures: HTMLElement;
   linked: HTMLElement;
   badge: HTMLElement;
+  stop: HTMLElement;
   card: HTMLElement;
   short: HTMLButtonElement | null;
   clock: Clock;
@@ -48,6 +49,8 @@ export class Panes {
   private direction: "x" | "y" = "x";
   private readonly slots = new Map<string, Slot>();
   private readonly requested = new Set<string>();
+  /** The stages that the user stopped, and the version of the model then. */
+  private readonly stopped = new Map<string, number>();
   /** Stages shown in short form. */
   private readonly inShort = new Set<string>();
   /** Stages that were visible at the last layout. */
@@ -59,6 +62,7 @@ export class Panes {
   constructor(
     private readonly store: Store,
     private readonly tip: Tip,
+    private readonly canStop = false,
   ) {
     this.root = h(
       "section",
@@ -189,6 +193,7 @@ export class Panes {
     const linked = h("span", { class: "mnb-pane-linked", "aria-live": "polite" });
     const badge = h("span", { class: "mnb-badge", hidden: true, role: "status" });
     const card = h("div", { class: "mnb-pane-card", hidden: true });
+    const stop = h("button", { type: "button", class: "mnb-toggle mnb-toggle-small", title: `Stop computing ${this.store.titleOf(stage)}`, "data-mnb-action": `stop.${stage}`, hidden: true, onclick: () => this.stop(stage) }, "stop");
     const copy: HTMLButtonElement = iconButton("copy", `Copy the ${this.store.titleOf(stage)} text`, `copy.${stage}`, () => void copyFrom(copy, pane.text?.text ?? ""));
     const short = SHORTENED.has(stage)
       ? h("button", { type: "button", class: "mnb-toggle mnb-toggle-small", "aria-pressed": String(this.inShort.has(stage)), title: "Short names, fusion bodies inline, no layouts", "data-mnb-action": `short.${stage}`, onclick: () => this.toggleShort(stage) }, "short")
@@ -196,11 +201,11 @@ export class Panes {
     const frame = h(
       "div",
       { class: "mnb-pane", "data-mnb-pane": stage, "data-mnb-full": this.store.titleOf(stage), role: "region", "aria-label": this.store.titleOf(stage) },
-      h("div", { class: "mnb-pane-head" }, h("b", {}, this.store.titleOf(stage)), figures, badge, h("span", { class: "mnb-grow" }), linked, short, copy, fullButton(this.store.titleOf(stage), stage)),
+      h("div", { class: "mnb-pane-head" }, h("b", {}, this.store.titleOf(stage)), figures, badge, stop, h("span", { class: "mnb-grow" }), linked, short, copy, fullButton(this.store.titleOf(stage), stage)),
       pane.root,
       card,
     );
-    const slot: Slot = { pane, frame, figures, linked, badge, card, short, clockText: null, failure: null, clock: new Clock((elapsed) => {
+    const slot: Slot = { pane, frame, figures, linked, badge, stop, card, short, clockText: null, failure: null, clock: new Clock((elapsed) => {
       slot.clockText = elapsed;
       this.paintState(stage, slot);
     }) };
@@ -246,7 +251,7 @@ export class Panes {
     const { snapshot } = this.store;
     const info = snapshot.stages[stage];
     const have = this.store.texts.get(stage)?.version ?? -1;
-    if (!info) return;
+    if (!info || this.isStopped(stage)) return;
     const fetch = info.version > have && info.version > 0;
     // Another view of this model hid the stage, but here it is still visible.
     const isLeft = info.state === "stale" && info.message === "";
@@ -279,6 +284,18 @@ export class Panes {
     if (!slot || (short ?? false) !== this.inShort.has(stage) || (slot.pane.text?.version ?? 0) > version) return;
     slot.failure = { version, why };
     this.update();
+  }
+
+  /** Stop computing a stage of the current model. */
+  private stop(stage: string): void {
+    this.stopped.set(stage, this.store.snapshot.version);
+    this.leaveStage(stage);
+    this.slots.get(stage)?.pane.view.focus();
+    this.update();
+  }
+
+  private isStopped(stage: string): boolean {
+    return this.stopped.get(stage) === this.store.snapshot.version;
   }
 
   private async receive(message: StageHead, buffer: DataView | undefined): Promise<void> {
@@ -316,7 +333,11 @@ export class Panes {
     slot.badge.hidden = badge === "" || (state === "loading" && slot.clockText === null);
     text(slot.badge, badge);
     attr(slot.badge, "title", old ? "This text is from the previous model" : null);
-    const message: [string, string] | null = failure
+    const isStopped = this.isStopped(stage) && state !== "ready";
+    slot.stop.hidden = !this.canStop || isStopped || !running;
+    const message: [string, string] | null = isStopped
+      ? [`${this.store.titleOf(stage)} was stopped`, "A compilation that has begun ends in the background."]
+      : failure
       ? [`${this.store.titleOf(stage)} could not be shown`, failure.why]
       : this.messageFor(stage, state, info?.message ?? "", slot.clockText, have !== null && have.lineCount > 0);
     slot.card.hidden = message === null;
@@ -324,7 +345,8 @@ export class Panes {
     if (message) {
       slot.card.className = `mnb-pane-card ${state === "failed" ? "mnb-pane-card-error" : ""}`;
       const [title, body] = message;
-      slot.card.replaceChildren(h("b", {}, title), ...(body ? [h("p", {}, body)] : []));
+      const again = h("button", { type: "button", class: "mnb-button", "data-mnb-action": `again.${stage}`, onclick: () => this.stopped.delete(stage) && this.update() }, "Compute");
+      slot.card.replaceChildren(h("b", {}, title), ...(body ? [h("p", {}, body)] : []), ...(isStopped ? [again] : []));
     }
     this.paintCount(slot);
   }

@@ -1,0 +1,242 @@
+"""Random mouse and key actions: the canvas shows the model, undo is exact, each key arrives where the user typed it."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+from key_walk import CELLS, INSTALL
+from lab import NotebookPage
+from playwright.sync_api import Error as PlaywrightError
+from small_workbench import shown
+from stress import is_long
+
+SHOW = """
+import json
+import mithril_nb as ml
+from mithril_nb.errors import MithrilError
+from mithril_nb.models import MLP, Linear, Model, Relu
+model = Model(name="net") + Linear(8) + Relu() + MLP(activations=[Relu(), Relu()], dimensions=[8, 4]) + Linear(3)
+wb = ml.workbench(model, autosave=False)  # without shapes, no stage is compiled
+start = wb.session.design
+def drawn():
+    nodes = {node.key: [node.x, node.y, node.w, node.h, node.name] for node in wb.session.diagram.nodes}
+    return json.dumps([nodes, wb.session.snapshot()["source"]])
+def unexpected():
+    return [repr(error) for error in wb.session.errors if not isinstance(error, MithrilError)]
+wb
+"""
+
+TARGETS = """() => {
+    // The points to click, by kind: the middles of elements that nothing covers.
+    const root = document.querySelector('.mnb-workbench');
+    root.scrollIntoView({block: 'nearest'});  // Space and the page keys scroll the notebook, as on any page
+    const points = {};
+    for (const [kind, selector] of Object.entries({
+        node: '.mnb-node:not(.mnb-frame)',
+        frame: '.mnb-frame',
+        output: '.mnb-port-output',
+        kind: '.mnb-palette-item',
+        item: '[role="menuitem"]',
+        button: '[data-mnb-action^="canvas."], [data-mnb-action^="inspector."], [data-mnb-action^="layout."],'
+            + '[role="tab"], [data-mnb-action="undo"], [data-mnb-action="redo"], .mnb-node-chevron, .mnb-crumb,'
+            + '.mnb-question button, [data-mnb-action="empty.add"]',
+        text: '.mnb-inspector-body, .mnb-status, .mnb-header, .mnb-source .cm-line, .mnb-hint',
+        line: '[data-mnb-pane] .cm-line',
+    })) {
+        points[kind] = [...root.querySelectorAll(selector)].flatMap((element) => {
+            const {x, y, width, height} = element.getBoundingClientRect();
+            const point = [x + width / 2, y + (kind === 'frame' ? 10 : height / 2)];
+            const top = width ? document.elementFromPoint(...point) : null;
+            return top && element.contains(top) ? [point] : [];
+        });
+    }
+    const {x, y, width, height} = root.querySelector('.mnb-board').getBoundingClientRect();
+    return {...points, board: [x, y, width, height]};
+}"""
+
+DRAWN = """async () => {
+    // What the graph and the source show, and the scale of the graph.
+    const root = document.querySelector('.mnb-workbench');
+    if (root.querySelector('.mnb-graph-area').hidden) root.querySelector('[data-mnb-action="layout.build"]').click();
+    root.querySelector('[data-mnb-action="canvas.fit"]').click();
+    const tab = root.querySelector('[role="tab"][aria-selected="true"]');
+    root.querySelector('[data-mnb-tab="source"]').click();
+    await new Promise((done) => setTimeout(done, 120));
+    const nodes = {};
+    for (const element of root.querySelectorAll('[data-mnb-node]')) {
+        const [x, y] = /translate\\((.+)px, (.+)px\\)/.exec(element.style.transform).slice(1).map(Number);
+        nodes[element.dataset.mnbNode] = [x, y, element.getAttribute('aria-label')];
+    }
+    const scale = Number(/scale\\((.+)\\)/.exec(root.querySelector('.mnb-scene').style.transform)[1]);
+    const lines = [...root.querySelectorAll('.mnb-source .cm-line')].map((line) => line.textContent);
+    tab?.click();
+    return [nodes, lines.join('\\n'), scale];
+}"""
+
+FOCUS = """() => {
+    const focused = document.activeElement;
+    const isText = focused.matches('input:not([type=range], [type=checkbox], [type=number])');
+    return {
+        isText, on: focused.className,
+        letters: focused.closest('.mnb-canvas, .mnb-board, [data-mnb-pane], .mnb-help') !== null,
+        digits: focused.matches('[role=tab], [role=radio]'),
+        value: isText ? focused.value : null,
+        state: [document.querySelector('.mnb-workbench').dataset.mnbLayout, document.querySelector('.mnb-help').hidden],
+    };
+}"""
+
+KEYS = (
+    "a d p t c n f / e i ? b o z [ ] 0 + - x Enter Escape ArrowUp ArrowDown ArrowLeft ArrowRight"
+    " Shift+ArrowRight Shift+ArrowLeft Home End Delete Backspace F2 Space 1 2 3 4 5 Control+a Control+z Control+z"
+    " Control+Shift+z Alt+Shift+ArrowDown Alt+Shift+ArrowRight Shift+Enter"
+).split()
+CLICKED = {"wire": "output", "menu": "node", "drop": "kind", "drag": "node", "double": "node", "pan": "board"}
+ACTIONS = ("click", "click", "key", "key", "key", "type", *CLICKED)
+ANYTHING = ("node", "node", "button", "button", "frame", "text", "line", "item")
+KINDS = ("Relu", "Linear", "layernorm", "Tanh", "Add", "MLP", "gelu", "zz")
+NAMES = ("head", "relu_0", "a/b", "100%", " x", "ü", "a  b", "input", "output")
+MOST_BLOCKS = 14
+LEAST_PX = (12, 8)
+"""Smaller nodes have no element, because they are too small to click."""
+
+
+class User:
+    """Acts at random. `wrong` is what an action must not have done."""
+
+    def __init__(self, notebook: NotebookPage, seed: int):
+        self.notebook, self.page, self.random = notebook, notebook.page, Random(seed)
+        self.log: list[str] = []
+        self.wrong: list[str] = []
+
+    def act(self) -> None:
+        """Take one action."""
+        action = self.random.choice(ACTIONS)
+        if action == "key":
+            self._press(self.random.choice(KEYS))
+        elif action == "type":
+            self._type()
+        else:
+            self._point(action)
+        if not self.page.evaluate("new Promise((done) => setTimeout(() => done(window.mnbKeys.holds())))"):
+            if self.page.evaluate("window.mnbKeys.isHit()"):
+                self.wrong.append(f"{self.log[-1]}: the focus is on {self.page.evaluate('window.mnbKeys.focus()')}")
+            self.page.evaluate("document.querySelector('.mnb-workbench').focus()")  # the page moved before the press
+
+    def _point(self, action: str) -> None:
+        random, mouse = self.random, self.page.mouse
+        targets = self.page.evaluate(TARGETS)
+        kind = CLICKED.get(action) or random.choice(ANYTHING)
+        x, y, width, height = targets["board"]
+        start, end = ([x + random.random() * width, y + random.random() * height] for _ in range(2))
+        points = [start] * bool(width) if kind == "board" else targets[kind]
+        if not points:
+            return
+        point = random.choice(points)
+        self.log.append(f"{action} {kind} at {point}")
+        if action in ("drag", "wire", "drop", "pan"):
+            mouse.move(*point)
+            mouse.down()
+            mouse.move(*(random.choice(targets["node"] or [end]) if action == "wire" else end), steps=3)
+            mouse.up()
+        elif action == "double":
+            mouse.dblclick(*point)
+        else:
+            is_added = random.random() < 0.25
+            if is_added:
+                self.page.keyboard.down("Shift")
+            mouse.click(*point, button="right" if action == "menu" else "left")
+            if is_added:
+                self.page.keyboard.up("Shift")
+
+    def _press(self, key: str) -> None:
+        before = self.page.evaluate(FOCUS)
+        self.log.append(f"{key} with {before}")
+        self.page.keyboard.press(key)
+        acts = before["letters"] or (before["digits"] and key.isdigit())
+        if len(key) == 1 and not acts and self.page.evaluate(FOCUS)["state"] != before["state"]:
+            self.wrong.append(f"{self.log[-1]} is a shortcut outside of graph and stages")
+
+    def _type(self) -> None:
+        """Type a word into a field that the user clicks or opens: each letter arrives in it."""
+        field = self.random.choice(("palette.search", "palette.search", "search", "rename"))
+        word = self.random.choice(NAMES if field == "rename" else KINDS)
+        if field == "rename":
+            self.page.keyboard.press("F2")
+        else:
+            try:
+                self.page.locator(f'[data-mnb-action="{field}"]').first.click(timeout=300)
+            except PlaywrightError:
+                return  # covered or hidden
+        focus = self.page.evaluate(FOCUS)
+        self.log.append(f"type {word!r} into {field} with {focus}")
+        if not focus["isText"]:
+            # A notice may move the field away before the press.
+            if field != "rename" and self.page.evaluate("window.mnbPressed") == field:
+                self.wrong.append(f"{self.log[-1]}: the click did not focus it")
+            return
+        self.page.keyboard.press("Control+a")
+        self.page.keyboard.type(word)
+        after = self.page.evaluate(FOCUS)
+        if after["value"] != word:
+            self.wrong.append(f"{self.log[-1]}: it is {after}")
+        if field != "palette.search" or self.notebook.evaluate("len([*wb.session.design.graph.walk()])") < MOST_BLOCKS:
+            self.page.keyboard.press("Enter")
+        self.page.keyboard.press(self.random.choice(("Escape", "Shift")))
+
+    def check(self) -> None:
+        """Compare graph and source in the page with the kernel's model."""
+        for _ in range(40):
+            nodes, source, scale = self.page.evaluate(DRAWN)
+            expected, code = json.loads(self.notebook.evaluate("drawn()"))
+            # Only lines in view have an element.
+            if source.strip() and code.startswith(source.strip()) and self._is_drawn(nodes, expected, scale):
+                break
+            self.page.wait_for_timeout(100)
+        else:
+            self.wrong.append(f"at scale {scale} the page shows {nodes} for {expected}, and {source} for {code}")
+        self.wrong += [f"left the widget: {key}" for key in self.page.evaluate("window.mnbKeys.taken()")]
+        self.wrong += self.notebook.evaluate("unexpected()") + self.notebook.problems
+        assert self.wrong == [], "\n".join([*self.log[-25:], *self.wrong])
+
+    def _is_drawn(self, nodes: dict[str, Any], expected: dict[str, Any], scale: float) -> bool:
+        least_w, least_h = (size / scale for size in LEAST_PX)
+        large = {key for key, (_, _, w, h, _) in expected.items() if w > least_w and h > least_h}
+        if not large <= nodes.keys() <= expected.keys():
+            return False
+        shifts = [(x - expected[key][0], y - expected[key][1]) for key, (x, y, _) in nodes.items()]
+        is_in_place = all(abs(a[0] - b[0]) + abs(a[1] - b[1]) < 0.1 for a in shifts[:1] for b in shifts)
+        return is_in_place and all(expected[key][-1] in label for key, (_, _, label) in nodes.items())
+
+
+@pytest.mark.parametrize("seed", range(3 if is_long() else 1))
+def test_random_actions_keep_page_and_model_equal(run_cells, stress, seed: int) -> None:
+    notebook = run_cells([SHOW], width=1280, height=1000)
+    shown(notebook)
+    page = notebook.page
+    page.evaluate(INSTALL, ".mnb-workbench")
+    page.evaluate(
+        """() => window.addEventListener('pointerdown', (event) => {
+            window.mnbPressed = event.target.dataset?.mnbAction ?? '';
+        }, true)"""
+    )
+    cells = page.evaluate(CELLS)["cells"]
+    user = User(notebook, seed)
+    page.locator(".mnb-board").first.click(position={"x": 300, "y": 60})
+    actions = stress.size(short=150, long=2000)
+    for number in range(1, actions + 1):
+        user.act()
+        if number % 20 == 0 or user.wrong:
+            user.check()
+    end = json.loads(notebook.evaluate("drawn()"))[1]
+    notebook.execute("undone = 0\nwhile wb.session.snapshot()['can_undo']:\n    undone += 1\n    wb.session.do('undo')")
+    assert notebook.evaluate("(wb.session.design == start, dict(wb.session._view.moved))") == (True, {})
+    user.check()
+    notebook.execute("for _ in range(undone):\n    wb.session.do('redo')")
+    assert json.loads(notebook.evaluate("drawn()"))[1] == end
+    user.check()
+    assert page.evaluate(CELLS)["cells"] == cells
+    page.evaluate("window.mnbKeys.stop()")
+    stress.report(actions=actions)
