@@ -166,10 +166,10 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
     )
     add("--by", choices=("block", "line", "role"), help="group costs by block (default), Python line or role")
     add("--short", action="store_true", help="short form of the optimized HLO: readable names, inlined bodies")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--graph", action="store_true", help="print the stage's graph, with blocks and loops indented")
-    what.add_argument("--passes", action="store_true", help="list the XLA passes that changed the program")
-    what.add_argument("--pass", dest="number", type=int, metavar="N", help="print the changes of pass N")
+    view = parser.add_mutually_exclusive_group()
+    view.add_argument("--graph", action="store_true", help="print the stage's graph, with blocks and loops indented")
+    view.add_argument("--passes", action="store_true", help="list the XLA passes that changed the program")
+    view.add_argument("--pass", dest="number", type=int, metavar="N", help="print the changes of pass N")
     add("--json", action="store_true", help="print JSON, with all instructions and their blocks")
     parser.set_defaults(command=show_target)
 
@@ -262,8 +262,8 @@ def _add_arguments(parser: argparse.ArgumentParser, program: str) -> None:
 
 
 def _add_shape(parser: argparse.ArgumentParser) -> None:
-    what = "shape of a model's input; may be repeated"
-    parser.add_argument("--shape", action="append", default=[], metavar="INPUT=32,784", help=what)
+    text = "shape of a model's input; may be repeated"
+    parser.add_argument("--shape", action="append", default=[], metavar="INPUT=32,784", help=text)
 
 
 def _add_launch(parser: argparse.ArgumentParser) -> None:
@@ -343,7 +343,7 @@ def launch_script(options: argparse.Namespace) -> int:
         complain(error.diagnostics)
         return error.status
     except UnknownOptionError as error:
-        complain([replace(one, advice=_as_option(one.advice)) for one in error.diagnostics])
+        complain([replace(diagnostic, advice=_as_option(diagnostic.advice)) for diagnostic in error.diagnostics])
         return FAILED
     return 0
 
@@ -380,12 +380,12 @@ def open_lab(options: argparse.Namespace) -> int:
                 continue
 
 
-def _notebook(given: str | None) -> Path:
-    """Return the notebook to open: `given`, the first notebook of a checkout, or a new file, mithril_nb.ipynb."""
-    if given is not None:
-        if not Path(given).exists():
-            raise ModelFileError(f"notebook {given!r} does not exist.", (), "mithril-nb lab")
-        return Path(given)
+def _notebook(path: str | None) -> Path:
+    """Return the notebook to open: `path`, the first notebook of a checkout, or a new file, mithril_nb.ipynb."""
+    if path is not None:
+        if not Path(path).exists():
+            raise ModelFileError(f"notebook {path!r} does not exist.", (), "mithril-nb lab")
+        return Path(path)
     beside = Path(__file__).resolve().parents[2]
     for folder in (Path(), beside):
         if (folder / NOTEBOOK).exists():

@@ -55,10 +55,10 @@ def open_app(options: argparse.Namespace) -> int:
             (("python", sys.executable),),
             'pip install "mithril-nb[lab]"',
         )
-    given = [one for one in (options.notebook, *options.jupyter) if one is not None]
-    if given and not given[0].startswith("-"):  # what follows an option may be its value
+    arguments = [argument for argument in (options.notebook, *options.jupyter) if argument is not None]
+    if arguments and not arguments[0].startswith("-"):  # what follows an option may be its value
         raise UnknownOptionError(
-            f"--app opens one model, but {given[0]!r} is given as well.", (), f"--app {shlex.quote(options.app)}"
+            f"--app opens one model, but {arguments[0]!r} is given as well.", (), f"--app {shlex.quote(options.app)}"
         )
     shapes = shapes_of(options.shape)
     model = load_model(options.app)  # report an unreadable file here instead of in the page
@@ -70,7 +70,7 @@ def open_app(options: argparse.Namespace) -> int:
         else:
             path = Path(options.app).resolve()
         _write(Path(folder), path, shapes)
-        return _serve(Path(folder), path, given)
+        return _serve(Path(folder), path, arguments)
 
 
 def _write(folder: Path, model: Path, shapes: dict[str, list[int | str]]) -> None:
@@ -131,6 +131,6 @@ def _serve(folder: Path, model: Path, options: list[str]) -> int:
     fixed = [f"--template={TEMPLATE}", "--Voila.auto_token=True", "--Voila.log_level=ERROR", "--show_tracebacks=True"]
     if os.name == "posix":
         fixed.append("--KernelManager.transport=ipc")  # other users cannot connect to the kernel
-    own = [one for one in options if one != _NO_BROWSER]
+    own = [option for option in options if option != _NO_BROWSER]
     Page.launch_instance([str(folder / f"{model.stem}.ipynb"), *fixed, *own])
     return 0

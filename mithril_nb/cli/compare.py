@@ -25,17 +25,17 @@ def compare_targets(options: argparse.Namespace) -> int:
 
     if options.output and not Path(options.output).parent.is_dir():  # checked before a compilation, which may take long
         raise cannot_write(options.output, os.strerror(errno.ENOENT), "-o comparison.html")
-    found = compare(_side(options.before, options), _side(options.after, options))
+    comparison = compare(_side(options.before, options), _side(options.after, options))
     for name in options.stage:
-        _check_stage(found, name)
+        _check_stage(comparison, name)
     if options.format == "json":
-        return _write(options, found.to_json(*options.stage), lambda: say_json(found.to_dict(*options.stage)))
+        return _write(options, comparison.to_json(*options.stage), lambda: say_json(comparison.to_dict(*options.stage)))
     if options.format == "html":
-        page = found.to_html(stages=options.stage or None)
+        page = comparison.to_html(stages=options.stage or None)
         return _write(options, page, lambda: print(page, end=""))
-    parts = [str(found)] if not options.stage else []
+    parts = [str(comparison)] if not options.stage else []
     for name in options.stage:
-        stage = found.stage(name)
+        stage = comparison.stage(name)
         lines = "\n".join(stage.diff_lines())
         parts.append(f"{name}: {stage.unavailable or stage.summary}" + (f"\n{lines}" if lines else ""))
     text = "\n\n".join(parts)
@@ -55,17 +55,17 @@ def _side(text: str, options: argparse.Namespace) -> Any:
     return inspection_of(target, options)
 
 
-def _check_stage(found: Comparison, name: str) -> None:
-    if name in found.stages:
+def _check_stage(comparison: Comparison, name: str) -> None:
+    if name in comparison.stages:
         return
-    if not found.stages:
+    if not comparison.stages:
         raise UnknownOptionError(
             "models without shapes have no stages.", (("requested", name),), "--shape input=32,784"
         )
     raise UnknownOptionError(
         f"both sides need the stage {name!r}.",
-        (("both have", ", ".join(found.stages)),),
-        f"--stage {nearest(name, found.stages) or found.stages[0]}",
+        (("both have", ", ".join(comparison.stages)),),
+        f"--stage {nearest(name, comparison.stages) or comparison.stages[0]}",
     )
 
 

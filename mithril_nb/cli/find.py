@@ -19,11 +19,11 @@ def find_matches(options: argparse.Namespace) -> int:
     is_named = not {*query.keys} - {"block", "kind"}
     needs_program = options.arg or options.program or options.stage or shapes_of(options.shape)
     if target.graph is not None and is_named and not needs_program:
-        found = Model.of(target.graph, target.title).find(options.query)
+        matches = Model.of(target.graph, target.title).find(options.query)
     else:
-        found = inspection_of(target, options).find(options.query, options.stage)
+        matches = inspection_of(target, options).find(options.query, options.stage)
     if options.json:
-        say_json(found.to_dict())
+        say_json(matches.to_dict())
     else:
-        say(found_text(found, None))
+        say(found_text(matches, None))
     return 0

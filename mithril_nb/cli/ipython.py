@@ -81,10 +81,10 @@ class CellWatch:
         code = shell.transform_cell(cell)
         name = shell.compile.cache(code, self._number(), raw_code=cell)
         tree = shell.transform_ast(shell.compile.ast_parse(code, filename=name))
-        shown = tree.body[-1:] if isinstance(tree.body[-1] if tree.body else None, ast.Expr) else []
-        body = ast.Module(tree.body[: len(tree.body) - len(shown)], [])
+        displayed = tree.body[-1:] if isinstance(tree.body[-1] if tree.body else None, ast.Expr) else []
+        body = ast.Module(tree.body[: len(tree.body) - len(displayed)], [])
         exec(shell.compile(body, name, "exec"), shell.user_ns)
-        exec(shell.compile(ast.Interactive(shown), name, "single"), shell.user_ns)
+        exec(shell.compile(ast.Interactive(displayed), name, "single"), shell.user_ns)
 
     def _number(self) -> int:
         """Return the number of the running cell; some IPython releases have already incremented the counter."""
@@ -98,12 +98,14 @@ class CellWatch:
 
 def load(shell: Any) -> None:
     """Start rewriting cells, and define the magic; calling it again changes nothing."""
-    if not any(isinstance(one, StringCallRewriter) for one in shell.ast_transformers):
+    if not any(isinstance(transformer, StringCallRewriter) for transformer in shell.ast_transformers):
         shell.ast_transformers.append(StringCallRewriter())
     shell.register_magic_function(CellWatch(shell), "cell", MAGIC)
 
 
 def unload(shell: Any) -> None:
     """Stop rewriting cells, and remove the magic."""
-    shell.ast_transformers[:] = [one for one in shell.ast_transformers if not isinstance(one, StringCallRewriter)]
+    shell.ast_transformers[:] = [
+        transformer for transformer in shell.ast_transformers if not isinstance(transformer, StringCallRewriter)
+    ]
     shell.magics_manager.magics["cell"].pop(MAGIC, None)

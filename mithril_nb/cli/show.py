@@ -116,14 +116,14 @@ def _show_graph(target: Target, shapes: Mapping[str, Sequence[int | str]], as_js
     graph = target.graph
     assert graph is not None
     specs = input_specs(graph, shapes)
-    made = picture(graph, specs, expanded={path for path, node in graph.walk() if node.block.graph})
+    drawing = picture(graph, specs, expanded={path for path, node in graph.walk() if node.block.graph})
     if as_json:
-        problems = [problem.to_dict() for problem in made.problems]
-        say_json({"graph": made.diagram.to_dict(), "problems": problems})
+        problems = [problem.to_dict() for problem in drawing.problems]
+        say_json({"graph": drawing.diagram.to_dict(), "problems": problems})
     else:
-        say(graph_text(graph, made.annotations.nodes, made.annotations.edge_shapes))
-    complain(made.problems)
-    return FAILED if made.problems else 0
+        say(graph_text(graph, drawing.annotations.nodes, drawing.annotations.edge_shapes))
+    complain(drawing.problems)
+    return FAILED if drawing.problems else 0
 
 
 # Views of every program
@@ -184,12 +184,15 @@ def _show_passes(inspection: Inspection, as_json: bool) -> None:
     from mithril_nb.display import columns
 
     passes = inspection.passes
-    found = [{"number": one.number, "name": one.name, "pipeline": one.pipeline, **_sizes(one.diff)} for one in passes]
+    summaries = [
+        {"number": xla_pass.number, "name": xla_pass.name, "pipeline": xla_pass.pipeline, **_sizes(xla_pass.diff)}
+        for xla_pass in passes
+    ]
     if as_json:
-        say_json(found)
+        say_json(summaries)
         return
     rows = [("pass", "name", "pipeline", "lines added", "lines removed")]
-    rows += [tuple(str(value) for value in one.values()) for one in found]
+    rows += [tuple(str(value) for value in summary.values()) for summary in summaries]
     say(columns(rows, right={0, 3, 4}))
 
 
@@ -202,12 +205,12 @@ def _show_pass(inspection: Inspection, number: int, as_json: bool) -> None:
     passes = inspection.passes
     if not 0 <= number < len(passes):
         raise UnknownOptionError(f"pass {number} does not exist.", (("passes", f"0 to {len(passes) - 1}"),), "--passes")
-    one = passes[number]
+    xla_pass = passes[number]
     if as_json:
-        data = {"number": number, "name": one.name, "pipeline": one.pipeline}
-        say_json({**data, "before": one.before, "after": one.after, "diff": one.diff})
+        data = {"number": number, "name": xla_pass.name, "pipeline": xla_pass.pipeline}
+        say_json({**data, "before": xla_pass.before, "after": xla_pass.after, "diff": xla_pass.diff})
     else:
-        say(f"{one}\n{one.diff}")
+        say(f"{xla_pass}\n{xla_pass.diff}")
 
 
 # Stages
@@ -227,7 +230,7 @@ def _show_stage(inspection: Inspection, name: str, options: argparse.Namespace) 
         say_json(stage_data(replace(stage, instructions=tuple(chosen))))
     elif stage.text:
         stage = stage if stage.unavailable is None else replace(stage, text=with_commands(stage.text))
-        _print_lines(stage, _numbers(stage, {one.id for one in chosen}) if is_part else None)
+        _print_lines(stage, _numbers(stage, {instruction.id for instruction in chosen}) if is_part else None)
     _give_up_if_unavailable(stage)
 
 
@@ -239,7 +242,7 @@ def _show_short(inspection: Inspection, options: argparse.Namespace) -> None:
     short = readable(stage.text)
     lines = short.text.rstrip("\n").split("\n")
     is_part = bool(options.block or options.role)
-    chosen = {one.id for one in _chosen(inspection, stage, options)}
+    chosen = {instruction.id for instruction in _chosen(inspection, stage, options)}
     if is_part and not chosen:
         raise _nothing_chosen(stage, options)
     # In the short form, a line may contain several instructions. It is printed if its first instruction is chosen.
@@ -248,8 +251,8 @@ def _show_short(inspection: Inspection, options: argparse.Namespace) -> None:
         firsts.setdefault(number, name)
     numbers = [number for number, name in firsts.items() if name in chosen] if is_part else None
     if options.json:
-        shown = [{"line": number, "id": name} for number, name in short.lines if name in chosen]
-        say_json({"name": stage.name, "text": short.text, "lines": shown})
+        rows = [{"line": number, "id": name} for number, name in short.lines if name in chosen]
+        say_json({"name": stage.name, "text": short.text, "lines": rows})
     elif numbers is None:
         say(short.text)
     else:
@@ -267,17 +270,18 @@ def _chosen(inspection: Inspection, stage: Stage, options: argparse.Namespace) -
         is_inside = not options.block or path == options.block or path.startswith(f"{options.block}/")
         return is_inside and options.role in (None, role)
 
-    equations = {one.id for one in known_equations(inspection) if is_chosen(one.block, one.role)}
+    equations = {equation.id for equation in known_equations(inspection) if is_chosen(equation.block, equation.role)}
     return [
-        one
-        for one in stage.instructions
-        if not equations.isdisjoint(one.equations) or any(is_chosen(path, one.role) for path in one.blocks)
+        instruction
+        for instruction in stage.instructions
+        if not equations.isdisjoint(instruction.equations)
+        or any(is_chosen(path, instruction.role) for path in instruction.blocks)
     ]
 
 
 def _nothing_chosen(stage: Stage, options: argparse.Namespace) -> MithrilError:
-    paths = sorted({path for one in stage.instructions for path, _ in one.shares})
-    roles = sorted({one.role for one in stage.instructions if one.role})
+    paths = sorted({path for instruction in stage.instructions for path, _ in instruction.shares})
+    roles = sorted({instruction.role for instruction in stage.instructions if instruction.role})
     near = (*get_close_matches(options.block or "", paths, 1, 0.4), *paths)[:1]
     filters = " and ".join(
         f"{word} {value!r}" for word, value in (("block", options.block), ("role", options.role)) if value
@@ -293,15 +297,15 @@ def _nothing_chosen(stage: Stage, options: argparse.Namespace) -> MithrilError:
 def _numbers(stage: Stage, chosen: set[str]) -> list[int]:
     """Return the line numbers of the chosen instructions. A line belongs to the innermost instruction around it."""
     owner: dict[int, str] = {}
-    for one in stage.instructions:
-        owner |= dict.fromkeys(range(one.line, one.line + one.lines), one.id)
+    for instruction in stage.instructions:
+        owner |= dict.fromkeys(range(instruction.line, instruction.line + instruction.lines), instruction.id)
     return [number for number, id in sorted(owner.items()) if id in chosen]
 
 
 def _give_up_if_unavailable(stage: Stage) -> None:
     if stage.unavailable is not None:
-        what, _, where = with_commands(stage.unavailable).partition("\n")
-        message = f"{stage.name} is not available: {what.rstrip('.')}." + (f"\n    {where.strip()}" if where else "")
+        reason, _, where = with_commands(stage.unavailable).partition("\n")
+        message = f"{stage.name} is not available: {reason.rstrip('.')}." + (f"\n    {where.strip()}" if where else "")
         raise MithrilError(Diagnostic(message, code="StageUnavailableError"))
 
 
@@ -331,12 +335,12 @@ def _print_striped(stage: Stage, lines: Sequence[str], numbers: Sequence[int] | 
 
     hues, console = hues_seen([stage]), Console(highlight=False)
     stripes: dict[int, str] = {}
-    for one in stage.instructions:
-        if one.shares:
-            hue = hue_of(max(one.shares, key=lambda pair: pair[1])[0], hues)
+    for instruction in stage.instructions:
+        if instruction.shares:
+            hue = hue_of(max(instruction.shares, key=lambda pair: pair[1])[0], hues)
             # Instructions of the loss and the optimizer belong to no block and have no hue.
             style = "dim" if hue is None else DARK_HUES[hue]
-            stripes |= dict.fromkeys(range(one.line, one.line + one.lines), style)
+            stripes |= dict.fromkeys(range(instruction.line, instruction.line + instruction.lines), style)
     for block, hue in hues.items():
         console.print(Text("▌", style=DARK_HUES[hue]) + Text(f"{visible(block) or UNATTRIBUTED_LABEL} "), end="")
     console.print()
@@ -390,6 +394,6 @@ def _page(target: Target, inspection: Any, options: argparse.Namespace) -> str:
         blocks = cost.cost_of(inspection).to_dict(rows=False)["by_block"]
         shares = {path: block["share"] for path, block in blocks.items()}
         data = cost.costs_of(inspection).to_dict()
-    made = picture(graph, input_specs(graph, shapes_of(options.shape)), shares)
+    drawing = picture(graph, input_specs(graph, shapes_of(options.shape)), shares)
     title = f"{target.title}: {PROGRAMS[options.program or options.default_program]}"
-    return report_html(title, made.diagram, stages, data, source=to_source(graph), problems=made.problems)
+    return report_html(title, drawing.diagram, stages, data, source=to_source(graph), problems=drawing.problems)

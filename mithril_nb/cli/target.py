@@ -118,8 +118,8 @@ def inspection_of(target: Target, options: argparse.Namespace) -> Inspection:
     """
     from mithril_nb import targets
 
-    args, given = call_of(target, options)
-    return targets.inspect(target.value, *args, **given)
+    args, keywords = call_of(target, options)
+    return targets.inspect(target.value, *args, **keywords)
 
 
 def call_of(target: Target, options: argparse.Namespace) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -147,8 +147,8 @@ def call_of(target: Target, options: argparse.Namespace) -> tuple[tuple[Any, ...
 
 
 def _check_options_of_file(target: Target, options: argparse.Namespace) -> None:
-    given = {"--shape": options.shape, "--arg": options.arg, "--static": options.static, "--program": options.program}
-    refused = [option for option, value in given.items() if value]
+    values = {"--shape": options.shape, "--arg": options.arg, "--static": options.static, "--program": options.program}
+    refused = [option for option, value in values.items() if value]
     if refused:
         raise UnknownOptionError(
             f"{refused[0]} is for models and functions, but the program in {target.text!r} "
@@ -158,7 +158,7 @@ def _check_options_of_file(target: Target, options: argparse.Namespace) -> None:
         )
 
 
-def shapes_of(given: Sequence[str]) -> dict[str, list[int | str]]:
+def shapes_of(texts: Sequence[str]) -> dict[str, list[int | str]]:
     """Parse values of `--shape`, `input=32,784`, to shapes by input.
 
     Raises:
@@ -167,7 +167,7 @@ def shapes_of(given: Sequence[str]) -> dict[str, list[int | str]]:
     from mithril_nb.graph.spec import is_dim_name
 
     shapes: dict[str, list[int | str]] = {}
-    for text in given:
+    for text in texts:
         name, equals, sizes = text.rpartition("=")
         dims = [part.strip() for part in sizes.strip("()[] ").split(",") if part.strip()]
         if not equals or not name or not dims:
@@ -207,12 +207,12 @@ def argument(text: str) -> tuple[str, Any]:
     name, equals, rest = text.partition("=")
     if not (equals and name.strip().isidentifier()):
         name, rest = "", text
-    found = read_spec(rest)
+    spec = read_spec(rest)
     try:
-        if found is None:
+        if spec is None:
             return name.strip(), ast.literal_eval(rest.strip())
         # A broadcast scalar takes no memory; the values are never used.
-        return name.strip(), np.broadcast_to(np.zeros((), found.dtype), tuple(map(int, found.shape)))
+        return name.strip(), np.broadcast_to(np.zeros((), spec.dtype), tuple(map(int, spec.shape)))
     except (ValueError, SyntaxError, TypeError):
         raise UnknownOptionError(
             f"invalid --arg {text!r}.",
@@ -221,8 +221,8 @@ def argument(text: str) -> tuple[str, Any]:
         ) from None
 
 
-def _arguments(given: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    pairs = [argument(text) for text in given]
+def _arguments(texts: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    pairs = [argument(text) for text in texts]
     return tuple(value for name, value in pairs if not name), {name: value for name, value in pairs if name}
 
 
@@ -232,10 +232,10 @@ def _made(value: Callable[[], Any]) -> tuple[Any, Any]:
     If the function returns a model or a function, that is the target. If it returns a pair (target, arguments), return
     the pair. Otherwise the function itself is the target.
     """
-    made = value()
-    if isinstance(made, tuple) and len(made) == 2 and (callable(made[0]) or _is_value(made[0])):
-        return made
-    return (made, getattr(made, "example_args", ())) if callable(made) or _is_value(made) else (value, ())
+    result = value()
+    if isinstance(result, tuple) and len(result) == 2 and (callable(result[0]) or _is_value(result[0])):
+        return result
+    return (result, getattr(result, "example_args", ())) if callable(result) or _is_value(result) else (value, ())
 
 
 def _is_value(value: Any) -> bool:
@@ -261,12 +261,14 @@ def _parameters(value: Any) -> Mapping[str, inspect.Parameter] | None:
         return None
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {
-        name: one for name, one in signature.parameters.items() if one.default is one.empty and one.kind not in optional
+        name: parameter
+        for name, parameter in signature.parameters.items()
+        if parameter.default is parameter.empty and parameter.kind not in optional
     }
 
 
-def _check_static(given: Sequence[str]) -> None:
-    for text in given:
+def _check_static(texts: Sequence[str]) -> None:
+    for text in texts:
         if text.isidentifier():
             continue
         names = re.findall(r"[^\W\d]\w*", text) or ["n"]
@@ -276,7 +278,7 @@ def _check_static(given: Sequence[str]) -> None:
         raise UnknownOptionError(f"--static takes the name of an argument, not {text!r}.", (), advice)
 
 
-def _check_arguments(target: Target, args: Sequence[Any], named: Mapping[str, Any], written: Sequence[str]) -> None:
+def _check_arguments(target: Target, args: Sequence[Any], named: Mapping[str, Any], texts: Sequence[str]) -> None:
     """Raise, with advice for the command line, if a function cannot be called with these arguments."""
     if _is_value(target.value) or not callable(target.value):
         return
@@ -285,16 +287,16 @@ def _check_arguments(target: Target, args: Sequence[Any], named: Mapping[str, An
         return
     signature = inspect.signature(target.value)
     takes = ("takes", str(signature))
-    takes_any = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
     unknown = [name for name in named if name not in signature.parameters and not takes_any]
-    known = [text for text in written if text.partition("=")[0].strip() not in unknown]
+    usable = [text for text in texts if text.partition("=")[0].strip() not in unknown]
     try:
         bound = signature.bind_partial(*args, **{name: named[name] for name in named if name not in unknown}).arguments
     except TypeError:  # too many
-        bound, known = {}, []
+        bound, usable = {}, []
     missing = [
-        *(f'"{text}"' for text in known),
-        *(f'"{_example(one)}"' for name, one in needed.items() if name not in bound),
+        *(f'"{text}"' for text in usable),
+        *(f'"{_example(parameter)}"' for name, parameter in needed.items() if name not in bound),
     ]
     advice = " ".join(f"--arg {text}" for text in missing) or f"mithril-nb show {target.text}"
     if unknown:
@@ -324,8 +326,8 @@ def _open_inputs(graph: LogicalGraph, shapes: Mapping[str, Sequence[int | str]])
     from mithril_nb.models.naming import input_specs
     from mithril_nb.models.shape_inference.infer import infer
 
-    found = infer(graph, input_specs(graph, shapes))
-    if found.problems:
+    inferred = infer(graph, input_specs(graph, shapes))
+    if inferred.problems:
         return []  # `compile` reports all mismatches together
     return [
         Diagnostic(
@@ -335,6 +337,6 @@ def _open_inputs(graph: LogicalGraph, shapes: Mapping[str, Sequence[int | str]])
             port=name,
             code="ShapeError",
         )
-        for name, spec in found.inputs.items()
+        for name, spec in inferred.inputs.items()
         if not spec.is_concrete
     ]

@@ -20,12 +20,12 @@ FAILED = 2
 
 
 _COMMANDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
-    (re.compile(r'(?:print\()?inspection\.stage\("(\w+)"\).*'), lambda found: f"--stage {found[1]}"),
-    (re.compile(r'inspection\.cost\(source="\w+"\).*'), lambda found: "--stage cost"),
-    (re.compile(r'static_argnames="(\w+)"'), lambda found: f"--static {found[1]}"),
-    (re.compile(r'jax\.ShapeDtypeStruct\(\(([\d, ]*)\), "float32"\).*'), lambda found: _array(found[1])),
-    (re.compile(r"ml\.compare\(ml\.inspect\(model, shapes=.*"), lambda found: "--shape input=32,784"),
-    (re.compile(r"ml\.inspect\(('.*')\)"), lambda found: f"mithril-nb show {shlex.quote(ast.literal_eval(found[1]))}"),
+    (re.compile(r'(?:print\()?inspection\.stage\("(\w+)"\).*'), lambda match: f"--stage {match[1]}"),
+    (re.compile(r'inspection\.cost\(source="\w+"\).*'), lambda match: "--stage cost"),
+    (re.compile(r'static_argnames="(\w+)"'), lambda match: f"--static {match[1]}"),
+    (re.compile(r'jax\.ShapeDtypeStruct\(\(([\d, ]*)\), "float32"\).*'), lambda match: _array(match[1])),
+    (re.compile(r"ml\.compare\(ml\.inspect\(model, shapes=.*"), lambda match: "--shape input=32,784"),
+    (re.compile(r"ml\.inspect\(('.*')\)"), lambda match: f"mithril-nb show {shlex.quote(ast.literal_eval(match[1]))}"),
 )
 """Patterns of advice in Python, each with a function that returns the equivalent option or command."""
 
@@ -33,13 +33,13 @@ _COMMANDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = 
 def complain(diagnostics: Sequence[Diagnostic]) -> None:
     """Print an error to stderr, with advice for the terminal."""
     for diagnostic in diagnostics:
-        shown = replace(diagnostic, advice=_command(diagnostic.advice))
-        print(f"{diagnostic.code}: {shown}", file=sys.stderr)
+        translated = replace(diagnostic, advice=_command(diagnostic.advice))
+        print(f"{diagnostic.code}: {translated}", file=sys.stderr)
 
 
 def _command(advice: str) -> str:
-    found = ((pattern.fullmatch(advice), command) for pattern, command in _COMMANDS)
-    return next((command(match) for match, command in found if match is not None), advice)
+    matches = ((pattern.fullmatch(advice), command) for pattern, command in _COMMANDS)
+    return next((command(match) for match, command in matches if match is not None), advice)
 
 
 def _array(sizes: str) -> str:
@@ -53,7 +53,7 @@ def with_commands(text: str) -> str:
         >>> with_commands('Try: static_argnames="n"')
         'Try: --static n'
     """
-    return re.sub(r"\bTry: (.*)", lambda found: f"Try: {_command(found[1])}", text)
+    return re.sub(r"\bTry: (.*)", lambda match: f"Try: {_command(match[1])}", text)
 
 
 def say(text: str) -> None:
