@@ -58,8 +58,8 @@ class DataSet:
     def split(self, fraction: float, seed: int) -> tuple[DataSet, DataSet]:
         """Hold out a random fraction of the samples, drawn by `seed`; return the remaining and the held-out samples."""
         order = np.random.default_rng([seed, len(self)]).permutation(len(self))
-        taken = round(fraction * len(self))
-        parts = (self.take(np.sort(order[taken:])), self.take(np.sort(order[:taken])))
+        count = round(fraction * len(self))
+        parts = (self.take(np.sort(order[count:])), self.take(np.sort(order[:count])))
         left, held_out = (DataSet(part["inputs"], part["targets"]) for part in parts)
         return left, held_out
 
@@ -68,25 +68,25 @@ class Problems:
     """Collects the problems of a data set, to report all of them together."""
 
     def __init__(self) -> None:
-        self.found: list[Diagnostic] = []
+        self.diagnostics: list[Diagnostic] = []
 
     def add(self, summary: str, facts: Sequence[tuple[str, str]] = (), advice: str = "") -> None:
         """Add one problem."""
-        self.found.append(Diagnostic(summary, tuple(facts), advice, code="DataError"))
+        self.diagnostics.append(Diagnostic(summary, tuple(facts), advice, code="DataError"))
 
     def raise_if_any(self) -> None:
         """Raise all problems in one `DataError`, if there are any."""
-        if self.found:
-            raise DataError(self.found[0], more=tuple(self.found[1:]))
+        if self.diagnostics:
+            raise DataError(self.diagnostics[0], more=tuple(self.diagnostics[1:]))
 
 
-def read_data(data: Any, input_names: tuple[str, ...] | None, what: str = "data") -> DataSet:
+def read_data(data: Any, input_names: tuple[str, ...] | None, subject: str = "data") -> DataSet:
     """Convert the user's data to a `DataSet`. `check_inputs` checks shapes and values later.
 
     Args:
         data: `(x, y)`, where x is an array, or a dict of arrays by input name; or a `DataSet`.
         input_names: Names of the model's inputs; `None` if they are unknown. A single array is then named `"input"`.
-        what: Name of the data in messages.
+        subject: Name of the data in messages.
 
     Raises:
         DataError: The data is not a pair, or its inputs are not the inputs of the model. An array is empty, a single
@@ -97,18 +97,18 @@ def read_data(data: Any, input_names: tuple[str, ...] | None, what: str = "data"
     else:
         if not isinstance(data, tuple | list) or len(data) != 2:
             raise DataError(
-                f"{what} is not a pair of inputs and targets.",
+                f"{subject} is not a pair of inputs and targets.",
                 (("got", _kind(data)), ("needed", "(x, y), or ({input name: array, ...}, y)")),
                 "x, y = map(np.concatenate, zip(*data)); ml.fit(model, (x, y))  # all batches as two arrays"
                 if isinstance(data, Iterable) and not isinstance(data, tuple | list | Mapping | str | np.ndarray)
-                else _EXAMPLES[what],
+                else _EXAMPLES[subject],
             )
         inputs, targets = data
     names = list(input_names or ("input",))
     if not isinstance(inputs, Mapping):
         if len(names) > 1:
             raise DataError(
-                f"{what} has one array of inputs, the model has {len(names)} inputs.",
+                f"{subject} has one array of inputs, the model has {len(names)} inputs.",
                 (("inputs", ", ".join(map(repr, names))),),
                 f"({{{', '.join(f'{name!r}: ...' for name in names)}}}, y)",
             )
@@ -117,28 +117,28 @@ def read_data(data: Any, input_names: tuple[str, ...] | None, what: str = "data"
         inputs = {names[0]: inputs["input"]}
     elif input_names is not None and set(inputs) != set(input_names):
         raise DataError(
-            f"{what} does not have the model's inputs.",
+            f"{subject} does not have the model's inputs.",
             (("needed", ", ".join(map(repr, input_names))), ("given", ", ".join(map(repr, inputs)) or "none")),
             f"({{{', '.join(f'{name!r}: ...' for name in input_names)}}}, y)",
         )
     problems = Problems()
-    arrays = {str(name): _numbers(array, f"{what}: input {name!r}", problems) for name, array in inputs.items()}
+    arrays = {str(name): _numbers(array, f"{subject}: input {name!r}", problems) for name, array in inputs.items()}
     if isinstance(targets, Mapping):
         goals: Any = {
-            str(name): _numbers(array, f"{what}: targets {name!r}", problems) for name, array in targets.items()
+            str(name): _numbers(array, f"{subject}: targets {name!r}", problems) for name, array in targets.items()
         }
     else:
-        goals = _numbers(targets, f"{what}: targets", problems)
+        goals = _numbers(targets, f"{subject}: targets", problems)
     problems.raise_if_any()
-    found = DataSet(arrays, goals)
-    _check_lengths(found, what)
-    return found
+    dataset = DataSet(arrays, goals)
+    _check_lengths(dataset, subject)
+    return dataset
 
 
 def check_inputs(
     data: DataSet,
     specs: Mapping[str, TensorSpec],
-    what: str = "data",
+    subject: str = "data",
     ranges: Mapping[str, tuple[int, int]] | None = None,
 ) -> DataSet:
     """Return the data with each input cast to the model's dtype. Inputs for bfloat16 keep their dtype.
@@ -146,7 +146,7 @@ def check_inputs(
     Args:
         data: Result of `read_data`.
         specs: Shape and dtype of each input by name. The first dim is the batch and is not compared.
-        what: Name of the data in messages.
+        subject: Name of the data in messages.
         ranges: Smallest and largest integer of each input that has bounds.
 
     Raises:
@@ -156,36 +156,36 @@ def check_inputs(
     problems, ranges = Problems(), ranges or {}
     inputs: dict[str, np.ndarray] = {}
     for name, array in data.inputs.items():
-        found = len(problems.found)
-        inputs[name] = _checked_input(name, array, specs.get(name), f"{what}: input {name!r}", problems)
+        count_before = len(problems.diagnostics)
+        inputs[name] = _checked_input(name, array, specs.get(name), f"{subject}: input {name!r}", problems)
         # If the cast changed the values, a message about their range would mislead.
-        if name in ranges and len(problems.found) == found:
-            _check_range(inputs[name], ranges[name], f"{what}: input {name!r}", problems)
+        if name in ranges and len(problems.diagnostics) == count_before:
+            _check_range(inputs[name], ranges[name], f"{subject}: input {name!r}", problems)
     for label, array in data.named_targets.items():
-        _check_finite(array, array, f"{what}: {label}", problems)
+        _check_finite(array, array, f"{subject}: {label}", problems)
     problems.raise_if_any()
     return DataSet(inputs, data.targets)
 
 
-def _numbers(values: Any, what: str, problems: Problems) -> np.ndarray:
+def _numbers(values: Any, subject: str, problems: Problems) -> np.ndarray:
     try:
         array = np.asarray(values)
     except ValueError:  # rows of different lengths
-        name = "y" if what.endswith("targets") else "x"
-        problems.add(f"{what} is not an array: its rows have different lengths.", (), _padding(name, values))
+        name = "y" if subject.endswith("targets") else "x"
+        problems.add(f"{subject} is not an array: its rows have different lengths.", (), _padding(name, values))
         return np.zeros((1,))
     # jax.numpy's own small floats (bfloat16, ...) are of kind "V"; they convert to float32 without loss.
     if array.dtype.kind == "V" and array.dtype.name.startswith(("bfloat", "float")):
         return array.astype(np.float32)
     if array.dtype.kind not in "biuf":
         problems.add(
-            f"{what} is not numeric.",
+            f"{subject} is not numeric.",
             (("dtype", str(array.dtype)), ("first", repr(array.flat[0]) if array.size else "none")),
             "np.asarray(values, dtype=np.float32)  # convert them first",
         )
         return np.zeros((1,))
     if array.ndim == 0:
-        problems.add(f"{what} is one number, not an array of samples.", (("got", repr(values)),))
+        problems.add(f"{subject} is one number, not an array of samples.", (("got", repr(values)),))
         return np.zeros((1,))
     return array
 
@@ -199,33 +199,37 @@ def _padding(name: str, rows: Any) -> str:
     return "pad the rows with zeros to the same length."
 
 
-def _check_lengths(data: DataSet, what: str) -> None:
+def _check_lengths(data: DataSet, subject: str) -> None:
     lengths = {f"input {name!r}": len(array) for name, array in data.inputs.items()}
     lengths |= {label: len(array) for label, array in data.named_targets.items()}
     if len(set(lengths.values())) > 1:
         least = min(lengths.values())
         batches = f", batch_size={least}" if 0 < least < 32 else ""  # 32 is the default
         raise DataError(
-            f"{what} has inputs and targets of different lengths.",
+            f"{subject} has inputs and targets of different lengths.",
             tuple((label, f"{count} samples") for label, count in lengths.items()),
             f"ml.fit(model, (x[:{least}], y[:{least}]){batches})  # if the first {least} belong together",
         )
     if not len(data):
         raise DataError(
-            f"{what} is empty: 0 samples.", (), "print(x.shape, y.shape)  # before and after the samples are selected"
+            f"{subject} is empty: 0 samples.",
+            (),
+            "print(x.shape, y.shape)  # before and after the samples are selected",
         )
 
 
-def _checked_input(name: str, array: np.ndarray, spec: TensorSpec | None, what: str, problems: Problems) -> np.ndarray:
+def _checked_input(
+    name: str, array: np.ndarray, spec: TensorSpec | None, subject: str, problems: Problems
+) -> np.ndarray:
     if spec is None:
-        _check_finite(array, array, what, problems)
+        _check_finite(array, array, subject, problems)
         return array
     if not fits(array.shape, spec.shape):
         sizes = [dim for dim in spec.shape[1:] if isinstance(dim, int)]
         same_size = len(sizes) == len(spec.shape) - 1 and int(np.prod(sizes)) == int(np.prod(array.shape[1:]))
         shape = ", ".join(["len(x)", *map(str, sizes)])
         problems.add(
-            f"{what} does not have the shape of the model's input.",
+            f"{subject} does not have the shape of the model's input.",
             (("data", f"{array.shape} {array.dtype}"), ("model", repr(spec))),
             f"x.reshape({shape})"
             if same_size
@@ -233,34 +237,34 @@ def _checked_input(name: str, array: np.ndarray, spec: TensorSpec | None, what: 
         )
         return array
     if np.dtype(array.dtype).kind == "f" and str(spec.dtype).startswith(("int", "uint", "bool")):
-        _check_finite(array, array, what, problems)
+        _check_finite(array, array, subject, problems)
         with np.errstate(invalid="ignore"):
-            whole = array.astype(str(spec.dtype))
-        if np.isfinite(array).all() and not np.array_equal(whole, array):
+            integers = array.astype(str(spec.dtype))
+        if np.isfinite(array).all() and not np.array_equal(integers, array):
             problems.add(
-                f"{what} has fractions, but the model expects integers.",
+                f"{subject} has fractions, but the model expects integers.",
                 (("data", f"{array.shape} {array.dtype}"), ("model", repr(spec))),
                 f'x.astype("{spec.dtype}")  # if you want to round towards 0',
             )
-        return whole
+        return integers
     # NumPy has no bfloat16: pass float32, and the model casts.
     with np.errstate(over="ignore"):
         cast = array if str(spec.dtype) == "bfloat16" else array.astype(str(spec.dtype), copy=False)
     if array.dtype.kind in "iu" and cast.dtype.kind in "iu" and not np.array_equal(cast, array):
         problems.add(
-            f"{what} has numbers outside the range of {spec.dtype}, the dtype of the model's input.",
+            f"{subject} has numbers outside the range of {spec.dtype}, the dtype of the model's input.",
             (
                 ("data", f"{array.shape} {array.dtype}, from {array.min()} to {array.max()}"),
                 ("first", first_of(cast != array, array)),
             ),
             f"{_RENUMBERED}  # if they are only identifiers",
         )
-    _check_finite(cast, array, what, problems)
+    _check_finite(cast, array, subject, problems)
     return cast
 
 
-def fits(shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:
-    """Return whether an array splits along its first axis into batches of shape `wanted`.
+def fits(shape: tuple[int, ...], batch_shape: tuple[int | str, ...]) -> bool:
+    """Return whether an array splits along its first axis into batches of shape `batch_shape`.
 
     A name fits every size; `"..."` fits any number of axes.
 
@@ -268,39 +272,39 @@ def fits(shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:
         >>> fits((1797, 64), ("batch", 64)), fits((1797, 8, 8), (32, 64)), fits((9, 8, 8), ("...", 8))
         (True, False, True)
     """
-    if wanted and wanted[0] == LEADING:
-        tail = wanted[1:]
+    if batch_shape and batch_shape[0] == LEADING:
+        tail = batch_shape[1:]
         return len(shape) > len(tail) and _same(shape[len(shape) - len(tail) :], tail)
-    return len(shape) == len(wanted) and _same(shape[1:], wanted[1:])
+    return len(shape) == len(batch_shape) and _same(shape[1:], batch_shape[1:])
 
 
-def _same(shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:
-    return all(isinstance(dim, str) or dim == size for size, dim in zip(shape, wanted, strict=True))
+def _same(shape: tuple[int, ...], expected: tuple[int | str, ...]) -> bool:
+    return all(isinstance(dim, str) or dim == size for size, dim in zip(shape, expected, strict=True))
 
 
-def _check_finite(array: np.ndarray, given: np.ndarray, what: str, problems: Problems) -> None:
+def _check_finite(array: np.ndarray, original: np.ndarray, subject: str, problems: Problems) -> None:
     """Report numbers that are not finite in the model's dtype. The message shows them as the user passed them."""
     if array.dtype.kind != "f":
         return
     bad = ~np.isfinite(array)
     if bad.any():
-        name = "x" if ": input " in what else "y"
-        checked = f"np.asarray({name}, '{array.dtype}')" if np.isfinite(given).all() else name
+        name = "x" if ": input " in subject else "y"
+        checked = f"np.asarray({name}, '{array.dtype}')" if np.isfinite(original).all() else name
         problems.add(
-            f"{what} holds NaN or infinity.",
-            (("count", f"{int(bad.sum())} of {array.size}"), ("first", first_of(bad, given))),
+            f"{subject} holds NaN or infinity.",
+            (("count", f"{int(bad.sum())} of {array.size}"), ("first", first_of(bad, original))),
             f"keep = np.isfinite({checked}).reshape(len({name}), -1).all(axis=1); x, y = x[keep], y[keep]",
         )
 
 
-def _check_range(array: np.ndarray, bounds: tuple[int, int], what: str, problems: Problems) -> None:
+def _check_range(array: np.ndarray, bounds: tuple[int, int], subject: str, problems: Problems) -> None:
     """Report indices out of range, for which JAX would return NaN or another row."""
     if array.dtype.kind not in "iu":
         return
     bad = (array < bounds[0]) | (array > bounds[1])
     if bad.any():
         problems.add(
-            f"{what} has indices out of range for the block that reads it.",
+            f"{subject} has indices out of range for the block that reads it.",
             (
                 ("data", f"from {array.min()} to {array.max()}"),
                 ("needed", f"from {bounds[0]} to {bounds[1]}"),
@@ -312,7 +316,7 @@ def _check_range(array: np.ndarray, bounds: tuple[int, int], what: str, problems
 
 def first_of(is_bad: np.ndarray, array: np.ndarray) -> str:
     """Return the index and the value of the first bad element, for a message."""
-    first = tuple(int(place) for place in np.argwhere(is_bad)[0])
+    first = tuple(int(index) for index in np.argwhere(is_bad)[0])
     return f"[{', '.join(map(str, first))}] is {array[first]}"
 
 
@@ -357,12 +361,12 @@ def short_size(count: int, batch_size: int, tail: Tail) -> int:
     return count % batch_size if tail == "short" else 0
 
 
-def batch_at(order: np.ndarray, place: int, batch_size: int, tail: Tail) -> tuple[np.ndarray, np.ndarray | None]:
+def batch_at(order: np.ndarray, index: int, batch_size: int, tail: Tail) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the sample indices of one batch, and their weights.
 
     Args:
         order: Indices of all samples, in the order of the epoch.
-        place: Index of the batch, from 0.
+        index: Index of the batch, from 0.
         batch_size: Samples in a batch.
         tail: `"pad"` to fill a last batch that is not full with other samples of weight 0, or `"short"` to return only
             its samples. With `"drop"`, do not request this batch.
@@ -375,7 +379,7 @@ def batch_at(order: np.ndarray, place: int, batch_size: int, tail: Tail) -> tupl
         >>> batch_at(np.arange(5), 1, 3, "pad")
         (array([3, 4, 0]), array([1., 1., 0.], dtype=float32))
     """
-    indices = order[place * batch_size : (place + 1) * batch_size]
+    indices = order[index * batch_size : (index + 1) * batch_size]
     if tail != "pad" or len(order) % batch_size == 0:
         return indices, None
     weights = np.zeros(batch_size, np.float32)
@@ -389,5 +393,5 @@ def batches(
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
     """Yield the batches of one epoch, in the form that `batch_at` returns."""
     order = epoch_order(count, epoch, seed, shuffle)
-    for place in range(batch_count(count, batch_size, tail)):
-        yield batch_at(order, place, batch_size, tail)
+    for index in range(batch_count(count, batch_size, tail)):
+        yield batch_at(order, index, batch_size, tail)

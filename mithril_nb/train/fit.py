@@ -239,11 +239,11 @@ def wants_accuracy(metrics: Sequence[str] | None, loss: Loss) -> bool:
             (("got", short_repr(metrics)),),
             'metrics=("accuracy",)  # or metrics=() for the loss alone',
         )
-    wanted = (metrics,) if isinstance(metrics, str) else tuple(metrics)
-    unknown = [name for name in wanted if name != "accuracy"]
-    if unknown or (wanted and loss.is_correct is None):
-        known = "accuracy" if loss.is_correct is not None else f"none for loss {loss.name!r}"
+    names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
+    unknown = [name for name in names if name != "accuracy"]
+    if unknown or (names and loss.is_correct is None):
+        available = "accuracy" if loss.is_correct is not None else f"none for loss {loss.name!r}"
         raise UnknownOptionError(
-            f"unknown metric {(unknown or wanted)[0]!r}.", (("known", known),), "metrics=()  # the loss alone"
+            f"unknown metric {(unknown or names)[0]!r}.", (("known", available),), "metrics=()  # the loss alone"
         )
-    return bool(wanted)
+    return bool(names)

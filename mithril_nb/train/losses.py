@@ -99,8 +99,8 @@ def is_argmax(logits: Any, labels: Any) -> Any:
     """
     labels = labels[..., None]
     own = jnp.take_along_axis(logits, labels, axis=-1)
-    place = jax.lax.broadcasted_iota(labels.dtype, logits.shape, logits.ndim - 1)
-    return jnp.all(jnp.where(place < labels, logits < own, logits <= own), axis=-1)
+    index = jax.lax.broadcasted_iota(labels.dtype, logits.shape, logits.ndim - 1)
+    return jnp.all(jnp.where(index < labels, logits < own, logits <= own), axis=-1)
 
 
 def _is_class(logits: Any, labels: Any) -> Any:
@@ -231,4 +231,4 @@ def mean_over_batch(values: Any, weights: Any | None) -> Any:
 
 def is_per_sample(loss: Loss, prediction: jax.ShapeDtypeStruct, targets: jax.ShapeDtypeStruct) -> bool:
     """Return whether a loss returns one value per sample, so that its mean can skip padding rows. Only traces it."""
-    return jax.eval_shape(lambda *given: loss_value(loss, *given), prediction, targets).ndim > 0
+    return jax.eval_shape(lambda *args: loss_value(loss, *args), prediction, targets).ndim > 0

@@ -176,9 +176,9 @@ def _by_name(name: str) -> Callable[..., Any]:
         inner = optax.with_extra_args_support(factory(learning_rate))
 
         def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
-            found, after = inner.update(_widened(updates), state, _widened(params), **extra)
+            inner_updates, after = inner.update(_widened(updates), state, _widened(params), **extra)
             # Keep the dtypes of `state`: a state from optax's own init may have 16 bits.
-            return _typed_like(updates, found), _typed_like(state, after)
+            return _typed_like(updates, inner_updates), _typed_like(state, after)
 
         return optax.GradientTransformationExtraArgs(lambda params: inner.init(_widened(params)), update)
 
@@ -212,10 +212,10 @@ def _default_rate(factory: Callable[..., Any], name: str) -> float:
 def _transformation(factory: Callable[..., Any], name: str, learning_rate: Any) -> Any:
     facts, cause = [("needed", "a value with init(params) and update(grads, state, params)")], None
     try:
-        made = factory(learning_rate)
-        if hasattr(made, "init") and hasattr(made, "update"):
-            return made
-        facts.append(("got", type(made).__name__))
+        optimizer = factory(learning_rate)
+        if hasattr(optimizer, "init") and hasattr(optimizer, "update"):
+            return optimizer
+        facts.append(("got", type(optimizer).__name__))
     except Exception as error:  # a class of another library may raise any error
         facts.append(("because", f"{type(error).__name__}: {error}"))
         cause = error

@@ -21,16 +21,16 @@ from mithril_nb.train.trainable import Trainable, initial_state, runner
 from mithril_nb.train.training_plan import TrainingPlan
 
 
-def checked_arrays(name: str, given: Any) -> dict[str, Any]:
+def checked_arrays(name: str, values: Any) -> dict[str, Any]:
     """Return an option of `fit` that is a dict of arrays, such as `params`, with JAX arrays. `name` is the option.
 
     Raises:
         UnknownOptionError: The value is not a dict, or one of its values is not an array.
     """
-    if not isinstance(given, Mapping):
+    if not isinstance(values, Mapping):
         raise UnknownOptionError(
             f"{name} must be a dict of arrays by name.",
-            (("got", short_repr(given)),),
+            (("got", short_repr(values)),),
             f"{name}=run.{name}  # of an earlier run",
         )
 
@@ -44,7 +44,7 @@ def checked_arrays(name: str, given: Any) -> dict[str, Any]:
                 f"{name}=run.{name}  # of an earlier run",
             ) from error
 
-    return jax.tree_util.tree_map_with_path(array, dict(given))
+    return jax.tree_util.tree_map_with_path(array, dict(values))
 
 
 def check_placement(model: Trainable, params: Any) -> None:
@@ -69,7 +69,9 @@ def check_placement(model: Trainable, params: Any) -> None:
         )
 
 
-def checked_data(data: Any, model: Trainable, loss: Loss, params: Any, batch_size: int, what: str = "data") -> DataSet:
+def checked_data(
+    data: Any, model: Trainable, loss: Loss, params: Any, batch_size: int, subject: str = "data"
+) -> DataSet:
     """Return the data set, checked against the model and the loss.
 
     Raises:
@@ -77,12 +79,12 @@ def checked_data(data: Any, model: Trainable, loss: Loss, params: Any, batch_siz
             problems of the targets.
     """
     ranges = getattr(model, "input_ranges", {})
-    checked = check_inputs(read_data(data, model.input_names, what), model.input_specs, what, ranges)
-    return check_targets(checked, loss, output_specs(model, params, checked, batch_size), what)
+    checked = check_inputs(read_data(data, model.input_names, subject), model.input_specs, subject, ranges)
+    return check_targets(checked, loss, output_specs(model, params, checked, batch_size), subject)
 
 
 def check_last_batch(
-    model: Trainable, params: Any, data: DataSet, batch_size: int, tail: Tail, what: str = "data"
+    model: Trainable, params: Any, data: DataSet, batch_size: int, tail: Tail, subject: str = "data"
 ) -> None:
     """Raise if `tail` is `"short"` and the model rejects a last batch that is not full.
 
@@ -97,7 +99,7 @@ def check_last_batch(
     except ShapeError as error:
         full = len(data) - size
         raise DataError(
-            f"{what} ends in a batch of {size} samples, which the model does not accept.",
+            f"{subject} ends in a batch of {size} samples, which the model does not accept.",
             (
                 ("samples", f"{len(data)}, in batches of {batch_size}"),
                 ("because", error.diagnostics[0].summary),
@@ -116,11 +118,11 @@ def output_specs(model: Trainable, params: Any, data: DataSet, batch_size: int) 
     key = jax.eval_shape(lambda: jax.random.key(0)) if model.needs_key else None
     state = specs_of(initial_state(model))
     run = runner(model, bool(state))
-    found, _ = jax.eval_shape(
+    outputs, _ = jax.eval_shape(
         lambda p, i, s, k: run(p, i, s, key=k, training=True), specs_of(params), inputs, state, key
     )
     # JAX sorts the keys of dicts. Restore the model's own order.
-    return {name: found[name] for name in (*model.output_names, *found) if name in found}
+    return {name: outputs[name] for name in (*model.output_names, *outputs) if name in outputs}
 
 
 def spread(plan: TrainingPlan, state: State) -> None:
@@ -161,18 +163,18 @@ def _check_agreement(numbers: Mapping[str, int]) -> None:
     mine = np.frombuffer(b"".join(f"{value:024d}".encode() for value in numbers.values()), np.uint8)
     table = np.asarray(multihost_utils.process_allgather(mine)).reshape(-1, len(numbers), 24)
     rows = [[int(bytes(cell)) for cell in row] for row in table]
-    differs = [place for place in range(len(numbers)) if len({row[place] for row in rows}) > 1]
+    differs = [index for index in range(len(numbers)) if len({row[index] for row in rows}) > 1]
     if differs:
         names = list(numbers)
         raise DataError(
             "the processes have different data or options.",
-            tuple((names[place], ", ".join(str(row[place]) for row in rows)) for place in differs),
+            tuple((names[index], ", ".join(str(row[index]) for row in rows)) for index in differs),
             "ml.fit(model, data)  # with the same data in all processes: ml.fit selects the rows of each process",
         )
 
 
 def check_targets(
-    data: DataSet, loss: Loss, outputs: Mapping[str, jax.ShapeDtypeStruct], what: str = "data"
+    data: DataSet, loss: Loss, outputs: Mapping[str, jax.ShapeDtypeStruct], subject: str = "data"
 ) -> DataSet:
     """Return the data with targets cast to the dtype that the loss expects. For a loss of the user, do not change them.
 
@@ -192,7 +194,7 @@ def check_targets(
         problems.raise_if_any()
     name, output = loss.output or next(iter(outputs)), loss.prediction(outputs)
     check = {"labels": _labels, "binary": _binary, "like the output": _like_output}[loss.targets]
-    targets = check(np.asarray(data.targets), name, output, loss, what, problems)
+    targets = check(np.asarray(data.targets), name, output, loss, subject, problems)
     problems.raise_if_any()
     return DataSet(data.inputs, targets)
 
@@ -201,8 +203,8 @@ def _own_loss(loss: Loss, outputs: Mapping[str, Any], targets: Any) -> str:
     """Return code of a loss that the user can adapt, for several outputs or several arrays of targets."""
     read, output = "targets", next(iter(outputs))
     if isinstance(targets, dict) and targets:
-        wanted = list(outputs) if loss.output is None else [loss.output]
-        name = next((one for one in targets if one in wanted), next(iter(targets)))
+        candidates = list(outputs) if loss.output is None else [loss.output]
+        name = next((label for label in targets if label in candidates), next(iter(targets)))
         read, output = f'targets["{name}"]', name if name in outputs else output
     if loss.output is not None or len(outputs) == 1:  # the loss receives one array
         return f"loss=lambda prediction, targets: ((prediction - {read}) ** 2).mean()  # your loss"
@@ -218,7 +220,7 @@ def _class_advice(targets: np.ndarray, width: int) -> str:
     return f"y = np.unique(y, return_inverse=True)[1]  # numbers the classes from 0{then}"
 
 
-def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, problems: Problems) -> np.ndarray:
+def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, subject: str, problems: Problems) -> np.ndarray:
     width = output.shape[-1] if output.shape else 1
     facts = [("targets", f"{targets.shape} {targets.dtype}"), ("output", f"{name!r} {output.shape} {output.dtype}")]
     are_numbers = width == 1 and targets.dtype.kind == "f"
@@ -229,7 +231,7 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, 
         and targets.shape[1:] == output.shape[1:]
     ):
         problems.add(
-            f"{what}: the targets look one-hot; loss {loss.name!r} expects class labels.",
+            f"{subject}: the targets look one-hot; loss {loss.name!r} expects class labels.",
             facts,
             "y = y.argmax(axis=-1)",
         )
@@ -240,20 +242,20 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, 
             "y = y.ravel()" if len(needed) == 1 else f"y = y.reshape({', '.join(map(str, ('len(y)', *needed[1:])))})"
         )
         problems.add(
-            f"{what}: the shape of the labels does not match the output.",
+            f"{subject}: the shape of the labels does not match the output.",
             [*facts, ("needed", f"labels of shape {needed}")],
             reshaped if is_same_size else "",
         )
     elif targets.dtype.kind not in "iu":
         problems.add(
-            f"{what}: the labels are not integers; loss {loss.name!r} expects class labels.",
+            f"{subject}: the labels are not integers; loss {loss.name!r} expects class labels.",
             [*facts, ("first", repr(targets.flat[0].item()))],
             'y = y.astype("int32")  # for classes; loss="mean_squared_error" for numbers',
         )
     elif targets.min() < 0 or targets.max() >= width:
         bad = (targets < 0) | (targets >= width)
         problems.add(
-            f"{what}: labels are out of range for an output of width {width}.",
+            f"{subject}: labels are out of range for an output of width {width}.",
             [
                 ("labels", f"from {targets.min()} to {targets.max()}"),
                 ("needed", f"from 0 to {width - 1}"),
@@ -266,22 +268,24 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, 
     return targets
 
 
-def _binary(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, problems: Problems) -> np.ndarray:
-    targets = _like_output(targets, name, output, loss, what, problems)
-    if not problems.found and (targets.min() < 0 or targets.max() > 1):
+def _binary(targets: np.ndarray, name: str, output: Any, loss: Loss, subject: str, problems: Problems) -> np.ndarray:
+    targets = _like_output(targets, name, output, loss, subject, problems)
+    if not problems.diagnostics and (targets.min() < 0 or targets.max() > 1):
         problems.add(
-            f"{what}: the targets are not between 0 and 1; loss {loss.name!r} expects probabilities.",
+            f"{subject}: the targets are not between 0 and 1; loss {loss.name!r} expects probabilities.",
             [("targets", f"from {targets.min():g} to {targets.max():g}")],
             'y = (y > 0).astype("float32")  # or loss="cross_entropy" for more than two classes',
         )
     return targets
 
 
-def _like_output(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, problems: Problems) -> np.ndarray:
+def _like_output(
+    targets: np.ndarray, name: str, output: Any, loss: Loss, subject: str, problems: Problems
+) -> np.ndarray:
     # Accept targets (batch,) for an output (batch, 1): the loss reshapes the output, so nothing broadcasts.
     if targets.shape[1:] not in (output.shape[1:], output.shape[1:-1] if output.shape[-1:] == (1,) else None):
         problems.add(
-            f"{what}: the targets and the output differ in shape; loss {loss.name!r} compares them elementwise.",
+            f"{subject}: the targets and the output differ in shape; loss {loss.name!r} compares them elementwise.",
             [("targets", f"{targets.shape} {targets.dtype}"), ("output", f"{name!r} {output.shape} {output.dtype}")],
             f"y.reshape({', '.join(map(str, ('len(y)', *output.shape[1:])))})"
             if int(np.prod(targets.shape[1:])) == int(np.prod(output.shape[1:]))

@@ -76,13 +76,13 @@ class Processes:
     def _placed(self, tree: Any, *axes: str) -> Any:
         sharding = NamedSharding(self.mesh, PartitionSpec(*axes))
 
-        def place(leaf: Any) -> Any:
+        def to_global(leaf: Any) -> Any:
             if is_key(leaf):
                 data = jax.make_array_from_process_local_data(sharding, np.asarray(jax.random.key_data(leaf)))
                 return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
             return jax.make_array_from_process_local_data(sharding, np.asarray(leaf))
 
-        return jax.tree.map(place, tree)
+        return jax.tree.map(to_global, tree)
 
 
 @lru_cache(maxsize=1)

@@ -71,7 +71,7 @@ class Runtime:
         """Return a tree that shares no memory with the given one, so that a step may overwrite one of them."""
         return _copy(tree)
 
-    def kept(self, tree: Any) -> Callable[[], Any]:
+    def restorer(self, tree: Any) -> Callable[[], Any]:
         """Return a function that restores a tree from a copy: on the host, unless several processes hold the arrays."""
         if distributed().count > 1:
             copy = self.copied(tree)
@@ -153,7 +153,7 @@ class EmittedRuntime(Runtime):
         """Return the tree unchanged."""
         return tree
 
-    def kept(self, tree: Any) -> Callable[[], Any]:
+    def restorer(self, tree: Any) -> Callable[[], Any]:
         """Copy a tree to the memory of the host; return a function that restores it."""
         copies = self.fetched(tree)
         return lambda: self.arrays(copies)

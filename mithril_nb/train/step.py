@@ -83,8 +83,8 @@ def loss_function(
 
     def compute(params: Any, batch: Batch, key: Any = None, training: bool = True, state: Any = None) -> Any:
         states = (state,) if has_state else ()
-        found = forward(params, batch["inputs"], *states, key=key, training=training)
-        outputs, after = found if has_state else (found, None)
+        result = forward(params, batch["inputs"], *states, key=key, training=training)
+        outputs, after = result if has_state else (result, None)
         value, metrics = measured(outputs, batch)
         return value, (metrics, after) if has_state else metrics
 
@@ -138,8 +138,8 @@ def train_step(
         def loss_of(candidate: Any) -> tuple[Any, Any]:
             return compute({**candidate, **rest} if rest else candidate, batch, key, **carry)
 
-        (value, found), grads = jax.value_and_grad(loss_of, has_aux=True)(trained)
-        metrics, after = found if has_state else (found, {})
+        (value, aux), grads = jax.value_and_grad(loss_of, has_aux=True)(trained)
+        metrics, after = aux if has_state else (aux, {})
         with jax.named_scope("role:update"):
             updates, held = usual_promotion(chosen.update)(
                 grads,
@@ -271,12 +271,12 @@ def programs_of(
 
     both = forward_backward_with_state if has_state else forward_backward
     step = train_step(trained, chosen, update, has_state=has_state, frozen=frozen)
-    found = (
+    programs = (
         Program("forward", forward, (params, inputs, *states)),
         Program("forward+backward", both, (params, batch, *states, *keys)),
         Program("train step", step, (params, opt_specs, rate, batch, *keys), donated=(0, 1)),
     )
-    return {program.name: program for program in found}
+    return {program.name: program for program in programs}
 
 
 def specs_of(tree: Any) -> Any:

@@ -86,7 +86,7 @@ def runner(model: Trainable, has_state: bool) -> Callable[..., tuple[dict[str, A
 
 def frozen_names(model: Trainable) -> frozenset[str]:
     """Return the names of the parameters that training does not change."""
-    return frozenset(one.name for one in getattr(model, "parameters", ()) if not one.is_trainable)
+    return frozenset(parameter.name for parameter in getattr(model, "parameters", ()) if not parameter.is_trainable)
 
 
 def is_jitted(model: Trainable) -> bool:

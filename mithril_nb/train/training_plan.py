@@ -74,9 +74,9 @@ class TrainingPlan:
         """Return the order of the samples in an epoch, counted from 1."""
         return epoch_order(len(self.data), epoch, self.seed, self.shuffle)
 
-    def batch(self, order: np.ndarray, place: int) -> dict[str, Any]:
-        """Return batch number `place` (from 0) of an epoch. With several processes, each contributes its share."""
-        indices, weights = batch_at(order, place, self.batch_size, self.tail)
+    def batch(self, order: np.ndarray, index: int) -> dict[str, Any]:
+        """Return batch number `index` (from 0) of an epoch. With several processes, each contributes its share."""
+        indices, weights = batch_at(order, index, self.batch_size, self.tail)
         me = distributed()
         rows = me.rows(len(indices))
         batch = self.data.take(indices[rows])
@@ -173,8 +173,8 @@ def _programs(key: CompileKey) -> tuple[Any, Any]:
         return params, opt_state, jnp.stack([number.astype(dtype) for number in numbers])
 
     def evaluate(params: Any, batch: Any, state: Any = None) -> Any:
-        found = metrics(params, batch, training=False, state=state)[1]
-        return found[0] if has_state else found
+        aux = metrics(params, batch, training=False, state=state)[1]
+        return aux[0] if has_state else aux
 
     # Donate params and optimizer state, so that they are never held twice.
     whole_step = runtime.compiled(packed, "train step", donated=(0, 1), key_argument=4)

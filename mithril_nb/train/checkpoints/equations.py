@@ -85,8 +85,8 @@ def difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         return ""
     before, after = (set(facts["operations"]) for facts in (then, now))
     only = ((sorted(before - after), "in the checkpoint"), (sorted(after - before), "here"))
-    shown = [f"{', '.join(operations[:_MOST_SHOWN])} {where}" for operations, where in only if operations]
-    return ", ".join(shown) or "the same operations on other operands"
+    clauses = [f"{', '.join(operations[:_MOST_SHOWN])} {where}" for operations, where in only if operations]
+    return ", ".join(clauses) or "the same operations on other operands"
 
 
 class _Digest:

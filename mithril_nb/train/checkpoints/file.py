@@ -43,10 +43,10 @@ def seal(path: Path) -> None:
     Raises:
         OSError: The file cannot be read or written.
     """
-    place, _, total = _read(path)
-    assert place is not None, "the metadata lacks the checksum"
+    offset, _, total = _read(path)
+    assert offset is not None, "the metadata lacks the checksum"
     with open(path, "r+b") as file:
-        file.seek(place)
+        file.seek(offset)
         file.write(total)
 
 
@@ -56,8 +56,8 @@ def is_sealed(path: Path) -> bool | None:
     Raises:
         OSError: The file cannot be read.
     """
-    place, stated, total = _read(path)
-    return None if place is None else stated == total
+    offset, stated, total = _read(path)
+    return None if offset is None else stated == total
 
 
 def content_id(path: Path) -> str | None:
@@ -84,14 +84,14 @@ def _read(path: Path) -> tuple[int | None, bytes, bytes]:
     with os.fdopen(open_regular(path), "rb") as file:
         header = _header(file)
         # Inside a JSON string, the quotation marks around the key would be escaped, so only the key itself matches.
-        place = header.find(_MARK) + len(_MARK)
-        if place < len(_MARK):
+        offset = header.find(_MARK) + len(_MARK)
+        if offset < len(_MARK):
             return None, b"", b""
-        stated = header[place : place + len(ZEROS)]
-        total = hashlib.sha256(header[:place] + ZEROS.encode() + header[place + len(ZEROS) :])
+        stated = header[offset : offset + len(ZEROS)]
+        total = hashlib.sha256(header[:offset] + ZEROS.encode() + header[offset + len(ZEROS) :])
         while chunk := file.read(_CHUNK):
             total.update(chunk)
-    return place, stated, total.hexdigest().encode()
+    return offset, stated, total.hexdigest().encode()
 
 
 KEY = "mithril_nb.checkpoint"
@@ -192,8 +192,8 @@ def named(trees: Mapping[str, Any]) -> dict[str, Any]:
 
 def to_host(trees: Mapping[str, Any]) -> Arrays:
     """Return the leaves of the trees by name, as NumPy arrays. Blocks until they are computed."""
-    found = {name: jax.random.key_data(leaf) if is_key(leaf) else leaf for name, leaf in named(trees).items()}
-    return {name: np.asarray(leaf) for name, leaf in jax.device_get(found).items()}
+    arrays = {name: jax.random.key_data(leaf) if is_key(leaf) else leaf for name, leaf in named(trees).items()}
+    return {name: np.asarray(leaf) for name, leaf in jax.device_get(arrays).items()}
 
 
 def like(trees: Mapping[str, Any], saved: Saved) -> dict[str, Any]:
@@ -202,12 +202,12 @@ def like(trees: Mapping[str, Any], saved: Saved) -> dict[str, Any]:
     Raises:
         CheckpointError: The arrays do not match: the checkpoint belongs to another model or optimizer.
     """
-    wanted = named(trees)
-    given = saved.arrays.keys() - {"history"}
-    wrong = [("lacks", name) for name in wanted if name not in given]
-    wrong += [("has extra", name) for name in sorted(given - wanted.keys())]
-    for name in sorted(given & wanted.keys()):
-        array, leaf = saved.arrays[name], wanted[name]
+    leaves = named(trees)
+    stored = saved.arrays.keys() - {"history"}
+    wrong = [("lacks", name) for name in leaves if name not in stored]
+    wrong += [("has extra", name) for name in sorted(stored - leaves.keys())]
+    for name in sorted(stored & leaves.keys()):
+        array, leaf = saved.arrays[name], leaves[name]
         need = jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else jnp.asarray(leaf)
         if (array.shape, array.dtype) != (need.shape, need.dtype):
             text = f"{name}: {array.shape} {array.dtype}, the model needs {need.shape} {need.dtype}"
@@ -220,7 +220,7 @@ def like(trees: Mapping[str, Any], saved: Saved) -> dict[str, Any]:
             'checkpoint="another-folder"  # or use the model and optimizer that wrote the checkpoint',
         )
     _, structure = jax.tree.flatten(dict(trees))
-    return jax.tree.unflatten(structure, [placed_like(saved.arrays[name], leaf) for name, leaf in wanted.items()])
+    return jax.tree.unflatten(structure, [placed_like(saved.arrays[name], leaf) for name, leaf in leaves.items()])
 
 
 def _plain(array: np.ndarray) -> np.ndarray:

@@ -72,10 +72,10 @@ class FolderLock:
         """Unlock the folder and remove the file."""
         with self._mutex:
             # Do not call self._drop(): it does nothing once `weakref.finalize` has run at interpreter exit.
-            found = None if self._drop is None else self._drop.detach()
+            detached = None if self._drop is None else self._drop.detach()
             self._drop = self._file = None
-            if found is not None:
-                found[1](*found[2])
+            if detached is not None:
+                detached[1](*detached[2])
 
     def _try(self) -> None:
         """Open, lock and write the file. If the previous holder removes it meanwhile, `is_held` stays False."""
@@ -183,8 +183,8 @@ def _content(path: Path) -> bytes | None:
 def _holder(about: bytes) -> dict[str, Any] | None:
     """Return the holder that the content of a lock file names; `None` if it names none."""
     try:
-        found = json.loads(about)
-        return {"pid": int(found["pid"]), **{name: str(found[name]) for name in ("host", "machine", "since", "run")}}
+        holder = json.loads(about)
+        return {"pid": int(holder["pid"]), **{name: str(holder[name]) for name in ("host", "machine", "since", "run")}}
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -163,11 +163,11 @@ class Saver:
 
     def _contents(self) -> dict[str, str]:
         """Return the name of each checkpoint in the folder, by an id of its content."""
-        found: dict[str, str] = {}
+        names: dict[str, str] = {}
         for path in checkpoints_in(self.folder):
             if (content := content_id(path)) is not None:  # `latest` reports other files
-                found.setdefault(content, path.name)
-        return found
+                names.setdefault(content, path.name)
+        return names
 
     def _is_own(self, path: Path) -> bool:
         """Return whether this run, or the run that it resumes, wrote the file at a path."""
@@ -177,8 +177,8 @@ class Saver:
         """Return whether to take a checkpoint after this step. If the step ends an epoch, call it after validation."""
         if not self._is_writer:
             return False
-        every, per_epoch = self.options.every_epoch, self._plan.steps_per_epoch
-        if every is not None and step % (every * per_epoch) == 0:
+        epochs, per_epoch = self.options.every_epoch, self._plan.steps_per_epoch
+        if epochs is not None and step % (epochs * per_epoch) == 0:
             return True
         is_time = self.options.every_s is not None and time.monotonic() - self._taken_at >= self.options.every_s
         return is_time and (self._thread is None or not self._thread.is_alive())
@@ -291,8 +291,8 @@ def plan_facts(plan: TrainingPlan) -> dict[str, Any]:
 
 def checkpoints_in(folder: Path) -> list[Path]:
     """Return the paths of the checkpoints in a folder, latest first."""
-    found = [path for path in folder.iterdir() if NAME.fullmatch(path.name)] if folder.is_dir() else []
-    return sorted(found, key=step_of, reverse=True)
+    paths = [path for path in folder.iterdir() if NAME.fullmatch(path.name)] if folder.is_dir() else []
+    return sorted(paths, key=step_of, reverse=True)
 
 
 def step_of(path: Path) -> int:

@@ -164,9 +164,9 @@ class History:
                     (("columns", ", ".join(COLUMNS)),),
                     f'run.history["{(*alike(name, COLUMNS), "loss")[0]}"]',
                 )
-        places = [COLUMNS.index(name) for name in columns]
+        indices = [COLUMNS.index(name) for name in columns]
         with self._lock:
-            return self._table[:, : self._count][places, start:]
+            return self._table[:, : self._count][indices, start:]
 
     def latest_means(self, most: int) -> tuple[float | None, float | None]:
         """Return the mean loss and accuracy of the latest epoch; each is `None` if it has no values.
@@ -176,8 +176,8 @@ class History:
         """
         epochs, *columns = self.rows(max(0, len(self) - most), ("epoch", "loss", "accuracy"))
         of_latest = [column[epochs == epochs[-1]] if epochs.size else column for column in columns]
-        known = [column[~np.isnan(column)] for column in of_latest]
-        loss, accuracy = (float(column.mean()) if column.size else None for column in known)
+        numbers = [column[~np.isnan(column)] for column in of_latest]
+        loss, accuracy = (float(column.mean()) if column.size else None for column in numbers)
         return loss, accuracy
 
     def to_dict(self) -> dict[str, np.ndarray]:

@@ -32,10 +32,12 @@ _CONTINUES = "The kernel was interrupted. This run continues in its own thread: 
 
 def note_interrupt() -> list[Run]:
     """Set a note on each run that the kernel's interrupt did not stop, and return these runs. It takes no lock."""
-    found = [run for run in tuple(RUNS) if isinstance(run, Run) and run._thread is not None and run.state == "running"]
-    for run in found:
+    running = [
+        run for run in tuple(RUNS) if isinstance(run, Run) and run._thread is not None and run.state == "running"
+    ]
+    for run in running:
         run._note = _CONTINUES
-    return found
+    return running
 
 
 class Run(Shown):
@@ -266,9 +268,9 @@ class Run(Shown):
         state = held.model_state if isinstance(held, OptimizerAndModelState) else {}
         runtime = self._state.runtime
         with runtime.precision():
-            known = runtime.host(params)
-            checked = checked_data(data, plan.model, plan.loss, known, plan.batch_size)
-            check_last_batch(plan.model, known, checked, plan.batch_size, plan.evaluation_tail)
+            host_params = runtime.host(params)
+            checked = checked_data(data, plan.model, plan.loss, host_params, plan.batch_size)
+            check_last_batch(plan.model, host_params, checked, plan.batch_size, plan.evaluation_tail)
         *_, scores = plan.evaluating(params, checked, state)
         return scores
 

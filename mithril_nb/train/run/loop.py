@@ -117,14 +117,14 @@ class TrainingLoop:
     def take_step(self) -> None:
         """Dispatch one step. `settle` fetches its metrics later."""
         state, plan = self.state, self.plan
-        epoch, place = divmod(state.step, self._steps_per_epoch)
+        epoch, index = divmod(state.step, self._steps_per_epoch)
         if self._order[0] != epoch + 1:
             self._order = (epoch + 1, plan.order(epoch + 1))
-        state.keep(is_epoch_start=place == 0)
+        state.keep(is_epoch_start=index == 0)
         rate = state.learning_rate
         if self._rate[0] != rate:
             self._rate = (rate, state.runtime.rate(rate))
-        batch = plan.batch(self._order[1], place)
+        batch = plan.batch(self._order[1], index)
         keys = () if plan.key is None else (plan.key, np.uint32(state.step))
         with self.control.stepping():
             state.own()
@@ -174,8 +174,8 @@ class TrainingLoop:
         """Yield the events of pauses; return the metrics on the validation data, or an empty dict after a stop."""
         began_s = self.meter.elapsed_s
         scores: dict[str, float] = {}
-        for found in self.plan.evaluating(self.state.params, data, self.state.model_state):
-            scores = found
+        for latest in self.plan.evaluating(self.state.params, data, self.state.model_state):
+            scores = latest
             if self.control.requested == "stop":
                 return {}
             if self.control.is_held:
@@ -214,8 +214,8 @@ class TrainingLoop:
                 self.state.saver.finish()
             finally:
                 self.state.saver.release()
-        kept = f"run.params holds the params of step {self.state.step}"
-        kept += "; run.resume() continues from there." if self._has_begun else "."
+        advice = f"run.params holds the params of step {self.state.step}"
+        advice += "; run.resume() continues from there." if self._has_begun else "."
         state = self.state
         scores: dict[str, Any] = {}
         if kind != "failed":
@@ -223,7 +223,7 @@ class TrainingLoop:
         if kind == "done":
             state.complete()
             scores["loss"], scores["accuracy"] = self.history.latest_means(self._steps_per_epoch)
-        return self.event(kind, message="" if kind == "done" else f"{why}; {kept}", **scores)
+        return self.event(kind, message="" if kind == "done" else f"{why}; {advice}", **scores)
 
     def leave(self, why: str) -> TrainingEvent:
         """End a loop whose consumer has stopped iterating. Store and return the last event."""

@@ -84,7 +84,7 @@ class State:
         """Copy params and optimizer state at the start of an epoch, and every `KEEP_EVERY_S`."""
         now = time.perf_counter()
         if is_epoch_start or self.kept is None or now - self.kept_at > KEEP_EVERY_S:
-            self.candidate = Kept(self.step, self.runtime.kept((self.params, self.opt_state)))
+            self.candidate = Kept(self.step, self.runtime.restorer((self.params, self.opt_state)))
             self.kept = self.kept or self.candidate
             self.kept_at = now
 
