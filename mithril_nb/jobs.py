@@ -50,7 +50,7 @@ class JobQueue:
 
     Examples:
         >>> queue = JobQueue("example")
-        >>> queue.submit(lambda wanted: print(wanted()))
+        >>> queue.submit(lambda is_wanted: print(is_wanted()))
         >>> _ = queue.wait()
         True
     """
@@ -145,14 +145,14 @@ class JobQueue:
         self._wake.notify_all()
 
 
-def rests(wanted: Wanted, rest_s: float) -> bool:
+def rests(is_wanted: Wanted, rest_s: float) -> bool:
     """Wait `rest_s` seconds before work that cannot be cancelled. Return False at once if the work is not wanted."""
     until = time.monotonic() + rest_s
     while time.monotonic() < until:
-        if not wanted():
+        if not is_wanted():
             return False
         time.sleep(0.01)
-    return wanted()
+    return is_wanted()
 
 
 def in_thread(function: Callable[..., Result], *args: object) -> Result:

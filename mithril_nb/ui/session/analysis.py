@@ -70,37 +70,39 @@ class Analysis:
 
     def _open_inputs(self) -> tuple[Diagnostic, ...]:
         """Return a problem for each input without a connection and without a shape."""
-        graph, found = self.design.graph, []
+        graph, problems = self.design.graph, []
         for name, spec in self.inference.inputs.items():
             if name in self.shaped:
                 continue
             target = next(iter(graph.targets_of.get(Endpoint(BOUNDARY, name), ())), Endpoint("", name))
-            ways = [f'wb.do("set_shape", name="{name}", shape={self._example(target, spec)})']
+            fixes = [f'wb.do("set_shape", name="{name}", shape={self._example(target, spec)})']
             if target.node and name != "input":  # suggest a connection from the block that runs just before the target
                 names = [node.name for node in run_order(graph) if node.block.outputs or node.name == target.node]
                 before = names[: names.index(target.node)]
                 source = f"{component(before[-1])}.{graph.by_name[before[-1]].block.outputs[0].name}" if before else ""
-                ways += [f'wb.do("connect", source="{source}", target="{target}")'] if before else []
+                fixes += [f'wb.do("connect", source="{source}", target="{target}")'] if before else []
             summary = f"input {name!r} of the model has no shape."
             if name != "input":
                 summary = f"'{target}' is not connected, and input {name!r} of the model has no shape."
-            found.append(
+            problems.append(
                 Diagnostic(
                     summary,
                     (("known", str(spec.shape) if spec.shape != ("...",) else "nothing"),),
-                    "  # or ".join(reversed(ways)),
+                    "  # or ".join(reversed(fixes)),
                     component(target.node) if target.node else "",
                     target.port,
                     (name, str(target)),
                     "UnconnectedPortError",
                 )
             )
-        return tuple(found)
+        return tuple(problems)
 
     def _example(self, target: Endpoint, spec: TensorSpec) -> list[Any]:
         """Return an example shape for an input: its known dims, or the shape of another input of the target block."""
         others = self.inference.blocks[target.node].inputs.values() if target.node in self.inference.blocks else ()
-        shapes = [one.shape for one in others if isinstance(one, TensorSpec) and one.is_concrete and one.shape]
+        shapes = [
+            other.shape for other in others if isinstance(other, TensorSpec) and other.is_concrete and other.shape
+        ]
         if spec.shape == ("...",):
             return [*shapes[0]] if shapes else [32, 64]
         return [dim if isinstance(dim, int) else 32 for dim in spec.shape]
@@ -184,14 +186,14 @@ class Analysis:
         if not self.is_symbolic:
             return self
         specs, sizes = self.inference.inputs, dict[str, int]()
-        found = read_data(data, tuple(specs)).inputs
+        inputs = read_data(data, tuple(specs)).inputs
         for name, spec in specs.items():
-            for axis, (dim, size) in enumerate(zip(spec.shape, (batch_size, *found[name].shape[1:]), strict=False)):
+            for axis, (dim, size) in enumerate(zip(spec.shape, (batch_size, *inputs[name].shape[1:]), strict=False)):
                 if isinstance(dim, str) and sizes.setdefault(dim, size) != size:
-                    renamed = [f"{one}_2" if place == axis else one for place, one in enumerate(spec.shape)]
+                    renamed = [f"{label}_2" if position == axis else label for position, label in enumerate(spec.shape)]
                     raise DataError(
                         f"size {dim!r} has two values in the data: {sizes[dim]} and {size}.",
-                        (("input", f"{name!r} {spec}"), ("data", f"{found[name].shape}, in batches of {batch_size}")),
+                        (("input", f"{name!r} {spec}"), ("data", f"{inputs[name].shape}, in batches of {batch_size}")),
                         f'wb.do("set_shape", name="{name}", shape={renamed})',
                     )
         shapes = {name: tuple(sizes.get(str(dim), dim) for dim in spec.shape) for name, spec in specs.items()}

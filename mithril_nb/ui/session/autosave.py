@@ -109,8 +109,8 @@ class Autosave:
         self._written_at = -_PAUSE_S
         self._worker = JobQueue("mithril_nb-autosave")
         remove_leftovers(self.path.parent)
-        known = self._versions() or ([] if output is None or self.path.exists() else _in_output(output))
-        self._older = [one for one in known if not one.declined and one.source != self._code]
+        versions = self._versions() or ([] if output is None or self.path.exists() else _in_output(output))
+        self._older = [version for version in versions if not version.declined and version.source != self._code]
         self._offer_next()
         _AUTOSAVES.add(self)
 
@@ -209,17 +209,17 @@ class Autosave:
 
     def _versions(self) -> list[SavedDesign]:
         """Return the versions in memory and in the file, newest first."""
-        found = _read(self.path) or {}
-        for one in _IN_MEMORY.get(self.path, {}).values():
-            if one.id not in found or found[one.id].number < one.number:
-                found[one.id] = one
-        return sorted(found.values(), key=lambda one: one.number, reverse=True)
+        versions = _read(self.path) or {}
+        for version in _IN_MEMORY.get(self.path, {}).values():
+            if version.id not in versions or versions[version.id].number < version.number:
+                versions[version.id] = version
+        return sorted(versions.values(), key=lambda version: version.number, reverse=True)
 
-    def _update(self, made: Callable[[], Mapping[str, SavedDesign | None]]) -> None:
-        """Change the versions in memory and in the file. `made` returns the new versions by id, `None` removes one."""
+    def _update(self, get_changes: Callable[[], Mapping[str, SavedDesign | None]]) -> None:
+        """Change the versions in memory and in the file. `get_changes` returns them by id, `None` to remove one."""
         self.problem = ""
         try:
-            changes = made()
+            changes = get_changes()
             with _UPDATING:
                 self._keep(changes)
                 _make_folder(self.path.parent)
@@ -230,26 +230,30 @@ class Autosave:
 
     def _keep(self, changes: Mapping[str, SavedDesign | None]) -> list[SavedDesign]:
         # Keep the versions of another kernel that writes the same file.
-        known = self._versions()
-        number = 1 + max((one.number for one in known), default=0)
-        versions = [replace(one, number=number) if one.id == self._id else one for one in changes.values() if one]
-        versions += [one for one in known if one.id not in changes]
-        versions = sorted(versions, key=lambda one: one.number, reverse=True)[:_VERSIONS_KEPT]
-        _IN_MEMORY[self.path] = {one.id: one for one in versions}
+        earlier = self._versions()
+        number = 1 + max((version.number for version in earlier), default=0)
+        versions = [
+            replace(version, number=number) if version.id == self._id else version
+            for version in changes.values()
+            if version
+        ]
+        versions += [version for version in earlier if version.id not in changes]
+        versions = sorted(versions, key=lambda version: version.number, reverse=True)[:_VERSIONS_KEPT]
+        _IN_MEMORY[self.path] = {version.id: version for version in versions}
         return versions
 
     def _write(self, versions: list[SavedDesign]) -> None:
         if os.path.lexists(self.path) and not _is_ours(self.path):
             raise FileExistsError("the file exists and is not an autosave file, so edits are kept in memory only")
         if versions:
-            data = {"format": FORMAT, "versions": [asdict(one) for one in versions]}
+            data = {"format": FORMAT, "versions": [asdict(version) for version in versions]}
             write_text(self.path, json.dumps(data, ensure_ascii=False), errors="backslashreplace", is_ours=_is_ours)
         else:
             self.path.unlink(missing_ok=True)
 
-    def _write_soon(self, wanted: Callable[[], bool]) -> None:
+    def _write_soon(self, is_wanted: Callable[[], bool]) -> None:
         # A newer save may replace this job before or during the pause. The last job writes the latest design.
-        if not rests(wanted, self._written_at + _PAUSE_S - time.monotonic()):
+        if not rests(is_wanted, self._written_at + _PAUSE_S - time.monotonic()):
             return
         before = self.problem
         self.flush()
@@ -265,8 +269,8 @@ _AUTOSAVES: weakref.WeakSet[Autosave] = weakref.WeakSet()
 
 @atexit.register
 def _flush_all() -> None:
-    for one in tuple(_AUTOSAVES):
-        one.flush()
+    for autosave in tuple(_AUTOSAVES):
+        autosave.flush()
 
 
 def saved_design(design: Design, edits: int, labels: tuple[str, ...], id: str = "") -> SavedDesign:
@@ -284,7 +288,7 @@ def design_source(design: Design) -> str:
         # program: train step
     """
     shapes = [f"# shape of {name!r}: {list(shape)}" for name, shape in design.shapes]
-    chosen = [f"# {what}: {name}" for what, name in (("output", design.output), ("loss", design.loss)) if name]
+    chosen = [f"# {label}: {name}" for label, name in (("output", design.output), ("loss", design.loss)) if name]
     program = f"# program: {design.program}"
     return "\n".join([source_of(design).rstrip(), "", *shapes, *chosen, program, ""])
 
@@ -346,10 +350,10 @@ def _read(path: Path) -> dict[str, SavedDesign] | None:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
             return None
-        found = [_version(one) for one in data["versions"][:_VERSIONS_KEPT]]
+        versions = [_version(entry) for entry in data["versions"][:_VERSIONS_KEPT]]
     except _UNREADABLE:
         return None
-    return {one.id: one for one in found}
+    return {version.id: version for version in versions}
 
 
 def _is_ours(path: Path) -> bool:
@@ -364,13 +368,13 @@ def _in_output(data: Mapping[str, Any]) -> list[SavedDesign]:
 
 
 def _version(data: Mapping[str, Any]) -> SavedDesign:
-    known = {"number": 0, **data}  # earlier files have no number, and later files may have more fields
-    known = {field.name: known[field.name] for field in fields(SavedDesign)}
-    one = SavedDesign(**{**known, "saved_at": float(known["saved_at"]), "labels": tuple(known["labels"])})
-    are_texts = all(isinstance(text, str) for text in (one.id, one.source, *one.labels))
-    if not are_texts or not type(one.edits) is type(one.number) is int or not math.isfinite(one.saved_at):
+    stored = {"number": 0, **data}  # earlier files have no number, and later files may have more fields
+    stored = {field.name: stored[field.name] for field in fields(SavedDesign)}
+    version = SavedDesign(**{**stored, "saved_at": float(stored["saved_at"]), "labels": tuple(stored["labels"])})
+    are_texts = all(isinstance(text, str) for text in (version.id, version.source, *version.labels))
+    if not are_texts or not type(version.edits) is type(version.number) is int or not math.isfinite(version.saved_at):
         raise TypeError("a field has the wrong type")
-    return replace(one, declined=bool(one.declined))
+    return replace(version, declined=bool(version.declined))
 
 
 def _make_folder(folder: Path) -> None:

@@ -68,8 +68,8 @@ def commands_of(*handlers: object) -> dict[str, Callable[..., None]]:
     }
 
 
-def check_command(name: object, args: object, known: Collection[str]) -> None:
-    """Check that a command is among the `known` ones, and that its arguments are a dict.
+def check_command(name: object, args: object, commands: Collection[str]) -> None:
+    """Check that a command is one of `commands`, and that its arguments are a dict.
 
     Raises:
         UnknownOptionError: The command is unknown, or the arguments are not a dict with string keys.
@@ -81,9 +81,9 @@ def check_command(name: object, args: object, known: Collection[str]) -> None:
             known  undo, redo
             Try: wb.do("undo")
     """
-    if not isinstance(name, str) or name not in known:
-        near = nearest(name, known) or next(iter(known))
-        raise UnknownOptionError(f"unknown command {_short(name)}.", (("known", ", ".join(known)),), _call(near))
+    if not isinstance(name, str) or name not in commands:
+        near = nearest(name, commands) or next(iter(commands))
+        raise UnknownOptionError(f"unknown command {_short(name)}.", (("known", ", ".join(commands)),), _call(near))
     if not isinstance(args, Mapping) or not all(isinstance(key, str) for key in args):
         example = EXAMPLES.get(name, "")
         raise UnknownOptionError(
@@ -119,20 +119,24 @@ def check_arguments(
     """
     # Unwrap the function: its annotations resolve only in the module that defines it.
     signature, hints = inspect.signature(function), get_type_hints(inspect.unwrap(function))
-    kept = [one for one in signature.parameters.values() if one.name not in ignored and one.kind is not one.VAR_KEYWORD]
+    parameters = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.name not in ignored and parameter.kind is not parameter.VAR_KEYWORD
+    ]
     try:
-        signature.replace(parameters=kept).bind(**args)
+        signature.replace(parameters=parameters).bind(**args)
     except TypeError as error:
-        why, given = f"{error}", ", ".join(args) or "nothing"
-        takes = ", ".join(one.name for one in kept) or "nothing"
+        why, received = f"{error}", ", ".join(args) or "nothing"
+        takes = ", ".join(parameter.name for parameter in parameters) or "nothing"
     else:
         wrong = [name for name in args if name not in _OTHERWISE_CHECKED and not _fits(args[name], hints[name])]
         if not wrong:
             return
         why = "; ".join(f"{name}={_short(args[name])} is not {_type_name(hints[name])}" for name in wrong)
-        given = ", ".join(f"{name}={_short(value)}" for name, value in args.items())
-        takes = "; ".join(f"{one.name}: {_type_name(hints[one.name])}" for one in kept)
-    facts = (("given", given), ("takes", takes))
+        received = ", ".join(f"{name}={_short(value)}" for name, value in args.items())
+        takes = "; ".join(f"{parameter.name}: {_type_name(hints[parameter.name])}" for parameter in parameters)
+    facts = (("given", received), ("takes", takes))
     raise UnknownOptionError(
         f"command {command!r} failed: {why}.", facts, EXAMPLES.get(command) or _call(command)
     ) from None
@@ -147,12 +151,12 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is Any:
         return True
     if get_origin(hint) in (Union, UnionType):
-        return any(_fits(value, one) for one in get_args(hint))
+        return any(_fits(value, member) for member in get_args(hint))
     if get_origin(hint) is Sequence:
         [item] = get_args(hint)
         # Commands that take lists of lists check them themselves.
         is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-        return is_list and (get_origin(item) is Sequence or all(_fits(one, item) for one in value))
+        return is_list and (get_origin(item) is Sequence or all(_fits(entry, item) for entry in value))
     if hint is bool or isinstance(value, bool):
         return hint is bool and isinstance(value, bool)
     if hint is int:
@@ -164,7 +168,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 def _type_name(hint: Any) -> str:
     if get_origin(hint) in (Union, UnionType):
-        return " or ".join(_type_name(one) for one in get_args(hint))
+        return " or ".join(_type_name(member) for member in get_args(hint))
     if get_origin(hint) is Sequence:
         [item] = get_args(hint)
         return "a list of strings" if item is str else "a list of lists" if get_origin(item) is Sequence else "a list"
@@ -215,7 +219,7 @@ class RequestHandler:
 
     def __init__(self, client: Client, name: str, slow: str):
         self._client, self._lock = client, threading.Lock()
-        self._quick, self._slow = (JobQueue(f"mithril_nb-{one}", client.failed) for one in (name, slow))
+        self._quick, self._slow = (JobQueue(f"mithril_nb-{thread}", client.failed) for thread in (name, slow))
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until no request is left; return False on timeout."""
@@ -249,17 +253,17 @@ def notice_of(problem: Diagnostic | None) -> dict[str, object] | None:
     return problem and {**problem.to_dict(), "kind": "error"}
 
 
-def check_choice(what: str, value: str, known: Collection[str], example: str = "") -> None:
-    """Check that the argument `what` has one of the `known` values. `example` is the value that the error suggests.
+def check_choice(name: str, value: str, choices: Collection[str], example: str = "") -> None:
+    """Check that the argument `name` is one of `choices`. `example` is the value that the error suggests.
 
     Raises:
         UnknownOptionError: The value is unknown.
     """
-    if value not in known:
+    if value not in choices:
         raise UnknownOptionError(
-            f"unknown {what} {short_repr(value)}.",
-            (("known", ", ".join(known) or "none"),),
-            f'{what}="{example or next(iter(known), "")}"',
+            f"unknown {name} {short_repr(value)}.",
+            (("known", ", ".join(choices) or "none"),),
+            f'{name}="{example or next(iter(choices), "")}"',
         )
 
 
@@ -333,7 +337,7 @@ class Publisher(ABC):
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until all requested results are computed; return False on timeout."""
-        return all(one.wait(timeout_s) for one in self._workers)
+        return all(worker.wait(timeout_s) for worker in self._workers)
 
     def end(self) -> None:
         """Cancel all work."""

@@ -185,7 +185,7 @@ class CostRequests(RequestHandler):
         current = self._program()
         if source != "measured":
             self._turn(source, SourceState("loading", version=self._states[source].version))
-        self._worker(source).submit(lambda wanted: self._make(current, source, wanted), f"cost {source}")
+        self._worker(source).submit(lambda is_wanted: self._make(current, source, is_wanted), f"cost {source}")
 
     @command('source="analytic", block="linear_0", figure="flops"')
     def request_cost_rows(self, source: str, block: str, figure: str = "flops") -> None:
@@ -209,7 +209,7 @@ class CostRequests(RequestHandler):
     def request_formula(self, block: str) -> None:
         """Send the formula for the FLOPs of a block."""
         current = self._program()
-        self._quick.submit(lambda wanted: self._send_formula(current, str(block), wanted), "formula")
+        self._quick.submit(lambda is_wanted: self._send_formula(current, str(block), is_wanted), "formula")
 
     @command('key="map", view="treemap", sources=["analytic"]')
     def request_cost_picture(
@@ -247,7 +247,9 @@ class CostRequests(RequestHandler):
         current = self._program()
         slowest = max(sources, key=SOURCES.index)
         look = Look(figure, max(1, int(width)), current.hues, tuple(map(str, opened)))
-        self._worker(slowest).submit(lambda wanted: self._draw(current, key, view, sources, look, wanted), "picture")
+        self._worker(slowest).submit(
+            lambda is_wanted: self._draw(current, key, view, sources, look, is_wanted), "picture"
+        )
 
     @command()
     def measure(self) -> None:
@@ -268,9 +270,9 @@ class CostRequests(RequestHandler):
             self._states[source] = state
         self._client.changed()
 
-    def _make(self, current: ProgramView, source: str, wanted: Callable[[], bool]) -> None:
+    def _make(self, current: ProgramView, source: str, is_wanted: Callable[[], bool]) -> None:
         try:
-            cost, version = self._cost(current, source, wanted)
+            cost, version = self._cost(current, source, is_wanted)
             if cost is None:
                 return
             with paused_collector():  # with a large traced program in memory, a collection takes as long as the table
@@ -281,12 +283,12 @@ class CostRequests(RequestHandler):
         self._client.send("cost", Reply({"source": source, "version": version}, table))
         self._turn(source, SourceState("ready", version=version))
 
-    def _cost(self, current: ProgramView, source: str, wanted: Callable[[], bool]) -> tuple[Cost | None, int]:
+    def _cost(self, current: ProgramView, source: str, is_wanted: Callable[[], bool]) -> tuple[Cost | None, int]:
         """Return the costs and the version of their design; `None` if unmeasured or the request was replaced."""
         if source == "measured":
             return (None, 0) if self._measured is None else (self._measured[1], self._measured[0])
         inspection = current.inspection()
-        if source == "compiled" and not inspection.is_optimized and not rests(wanted, _REST_S):
+        if source == "compiled" and not inspection.is_optimized and not rests(is_wanted, _REST_S):
             return None, 0
         with paused_collector():
             return inspection.cost(source), current.version
@@ -297,15 +299,15 @@ class CostRequests(RequestHandler):
             head = {"source": source, "block": block, "figure": figure}
             self._client.send("cost_rows", Reply(head, rows_of(cost, block, figure)))
 
-    def _send_formula(self, current: ProgramView, block: str, wanted: Callable[[], bool]) -> None:
+    def _send_formula(self, current: ProgramView, block: str, is_wanted: Callable[[], bool]) -> None:
         try:
-            cost, version = self._cost(current, "analytic", wanted)
+            cost, version = self._cost(current, "analytic", is_wanted)
             if cost is None:
                 return
-            found = formula_of(cost, block, version)
+            formula = formula_of(cost, block, version)
         except Exception as error:  # the front end shows it instead of the formula
-            found = BlockFormula(block, current.version, why=self._why_not(error).message)
-        self._client.send("formula", Reply({"block": block, "version": found.version}, found.to_dict()))
+            formula = BlockFormula(block, current.version, why=self._why_not(error).message)
+        self._client.send("formula", Reply({"block": block, "version": formula.version}, formula.to_dict()))
 
     def _measure(self, current: ProgramView) -> None:
         try:
@@ -321,12 +323,12 @@ class CostRequests(RequestHandler):
 
     def _draw(
         self, current: ProgramView, key: str, view: str, sources: Sequence[str], look: Look,
-        wanted: Callable[[], bool],
+        is_wanted: Callable[[], bool],
     ) -> None:  # fmt: skip
         try:
             costs: list[Cost] = []
             for source in sources:
-                cost, _ = self._cost(current, source, wanted)
+                cost, _ = self._cost(current, source, is_wanted)
                 if cost is None:
                     return
                 costs.append(cost)

@@ -35,13 +35,13 @@ def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_
         is_stale: True if the costs belong to an older design than the shown one.
     """
     order = {path: at for at, path in enumerate(paths)}
-    every = {**dict.fromkeys(cost.by_group, cost.nothing), **cost.by_block}
+    by_path = {**dict.fromkeys(cost.by_group, cost.nothing), **cost.by_block}
     if cost.unattributed != cost.nothing:
-        every[UNATTRIBUTED] = cost.unattributed
+        by_path[UNATTRIBUTED] = cost.unattributed
     formulas = {} if cost.symbolic is None else cost.symbolic.formulas
     rows = [
         _row(path, figures, cost.by_block_and_role.get(path, {}), hues, formulas.get(path))
-        for path, figures in every.items()
+        for path, figures in by_path.items()
     ]
     for row in rows:
         if row["block"] in cost.by_group:
@@ -71,7 +71,7 @@ def _row(
         "label": path or UNATTRIBUTED_LABEL,
         "hue": -1 if hue is None else hue,
         **_figures(figures, formulas),
-        "roles": {role: _nonzero_figures(found) for role, found in roles.items() if role},
+        "roles": {role: _nonzero_figures(role_figures) for role, role_figures in roles.items() if role},
     }
 
 
@@ -118,7 +118,7 @@ def rows_of(cost: Cost, block: str, figure: str) -> dict[str, Any]:
     own = [row for row in cost.rows if block in dict(row.blocks) or (not row.blocks and not block)]
     by = figure if figure in _OF_ROWS else "flops"
     own.sort(key=lambda row: -(_part(row, block, by) or 0))
-    shown = [
+    rows = [
         {
             "id": row.id,
             "opcode": row.opcode,
@@ -130,7 +130,7 @@ def rows_of(cost: Cost, block: str, figure: str) -> dict[str, Any]:
         }
         for row in own[:MOST_ROWS]
     ]
-    return {"rows": shown, "left": max(0, len(own) - MOST_ROWS)}
+    return {"rows": rows, "left": max(0, len(own) - MOST_ROWS)}
 
 
 def _part(row: CostRow, block: str, name: str) -> float | None:
@@ -176,9 +176,9 @@ class Term:
         times = "? × " if self.times is None else f"{self.times:,} × " if self.times != 1 else ""
         formula = one_line(self.formula) and f"{times}{one_line(self.formula)}"
         letters = ", ".join(f"{letter}={format_size(value)}" for letter, value in self.letters)
-        what = ", ".join((*self.opcodes, *([self.role] if self.role else [])))
-        found = f"unknown: {self.why}" if self.flops is None else f"{self.flops:,} FLOP"
-        return formula, one_line(letters), found, one_line(what)
+        operations = ", ".join((*self.opcodes, *([self.role] if self.role else [])))
+        flops = f"unknown: {self.why}" if self.flops is None else f"{self.flops:,} FLOP"
+        return formula, one_line(letters), flops, one_line(operations)
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class BlockFormula:
     def __str__(self) -> str:
         name = one_line(self.block) or "the program"
         title = f"{name}: {'; '.join(part for part in (one_line(self.whole), self.why) if part)}"
-        lines = columns([one.in_columns for one in self.terms], right={2}).splitlines()
+        lines = columns([term.in_columns for term in self.terms], right={2}).splitlines()
         if self.left:
             lines.append(f"and {self.left} more: {_sum(self.left_flops)}")
         if self.legend:
@@ -244,13 +244,13 @@ def formula_of(cost: Cost, block: str, version: int = 0) -> BlockFormula:
     inside = [row for row in cost.rows if _is_inside(row, block)]
     if not inside:
         return BlockFormula(block, version, why=NOTHING)
-    whole = cost.formula(block)
+    formula = cost.formula(block)
     terms = sorted(_terms(inside), key=lambda term: (term.flops is not None, -(term.flops or 0)))
     left = terms[MOST_TERMS:]
     left_flops = None if any(term.flops is None for term in left) else sum(term.flops or 0 for term in left)
-    shown, why = tuple(terms[:MOST_TERMS]), "" if terms else ONLY_MOVES
-    short, legend = short_formula(whole), _legend(shown)
-    return BlockFormula(block, version, short, whole, shown, legend, len(left), left_flops, why)
+    largest, why = tuple(terms[:MOST_TERMS]), "" if terms else ONLY_MOVES
+    short, legend = short_formula(formula), _legend(largest)
+    return BlockFormula(block, version, short, formula, largest, legend, len(left), left_flops, why)
 
 
 def format_size(value: int | str) -> str:
@@ -268,11 +268,11 @@ def _is_inside(row: CostRow, block: str) -> bool:
 
 def _terms(rows: Sequence[CostRow]) -> list[Term]:
     """Group rows with the same formula into terms. Rows without FLOPs and transcendentals are left out."""
-    found: dict[Any, list[CostRow]] = {}
+    groups: dict[Any, list[CostRow]] = {}
     has_roles = len({row.role for row in rows}) > 1
     for row in rows:
         if row.flops != 0 or row.transcendentals != 0:
-            found.setdefault((row.formula, row.letters, row.role if has_roles else None, row.unknown), []).append(row)
+            groups.setdefault((row.formula, row.letters, row.role if has_roles else None, row.unknown), []).append(row)
     return [
         Term(
             "" if formula == why else formula.removesuffix(f"; {why}"),
@@ -283,19 +283,19 @@ def _terms(rows: Sequence[CostRow]) -> list[Term]:
             _added(row.flops for row in alike),
             why,
         )
-        for (formula, letters, role, why), alike in found.items()
+        for (formula, letters, role, why), alike in groups.items()
     ]
 
 
 def _legend(terms: Iterable[Term]) -> tuple[tuple[str, str], ...]:
     """Return the meanings of each letter, in the order of the terms."""
-    found: dict[str, dict[str, None]] = {}
+    meanings: dict[str, dict[str, None]] = {}
     for term in terms:
         for letter, _ in term.letters:
-            found.setdefault(letter, {}).update(dict.fromkeys(meaning(letter, opcode) for opcode in term.opcodes))
-    return tuple((letter, " or ".join(filter(None, words))) for letter, words in found.items())
+            meanings.setdefault(letter, {}).update(dict.fromkeys(meaning(letter, opcode) for opcode in term.opcodes))
+    return tuple((letter, " or ".join(filter(None, words))) for letter, words in meanings.items())
 
 
 def _added(values: Iterable[int | None]) -> int | None:
-    found = [*values]
-    return None if None in found else sum(one or 0 for one in found)
+    numbers = [*values]
+    return None if None in numbers else sum(number or 0 for number in numbers)

@@ -168,9 +168,9 @@ def remove(design: Design, paths: Sequence[str]) -> Change:
     for path in sorted(set(paths), key=lambda path: -path.count("/")):
         parent, name = _place(design.graph, "remove", path)
         graph = _edited(graph, parent, lambda level, name=name: edit.remove(level, [name], bridge=True))
-    what = paths[0] if len(paths) == 1 else f"{len(paths)} blocks"
+    removed = paths[0] if len(paths) == 1 else f"{len(paths)} blocks"
     is_example = design.uses_example_data and bool(graph.nodes)  # an empty model replaces the example
-    return Change(replace(design, graph=graph, uses_example_data=is_example), f"remove {what}", ())
+    return Change(replace(design, graph=graph, uses_example_data=is_example), f"remove {removed}", ())
 
 
 @edit_command('source="linear_0.output", target="relu_0.input"')
@@ -237,9 +237,9 @@ def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
         UnknownOptionError: The shape is invalid, or has more than 64 axes.
     """
     inputs = input_names(design.graph)
-    known = inputs or ("input",)  # a model without blocks can be given the shape of its first input
-    if name not in known and not (name == "input" and len(known) == 1):
-        advice = f"name={(similar(name, known) or known)[0]!r}, shape={written_shape(shape) or '[32, 784]'}"
+    names = inputs or ("input",)  # a model without blocks can be given the shape of its first input
+    if name not in names and not (name == "input" and len(names) == 1):
+        advice = f"name={(similar(name, names) or names)[0]!r}, shape={written_shape(shape) or '[32, 784]'}"
         facts = (("inputs", listed(map(repr, inputs))),)
         raise UnexpectedInputError(f"the model has no input {name!r}.", facts, advice, port=name)
     return Change(with_shape(design, name, shape, "shape=[32, 784]"), f"shape of {name}", is_gesture=True)
@@ -368,11 +368,11 @@ def _place(graph: LogicalGraph, change: str, path: str) -> tuple[tuple[str, ...]
     """
     *parent, name = split_path(path) or ("",)
     if not name and not parent:
-        known = [_part(node.name) for node in graph.nodes]
+        names = [_part(node.name) for node in graph.nodes]
         raise UnknownBlockError(
             f"cannot {change} the whole model: choose a block.",
-            (("path", repr(path)), ("blocks", ", ".join(map(repr, known)) or "none")),
-            f"path={known[0]!r}" if known else 'wb.do("add_block", kind="Linear")  # add a block first',
+            (("path", repr(path)), ("blocks", ", ".join(map(repr, names)) or "none")),
+            f"path={names[0]!r}" if names else 'wb.do("add_block", kind="Linear")  # add a block first',
         )
     return tuple(parent), name
 

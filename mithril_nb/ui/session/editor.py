@@ -90,11 +90,11 @@ class History:
 
     def labels(self, most: int) -> tuple[str, ...]:
         """Return the labels of the latest changes, oldest first."""
-        found, step = [], self.undo
-        while step is not None and len(found) < most:
-            found += reversed(step.restored or (step.label,) * step.edits)
+        labels, step = [], self.undo
+        while step is not None and len(labels) < most:
+            labels += reversed(step.restored or (step.label,) * step.edits)
             step = step.next
-        return tuple(reversed(found[:most]))
+        return tuple(reversed(labels[:most]))
 
     def with_change(self, change: Change, now_s: float, moved: Places = _NOWHERE) -> History:
         """Return the history after a change. Quick successive moves of one slider or block become one step."""
@@ -211,11 +211,11 @@ class DesignEditor(Publisher):
             MithrilError: The edit failed; the design is unchanged.
         """
         with self._lock:
-            place = (args.pop("x", None), args.pop("y", None))
+            position = (args.pop("x", None), args.pop("y", None))
             if name == "add_block" and self.selection:
                 # A page may send this command before it receives the new selection, so add it here.
                 args.setdefault("after", self.selection[-1])
-            if name == "add_block" and None not in place:
+            if name == "add_block" and None not in position:
                 name = "place_block"
                 args.pop("after", None)
             change = EDITS[name](self.design, **args)
@@ -223,7 +223,7 @@ class DesignEditor(Publisher):
             if change.selection is not None:
                 view = replace(view, selection=change.selection)
             if name == "place_block" and change.selection:
-                view = view.with_place(change.selection[0], *place)
+                view = view.with_place(change.selection[0], *position)
             self._set_history(self._with(change), view)
 
     @command('changes=[["linear_0", "dimension", 512], ["", "batch", 64]]', is_edit=True)
@@ -301,8 +301,8 @@ class DesignEditor(Publisher):
     def select(self, paths: Sequence[str]) -> None:
         """Select blocks. Unknown paths are ignored."""
         with self._lock:
-            known = {path for path, _ in self.design.graph.walk()}
-            self._view = replace(self._view, selection=tuple(paths)).only(known)
+            existing = {path for path, _ in self.design.graph.walk()}
+            self._view = replace(self._view, selection=tuple(paths)).only(existing)
             self._send("selection", list(self._view.selection))
 
     @command('path="mlp_0"')
@@ -345,8 +345,8 @@ class DesignEditor(Publisher):
             del self._seen[next(iter(self._seen))]
         return analysis
 
-    def _set_history(self, history: History, view: ViewState, known: Collection[str] | None = None) -> None:
-        """Set the design and the view. If `known` is given, open the nodes that are not in it as in a first view."""
+    def _set_history(self, history: History, view: ViewState, old_keys: Collection[str] | None = None) -> None:
+        """Set the design and the view. If `old_keys` is given, open the nodes that are not in it as in a first view."""
         if history.present == self._history.present:
             self._history = history
             self._set_view(replace(self._view, moved=view.moved))
@@ -354,8 +354,8 @@ class DesignEditor(Publisher):
         analysis = self._analysed(history.present, self._version + 1)
         view = view.only({path for path, _ in history.present.graph.walk()})
         graph, described = graph_of(analysis, view, self._shares), description_of(analysis)
-        if known is not None:
-            view = replace(view, expanded=view.expanded | (first_view(graph) - set(known)))
+        if old_keys is not None:
+            view = replace(view, expanded=view.expanded | (first_view(graph) - set(old_keys)))
         # Nothing below raises, so that a failed edit changes nothing.
         self._left[self._history.edits] = self._view
         notice = None if self._analysis.warning else analysis.warning
@@ -371,8 +371,8 @@ class DesignEditor(Publisher):
         """Replace the whole design. Repeated parts are folded, and new nodes open as in a first view."""
         view = ViewState() if change.has_own_view else self._view
         view = replace(view, folded=frozenset(repeat_keys(change.design.graph)))
-        known = set[str]() if change.has_own_view else {box.key for box in self._graph.boxes}
-        self._set_history(self._with(change), view, known)
+        old_keys = set[str]() if change.has_own_view else {box.key for box in self._graph.boxes}
+        self._set_history(self._with(change), view, old_keys)
 
     def _set_view(self, view: ViewState) -> None:
         with self._lock:
@@ -400,7 +400,7 @@ def change_of(analysis: Analysis, changes: Changes) -> Change:
         if path:
             design = set_attribute(design, path, name, value).design
         elif name == "batch":
-            shapes = {one: [value, *shape[1:]] if shape else shape for one, shape in shapes.items()}
+            shapes = {input_name: [value, *shape[1:]] if shape else shape for input_name, shape in shapes.items()}
         elif port in shapes and axis in map(str, range(len(shapes[port]))):
             shapes[port][int(axis)] = value
         else:

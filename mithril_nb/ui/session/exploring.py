@@ -177,10 +177,10 @@ class Exploration(Publisher):
         stage = self._graph.stage
         if not self._graph.is_made(stage):
             return ()
-        found: list[tuple[str, Reply]] = [("graph", self._graph.graph(stage, self._hues()))]
+        messages: list[tuple[str, Reply]] = [("graph", self._graph.graph(stage, self._hues()))]
         if self.cost is not None:
-            found.append(("graph_shares", self._graph.shares(stage)))
-        return tuple(found)
+            messages.append(("graph_shares", self._graph.shares(stage)))
+        return tuple(messages)
 
     def stage(self, name: str) -> tuple[int, Inspection] | None:
         """Return the version and program of a stage that has a text. A failed stage may have a partial text."""
@@ -258,19 +258,19 @@ class Exploration(Publisher):
         else:
             self._quick.submit(self._work)
 
-    def _work(self, wanted: Callable[[], bool]) -> None:
+    def _work(self, is_wanted: Callable[[], bool]) -> None:
         """Compute all results that need no compiler. Texts come first: the front end lays them out meanwhile."""
         names = [name for name in self.inspection.every_stage if STAGE_KINDS[name].needs != "compile"]
         steps = [*(lambda name=name: self._make(name) for name in names), self._draw, self._figure]
         with paused_collector():
             for step in steps:
-                if not wanted():
+                if not is_wanted():
                     return
                 self._try(step)
 
-    def _compile(self, wanted: Callable[[], bool]) -> None:
+    def _compile(self, is_wanted: Callable[[], bool]) -> None:
         for name in self.inspection.every_stage:
-            if STAGE_KINDS[name].needs == "compile" and wanted():
+            if STAGE_KINDS[name].needs == "compile" and is_wanted():
                 self._try(lambda name=name: self._make(name))
         self._quick.submit(self._work)  # draw the graph of the compiled stage
 
@@ -293,16 +293,16 @@ class Exploration(Publisher):
     def _blocks_found(self) -> dict[str, dict[str, Any]]:
         """Return the kinds and hues of the blocks, for a front end."""
         if self.inspection.given is None:
-            kinds = {one.id: one.opcode for one in self.inspection.stage("graph").instructions}
+            kinds = {instruction.id: instruction.opcode for instruction in self.inspection.stage("graph").instructions}
         else:  # the program starts at a later stage, whose instructions name only the paths of blocks
             instructions = self.inspection.stage(self._first).instructions
-            kinds = {path: "" for one in instructions for path, _ in one.shares}
-        hues, found = hues_of_blocks(kinds), {}
+            kinds = {path: "" for instruction in instructions for path, _ in instruction.shares}
+        hues, blocks = hues_of_blocks(kinds), {}
         for path, kind in kinds.items():
             hue = hue_of(path, hues)
             name = path.rpartition("/")[2]
-            found[path] = {"path": path, "name": name, "kind": kind, "hue": HUES - 1 if hue is None else hue}
-        return found
+            blocks[path] = {"path": path, "name": name, "kind": kind, "hue": HUES - 1 if hue is None else hue}
+        return blocks
 
     def _draw(self) -> None:
         stage = self._graph.stage

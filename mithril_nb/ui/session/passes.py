@@ -64,7 +64,7 @@ class _Search:
     """
 
     text: str
-    found: list[tuple[int, list[int]]] = field(default_factory=list)
+    matches: list[tuple[int, list[int]]] = field(default_factory=list)
     total: int = 0
     searched: int = 0
 
@@ -75,14 +75,14 @@ class _Search:
         if text not in diff:
             return
         lines = [at for at, line in enumerate(diff.split("\n"), 1) if text in line]
-        shown = lines[: max(0, MOST_MATCHES - self.total)]
+        sent = lines[: max(0, MOST_MATCHES - self.total)]
         self.total += len(lines)
-        if shown:
-            self.found.append((number, shown))
+        if sent:
+            self.matches.append((number, sent))
 
     def reply(self, version: int) -> Reply:
         """Return the matches for a front end."""
-        return Reply({"version": version, "text": self.text, "total": self.total}, self.found)
+        return Reply({"version": version, "text": self.text, "total": self.total}, self.matches)
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class PassRequests(RequestHandler):
                 return
             self._view = {"state": "loading", "message": "", "version": version}
         self._client.changed()
-        self._slow.submit(lambda wanted: self._read(version, make, wanted), "passes")
+        self._slow.submit(lambda is_wanted: self._read(version, make, is_wanted), "passes")
 
     @command("number=0")
     def request_diff(self, number: int) -> None:
@@ -196,9 +196,9 @@ class PassRequests(RequestHandler):
 
     # In the threads
 
-    def _read(self, version: int, make: Callable[[], Inspection], wanted: Callable[[], bool]) -> None:
+    def _read(self, version: int, make: Callable[[], Inspection], is_wanted: Callable[[], bool]) -> None:
         try:
-            self._read_through(version, make, wanted)
+            self._read_through(version, make, is_wanted)
         except StageUnavailableError as error:
             facts = problem_of(error).shown().facts
             self._turn(version, "unavailable", "; ".join(value for _, value in facts) or str(error))
@@ -213,12 +213,14 @@ class PassRequests(RequestHandler):
             self._view = {"state": state, "message": message, "version": version}
         self._client.changed()
 
-    def _read_through(self, version: int, make: Callable[[], Inspection], wanted: Callable[[], bool]) -> None:
+    def _read_through(self, version: int, make: Callable[[], Inspection], is_wanted: Callable[[], bool]) -> None:
         inspection = make()
         passes = inspection.passes
-        if not wanted():
+        if not is_wanted():
             return
-        rows: list[PassRow] = [(one.number, one.name, one.pipeline, None, None, None) for one in passes]
+        rows: list[PassRow] = [
+            (xla_pass.number, xla_pass.name, xla_pass.pipeline, None, None, None) for xla_pass in passes
+        ]
         self._reading = reading = _Reading(version, inspection)
         self._number = max(0, min(self._number, len(passes) - 1))
         first = self._diff_of(reading, passes[self._number]) if passes else None
@@ -227,36 +229,36 @@ class PassRequests(RequestHandler):
         if first is not None:
             self._client.send("diff", first)
         self._turn(version, "ready")
-        for at, one in enumerate(passes):
-            if not self._rests(wanted):
+        for at, xla_pass in enumerate(passes):
+            if not self._rests(is_wanted):
                 return
             with paused_collector():
-                changes = one.changes
+                changes = xla_pass.changes
             rows[at] = (*rows[at][:3], len(changes.added), len(changes.removed), len(changes.rewritten))
         self._show(version, rows)
-        for one in passes:  # compute all diffs in advance
-            if not self._rests(wanted):
+        for xla_pass in passes:  # compute all diffs in advance
+            if not self._rests(is_wanted):
                 return
-            self._diff_of(reading, one)
+            self._diff_of(reading, xla_pass)
 
     def _show(self, version: int, rows: list[PassRow]) -> None:
         self.latest = PassList(version, tuple(rows), self._number)
         self._client.send("passes", self.latest.reply())
 
-    def _rests(self, wanted: Callable[[], bool]) -> bool:
+    def _rests(self, is_wanted: Callable[[], bool]) -> bool:
         """Wait until there is no request for `_REST_S` seconds; return whether the work is still wanted."""
-        while wanted() and time.monotonic() < self._latest_s + _REST_S:
+        while is_wanted() and time.monotonic() < self._latest_s + _REST_S:
             time.sleep(_LOOK_S)
             self._quick.wait()
-        return wanted()
+        return is_wanted()
 
     def _search(self, reading: _Reading, search: _Search) -> None:
         passes = reading.inspection.passes
         if search.searched == len(passes):
             self._client.send("pass_matches", search.reply(reading.version))
             return
-        one = passes[search.searched]
-        search.read(one.number, self._diff_of(reading, one).data)
+        xla_pass = passes[search.searched]
+        search.read(xla_pass.number, self._diff_of(reading, xla_pass).data)
         # One job per pass: a diff takes up to a second, and other requests must not wait for all of them.
         self._continue(reading, search)
 
@@ -265,14 +267,14 @@ class PassRequests(RequestHandler):
         if 0 <= number < len(passes):
             self._client.send("diff", self._diff_of(reading, passes[number]))
 
-    def _diff_of(self, reading: _Reading, one: Pass) -> Reply:
-        if one.number not in reading.diffs:
+    def _diff_of(self, reading: _Reading, xla_pass: Pass) -> Reply:
+        if xla_pass.number not in reading.diffs:
             with paused_collector():  # it creates many small objects next to a large traced program
-                lines = list(islice(one.diff_lines(), MOST_DIFF_LINES + 1))
+                lines = list(islice(xla_pass.diff_lines(), MOST_DIFF_LINES + 1))
             text = "".join(f"{line}\n" for line in lines[:MOST_DIFF_LINES])
-            head = {"version": reading.version, "number": one.number, "cut": len(lines) > MOST_DIFF_LINES}
-            reading.diffs[one.number] = Reply(head, text)
-        return reading.diffs[one.number]
+            head = {"version": reading.version, "number": xla_pass.number, "cut": len(lines) > MOST_DIFF_LINES}
+            reading.diffs[xla_pass.number] = Reply(head, text)
+        return reading.diffs[xla_pass.number]
 
     def _history(self, reading: _Reading, stage: str, index: int) -> None:
         inspection = reading.inspection
@@ -283,20 +285,27 @@ class PassRequests(RequestHandler):
         events = [_event("appeared in", history.appeared), _event("vanished in", history.vanished)]
         became = ""
         if stage in ("jaxpr", "stablehlo"):
-            shown = history.outcomes[:_MOST_OUTCOMES]
-            events = [_event(f"{one.without_pass} by", one.by) for one in shown]
-            became = ", ".join(dict.fromkeys(one.without_pass for one in shown if one.by is None))
-        places = (
-            {one.id: at for at, one in enumerate(inspection.stage("hlo").instructions)} if history.fused_into else {}
+            outcomes = history.outcomes[:_MOST_OUTCOMES]
+            events = [_event(f"{outcome.without_pass} by", outcome.by) for outcome in outcomes]
+            became = ", ".join(dict.fromkeys(outcome.without_pass for outcome in outcomes if outcome.by is None))
+        positions = (
+            {instruction.id: at for at, instruction in enumerate(inspection.stage("hlo").instructions)}
+            if history.fused_into
+            else {}
         )
-        fused = tuple(places[id] for id in history.fused_into if id in places)
-        kept = [one for one in events if one]
-        head = {"stage": stage, "index": index, "events": kept, "fused": fused, "became": became}
+        fused = tuple(positions[id] for id in history.fused_into if id in positions)
+        head = {
+            "stage": stage,
+            "index": index,
+            "events": [event for event in events if event],
+            "fused": fused,
+            "became": became,
+        }
         self._client.send("instruction_history", Reply(head))
 
 
-def _event(what: str, found: Pass | None) -> tuple[str, str, int] | None:
-    return None if found is None else (what, found.name, found.number)
+def _event(label: str, xla_pass: Pass | None) -> tuple[str, str, int] | None:
+    return None if xla_pass is None else (label, xla_pass.name, xla_pass.number)
 
 
 class TransformRequests(RequestHandler):
@@ -336,7 +345,10 @@ class TransformRequests(RequestHandler):
     def _compare(self) -> None:
         assert self.steps is not None
         try:
-            compared = [(one.agrees, str(one).removeprefix(f"{one.step}: ")) for one in self.steps.check()]
+            compared = [
+                (comparison.agrees, str(comparison).removeprefix(f"{comparison.step}: "))
+                for comparison in self.steps.check()
+            ]
             self._view = {"state": "ready", "message": "", "compared": compared}
             self._client.changed()
         except Exception as error:  # the thread has no caller

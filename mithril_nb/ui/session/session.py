@@ -99,10 +99,10 @@ class Session(DesignEditor):
     @property
     def cost(self) -> Cost | None:
         """Costs of the blocks of the latest design that can run. Traces the design if that is not done yet."""
-        analysis, known = self._analysis, self._maker.cost
+        analysis, last_cost = self._analysis, self._maker.cost
         if analysis.can_run:
             return analysis.cost
-        return known
+        return last_cost
 
     def snapshot(self) -> dict[str, Any]:
         """Return all data that a front end shows."""
@@ -130,7 +130,7 @@ class Session(DesignEditor):
 
     def stage(self, name: str) -> tuple[int, Inspection] | None:
         """Return the version and program of the latest text of a stage; `None` without a text."""
-        return self._maker.made(name)
+        return self._maker.latest(name)
 
     # Messages
 
@@ -180,9 +180,9 @@ class Session(DesignEditor):
         self.edit(command, **args)
 
     def _commands(self) -> dict[str, Callable[..., None]]:
-        found = {name: self._published(run) for name, run in commands_of(self.training).items()}
-        found |= commands_of(self.passes, self.costs, self.what_if, self.overlays, self.exports, self)
-        return dict(sorted({**found, **{name: partial(self.edit, name) for name in EDITS}}.items()))
+        commands = {name: self._published(run) for name, run in commands_of(self.training).items()}
+        commands |= commands_of(self.passes, self.costs, self.what_if, self.overlays, self.exports, self)
+        return dict(sorted({**commands, **{name: partial(self.edit, name) for name in EDITS}}.items()))
 
     # Commands
 
@@ -255,8 +255,8 @@ class Session(DesignEditor):
         Raises:
             ModelFileError: The text is not a link to a model, or the link is damaged.
         """
-        whole = link if is_link(link) else f"{MARK}{link}"  # never a path
-        self.set_design(design_of(Model.load(whole), None), "open a link", keeps_view=False)
+        full_link = link if is_link(link) else f"{MARK}{link}"  # never a path
+        self.set_design(design_of(Model.load(full_link), None), "open a link", keeps_view=False)
 
     def _paths(self) -> list[str]:
         return [path for path, _ in self._analysis.design.graph.walk()]
@@ -314,9 +314,9 @@ def design_bundle(session: Session) -> dict[str, Any]:
     """Return a MIME bundle that is available at once: graph and source, without stages and costs."""
     design = session.design
     now, diagram = session.snapshot(), session.diagram
-    found = bundle(diagram)
+    diagram_bundle = bundle(diagram)
     page = fragment_html(design.name, diagram, [], None, now["run"], now["source"], session.analysis.problems)
-    return {**found, "text/html": page, **design_data(session)}
+    return {**diagram_bundle, "text/html": page, **design_data(session)}
 
 
 def design_data(session: Session) -> dict[str, Any]:
@@ -344,15 +344,15 @@ def _session_bundle(session: Session) -> dict[str, Any]:
     cost = session.cost
     # Always include the cost shares, so that a saved picture does not depend on the progress of the worker.
     diagram = session.diagram if cost is None else session.diagram_with(shares_of(cost, session._paths()))
-    found = bundle(diagram)
+    diagram_bundle = bundle(diagram)
     names = ", ".join(node.name for node in design.graph.nodes)
     lines = [f"Workbench of {design.name!r}: {names}", *map(str, analysis.problems)]
     now, run = session.snapshot(), session.training.run
     stages, costs = [], None if cost is None else cost.to_dict(rows=False)
     if analysis.can_run:
         inspection = analysis.inspection
-        kept = (*QUICK_STAGES, *(["hlo"] if inspection.has_stage("hlo") else []))
-        stages = [inspection.stage(name) for name in kept]
+        stage_names = (*QUICK_STAGES, *(["hlo"] if inspection.has_stage("hlo") else []))
+        stages = [inspection.stage(name) for name in stage_names]
         costs = costs_so_far(inspection).to_dict(rows=False)
     page = fragment_html(
         design.name,
@@ -365,4 +365,4 @@ def _session_bundle(session: Session) -> dict[str, Any]:
         columns=None if run is None else run.history.to_dict(),
         most_lines=MOST_LINES,
     )
-    return {**found, "text/html": page, "text/plain": "\n".join(lines), **design_data(session)}
+    return {**diagram_bundle, "text/html": page, "text/plain": "\n".join(lines), **design_data(session)}

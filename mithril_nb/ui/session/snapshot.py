@@ -49,24 +49,24 @@ class ViewState:
     moved: Places = field(default_factory=dict)
     folded: frozenset[str] = frozenset()
 
-    def only(self, known: Set[str]) -> ViewState:
+    def only(self, paths: Set[str]) -> ViewState:
         """Return the view restricted to the known blocks."""
-        keys = known | {repeat_key(path) for path in known}
+        keys = paths | {repeat_key(path) for path in paths}
         return ViewState(
-            tuple(path for path in self.selection if path in known),
+            tuple(path for path in self.selection if path in paths),
             self.expanded & keys,
-            {path: place for path, place in self.moved.items() if path in known},
+            {path: position for path, position in self.moved.items() if path in paths},
             self.folded & keys,
         )
 
-    def returned(self, was: ViewState, known: Set[str]) -> ViewState:
+    def returned(self, was: ViewState, paths_before: Set[str]) -> ViewState:
         """Return the view after undo or redo. Blocks that appear again are open and folded as before.
 
         Args:
             was: The last view of the design to which the user returns.
-            known: Paths of the blocks that the design has before the undo or redo. For them, the view does not change.
+            paths_before: Paths of the blocks before the undo or redo. For them, the view does not change.
         """
-        keys = known | {repeat_key(path) for path in known}
+        keys = paths_before | {repeat_key(path) for path in paths_before}
         return replace(self, expanded=self.expanded | (was.expanded - keys), folded=self.folded | was.folded)
 
     def with_place(self, path: str, x: Any, y: Any) -> ViewState:
@@ -90,7 +90,7 @@ class ViewState:
         return ViewState(
             tuple(map(path_now, self.selection)),
             frozenset(map(key_now, self.expanded)),
-            {path_now(path): place for path, place in self.moved.items()},
+            {path_now(path): position for path, position in self.moved.items()},
             frozenset(map(key_now, self.folded)),
         )
 
@@ -102,14 +102,14 @@ def place_of(x: Any, y: Any) -> tuple[float, float]:
         UnknownOptionError: The coordinates are not finite numbers.
     """
     try:
-        place = (float(x), float(y))
+        position = (float(x), float(y))
     except (TypeError, ValueError, OverflowError):
-        place = (math.nan, math.nan)
-    if not all(map(math.isfinite, place)):
+        position = (math.nan, math.nan)
+    if not all(map(math.isfinite, position)):
         raise UnknownOptionError(
             f"({short_repr(x)}, {short_repr(y)}) is not a position.", (("needs", "two numbers"),), "x=40, y=120"
         )
-    return place
+    return position
 
 
 def hues_of(graph: LogicalGraph) -> dict[str, int]:
@@ -119,18 +119,20 @@ def hues_of(graph: LogicalGraph) -> dict[str, int]:
 
 def graph_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float]) -> NestedGraph:
     """Return the graph of a design, which the front end lays out."""
-    found = annotate(
+    annotations = annotate(
         analysis.design.graph, analysis.inference.blocks, analysis.inference.inputs, shares, analysis.problems
     )
-    return model_graph(analysis.design.graph, found.nodes, found.edge_shapes, found.edge_problems, view.folded)
+    return model_graph(
+        analysis.design.graph, annotations.nodes, annotations.edge_shapes, annotations.edge_problems, view.folded
+    )
 
 
 def shares_of(cost: Cost, paths: Iterable[str]) -> dict[str, float]:
     """Return each block's share of the FLOPs, if known. A composite block has the sum of its parts."""
     if not cost.total.flops:
         return {}
-    found = {path: cost.share_of(cost.subtree(path, cost.nothing))[0] for path in paths}
-    return {path: share for path, share in found.items() if share is not None}
+    shares = {path: cost.share_of(cost.subtree(path, cost.nothing))[0] for path in paths}
+    return {path: share for path, share in shares.items() if share is not None}
 
 
 def description_of(analysis: Analysis) -> dict[str, Any]:
@@ -219,22 +221,22 @@ def palette() -> tuple[dict[str, str], ...]:
     return tuple(
         {
             "kind": kind,
-            "category": _category(kind, made),
-            "summary": summary(made),
-            "formula": _metadata(made, "formula"),
+            "category": _category(kind, block_type),
+            "summary": summary(block_type),
+            "formula": _metadata(block_type, "formula"),
             "words": " ".join(word for word, meant in ELSEWHERE.items() if meant == kind),
         }
-        for kind, made in sorted(KINDS.items(), key=lambda item: _place(*item))
-        if _metadata(made, "category") not in ("", _OF_MITHRIL)
+        for kind, block_type in sorted(KINDS.items(), key=lambda item: _place(*item))
+        if _metadata(block_type, "category") not in ("", _OF_MITHRIL)
     )
 
 
-def _category(kind: str, made: type) -> str:
-    return "Common" if kind in _COMMON else _metadata(made, "category")
+def _category(kind: str, block_type: type) -> str:
+    return "Common" if kind in _COMMON else _metadata(block_type, "category")
 
 
-def _place(kind: str, made: type) -> tuple[int, str, int, str]:
-    category = _category(kind, made)
+def _place(kind: str, block_type: type) -> tuple[int, str, int, str]:
+    category = _category(kind, block_type)
     rank = _ORDER.index(category) if category in _ORDER else len(_ORDER)
     return rank, category, _COMMON.index(kind) if kind in _COMMON else 0, kind
 
@@ -361,12 +363,12 @@ def inspector_fact(name: str) -> Callable[[Function], Function]:
 
 def facts_of(path: str, block: Block, specs: BlockSpecs) -> list[list[str]]:
     """Return the registered facts of a block: pairs of label and text. A fact that raises shows its error as text."""
-    found: list[list[str]] = []
+    facts: list[list[str]] = []
     for name, fact in _FACTS.items():
         try:
             text = fact(path, block, specs)
         except Exception as error:  # an error of a plugin must not end the session
             text = f"failed: {type(error).__name__}: {error}"
         if text is not None:
-            found.append([name, str(text)])
-    return found
+            facts.append([name, str(text)])
+    return facts

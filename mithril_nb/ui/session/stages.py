@@ -68,7 +68,7 @@ class StageMaker:
         self._analysis: Analysis | None = None
         self._worker = JobQueue("mithril_nb-stages")
 
-    def made(self, name: str) -> tuple[int, Inspection] | None:
+    def latest(self, name: str) -> tuple[int, Inspection] | None:
         """Return the version and program of the latest text of a stage; `None` without a text."""
         return self._made.get(name)
 
@@ -104,8 +104,8 @@ class StageMaker:
         self._wanted.discard(name)
         state = self.states[name]
         if state.state == "loading":
-            kept = "stale" if state.version else "empty"
-            self.states[name] = StageState(kept, state.version, state.elapsed_s, state.lines)
+            idle_state = "stale" if state.version else "empty"
+            self.states[name] = StageState(idle_state, state.version, state.elapsed_s, state.lines)
             if self._analysis is not None:
                 self.follow(self._analysis)
             self._worker.abandon()
@@ -116,13 +116,15 @@ class StageMaker:
         self._analysis = analysis
         for name, state in self.states.items():
             if not analysis.can_run:
-                kept = "stale" if state.version else "empty"
-                self.states[name] = StageState(kept, state.version, state.elapsed_s, state.lines, analysis.why_not)
+                idle_state = "stale" if state.version else "empty"
+                self.states[name] = StageState(
+                    idle_state, state.version, state.elapsed_s, state.lines, analysis.why_not
+                )
             elif name in self._wanted and (state.version != analysis.version or state.state != "ready"):
                 self.states[name] = StageState("loading", state.version, state.elapsed_s, state.lines)
             elif state.version and state.version != analysis.version:
                 self.states[name] = StageState("stale", state.version, state.elapsed_s, state.lines)
-        self._worker.submit(partial(self._work, analysis) if analysis.can_run else lambda wanted: None)
+        self._worker.submit(partial(self._work, analysis) if analysis.can_run else lambda _: None)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the requested stages are computed; return False on timeout."""
@@ -130,8 +132,8 @@ class StageMaker:
 
     def figures(self) -> dict[str, Any]:
         """Return the data of the status line: times of the steps, and the share of FLOPs attributed to blocks."""
-        made = {name: self._made.get(stage) for name, stage in STAGES_TIMED.items()}
-        return figures_of({name: found and found[1] for name, found in made.items()}, self.cost)
+        latest = {name: self._made.get(stage) for name, stage in STAGES_TIMED.items()}
+        return figures_of({name: entry and entry[1] for name, entry in latest.items()}, self.cost)
 
     def end(self) -> None:
         """Cancel all work, and end the thread."""
@@ -139,9 +141,9 @@ class StageMaker:
 
     # In the worker's thread
 
-    def _work(self, analysis: Analysis, wanted: Callable[[], bool]) -> None:
+    def _work(self, analysis: Analysis, is_wanted: Callable[[], bool]) -> None:
         try:
-            self._work_through(analysis, wanted)
+            self._work_through(analysis, is_wanted)
         except Exception as error:  # the worker has no caller, so the front end shows it instead of the stages
             with self._lock:
                 if self._analysis is analysis:
@@ -151,16 +153,16 @@ class StageMaker:
                             self.states[name] = StageState("failed", state.version, message=message)
                     self._failed(error)
 
-    def _work_through(self, analysis: Analysis, wanted: Callable[[], bool]) -> None:
+    def _work_through(self, analysis: Analysis, is_wanted: Callable[[], bool]) -> None:
         if self.cost_version != analysis.version and not self._accept(analysis, "jaxpr", analysis.cost):
             return
         for name in STAGE_KINDS:
             if name not in self._wanted or self._is_there(name, analysis):
                 continue
             inspection = self.inspection_of(analysis)
-            if STAGE_KINDS[name].needs == "compile" and not inspection.is_optimized and not rests(wanted, _REST_S):
+            if STAGE_KINDS[name].needs == "compile" and not inspection.is_optimized and not rests(is_wanted, _REST_S):
                 return
-            if not wanted():
+            if not is_wanted():
                 return
             inspection.stage(name)
             if not self._accept(analysis, name):
@@ -178,9 +180,9 @@ class StageMaker:
             if cost is not None:
                 self.cost, self.cost_version = cost, analysis.version
             if stage:
-                made = analysis.inspection.stage(stage)
+                computed = analysis.inspection.stage(stage)
                 self._made[stage] = (analysis.version, analysis.inspection)
-                self.states[stage] = state_of(made, analysis.version, analysis.advice_for(made))
+                self.states[stage] = state_of(computed, analysis.version, analysis.advice_for(computed))
             self._changed()
             return True
 
@@ -205,7 +207,7 @@ def figures_of(programs: Mapping[str, Inspection | None], cost: Cost | None) -> 
         cost: The costs; `None` if they are unknown.
     """
     return {
-        **{f"{name}_s": found.elapsed.get(name) if found else None for name, found in programs.items()},
+        **{f"{name}_s": program.elapsed.get(name) if program else None for name, program in programs.items()},
         "attributed": cost.attributed_share if cost else None,
     }
 
@@ -249,5 +251,5 @@ class LazyStages(Mapping[str, Stage]):
         return len(self._inspection.stages)
 
     def __repr__(self) -> str:
-        made = [name for name in self if self._inspection.has_stage(name)]
-        return f"stages({', '.join(self)}; computed: {', '.join(made) or 'none yet'})"
+        computed = [name for name in self if self._inspection.has_stage(name)]
+        return f"stages({', '.join(self)}; computed: {', '.join(computed) or 'none yet'})"

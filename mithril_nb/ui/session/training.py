@@ -302,9 +302,9 @@ def example_data(count: int = 1024, seed: int = 0) -> tuple[np.ndarray, np.ndarr
         A float32 array of shape (count, 64), and an int32 array of shape (count,) with values from 0 to 2.
     """
     rng = np.random.default_rng(seed)
-    classes, place = rng.integers(0, 3, count), rng.integers(0, _SIDE, count)
+    classes, offsets = rng.integers(0, 3, count), rng.integers(0, _SIDE, count)
     bars = np.zeros((count, _SIDE, _SIDE), "float32")
-    for image, kind, at in zip(bars, classes, place, strict=True):
+    for image, kind, at in zip(bars, classes, offsets, strict=True):
         if kind == 2:
             image[:] = np.roll(np.eye(_SIDE), at, axis=1)
         else:
@@ -323,9 +323,9 @@ def example_design(data: Any, loss: Any = "cross_entropy") -> Design:
     Raises:
         DataError: `fit` does not accept the form of the data.
     """
-    found = read_data(data, None)
-    x = next(iter(found.inputs.values()))
-    y = np.asarray(found.targets)
+    dataset = read_data(data, None)
+    x = next(iter(dataset.inputs.values()))
+    y = np.asarray(dataset.targets)
     is_classes = resolve_loss(loss).targets == "labels"
     model = Model(name="example")
     if x.ndim > 2:

@@ -165,9 +165,9 @@ class WhatIfRequests(RequestHandler):
         check_choice("figure", figure, FIGURES)
         request = _Request(self._subject(), str(key), checked_changes(changes), figure, max(1, int(width)))
         if compile:
-            self._slow.submit(lambda wanted: self._compile(request, wanted), "what if")
+            self._slow.submit(lambda is_wanted: self._compile(request, is_wanted), "what if")
         else:
-            self._quick.submit(lambda wanted: self._answer(request, wanted), "what if")
+            self._quick.submit(lambda is_wanted: self._answer(request, is_wanted), "what if")
 
     def end(self) -> None:
         """Cancel all requests."""
@@ -180,33 +180,33 @@ class WhatIfRequests(RequestHandler):
     def _what_if_of(self, subject: Subject) -> WhatIf | None:
         """Return the `WhatIf` of a subject, and close that of an older design. `None` if a newer design is in use."""
         with self._lock:  # both threads use it, and creating it takes long
-            version, made = self._what_if or (0, None)
+            version, what_if = self._what_if or (0, None)
             if version > subject.version:
                 return None
-            if made is None or version < subject.version:
-                if made is not None:
-                    made.close()
+            if what_if is None or version < subject.version:
+                if what_if is not None:
+                    what_if.close()
                     self._compiled.clear()
                 with paused_collector():
-                    made = subject.ask()
-                self._what_if = subject.version, made
-            return made
+                    what_if = subject.ask()
+                self._what_if = subject.version, what_if
+            return what_if
 
     def _change_of(self, request: _Request) -> Change | None:
-        made = self._what_if_of(request.subject)
-        return None if made is None else made(_named(request.changes))
+        what_if = self._what_if_of(request.subject)
+        return None if what_if is None else what_if(_named(request.changes))
 
     def _find_settings(self, subject: Subject) -> None:
-        found: list[dict[str, Any]] = []
+        settings: list[dict[str, Any]] = []
         try:
-            made = self._what_if_of(subject)
-            if made is None:
+            what_if = self._what_if_of(subject)
+            if what_if is None:
                 return
-            found = settings_of(subject, made)
+            settings = settings_of(subject, what_if)
             state, problem = "ready", None
         except MithrilError as error:  # the program cannot be traced, so no setting can change
             state, problem = "unavailable", problem_of(error).to_dict()
-        self._settings = subject.version, found
+        self._settings = subject.version, settings
         if self._view["state"] == "loading":  # the other thread is busy, and sets the state when it is done
             self._client.changed()
         else:
@@ -216,28 +216,28 @@ class WhatIfRequests(RequestHandler):
         self._view = {"state": state, "message": message, "problem": problem}
         self._client.changed()
 
-    def _answer(self, request: _Request, wanted: Callable[[], bool]) -> None:
+    def _answer(self, request: _Request, is_wanted: Callable[[], bool]) -> None:
         def send(change: Change, start: float) -> None:
             took_s = time.perf_counter() - start
-            self._show(request, wanted, change, took_s, (_COMPUTING, _COMPUTING))
-            if rests(wanted, _REST_S):  # skip this while a slider moves
-                self._show_with_memory(request, wanted, change, took_s)
-            exact = change.exact.result() if wanted() else change
+            self._show(request, is_wanted, change, took_s, (_COMPUTING, _COMPUTING))
+            if rests(is_wanted, _REST_S):  # skip this while a slider moves
+                self._show_with_memory(request, is_wanted, change, took_s)
+            exact = change.exact.result() if is_wanted() else change
             if exact is not change:
-                self._show_with_memory(request, wanted, exact, time.perf_counter() - start)
+                self._show_with_memory(request, is_wanted, exact, time.perf_counter() - start)
 
-        self._work("Computing", request, wanted, send)
+        self._work("Computing", request, is_wanted, send)
 
-    def _compile(self, request: _Request, wanted: Callable[[], bool]) -> None:
+    def _compile(self, request: _Request, is_wanted: Callable[[], bool]) -> None:
         def send(change: Change, start: float) -> None:
             took_s = time.perf_counter() - start
             self._compiled[_key(request)] = change.compiled.result()
-            self._show(request, wanted, change, took_s, change.peaks)
+            self._show(request, is_wanted, change, took_s, change.peaks)
 
-        self._work("Compiling both", request, wanted, send)
+        self._work("Compiling both", request, is_wanted, send)
 
     def _work(
-        self, message: str, request: _Request, wanted: Callable[[], bool], send: Callable[[Change, float], None]
+        self, message: str, request: _Request, is_wanted: Callable[[], bool], send: Callable[[Change, float], None]
     ) -> None:
         self._turn("loading", message)
         try:
@@ -246,29 +246,31 @@ class WhatIfRequests(RequestHandler):
             if change is not None:
                 send(change, start)
         except Exception as error:  # the front end shows it instead of the answer
-            self._report(request, wanted, error)
+            self._report(request, is_wanted, error)
         finally:
             self._turn("ready")
 
-    def _show_with_memory(self, request: _Request, wanted: Callable[[], bool], change: Change, took_s: float) -> None:
+    def _show_with_memory(
+        self, request: _Request, is_wanted: Callable[[], bool], change: Change, took_s: float
+    ) -> None:
         """Send the change once its memory is known. Send nothing if a newer request arrives."""
-        found = change.memory.start()
-        while wanted() and not found.is_done:
+        memory = change.memory.start()
+        while is_wanted() and not memory.is_done:
             time.sleep(_STEP_S)
-        if wanted():
-            self._show(request, wanted, change, took_s, found.result())
+        if is_wanted():
+            self._show(request, is_wanted, change, took_s, memory.result())
 
     def _show(
-        self, request: _Request, wanted: Callable[[], bool], change: Change, took_s: float, peaks: tuple[Peak, Peak]
+        self, request: _Request, is_wanted: Callable[[], bool], change: Change, took_s: float, peaks: tuple[Peak, Peak]
     ) -> None:
-        if not wanted():
+        if not is_wanted():
             return
         compiled = self._compiled.get(_key(request))  # `None` until requested
         method = f"Analytic, {_WAYS.get(change.way, change.way)}, in {1000 * took_s:.0f} ms."
         look = Look(request.figure, request.width, request.subject.hues)
         drawing = draw_beside(change.before, change.after, look, ("now", "then"))
         data: dict[str, Any] = {
-            "changes": [list(one) for one in request.changes],
+            "changes": [list(setting) for setting in request.changes],
             "how": " ".join([method, *_MEMORY.get(peaks[1].source, ()), *change.notes]),
             "rows": _compared(change, peaks),
             "compiled": None if compiled is None else _compared(compiled, compiled.peaks),
@@ -277,12 +279,12 @@ class WhatIfRequests(RequestHandler):
         }
         self._client.send("what_if", Reply({"key": request.key}, data))
 
-    def _report(self, request: _Request, wanted: Callable[[], bool], error: Exception) -> None:
+    def _report(self, request: _Request, is_wanted: Callable[[], bool], error: Exception) -> None:
         data = {
-            "changes": [list(one) for one in request.changes], "how": "", "rows": [], "compiled": None,
+            "changes": [list(setting) for setting in request.changes], "how": "", "rows": [], "compiled": None,
             "problem": self._problem_of(error).to_dict(), "picture": picture_data(),
         }  # fmt: skip
-        if wanted():
+        if is_wanted():
             self._client.send("what_if", Reply({"key": request.key}, data))
 
 
@@ -293,8 +295,11 @@ def checked_changes(changes: Sequence[Sequence[Any]]) -> tuple[tuple[str, str, A
         UnknownOptionError: A change is not a list of block path, name and value.
     """
     if not all(
-        isinstance(one, list | tuple) and len(one) == 3 and isinstance(one[0], str) and isinstance(one[1], str)
-        for one in changes
+        isinstance(change, list | tuple)
+        and len(change) == 3
+        and isinstance(change[0], str)
+        and isinstance(change[1], str)
+        for change in changes
     ):
         raise UnknownOptionError(
             f"{short_repr(changes)} is not a list of changes.",

@@ -49,15 +49,15 @@ class Cell:
         """
         folder = self.notebook.parent if self.notebook else Path.cwd()
         stem = self.notebook.stem if self.notebook else "notebook"
-        number = sum(isinstance(one, kind) for one in _made_by(self))
+        number = sum(isinstance(widget, kind) for widget in _made_by(self))
         id = re.sub(r"[^\w-]", "_", self.id)[-40:]
         end = f"-{id}{f'-{number}' if number else ''}.json"
         exact = folder / FOLDER / f"{stem}{end}"
         if exact.exists():
             return exact
         # The notebook may have been renamed since the file was written.
-        found = [path for path in exact.parent.glob(f"*{glob.escape(end)}") if not self._is_of_other(path, end)]
-        return found[0] if len(found) == 1 else exact
+        matches = [path for path in exact.parent.glob(f"*{glob.escape(end)}") if not self._is_of_other(path, end)]
+        return matches[0] if len(matches) == 1 else exact
 
     def saved_output(self, mime: str) -> dict[str, Any] | None:
         """Return data from the output of this cell in the saved notebook, with the time of the save as `saved_at`.
@@ -72,8 +72,10 @@ class Cell:
             return None
         try:
             cells = json.loads(self.notebook.read_text(encoding="utf-8"))["cells"]
-            outputs = next(one["outputs"] for one in cells if one.get("id") == self.id)
-            (picture,) = [one["data"] for one in outputs if STILL in "".join(one.get("data", {}).get("text/html", ""))]
+            outputs = next(cell["outputs"] for cell in cells if cell.get("id") == self.id)
+            (picture,) = [
+                output["data"] for output in outputs if STILL in "".join(output.get("data", {}).get("text/html", ""))
+            ]
             return {**picture[mime], "saved_at": self.notebook.stat().st_mtime}
         except Exception:  # the user's file may contain anything
             return None

@@ -43,10 +43,10 @@ def change_between(old: Any, new: Any) -> Change:
 
 
 def _between_dicts(old: dict[str, Any], new: dict[str, Any]) -> Change:
-    kept = [key for key in new if key in old]
-    if kept != [key for key in old if key in new]:
+    common = [key for key in new if key in old]
+    if common != [key for key in old if key in new]:
         return [new]  # the order changed
-    found: Change = {key: [] for key in old if key not in new}
+    changes: Change = {key: [] for key in old if key not in new}
     following: str | None = None
     inserted: dict[str, Change] = {}
     for key in reversed(new):
@@ -55,8 +55,8 @@ def _between_dicts(old: dict[str, Any], new: dict[str, Any]) -> Change:
             continue
         following = key
         if change := change_between(old[key], new[key]):
-            found[key] = change
-    return found | dict(reversed(inserted.items()))
+            changes[key] = change
+    return changes | dict(reversed(inserted.items()))
 
 
 def _between_lists(old: Sequence[Any], new: Sequence[Any]) -> Change:

@@ -31,12 +31,12 @@ class Explorer(SessionWidget):
     session: Exploration
 
     def __init__(self, inspection: Inspection, steps: TransformSteps | None = None):
-        shown = (inspection,) if steps is None else (inspection, steps)
+        parts = (inspection,) if steps is None else (inspection, steps)
         super().__init__(
             Exploration(inspection, steps),
             "explorer.js",
-            lambda: _together(*map(bundle, shown), *_costs(inspection)),
-            {"text/plain": "\n".join(map(repr, shown))},
+            lambda: _together(*map(bundle, parts), *_costs(inspection)),
+            {"text/plain": "\n".join(map(repr, parts))},
         )
 
     def __repr__(self) -> str:
@@ -70,9 +70,9 @@ class Explorer(SessionWidget):
         self.session.start()  # start afterwards, so that without a page the static picture does not depend on timing
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        found = super()._repr_mimebundle_(include, exclude)
+        mime_bundle = super()._repr_mimebundle_(include, exclude)
         self.session.start()
-        return found
+        return mime_bundle
 
 
 def _costs(inspection: Inspection) -> list[Bundle]:
@@ -87,7 +87,7 @@ def _costs(inspection: Inspection) -> list[Bundle]:
 
 def _together(*bundles: Bundle) -> Bundle:
     """Return one bundle that shows several bundles below each other."""
-    return {kind: "\n\n".join(one[kind] for one in bundles) for kind in bundles[0].keys() & bundles[-1].keys()}
+    return {kind: "\n\n".join(part[kind] for part in bundles) for kind in bundles[0].keys() & bundles[-1].keys()}
 
 
 def explore(target: Any, *args: Any, through: Sequence[Any] = (), **options: Any) -> Explorer:

@@ -59,26 +59,26 @@ def curves_message(rows: Rows) -> Message:
 def _shortened(stage: Stage) -> dict[str, Any]:
     """Return the short text of optimized HLO, and the instructions that each of its lines shows."""
     short = readable(stage.text)
-    place = {one.id: at for at, one in enumerate(stage.instructions)}
-    shown: dict[int, list[int]] = {}
+    index_of = {instruction.id: at for at, instruction in enumerate(stage.instructions)}
+    by_line: dict[int, list[int]] = {}
     for line, name in short.lines:
-        if name in place:
-            shown.setdefault(line, []).append(place[name])
-    lines = sorted(shown)
-    return {"text": short.text, "shown": {"line": lines, "instructions": [shown[line] for line in lines]}}
+        if name in index_of:
+            by_line.setdefault(line, []).append(index_of[name])
+    lines = sorted(by_line)
+    return {"text": short.text, "shown": {"line": lines, "instructions": [by_line[line] for line in lines]}}
 
 
 def transforms_message(steps: TransformSteps) -> Message:
     """Return the message and buffer of transform steps: explanation, and both sides with a mark on each equation."""
-    return {"type": "transforms", "left_out": list(steps.left_out)}, [packed([_step(one) for one in steps])]
+    return {"type": "transforms", "left_out": list(steps.left_out)}, [packed([_step(step) for step in steps])]
 
 
 def _step(step: TransformStep) -> dict[str, Any]:
     results: dict[str, list[str]] = {}
-    for one in step.equations:
-        if one.source is not None:
-            results.setdefault(one.source, []).append(one.id)
-    came_from = {one.id: [one.source] for one in step.equations if one.source is not None}
+    for equation in step.equations:
+        if equation.source is not None:
+            results.setdefault(equation.source, []).append(equation.id)
+    came_from = {equation.id: [equation.source] for equation in step.equations if equation.source is not None}
     is_first = step.before is None
     return {
         "name": step.name,
@@ -93,11 +93,18 @@ def _side(stage: Stage | None, marks: Sequence[MarkedEquation], others: dict[str
     """Return a jaxpr with its marks. A mark is (line, id, mark, ids on the other side, note, whether inferred)."""
     if stage is None:
         return None
-    line = {made.id: made.line for made in stage.instructions}
+    line = {instruction.id: instruction.line for instruction in stage.instructions}
     rows = [
-        (line[one.id], one.id, one.mark, others.get(one.id, []), one.note, one.origin == "inferred")
-        for one in marks
-        if one.id in line
+        (
+            line[equation.id],
+            equation.id,
+            equation.mark,
+            others.get(equation.id, []),
+            equation.note,
+            equation.origin == "inferred",
+        )
+        for equation in marks
+        if equation.id in line
     ]
     return {"text": stage.text, "marks": sorted(rows)}
 

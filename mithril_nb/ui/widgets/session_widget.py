@@ -106,10 +106,10 @@ class SessionWidget(FrontEndWidget):
 
     def _send_initial_data(self) -> None:
         """Send the data that the snapshot does not contain, because the page may have been reloaded."""
-        found = self.session.passes.latest
-        if found.rows:
-            self._on_change("passes", found.reply())
-            self.session.passes.request_diff(found.number)
+        passes = self.session.passes.latest
+        if passes.rows:
+            self._on_change("passes", passes.reply())
+            self.session.passes.request_diff(passes.number)
         if self.session.overlays.name:
             self.session.overlays.refresh()
 
@@ -122,7 +122,7 @@ class SessionWidget(FrontEndWidget):
             before, self._requests[stage] = self._requests.get(stage), id
         if before is not None:
             self._reply(before, None)  # the later request sends the text
-        self._packer.submit(lambda wanted: self._send_text(stage, id, short), stage)
+        self._packer.submit(lambda is_wanted: self._send_text(stage, id, short), stage)
 
     @shown_in_widget
     def _send_text(self, stage: str, id: Any, short: bool) -> None:

@@ -49,9 +49,9 @@ def _is_run_in_page() -> bool:
     return bool(parent.get("content", {}).get("allow_stdin"))
 
 
-def live_bundle(found: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def live_bundle(bundle: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return data and metadata of a widget's own MIME bundle, which may be a tuple, a dict or `None`."""
-    return found if isinstance(found, tuple) else (found or {}, {})
+    return bundle if isinstance(bundle, tuple) else (bundle or {}, {})
 
 
 class StaticFallback:
@@ -107,10 +107,10 @@ class StaticFallback:
     def replace(self) -> None:
         """Label the picture as the picture of a replaced widget, and discard a picture in progress."""
         with self._showing:
-            shown, self._shown = self._shown, None
-        if shown is not None and "text/html" in shown:
-            html = shown["text/html"].replace(_RUN, _REPLACED, 1)
-            update_display({**shown, "text/html": html}, raw=True, display_id=self._id)
+            bundle, self._shown = self._shown, None
+        if bundle is not None and "text/html" in bundle:
+            html = bundle["text/html"].replace(_RUN, _REPLACED, 1)
+            update_display({**bundle, "text/html": html}, raw=True, display_id=self._id)
 
     def end(self) -> None:
         """Keep the output unchanged from now on, without waiting for a picture in progress."""
@@ -144,6 +144,6 @@ class StaticFallback:
                 update_display(fresh, raw=True, display_id=self._id)
 
     def _static(self, bundle: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-        found = dict(bundle())
-        html = found.get("text/html") or found.get("image/svg+xml")
-        return found if html is None else {**found, "text/html": _framed(html)}
+        contents = dict(bundle())
+        html = contents.get("text/html") or contents.get("image/svg+xml")
+        return contents if html is None else {**contents, "text/html": _framed(html)}

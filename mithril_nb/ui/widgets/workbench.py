@@ -215,15 +215,15 @@ def workbench(
     # Replace older widgets first, so that they save their edits before `Autosave` reads the file.
     older = replace_older()
     session = Session(design, backend or JaxBackend(), training, partial(_autosave, autosave))
-    for one in older:
-        if isinstance(one, Workbench):
-            session.training.take_over(one.session.training)
+    for widget in older:
+        if isinstance(widget, Workbench):
+            session.training.take_over(widget.session.training)
     return Workbench(session)
 
 
-def _autosave(wanted: bool | str | Path, design: Design) -> Autosave | None:
+def _autosave(destination: bool | str | Path, design: Design) -> Autosave | None:
     """Return the autosave of a design: in the user's file, or in the file of the running cell."""
-    if not isinstance(wanted, bool):
-        return Autosave(Path(wanted), design)
-    cell = current_cell() if wanted else None
+    if not isinstance(destination, bool):
+        return Autosave(Path(destination), design)
+    cell = current_cell() if destination else None
     return cell and Autosave(cell.file(Workbench), design, cell.saved_output(DESIGN_MIME))

@@ -74,7 +74,9 @@ class ExportRequests(RequestHandler):
             UnknownOptionError: The format is unknown.
         """
         subject = self._subject()
-        check_choice("format", format, [one for one in _FORMATS if subject.model is not None or one not in _OF_MODELS])
+        check_choice(
+            "format", format, [name for name in _FORMATS if subject.model is not None or name not in _OF_MODELS]
+        )
         worker = self._quick if format in _OF_MODELS else self._slow
         worker.submit(lambda _: self._make(subject, format), format)
 

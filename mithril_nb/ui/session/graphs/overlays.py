@@ -70,7 +70,7 @@ class OverlayRequests(RequestHandler):
     def view(self) -> dict[str, Any]:
         """Return the chosen overlay, and the overlays to choose from."""
         added = [(f"{OWN_VALUES}{title}", title) for title in self.values]
-        return {"name": self.name, "own": self.own, "choices": [[*one] for one in (*added, *self._choices)]}
+        return {"name": self.name, "own": self.own, "choices": [[*choice] for choice in (*added, *self._choices)]}
 
     @command('name="flops", own=False')
     def show_overlay(self, name: str, own: bool = False) -> None:
@@ -131,11 +131,11 @@ class OverlayRequests(RequestHandler):
         if cost is None or subject.inspection is None:
             return
         total = {**cost.total.to_dict(), "formulas": {} if cost.symbolic is None else cost.symbolic.formulas.get(None)}
-        found = choices(subject.inspection, {"total": total}, subject.graph)
+        offered = choices(subject.inspection, {"total": total}, subject.graph)
         if subject.measured is not None:
-            found.append(("time_s", "time, measured"))
-        if found != self._choices:
-            self._choices = found
+            offered.append(("time_s", "time, measured"))
+        if offered != self._choices:
+            self._choices = offered
             self._client.changed()
 
     def _data(self, subject: OverlaySubject, name: str, own: bool) -> dict[str, Any]:
@@ -143,17 +143,17 @@ class OverlayRequests(RequestHandler):
         keys = [node.key for node in nodes]
         if name.startswith(OWN_VALUES):
             title = name.removeprefix(OWN_VALUES)
-            found = user_values(self.values[title], nodes, title, "widget.overlay({{{!r}: 0.5}})")
-            return {**found.to_dict(keys), "keys": keys, "own": None}
+            overlay = user_values(self.values[title], nodes, title, "widget.overlay({{{!r}: 0.5}})")
+            return {**overlay.to_dict(keys), "keys": keys, "own": None}
         if name == "dtype":
-            found = dtype_values(nodes, subject.dtypes)
-            return {**found.to_dict(keys), "keys": keys, "own": None}
+            overlay = dtype_values(nodes, subject.dtypes)
+            return {**overlay.to_dict(keys), "keys": keys, "own": None}
         cost = subject.measured if name == "time_s" and subject.measured is not None else subject.cost
         if cost is None or subject.inspection is None:
             raise ValueError(f"the overlay {name!r} needs costs")
         data = cost.to_dict()
-        found = overlay_by_name(
+        overlay = overlay_by_name(
             subject.inspection, name, nodes, data, graph=subject.graph, own=own, dtypes=subject.dtypes
         )
         has_own = has_groups(data) and name not in ("role", "sharding")
-        return {**found.to_dict(keys), "keys": keys, "own": own if has_own else None}
+        return {**overlay.to_dict(keys), "keys": keys, "own": own if has_own else None}
