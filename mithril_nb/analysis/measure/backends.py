@@ -65,13 +65,13 @@ class BackendTimes:
     def __str__(self) -> str:
         head = ["block", "FLOPs", *(f"{name}, us" for name in self.totals)]
         rows = [
-            [path, _shown(flops), *(_us(found.get(path)) for found in self.seconds.values())]
+            [path, _shown(flops), *(_us(by_block.get(path)) for by_block in self.seconds.values())]
             for path, flops in self.flops.items()
         ]
         rows.append(["program", "", *map(_us, self.totals.values())])
-        widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
+        widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
         lines = [
-            [row[0].ljust(widths[0]), *(one.rjust(width) for one, width in zip(row[1:], widths[1:], strict=True))]
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
             for row in (head, *rows)
         ]
         return "\n".join("  ".join(line).rstrip() for line in lines)
@@ -113,18 +113,18 @@ def time_backends(
             (("known", ", ".join(BACKENDS)),),
             f"backends={[*BACKENDS]!r}",
         )
-    inspection, given = inspected(target, args, options)
+    inspection, arguments = inspected(target, args, options)
     analytic = inspection.cost("analytic")
-    measured = profile(inspection, *given, runs=runs, warm_up=2, peaks=_UNKNOWN_PEAKS)
-    values, seconds, totals = values_for(inspection, given), dict[str, dict[str, float]](), dict[str, float]()
+    measured = profile(inspection, *arguments, runs=runs, warm_up=2, peaks=_UNKNOWN_PEAKS)
+    values, seconds, totals = values_for(inspection, arguments), dict[str, dict[str, float]](), dict[str, float]()
     inside = {path: measured.subtree(path).time_s for path in (*measured.by_group, *measured.by_block)}
     seconds["XLA"] = {path: time_s for path, time_s in inside.items() if time_s is not None}
     totals["XLA"] = measured.wall_s
     for name in names:
         samples = _python(inspection, name, values, runs) if name != "c" else _c(inspection, values, runs)
-        totals[name] = statistics.median(whole for whole, _ in samples)
-        paths = {path for _, one in samples for path in one}
-        seconds[name] = {path: statistics.median(one.get(path, 0.0) for _, one in samples) for path in paths}
+        totals[name] = statistics.median(total for total, _ in samples)
+        paths = {path for _, by_block in samples for path in by_block}
+        seconds[name] = {path: statistics.median(by_block.get(path, 0.0) for _, by_block in samples) for path in paths}
     return BackendTimes({path: analytic.subtree(path).flops for path in analytic.by_block}, seconds, totals)
 
 
@@ -149,15 +149,15 @@ def _python(inspection: Inspection, name: str, values: Any, runs: int) -> list[_
     exec(compile(tree, f"<{source.name}>", "exec"), space)
     function, backend = space[source.function], BACKENDS[name]()
     positional, named = jax.tree.map(lambda leaf: backend.from_numpy(_numbers(leaf)), values.arguments())
-    given = {**dict(zip(program.trace.arguments, positional, strict=False)), **named}
-    given = {argument: tree for argument, tree in given.items() if jax.tree.leaves(tree)}
+    arguments = {**dict(zip(program.trace.arguments, positional, strict=False)), **named}
+    arguments = {argument: tree for argument, tree in arguments.items() if jax.tree.leaves(tree)}
     shares = _shares_by_line(source, program)
 
     def run() -> Mapping[int, int]:
         nonlocal before
         times.clear()
         before = time.perf_counter_ns()
-        function(**given)
+        function(**arguments)
         return times
 
     return _samples(run, lambda line: shares.get(line, ()), runs)
@@ -179,14 +179,14 @@ class _Ticking(ast.NodeTransformer):
         return node
 
     def _ticked(self, body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-        for one in body:
+        for statement in body:
             for name in ("body", "orelse"):
-                if getattr(one, name, None):
-                    setattr(one, name, [*self._ticked(getattr(one, name))])
-            yield one
-            if not isinstance(one, ast.Return | ast.Break):
-                call = ast.Call(ast.Name("_tick", ast.Load()), [ast.Constant(one.lineno)], [])
-                yield ast.copy_location(ast.Expr(call), one)
+                if getattr(statement, name, None):
+                    setattr(statement, name, [*self._ticked(getattr(statement, name))])
+            yield statement
+            if not isinstance(statement, ast.Return | ast.Break):
+                call = ast.Call(ast.Name("_tick", ast.Load()), [ast.Constant(statement.lineno)], [])
+                yield ast.copy_location(ast.Expr(call), statement)
 
 
 def _c(inspection: Inspection, values: Any, runs: int) -> list[_Sample]:
@@ -237,11 +237,11 @@ def _shares_by_line(source: Source, program: traced.Program) -> dict[int, tuple[
 
 
 def _samples(run: Callable[[], Mapping[int, int]], blocks: Callable[[int], Sequence[str]], runs: int) -> list[_Sample]:
-    found: list[_Sample] = []
+    samples: list[_Sample] = []
     for number in range(runs + 2):
         began = time.perf_counter_ns()
         times = dict(run())
-        whole = (time.perf_counter_ns() - began) / 1e9
+        total = (time.perf_counter_ns() - began) / 1e9
         sums: dict[str, float] = {}
         for line, elapsed in times.items():
             paths = blocks(line)
@@ -249,8 +249,8 @@ def _samples(run: Callable[[], Mapping[int, int]], blocks: Callable[[int], Seque
                 for outer in accumulate(path.split("/"), "{}/{}".format):
                     sums[outer] = sums.get(outer, 0.0) + elapsed / 1e9 / len(paths)
         if number >= 2:  # the first runs warm up
-            found.append((whole, sums))
-    return found
+            samples.append((total, sums))
+    return samples
 
 
 def _numbers(leaf: Any) -> np.ndarray:

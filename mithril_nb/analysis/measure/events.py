@@ -93,12 +93,12 @@ def read_recording(folder: Path, module: str, ids: Collection[str]) -> Recording
     if not files:
         return Recording({}, unavailable="the profiler wrote no file")
     runs: dict[int, RunEvents] = {}
-    found: list[_Raw] = []
+    raw_events: list[_Raw] = []
     hold_types_of_stats()
     for file in files:
         for plane in ProfileData.from_file(str(file)).planes:
-            found.extend(_events_of(plane, runs))
-    return _recording(dict(sorted(runs.items())), found, module, ids)
+            raw_events.extend(_events_of(plane, runs))
+    return _recording(dict(sorted(runs.items())), raw_events, module, ids)
 
 
 def _events_of(plane: Any, runs: dict[int, RunEvents]) -> Iterator[_Raw]:
@@ -124,32 +124,32 @@ def _events_of(plane: Any, runs: dict[int, RunEvents]) -> Iterator[_Raw]:
         )  # fmt: skip
 
 
-def _recording(runs: Mapping[int, RunEvents], found: list[_Raw], module: str, ids: Collection[str]) -> Recording:
+def _recording(runs: Mapping[int, RunEvents], raw_events: list[_Raw], module: str, ids: Collection[str]) -> Recording:
     if not runs:
         return Recording({}, unavailable="the profiler recorded no run of the program")
-    if not found:
+    if not raw_events:
         return Recording(runs, unavailable="the profiler of this platform records no instructions")
-    if any(one.plane.startswith(DEVICE_PLANE) for one in found):
-        found = [one for one in found if one.plane.startswith(DEVICE_PLANE)]
+    if any(event.plane.startswith(DEVICE_PLANE) for event in raw_events):
+        raw_events = [event for event in raw_events if event.plane.startswith(DEVICE_PLANE)]
     starts = [run.start_ns for run in runs.values()]
     numbers = list(runs)
     during: list[tuple[RunEvents, _Raw]] = []
-    for one in found:
-        place = bisect_right(starts, one.start_ns) - 1
-        if one.module == module and place >= 0 and one.start_ns <= runs[numbers[place]].end_ns:
-            during.append((runs[numbers[place]], one))
-    programs = {one.program for _, one in during}
+    for event in raw_events:
+        index = bisect_right(starts, event.start_ns) - 1
+        if event.module == module and index >= 0 and event.start_ns <= runs[numbers[index]].end_ns:
+            during.append((runs[numbers[index]], event))
+    programs = {event.program for _, event in during}
     if len(programs) > 1:  # another thread ran a program of the same name: drop programs with other instructions
-        strange = {one.program for _, one in during if one.id not in ids}
+        strange = {event.program for _, event in during if event.id not in ids}
         programs -= strange
     if not during:
         return Recording(runs, unavailable=f"the profiler recorded no instruction of module {module!r}")
     if len(programs) != 1:
         return Recording(runs, unavailable=f"several programs called {module!r} ran at the same time")
-    for run, one in during:
-        if one.program in programs:
-            run.events.append(Event(one.id, one.start_ns, one.end_ns))
-    planes = {one.plane for _, one in during if one.program in programs}
+    for run, event in during:
+        if event.program in programs:
+            run.events.append(Event(event.id, event.start_ns, event.end_ns))
+    planes = {event.plane for _, event in during if event.program in programs}
     return Recording(runs, tuple(sorted(planes)))
 
 
@@ -180,10 +180,10 @@ def callers_of(stage: Stage) -> Mapping[str, frozenset[str]]:
     called: dict[str, set[str]] = {}
     home: dict[str, str] = {}
     for body in module.computations.values():
-        for one in body.by_id.values():
-            home[one.id] = body.name
-            for callee in module.called(one):
-                called.setdefault(callee.name, set()).add(one.id)
+        for instruction in body.by_id.values():
+            home[instruction.id] = body.name
+            for callee in module.called(instruction):
+                called.setdefault(callee.name, set()).add(instruction.id)
     around: dict[str, frozenset[str]] = {}
 
     def outside(body: str) -> frozenset[str]:
@@ -214,10 +214,10 @@ def divided(run: RunEvents, callers: Mapping[str, frozenset[str]]) -> RunTimes:
     """
     by_id = {event.id: 0.0 for event in run.events}
     points: list[tuple[float, bool, int]] = []
-    for place, event in enumerate(run.events):
+    for index, event in enumerate(run.events):
         start, end = max(event.start_ns, run.start_ns), min(event.end_ns, run.end_ns)
         if end > start:
-            points += [(start, True, place), (end, False, place)]
+            points += [(start, True, index), (end, False, index)]
     points.sort()  # at the same moment, ends come before starts
     wall = run.end_ns - run.start_ns
     if not points:
@@ -225,7 +225,7 @@ def divided(run: RunEvents, callers: Mapping[str, frozenset[str]]) -> RunTimes:
     between, before = 0.0, points[0][0]
     running: dict[int, str] = {}
     nobody: frozenset[str] = frozenset()
-    for moment, begins, place in points:
+    for moment, begins, index in points:
         if moment > before:
             ids = list(running.values())
             outer = frozenset().union(*(callers.get(id, nobody) for id in ids)) if len(ids) > 1 else nobody
@@ -236,8 +236,8 @@ def divided(run: RunEvents, callers: Mapping[str, frozenset[str]]) -> RunTimes:
                 between += moment - before
             before = moment
         if begins:
-            running[place] = run.events[place].id
+            running[index] = run.events[index].id
         else:
-            del running[place]
+            del running[index]
     dispatch = points[0][0] - run.start_ns + run.end_ns - points[-1][0]
     return RunTimes(wall, by_id, between, dispatch, len(run.events))

@@ -169,7 +169,10 @@ def _check(dtypes: Any, device: Any) -> None:
     if device is not None and not isinstance(device, jax.Device):
         raise UnknownOptionError(
             f"ml.machine does not accept device={' '.join(short_repr(device, 60).split())}.",
-            (("needs", "a jax.Device"), ("present", ", ".join(f"{one.platform}:{one.id}" for one in jax.devices()))),
+            (
+                ("needs", "a jax.Device"),
+                ("present", ", ".join(f"{candidate.platform}:{candidate.id}" for candidate in jax.devices())),
+            ),
             "ml.machine(device=jax.devices()[0])",
         )
 
@@ -192,12 +195,12 @@ def known_machine(device: Any = None) -> Machine | None:
         device: The `jax.Device`; by default JAX's default device.
     """
     file = cache_folder() / "machines.json"
-    found = _read(file).get(_key(_described(jax.devices()[0] if device is None else device)))
-    return None if found is None else _from(file, found)
+    cached = _read(file).get(_key(_described(jax.devices()[0] if device is None else device)))
+    return None if cached is None else _from(file, cached)
 
 
-def _from(file: Path, found: Machine) -> Machine:
-    return replace(found, source=f"measured before{_ON_BUSY if found.busy else ''}, {file.name}")
+def _from(file: Path, cached: Machine) -> Machine:
+    return replace(cached, source=f"measured before{_ON_BUSY if cached.busy else ''}, {file.name}")
 
 
 @dataclass(frozen=True)
@@ -231,11 +234,14 @@ class _Peak:
         return replace(best, is_busy=may_grow and (is_new or before.is_busy))
 
 
-def _peaks(one: Machine) -> dict[str, _Peak]:
-    rates = {**one.flops_per_s, _MEMORY: one.bytes_per_s}
+def _peaks(machine: Machine) -> dict[str, _Peak]:
+    rates = {**machine.flops_per_s, _MEMORY: machine.bytes_per_s}
     return {
         name: _Peak(
-            rate, one.dates.get(name, one.measured_at), name in one.busy, one.jax_versions.get(name, one.jax_version)
+            rate,
+            machine.dates.get(name, machine.measured_at),
+            name in machine.busy,
+            machine.jax_versions.get(name, machine.jax_version),
         )
         for name, rate in rates.items()
     }
@@ -243,25 +249,25 @@ def _peaks(one: Machine) -> dict[str, _Peak]:
 
 def _kept(file: Path, here: Machine, peaks: Mapping[str, _Peak]) -> Machine:
     """Return the peaks as a `Machine`, and write them to the file. Higher peaks in the file are kept."""
-    known = _read(file)
-    other = known.get(_key(here))
-    every = dict(peaks)
+    stored = _read(file)
+    other = stored.get(_key(here))
+    best = dict(peaks)
     for name, peak in ({} if other is None else _peaks(other)).items():
-        if name not in every or peak.rate > every[name].rate:
-            every[name] = peak
-    latest = max(every.values(), key=lambda peak: peak.date)
-    found = replace(
+        if name not in best or peak.rate > best[name].rate:
+            best[name] = peak
+    latest = max(best.values(), key=lambda peak: peak.date)
+    merged = replace(
         here,
         jax_version=latest.jax_version,
-        flops_per_s={name: peak.rate for name, peak in every.items() if name != _MEMORY},
-        bytes_per_s=every[_MEMORY].rate,
+        flops_per_s={name: peak.rate for name, peak in best.items() if name != _MEMORY},
+        bytes_per_s=best[_MEMORY].rate,
         measured_at=latest.date,
-        dates={name: peak.date for name, peak in every.items()},
-        jax_versions={name: peak.jax_version for name, peak in every.items()},
-        busy=tuple(name for name, peak in every.items() if peak.is_busy),
+        dates={name: peak.date for name, peak in best.items()},
+        jax_versions={name: peak.jax_version for name, peak in best.items()},
+        busy=tuple(name for name, peak in best.items() if peak.is_busy),
     )
-    _write(file, {**known, _key(found): found})
-    return replace(found, source=f"measured{_ON_BUSY if found.busy else ''}")
+    _write(file, {**stored, _key(merged): merged})
+    return replace(merged, source=f"measured{_ON_BUSY if merged.busy else ''}")
 
 
 def _best(rounds: Callable[[], float]) -> tuple[float, bool]:
@@ -317,12 +323,12 @@ def copy_rounds(platform: str) -> Callable[[], float]:
 def cache_folder() -> Path:
     """Return the folder for cached measurements: `mithril_nb` in the user's cache folder."""
     if sys.platform == "win32":
-        given, usual = os.environ.get("LOCALAPPDATA"), Path.home() / "AppData" / "Local"
+        configured, usual = os.environ.get("LOCALAPPDATA"), Path.home() / "AppData" / "Local"
     elif sys.platform == "darwin":
-        given, usual = os.environ.get("XDG_CACHE_HOME"), Path.home() / "Library" / "Caches"
+        configured, usual = os.environ.get("XDG_CACHE_HOME"), Path.home() / "Library" / "Caches"
     else:
-        given, usual = os.environ.get("XDG_CACHE_HOME"), Path.home() / ".cache"
-    return (Path(given) if given else usual) / "mithril_nb"
+        configured, usual = os.environ.get("XDG_CACHE_HOME"), Path.home() / ".cache"
+    return (Path(configured) if configured else usual) / "mithril_nb"
 
 
 def _quickest(run: Callable[[], Any], budget_s: float) -> float:
@@ -363,31 +369,31 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def _key(one: Machine) -> str:
-    return "|".join([one.platform, one.device_kind, one.processor, str(one.cores), one.settings])
+def _key(machine: Machine) -> str:
+    return "|".join([machine.platform, machine.device_kind, machine.processor, str(machine.cores), machine.settings])
 
 
 def _read(file: Path) -> dict[str, Machine]:
     """Return the cached machines; unreadable files and entries are ignored, so their peaks are measured again."""
-    found: dict[str, Machine] = {}
+    machines: dict[str, Machine] = {}
     with suppress(OSError, ValueError, AttributeError):
         for key, entry in json.loads(file.read_text(encoding="utf-8")).items():
             with suppress(TypeError, ValueError, AttributeError):
-                one = Machine(**entry)
-                rates = {str(dtype): float(rate) for dtype, rate in one.flops_per_s.items()}
-                if rates and min(*rates.values(), float(one.bytes_per_s)) > 0 and _key(one) == key:
-                    dates = {str(name): str(date) for name, date in one.dates.items()}
-                    speed, busy = float(one.bytes_per_s), tuple(str(name) for name in one.busy)
-                    versions = {str(name): str(version) for name, version in one.jax_versions.items()}
-                    found[key] = replace(
-                        one, flops_per_s=rates, bytes_per_s=speed, dates=dates, busy=busy, jax_versions=versions
+                machine = Machine(**entry)
+                rates = {str(dtype): float(rate) for dtype, rate in machine.flops_per_s.items()}
+                if rates and min(*rates.values(), float(machine.bytes_per_s)) > 0 and _key(machine) == key:
+                    dates = {str(name): str(date) for name, date in machine.dates.items()}
+                    speed, busy = float(machine.bytes_per_s), tuple(str(name) for name in machine.busy)
+                    versions = {str(name): str(version) for name, version in machine.jax_versions.items()}
+                    machines[key] = replace(
+                        machine, flops_per_s=rates, bytes_per_s=speed, dates=dates, busy=busy, jax_versions=versions
                     )
-    return found
+    return machines
 
 
-def _write(file: Path, known: Mapping[str, Machine]) -> None:
+def _write(file: Path, machines: Mapping[str, Machine]) -> None:
     """Write the file. An error is ignored: without the file, each process measures the peaks."""
-    text = json.dumps({key: one.to_dict() for key, one in known.items()}, indent=1, allow_nan=False)
+    text = json.dumps({key: machine.to_dict() for key, machine in machines.items()}, indent=1, allow_nan=False)
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, text)

@@ -138,8 +138,8 @@ class Profile(Cost):
 
         The time of a block excludes the blocks inside it.
         """
-        every = {path: Spread.of(seconds) for path, seconds in self._seconds.items()}
-        return {path: spread for path, spread in every.items() if spread is not None}
+        spreads = {path: Spread.of(seconds) for path, seconds in self._seconds.items()}
+        return {path: spread for path, spread in spreads.items() if spread is not None}
 
     def spread_of(self, paths: Iterable[str]) -> Spread | None:
         """Return the distribution of the time of several blocks together; `None` if none of their times is known.
@@ -147,8 +147,8 @@ class Profile(Cost):
         Args:
             paths: Paths of the blocks. The blocks inside a block count only if they are listed too.
         """
-        found = [self._seconds[path] for path in paths if path in self._seconds]
-        return Spread.of([sum(each) for each in zip(*found, strict=True)])
+        samples = [self._seconds[path] for path in paths if path in self._seconds]
+        return Spread.of([sum(each) for each in zip(*samples, strict=True)])
 
     @cached_property
     def rates(self) -> Mapping[str, Rate]:
@@ -223,11 +223,11 @@ class Profile(Cost):
         sums: dict[str, list[float]] = {}
         for row in self.rows:
             seconds = self.samples.get(row.id, ())
-            whole = sum(share for _, share in row.blocks) or 1.0
+            total = sum(share for _, share in row.blocks) or 1.0
             for path, share in (row.blocks or ((UNATTRIBUTED, 1.0),)) if seconds else ():
-                found = sums.setdefault(path, [0.0] * len(seconds))
-                for place, each in enumerate(seconds):
-                    found[place] += each * share / whole
+                block_seconds = sums.setdefault(path, [0.0] * len(seconds))
+                for index, each in enumerate(seconds):
+                    block_seconds[index] += each * share / total
         return sums
 
     @cached_property
@@ -256,9 +256,9 @@ class Profile(Cost):
         """
         seconds = 0.0
         for peak, cost in self._by_dtype if self.machine is not None else ():
-            found = cost.total if path is None else cost.by_block.get(path, Figures())
-            found = cost.unattributed if path == UNATTRIBUTED else found
-            seconds += (found.flops or 0) / peak
+            figures = cost.total if path is None else cost.by_block.get(path, Figures())
+            figures = cost.unattributed if path == UNATTRIBUTED else figures
+            seconds += (figures.flops or 0) / peak
         return seconds
 
     def _rate(self, figures: Figures, compute_s: float) -> Rate:
@@ -292,4 +292,4 @@ def middle_mean(lengths: Sequence[float]) -> float:
         >>> middle_mean([5.0, 1.0, 3.0, 2.0])
         2.5
     """
-    return statistics.fmean(lengths[place] for place in middle_half(lengths))
+    return statistics.fmean(lengths[index] for index in middle_half(lengths))

@@ -74,7 +74,7 @@ def profile(
     """
     _check(runs, warm_up, peaks)
     refuse_misspelt("ml.profile", options, profile, target)
-    inspection, given = inspected(target, args, options)
+    inspection, arguments = inspected(target, args, options)
     _ = inspection.equations  # raises, with the line, if the program cannot be traced
     try:
         compiled = inspection.compiled
@@ -91,36 +91,36 @@ def profile(
         raise StageUnavailableError(
             f"program {inspection.name!r} cannot be profiled{why}.", ((failure.kind, failure.message),), advice
         ) from error
-    values = _values(inspection, given, is_inspected=isinstance(target, Inspection))
+    values = _values(inspection, arguments, is_inspected=isinstance(target, Inspection))
     cost, stage, reason = _compiled_cost(inspection)
     title = _MODULE.match(stage.text)
     runner = Runner(inspection.name, compiled, values, _recorded(inspection, compiled))
-    ids = {one.id for one in stage.instructions}
-    found = measured_runs(runner, runs, warm_up, title.group(1) if title else "", ids)
-    reason = reason or found.unavailable
+    ids = {instruction.id for instruction in stage.instructions}
+    measured = measured_runs(runner, runs, warm_up, title.group(1) if title else "", ids)
+    reason = reason or measured.unavailable
     callers = callers_of(stage)
-    times = [divided(run, callers) for run in found.profiled] if reason is None else []
+    times = [divided(run, callers) for run in measured.profiled] if reason is None else []
     contractions = _contractions(stage)
     if peaks is None:
         peaks, why = _peaks(compiled, [*contractions.values()])
     else:
         why = _note_on_peaks(compiled, peaks)
-    rows, samples = _timed(cost, found, times)
+    rows, samples = _timed(cost, measured, times)
     notes = (
         *(note for note in cost.notes if note != NOT_RUN),
         *values.notes,
-        *_notes(inspection, found, times, reason, {row.id for row in cost.rows}),
+        *_notes(inspection, measured, times, reason, {row.id for row in cost.rows}),
         *why,
     )
-    kept = {one.name: getattr(cost, one.name) for one in fields(Cost) if one.init}
-    kept |= {"source": "measured", "rows": rows, "notes": notes}
+    cost_fields = {field.name: getattr(cost, field.name) for field in fields(Cost) if field.init}
+    cost_fields |= {"source": "measured", "rows": rows, "notes": notes}
     return Profile(
-        **kept,
+        **cost_fields,
         runs=runs,
         warm_up=warm_up,
-        times_run=found.times_run,
-        walls_s=found.walls_s,
-        profiled_s=tuple(one.wall_ns / _NS_PER_S for one in times) or found.profiled_walls_s,
+        times_run=measured.times_run,
+        walls_s=measured.walls_s,
+        profiled_s=tuple(run.wall_ns / _NS_PER_S for run in times) or measured.profiled_walls_s,
         samples=samples,
         contractions=contractions,
         machine=peaks,
@@ -136,9 +136,9 @@ def _check(runs: int, warm_up: int, peaks: Any) -> None:
                 f"ml.profile(inspection, {name}={max(least, 3)})",
             )
     if peaks is not None and not isinstance(peaks, Machine):
-        given = " ".join(short_repr(peaks, 60).split())
+        text = " ".join(short_repr(peaks, 60).split())
         raise UnknownOptionError(
-            f"ml.profile does not accept peaks={given}.",
+            f"ml.profile does not accept peaks={text}.",
             (("needs", "the result of ml.machine()"),),
             "ml.profile(inspection, peaks=ml.machine())  # or omit peaks= to measure them",
         )
@@ -166,7 +166,7 @@ def inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) ->
         target, args, named = without_partial(target, args, named)
         static = static_arguments(target, args, named, **static_options)
         values = [*enumerate(args), *((name, named[name]) for name in sorted(named))]
-        return inspection, tuple(value for place, value in values if place not in static)
+        return inspection, tuple(value for key, value in values if key not in static)
     if options:
         raise UnknownOptionError(
             f"program {target.name!r} is already inspected, and takes no options.",
@@ -176,9 +176,9 @@ def inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) ->
     return target, args
 
 
-def _values(inspection: Inspection, given: tuple[Any, ...], is_inspected: bool) -> Values:
+def _values(inspection: Inspection, args: tuple[Any, ...], is_inspected: bool) -> Values:
     try:
-        return values_for(inspection, given)
+        return values_for(inspection, args)
     except UnexpectedInputError:
         # The programs of modules, and of models with inputs by name, take their arrays in another order.
         if is_inspected:
@@ -195,11 +195,11 @@ def _compiled_cost(inspection: Inspection) -> tuple[Cost, Stage, str | None]:
 
 def _contractions(stage: Stage) -> dict[str, str]:
     """Return the dtype of the operands of each matmul and convolution, by id of the instruction."""
-    dtypes = {one.id: one.shapes[0].dtype for one in stage.instructions if one.shapes}
+    dtypes = {instruction.id: instruction.shapes[0].dtype for instruction in stage.instructions if instruction.shapes}
     return {
-        one.id: dtypes.get(one.operands[0], one.shapes[0].dtype)
-        for one in stage.instructions
-        if one.opcode in _CONTRACTIONS and one.operands and one.shapes
+        instruction.id: dtypes.get(instruction.operands[0], instruction.shapes[0].dtype)
+        for instruction in stage.instructions
+        if instruction.opcode in _CONTRACTIONS and instruction.operands and instruction.shapes
     }
 
 
@@ -238,42 +238,44 @@ def _note_on_peaks(compiled: Any, peaks: Machine) -> tuple[str, ...]:
     here, there = (device.platform, device.device_kind), (peaks.platform, peaks.device_kind)
     if here == there:
         return ()
-    ran, given = (kind if kind == platform else f"{platform} {kind}" for platform, kind in (here, there))
-    return (f"roofline: peaks= describes {given}, but the program ran on {ran}, so roofline shares are not meaningful",)
+    ran, described = (kind if kind == platform else f"{platform} {kind}" for platform, kind in (here, there))
+    return (
+        f"roofline: peaks= describes {described}, but the program ran on {ran}, so roofline shares are not meaningful",
+    )
 
 
 def _timed(
-    cost: Cost, found: Runs, times: Sequence[RunTimes]
+    cost: Cost, measured: Runs, times: Sequence[RunTimes]
 ) -> tuple[tuple[CostRow, ...], dict[str, tuple[float, ...]]]:
     """Add the mean times to the rows of a cost, and rows for the time outside instructions.
 
     Args:
         cost: The cost without times.
-        found: The runs, for the total time.
+        measured: The runs, for the total time.
         times: The times of the instructions in each profiled run; empty if they are unknown.
 
     Returns:
         The rows, and the seconds of each row in each run, by the row's id.
     """
     if not times:
-        whole = _row(WHOLE, "whole runs; the times of instructions are unknown", middle_mean(found.walls_s))
-        return (*cost.rows, whole), {WHOLE: found.walls_s}
-    ids = dict.fromkeys(id for one in times for id in one.by_id)
-    samples = {id: tuple(one.by_id.get(id, 0.0) / _NS_PER_S for one in times) for id in ids}
-    samples[BETWEEN] = tuple(one.between_ns / _NS_PER_S for one in times)
-    samples[DISPATCH] = tuple(one.dispatch_ns / _NS_PER_S for one in times)
-    wall_s = middle_mean(found.walls_s)
+        total = _row(WHOLE, "whole runs; the times of instructions are unknown", middle_mean(measured.walls_s))
+        return (*cost.rows, total), {WHOLE: measured.walls_s}
+    ids = dict.fromkeys(id for run in times for id in run.by_id)
+    samples = {id: tuple(run.by_id.get(id, 0.0) / _NS_PER_S for run in times) for id in ids}
+    samples[BETWEEN] = tuple(run.between_ns / _NS_PER_S for run in times)
+    samples[DISPATCH] = tuple(run.dispatch_ns / _NS_PER_S for run in times)
+    wall_s = middle_mean(measured.walls_s)
     # Keep the half of the runs that is closest in time to runs without the profiler: the others were delayed.
-    nearest = sorted(range(len(times)), key=lambda place: abs(times[place].wall_ns / _NS_PER_S - wall_s))
+    nearest = sorted(range(len(times)), key=lambda index: abs(times[index].wall_ns / _NS_PER_S - wall_s))
     counted = nearest[: (len(times) + 1) // 2]
-    means = {id: sum(seconds[place] for place in counted) / len(counted) for id, seconds in samples.items()}
+    means = {id: sum(seconds[index] for index in counted) / len(counted) for id, seconds in samples.items()}
     # The profiler writes its events around and between instructions, which takes time. The wall time of runs without
     # the profiler determines how much of the time around and between instructions belongs to the program.
     around_s = means[BETWEEN] + means[DISPATCH]
     own_s = max(0.0, wall_s - (sum(means.values()) - around_s))
     if around_s:
         means[BETWEEN], means[DISPATCH] = (means[id] * own_s / around_s for id in (BETWEEN, DISPATCH))
-    known = {row.id for row in cost.rows}
+    row_ids = {row.id for row in cost.rows}
     rows = [replace(row, time_s=_on_ticks(means[row.id])) if row.id in means else row for row in cost.rows]
     for id, mean in means.items():
         if id == BETWEEN:
@@ -282,7 +284,7 @@ def _timed(
             rows.append(
                 _row(id, "time before the first instruction and after the last, without the profiler's overhead", mean)
             )
-        elif id not in known:
+        elif id not in row_ids:
             rows.append(
                 _row(id, "not in the program's text; its cost is counted at the instruction that contains it", mean)
             )
@@ -298,25 +300,27 @@ def _on_ticks(seconds: float) -> float:
 
 
 def _notes(
-    inspection: Inspection, found: Runs, times: Sequence[RunTimes], reason: str | None, known: set[str]
+    inspection: Inspection, measured: Runs, times: Sequence[RunTimes], reason: str | None, row_ids: set[str]
 ) -> tuple[str, ...]:
     notes: list[str] = []
     if reason is not None:
         notes.append(f"times of instructions, blocks and roles: {reason}")
-    elif found.left_out:
-        notes.append(f"times: {len(found.left_out)} of the profiler's recordings are not used: {found.left_out[0]}")
-    if not all(plane.startswith(TRIED_PLANES) for plane in found.planes):
-        notes.append(f"times: events of {', '.join(found.planes)} are read like CPU events, which is not verified")
-    effects = {one.primitive for one in inspection.equations if _is_effect(one.primitive)}
+    elif measured.left_out:
+        notes.append(
+            f"times: {len(measured.left_out)} of the profiler's recordings are not used: {measured.left_out[0]}"
+        )
+    if not all(plane.startswith(TRIED_PLANES) for plane in measured.planes):
+        notes.append(f"times: events of {', '.join(measured.planes)} are read like CPU events, which is not verified")
+    effects = {equation.primitive for equation in inspection.equations if _is_effect(equation.primitive)}
     if effects:
-        notes.append(f"{', '.join(sorted(effects))}: side effects happened {found.times_run} times")
-    strange = {id for one in times for id in one.by_id} - known
+        notes.append(f"{', '.join(sorted(effects))}: side effects happened {measured.times_run} times")
+    strange = {id for run in times for id in run.by_id} - row_ids
     if strange:
         notes.append(f"times of {', '.join(sorted(strange))}: not in the program's text, so not attributed to a block")
     if times:
-        wall_s = middle_mean(found.walls_s)
-        added_s = middle_mean([one.wall_ns / _NS_PER_S for one in times]) - wall_s
-        between_s = middle_mean([one.between_ns / _NS_PER_S for one in times])
+        wall_s = middle_mean(measured.walls_s)
+        added_s = middle_mean([run.wall_ns / _NS_PER_S for run in times]) - wall_s
+        between_s = middle_mean([run.between_ns / _NS_PER_S for run in times])
         if added_s - between_s > _NOTABLE * wall_s:
             share = (added_s - between_s) / wall_s
             notes.append(

@@ -49,8 +49,8 @@ class Values:
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of one run. Donated arrays are copied, because the next run needs them again."""
         leaves = [
-            leaf.copy() if taken and not _is_number(leaf) else leaf
-            for leaf, taken in zip(self.leaves, self.donated, strict=True)
+            leaf.copy() if is_donated and not _is_number(leaf) else leaf
+            for leaf, is_donated in zip(self.leaves, self.donated, strict=True)
         ]
         jax.block_until_ready(leaves)
         return jax.tree.unflatten(self.structure, leaves)
@@ -83,16 +83,16 @@ def values_for(inspection: Inspection, args: tuple[Any, ...]) -> Values:
         info.donated
         for info in jax.tree.leaves(inspection.lowered.args_info, is_leaf=lambda leaf: hasattr(leaf, "donated"))
     )
-    given = _fitting(inspection, args, avals, inputs)
-    whole = [None] * (len(avals) - len(given)) + given
+    passed = _fitting(inspection, args, avals, inputs)
+    padded = [None] * (len(avals) - len(passed)) + passed
     leaves: list[Any] = []
     placeholders: list[str] = []
-    for place, (leaf, aval, one) in enumerate(zip(whole, avals, inputs, strict=True)):
+    for index, (leaf, aval, argument) in enumerate(zip(padded, avals, inputs, strict=True)):
         if leaf is None or isinstance(leaf, jax.ShapeDtypeStruct):
-            leaf = _placeholder(aval, bool(one.is_param), place)
-            placeholders.append(one.name)
+            leaf = _placeholder(aval, bool(argument.is_param), index)
+            placeholders.append(argument.name)
         # Keep a Python number: it has a weak type, which an array made from it would not have.
-        leaves.append(leaf if _is_number(leaf) else _put(leaf, aval, shardings[place]))
+        leaves.append(leaf if _is_number(leaf) else _put(leaf, aval, shardings[index]))
     return Values(tuple(leaves), compiled.in_tree, donated, tuple(placeholders))
 
 
@@ -106,14 +106,16 @@ def _fitting(inspection: Inspection, args: tuple[Any, ...], avals: Sequence[Any]
         UnexpectedInputError: The shapes, dtypes or number of the leaves do not fit.
     """
     leaves = [leaf for leaf in jax.tree.leaves(args) if _is_array(leaf) or _is_number(leaf)]
-    for found in (leaves, [leaf for leaf in leaves if _is_array(leaf)]):
-        wanted = avals[len(avals) - len(found) :] if len(found) <= len(avals) else ()
-        if len(found) == len(wanted) and all(_fits(leaf, aval) for leaf, aval in zip(found, wanted, strict=True)):
-            return found
+    for candidates in (leaves, [leaf for leaf in leaves if _is_array(leaf)]):
+        expected = avals[len(avals) - len(candidates) :] if len(candidates) <= len(avals) else ()
+        if len(candidates) == len(expected) and all(
+            _fits(leaf, aval) for leaf, aval in zip(candidates, expected, strict=True)
+        ):
+            return candidates
     raise UnexpectedInputError(
         f"program {inspection.name!r} does not take these arguments.",
         (
-            ("takes", ", ".join(f"{one.name} {one.spec}" for one in inputs) or "nothing"),
+            ("takes", ", ".join(f"{argument.name} {argument.spec}" for argument in inputs) or "nothing"),
             ("given", ", ".join(_describe(leaf) for leaf in leaves)),
         ),
         "ml.profile(inspection)  # with placeholder values of the right shapes",
@@ -148,10 +150,10 @@ def _put(leaf: Any, aval: Any, sharding: Any) -> Any:
     return leaf if leaf.sharding == sharding else jax.device_put(leaf, sharding)
 
 
-def _placeholder(aval: Any, is_param: bool, place: int) -> Any:
+def _placeholder(aval: Any, is_param: bool, index: int) -> Any:
     if not jnp.issubdtype(aval.dtype, jnp.inexact):
         return jnp.zeros(aval.shape, aval.dtype)
-    draw = np.random.default_rng((_SEED, place))
+    draw = np.random.default_rng((_SEED, index))
     # Data and optimizer state must not be negative: optimizers take square roots.
     numbers = draw.normal(0, _SPREAD, _DRAWN) if is_param else draw.random(_DRAWN)
     return np.resize(numbers.astype(aval.dtype), aval.shape)
@@ -260,13 +262,13 @@ def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Col
             runner.run()  # not counted, because the first run of a turn is slower
             walls += [runner.run() for _ in range(count)]
             recordings.append(_recorded(runner, count, profiled_walls, module, ids))
-    read = [one for one in recordings if one.unavailable is None]
+    read = [recording for recording in recordings if recording.unavailable is None]
     return Runs(
         tuple(walls),
         tuple(profiled_walls),
-        tuple(run for one in read for run in one.runs.values()),
-        tuple(sorted({plane for one in read for plane in one.planes})),
-        tuple(one.unavailable for one in recordings if one.unavailable is not None),
+        tuple(run for recording in read for run in recording.runs.values()),
+        tuple(sorted({plane for recording in read for plane in recording.planes})),
+        tuple(recording.unavailable for recording in recordings if recording.unavailable is not None),
         runner.times_run,
     )
 

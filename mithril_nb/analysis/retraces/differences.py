@@ -52,15 +52,15 @@ def differences(old: Signature, new: Signature, *, is_compiled: bool = False) ->
         is_compiled: True to compare as JAX's cache of compiled programs does, where sharding, transformations and
             options of `jax.jit` count too. False to compare as JAX's cache of traces does.
     """
-    before = {one.name: one for one in old.arguments}
-    found: list[Difference] = []
-    for one in new.arguments:
-        known = before.pop(one.name, None)
-        if known is None:
-            found.append(Difference(f"{one.label} was left out before and is given now"))
-        elif known != one:
-            found += _of_argument(known, one, is_compiled, old.transforms == new.transforms)
-    found += [Difference(f"{one.label} was given before and is left out now") for one in before.values()]
+    before = {argument.name: argument for argument in old.arguments}
+    changes: list[Difference] = []
+    for argument in new.arguments:
+        earlier = before.pop(argument.name, None)
+        if earlier is None:
+            changes.append(Difference(f"{argument.label} was left out before and is given now"))
+        elif earlier != argument:
+            changes += _of_argument(earlier, argument, is_compiled, old.transforms == new.transforms)
+    changes += [Difference(f"{argument.label} was given before and is left out now") for argument in before.values()]
     if old.context != new.context:
         were = {name: (text, key) for name, text, key in old.context}
         changed = (
@@ -68,16 +68,16 @@ def differences(old: Signature, new: Signature, *, is_compiled: bool = False) ->
             for name, text, key in new.context
             if name in were and were[name] != (text, key)
         )
-        found += {one.clause.partition(" changed ")[0]: one for one in changed}.values()
+        changes += {change.clause.partition(" changed ")[0]: change for change in changed}.values()
     if is_compiled:
         options = dict(old.options)
-        found += [
+        changes += [
             Difference(f"the option {name} of jax.jit changed from {options[name]} to {text}")
             for name, text in new.options
             if options.get(name, text) != text
         ]
-        found += _of_transforms(old.transforms, new.transforms)
-    return found
+        changes += _of_transforms(old.transforms, new.transforms)
+    return changes
 
 
 def sentence(clauses: Sequence[str]) -> str:
@@ -127,7 +127,7 @@ def _of_leaf(at: str, was: Leaf, now: Leaf, is_compiled: bool, is_transformed_al
     elif was.type != now.type:
         before, after = was.type, now.type
         if was.is_weak != now.is_weak:
-            before, after = (f"{'weak ' if one.is_weak else ''}{one.type}" for one in (was, now))
+            before, after = (f"{'weak ' if leaf.is_weak else ''}{leaf.type}" for leaf in (was, now))
         parts = _parts(was.type, now.type) + (was.is_weak != now.is_weak)
         yield Difference(f"{at} changed from {before} to {after}", parts)
     elif was.is_weak != now.is_weak:
@@ -137,7 +137,7 @@ def _of_leaf(at: str, was: Leaf, now: Leaf, is_compiled: bool, is_transformed_al
     if moved and was.placement != now.placement:
         yield Difference(f"{at} {_of_placement(was.placement, now.placement)}")
     if is_compiled and is_transformed_alike and was.transforms != now.transforms:
-        before, after = (" and ".join(one.transforms) or "not transformed" for one in (was, now))
+        before, after = (" and ".join(leaf.transforms) or "not transformed" for leaf in (was, now))
         yield Difference(f"{at} is {after}, in the earlier call it was {before}")
 
 
@@ -149,19 +149,22 @@ def _parts(old: str, new: str) -> int:
         (1, 2, 2)
     """
     (dtype, _, axes), (new_dtype, _, new_axes) = old.partition("["), new.partition("[")
-    before, after = (tuple(filter(None, one.rstrip("]").split(","))) for one in (axes, new_axes))
+    before, after = (tuple(filter(None, shape.rstrip("]").split(","))) for shape in (axes, new_axes))
     differing = sum(was != now for was, now in zip_longest(before, after))
     return (dtype != new_dtype) + (len(before) != len(after)) + differing
 
 
 def _of_transforms(old: Sequence[Transform], new: Sequence[Transform]) -> Iterator[Difference]:
-    if [one.text for one in old] == [one.text for one in new]:
+    if [transform.text for transform in old] == [transform.text for transform in new]:
         for was, now in zip(old, new, strict=True):
             if was.size != now.size:
                 yield Difference(f"the call is {now.text} over {now.size:,} instead of {was.size:,}")
     else:
         before, after = (
-            ", then ".join(one.text if one.size is None else f"{one.text} over {one.size:,}" for one in each)
+            ", then ".join(
+                transform.text if transform.size is None else f"{transform.text} over {transform.size:,}"
+                for transform in each
+            )
             or "not transformed"
             for each in (old, new)
         )
@@ -205,7 +208,7 @@ def _of_structure(old: Argument, new: Argument) -> str:
         if len(changed) == 1 and not added and not missing:
             return f"{new.at(changed[0])} changed from {were[changed[0]]} to {are[changed[0]]}"
         parts = [_few([f"`{path}` from {were[path]} to {are[path]}" for path in changed])] if changed else []
-        parts += [f"{what} {_few(some)}" for what, some in (("new", added), ("missing", missing)) if some]
+        parts += [f"{label} {_few(some)}" for label, some in (("new", added), ("missing", missing)) if some]
         if parts:
             return f"{new.label} changed its structure: {', '.join(parts)}"
     if old.attributes and were == are:

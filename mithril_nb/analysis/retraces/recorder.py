@@ -47,7 +47,7 @@ class Retrace:
     @property
     def time_s(self) -> float:
         """Sum of the known times, in seconds."""
-        return sum(one for one in (self.trace_s, self.lower_s, self.compile_s) if one is not None)
+        return sum(seconds for seconds in (self.trace_s, self.lower_s, self.compile_s) if seconds is not None)
 
     def __str__(self) -> str:
         return f"{self.place or 'unknown line'}: {self.reason}"
@@ -116,22 +116,22 @@ class WatchReport(Shown):
     @property
     def retraces(self) -> tuple[Retrace, ...]:
         """The retraces of the user's functions, grouped by function."""
-        return tuple(retrace for one in self.functions if one.library is None for retrace in one.retraces)
+        return tuple(retrace for report in self.functions if report.library is None for retrace in report.retraces)
 
     @property
     def traces(self) -> int:
         """Number of traces of all functions."""
-        return sum(one.traces for one in self.functions)
+        return sum(report.traces for report in self.functions)
 
     @property
     def compilations(self) -> int:
         """Number of compilations of all functions."""
-        return sum(one.compilations for one in self.functions)
+        return sum(report.compilations for report in self.functions)
 
     @property
     def time_s(self) -> float:
         """Seconds of all traces, lowerings and compilations with a known time."""
-        return sum(one.time_s for one in self.functions)
+        return sum(report.time_s for report in self.functions)
 
     def __getitem__(self, name: str) -> FunctionReport:
         """Return the report of the function with a name. If several functions have it, return the slowest one's report.
@@ -139,15 +139,15 @@ class WatchReport(Shown):
         Raises:
             UnknownOptionError: No function with this name was traced or compiled.
         """
-        known = {one.name: one for one in reversed(self.functions)}
-        if name not in known:
-            near = nearest(name, known)
+        by_name = {report.name: report for report in reversed(self.functions)}
+        if name not in by_name:
+            near = nearest(name, by_name)
             raise UnknownOptionError(
                 f"the report has no function {short_repr(name)}.",
-                (("functions", listed(known)),),
+                (("functions", listed(by_name)),),
                 f"report[{near!r}]" if near else "report.functions",
             )
-        return known[name]
+        return by_name[name]
 
 
 MOST_RETRACES = 100
@@ -170,9 +170,9 @@ class _Entry:
         self.compile_s: float | None = None
 
     def record(self) -> Retrace:
-        place = f"{file_label(self.file)}:{self.line}" if self.file else ""
+        location = f"{file_label(self.file)}:{self.line}" if self.file else ""
         times = (self.trace_s, self.lower_s, self.compile_s)
-        return Retrace(self.reason or "", self.file, self.line, place, self.number, self.is_traced, *times)
+        return Retrace(self.reason or "", self.file, self.line, location, self.number, self.is_traced, *times)
 
 
 class Recorder:
@@ -205,7 +205,9 @@ class Recorder:
         self.is_of_user = counts_calls
         self._lock = threading.RLock()  # the `repr` of a static argument may call the function
         self._thread = threading.local()
-        self._signatures: dict[bool, deque[Signature]] = {one: deque(maxlen=_MOST_SIGNATURES) for one in (True, False)}
+        self._signatures: dict[bool, deque[Signature]] = {
+            is_trace: deque(maxlen=_MOST_SIGNATURES) for is_trace in (True, False)
+        }
         """Signatures of earlier calls: under `True` calls that traced, under `False` calls that lowered."""
         self._functions: dict[int, weakref.ref[Any] | None] = {}
         self._entries: list[_Entry] = []
@@ -345,24 +347,31 @@ class Recorder:
         return sentence(clauses) or self._dropped(False)
 
     def _dropped(self, is_trace: bool) -> str:
-        found = [part.static for one in self._signatures[is_trace][-1].arguments for part in (one, *one.leaves)]
-        has_static = not all(one.is_exact for one in found if one is not None)
+        statics = [
+            part.static
+            for argument in self._signatures[is_trace][-1].arguments
+            for part in (argument, *argument.leaves)
+        ]
+        has_static = not all(static.is_exact for static in statics if static is not None)
         return _DROPPED.format("traced" if is_trace else "compiled") + (_OR_STATIC if has_static else "")
 
     def _remember(self, is_trace: bool, call: JitCall) -> list[str] | None:
         """Store a call, and return its differences from the most similar earlier call; `None` for the first call."""
-        known = self._signatures[is_trace]
+        earlier = self._signatures[is_trace]
         try:
-            new = signature_of(call, known[-1] if known else None)
-            found = [differences(old, new, is_compiled=not is_trace) for old in reversed(known)]
+            new = signature_of(call, earlier[-1] if earlier else None)
+            candidates = [differences(old, new, is_compiled=not is_trace) for old in reversed(earlier)]
         except Exception as error:  # raised by a class of the user; the watched program must continue
             return [f"the arguments could not be compared ({type(error).__name__}: {error})"]
-        if new in known:
-            known.remove(new)
-        known.append(new)
-        if not found:
+        if new in earlier:
+            earlier.remove(new)
+        earlier.append(new)
+        if not candidates:
             return None
-        return [one.clause for one in min(found, key=lambda each: sum(one.parts for one in each))]
+        return [
+            difference.clause
+            for difference in min(candidates, key=lambda each: sum(difference.parts for difference in each))
+        ]
 
     def _is_known(self, function: Any) -> bool:
         """Return false if this function object is new: it was not traced before, but another object was."""
@@ -370,7 +379,7 @@ class Recorder:
         reference = self._functions.get(id(function))
         is_known = id(function) in self._functions and (reference is None or reference() is function)
         if len(self._functions) >= _MOST_FUNCTIONS:
-            alive = {key: one for key, one in self._functions.items() if one is None or one() is not None}
+            alive = {key: ref for key, ref in self._functions.items() if ref is None or ref() is not None}
             self._functions = alive if len(alive) < _MOST_FUNCTIONS else {}
         try:
             self._functions[id(function)] = weakref.ref(function)

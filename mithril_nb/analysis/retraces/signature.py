@@ -62,7 +62,7 @@ class Static(NamedTuple):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Static) or self[:4] != other[:4]:
             return False
-        ours, theirs = (one.reference and one.reference() for one in (self, other))
+        ours, theirs = (static.reference and static.reference() for static in (self, other))
         try:
             return ours is None or theirs is None or ours is theirs or bool(ours == theirs)
         except Exception:  # raised by a class of the user; text and hash are equal
@@ -106,7 +106,7 @@ class Argument(NamedTuple):
     def kinds(self) -> Mapping[str, str]:
         """The name of the class of each container of arrays, and the type of each array, by path."""
         nodes = {path: name for path, name, _ in self.nodes}
-        return {**nodes, **dict(zip(self.paths, (one.type for one in self.leaves), strict=True))}
+        return {**nodes, **dict(zip(self.paths, (leaf.type for leaf in self.leaves), strict=True))}
 
     def describe(self) -> str:
         """Return the type of the argument if it is an array, else the structure of the container."""
@@ -131,15 +131,15 @@ def signature_of(call: JitCall, earlier: Signature | None = None) -> Signature:
     `earlier` is the signature of an earlier call. Arguments that are equal in both are stored once, which saves memory
     for large parameter trees.
     """
-    shared = {} if earlier is None else {one.name: one for one in earlier.arguments}
+    shared = {} if earlier is None else {argument.name: argument for argument in earlier.arguments}
     arguments = [_argument(call, position, value) for position, value in enumerate(call.args)]
     arguments += [_named(call, name, value) for name, value in sorted(call.kwargs.items())]
-    arguments = [shared[one.name] if shared.get(one.name) == one else one for one in arguments]
+    arguments = [shared[argument.name] if shared.get(argument.name) == argument else argument for argument in arguments]
     context = tuple((name, _setting(value), _hash(value)) for name, value in trace_context().items())
     if earlier is not None and earlier.context == context:
         context = earlier.context
     leaves = jax.tree.leaves((call.args, dict(call.kwargs)))
-    traces = {trace: found for one in leaves for trace, (found, _) in transforms_of(one).items()}
+    traces = {trace: transform for leaf in leaves for trace, (transform, _) in transforms_of(leaf).items()}
     transforms = tuple(traces[trace] for trace in sorted(traces, key=depth_of))
     return Signature(tuple(arguments), context, call.options, transforms)
 
@@ -152,8 +152,8 @@ def function_text(function: Any) -> str:
         'functools.partial of `print` with 1'
     """
     if isinstance(function, functools.partial):
-        bound = [short_repr(one, 40) for one in function.args]
-        bound += [f"{name}={short_repr(one, 40)}" for name, one in function.keywords.items()]
+        bound = [short_repr(value, 40) for value in function.args]
+        bound += [f"{name}={short_repr(value, 40)}" for name, value in function.keywords.items()]
         return f"functools.partial of {function_text(function.func)} with {', '.join(bound) or 'no arguments'}"
     bound = "the bound method " if inspect.ismethod(function) else ""
     inner = inspect.unwrap(function)
@@ -162,15 +162,15 @@ def function_text(function: Any) -> str:
         return f"an instance of `{type(function).__qualname__}`"
     name = name.rpartition("<locals>.")[2] if inner.__name__ != "<lambda>" else "<lambda>"
     code = getattr(inner, "__code__", None)
-    place = "" if code is None else f" at {file_label(code.co_filename)}:{code.co_firstlineno}"
-    return f"{bound}`{name}`{place}"
+    location = "" if code is None else f" at {file_label(code.co_filename)}:{code.co_firstlineno}"
+    return f"{bound}`{name}`{location}"
 
 
 def _argument(call: JitCall, position: int, value: Any) -> Argument:
-    known = position < len(call.parameters)
-    name = call.parameters[position] if known else f"{position}"
-    is_static = position in call.static_positions or (known and name in call.static_names)
-    return _read(call, name, position, known, False, is_static, value)
+    has_name = position < len(call.parameters)
+    name = call.parameters[position] if has_name else f"{position}"
+    is_static = position in call.static_positions or (has_name and name in call.static_names)
+    return _read(call, name, position, has_name, False, is_static, value)
 
 
 def _named(call: JitCall, name: str, value: Any) -> Argument:
@@ -187,14 +187,14 @@ def _read(
     label = f"{'static ' if is_static else ''}argument{number}{f' `{name}`' if is_named else ''}"
     if is_static:
         return Argument(name, label, is_by_name, _static(value), attributes=tuple(_attributes([value])))
-    every, shape = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda one: one is None)
-    found, tree = [pair for pair in every if pair[1] is not None], jax.tree.structure(value)
-    paths = tuple(jax.tree_util.keystr(path) for path, _ in found)
-    leaves = tuple(_leaf(one, call.is_filtered and not _is_array(one)) for _, one in found)
+    entries, shape = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda node: node is None)
+    pairs, tree = [pair for pair in entries if pair[1] is not None], jax.tree.structure(value)
+    paths = tuple(jax.tree_util.keystr(path) for path, _ in pairs)
+    leaves = tuple(_leaf(leaf, call.is_filtered and not _is_array(leaf)) for _, leaf in pairs)
     structure = str(tree).removeprefix("PyTreeDef(").removesuffix(")")
     # The hash of a PyTreeDef ignores static data. Its text includes static data, but also addresses of functions, which
     # `shortened` removes.
-    nodes = tuple(_nodes(every, shape))
+    nodes = tuple(_nodes(entries, shape))
     attributes = tuple(_attributes(_graph_definitions(tree)))
     return Argument(
         name, label, is_by_name, None, shortened(structure), hash(structure), paths, leaves, nodes, attributes
@@ -225,9 +225,9 @@ def _attributes(definitions: Iterable[Any]) -> Iterator[tuple[str, Static]]:
             elif hasattr(value, "value") and not str(name).startswith("_pytree__"):
                 yield at, _static(value.value)
 
-    for one in definitions:
-        if type(one).__name__ == "GraphDef":
-            yield from walk(iter(one.nodes), iter(one.attributes), "")
+    for definition in definitions:
+        if type(definition).__name__ == "GraphDef":
+            yield from walk(iter(definition.nodes), iter(definition.attributes), "")
 
 
 def _nodes(leaves: Sequence[tuple[Any, Any]], tree: Any) -> Iterator[tuple[str, str, weakref.ref[type] | None]]:
@@ -264,7 +264,7 @@ def _leaf(value: Any, is_static: bool) -> Leaf:
     if is_static:
         return Leaf(type(value).__name__, False, "", static=_static(value))
     try:
-        transforms = tuple(f"{one.text}{axis}" for one, axis in reversed(transforms_of(value).values()))
+        transforms = tuple(f"{transform.text}{axis}" for transform, axis in reversed(transforms_of(value).values()))
         return Leaf(*type_of(value), _placement(value), mesh_of(value), transforms)
     except TypeError:  # not a JAX type; JAX rejects it right after this
         return Leaf(type(value).__name__, False, "")

@@ -80,7 +80,9 @@ class _Call:
 
     def _is_innermost(self) -> bool:
         """Return whether this is the innermost call of the function in progress; there may be several by recursion."""
-        return next(one for one in reversed(thread.scopes) if getattr(one, "watched", None) is self.watched) is self
+        return (
+            next(scope for scope in reversed(thread.scopes) if getattr(scope, "watched", None) is self.watched) is self
+        )
 
     def miss(self) -> None:
         """Record that the call is not a cache hit."""
@@ -106,8 +108,8 @@ class Watched(Following, JitWrapper):
         self._jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
         self._function: Any = getattr(self._jitted, "_fun", None)
         size = getattr(self._jitted, "_cache_size", lambda: 0)()
-        known = self._jitted if self._function is None else self._function
-        name, source = jit_events.name_of(known), jit_events.source_of(known)
+        inner = self._jitted if self._function is None else self._function
+        name, source = jit_events.name_of(inner), jit_events.source_of(inner)
         self.recorder = Recorder(name, source, is_seen=size > 0, counts_calls=True)
         functools.update_wrapper(self, self._jitted, updated=())
         self.__wrapped__ = self._jitted
@@ -171,8 +173,8 @@ class Watched(Following, JitWrapper):
 
     def is_named(self, name: str, source: Source) -> bool:
         """Return whether a program that JAX lowers or compiles belongs to this function."""
-        known = self.recorder
-        return name == known.name and (self._function is None or source == known.source or not source[0])
+        recorder = self.recorder
+        return name == recorder.name and (self._function is None or source == recorder.source or not source[0])
 
     def _ahead(self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         scopes = thread.scopes
@@ -227,7 +229,7 @@ class Watch(Following):
         """Return a report for each function that was traced, lowered or compiled so far, the slowest function first."""
         with self._lock:
             recorders, left_out = [*self._recorders.values()], self._left_out
-        reports = sorted((one.report() for one in recorders), key=lambda one: -one.time_s)
+        reports = sorted((recorder.report() for recorder in recorders), key=lambda report: -report.time_s)
         return WatchReport(tuple(reports), left_out)
 
     @property
@@ -270,15 +272,15 @@ class Watch(Following):
         wrapper = latest.get((name, source), "") if call is None else call.wrapper
         latest[name, source] = wrapper
         with self._lock:
-            found = self._recorders.get((name, source, wrapper))
-            if found is None:
+            recorder = self._recorders.get((name, source, wrapper))
+            if recorder is None:
                 if len(self._recorders) >= MOST_FUNCTIONS:
                     self._left_out += 1
                     return None
-                found = self._recorders[name, source, wrapper] = Recorder(name, source, wrapper=wrapper)
+                recorder = self._recorders[name, source, wrapper] = Recorder(name, source, wrapper=wrapper)
             if call is not None and call.is_of_user:
-                found.is_of_user = True
-            return found
+                recorder.is_of_user = True
+            return recorder
 
     def __repr__(self) -> str:
         return f"Watch({len(self._recorders)} functions)"

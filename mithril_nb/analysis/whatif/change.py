@@ -60,7 +60,7 @@ class Future(Generic[Value]):
     def start(self) -> Future[Value]:
         """Start the computation in the background, unless it is done; return `self`."""
         if not self.is_done:
-            self._queue.submit(lambda wanted: self._make(), self)
+            self._queue.submit(lambda _: self._make(), self)
         return self
 
     def result(self, timeout: float | None = None) -> Value:
@@ -159,8 +159,8 @@ class Change(Shown):
         """The costs of the roles forward, backward and update, each with `.before`, `.after` and `.delta`."""
         before, after = self.before.by_role, self.after.by_role
         roles = dict.fromkeys((*before, *after))
-        found = {role: Pair(before.get(role, Figures()), after.get(role, Figures())) for role in roles}
-        return ByRole(found, f"changes of {self.program!r}", "change.by_role")
+        pairs = {role: Pair(before.get(role, Figures()), after.get(role, Figures())) for role in roles}
+        return ByRole(pairs, f"changes of {self.program!r}", "change.by_role")
 
     @property
     def peaks(self) -> tuple[Peak, Peak]:
@@ -206,7 +206,7 @@ class Change(Shown):
         peaks: list[dict[str, Any]] = [{"bytes": None, "reason": NOT_ASKED}] * 2
         if self._peaks is not None and self._peaks.is_done:
             peaks = [asdict(peak) for peak in self._peaks.result()]
-        found = self.comparison
+        comparison = self.comparison
         first, second = (
             ", ".join(f"{name}={format_value(pair[at])}" for name, pair in self.settings.items()) for at in (0, 1)
         )
@@ -217,9 +217,9 @@ class Change(Shown):
             "settings": {name: [plain(value) for value in pair] for name, pair in self.settings.items()},
             "before": first or "before",
             "after": second or "after",
-            "total": found.total.to_dict(),
-            "by_block": {path: pair.to_dict() for path, pair in found.by_block.items()},
-            "unattributed": found.unattributed.to_dict(),
+            "total": comparison.total.to_dict(),
+            "by_block": {path: pair.to_dict() for path, pair in comparison.by_block.items()},
+            "unattributed": comparison.unattributed.to_dict(),
             "by_role": {role: pair.to_dict() for role, pair in self.by_role.items()},
             "peak_bytes": {"before": peaks[0], "after": peaks[1]},
             "notes": [*self.notes, *(note for note in self.after.notes if note in self.before.notes)],

@@ -53,7 +53,7 @@ class PriorityLock:
         self._waiting = 0
 
     @contextmanager
-    def taken(self, background: bool = False) -> Iterator[None]:
+    def held(self, background: bool = False) -> Iterator[None]:
         """Hold the lock.
 
         Args:
@@ -130,7 +130,7 @@ class CostOracle:
             StageUnavailableError: The program cannot be traced.
         """
         key = key_of(settings)
-        with self._lock.taken(background):
+        with self._lock.held(background):
             if key not in self._traced:
                 if key in self._failed:
                     raise self._failed[key].with_traceback(None)
@@ -139,7 +139,7 @@ class CostOracle:
                         inspection = self.subject.inspection(settings)
                         self._traced[key] = inspection, inspection.cost("analytic")
                         if len(self._traced) > MOST_KEPT:
-                            del self._traced[next(one for one in self._traced if one != self._start)]
+                            del self._traced[next(key for key in self._traced if key != self._start)]
                 except Exception as error:
                     self._failed[key] = error
                     raise
@@ -153,11 +153,11 @@ class CostOracle:
         Raises:
             Exception: As in `traced`.
         """
-        found = self._known(settings)
-        if found is None:
-            found = self._estimated(settings) or Answer(self.traced(settings)[1], TRACED)
+        answer = self._known(settings)
+        if answer is None:
+            answer = self._estimated(settings) or Answer(self.traced(settings)[1], TRACED)
             self.prepare(*self._different(settings))
-        return found
+        return answer
 
     def _known(self, settings: Settings) -> Answer | None:
         key = key_of(settings)
@@ -165,10 +165,10 @@ class CostOracle:
             raise self._failed[key].with_traceback(None)
         if key in self._traced:
             return Answer(self._traced[key][1], TRACED)
-        found, way = self._by_formula(settings), FORMULA
-        if found is None and self._learned is not None:
-            found, way = self._learned.at(settings), LEARNED
-        return Answer(found, way) if found is not None and self._exists(settings, way) else None
+        cost, way = self._by_formula(settings), FORMULA
+        if cost is None and self._learned is not None:
+            cost, way = self._learned.at(settings), LEARNED
+        return Answer(cost, way) if cost is not None and self._exists(settings, way) else None
 
     def _exists(self, settings: Settings, way: str) -> bool:
         """Return whether the arguments of the program have the predicted shapes at some settings; trace nothing.
@@ -180,11 +180,11 @@ class CostOracle:
         Raises:
             Exception: The error that the function that makes the program raised.
         """
-        with self._lock.taken(), self.context():
+        with self._lock.held(), self.context():
             inspection = self.subject.inspection(settings)
-        known = self._learned.input_shapes(settings) if way == LEARNED and self._learned is not None else None
+        predicted = self._learned.input_shapes(settings) if way == LEARNED and self._learned is not None else None
         shapes = [tuple(leaf.shape) for leaf in jax.tree.leaves(inspection.arguments) if hasattr(leaf, "shape")]
-        return known is None or known == shapes
+        return predicted is None or predicted == shapes
 
     def _different(self, settings: Settings) -> list[str]:
         base = self.subject.base
@@ -204,18 +204,18 @@ class CostOracle:
         after = self._dtype(settings.get("dtype"))
         if not self._learns or before is None or not after or format_value(before) == after:
             return None
-        known = self._known({**settings, "dtype": before})
-        program = known.cost.symbolic if known is not None else None
+        answer = self._known({**settings, "dtype": before})
+        program = answer.cost.symbolic if answer is not None else None
         if program is None or not self._exists(settings, ESTIMATE):
             return None
         cost = in_other_dtype(program, format_value(before), after)
         note = f"bytes estimated: every {format_value(before)} array counted as {after}; change.exact adds conversions"
         return Answer(cost, ESTIMATE, (note,))
 
-    def _dtype(self, given: Any) -> str:
+    def _dtype(self, value: Any) -> str:
         """Return the name of the dtype that JAX uses for a value of the setting; `""` if the value is not a dtype."""
         with self.context(), suppress(TypeError):
-            return "" if given is None else jax.dtypes.canonicalize_dtype(given).name
+            return "" if value is None else jax.dtypes.canonicalize_dtype(value).name
         return ""
 
     # Preparing in the background
@@ -228,7 +228,7 @@ class CostOracle:
             return
         self._prepared.update(new)
         prepared, cost = tuple(name for name in base if name in self._prepared), self._base
-        self._queue.submit(lambda wanted: self._prepare(prepared, cost), prepared)
+        self._queue.submit(lambda _: self._prepare(prepared, cost), prepared)
 
     def known_ways(self) -> dict[str, str]:
         """Return the origin of the costs for each setting, as `WhatIf.ways` describes."""
@@ -260,10 +260,10 @@ class CostOracle:
                     costs[key] = cost if key == key_of(base) else self._costed(settings)
                 except Exception as error:
                     costs[key] = error
-            found = costs[key]
-            if isinstance(found, Exception):
-                raise found
-            return found
+            result = costs[key]
+            if isinstance(result, Exception):
+                raise result
+            return result
 
         learned = learn(trace, base, sizes)
         self.ways.update({name: f"{TRACED}: {reason}" for name, reason in learned.reasons.items()})
@@ -280,7 +280,7 @@ class CostOracle:
     def _costed(self, settings: Settings) -> Cost:
         if self._queue.is_ended:
             raise _Cancelled
-        with self._lock.taken(background=True), self.context():
+        with self._lock.held(background=True), self.context():
             return self.subject.inspection(settings).cost("analytic")
 
     def _by_formula(self, settings: Settings) -> Cost | None:
@@ -292,7 +292,11 @@ class CostOracle:
         if formula is None or not set(self._different(settings)) <= set(formula[0]):
             return None
         values = {name: settings[name] for name in formula[0]}
-        return _with_numbers(formula[1], values) if all(is_size(one) and one > 1 for one in values.values()) else None
+        return (
+            _with_numbers(formula[1], values)
+            if all(is_size(value) and value > 1 for value in values.values())
+            else None
+        )
 
     @property
     def _symbols(self) -> tuple[str, ...]:
@@ -313,16 +317,16 @@ class CostOracle:
         try:
             dims = jax.export.symbolic_shape(", ".join(symbols))
             formula = _renumbered(self._costed({**base, **dict(zip(symbols, dims, strict=True))}), cost)
-            found = _with_numbers(formula, {one: base[one] for one in symbols})
+            predicted = _with_numbers(formula, {symbol: base[symbol] for symbol in symbols})
         except Exception as error:
             self.ways[name] = f"{TRACED}: tracing with a symbolic size fails: {first_line(error)}"
             return
-        if not agree(found, cost):
+        if not agree(predicted, cost):
             self.ways[name] = f"{TRACED}: the equations with a symbolic size differ"
             return
 
         def predict(settings: Settings) -> Cost:
-            return _with_numbers(formula, {one: settings[one] for one in symbols})
+            return _with_numbers(formula, {symbol: settings[symbol] for symbol in symbols})
 
         # With a symbol, an `if` such as `size % 8 == 0` always takes the same branch, so numbers must be tried too.
         where = first_mismatch(predict, self._costed, base, name)
@@ -353,7 +357,7 @@ def _renumbered(formula: Cost, like: Cost) -> Cost:
     if program is None or other is None or len(program.kinds.members) != len(other.kinds.members):
         return formula
     pairs = zip(program.kinds.members, other.kinds.members, strict=True)
-    members = tuple([(replace(one, id=same.id), place) for (one, place), (same, _) in pairs])
+    members = tuple([(replace(equation, id=same.id), index) for (equation, index), (same, _) in pairs])
     kinds = replace(program.kinds, members=members, conditions=other.kinds.conditions)
     return replace(formula, symbolic=replace(program, known_kinds=kinds))
 
@@ -370,7 +374,8 @@ def in_other_dtype(program: SymbolicProgram, before: str, after: str) -> Cost:
 
     kinds = program.kinds
     examples = tuple(
-        (replace(one, inputs=other(one.inputs), outputs=other(one.outputs)), times) for one, times in kinds.examples
+        (replace(equation, inputs=other(equation.inputs), outputs=other(equation.outputs)), times)
+        for equation, times in kinds.examples
     )
     changed = replace(program, known_kinds=replace(kinds, examples=examples))
     return of_equations(changed.costs(), changed)

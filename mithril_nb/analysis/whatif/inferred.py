@@ -95,7 +95,7 @@ class Inferred:
     def __init__(self, points: Sequence[Point], costs: Sequence[Cost]):
         self._points, self._costs = points, costs
         self.names = tuple(name for name in points[0] if len({point[name] for point in points}) > 1)
-        letters = [name if name.isidentifier() else f"size_{place}" for place, name in enumerate(self.names)]
+        letters = [name if name.isidentifier() else f"size_{index}" for index, name in enumerate(self.names)]
         self._letters = dict(zip(self.names, letters, strict=True))
         self._sizes: dict[_Values, Size] = {}
         self._specs: dict[tuple[TensorSpec, ...], TensorSpec] = {}
@@ -112,75 +112,81 @@ class Inferred:
         must be integers.
         """
         for name in self.names:
-            values = [one[name] for one in self._points]
+            values = [traced[name] for traced in self._points]
             if not min(values) <= point[name] <= max(values):
                 return False
-        found = [size.at(point) for size in self._sizes.values()]
-        return all(value.denominator == 1 and value >= 0 for value in found)
+        sizes = [size.at(point) for size in self._sizes.values()]
+        return all(value.denominator == 1 and value >= 0 for value in sizes)
 
     def input_shapes(self, point: Point) -> list[tuple[int, ...]]:
         """Return the shapes of the program's inputs at a covered point."""
         texts = {size.text(self._letters): size for size in self._sizes.values()}
         return [
-            tuple(int(texts[dim].at(point)) if isinstance(dim, str) else dim for dim in one.spec.shape)
-            for one in self._program.inputs
+            tuple(int(texts[dim].at(point)) if isinstance(dim, str) else dim for dim in argument.spec.shape)
+            for argument in self._program.inputs
         ]
 
     def at(self, point: Point) -> Cost:
         """Return the costs at a covered point."""
         numbers = {self._letters[name]: int(point[name]) for name in self.names}
-        one = self._program
-        program = SymbolicProgram(one.name, one.equations, one.inputs, numbers, one.kinds)
+        template = self._program
+        program = SymbolicProgram(template.name, template.equations, template.inputs, numbers, template.kinds)
         return of_equations(program.costs(), program)
 
     # From traces to sizes
 
     def _inferred(self) -> SymbolicProgram:
         traced = [cost.symbolic for cost in self._costs]
-        programs = [one for one in traced if one is not None]
-        if len(programs) < len(traced) or len({len(one.equations) for one in programs}) > 1:
+        programs = [program for program in traced if program is not None]
+        if len(programs) < len(traced) or len({len(program.equations) for program in programs}) > 1:
             raise NotInferredError("the number of equations differs")
-        equations = [self._equation(same) for same in zip(*(one.equations for one in programs), strict=True)]
+        equations = [self._equation(same) for same in zip(*(program.equations for program in programs), strict=True)]
         inputs: list[Input] = []
-        for same in zip(*(one.inputs for one in programs), strict=True):
-            inputs.append(replace(same[0], spec=self._spec(tuple(one.spec for one in same), "an input")))
+        for same in zip(*(program.inputs for program in programs), strict=True):
+            inputs.append(replace(same[0], spec=self._spec(tuple(argument.spec for argument in same), "an input")))
         return SymbolicProgram(programs[0].name, tuple(equations), tuple(inputs))
 
     def _equation(self, same: tuple[Equation, ...]) -> Equation:
         first = same[0]
-        if len({_kind(one) for one in same}) > 1:
+        if len({_kind(equation) for equation in same}) > 1:
             raise NotInferredError(f"equation {first.id} ({first.primitive}) differs")
-        if all(one == first for one in same[1:]):
+        if all(equation == first for equation in same[1:]):
             return first
         where = f"{first.primitive} in {first.block or UNATTRIBUTED_LABEL}"
         params: list[tuple[str, Any]] = []
-        for pairs in zip(*(one.params for one in same), strict=True):
+        for pairs in zip(*(equation.params for equation in same), strict=True):
             params.append((pairs[0][0], self._param(tuple(value for _, value in pairs), where)))
-        repeats = {one.repeats for one in same}
+        repeats = {equation.repeats for equation in same}
         return replace(
             first,
-            inputs=tuple(self._spec(specs, where) for specs in zip(*(one.inputs for one in same), strict=True)),
-            outputs=tuple(self._spec(specs, where) for specs in zip(*(one.outputs for one in same), strict=True)),
+            inputs=tuple(
+                self._spec(specs, where) for specs in zip(*(equation.inputs for equation in same), strict=True)
+            ),
+            outputs=tuple(
+                self._spec(specs, where) for specs in zip(*(equation.outputs for equation in same), strict=True)
+            ),
             params=tuple(params),
             repeats=first.repeats if len(repeats) == 1 else None,  # then the loops around it determine it
-            constants=tuple(_constant(each, where) for each in zip(*(one.constants for one in same), strict=True)),
+            constants=tuple(
+                _constant(each, where) for each in zip(*(equation.constants for equation in same), strict=True)
+            ),
         )
 
     def _spec(self, same: tuple[TensorSpec, ...], where: str) -> TensorSpec:
-        found = self._specs.get(same)
-        if found is None:
-            if len({(len(one.shape), one.dtype) for one in same}) > 1:
+        merged = self._specs.get(same)
+        if merged is None:
+            if len({(len(spec.shape), spec.dtype) for spec in same}) > 1:
                 raise NotInferredError(f"ranks or dtypes differ in {where}")
-            dims = tuple(self._size(dims, where) for dims in zip(*(one.shape for one in same), strict=True))
-            found = self._specs[same] = TensorSpec(dims, same[0].dtype)
-        return found
+            dims = tuple(self._size(dims, where) for dims in zip(*(spec.shape for spec in same), strict=True))
+            merged = self._specs[same] = TensorSpec(dims, same[0].dtype)
+        return merged
 
     def _param(self, same: tuple[Any, ...], where: str) -> Any:
-        if all(one == same[0] for one in same[1:]):
+        if all(param == same[0] for param in same[1:]):
             return same[0]
-        if all(type(one) is int for one in same):
+        if all(type(param) is int for param in same):
             return self._size(same, where)
-        if all(isinstance(one, tuple) for one in same) and len({len(one) for one in same}) == 1:
+        if all(isinstance(param, tuple) for param in same) and len({len(param) for param in same}) == 1:
             return tuple(self._param(each, where) for each in zip(*same, strict=True))
         return same[0]  # irrelevant if wrong: the costs are verified at every point
 
@@ -188,10 +194,10 @@ class Inferred:
         if values.count(values[0]) == len(values):
             return values[0]
         if values not in self._sizes:
-            found = self._fitted(values) if all(type(value) is int for value in values) else None
-            if found is None:
+            size = self._fitted(values) if all(type(value) is int for value in values) else None
+            if size is None:
                 raise NotInferredError(f"the sizes {', '.join(map(str, values))} of {where} follow no simple rule")
-            self._sizes[values] = found
+            self._sizes[values] = size
         return self._sizes[values].text(self._letters)
 
     def _fitted(self, values: _Values) -> Size | None:
@@ -200,29 +206,31 @@ class Inferred:
         slopes: list[tuple[str, Fraction]] = []
         is_product = start != 0
         for name in self.names:
-            place = next((place for place, point in enumerate(self._points) if _differs_in(point, base, name)), None)
-            if place is None or values[place] == start:
+            index = next((index for index, point in enumerate(self._points) if _differs_in(point, base, name)), None)
+            if index is None or values[index] == start:
                 continue
-            before, after = base[name], self._points[place][name]
-            slopes.append((name, Fraction(values[place] - start, after - before)))
-            fitting = [one for one in _EXPONENTS if start * Fraction(after, before) ** one == values[place]]
+            before, after = base[name], self._points[index][name]
+            slopes.append((name, Fraction(values[index] - start, after - before)))
+            fitting = [
+                exponent for exponent in _EXPONENTS if start * Fraction(after, before) ** exponent == values[index]
+            ]
             is_product = is_product and bool(fitting)
             powers += [(name, fitting[0])] if fitting else []
-        found: list[Size] = []
+        candidates: list[Size] = []
         if is_product and powers:
-            whole = prod((Fraction(base[name] ** power) for name, power in powers if power > 0), start=Fraction(1))
+            divisor = prod((Fraction(base[name] ** power) for name, power in powers if power > 0), start=Fraction(1))
             parts = prod((Fraction(base[name] ** -power) for name, power in powers if power < 0), start=Fraction(1))
-            found.append(Size(start * parts / whole, tuple(powers)))
+            candidates.append(Size(start * parts / divisor, tuple(powers)))
         if slopes:
             rest = start - sum((slope * base[name] for name, slope in slopes), Fraction(0))
-            found.append(Size(rest, slopes=tuple(slopes)))
-        wanted = list(zip(self._points, values, strict=True))
-        return next((one for one in found if all(one.at(point) == value for point, value in wanted)), None)
+            candidates.append(Size(rest, slopes=tuple(slopes)))
+        samples = list(zip(self._points, values, strict=True))
+        return next((size for size in candidates if all(size.at(point) == value for point, value in samples)), None)
 
 
-def agree(one: Cost, other: Cost) -> bool:
+def agree(cost: Cost, other: Cost) -> bool:
     """Return whether two costs are equal, row by row, ignoring the ids of equations."""
-    return _figures(one) == _figures(other)
+    return _figures(cost) == _figures(other)
 
 
 def _figures(cost: Cost) -> list[Any]:
@@ -233,17 +241,17 @@ def _figures(cost: Cost) -> list[Any]:
     return [rows, cost.params, cost.notes, cost.once]
 
 
-def _kind(one: Equation) -> Any:
-    names = tuple(name for name, _ in one.params)
+def _kind(equation: Equation) -> Any:
+    names = tuple(name for name, _ in equation.params)
     return (
-        one.id,
-        one.primitive,
-        one.block,
-        one.role,
-        one.is_call,
-        one.is_used,
-        len(one.inputs),
-        len(one.outputs),
+        equation.id,
+        equation.primitive,
+        equation.block,
+        equation.role,
+        equation.is_call,
+        equation.is_used,
+        len(equation.inputs),
+        len(equation.outputs),
         names,
     )
 
@@ -259,16 +267,16 @@ def _constant(same: tuple[Any, ...], where: str) -> Any:
         NotInferredError: The values differ, and costs may depend on them: they are not floats that are all above 1, all
             between 0 and 1, or all negative.
     """
-    if all(one == same[0] for one in same[1:]):
+    if all(constant == same[0] for constant in same[1:]):
         return same[0]
-    if all(isinstance(one, float) and one > 1 for one in same) or all(
-        isinstance(one, float) and 0 < one < 1 for one in same
+    if all(isinstance(constant, float) and constant > 1 for constant in same) or all(
+        isinstance(constant, float) and 0 < constant < 1 for constant in same
     ):
         return "?"
-    if all(isinstance(one, float) and one < 0 for one in same):
+    if all(isinstance(constant, float) and constant < 0 for constant in same):
         return "?"
     raise NotInferredError(f"the constants {', '.join(map(str, same))} of {where} follow no simple rule")
 
 
 def _differs_in(point: Point, base: Point, name: str) -> bool:
-    return point[name] != base[name] and all(point[one] == base[one] for one in base if one != name)
+    return point[name] != base[name] and all(point[setting] == base[setting] for setting in base if setting != name)

@@ -32,8 +32,8 @@ class Repeated:
 
     def matches(self, depth: int, cost: Cost) -> bool:
         """Return whether the predicted cost at a depth equals `cost`."""
-        found = self.at(depth)
-        return found is not None and comparable(found) == comparable(cost)
+        predicted = self.at(depth)
+        return predicted is not None and comparable(predicted) == comparable(cost)
 
     def at(self, depth: int) -> Cost | None:
         """Return the cost at a depth, with rows sorted by block and without ids; `None` if it cannot be predicted."""
@@ -55,11 +55,11 @@ class Repeated:
                         return None
                     params[path] = count
             elif number == first and template == templates[0]:
-                for place in range(first, first + depth):
-                    is_last = place == first + depth - 1
-                    like = first if place == first else first + self._depth - 1 if is_last else first + 1
-                    for one in templates:
-                        source, target = one.format(like), one.format(place)
+                for index in range(first, first + depth):
+                    is_last = index == first + depth - 1
+                    like = first if index == first else first + self._depth - 1 if is_last else first + 1
+                    for pattern in templates:
+                        source, target = pattern.format(like), pattern.format(index)
                         rows += [replace(row, blocks=((target, 1.0),)) for row in self._rows[0].get(source, ())]
                         if source in here:
                             params[target] = here[source]
@@ -69,9 +69,9 @@ class Repeated:
         ]
         if self._cost.notes != self._deeper.notes:
             return None
-        known, deeper = None if self._cost.params is None else params, self._deeper.once
-        whole = Source(self._cost.once.name, *once, unknown=deeper.unknown, unknown_bytes=deeper.unknown_bytes)
-        return replace(self._cost, rows=tuple(rows), params=known, once=whole, symbolic=None)
+        param_counts, deeper = None if self._cost.params is None else params, self._deeper.once
+        outside = Source(self._cost.once.name, *once, unknown=deeper.unknown, unknown_bytes=deeper.unknown_bytes)
+        return replace(self._cost, rows=tuple(rows), params=param_counts, once=outside, symbolic=None)
 
     def _grown(self, path: str, depth: int) -> list[CostRow] | None:
         """Return the rows at a depth of a block that is not repeated; `None` if their number is not linear in depth."""
@@ -88,8 +88,8 @@ class Repeated:
     def _numbered(self) -> dict[str, tuple[str | None, int]]:
         """The template and the number of each block, by path; `(None, 0)` if the block is not repeated."""
         first, templates = self._found
-        places = range(first, first + self._depth)
-        instances = {one.format(place): (one, place) for one in templates for place in places}
+        indices = range(first, first + self._depth)
+        instances = {template.format(index): (template, index) for template in templates for index in indices}
         return {path: instances.get(path, (None, 0)) for path in _paths(self._cost)}
 
     @cached_property
@@ -107,14 +107,14 @@ class Repeated:
                 template
                 for path in new
                 for template in _templates_of(path, number)
-                if all(template.format(place) in here for place in range(first + 1, first + self._depth - 1))
+                if all(template.format(index) in here for index in range(first + 1, first + self._depth - 1))
             )
             # In the order of the program.
-            order = {path: place for place, path in enumerate(here)}
-            found = sorted(templates, key=lambda one: order.get(one.format(first + 1), len(order)))
-            instances = {one.format(place) for one in found for place in range(first, first + self._next)}
-            if found and set(new) <= instances:
-                return first, tuple(found)
+            order = {path: index for index, path in enumerate(here)}
+            repeated = sorted(templates, key=lambda template: order.get(template.format(first + 1), len(order)))
+            instances = {template.format(index) for template in repeated for index in range(first, first + self._next)}
+            if repeated and set(new) <= instances:
+                return first, tuple(repeated)
         return 0, ()
 
     @cached_property
@@ -129,10 +129,10 @@ def _paths(cost: Cost) -> tuple[str, ...]:
 
 
 def _by_block(cost: Cost) -> dict[str, list[CostRow]]:
-    found: dict[str, list[CostRow]] = {}
+    groups: dict[str, list[CostRow]] = {}
     for row in cost.rows:
-        found.setdefault(row.blocks[0][0] if row.blocks else "", []).append(_nameless(row))
-    return found
+        groups.setdefault(row.blocks[0][0] if row.blocks else "", []).append(_nameless(row))
+    return groups
 
 
 def _nameless(row: CostRow) -> CostRow:
@@ -214,9 +214,9 @@ class Learned:
             return None
         if not all(is_size(value) for value in numbers.values()):
             return None
-        if not all(one.covers(numbers) for one in self.inferred.values()):
+        if not all(fit.covers(numbers) for fit in self.inferred.values()):
             return None
-        costs = {place: one.at(numbers) for place, one in self.inferred.items()}
+        costs = {depth: fit.at(numbers) for depth, fit in self.inferred.items()}
         if self.depth is None:
             return next(iter(costs.values()))
         is_covered = min(self.inferred) <= numbers[self.depth] <= self.most_deep
@@ -226,8 +226,8 @@ class Learned:
         """Return the shapes of the program's inputs; `None` for a depth that was not traced."""
         if self.depth is not None and settings[self.depth] not in self.inferred:
             return None
-        place = 0 if self.depth is None else settings[self.depth]
-        return self.inferred[place].input_shapes(settings)
+        depth = 0 if self.depth is None else settings[self.depth]
+        return self.inferred[depth].input_shapes(settings)
 
 
 def learn(trace: Trace, base: Settings, names: Sequence[str]) -> Learned:
@@ -239,23 +239,23 @@ def learn(trace: Trace, base: Settings, names: Sequence[str]) -> Learned:
         names: Names of the settings to learn, which are all sizes.
     """
     learned, starts = Learned(base), [base]
-    kept: dict[str, list[int]] = {}
+    sizes: dict[str, list[int]] = {}
     for name in sorted(names, key=lambda name: _DEPTH_NAME.search(name) is None):
-        found = _first(trace, starts[0], name, _near(base[name]))
-        if found is None:
+        trial = _first(trace, starts[0], name, _near(base[name]))
+        if trial is None:
             learned.reasons[name] = "tracing fails at all other values"
-        elif _shape(found[1]) == _shape(trace(starts[0])):
-            kept[name] = [found[0]]
+        elif _shape(trial[1]) == _shape(trace(starts[0])):
+            sizes[name] = [trial[0]]
         elif learned.depth is None and _learn_depth(trace, learned, name):
             starts = [{**base, name: depth} for depth in learned.inferred]  # shallow programs trace fast
         else:
-            learned.reasons.setdefault(name, f"the equations at {found[0]} differ from those at {base[name]}")
-    for name in tuple(kept):
-        problem = _widen(trace, starts[0], name, kept[name])
-        if len(kept[name]) < 2:
+            learned.reasons.setdefault(name, f"the equations at {trial[0]} differ from those at {base[name]}")
+    for name in tuple(sizes):
+        problem = _widen(trace, starts[0], name, sizes[name])
+        if len(sizes[name]) < 2:
             learned.reasons[name] = problem or "tracing succeeds at too few values"
-            del kept[name]
-    _infer(trace, learned, starts, kept)
+            del sizes[name]
+    _infer(trace, learned, starts, sizes)
     return learned
 
 
@@ -265,9 +265,9 @@ def first_mismatch(predict: Trace, trace: Trace, base: Settings, name: str) -> i
     Two values are tried: one near to the base value, and one far from it.
     """
     for values in (_near(base[name]), _far(base[name])):
-        found = _first(trace, base, name, values)
-        if found is not None and not agree(predict({**base, name: found[0]}), found[1]):
-            return found[0]
+        trial = _first(trace, base, name, values)
+        if trial is not None and not agree(predict({**base, name: trial[0]}), trial[1]):
+            return trial[0]
     return None
 
 
@@ -289,7 +289,7 @@ def _widen(trace: Trace, start: Settings, name: str, values: list[int]) -> str:
     for candidates in (_far(start[name]), _low(start[name])):
         for value in candidates:
             try:
-                points = [start, *({**start, name: one} for one in (*values, value))]
+                points = [start, *({**start, name: size} for size in (*values, value))]
                 Inferred(points, [trace(point) for point in points])
             except Exception as error:
                 problem = first_line(error)
@@ -317,53 +317,53 @@ def _learn_depth(trace: Trace, learned: Learned, name: str) -> bool:
     return True
 
 
-def _infer(trace: Trace, learned: Learned, starts: Sequence[Settings], kept: dict[str, list[int]]) -> None:
-    """Learn all sizes in `kept` together. While that fails, leave out the last size, with the reason."""
-    while kept:
-        joint = _joint(trace, starts[0], kept)
-        points = [{name: value} for name, values in kept.items() for value in values] + joint
-        found: dict[int, Inferred] = {}
-        problem = "" if joint or len(kept) == 1 else "tracing fails if other settings change too"
+def _infer(trace: Trace, learned: Learned, starts: Sequence[Settings], sizes: dict[str, list[int]]) -> None:
+    """Learn all `sizes` together. While that fails, leave out the last size, with the reason."""
+    while sizes:
+        joint = _joint(trace, starts[0], sizes)
+        points = [{name: value} for name, values in sizes.items() for value in values] + joint
+        inferred: dict[int, Inferred] = {}
+        problem = "" if joint or len(sizes) == 1 else "tracing fails if other settings change too"
         try:
             for start in starts:
                 there: list[Settings] = [start, *({**start, **point} for point in points)]
-                place = start[learned.depth] if learned.depth else 0
-                found[place] = Inferred(there, [trace(point) for point in there])
+                depth = start[learned.depth] if learned.depth else 0
+                inferred[depth] = Inferred(there, [trace(point) for point in there])
         except Exception as error:
             problem = first_line(error)
         if not problem and learned.depth is not None:
-            problem = _deep_problem(trace, learned, found, joint or points[:1])
+            problem = _deep_problem(trace, learned, inferred, joint or points[:1])
         if not problem:
-            learned.inferred = found
+            learned.inferred = inferred
             return
-        name, _ = kept.popitem()
+        name, _ = sizes.popitem()
         learned.reasons[name] = problem
 
 
-def _deep_problem(trace: Trace, learned: Learned, found: dict[int, Inferred], points: Sequence[Settings]) -> str:
+def _deep_problem(trace: Trace, learned: Learned, inferred: dict[int, Inferred], points: Sequence[Settings]) -> str:
     """Return an error if the cost of a deeper program with changed sizes differs from the prediction, else `""`."""
     assert learned.depth is not None
     for point in points[:1]:
         settings = {**learned.base, **point}
-        deep = settings[learned.depth] if learned.base[learned.depth] > 4 else max(found) + 2
+        deep = settings[learned.depth] if learned.base[learned.depth] > 4 else max(inferred) + 2
         settings = {**settings, learned.depth: deep}
-        first, second = ((depth, one.at(settings)) for depth, one in found.items())
+        first, second = ((depth, fit.at(settings)) for depth, fit in inferred.items())
         if not Repeated(first, second).matches(deep, trace(settings)):
             return f"at {learned.depth}={deep} the blocks do not repeat"
     return ""
 
 
-def _joint(trace: Trace, start: Settings, kept: dict[str, list[int]]) -> list[dict[str, int]]:
+def _joint(trace: Trace, start: Settings, sizes: dict[str, list[int]]) -> list[dict[str, int]]:
     """Return at most two settings at which all sizes have changed and the program can be traced."""
-    found: list[dict[str, int]] = []
-    for place in (-1, 0, 1) if len(kept) > 1 else ():
-        point = {name: values[place] for name, values in kept.items()}
+    points: list[dict[str, int]] = []
+    for index in (-1, 0, 1) if len(sizes) > 1 else ():
+        point = {name: values[index] for name, values in sizes.items()}
         try:
             trace({**start, **point})
         except Exception:  # not every combination of values is possible
             continue
-        found.append(point)
-    return found[:2]
+        points.append(point)
+    return points[:2]
 
 
 def _first(trace: Trace, base: Settings, name: str, values: Iterator[int]) -> tuple[int, Cost] | None:

@@ -164,15 +164,15 @@ class MithrilModel:
         Raises:
             UnknownOptionError: There is no such block, or it has no such attribute. The advice is a similar change.
         """
-        known = attributes_of(self._graph)
-        if name in known:
-            self.base[name] = known[name]
+        attributes = attributes_of(self._graph)
+        if name in attributes:
+            self.base[name] = attributes[name]
             return
         path = name.rpartition(".")[0]
-        if not path and "/" not in name and not any(one.endswith(f".{name}") for one in known):
+        if not path and "/" not in name and not any(attribute.endswith(f".{name}") for attribute in attributes):
             return
-        own = [one.removeprefix(f"{path}.") for one in known if one.rpartition(".")[0] == path]
-        blocks = [found for found, _ in self._graph.walk()]
+        own = [attribute.removeprefix(f"{path}.") for attribute in attributes if attribute.rpartition(".")[0] == path]
+        blocks = [node_path for node_path, _ in self._graph.walk()]
         raise UnknownOptionError(
             f"program {self.name!r} has no setting {name!r}.",
             (
@@ -184,11 +184,11 @@ class MithrilModel:
 
     def _advice(self, name: str, value: Any, swept: Settings) -> str:
         """Return the code of a change of a similar attribute; if there is none, of a function that makes the model."""
-        known, values = attributes_of(self._graph), swept.get(name, (value,))
+        attributes, values = attributes_of(self._graph), swept.get(name, (value,))
         path, _, own = name.rpartition(".")
-        same = [one for one in known if one.rpartition(".")[2] == own]
-        exact = [one for one in known if one.replace("/", ".") == name.replace("/", ".")]
-        near = exact or (alike(name, same) if path else same) or same or alike(name, known, 0.8)
+        same = [attribute for attribute in attributes if attribute.rpartition(".")[2] == own]
+        exact = [attribute for attribute in attributes if attribute.replace("/", ".") == name.replace("/", ".")]
+        near = exact or (alike(name, same) if path else same) or same or alike(name, attributes, 0.8)
         if near:
             return format_setting(near[0], values, name in swept)
         return make_call(name, values, name in swept, f"model, {short_repr(dict(self._shapes))}")

@@ -35,11 +35,11 @@ def _hashable(value: Any) -> Any:
         hash(value)
     except TypeError:
         if isinstance(value, list | tuple):
-            every: Sequence[Any] = value
-            return tuple((type(one), _hashable(one)) for one in every)
+            elements: Sequence[Any] = value
+            return tuple((type(element), _hashable(element)) for element in elements)
         if isinstance(value, dict):
             named: dict[Any, Any] = value
-            return tuple((name, type(one), _hashable(one)) for name, one in named.items())
+            return tuple((name, type(element), _hashable(element)) for name, element in named.items())
         if hasattr(value, "shape") and hasattr(value, "dtype"):  # the repr of a long array omits its middle
             array = np.asarray(value)
             return array.shape, array.dtype.name, array.tobytes()
@@ -175,9 +175,9 @@ def by_name(changes: Any, is_swept: bool = False) -> Settings:
     names: Any = changes
     if not isinstance(changes, Mapping) or not all(isinstance(name, str) for name in names):
         both = [format_setting(name, values, is_swept) for name, values in _EXAMPLES.items()]
-        given = " ".join(short_repr(changes, 40).split())
+        text = " ".join(short_repr(changes, 40).split())
         raise UnknownOptionError(
-            f"settings must be keyword arguments or a dict with string keys, got {given}.",
+            f"settings must be keyword arguments or a dict with string keys, got {text}.",
             advice=f"{both[0]}  # or {both[1]} for names with a dot",
         )
     return changes  # pyright: ignore[reportUnknownVariableType]
@@ -190,10 +190,10 @@ def check_size(name: str, before: Any, value: Any, program: str, is_swept: bool 
         UnknownOptionError: The new value is not an integer, or is negative and the previous value is not.
     """
     if is_size(before) and (not is_size(value) or (value < 0 <= before)):
-        what = f"each value of {name!r}" if is_swept else f"setting {name!r}"
+        subject = f"each value of {name!r}" if is_swept else f"setting {name!r}"
         least = " of at least 0" * (before >= 0)
         raise UnknownOptionError(
-            f"{what} of {program} must be an integer{least}, not {short_repr(value, 40)}.",
+            f"{subject} of {program} must be an integer{least}, not {short_repr(value, 40)}.",
             (("current value", str(before)),),
             format_setting(name, (before, max(1, 2 * before)), is_swept),
         )
@@ -211,6 +211,6 @@ def values_of(name: str, values: Any) -> tuple[Any, ...]:
             f"the values of {name!r} must be a non-empty list, not {short_repr(values, 40)}.",
             advice=f"{name}=[8, 16, 32]",
         )
-    every: list[Any] = list(values)
-    listed: list[Any] = [value.item() if isinstance(value, np.generic) else value for value in every]
+    unpacked: list[Any] = list(values)
+    listed: list[Any] = [value.item() if isinstance(value, np.generic) else value for value in unpacked]
     return tuple({key_of({name: value}): value for value in listed}.values())

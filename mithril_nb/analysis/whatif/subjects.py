@@ -66,26 +66,26 @@ class MadeProgram:
     Args:
         make: The function. It takes settings by name, and returns a function and its arguments, a model and the shapes
             of its inputs, or an `Inspection`.
-        given: Settings that replace the defaults of `make`.
+        settings: Settings that replace the defaults of `make`.
         starts: For a call of `ml.sweep`, initial values of swept settings that have no default.
 
     Raises:
-        UnknownOptionError: `given` contains a setting that `make` does not have, or a setting has no value.
+        UnknownOptionError: `settings` contains a setting that `make` does not have, or a setting has no value.
     """
 
     makes = True
     casts = f'{_CASTS}make(dtype="float32") can build it in the new dtype'
 
-    def __init__(self, make: Callable[..., Any], given: Settings, starts: Settings = NOT_SWEPT):
+    def __init__(self, make: Callable[..., Any], settings: Settings, starts: Settings = NOT_SWEPT):
         self.name = title_of(make)
         self._make = make
         defaults, self._takes_any = _defaults(make)
         defaults |= {name: starts[name] for name, value in defaults.items() if value is _NONE and name in starts}
         self._own = frozenset(defaults)
-        for name, value in given.items():
+        for name, value in settings.items():
             if name not in defaults and name not in NUMERICS and not self._takes_any:
                 checked(defaults, {name: value}, f"{self.name}()")
-        missing = [name for name, value in defaults.items() if value is _NONE and name not in given]
+        missing = [name for name, value in defaults.items() if value is _NONE and name not in settings]
         if missing:
             raise UnknownOptionError(
                 f"{self.name}() needs a value for {', '.join(map(repr, missing))}.",
@@ -93,7 +93,10 @@ class MadeProgram:
                 f"ml.what_if({self.name}, {', '.join(f'{name}=...' for name in missing)})  # or, if {self.name}() is "
                 f"the program itself, ml.what_if({self.name}, {', '.join(missing)})(batch=64)",
             )
-        self.base: dict[str, Any] = {**{name: value for name, value in defaults.items() if value is not _NONE}, **given}
+        self.base: dict[str, Any] = {
+            **{name: value for name, value in defaults.items() if value is not _NONE},
+            **settings,
+        }
 
     def with_changes(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
         """Return all settings with the changes applied."""
@@ -114,12 +117,12 @@ class MadeProgram:
         if isinstance(result, Inspection):
             return result
         if isinstance(result, tuple) and len(result) > 1:  # pyright: ignore[reportUnknownArgumentType]
-            target, *given = result  # pyright: ignore[reportUnknownVariableType]
-            if is_mithril_model(target) and len(given) == 1 and isinstance(given[0], Mapping):
-                return inspect(target, shapes=given[0])  # pyright: ignore[reportUnknownArgumentType]
+            target, *rest = result  # pyright: ignore[reportUnknownVariableType]
+            if is_mithril_model(target) and len(rest) == 1 and isinstance(rest[0], Mapping):
+                return inspect(target, shapes=rest[0])  # pyright: ignore[reportUnknownArgumentType]
             if callable(target) or is_mithril_model(target):
-                is_whole = len(given) == 1 and isinstance(given[0], tuple)
-                args: tuple[Any, ...] = given[0] if is_whole else tuple(given)
+                is_whole = len(rest) == 1 and isinstance(rest[0], tuple)
+                args: tuple[Any, ...] = rest[0] if is_whole else tuple(rest)
                 return inspect(target, *args)
         raise UnknownOptionError(
             f"{self.name}() must return a function and its arguments, got {short_repr(result, 60)}.",
@@ -151,14 +154,14 @@ class FixedProgram:
                 (("settings", "batch, dtype, precision"),),
                 "ml.what_if(make)(remat=True)  # make(remat) calls jax.checkpoint if remat is true",
             )
-        known = {"batch": None, "dtype": None, "precision": None, **self.base}
+        available = {"batch": None, "dtype": None, "precision": None, **self.base}
         if "batch" in changes and self._batch is None:
             self._batch = batch_of(self._inspection)
             self.base["batch"] = self._batch.size
-        known |= self.base
+        available |= self.base
         check_numerics({name: value for name, value in changes.items() if name in NUMERICS}, swept)
         _check_width(changes.get("dtype"))
-        settings = checked(known, changes, repr(self.name), is_made=False, swept=swept)
+        settings = checked(available, changes, repr(self.name), is_made=False, swept=swept)
         return {name: value for name, value in settings.items() if name in self.base or name in changes}
 
     def inspection(self, settings: Settings) -> Inspection:
@@ -182,9 +185,11 @@ def _defaults(make: Callable[..., Any]) -> tuple[dict[str, Any], bool]:
         return {}, True
     by_name = {python_inspect.Parameter.POSITIONAL_OR_KEYWORD, python_inspect.Parameter.KEYWORD_ONLY}
     defaults = {
-        one.name: _NONE if one.default is one.empty else one.default for one in parameters if one.kind in by_name
+        parameter.name: _NONE if parameter.default is parameter.empty else parameter.default
+        for parameter in parameters
+        if parameter.kind in by_name
     }
-    return defaults, any(one.kind is one.VAR_KEYWORD for one in parameters)
+    return defaults, any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def check_numerics(settings: Settings, swept: Settings = NOT_SWEPT) -> None:
@@ -261,8 +266,8 @@ class Batch:
 
 def common_dtype(args: Any) -> str | None:
     """Return the dtype of all floating-point arrays in `args`; `None` if there are none, or if dtypes differ."""
-    found = {str(leaf.dtype) for leaf in jax.tree.leaves(args) if _is_floating(leaf)}
-    return found.pop() if len(found) == 1 else None
+    dtypes = {str(leaf.dtype) for leaf in jax.tree.leaves(args) if _is_floating(leaf)}
+    return dtypes.pop() if len(dtypes) == 1 else None
 
 
 def cast(args: Any, dtype: Any) -> Any:
@@ -277,8 +282,8 @@ def resized(args: Any, batch: Batch, size: Any) -> Any:
     leaves, structure = jax.tree.flatten(args)
     return structure.unflatten(
         [
-            _spec(leaf, (size, *leaf.shape[1:]), leaf.dtype) if place in batch.leaves else leaf
-            for place, leaf in enumerate(leaves)
+            _spec(leaf, (size, *leaf.shape[1:]), leaf.dtype) if index in batch.leaves else leaf
+            for index, leaf in enumerate(leaves)
         ]
     )
 
@@ -293,17 +298,17 @@ def batch_of(inspection: Inspection) -> Batch:
     Raises:
         ShapeError: There is no candidate, or not exactly one of several candidates can change.
     """
-    found = _candidates(inspection.arguments)
-    fitting = [one for one in found if _is_free(inspection, one)] if len(found) > 1 else found
+    candidates = _candidates(inspection.arguments)
+    fitting = [batch for batch in candidates if _is_free(inspection, batch)] if len(candidates) > 1 else candidates
     if len(fitting) == 1:
         return fitting[0]
     leaves = inspection.inputs
     facts = [
         (
-            f"first dim {one.size}",
-            ", ".join(f"{leaves[place].name} {leaves[place].spec}" for place in sorted(one.leaves)),
+            f"first dim {batch.size}",
+            ", ".join(f"{leaves[index].name} {leaves[index].spec}" for index in sorted(batch.leaves)),
         )
-        for one in fitting or found
+        for batch in fitting or candidates
     ]
     raise ShapeError(
         f"cannot determine the batch of {inspection.name!r}: "
@@ -311,7 +316,7 @@ def batch_of(inspection: Inspection) -> Batch:
             "several first dims are possible."
             if fitting
             else "none of these first dims can vary."
-            if found
+            if candidates
             else "each argument is scalar, or has arrays with different first dims."
         ),
         tuple(facts),
@@ -324,12 +329,12 @@ def _candidates(args: tuple[Any, ...]) -> list[Batch]:
     start = 0
     for arg in args:
         leaves = jax.tree.leaves(arg)
-        arrays = [place for place, leaf in enumerate(leaves, start) if len(getattr(leaf, "shape", ())) > 0]
-        sizes = {leaves[place - start].shape[0] for place in arrays}
+        arrays = [index for index, leaf in enumerate(leaves, start) if len(getattr(leaf, "shape", ())) > 0]
+        sizes = {leaves[index - start].shape[0] for index in arrays}
         if len(sizes) == 1:
             groups.setdefault(sizes.pop(), set()).update(arrays)
         start += len(leaves)
-    return [Batch(size, frozenset(places)) for size, places in groups.items()]
+    return [Batch(size, frozenset(indices)) for size, indices in groups.items()]
 
 
 def _is_free(inspection: Inspection, batch: Batch) -> bool:

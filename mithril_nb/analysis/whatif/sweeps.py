@@ -155,10 +155,10 @@ def sweep(
         >>> [(point.settings["batch"], point.settings["width"], point.flops) for point in found.points]
         [(8, 16, 1024), (8, 32, 2048), (16, 16, 2048), (16, 32, 4096)]
     """
-    given = {**settings, **by_name(changes, is_swept=True)}
-    swept = {name: values for name, values in given.items() if isinstance(values, list | range | np.ndarray)}
-    others = {name: value for name, value in given.items() if name not in swept}
-    starts = {name: values_of(name, given)[0] for name, given in swept.items()}
+    requested = {**settings, **by_name(changes, is_swept=True)}
+    swept = {name: values for name, values in requested.items() if isinstance(values, list | range | np.ndarray)}
+    others = {name: value for name, value in requested.items() if name not in swept}
+    starts = {name: values_of(name, listed)[0] for name, listed in swept.items()}
     subject = subject_of(target, args, shapes, others, starts)
     oracle = CostOracle(subject, quiet_queue())
     return swept_over(oracle, swept, source, peak)
@@ -183,11 +183,11 @@ def swept_over(oracle: CostOracle, swept: Mapping[str, Any], source: str, peak: 
             (("settings", ", ".join(subject.base) or "none"),),
             f"{next(iter(swept), next(iter(subject.base), 'batch'))}=[8, 16, 32]",
         )
-    values = {name: values_of(name, given) for name, given in swept.items()}
-    every = [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
-    settled = [subject.with_changes(point, swept) for point in every]
+    values = {name: values_of(name, listed) for name, listed in swept.items()}
+    combinations = [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
+    settled = [subject.with_changes(point, swept) for point in combinations]
     points = tuple(
-        _point(oracle, point, settings, source, peak) for point, settings in zip(every, settled, strict=True)
+        _point(oracle, point, settings, source, peak) for point, settings in zip(combinations, settled, strict=True)
     )
     is_estimate = source == "analytic" and any(point.peak_bytes is not None for point in points)
     return Sweep(subject.name, source, values, points, (*((ESTIMATE,) if is_estimate else ()), *_notes(points)))
@@ -211,14 +211,14 @@ def _of(cost: Cost, point: Settings, held: Peak, way: str) -> Point:
     time_s, no_time = None, _NOT_RUN
     if way == "measured":
         time_s, no_time = total.time_s, "; ".join(cost.notes) or "no reason given"
-    known = {name: getattr(total, name) for name in ("flops", "bytes_accessed", "transcendentals", "params")}
-    reasons = {name: _reason(cost.notes, name) for name, value in known.items() if value is None}
+    figures = {name: getattr(total, name) for name in ("flops", "bytes_accessed", "transcendentals", "params")}
+    reasons = {name: _reason(cost.notes, name) for name, value in figures.items() if value is None}
     reasons |= {"peak_bytes": held.reason} if held.bytes is None else {}
     reasons |= {"time_s": no_time} if time_s is None else {}
     calls = total.unknown_transcendentals
     bounds = {"flops": total.unknown, "transcendentals": calls, "bytes_accessed": total.unknown_bytes}
-    at_least = tuple(name for name, count in bounds.items() if count and known[name])
-    return Point(point, **known, peak_bytes=held.bytes, time_s=time_s, way=way, reasons=reasons, at_least=at_least)
+    at_least = tuple(name for name, count in bounds.items() if count and figures[name])
+    return Point(point, **figures, peak_bytes=held.bytes, time_s=time_s, way=way, reasons=reasons, at_least=at_least)
 
 
 def _reason(notes: Sequence[str], figure: str) -> str:
@@ -233,14 +233,16 @@ def _known_somewhere(points: Sequence[Point]) -> list[str]:
 
 def _notes(points: Sequence[Point]) -> tuple[str, ...]:
     """Return a note for costs that are unknown at all points, with the reason; other points show their own reasons."""
-    known = _known_somewhere(points)
-    found: dict[str, list[str]] = {}
+    available = _known_somewhere(points)
+    by_reason: dict[str, list[str]] = {}
     for point in points:
         for name, reason in point.reasons.items():
-            if name not in known and name not in found.setdefault(reason, []):
-                found[reason].append(name)
+            if name not in available and name not in by_reason.setdefault(reason, []):
+                by_reason[reason].append(name)
     # A point that failed has one reason for all costs, which does not explain why a cost of another point is unknown.
     only = {reason for point in points if len(point.reasons) == len(FIELDS) for reason in point.reasons.values()}
     return tuple(
-        f"{', '.join(names)}: {reason}" for reason, names in found.items() if names and not (known and reason in only)
+        f"{', '.join(names)}: {reason}"
+        for reason, names in by_reason.items()
+        if names and not (available and reason in only)
     )

@@ -238,11 +238,11 @@ def subject_of(
 
 def _refuse_settings(target: Any, options: Settings, is_swept: bool) -> None:
     """Raise `UnknownOptionError` if settings to change are passed with the program, and not to the result."""
-    known = (*COMMON_SETTINGS, "remat") if is_mithril_model(target) else COMMON_SETTINGS
-    changed = {name: value for name, value in options.items() if name in known and has_argument(target, name) is False}
+    names = (*COMMON_SETTINGS, "remat") if is_mithril_model(target) else COMMON_SETTINGS
+    changed = {name: value for name, value in options.items() if name in names and has_argument(target, name) is False}
     if not changed:
         return
-    facts = (("given", _given(changed)), ("settings", ", ".join(known)))
+    facts = (("given", _given(changed)), ("settings", ", ".join(names)))
     if is_swept:
         name, value = next(iter(changed.items()))
         raise UnknownOptionError(
@@ -269,7 +269,9 @@ def _peaks(oracle: CostOracle, before: Settings, after: Settings) -> tuple[Peak,
     """Return both peaks from the same source, XLA's plan or estimates, so that they can be compared."""
     with suppress(Exception):  # for a program that cannot be traced, the estimate has the reason
         programs = [oracle.traced(settings)[0] for settings in (before, after)]
-        if all(len(one.equations) <= MOST_PLANNED for one in programs):  # even if one of them is compiled already
+        if all(
+            len(inspection.equations) <= MOST_PLANNED for inspection in programs
+        ):  # even if one of them is compiled already
             with oracle.context():
                 first, second = map(peak_compiled, programs)
             if first.bytes is not None and second.bytes is not None:
@@ -296,11 +298,11 @@ def peak_compiled(inspection: Inspection) -> Peak:
 
 def _as_peak(memory: Callable[[], Any]) -> Peak:
     try:
-        found = memory()
+        usage = memory()
     except Exception as error:  # an unknown peak must not prevent other costs
         return Peak(None, reason_of(error))
-    reason = "; ".join(getattr(found, "notes", ())) or "no reason given"
-    return Peak(found.peak_bytes, source=found.source) if found.peak_bytes is not None else Peak(None, reason)
+    reason = "; ".join(getattr(usage, "notes", ())) or "no reason given"
+    return Peak(usage.peak_bytes, source=usage.source) if usage.peak_bytes is not None else Peak(None, reason)
 
 
 def reason_of(error: Exception) -> str:
@@ -324,9 +326,9 @@ def _compiled(oracle: CostOracle, before: Settings, after: Settings) -> Change:
 
 
 def _exactly(oracle: CostOracle, before: Settings, after: Settings, compiled: Future[Change]) -> Change:
-    found = [oracle.traced(settings)[1] for settings in (before, after)]
+    costs = [oracle.traced(settings)[1] for settings in (before, after)]
     peaks = Future(partial(_peaks, oracle, before, after), quiet_queue())
-    return Change(oracle.subject.name, _changed(before, after), found[0], found[1], TRACED, (), peaks, compiled)
+    return Change(oracle.subject.name, _changed(before, after), costs[0], costs[1], TRACED, (), peaks, compiled)
 
 
 def _changed(before: Settings, after: Settings) -> dict[str, tuple[Any, Any]]:

@@ -99,14 +99,14 @@ def test_foreground_work_goes_before_background_work() -> None:
 
     def take(name: str, background: bool) -> threading.Thread:
         def run() -> None:
-            with turns.taken(background):
+            with turns.held(background):
                 order.append(name)
 
         thread = threading.Thread(target=run)
         thread.start()
         return thread
 
-    with turns.taken():
+    with turns.held():
         threads = [take("background", True)]
         while not turns._wake._waiters:  # type: ignore[attr-defined]
             pass
