@@ -167,8 +167,6 @@ def between(cost: CostTotals, other: CostTotals, field: str = "flops") -> Differ
         primitive = max(known, key=lambda one: _value(one, field) or 0).opcode if known else f"({row.opcode})"
         theirs.setdefault(primitive, []).append(row)
     present = {id for row in other.rows for id in row.equations}
-    # JAX 0.12 caches the lowered form of functions, whose instructions then have no equation. Those are not removed.
-    has_nameless = any(primitive.startswith("(") and _once(rows, "flops") != 0 for primitive, rows in theirs.items())
     rows = []
     for primitive in dict.fromkeys((*ours, *theirs)):
         mine, others = ours.get(primitive, []), theirs.get(primitive, [])
@@ -180,9 +178,7 @@ def between(cost: CostTotals, other: CostTotals, field: str = "flops") -> Differ
             one = replace(one, reason=f"{other.source}: {uncounted}")
         if one.ours != one.theirs and not one.reason:
             # XLA's passes also remove instructions. In the lowered module, only JAX has removed equations.
-            removed = (
-                [row for row in mine if row.id not in present] if other.source == "lowered" and not has_nameless else []
-            )
+            removed = [row for row in mine if row.id not in present] if other.source == "lowered" else []
             one = replace(one, reason=_reason_of_removed(one, removed, field) or _reason_of_rule(primitive, mine))
         if one.ours != 0 or one.theirs != 0:
             rows.append(one)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from mithril_nb.errors import StageUnavailableError
+from mithril_nb.stages import jax_versions
 from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.hlo.syntax import HloLine
 from mithril_nb.stages.records import Instruction, Stage
-from mithril_nb.stages.trace.traced import MOVERS
 from mithril_nb.stages.xla.outcomes import HELPERS, Outcomes, at_work
 from mithril_nb.stages.xla.passes import InstructionHistory, Outcome
 
@@ -27,9 +27,7 @@ _HLO_OPCODES = {
 _AROUND = frozenset({"while", "conditional", "call"})
 """Opcodes of instructions whose bodies contain the instructions of other equations."""
 _UNUSED = "nothing uses it"
-_LOWERED, _NO_OP = "JAX emits no op for it", "no op has its name"
-_REMOVABLE = MOVERS | {"pvary", "pcast", "stop_gradient", "copy_p", "sharding_constraint", "mesh_cast", "reshard"}
-"""Primitives that JAX may lower to no op."""
+_LOWERED = "JAX emits no op for it"
 _CONVERTED = "removed when StableHLO becomes HLO"
 _FOLDED = "folded into a constant when StableHLO becomes HLO"
 _NAMELESS = "no instruction has its name"
@@ -170,11 +168,11 @@ def _outcomes_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instru
         ops = [op for op in lowered if not set(one.equations).isdisjoint(op.equations)]
         ops = [op for op in ops if _hlo_opcode(op) != "constant"] or ops
     if not ops:
-        # JAX 0.12 caches the lowered form of functions, so most of their equations have no op with their tag. Only a
-        # move of data, or an operation with a constant such as x + 0, may be lowered to no op at all.
-        first = equations[0]
-        is_removable = first.primitive in _REMOVABLE or any(one is not None for one in first.constants)
-        return (Outcome("dropped", reason=_LOWERED) if is_removable else Outcome("unknown", reason=_NO_OP),)
+        # The lowering of another package's primitive may run its nested equations, whose ops then have the name of the
+        # primitive only.
+        around = (known[id].primitive for id in _outer(one.id) if id in known)
+        is_dropped = all(map(jax_versions.is_lowered_by_jax, around))
+        return (Outcome("dropped", reason=_LOWERED) if is_dropped else Outcome("unknown", reason=_NAMELESS),)
     named = _Nameless(pipeline, outcomes)
     found = tuple(dict.fromkeys(each for op in ops for each in named.outcomes_of(op)))
     # If the outcome of some ops is known, ignore the ops whose names are lost.

@@ -235,6 +235,11 @@ def transform_of(primitive: str) -> tuple[str, ...]:
     return () if name is None else (name,)
 
 
+def is_lowered_by_jax(primitive: str) -> bool:
+    """Return whether JAX lowers the equations nested in a primitive one by one. Other packages may do anything."""
+    return primitive in CALL_NAMES or primitive in _TRANSFORMS or primitive == _SOLVES
+
+
 def with_scope(equation: Any, scope: str, params: dict[str, Any] | None) -> Any:
     """Return the equation with one more scope around it, and with other params unless `params` is `None`."""
     info = equation.source_info

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -14,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
 from jax_programs import spec
 
 import mithril_nb as ml
 from benchmarks.corpus import corpus
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.inspection import Inspection, inspect
-from mithril_nb.stages import instruction_history
 from mithril_nb.stages.xla.passes import InstructionHistory, Pass
 from tests.stress import is_long
 
@@ -397,17 +396,36 @@ def test_nameless_instruction_is_found_by_its_users() -> None:
         assert str(history(same, primitive)) == "dropped: removed when StableHLO becomes HLO"
 
 
-def test_equations_without_any_op_are_not_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """JAX 0.12 emits ops without the tags of most equations in cached functions."""
-    found = inspect(lambda x: jnp.tanh(x + 0.0) @ x.T, spec(8, 8))
-    stage = found.stage("stablehlo")
-    bare = replace(stage, instructions=tuple(replace(one, equations=()) for one in stage.instructions))
-    monkeypatch.setattr(instruction_history, "_made_of", lambda *_: [])
-    monkeypatch.setitem(found._pipeline.stages, "stablehlo", SimpleNamespace(get=lambda: bare))
-    for primitive in ("tanh", "dot_general"):
-        assert str(history(found, primitive)) == "unknown: no op has its name"
-    for primitive in ("add", "transpose"):
-        assert str(history(found, primitive)) == "dropped: JAX emits no op for it"
+def test_what_only_an_unused_result_of_a_branch_needs_is_dropped() -> None:
+    def branch(x: jax.Array, y: jax.Array) -> jax.Array:
+        return lax.cond(x[0] > 0, lambda a, b: (a, jnp.sin(b)), lambda a, b: (-a, b), jnp.exp(x), jnp.tanh(y))[0]
+
+    found = inspect(branch, spec(4), spec(4))
+    for primitive in ("sin", "tanh"):
+        assert str(history(found, primitive)) == "dropped: nothing uses it"
+    assert history(found, "exp").became != "dropped"
+
+    def loop(x: jax.Array) -> jax.Array:
+        def step(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+            at, a, b = carry
+            return at + 1, *lax.cond(at > 2, lambda a, b: (-a, jnp.sin(b)), lambda a, b: (a, b), a, b)
+
+        return lax.while_loop(lambda carry: carry[0] < 5, step, (0, jnp.exp(x), jnp.tanh(x)))[1]
+
+    used = {one.primitive: one.is_used for one in inspect(loop, spec(4)).equations}
+    assert (used["exp"], used["neg"], used["tanh"], used["sin"]) == (True, True, False, False)
+
+
+def test_equations_inside_a_primitive_of_another_package_are_not_dropped() -> None:
+    """The primitive may do anything with them. Lineax computes a linear operator by a copy of its jaxpr."""
+    applied = Primitive("applied_by_tests")
+    applied.def_abstract_eval(lambda x, jaxpr: x)
+    mlir.register_lowering(applied, mlir.lower_fun(lambda x, jaxpr: jnp.sin(x) * 2, multiple_results=False))
+    inner = jax.make_jaxpr(lambda x: jnp.sin(x) * 2)(jnp.ones(4))
+    found = inspect(lambda x: applied.bind(lax.stop_gradient(x), jaxpr=inner), spec(4))
+    assert str(history(found, "stop_gradient")) == "dropped: JAX emits no op for it"
+    for primitive in ("sin", "mul"):
+        assert str(history(found, primitive)) == "unknown: no instruction has its name"
 
 
 def test_unknown_outcome_is_not_dropped() -> None:

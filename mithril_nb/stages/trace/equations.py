@@ -341,13 +341,14 @@ def _mark_used_inside(site: Site, used: list[bool]) -> list[bool]:
     """Set `is_used` in an equation's bodies, from the used flag of each result; return the flag of each operand."""
     if site.primitive in ("scan", "while"):
         return _mark_loop(site, used)
-    needed = [True] * len(site.equation.invars)
+    inputs: list[list[bool]] = []
     for jaxpr, body in site.bodies:
         count = len(jaxpr.outvars)
-        inputs = _mark_used(jaxpr, body, used if len(used) == count else [True] * count)
-        if site.primitive in jax_versions.CALL_NAMES and len(inputs) == len(needed):
-            needed = inputs
-    return needed
+        inputs.append(_mark_used(jaxpr, body, used if len(used) == count else [True] * count))
+    if site.primitive == "cond":  # the operands of its branches, after the index of the branch
+        return [True, *map(any, zip(*inputs, strict=True))]
+    count = len(site.equation.invars)
+    return inputs[0] if site.primitive in jax_versions.CALL_NAMES and len(inputs[0]) == count else [True] * count
 
 
 def _mark_loop(site: Site, used: list[bool]) -> list[bool]:
