@@ -43,7 +43,7 @@ def with_constants(graph: LogicalGraph, constants: Mapping[str, Any]) -> Logical
         >>> [port.name for port in bound.inputs], [node.name for node in bound.nodes]
         (['left'], ['add', 'constant_0'])
     """
-    for port, name in by_port(constants, input_names(graph), "input", what="constants").items():
+    for port, name in by_port(constants, input_names(graph), "input", argument="constants").items():
         node = Node(free_name(graph, "Constant"), Constant(_value(port, constants[name])).block)
         old, new = Endpoint(BOUNDARY, port), Endpoint(node.name, "output")
         graph = replace(

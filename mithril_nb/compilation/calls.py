@@ -120,7 +120,7 @@ class Calls:
             ShapeError: A declared dim name has two sizes. Or `is_static` is true, and a shape differs from the
                 compiled shape.
         """
-        ports = by_port(inputs, self.names, "input", what="inputs")
+        ports = by_port(inputs, self.names, "input", argument="inputs")
         missing = [name for name in self.names if name not in ports]
         if missing:
             raise MissingInputError(
@@ -192,7 +192,7 @@ class Calls:
         """
         shapes = {
             port: jax.numpy.asarray(inputs[name]).shape
-            for port, name in by_port(inputs, self.names, "input", what="inputs").items()
+            for port, name in by_port(inputs, self.names, "input", argument="inputs").items()
         }
         if self.is_static:
             self._settled.update(shapes)

@@ -224,7 +224,7 @@ class EmittedModel(EvaluatesAll):
         given, held = self._arrays(output_gradients), None if state is None else self._arrays(state)
         params, inputs = self._arrays(params), self._arrays(inputs)
         both.results(params, inputs, given, key, held)  # checks the arguments
-        names = by_port(given, self.traced.output_names, "output", what="output_gradients")
+        names = by_port(given, self.traced.output_names, "output", argument="output_gradients")
         weights = {port: given[name] for port, name in names.items()}
         return self.backend.differentiate(lambda params: forward(params, inputs, None, key, held), params, weights)
 

@@ -366,7 +366,7 @@ class PhysicalModel(InspectedModel):
         state: Arrays | None = None,
     ):
         outputs, pull_back = jax.vjp(lambda params: self._arrays(params, inputs, state, key), params)
-        names = by_port(output_gradients, self.output_names, "output", what="output_gradients")
+        names = by_port(output_gradients, self.output_names, "output", argument="output_gradients")
         given = {
             port: as_array(f"the gradient of output {port!r}", output_gradients[name], port)
             for port, name in names.items()

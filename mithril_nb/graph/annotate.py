@@ -40,13 +40,13 @@ def find(graph: LogicalGraph, text: object) -> Endpoint:
             return graph.source_of[end]
         if any(port.name == end.port for port in graph.inputs):
             return end
-    known = [*dict(graph.labels), *(port.name for port in (*graph.inputs, *graph.outputs))]
-    known += [f"{node.name}.{port}" for node in graph.nodes for port in _ports(graph, node.name)]
-    near = similar(str(text), known)
+    names = [*dict(graph.labels), *(port.name for port in (*graph.inputs, *graph.outputs))]
+    names += [f"{node.name}.{port}" for node in graph.nodes for port in _ports(graph, node.name)]
+    near = similar(str(text), names)
     raise ConnectionError(
         f"the model has no connection {short_repr(text)}.",
-        (("names", listed(dict.fromkeys(known))),),
-        repr(near[0]) if near else f"{known[0]!r}  # or another of these names" if known else ADD_BLOCK,
+        (("names", listed(dict.fromkeys(names))),),
+        repr(near[0]) if near else f"{names[0]!r}  # or another of these names" if names else ADD_BLOCK,
     )
 
 
@@ -83,11 +83,11 @@ def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
     """
     name = checked_name(name)
     labels = dict(graph.labels)
-    taken = labels.get(name)
+    holder = labels.get(name)
     inputs = {port.name for port in graph.inputs}
-    if (taken is not None and taken != end) or (name in inputs and end != Endpoint(BOUNDARY, name)):
+    if (holder is not None and holder != end) or (name in inputs and end != Endpoint(BOUNDARY, name)):
         raise NameTakenError(
-            f"cannot give '{end}' the name {name!r}: '{taken or Endpoint(BOUNDARY, name)}' already has it.",
+            f"cannot give '{end}' the name {name!r}: '{holder or Endpoint(BOUNDARY, name)}' already has it.",
             (("names", listed(dict.fromkeys([*labels, *inputs]))),),
             f"{name + '_2'!r}",
             block=end.node,
@@ -98,16 +98,16 @@ def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
         edges = [
             Edge(new if edge.source == end else edge.source, edge.target) for edge in made_edges(graph, (end.port,))
         ]
-        labels = {known: place for known, place in labels.items() if place != end}
+        labels = {label: endpoint for label, endpoint in labels.items() if endpoint != end}
         labels[name] = new
-        notes = {new if place == end else place: note for place, note in graph.notes}
+        notes = {new if endpoint == end else endpoint: note for endpoint, note in graph.notes}
         return infer_boundary(graph.nodes, edges, labels, notes)
     if not _is_output(graph, end):
         # The note of the parameter moves to the new graph input.
         new, old = Endpoint(BOUNDARY, name), Endpoint(BOUNDARY, parameter_name(component(end.node), end.port))
-        notes = {new if place in (old, end) else place: note for place, note in graph.notes}
+        notes = {new if endpoint in (old, end) else endpoint: note for endpoint, note in graph.notes}
         return infer_boundary(graph.nodes, [*made_edges(graph), Edge(new, end)], {**labels, name: new}, notes)
-    labels = {known: place for known, place in labels.items() if place != end}
+    labels = {label: endpoint for label, endpoint in labels.items() if endpoint != end}
     labels[name] = end
     return infer_boundary(graph.nodes, made_edges(graph), labels, graph.note_at)
 

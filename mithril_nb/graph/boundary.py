@@ -37,40 +37,40 @@ def infer_boundary(
     roles: dict[Endpoint, PortRole] = {
         Endpoint(node.name, port.name): port.role for node in nodes for port in node.block.inputs
     }
-    place = {end: number for number, end in enumerate(roles)}
-    edges.sort(key=lambda edge: place[edge.target])
+    position = {end: number for number, end in enumerate(roles)}
+    edges.sort(key=lambda edge: position[edge.target])
     fed = {edge.target for edge in edges}
     read = {edge.source for edge in edges}
     # Drop the names of inputs that no block reads first: generated names may then use them.
-    kept = {label: end for label, end in sorted(labels.items()) if end.node != BOUNDARY or end in read}
+    used_labels = {label: end for label, end in sorted(labels.items()) if end.node != BOUNDARY or end in read}
 
     inputs: dict[str, Port] = {}
     for edge in edges:
         if edge.source.node == BOUNDARY:
-            known, role = inputs.get(edge.source.port), _boundary_role(roles[edge.target], notes.get(edge.source))
+            existing, role = inputs.get(edge.source.port), _boundary_role(roles[edge.target], notes.get(edge.source))
             # A parameter stays a parameter when other blocks read it too, as with tied weights and penalties.
-            if known is None or known.role == "data":
+            if existing is None or existing.role == "data":
                 inputs[edge.source.port] = Port(edge.source.port, role)
     opened = [end for end, role in roles.items() if role == "data" and end not in fed]
-    free = FreeNames(inputs.keys() | kept.keys())
+    free = FreeNames(inputs.keys() | used_labels.keys())
     for index, end in enumerate(opened):
-        plain = INPUT if index == 0 and INPUT not in inputs and INPUT not in kept else automatic_name(end)
+        plain = INPUT if index == 0 and INPUT not in inputs and INPUT not in used_labels else automatic_name(end)
         name = free.take(plain)
         source = Endpoint(BOUNDARY, name)
         inputs[name] = Port(name, _boundary_role("data", notes.get(source)))
         edges.append(Edge(source, end))
 
-    label_of = {end: label for label, end in kept.items() if end.node != BOUNDARY}
+    label_of = {end: label for label, end in used_labels.items() if end.node != BOUNDARY}
     exposed = {end for end, note in notes.items() if note.is_exposed}
     gives = [Endpoint(node.name, out.name) for node in nodes for out in node.block.outputs]
     unread = [end for end in gives if end not in read or end in exposed]
     plain_ends = [end for end in unread if end not in label_of]
     outputs: list[Port] = []
-    free = FreeNames({*kept, OUTPUT})
+    free = FreeNames({*used_labels, OUTPUT})
     for end in unread:
         name = label_of.get(end)
         if name is None:
-            last = end == plain_ends[-1] and OUTPUT not in kept
+            last = end == plain_ends[-1] and OUTPUT not in used_labels
             name = OUTPUT if last else free.take(automatic_name(end))
         outputs.append(Port(name))
         edges.append(Edge(end, Endpoint(BOUNDARY, name)))
@@ -79,7 +79,9 @@ def infer_boundary(
         ((end, note) for end, note in notes.items() if (end in present or is_array(end)) and note != Note()),
         key=lambda pair: pair[0],
     )
-    return LogicalGraph(nodes, tuple(edges), tuple(inputs.values()), tuple(outputs), tuple(kept.items()), tuple(noted))
+    return LogicalGraph(
+        nodes, tuple(edges), tuple(inputs.values()), tuple(outputs), tuple(used_labels.items()), tuple(noted)
+    )
 
 
 def automatic_name(end: Endpoint) -> str:
@@ -112,11 +114,11 @@ def made_edges(graph: LogicalGraph, named: Collection[str] = ()) -> list[Edge]:
     The added edges lead to graph outputs, or come from graph inputs with generated names. Edges from the graph inputs
     `named` are returned too, because the caller makes their generated names permanent.
     """
-    kept = {source for _, source in graph.labels} | {Endpoint(BOUNDARY, name) for name in named}
+    permanent = {source for _, source in graph.labels} | {Endpoint(BOUNDARY, name) for name in named}
     return [
         edge
         for edge in graph.edges
-        if edge.target.node != BOUNDARY and (edge.source.node != BOUNDARY or edge.source in kept)
+        if edge.target.node != BOUNDARY and (edge.source.node != BOUNDARY or edge.source in permanent)
     ]
 
 
@@ -124,7 +126,7 @@ class FreeNames:
     """Generates unused names by appending a number.
 
     Args:
-        taken: The names in use.
+        used: The names in use.
 
     Examples:
         >>> free = FreeNames(["x"])
@@ -132,15 +134,15 @@ class FreeNames:
         ('x_2', 'x_3', 'y')
     """
 
-    def __init__(self, taken: Iterable[str] = ()):
-        self.taken = set(taken)
+    def __init__(self, used: Iterable[str] = ()):
+        self.used = set(used)
         self.numbers: dict[str, int] = {}
 
     def take(self, name: str) -> str:
         """Return the name, or the name with the smallest free number, and mark the result as used."""
         number, free = self.numbers.get(name, 2), name
-        while free in self.taken:
+        while free in self.used:
             free, number = f"{name}_{number}", number + 1
         self.numbers[name] = number
-        self.taken.add(free)
+        self.used.add(free)
         return free

@@ -49,10 +49,10 @@ def run_order(graph: LogicalGraph) -> tuple[Node, ...]:
             f"disconnect(graph, Endpoint.parse({str(last.source)!r}), Endpoint.parse({str(last.target)!r}))",
             block=cycle[0],
         ) from None
-    place = {name: index for index, name in enumerate(names)}
+    position = {name: index for index, name in enumerate(names)}
     order: list[Node] = []
     while sorter.is_active():
-        ready = sorted(sorter.get_ready(), key=place.__getitem__)
+        ready = sorted(sorter.get_ready(), key=position.__getitem__)
         order.extend(graph.by_name[name] for name in ready)
         sorter.done(*ready)
     return tuple(order)
@@ -82,12 +82,12 @@ def path_between(graph: LogicalGraph, start: str, end: str) -> tuple[str, ...] |
     while frontier:
         name = frontier.popleft()
         if name == end:
-            way: list[str] = []
+            path: list[str] = []
             step: str | None = name
             while step is not None:
-                way.append(step)
+                path.append(step)
                 step = came_from[step]
-            return tuple(reversed(way))
+            return tuple(reversed(path))
         for after in following.get(name, ()):
             if after not in came_from:
                 came_from[after] = name
@@ -118,15 +118,15 @@ def check(graph: LogicalGraph, prefix: str = "") -> None:
             owner = repr(prefix) if prefix else "the model"
             source = min(inputs, default=Endpoint(BOUNDARY, "x"))
             if not end.node:
-                given = (
+                providers = (
                     Endpoint(node.name, port.name) for node in reversed(graph.nodes) for port in node.block.outputs
                 )
-                source = next(given, source)
+                source = next(providers, source)
             raise UnconnectedPortError(
                 f"input {end.port!r} of block {join_path(prefix, end.node)!r} is not connected."
                 if end.node
                 else f"output {end.port!r} of {owner} is not connected.",
-                ((f"inputs of {owner}", listed(f"'{one}'" for one in sorted(inputs))),),
+                ((f"inputs of {owner}", listed(f"'{endpoint}'" for endpoint in sorted(inputs))),),
                 f"Edge(Endpoint.parse({str(source)!r}), Endpoint.parse({str(end)!r}))  # for the edges of {owner}",
                 block=join_path(prefix, end.node) if end.node else prefix,
                 port=end.port,
@@ -161,8 +161,8 @@ def check_parts(
         boundary = {edge.source for edge in edges if edge.source.node == BOUNDARY and edge.source.port}, set()
     sources, targets = gives.union(boundary[0]), takes.union(boundary[1])
     for edge in edges:
-        for end, known, does in ((edge.source, sources, "starts"), (edge.target, targets, "ends")):
-            if end not in known:
+        for end, available, does in ((edge.source, sources, "starts"), (edge.target, targets, "ends")):
+            if end not in available:
                 raise ConnectionError(
                     f"the connection '{edge}'{_location(prefix)} {does} at a port that does not exist.",
                     (("missing", f"'{end}'"), ("blocks", listed(repr(node.name) for node in nodes))),
@@ -183,22 +183,27 @@ def check_parts(
             sources = Counter(edge.source for edge in edges if edge.target == end)
             raise ConnectionError(
                 f"the port '{end}'{_location(prefix)} has {count:,} connections into it.",
-                (("from", listed(f"'{one}'" + (f" {n:,} times" if n > 1 else "") for one, n in sources.items())),),
+                (
+                    (
+                        "from",
+                        listed(f"'{source}'" + (f" {n:,} times" if n > 1 else "") for source, n in sources.items()),
+                    ),
+                ),
                 "remove all but one of these connections.",
                 block=prefix,
                 port=end.port,
             )
 
 
-def _check_names(what: str, names: list[str], prefix: str) -> None:
+def _check_names(kind: str, names: list[str], prefix: str) -> None:
     for name, count in Counter(names).items():
         if count > 1 or not name:
             raise NameTakenError(
-                f"a {what}{_location(prefix)} has no name."
+                f"a {kind}{_location(prefix)} has no name."
                 if not name
-                else f"{'two' if count == 2 else f'{count:,}'} {what}s{_location(prefix)} are named {name!r}.",
+                else f"{'two' if count == 2 else f'{count:,}'} {kind}s{_location(prefix)} are named {name!r}.",
                 (("names", listed(map(repr, names))),),
-                f"give each {what} a unique name.",
+                f"give each {kind} a unique name.",
                 block=prefix,
             )
 
@@ -208,7 +213,7 @@ def _check_labelled_once(labels: Sequence[tuple[str, Endpoint]], prefix: str) ->
         if count > 1:
             raise NameTakenError(
                 f"port '{end}'{_location(prefix)} has {'two' if count == 2 else f'{count:,}'} labels.",
-                (("labels", listed(repr(label) for label, one in labels if one == end)),),
+                (("labels", listed(repr(label) for label, endpoint in labels if endpoint == end)),),
                 "remove all but one of these labels.",
                 block=prefix,
             )

@@ -85,12 +85,12 @@ def add(
         if label is None:
             continue
         source = Endpoint(name, port.name)
-        taken = labels.get(label)
-        if taken is not None and taken.node != BOUNDARY:
+        holder = labels.get(label)
+        if holder is not None and holder.node != BOUNDARY:
             raise NameTakenError(
-                f"cannot give output {str(source)!r} the name {label!r}: {str(taken)!r} already has it.",
-                (("names", ", ".join(repr(known) for known in labels)),),
-                f"{written(block)}({port.name}={label + '_2'!r})",
+                f"cannot give output {str(source)!r} the name {label!r}: {str(holder)!r} already has it.",
+                (("names", ", ".join(repr(used) for used in labels)),),
+                f"{constructor_call(block)}({port.name}={label + '_2'!r})",
                 block=component(name),
                 port=port.name,
             )
@@ -121,7 +121,7 @@ def check_new(
     if name in nodes:
         raise NameTakenError(
             f"cannot add {block.kind} as {name!r}: the model has a block with that name.",
-            (("blocks", ", ".join(repr(known) for known in nodes)),),
+            (("blocks", ", ".join(repr(used) for used in nodes)),),
             f"name={free()!r}",
             block=component(name),
         )
@@ -139,7 +139,7 @@ def check_new(
             raise ConnectionError(
                 f"{block.kind} {name!r} has no port {port!r}.",
                 (("inputs", ", ".join(inputs) or "none"), ("outputs", ", ".join(outputs) or "none")),
-                f"{written(block)}({next(iter(inputs), 'output')}={connections[port]!r})",
+                f"{constructor_call(block)}({next(iter(inputs), 'output')}={connections[port]!r})",
                 block=component(name),
                 port=port,
             )
@@ -168,8 +168,8 @@ def remove(graph: LogicalGraph, names: Collection[str], *, bridge: bool = False)
             feeding = next((edge.source for edge in edges if edge.target == Endpoint(name, first or "")), None)
             if feeding is None or not block.outputs:
                 continue
-            given = Endpoint(name, block.outputs[0].name)
-            edges = [Edge(feeding, edge.target) if edge.source == given else edge for edge in edges]
+            output = Endpoint(name, block.outputs[0].name)
+            edges = [Edge(feeding, edge.target) if edge.source == output else edge for edge in edges]
     edges = [edge for edge in edges if edge.source.node not in names and edge.target.node not in names]
     return infer_boundary(tuple(node for node in graph.nodes if node.name not in names), edges, labels, graph.note_at)
 
@@ -221,16 +221,16 @@ def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> Logic
     """
     edge = Edge(source, target)
     if edge not in graph.edges:
-        near = max(graph.edges, key=lambda one: 2 * (one.target == target) + (one.source == source), default=None)
+        near = max(graph.edges, key=lambda other: 2 * (other.target == target) + (other.source == source), default=None)
         raise ConnectionError(
             f"there is no connection '{edge}'.",
-            (("connections", ", ".join(str(known) for known in graph.edges) or "none"),),
+            (("connections", ", ".join(str(other) for other in graph.edges) or "none"),),
             f"source='{near.source}', target='{near.target}'" if near else "connect two blocks first.",
             block=component(target.node),
             port=target.port,
         )
     return infer_boundary(
-        graph.nodes, [kept for kept in made_edges(graph) if kept != edge], dict(graph.labels), graph.note_at
+        graph.nodes, [other for other in made_edges(graph) if other != edge], dict(graph.labels), graph.note_at
     )
 
 
@@ -328,13 +328,13 @@ def alone(block: Block) -> LogicalGraph:
     return add(LogicalGraph(), block, name=name, connections={port.name: port.name for port in ports})[0]
 
 
-def written(block: Block) -> str:
+def constructor_call(block: Block) -> str:
     """Return code that constructs a block; `"block"` if the code is too long, or the block contains other blocks.
 
     An MLP contains other blocks too, but its arguments describe them, so its code is returned.
 
     Examples:
-        >>> written(Block("Linear", (("dimension", 3),), (), (), op="linear"))
+        >>> constructor_call(Block("Linear", (("dimension", 3),), (), (), op="linear"))
         'Linear(dimension=3)'
     """
     if block.graph is not None and not block.attributes:
@@ -380,11 +380,11 @@ def _check_port(graph: LogicalGraph, end: Endpoint, side: str, argument: str) ->
 def _check_no_cycle(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> None:
     if source.node == BOUNDARY or target.node == BOUNDARY:
         return
-    way = path_between(graph, target.node, source.node)
-    if way is not None:
+    path = path_between(graph, target.node, source.node)
+    if path is not None:
         raise CycleError(
             f"connecting '{source}' to '{target}' closes a cycle.",
-            (("cycle", " -> ".join(component(name) for name in (*way, target.node))),),
+            (("cycle", " -> ".join(component(name) for name in (*path, target.node))),),
             f"connect '{target}' to a model input, or to a block before it.",
             block=component(target.node),
             port=target.port,

@@ -73,10 +73,10 @@ class Found(Shown, Sequence[Match]):
     @property
     def blocks(self) -> tuple[str, ...]:
         """Paths of the blocks of the matches, each once."""
-        return tuple(dict.fromkeys(path for one in self.matches for path in one.block))
+        return tuple(dict.fromkeys(path for match in self.matches for path in match.block))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain data: `name`, `stage`, `query`, `searched` and `matches`."""
-        matches = [asdict(one) for one in self.matches]
+        matches = [asdict(match) for match in self.matches]
         head = {"name": self.name, "stage": self.stage, "query": str(self.query), "searched": self.searched}
         return {**head, "matches": matches}

@@ -80,7 +80,7 @@ def _inside_of(graph: LogicalGraph, name: str) -> LogicalGraph:
             (
                 (
                     "composite blocks",
-                    ", ".join(repr(one.name) for one in graph.nodes if one.block.is_composite) or "none",
+                    ", ".join(repr(node.name) for node in graph.nodes if node.block.is_composite) or "none",
                 ),
             ),
             f"edit the block {name!r} itself.",
@@ -107,6 +107,6 @@ def placed(name: str, *, is_inside: bool = False) -> Generator[None]:
         inner, facts = "", first.facts
         if facts and facts[0][0] == _INSIDE:
             (_, inner), *facts = facts
-        path, block = ("/".join(part for part in (component(name), one) if part) for one in (inner, first.block))
+        path, block = ("/".join(part for part in (component(name), tail) if part) for tail in (inner, first.block))
         facts = ((_INSIDE, path), *facts)
         raise type(error)(replace(first, block=block, facts=facts), more=tuple(more)) from None

@@ -108,14 +108,14 @@ def default_name(kind: str, number: int) -> str:
     return f"{_stem(kind)}_{number}"
 
 
-def next_name(kind: str, number: int, taken: Container[str]) -> str:
+def next_name(kind: str, number: int, used: Container[str]) -> str:
     """Return the default name of the next block of a kind: the first name from `number` on that is not taken.
 
     Examples:
         >>> next_name("Linear", 1, {"linear_0", "linear_1"})
         'linear_2'
     """
-    while (name := default_name(kind, number)) in taken:
+    while (name := default_name(kind, number)) in used:
         number += 1
     return name
 

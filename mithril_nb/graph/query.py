@@ -97,17 +97,17 @@ class Term:
         if not isinstance(self.value, str):
             number = item.numbers.get(self.key)
             return number is not None and _RELATIONS[self.relation](number, self.value)
-        wanted = self.value.lower()
+        pattern = self.value.lower()
         if self.key == "block":
-            return any(_is_part(wanted, path.lower()) for path in item.blocks or (UNATTRIBUTED_LABEL,))
+            return any(_is_part(pattern, path.lower()) for path in item.blocks or (UNATTRIBUTED_LABEL,))
         if self.key == "role":
-            return wanted == item.role
+            return pattern == item.role
         if self.key == "dtype":
-            return full_dtype(wanted) in item.dtypes
+            return full_dtype(pattern) in item.dtypes
         if self.key == "line":
-            return any(wanted in line.lower() for line in item.lines)
+            return any(pattern in line.lower() for line in item.lines)
         texts = item.kinds if self.key == "kind" else (*item.blocks, *item.kinds)
-        return any(wanted in text.lower() for text in texts)
+        return any(pattern in text.lower() for text in texts)
 
 
 @dataclass(frozen=True)
@@ -168,9 +168,9 @@ def parse_query(text: object) -> Query:
             return Query(tuple(terms))
         start, is_negated = at, text[at] == "-"
         at += is_negated
-        found = _KEY.match(text, at)
-        key, relation = (found[1], found[2]) if found else ("", ":")
-        at = found.end() if found else at
+        match = _KEY.match(text, at)
+        key, relation = (match[1], match[2]) if match else ("", ":")
+        at = match.end() if match else at
         value, at = _value(text, at, text[start:at])
         if value is None:
             raise _without_value(key, relation, is_negated)
@@ -184,10 +184,10 @@ def _value(text: str, at: int, before: str) -> tuple[str | None, int]:
         while end < len(text) and text[end] not in _SPACE:
             end += 1
         return text[at:end] or None, end
-    found = _QUOTED.match(text, at)
-    assert found is not None
-    value, end = re.sub(r'\\(["\\])', r"\1", found[1]), found.end()
-    if not found[2]:
+    match = _QUOTED.match(text, at)
+    assert match is not None
+    value, end = re.sub(r'\\(["\\])', r"\1", match[1]), match.end()
+    if not match[2]:
         raise UnknownOptionError("a quote in the query is not closed.", (), f"{before}{_quoted(value or 'text')}")
     if end < len(text) and text[end] not in _SPACE:
         raise UnknownOptionError("a space is needed after a closing quote.", (), f"{before}{_quoted(value)} ")
@@ -226,32 +226,34 @@ def _term(key: str, relation: str, value: str, is_negated: bool) -> Term:
 
 def _without_value(key: str, relation: str, is_negated: bool) -> UnknownOptionError:
     if not key:
-        what = "'-' needs a term after it." if is_negated else "the text between quotes is empty."
-        return UnknownOptionError(what, (), "-kind:dot" if is_negated else '"two words"')
+        message = "'-' needs a term after it." if is_negated else "the text between quotes is empty."
+        return UnknownOptionError(message, (), "-kind:dot" if is_negated else '"two words"')
     return UnknownOptionError(
         f"'{key}{relation}' needs a value.", (), EXAMPLES.get(_nearest(key.lower(), tuple(EXAMPLES)) or "", "kind:dot")
     )
 
 
-def _nearest(name: str, known: tuple[str, ...]) -> str | None:
+def _nearest(name: str, choices: tuple[str, ...]) -> str | None:
     """Return the known name that shares the longest prefix with `name`; `None` if no name shares any.
 
     Not `errors.similar`, because the front end must suggest the same name.
     """
 
-    def common(one: str) -> int:
-        return next((at for at, (a, b) in enumerate(zip(name, one, strict=False)) if a != b), min(len(name), len(one)))
+    def common(choice: str) -> int:
+        return next(
+            (at for at, (a, b) in enumerate(zip(name, choice, strict=False)) if a != b), min(len(name), len(choice))
+        )
 
-    best = max(known, key=common)
+    best = max(choices, key=common)
     return best if common(best) else None
 
 
 def _number(text: str) -> float | None:
-    found = _NUMBER.fullmatch(text)
-    if found is None:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
         return None
-    power = "kmgtp".index(found[2].lower()) + 1 if found[2] else 0
-    value = float(found[1]) * float((1024 if found[3] else 1000) ** power)
+    power = "kmgtp".index(match[2].lower()) + 1 if match[2] else 0
+    value = float(match[1]) * float((1024 if match[3] else 1000) ** power)
     return value if math.isfinite(value) else None
 
 
@@ -268,12 +270,12 @@ def _quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-def _is_part(wanted: str, path: str) -> bool:
-    """Return whether consecutive names in a path match those in the pattern `wanted`, such as `"mlp_0/linear_*"`.
+def _is_part(glob: str, path: str) -> bool:
+    """Return whether consecutive names in a path match those in the pattern `glob`, such as `"mlp_0/linear_*"`.
 
     The path may have more names, so the pattern `"mlp_0"` also matches all blocks inside `mlp_0`.
     """
-    patterns, parts = [part.split("*") for part in wanted.split("/")], path.split("/")
+    patterns, parts = [part.split("*") for part in glob.split("/")], path.split("/")
     return any(
         all(_fits(pattern, part) for pattern, part in zip(patterns, parts[at:], strict=False))
         for at in range(len(parts) - len(patterns) + 1)
@@ -292,8 +294,8 @@ def _fits(pattern: list[str], text: str) -> bool:
     # be tried. A regular expression tries all of them, which takes minutes.
     at, end = len(first), len(text) - len(last)
     for part in inner:
-        found = text.find(part, at, end)
-        if found < 0:
+        index = text.find(part, at, end)
+        if index < 0:
             return False
-        at = found + len(part)
+        at = index + len(part)
     return True

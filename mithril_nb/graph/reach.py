@@ -39,10 +39,10 @@ class Reach(Generic[Vertex]):
 
 
 def _walk(starts: Iterable[Vertex], links: Mapping[Vertex, list[Vertex]]) -> set[Vertex]:
-    found = set(starts)
-    waiting = [*found]
+    reached = set(starts)
+    waiting = [*reached]
     while waiting:
-        fresh = [one for one in links.get(waiting.pop(), ()) if one not in found]
-        found.update(fresh)
+        fresh = [vertex for vertex in links.get(waiting.pop(), ()) if vertex not in reached]
+        reached.update(fresh)
         waiting.extend(fresh)
-    return found
+    return reached

@@ -230,7 +230,7 @@ class LogicalGraph(Shown):
         targets: dict[Endpoint, list[Endpoint]] = {}
         for edge in self.edges:
             targets.setdefault(edge.source, []).append(edge.target)
-        return MappingProxyType({source: tuple(found) for source, found in targets.items()})
+        return MappingProxyType({source: tuple(ends) for source, ends in targets.items()})
 
     @cached_property
     def depth(self) -> int:
@@ -324,8 +324,8 @@ class LogicalGraph(Shown):
 
     def _named(self, vertices: set[tuple[str, ...]], *ends: str) -> tuple[str, ...]:
         """Return the paths of the ops among `vertices`, without the blocks `ends` and the blocks inside them."""
-        found = (one for one in self._vertices if len(one) == 1 and one in vertices)
-        return tuple(path for (path,) in found if not any(is_within(path, end) for end in ends))
+        ops = (vertex for vertex in self._vertices if len(vertex) == 1 and vertex in vertices)
+        return tuple(path for (path,) in ops if not any(is_within(path, end) for end in ends))
 
 
 def node_of(graph: LogicalGraph, name: str) -> Node:

@@ -24,7 +24,7 @@ def exactly(value: Value) -> object:
     """
     if isinstance(value, tuple):
         # Long tables contain floats: comparing their bytes takes a fraction of the time.
-        if value and all(isinstance(one, float) for one in value):
+        if value and all(isinstance(entry, float) for entry in value):
             return array("d", value).tobytes()  # pyright: ignore
         return tuple(map(exactly, value))
     if isinstance(value, float):
@@ -108,9 +108,9 @@ def as_shape(name: str, dims: Any) -> tuple[Dim, ...]:
     try:
         if isinstance(dims, str):
             raise TypeError
-        every = tuple(dims)
-        if len(every) <= MOST_AXES:
-            return tuple(_dim(place, dim) for place, dim in enumerate(every))
+        sizes = tuple(dims)
+        if len(sizes) <= MOST_AXES:
+            return tuple(_dim(axis, dim) for axis, dim in enumerate(sizes))
     except UnknownOptionError:
         raise
     except (TypeError, ValueError):
@@ -121,8 +121,8 @@ def as_shape(name: str, dims: Any) -> tuple[Dim, ...]:
             f'shapes={{{name!r}: ["batch", {size}]}}',
             port=name,
         ) from None
-    check_rank(name, every)
-    return every
+    check_rank(name, sizes)
+    return sizes
 
 
 def check_rank(name: str, dims: Sized) -> None:
@@ -143,9 +143,9 @@ def check_rank(name: str, dims: Sized) -> None:
         )
 
 
-def _dim(place: int, dim: Any) -> Dim:
+def _dim(axis: int, dim: Any) -> Dim:
     if isinstance(dim, str):
-        if not is_dim_name(dim) or (dim == LEADING and place):
+        if not is_dim_name(dim) or (dim == LEADING and axis):
             raise ValueError
         check_length(dim)
         return dim
@@ -234,11 +234,11 @@ def read_spec(text: str) -> TensorSpec | None:
         >>> print(read_spec("bf16[8,3]"), read_spec("pred[]"), read_spec("int32[4]"), read_spec("relu"))
         (8, 3) bfloat16 () bool (4,) int32 None
     """
-    found = _ARRAY.fullmatch(text.strip())
-    if found is None:
+    match = _ARRAY.fullmatch(text.strip())
+    if match is None:
         return None
-    sizes = tuple(int(size) for size in (found[2] or "").split(",") if size)
-    return TensorSpec(sizes, full_dtype(found[1]))
+    sizes = tuple(int(size) for size in (match[2] or "").split(",") if size)
+    return TensorSpec(sizes, full_dtype(match[1]))
 
 
 def full_dtype(name: str) -> str:

@@ -32,21 +32,21 @@ class Adding:
         self.model, self.draft, self.members = model, draft, members
         self.before = None
 
-    def connections(self, given: Mapping[str, Any]) -> dict[str, str]:
+    def connections(self, values: Mapping[str, Any]) -> dict[str, str]:
         """Return a dict from each port to the name of its connection.
 
         Adds the blocks of expressions and constants to the draft. Omits ports whose `IOKey` has no name and no value.
 
         Args:
-            given: The value that the user connected to each port, such as `{"input": a + b}`.
+            values: The value that the user connected to each port, such as `{"input": a + b}`.
 
         Raises:
             ConnectionError: A connection belongs to a block that is not part of the model, or a constant contradicts an
                 earlier one of the same name.
         """
-        if any(not isinstance(value, str | Connection) for value in given.values()):
+        if any(not isinstance(value, str | Connection) for value in values.values()):
             self.before = self.draft.state(), dict(self.members)
-        return {port: self.name(value) for port, value in given.items() if not _is_nameless(value)}
+        return {port: self.name(value) for port, value in values.items() if not _is_nameless(value)}
 
     def name(self, value: Any) -> str:
         """Return the name of one connection, as `connections` does."""
@@ -60,8 +60,8 @@ class Adding:
             name = value.name or ""
             if value.value is None:
                 return component(name)
-            known = self.known_constant(value) if name else None
-            return self.constant(value.value, name, value.type) if known is None else known
+            existing = self.known_constant(value) if name else None
+            return self.constant(value.value, name, value.type) if existing is None else existing
         return self.constant(value)
 
     def place(self, connection: Connection) -> str:
@@ -89,16 +89,18 @@ class Adding:
 
     def member(self, value: object) -> str | None:
         """Return the name of an added model's block or expression's output; `None` if the object was not added."""
-        known, name = self.members.get(id(value), (None, ""))
-        return name if known is value else None
+        added, name = self.members.get(id(value), (None, ""))
+        return name if added is value else None
 
-    def expression(self, wanted: Expression) -> str:
+    def expression(self, root: Expression) -> str:
         """Return the name of an expression's output. Adds the expression if it was not added before."""
-        waiting = [wanted]
+        waiting = [root]
         while waiting:  # no recursion: a sum of 10,000 terms is 10,000 expressions deep
             expression = waiting[-1]
             open_ones = [
-                one for one in expression.inputs.values() if isinstance(one, Expression) and self.member(one) is None
+                operand
+                for operand in expression.inputs.values()
+                if isinstance(operand, Expression) and self.member(operand) is None
             ]
             if open_ones:
                 waiting.extend(open_ones)
@@ -106,8 +108,8 @@ class Adding:
             waiting.pop()
             if self.member(expression) is not None:
                 continue
-            made = kind_named(expression.kind)(**expression.options)
-            data = {port.name for port in made.inputs if port.role != "option"}
+            model = kind_named(expression.kind)(**expression.options)
+            data = {port.name for port in model.inputs if port.role != "option"}
             settings = {}
             connections = {}
             for port, value in expression.inputs.items():
@@ -118,16 +120,16 @@ class Adding:
                 else:
                     settings[port] = value
             if settings:
-                made = kind_named(expression.kind)(**{**expression.options, **settings})
-            name = self.draft.add(made.block, connections=connections)
-            self.members[id(expression)] = (expression, str(Endpoint(name, made.outputs[0].name)))
-        return self.members[id(wanted)][1]
+                model = kind_named(expression.kind)(**{**expression.options, **settings})
+            name = self.draft.add(model.block, connections=connections)
+            self.members[id(expression)] = (expression, str(Endpoint(name, model.outputs[0].name)))
+        return self.members[id(root)][1]
 
     def constant(self, value: Any, name: str = "", dtype: Any = None) -> str:
         """Add a `Constant`, and return the name of its output."""
-        made = kind_named("Constant")(value, dtype)
-        label = {made.outputs[0].name: component(name)} if name else {}
-        return str(Endpoint(self.draft.add(made.block, connections=label), made.outputs[0].name))
+        model = kind_named("Constant")(value, dtype)
+        label = {model.outputs[0].name: component(name)} if name else {}
+        return str(Endpoint(self.draft.add(model.block, connections=label), model.outputs[0].name))
 
     def known_constant(self, key: IOKey) -> str | None:
         """Return the output of the `Constant` that was added under the name of `key`; `None` if there is none.
@@ -137,41 +139,41 @@ class Adding:
         """
         graph = self.draft.graph()
         end = dict(graph.labels).get(key.name or "", Endpoint(BOUNDARY, ""))
-        known = graph.by_name[end.node].block if end.node else None
-        if known is None or known.kind != "Constant":
+        existing = graph.by_name[end.node].block if end.node else None
+        if existing is None or existing.kind != "Constant":
             return None
-        made = kind_named("Constant")(key.value, known.options["dtype"] if key.type is None else key.type).block
-        now, before = made.options, known.options
+        constant = kind_named("Constant")(key.value, existing.options["dtype"] if key.type is None else key.type).block
+        now, before = constant.options, existing.options
         if exactly(now["value"]) != exactly(before["value"]):
             raise _contradiction(key, str(key.name), "value", before["value"], now["value"])
         if before["dtype"] is None:
-            self.draft.restart(swap(graph, end.node, made))
+            self.draft.restart(swap(graph, end.node, constant))
         elif now["dtype"] != before["dtype"]:
             raise _contradiction(key, str(key.name), "type", before["dtype"], now["dtype"])
         return str(end)
 
-    def typed(self, block: Block, given: Mapping[str, Any]) -> Block:
-        """Return the block with the dtypes that `IOKey`s in `given` declare for its outputs."""
-        for port, key in given.items():
+    def typed(self, block: Block, values: Mapping[str, Any]) -> Block:
+        """Return the block with the dtypes that `IOKey`s in `values` declare for its outputs."""
+        for port, key in values.items():
             if isinstance(key, IOKey) and key.type is not None:
                 block = with_dtype(block, port, str(as_dtype(key.type)))
         return block
 
-    def annotate(self, name: str, given: Mapping[str, Any]) -> None:
+    def annotate(self, name: str, values: Mapping[str, Any]) -> None:
         """Annotate the connections of a block with the properties that `IOKey`s declare, such as shapes and dtypes.
 
         Args:
             name: Name of the block.
-            given: The value that the user connected to each port. Values other than `IOKey`s are ignored.
+            values: The value that the user connected to each port. Values other than `IOKey`s are ignored.
 
         Raises:
             ConnectionError: A declaration contradicts an earlier one.
         """
-        for port, key in given.items():
+        for port, key in values.items():
             if not isinstance(key, IOKey):
                 continue
             node = self.draft.node(name)
-            is_output = port in {one.name for one in node.block.outputs}
+            is_output = port in {output.name for output in node.block.outputs}
             end = Endpoint(name, port) if is_output else self.draft.source(name, port)
             declared: dict[str, Any] = {}
             if key.shape is not None:
@@ -183,8 +185,8 @@ class Adding:
             if key.expose is not None and (end.node != BOUNDARY or key.expose):
                 declared["is_exposed"] = key.expose and end.node != BOUNDARY
             if declared:
-                place = key.name or str(Endpoint(name, port))
-                self.draft.note(end, partial(_merge_declared, key=key, place=place, declared=declared))
+                connection = key.name or str(Endpoint(name, port))
+                self.draft.note(end, partial(_merge_declared, key=key, connection=connection, declared=declared))
 
     def undo(self) -> None:
         """Remove the blocks that `connections` added to the draft."""
@@ -197,42 +199,44 @@ class Adding:
 
 def with_dtype(block: Block, port: str, dtype: str) -> Block:
     """Return a block that creates an array, such as `Constant`, with its dtype set; return other blocks unchanged."""
-    is_maker = port in {one.name for one in block.outputs} and all(one.role != "data" for one in block.inputs)
+    is_maker = port in {output.name for output in block.outputs} and all(
+        output.role != "data" for output in block.inputs
+    )
     if is_maker and block.options.get("dtype", "") is None:
         return kind_named(block.kind)(**{**block.options, "dtype": dtype}).block
     return block
 
 
-def _merge_declared(note: Note, key: IOKey, place: str, declared: dict[str, Any]) -> Note:
+def _merge_declared(note: Note, key: IOKey, connection: str, declared: dict[str, Any]) -> Note:
     """Return a note with the declarations of an `IOKey` added. In a shape, a number replaces the name of a size.
 
     Args:
         note: The annotations before.
         key: The `IOKey`, for the message.
-        place: Name of the connection, for the message.
+        connection: Name of the connection, for the message.
         declared: The declarations, by name of the field of the note.
 
     Raises:
         ConnectionError: A declaration contradicts the note.
     """
-    for what, word in (("shape", "shape"), ("dtype", "type"), ("is_trainable", "differentiable")):
-        now, before = declared.get(what), getattr(note, what)
+    for field, word in (("shape", "shape"), ("dtype", "type"), ("is_trainable", "differentiable")):
+        now, before = declared.get(field), getattr(note, field)
         if now is None or before is None:
             continue
-        both = meet(now, before, {}) if what == "shape" else now if now == before else None
+        both = meet(now, before, {}) if field == "shape" else now if now == before else None
         if both is None:
-            raise _contradiction(key, place, word, before, now)
-        declared = {**declared, what: both}
+            raise _contradiction(key, connection, word, before, now)
+        declared = {**declared, field: both}
     return replace(note, **declared)
 
 
-def _contradiction(key: IOKey, place: str, word: str, before: Any, now: Any) -> ConnectionError:
+def _contradiction(key: IOKey, connection: str, word: str, before: Any, now: Any) -> ConnectionError:
     again = f'IOKey("{key.name}_2", {word}={short_repr(now)})  # or IOKey("{key.name}") without {word}='
     return ConnectionError(
-        f"IOKey({place!r}) declares another {word}= than an earlier IOKey of this connection.",
+        f"IOKey({connection!r}) declares another {word}= than an earlier IOKey of this connection.",
         (("before", f"{word}={short_repr(before)}"), ("now", f"{word}={short_repr(now)}")),
         again if key.name else f"IOKey()  # without {word}=",
-        port=place,
+        port=connection,
     )
 
 

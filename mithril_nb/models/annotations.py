@@ -42,9 +42,9 @@ class AnnotationMethods:
             >>> model.set_shapes(input=["batch", 4]).graph.notes[0][1].shape
             ('batch', 4)
         """
-        given = by_name("set_shapes", shapes, more, '{"input": ["batch", 784]}')
+        values = by_name("set_shapes", shapes, more, '{"input": ["batch", 784]}')
         return self._edit_each(
-            lambda graph, name, shape: annotate(graph, find(graph, name), shape=as_shape(name, shape)), given.items()
+            lambda graph, name, shape: annotate(graph, find(graph, name), shape=as_shape(name, shape)), values.items()
         )
 
     def set_types(self, types: Mapping[str, Any] | None = None, /, **more: Any) -> Self:
@@ -62,7 +62,7 @@ class AnnotationMethods:
             UnknownDtypeError: A dtype is unknown.
             UnknownOptionError: `types` is not a dict.
         """
-        given = by_name("set_types", types, more, '{"tokens": "int32"}')
+        values = by_name("set_types", types, more, '{"tokens": "int32"}')
 
         def edit(graph: LogicalGraph, name: str, dtype: Any) -> LogicalGraph:
             dtype, end = str(as_dtype(dtype)), find(graph, name)
@@ -70,7 +70,7 @@ class AnnotationMethods:
                 graph = swap(graph, end.node, with_dtype(graph.by_name[end.node].block, end.port, dtype))
             return annotate(graph, end, dtype=dtype)
 
-        return self._edit_each(edit, given.items())
+        return self._edit_each(edit, values.items())
 
     def set_differentiability(self, settings: Mapping[str, bool] | None = None, /, **more: bool) -> Self:
         """Set whether training changes inputs and parameters.
@@ -84,7 +84,7 @@ class AnnotationMethods:
             ConnectionError: A name does not exist.
             UnknownOptionError: `settings` is not a dict.
         """
-        given = by_name("set_differentiability", settings, more, '{"linear_0.weight": False}')
+        values = by_name("set_differentiability", settings, more, '{"linear_0.weight": False}')
         arrays = dict.fromkeys(
             name for op in flat(self.graph).ops for name in (*op.arrays.values(), *op.inner.values())
         )
@@ -95,7 +95,7 @@ class AnnotationMethods:
                 graph = annotate_array(graph, array, is_trainable=bool(value))
             return graph if own else _trained(graph, arrays, name, bool(value))
 
-        return self._edit_each(edit, given.items())
+        return self._edit_each(edit, values.items())
 
     def set_initializers(
         self, initializers: Mapping[str, str | Initializer] | None = None, /, **more: str | Initializer
@@ -119,18 +119,18 @@ class AnnotationMethods:
             >>> model.set_initializers({"linear_0.weight": "he_normal"}).graph.notes[0][1].initializer
             'he_normal'
         """
-        given = by_name("set_initializers", initializers, more, '{"linear_0.weight": "he_normal"}')
+        values = by_name("set_initializers", initializers, more, '{"linear_0.weight": "he_normal"}')
 
         def edit(graph: LogicalGraph, name: str, initializer: str | Initializer) -> LogicalGraph:
-            text, starts, wanted = initializer_text(initializer), _random_starts(graph), name.replace("/", ".")
-            inside = [array for array, draws in starts.items() if draws and array.startswith(f"{wanted}.")]
-            names = [wanted] if wanted in starts else inside
+            text, starts, dotted = initializer_text(initializer), _random_starts(graph), name.replace("/", ".")
+            inside = [array for array, draws in starts.items() if draws and array.startswith(f"{dotted}.")]
+            names = [dotted] if dotted in starts else inside
             if not names:
-                known = list(starts) or [op.path for op in flat(graph).ops]
+                available = list(starts) or [op.path for op in flat(graph).ops]
                 raise ConnectionError(
                     f"the model has no parameter {name!r} to set an initializer for.",
                     (("parameters", ", ".join(starts) or "none"),),
-                    f"model.set_initializers({{{known[0]!r}: {text!r}}})"
+                    f"model.set_initializers({{{available[0]!r}: {text!r}}})"
                     if starts
                     else "model |= Linear(64)  # add a block with parameters",
                 )
@@ -138,7 +138,7 @@ class AnnotationMethods:
                 graph = annotate(graph, Endpoint(BOUNDARY, array), initializer=text)
             return graph
 
-        return self._edit_each(edit, given.items())
+        return self._edit_each(edit, values.items())
 
     def expose_keys(self, *names: str, **renamed: str) -> Self:
         """Make connections outputs of the model, even if a block reads them: `expose_keys("h", last="output")`.
@@ -195,45 +195,45 @@ class AnnotationMethods:
     ) -> Self:
         """Apply an edit for each pair of name and value, and return the model. If one edit raises, apply none."""
 
-        def every(graph: LogicalGraph) -> LogicalGraph:
+        def edit_all(graph: LogicalGraph) -> LogicalGraph:
             for name, value in values:
                 graph = edit(graph, name, value)
             return graph
 
-        return self._edit(every)
+        return self._edit(edit_all)
 
 
-def by_name(what: str, given: object, more: Mapping[str, Any], example: str) -> dict[str, Any]:
+def by_name(setter: str, values: object, more: Mapping[str, Any], example: str) -> dict[str, Any]:
     """Return the values of a dict and of keyword arguments in one dict.
 
     Args:
-        what: Name of the method that received them, for the message.
-        given: The dict, or `None`.
+        setter: Name of the method that received them, for the message.
+        values: The dict, or `None`.
         more: The keyword arguments.
         example: A valid dict as source code, for the message.
 
     Raises:
-        UnknownOptionError: `given` is neither `None` nor a dict with string keys.
+        UnknownOptionError: `values` is neither `None` nor a dict with string keys.
     """
-    if given is not None and not (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
+    if values is not None and not (isinstance(values, Mapping) and all(isinstance(name, str) for name in values)):
         raise UnknownOptionError(
-            f"{what} takes values by name, not {short_repr(given)}.",
+            f"{setter} takes values by name, not {short_repr(values)}.",
             (("needs", "a dict with string keys"),),
-            f"model.{what}({example})",
+            f"model.{setter}({example})",
         )
-    return {**(given or {}), **more}
+    return {**(values or {}), **more}
 
 
 def _random_starts(graph: LogicalGraph) -> dict[str, bool]:
     """Map the name of each parameter and state to True if its default initializer draws random numbers."""
-    found: dict[str, bool] = {}
+    starts: dict[str, bool] = {}
     for op in flat(graph).ops:
         rules = OPS[op.block.op].initializers
         for port, array in op.arrays.items():
-            found.setdefault(array, rules.get(port, Initializer("normal")).name not in FIXED)
+            starts.setdefault(array, rules.get(port, Initializer("normal")).name not in FIXED)
         inner = _random_starts(op.block.graph) if op.inner and op.block.graph is not None else {}
-        found |= {op.inner[name]: draws for name, draws in inner.items() if name in op.inner}
-    return found
+        starts |= {op.inner[name]: draws for name, draws in inner.items() if name in op.inner}
+    return starts
 
 
 def _trained(graph: LogicalGraph, arrays: Collection[str], name: str, value: bool) -> LogicalGraph:

@@ -103,8 +103,8 @@ class Tensorlike:
     def __getitem__(self, index: Any) -> Expression:
         items = index if isinstance(index, tuple) else (index,)
         if any(_is_connected(item) for item in items):
-            places = [_value_of(item) for item in items]
-            return Expression("Indexer", {"input": self, "index": places[0] if len(places) == 1 else _packed(places)})
+            parts = [_value_of(item) for item in items]
+            return Expression("Indexer", {"input": self, "index": parts[0] if len(parts) == 1 else _packed(parts)})
         return Expression("Indexer", {"input": self}, {"index": _index(index)})
 
     def sum(self, axis: Any = None, keepdim: bool = False) -> Expression:
@@ -153,12 +153,12 @@ class Tensorlike:
 
     def reshape(self, *shape: Any) -> Expression:
         """Return the array in another shape. One size may be -1, and a size may be an expression: `x.shape()[0]`."""
-        given = shape[0] if len(shape) == 1 and isinstance(shape[0], Tensorlike | list | tuple) else shape
-        if isinstance(given, Tensorlike):
-            return Expression("Reshape", {"input": self, "shape": given})
-        if any(isinstance(size, Tensorlike) for size in given):
-            return Expression("Reshape", {"input": self, "shape": _packed([_value_of(size) for size in given])})
-        return Expression("Reshape", {"input": self}, {"shape": tuple(given)})
+        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], Tensorlike | list | tuple) else shape
+        if isinstance(sizes, Tensorlike):
+            return Expression("Reshape", {"input": self, "shape": sizes})
+        if any(isinstance(size, Tensorlike) for size in sizes):
+            return Expression("Reshape", {"input": self, "shape": _packed([_value_of(size) for size in sizes])})
+        return Expression("Reshape", {"input": self}, {"shape": tuple(sizes)})
 
     def transpose(self, *axes: Any) -> Expression:
         """Return the array with its axes in the order of `axes`; without arguments, in reverse order."""
@@ -210,16 +210,18 @@ class Expression(Tensorlike):
         self.kind, self.inputs, self.options = kind, dict(inputs), dict(options or {})
 
     def __repr__(self) -> str:
-        given = [f"{port}={value!r}" for port, value in {**self.options, **self.inputs}.items()]
-        return f"{self.kind}({', '.join(given)})"
+        arguments = [f"{port}={value!r}" for port, value in {**self.options, **self.inputs}.items()]
+        return f"{self.kind}({', '.join(arguments)})"
 
     @property
     def is_value(self) -> bool:
         """True if the result is a static value, which is known before the program runs: `x.shape()[0] * 2`."""
         if self.kind in _VALUES:
             return True
-        data = [given for port, given in self.inputs.items() if port != "index"]
-        return self.kind in _KEEP_VALUES and all(isinstance(one, Expression) and one.is_value for one in data)
+        data = [operand for port, operand in self.inputs.items() if port != "index"]
+        return self.kind in _KEEP_VALUES and all(
+            isinstance(operand, Expression) and operand.is_value for operand in data
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,12 +297,14 @@ def _value_of(item: Any) -> Tensorlike:
 
 
 def _packed(items: list[Tensorlike]) -> Expression:
-    return Expression("ToTuple", {f"input{place}": item for place, item in enumerate(items, 1)}, {"n": len(items)})
+    return Expression(
+        "ToTuple", {f"input{position}": item for position, item in enumerate(items, 1)}, {"n": len(items)}
+    )
 
 
 def _index(index: Any) -> tuple[Any, ...]:
     """Return an index as plain data: per axis an int, `("slice", start, stop, step)`, `None`, or `"..."`."""
     return tuple(
-        ("slice", one.start, one.stop, one.step) if isinstance(one, slice) else "..." if one is Ellipsis else one
-        for one in (index if isinstance(index, tuple) else (index,))
+        ("slice", part.start, part.stop, part.step) if isinstance(part, slice) else "..." if part is Ellipsis else part
+        for part in (index if isinstance(index, tuple) else (index,))
     )

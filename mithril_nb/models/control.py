@@ -14,7 +14,7 @@ from mithril_nb.errors import NameTakenError, UnknownOptionError, short_repr
 from mithril_nb.graph.draft import Draft
 from mithril_nb.graph.records import Block, LogicalGraph, Port, Value
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
-from mithril_nb.models.fields import Range, fields_of, unmet_need, whole
+from mithril_nb.models.fields import Range, as_int, fields_of, unmet_need
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names
 from mithril_nb.models.op import Operator
@@ -100,16 +100,16 @@ class Scan(Control):
         inputs, outputs = input_names(body.block), tuple(port.name for port in body.outputs)
         pairs, unscanned, axis = _pairs_of(carry), _names_of(fixed), _checked_number(Scan, "axis", axis)
         advice = f"carry={{'{outputs[0]}': '{inputs[-1]}'}}" if len(inputs) > 1 else "carry=None"
-        for what, given, known in (
+        for argument, names, available in (
             ("carry", pairs, outputs),
             ("carry", pairs.values(), inputs),
             ("fixed", unscanned, inputs),
         ):
-            for port in sorted({*given} - {*known}):
+            for port in sorted({*names} - {*available}):
                 raise UnknownOptionError(
-                    f"Scan cannot take {what} of {port!r}: the body has no such port.",
+                    f"Scan cannot take {argument} of {port!r}: the body has no such port.",
                     (("inputs", ", ".join(inputs) or "none"), ("outputs", ", ".join(outputs))),
-                    advice if what == "carry" else f"fixed={[*inputs[-1:]]!r}  # or fixed=[]",
+                    advice if argument == "carry" else f"fixed={[*inputs[-1:]]!r}  # or fixed=[]",
                     port=port,
                 )
         for port, count in Counter((*pairs.values(), *{*unscanned})).items():
@@ -118,7 +118,9 @@ class Scan(Control):
                 raise UnknownOptionError(
                     f"Scan feeds the input {port!r} of its body twice.",
                     (("carry", str(pairs)), ("fixed", ", ".join(unscanned) or "none")),
-                    f"fixed={[one for one in unscanned if one != port]!r}" if port in unscanned else f"carry={once}",
+                    f"fixed={[other for other in unscanned if other != port]!r}"
+                    if port in unscanned
+                    else f"carry={once}",
                     port=port,
                 )
         if {*inputs} <= {*pairs.values(), *unscanned}:
@@ -144,7 +146,7 @@ class Scan(Control):
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
         """Remove the axis from the inputs, infer one step, and add the axis to the outputs that are not carried."""
-        axis, carry = whole(block.options["axis"]), cls.fed_back(block)
+        axis, carry = as_int(block.options["axis"]), cls.fed_back(block)
         unscanned = {*carry.values(), *_plain_names(block.options["fixed"])}
         length: Dim = "rounds"
         inner: dict[str, TensorSpec] = {}
@@ -165,10 +167,10 @@ class Scan(Control):
                 )
             length = length if isinstance(length, int) else spec.shape[axis]
             inner[port] = TensorSpec((*spec.shape[:axis], *spec.shape[axis + 1 :]), spec.dtype)
-        found = _infer_inside(block, inner, infer)
+        inferred = _infer_inside(block, inner, infer)
         outputs: dict[str, Spec] = {}
         for port in block.outputs:
-            spec = found.outputs[f"body_{port.name}"]
+            spec = inferred.outputs[f"body_{port.name}"]
             if not isinstance(spec, TensorSpec):
                 outputs[port.name] = _array_of(block, port.name, spec)
             elif port.name in carry:
@@ -178,14 +180,14 @@ class Scan(Control):
                 outputs[port.name] = TensorSpec((LEADING,), spec.dtype)
             elif len(spec.shape) < axis:
                 raise MismatchError(
-                    next(one for one in specs if one not in unscanned),
+                    next(name for name in specs if name not in unscanned),
                     f"a body whose {port.name!r} has {axis} axes or more",
                     f"axis={len(spec.shape)}  # or a body that keeps the axes of its input",
                     f"each step returns {spec.shape}: axis {axis} is out of range",
                 )
             else:
                 outputs[port.name] = TensorSpec((*spec.shape[:axis], length, *spec.shape[axis:]), spec.dtype)
-        return InferredBody(outputs, found)
+        return InferredBody(outputs, inferred)
 
 
 class Repeat(Control):
@@ -233,15 +235,15 @@ class Repeat(Control):
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
         """Infer one repetition, whose output must have the shape and dtype of the first input."""
-        found = _infer_inside(block, specs, infer)
+        inferred = _infer_inside(block, specs, infer)
         first, out = block.inputs[0].name, block.outputs[0].name
-        spec = found.outputs[f"body_{out}"]
+        spec = inferred.outputs[f"body_{out}"]
         if isinstance(spec, TensorSpec):
             _check_same(first, specs[first], spec)
             both = meet(specs[first].shape, spec.shape, {})
             shape = spec.shape if both is None else both
-            return InferredBody({out: TensorSpec(shape, spec.dtype)}, found, whole(block.options["count"]))
-        return InferredBody({out: _array_of(block, out, spec)}, found, whole(block.options["count"]))
+            return InferredBody({out: TensorSpec(shape, spec.dtype)}, inferred, as_int(block.options["count"]))
+        return InferredBody({out: _array_of(block, out, spec)}, inferred, as_int(block.options["count"]))
 
 
 class Cond(Control):
@@ -300,43 +302,43 @@ class Cond(Control):
             raise MismatchError("condition", "one boolean, of shape ()", advice)
         data = {port: spec for port, spec in specs.items() if port != "condition"}
         assert block.graph is not None
-        given = {
+        inner = {
             f"{part}_{port}": spec
             for part in ("then", "otherwise")
             for port, spec in data.items()
-            if port in {one.name for one in block.graph.by_name[part].block.inputs}
+            if port in {operand.name for operand in block.graph.by_name[part].block.inputs}
         }
-        found = infer(block.graph, given)
+        inferred = infer(block.graph, inner)
         outputs: dict[str, Spec] = {}
         for port in block.outputs:
-            one, other = found.outputs[f"then_{port.name}"], found.outputs[f"otherwise_{port.name}"]
-            if not isinstance(one, TensorSpec) or not isinstance(other, TensorSpec):
-                outputs[port.name] = _array_of(block, port.name, other if isinstance(one, TensorSpec) else one)
+            then, other = inferred.outputs[f"then_{port.name}"], inferred.outputs[f"otherwise_{port.name}"]
+            if not isinstance(then, TensorSpec) or not isinstance(other, TensorSpec):
+                outputs[port.name] = _array_of(block, port.name, other if isinstance(then, TensorSpec) else then)
                 continue
-            both = meet(one.shape, other.shape, {})
-            if both is None or one.dtype != other.dtype:
+            both = meet(then.shape, other.shape, {})
+            if both is None or then.dtype != other.dtype:
                 raise MismatchError(
                     block.inputs[-1].name,
                     f"two blocks with the same {port.name!r}",
                     "use two blocks that return the same shape and dtype.",
-                    f"then returns {one}, otherwise returns {other}",
+                    f"then returns {then}, otherwise returns {other}",
                 )
-            outputs[port.name] = TensorSpec(both, one.dtype)
-        return InferredBody(outputs, found)
+            outputs[port.name] = TensorSpec(both, then.dtype)
+        return InferredBody(outputs, inferred)
 
 
 def _plain_names(value: Value) -> tuple[str, ...]:
     """Return an attribute that is a tuple of strings: for the type checker, `Value` becomes `tuple[str, ...]`."""
     assert isinstance(value, tuple)
-    return tuple(str(one) for one in value)
+    return tuple(str(name) for name in value)
 
 
 def _pairs_of(carry: object) -> dict[str, str]:
     """Return the argument `carry` as a dict. A model file stores it as pairs of output and input."""
-    given: Any = () if carry is None else carry
+    argument: Any = () if carry is None else carry
     try:
-        pairs = [] if isinstance(given, str) else [*dict(given).items()]
-        fits = not isinstance(given, str) and all(isinstance(name, str) for pair in pairs for name in pair)
+        pairs = [] if isinstance(argument, str) else [*dict(argument).items()]
+        fits = not isinstance(argument, str) and all(isinstance(name, str) for pair in pairs for name in pair)
     except (TypeError, ValueError):
         pairs, fits = [], False
     if not fits:
@@ -361,7 +363,7 @@ def _names_of(fixed: object) -> tuple[str, ...]:
 
 def _checked_number(kind: type, name: str, value: Any) -> int:
     """Return an argument as an `int`. Raise if it is not in the range that the constructor's signature declares."""
-    field = next(one for one in fields_of(kind) if one.name == name)
+    field = next(field for field in fields_of(kind) if field.name == name)
     if need := unmet_need(field, value):
         raise UnknownOptionError(
             f"{kind.__name__} cannot take {name}={short_repr(value)}.",

@@ -107,12 +107,12 @@ def fields_of(constructor: type) -> tuple[Field, ...]:
     """
     hints = get_type_hints(constructor.__init__, include_extras=True)
     docs = _argument_docs(constructor.__doc__ or "")
-    found = []
+    fields = []
     for parameter in list(inspect.signature(constructor.__init__).parameters.values())[1:]:
         if parameter.name == "name" or parameter.kind is inspect.Parameter.KEYWORD_ONLY:
             continue
         required = parameter.default is inspect.Parameter.empty
-        found.append(
+        fields.append(
             _field(
                 parameter.name,
                 constructor,
@@ -122,54 +122,54 @@ def fields_of(constructor: type) -> tuple[Field, ...]:
                 docs.get(parameter.name, ""),
             )
         )
-    return tuple(found)
+    return tuple(fields)
 
 
-def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> tuple[tuple[str, Value], ...]:
+def checked(kind: str, fields: tuple[Field, ...], attributes: Mapping[str, Any]) -> tuple[tuple[str, Value], ...]:
     """Return pairs of name and value for all fields of a block, with values converted to the fields' types.
 
-    A field that `given` omits has its default.
+    A field that `attributes` omits has its default.
 
     Raises:
         UnknownOptionError: A name is unknown, or a value is invalid.
     """
-    known = {field.name: field for field in fields}
-    for name in given:
-        if name not in known:
+    by_name = {field.name: field for field in fields}
+    for name in attributes:
+        if name not in by_name:
             raise UnknownOptionError(
                 f"{kind} takes no argument {name!r}.",
-                (("takes", ", ".join(known) or "none"),),
+                (("takes", ", ".join(by_name) or "none"),),
                 _call(kind, fields),
             )
     values: list[tuple[str, Value]] = []
     for field in fields:
-        value = given.get(field.name, field.default)
+        value = attributes.get(field.name, field.default)
         if need := unmet_need(field, value):
             raise UnknownOptionError(
                 f"{kind} cannot take {field.name}={short_repr(value)}.",
                 (("needs", need), *((("means", _meaning(field)),) if field.doc else ())),
-                _call(kind, fields, field.name, given),
+                _call(kind, fields, field.name, attributes),
             )
         values.append((field.name, _fitting(field, value)))
     return tuple(values)
 
 
-def passed_on(constructor: type, given: Mapping[str, Any]) -> tuple[tuple[str, Value], ...]:
+def passed_on(constructor: type, attributes: Mapping[str, Any]) -> tuple[tuple[str, Value], ...]:
     """Return the attributes of a block as pairs of name and value, like `checked`.
 
-    `given` contains the arguments that the constructor of the block passes to `super().__init__`: all its arguments.
+    `attributes` contains the arguments that the block's constructor passes to `super().__init__`: all its arguments.
 
     Raises:
-        UnknownOptionError: `given` lacks an argument of the constructor, or a value is invalid.
+        UnknownOptionError: `attributes` lacks an argument of the constructor, or a value is invalid.
     """
     kind, fields = constructor.__name__, fields_of(constructor)
-    if lost := [field.name for field in fields if field.name not in given]:
+    if lost := [field.name for field in fields if field.name not in attributes]:
         raise UnknownOptionError(
             f"{kind}.__init__ does not pass {', '.join(map(repr, lost))} to super().__init__.",
-            (("because", f"{kind} is rebuilt from its attributes"), ("passed", ", ".join(given) or "nothing")),
-            f"super().__init__(name, {', '.join(f'{one}={one}' for one in (*given, *lost))})",
+            (("because", f"{kind} is rebuilt from its attributes"), ("passed", ", ".join(attributes) or "nothing")),
+            f"super().__init__(name, {', '.join(f'{name}={name}' for name in (*attributes, *lost))})",
         )
-    return checked(kind, fields, given)
+    return checked(kind, fields, attributes)
 
 
 def unmet_need(field: Field, value: Any) -> str:
@@ -204,19 +204,19 @@ def _meaning(field: Field) -> str:
     return re.sub(r"; one number for (?:both|all)(?=\.)", "", field.doc)
 
 
-def _call(kind: str, fields: tuple[Field, ...], shown: str = "", given: Mapping[str, Any] | None = None) -> str:
+def _call(kind: str, fields: tuple[Field, ...], subject: str = "", attributes: Mapping[str, Any] | None = None) -> str:
     """Return a valid constructor call as source code.
 
-    The call contains the fields that are required or have a `Start`, the user's values in `given` that are valid and
-    short, and the field `shown` with an example value.
+    The call contains the fields that are required or have a `Start`, the user's values in `attributes` that are valid
+    and short, and the field `subject` with an example value.
     """
     values: dict[str, Any] = {}
     for field in fields:
-        value = (given or {}).get(field.name, field.default)
+        value = (attributes or {}).get(field.name, field.default)
         is_short = len(short_repr(value)) < 80
-        if field.name != shown and is_short and value != field.default and not unmet_need(field, value):
+        if field.name != subject and is_short and value != field.default and not unmet_need(field, value):
             values[field.name] = _fitting(field, value)
-        elif field.is_required or field.start is not None or field.name == shown:
+        elif field.is_required or field.start is not None or field.name == subject:
             values[field.name] = example(field)
     return f"{kind}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
@@ -249,11 +249,12 @@ def _converted(field: Field, value: Any) -> Value:
                 value = [part for part in re.split(r"[,\s]+", value.strip("()[] ")) if part]
             values = [value] if isinstance(value, SupportsIndex) else list(value)
             if any(
-                isinstance(one, bool) or int(one) != (float(one) if isinstance(one, str) else one) for one in values
+                isinstance(number, bool) or int(number) != (float(number) if isinstance(number, str) else number)
+                for number in values
             ):
                 raise ValueError
             count = field.range.length if field.range else None
-            return tuple(int(one) for one in values) * (count if count and len(values) == 1 else 1)
+            return tuple(int(number) for number in values) * (count if count and len(values) == 1 else 1)
         case "text":
             if not isinstance(value, str):
                 raise TypeError
@@ -262,7 +263,7 @@ def _converted(field: Field, value: Any) -> Value:
             return plain(value)
 
 
-def whole(value: Value) -> int:
+def as_int(value: Value) -> int:
     """Return an attribute that is an integer: for the type checker, `Value` becomes `int`."""
     assert isinstance(value, int)
     return value
@@ -298,7 +299,7 @@ def _plain(value: Any, levels: int) -> Value:
     if isinstance(value, list | tuple):
         if not levels:
             raise ValueError(f"more than {MOST_AXES} levels of lists")
-        return tuple(_plain(one, levels - 1) for one in value)
+        return tuple(_plain(entry, levels - 1) for entry in value)
     raise TypeError(type(value).__name__)
 
 

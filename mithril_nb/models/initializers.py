@@ -83,16 +83,16 @@ def initializer_text(initializer: object) -> str:
         >>> [initializer_text(text) for text in ("normal(scale = 0.020)", "uniform(2, -1)", "constant(1)")]
         ['normal(0.02)', 'uniform(2, -1)', 'constant']
     """
-    name, given = _parsed(initializer)
-    plain = replace(Initializer(name), **given)
-    fixed = [key for key in ("in_axis", "out_axis") if key in given]
-    shown = {key: getattr(plain, key) for key in INITIALIZERS[name] if key in fixed}
+    name, settings = _parsed(initializer)
+    plain = replace(Initializer(name), **settings)
+    fixed = [key for key in ("in_axis", "out_axis") if key in settings]
+    arguments = {key: getattr(plain, key) for key in INITIALIZERS[name] if key in fixed}
     if plain.shift:
-        shown = {"scale": plain.scale, "shift": plain.shift, **shown}
+        arguments = {"scale": plain.scale, "shift": plain.shift, **arguments}
     elif plain.scale != 1:
-        shown = {"scale": plain.scale, **shown}
-    texts = [f"{value:.17g}" if value == int(value) else repr(value) for value in shown.values()]
-    texts = [text if key in ("scale", "shift") else f"{key}={text}" for key, text in zip(shown, texts, strict=True)]
+        arguments = {"scale": plain.scale, **arguments}
+    texts = [f"{value:.17g}" if value == int(value) else repr(value) for value in arguments.values()]
+    texts = [text if key in ("scale", "shift") else f"{key}={text}" for key, text in zip(arguments, texts, strict=True)]
     return f"{name}({', '.join(texts)})" if texts else name
 
 
@@ -110,10 +110,10 @@ def initializer_of(text: str, default: Initializer | None = None) -> Initializer
         >>> initializer_of("he_normal", Initializer("glorot_uniform", in_axis=1, out_axis=0))
         Initializer(name='he_normal', in_axis=1, out_axis=0, scale=1.0, shift=0.0, parts=())
     """
-    name, given = _parsed(text)
+    name, settings = _parsed(text)
     plain = default or Initializer(name)
     parts = (1.0,) * len(plain.parts)  # without the default's factors
-    return replace(Initializer(name, in_axis=plain.in_axis, out_axis=plain.out_axis, parts=parts), **given)
+    return replace(Initializer(name, in_axis=plain.in_axis, out_axis=plain.out_axis, parts=parts), **settings)
 
 
 def _parsed(initializer: object) -> tuple[str, dict[str, float]]:
@@ -126,27 +126,27 @@ def _parsed(initializer: object) -> tuple[str, dict[str, float]]:
         if initializer.parts:
             raise _invalid(initializer, "an Initializer without parts")
         plain = Initializer(initializer.name)
-        given = {key: getattr(initializer, key) for key in ("scale", "shift", "in_axis", "out_axis")}
-        return _checked(initializer, initializer.name, {k: v for k, v in given.items() if v != getattr(plain, k)})
+        settings = {key: getattr(initializer, key) for key in ("scale", "shift", "in_axis", "out_axis")}
+        return _checked(initializer, initializer.name, {k: v for k, v in settings.items() if v != getattr(plain, k)})
     call = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", initializer) if isinstance(initializer, str) else None
     if call is None:
         raise _invalid(initializer, "text" if not isinstance(initializer, str) else "a name, or a name with arguments")
     name, arguments = call.groups()
-    given: dict[str, float] = {}
-    for place, argument in enumerate((arguments or "").split(",") if (arguments or "").strip() else ()):
+    settings: dict[str, float] = {}
+    for position, argument in enumerate((arguments or "").split(",") if (arguments or "").strip() else ()):
         key, _, text = argument.rpartition("=")
-        key = key.strip() or (("scale", "shift")[place] if place < 2 and not key else "")
+        key = key.strip() or (("scale", "shift")[position] if position < 2 and not key else "")
         try:
             value = float(text)
         except ValueError:
             raise _invalid(initializer, f"numbers as arguments, not {text.strip()!r}") from None
-        if key in given or not key or not isfinite(value):
+        if key in settings or not key or not isfinite(value):
             raise _invalid(initializer, "each argument once, by its name, and finite")
-        given[key] = value
-    return _checked(initializer, name, given)
+        settings[key] = value
+    return _checked(initializer, name, settings)
 
 
-def _checked(initializer: object, name: str, given: dict[str, float]) -> tuple[str, dict[str, float]]:
+def _checked(initializer: object, name: str, settings: dict[str, float]) -> tuple[str, dict[str, float]]:
     if name not in INITIALIZERS:
         near = similar(name, INITIALIZERS)
         raise UnknownOptionError(
@@ -154,14 +154,14 @@ def _checked(initializer: object, name: str, given: dict[str, float]) -> tuple[s
             (("known", ", ".join(INITIALIZERS)),),
             repr(near[0]) if near else "'normal(0.02)'",
         )
-    for key, value in given.items():
+    for key, value in settings.items():
         if key not in INITIALIZERS[name]:
             raise _invalid(initializer, f"arguments of {name}: {', '.join(INITIALIZERS[name]) or 'none'}")
         if key.endswith("axis"):
             if value != int(value):
                 raise _invalid(initializer, f"a whole number as {key}")
-            given = {**given, key: int(value)}
-    return name, given
+            settings = {**settings, key: int(value)}
+    return name, settings
 
 
 def _invalid(initializer: object, needs: str) -> UnknownOptionError:

@@ -208,8 +208,8 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
                     port=key,
                 )
             else:
-                known = [*(port.name for port in (*self.inputs, *self.outputs)), *attributes]
-                near = (similar(key, known, 1, 0.6) or known or [""])[0]
+                names = [*(port.name for port in (*self.inputs, *self.outputs)), *attributes]
+                near = (similar(key, names, 1, 0.6) or names or [""])[0]
                 text = repr(value) if near in attributes and near not in roles else '"x"'
                 raise UnknownOptionError(
                     f"{self.kind} has no port and no attribute {key!r}.",
@@ -226,13 +226,13 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
         """
         if name.startswith("_"):
             raise AttributeError(name)
-        known = self._connection_names()
-        if name in known:
+        names = self._connection_names()
+        if name in names:
             return Connection(self, name)
-        near = similar(name, known, 1, 0.6)
+        near = similar(name, names, 1, 0.6)
         raise AttributeError(
             f"{self.kind} has no attribute and no connection {name!r}."
-            + (f" Did you mean {near[0]!r}?" if near else f" Connections: {listed(known)}.")
+            + (f" Did you mean {near[0]!r}?" if near else f" Connections: {listed(names)}.")
         )
 
     def __getitem__(self, name: str) -> Connection:
@@ -247,14 +247,14 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
             >>> model.kind, model["kind"]
             ('Model', Model(...).kind)
         """
-        known = self._connection_names()
-        if name in known:
+        names = self._connection_names()
+        if name in names:
             return Connection(self, name)
-        near = similar(str(name), known, 1, 0.6)
+        near = similar(str(name), names, 1, 0.6)
         raise ConnectionError(
             f"{self.kind} has no connection {short_repr(name)}.",
-            (("connections", listed(known)),),
-            f"model[{(near or known)[0]!r}]" if known else ADD_BLOCK,
+            (("connections", listed(names)),),
+            f"model[{(near or names)[0]!r}]" if names else ADD_BLOCK,
         )
 
     __iter__ = None  # otherwise Python would iterate through __getitem__(0), (1), ...
@@ -361,8 +361,8 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
 
     def __repr__(self) -> str:
         if self._block.graph is None or self._block.attributes:
-            given = ", ".join(f"{key}={value!r}" for key, value in self._block.attributes)
-            return f"{self.kind}({given})"
+            arguments = ", ".join(f"{key}={value!r}" for key, value in self._block.attributes)
+            return f"{self.kind}({arguments})"
         names = (node.name if node.name.isprintable() else repr(node.name) for node in self.graph.nodes)
         return f"Model({', '.join(names)})"
 

@@ -33,10 +33,10 @@ def input_specs(
         >>> input_specs(Linear(10).graph, {"input": ["batch", 784]})
         {'input': ('batch', 784) float32}
     """
-    known = input_names(graph)
+    ports = input_names(graph)
     if isinstance(shapes, Mapping):  # a parameter of the model, declared without a shape
-        known += tuple(port.name for port in graph.inputs if port.role == "param" and port.name in shapes)
-    names = by_port(shapes, known, "input", what="shapes", example="[32, 784]", written=written_shape)
+        ports += tuple(port.name for port in graph.inputs if port.role == "param" and port.name in shapes)
+    names = by_port(shapes, ports, "input", argument="shapes", example="[32, 784]", as_source=written_shape)
     return {
         port: TensorSpec(as_shape(name, shapes[name]), input_dtype(graph, port, dtype)) for port, name in names.items()
     }
@@ -51,8 +51,8 @@ def input_range(graph: LogicalGraph, port: str) -> tuple[int, int] | None:
         (0, 999)
     """
     ranges = [rule.input_ranges(block.options).get(name) for block, rule, name in _readers(graph, port)]
-    known = [found for found in ranges if found is not None]
-    return (max(least for least, _ in known), min(most for _, most in known)) if known else None
+    intervals = [interval for interval in ranges if interval is not None]
+    return (max(least for least, _ in intervals), min(most for _, most in intervals)) if intervals else None
 
 
 def takes_any_dtype(graph: LogicalGraph, port: str) -> bool:
@@ -66,8 +66,8 @@ def takes_any_dtype(graph: LogicalGraph, port: str) -> bool:
     note = graph.note_at.get(Endpoint(BOUNDARY, port))
     if note and note.dtype:
         return False
-    wanted = {rule.wanted_dtype(name, "") for block, rule, name in _readers(graph, port) if name in input_names(block)}
-    return wanted == {"any"}
+    dtypes = {rule.wanted_dtype(name, "") for block, rule, name in _readers(graph, port) if name in input_names(block)}
+    return dtypes == {"any"}
 
 
 def _readers(graph: LogicalGraph, port: str) -> Iterator[tuple[Block, type[OpRules], str]]:
@@ -98,70 +98,72 @@ def written_shape(shape: Any) -> str:
 
 
 def by_port(
-    given: Mapping[str, Any],
+    entries: Mapping[str, Any],
     ports: tuple[str, ...],
     side: str,
     *,
-    what: str,
+    argument: str,
     example: str = "...",
-    written: Callable[[Any], str] | None = None,
+    as_source: Callable[[Any], str] | None = None,
 ) -> dict[str, str]:
     """Return a dict from ports to the keys by which the user's dict refers to them.
 
     Args:
-        given: The user's dict.
+        entries: The user's dict.
         ports: Names of all ports.
         side: `"input"` or `"output"`. If there is only one port, this key refers to it, whatever its name.
-        what: Name of the user's dict, for messages.
+        argument: Name of the user's dict, for messages.
         example: An example value of the dict, as source code for messages.
-        written: A function that formats a value as source code, or returns `""` for an invalid value. With it, the
+        as_source: A function that formats a value as source code, or returns `""` for an invalid value. With it, the
             advice of a message contains the user's values.
 
     Raises:
-        UnknownOptionError: `given` is not a dict.
+        UnknownOptionError: `entries` is not a dict.
         UnexpectedInputError: A name is not a port, or two names refer to one port.
 
     Examples:
-        >>> by_port({"input": 1}, ("image",), "input", what="inputs")
+        >>> by_port({"input": 1}, ("image",), "input", argument="inputs")
         {'image': 'input'}
     """
-    values = _values(given, ports, written) if written else {}
-    wanted = f"{what} = {{{', '.join(f'{port!r}: {values.get(port, example)}' for port in ports)}}}"
-    if not isinstance(given, Mapping):
+    values = _values(entries, ports, as_source) if as_source else {}
+    expected = f"{argument} = {{{', '.join(f'{port!r}: {values.get(port, example)}' for port in ports)}}}"
+    if not isinstance(entries, Mapping):
         raise UnknownOptionError(
-            f"{what} must be given by name, in a dict.",
-            (("given", _kind(given)), (f"{side}s", _listed(ports))),
-            wanted,
+            f"{argument} must be given by name, in a dict.",
+            (("given", _kind(entries)), (f"{side}s", _listed(ports))),
+            expected,
         )
     names: dict[str, str] = {}
-    for name in given:
+    for name in entries:
         port = ports[0] if name == side and len(ports) == 1 else name
         if port not in ports:
             raise UnexpectedInputError(
-                f"the model has no {side} {name!r}.", ((f"{side}s", _listed(ports)),), wanted, port=str(name)
+                f"the model has no {side} {name!r}.", ((f"{side}s", _listed(ports)),), expected, port=str(name)
             )
         if port in names:
             raise UnexpectedInputError(
                 f"the {side} {port!r} is given twice: {names[port]!r} and {name!r} are names of the same {side}.",
-                advice=wanted,
+                advice=expected,
                 port=port,
             )
         names[port] = name
     return names
 
 
-def _values(given: Any, ports: tuple[str, ...], written: Callable[[Any], str]) -> dict[str, str]:
+def _values(entries: Any, ports: tuple[str, ...], as_source: Callable[[Any], str]) -> dict[str, str]:
     """Return the user's values as source code, each by the port with the most similar name."""
-    if not isinstance(given, Mapping):
-        each = [given] * len(ports) if written(given) else list(given) if isinstance(given, list | tuple) else []
-        return {port: text for port, value in zip(ports, each, strict=False) if (text := written(value))}
-    found = {port: text for port in ports if port in given and (text := written(given[port]))}
-    for name, value in given.items():
-        left = [port for port in ports if port not in given and port not in found]
+    if not isinstance(entries, Mapping):
+        each = (
+            [entries] * len(ports) if as_source(entries) else list(entries) if isinstance(entries, list | tuple) else []
+        )
+        return {port: text for port, value in zip(ports, each, strict=False) if (text := as_source(value))}
+    texts = {port: text for port in ports if port in entries and (text := as_source(entries[port]))}
+    for name, value in entries.items():
+        left = [port for port in ports if port not in entries and port not in texts]
         near = similar(str(name), left) or left[:1]
-        if name not in ports and near and (text := written(value)):
-            found[near[0]] = text
-    return found
+        if name not in ports and near and (text := as_source(value)):
+            texts[near[0]] = text
+    return texts
 
 
 def flat_params(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -186,19 +188,19 @@ def flat_params(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in params.items():
         name = f"{prefix}{key}"
-        found = flat_params(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
-        for twice in flat.keys() & found.keys():
+        leaves = flat_params(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+        for twice in flat.keys() & leaves.keys():
             raise UnexpectedInputError(
                 f"the parameter {twice!r} is given twice, once nested and once with dots.",
                 advice=f"params = {{{twice!r}: ...}}",
             )
-        flat.update(found)
+        flat.update(leaves)
     return flat
 
 
-def _kind(given: object) -> str:
-    shape = getattr(given, "shape", None)
-    return type(given).__name__ if shape is None else f"an array of shape {tuple(shape)}"
+def _kind(value: object) -> str:
+    shape = getattr(value, "shape", None)
+    return type(value).__name__ if shape is None else f"an array of shape {tuple(shape)}"
 
 
 def _listed(names: tuple[str, ...]) -> str:

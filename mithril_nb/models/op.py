@@ -52,8 +52,8 @@ class Operator(OpRules, Model):
         super().__init__(name)
         kind = type(self).__name__
         if not hasattr(type(self), "op"):
-            given = f'inputs["{self.input_ports[0]}"]' if self.input_ports else "1.0"
-            outputs = ", ".join(f'"{port}": {given}' for port in self.output_ports)
+            source = f'inputs["{self.input_ports[0]}"]' if self.input_ports else "1.0"
+            outputs = ", ".join(f'"{port}": {source}' for port in self.output_ports)
             raise UnknownOpError(
                 f"{kind} has no method compute, so its outputs are undefined.",
                 (("needs", "compute(self, inputs), which takes arrays by port and returns arrays by port"),),
@@ -115,8 +115,8 @@ def set_shape_rule(rule: ShapeRule) -> None:
 
 def traced(cls: type[Operator], options: Options, inputs: Specs) -> Inferred:
     """Return the output shapes of a user-defined op, found by tracing it; unknown shapes if no trace is possible."""
-    found = _rules[0](cls, options, inputs) if _rules else None
-    return Inferred({port: (LEADING,) for port in cls.result_ports(options)} if found is None else found)
+    inferred = _rules[0](cls, options, inputs) if _rules else None
+    return Inferred({port: (LEADING,) for port in cls.result_ports(options)} if inferred is None else inferred)
 
 
 def computed(cls: type[Operator]) -> None:
@@ -148,7 +148,7 @@ def computed(cls: type[Operator]) -> None:
 
 def _defining_class(cls: type[Operator], attribute: str) -> type:
     """Return the class from which `cls` inherits an attribute; `cls` itself if it defines the attribute."""
-    return next(one for one in cls.__mro__ if attribute in one.__dict__)
+    return next(base for base in cls.__mro__ if attribute in base.__dict__)
 
 
 Function = Callable[..., Any]
@@ -187,13 +187,13 @@ def op(name: str, /, **attributes: Any) -> Model:
             (("known", f"{len(OPS)} ops; see list(mithril_nb.models.op.OPS)"),),
             f"ml.op({near[0]!r})" if near else f'@backend.register_op("{name}")',
         )
-    given = [one for one in attributes if one != "name"]
-    if given and issubclass(kind, Custom):
+    names = [key for key in attributes if key != "name"]
+    if names and issubclass(kind, Custom):
         raise UnknownOptionError(
             f"the op {name!r} takes no attributes.",
-            (("given", ", ".join(given)),
+            (("given", ", ".join(names)),
              ("because", "it is a registered function: its inputs are its arguments without a default")),
-            f"ml.op({name!r})  # without a default in the function, {given[0]!r} is an input",
+            f"ml.op({name!r})  # without a default in the function, {names[0]!r} is an input",
         )  # fmt: skip
     return kind(**attributes)
 
@@ -251,8 +251,14 @@ def define(name: str, ports: tuple[str, ...]) -> type[Operator]:
     old = OPS.get(name)
     if old is not None and issubclass(old, Custom) and old.input_ports == ports:
         return old
-    made = {"op": name, "input_ports": ports, "__module__": __name__, "__qualname__": name, "__doc__": Custom.__doc__}
-    return type(Custom)(name, (Custom,), made)  # registers itself
+    namespace = {
+        "op": name,
+        "input_ports": ports,
+        "__module__": __name__,
+        "__qualname__": name,
+        "__doc__": Custom.__doc__,
+    }
+    return type(Custom)(name, (Custom,), namespace)  # registers itself
 
 
 def ports_of(function: Function, decorator: str, name: str, skip: int = 0) -> tuple[str, ...]:
@@ -272,9 +278,13 @@ def ports_of(function: Function, decorator: str, name: str, skip: int = 0) -> tu
         arguments = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         arguments = []
-    taken = [one for one in arguments if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    arrays = [one.name for one in taken if one.default is one.empty]
-    if len(arrays) <= skip or any(one.kind is one.VAR_POSITIONAL for one in arguments):
+    positional = [
+        argument
+        for argument in arguments
+        if argument.kind in (argument.POSITIONAL_ONLY, argument.POSITIONAL_OR_KEYWORD)
+    ]
+    arrays = [argument.name for argument in positional if argument.default is argument.empty]
+    if len(arrays) <= skip or any(argument.kind is argument.VAR_POSITIONAL for argument in arguments):
         needs = ("the backend, then ", "the backend, the arrays, then the gradient: ")[skip - 1] if skip else ""
         raise UnknownOptionError(
             f"{decorator}({name!r}) cannot determine the inputs of {getattr(function, '__name__', function)!r}.",

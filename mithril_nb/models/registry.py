@@ -98,8 +98,8 @@ def suggested_kind(name: str) -> str | None:
         ('Relu', 'Linear', 'Linear', None)
     """
     by_lower = ELSEWHERE | {kind.lower(): kind for kind in KINDS}
-    written = name.lower().replace("_", "")
-    return by_lower.get(written) or next((by_lower[one] for one in similar(written, by_lower)), None)
+    lowered = name.lower().replace("_", "")
+    return by_lower.get(lowered) or next((by_lower[match] for match in similar(lowered, by_lower)), None)
 
 
 def construct(kind: str, graph: LogicalGraph | None, attributes: Mapping[str, Any]) -> Any:
@@ -115,19 +115,19 @@ def construct(kind: str, graph: LogicalGraph | None, attributes: Mapping[str, An
         UnknownBlockError: No kind has this name.
         Exception: The constructor rejects an argument.
     """
-    found = kind_named(kind)
-    parts = {} if graph is None else {node.name: found.of_block(node.block) for node in graph.nodes}
-    return found(**parts, **attributes)
+    constructor = kind_named(kind)
+    parts = {} if graph is None else {node.name: constructor.of_block(node.block) for node in graph.nodes}
+    return constructor(**parts, **attributes)
 
 
-def refuse_second(new: type, what: str, name: str, old: type | None) -> None:
+def refuse_second(new: type, category: str, name: str, old: type | None) -> None:
     """Raise if another class has registered a name.
 
     A class of the same module and name may replace the first one: running a notebook cell again redefines its classes.
 
     Args:
         new: The class to register.
-        what: `"kind"` or `"op"`, for the message.
+        category: `"kind"` or `"op"`, for the message.
         name: The name to register.
         old: The class that has registered the name; `None` if no class has.
 
@@ -137,9 +137,9 @@ def refuse_second(new: type, what: str, name: str, old: type | None) -> None:
     if old is None or (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__):
         return
     raise NameTakenError(
-        f"cannot define {new.__name__}: the {what} {name!r} already exists.",
+        f"cannot define {new.__name__}: the {category} {name!r} already exists.",
         (("defined by", f"{old.__module__}.{old.__qualname__}"),),
-        f'op = "my_{name}"' if what == "op" else f"class My{name}(Operator)",
+        f'op = "my_{name}"' if category == "op" else f"class My{name}(Operator)",
     )
 
 
@@ -154,15 +154,15 @@ class BlockMeta(type):
         # Without this property, `inspect` and Jupyter's help would show the arguments of `__call__` below.
         return _signature(cls.__init__)
 
-    def __call__(cls, /, *given: Any, **named: Any) -> Any:
+    def __call__(cls, /, *args: Any, **named: Any) -> Any:
         """Construct a block, after checking the arguments against the signature of `__init__`."""
         try:
-            cls.__signature__.bind(*given, **named)
+            cls.__signature__.bind(*args, **named)
         except TypeError as error:
-            refuse_call(cls, error, given, named)
-        made = super().__call__(*given, **named)
-        made._seal()
-        return made
+            refuse_call(cls, error, args, named)
+        model = super().__call__(*args, **named)
+        model._seal()
+        return model
 
 
 @lru_cache(maxsize=4096)
@@ -172,16 +172,16 @@ def _signature(constructor: Any) -> inspect.Signature:
     return bound.replace(parameters=list(bound.parameters.values())[1:])
 
 
-def refuse_call(kind: type, error: TypeError, given: tuple[Any, ...], named: Mapping[str, Any]) -> NoReturn:
+def refuse_call(kind: type, error: TypeError, args: tuple[Any, ...], named: Mapping[str, Any]) -> NoReturn:
     """Raise an `UnknownOptionError` for an invalid constructor call."""
     parameters = inspect.signature(kind).parameters
-    takes = ", ".join(str(one.replace(annotation=one.empty)) for one in parameters.values())
-    shown = listed([*map(short_repr, given), *(f"{name}={short_repr(value)}" for name, value in named.items())])
-    free = [name for name, one in parameters.items() if one.kind not in _STARRED and name not in named]
+    takes = ", ".join(str(parameter.replace(annotation=parameter.empty)) for parameter in parameters.values())
+    arguments = listed([*map(short_repr, args), *(f"{name}={short_repr(value)}" for name, value in named.items())])
+    free = [name for name, parameter in parameters.items() if parameter.kind not in _STARRED and name not in named]
     meant = {name: near[0] for name in named if name not in parameters and (near := alike(name, free))}
     raise UnknownOptionError(
         f"cannot make {kind.__name__}: {error}.",
-        (("takes", takes or "nothing"), *((("given", shown),) if given or named else ())),
+        (("takes", takes or "nothing"), *((("given", arguments),) if args or named else ())),
         ", ".join(f"{near}={short_repr(named[name])}" for name, near in meant.items()) or example_call(kind),
     ) from None
 
@@ -223,19 +223,19 @@ def with_attributes(model: Handle, changes: Mapping[str, Any]) -> Any:
             (("attributes", "none"),),
             "change the attributes of a block inside the model." if model.block.graph else f"{model.kind}()",
         )
-    given = {**dict(model.block.attributes), **changes}
+    attributes = {**dict(model.block.attributes), **changes}
     runs_others = model.block.graph is not None and not model.block.is_composite
     if not runs_others:
-        checked(model.kind, fields_of(kind_named(model.kind)), given)
-    return construct(model.kind, model.block.graph if runs_others else None, {**given, "name": model.name})
+        checked(model.kind, fields_of(kind_named(model.kind)), attributes)
+    return construct(model.kind, model.block.graph if runs_others else None, {**attributes, "name": model.name})
 
 
 def _needed(kind: type) -> dict[str, Any]:
     """Return an example of each argument that is required, or has a `Start` as its default; `...` if there is none."""
     fields = {field.name: field for field in fields_of(kind)} if kind in KINDS.values() else {}
     return {
-        one.name: example(fields[one.name]) if one.name in fields else ...
-        for one in inspect.signature(kind).parameters.values()
-        if (one.name in fields and fields[one.name].start is not None and one.default is None)
-        or (one.default is one.empty and one.kind not in _STARRED)
+        parameter.name: example(fields[parameter.name]) if parameter.name in fields else ...
+        for parameter in inspect.signature(kind).parameters.values()
+        if (parameter.name in fields and fields[parameter.name].start is not None and parameter.default is None)
+        or (parameter.default is parameter.empty and parameter.kind not in _STARRED)
     }

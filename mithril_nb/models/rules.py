@@ -237,5 +237,5 @@ OPS: dict[str, type[OpRules]] = {}
 
 def rules_named(kind: str) -> type[OpRules] | None:
     """Return the rules of a kind of block; `None` if the kind is unknown, or its blocks are not ops."""
-    found = KINDS.get(kind)
-    return found if found is not None and issubclass(found, OpRules) else None
+    rules = KINDS.get(kind)
+    return rules if rules is not None and issubclass(rules, OpRules) else None

@@ -140,12 +140,12 @@ class Portable:
                 f"ml.inspect(model, shapes={{'input': (32, 784)}}).find({query!r})",
             )
         kinds = {path: node.block.kind for path, node in self.graph.walk()}
-        found = tuple(
+        matches = tuple(
             Match(path, kinds[path], (path,))
             for path in kinds
-            if parsed.matches(Item((path,), tuple(kinds[one] for one in lineage(path))))
+            if parsed.matches(Item((path,), tuple(kinds[ancestor] for ancestor in lineage(path))))
         )
-        return Found(self.name or "", "", parsed, found, len(kinds))
+        return Found(self.name or "", "", parsed, matches, len(kinds))
 
 
 def table(graph: LogicalGraph, inference: Inference, depth: int | None = None, dtype: str = "float32") -> str:
@@ -170,14 +170,14 @@ class _Table:
     def __init__(self, inference: Inference, depth: int | None, dtype: str):
         self.inference, self.depth, self.dtype = inference, depth, dtype
         self.total = _count(inference.parameters)
-        self.owner = {one.name: one.path for one in (*inference.parameters, *inference.states)}
+        self.owner = {array.name: array.path for array in (*inference.parameters, *inference.states)}
         self.shared: dict[str, set[str]] = {}
         # The parameters inside each block. Searching all parameters for each block would take quadratic time.
         self.inside: dict[str, list[Parameter]] = {}
-        for one in inference.parameters:
-            path = one.path
+        for parameter in inference.parameters:
+            path = parameter.path
             while path:
-                self.inside.setdefault(path, []).append(one)
+                self.inside.setdefault(path, []).append(parameter)
                 path = path.rpartition("/")[0]
 
     def rows(self, graph: LogicalGraph, prefix: str, level: int) -> Iterator[tuple[str, ...]]:
@@ -187,8 +187,8 @@ class _Table:
             path = join_path(prefix, node.name)
             specs = self.inference.blocks.get(path, BlockSpecs())
             outputs = {port: self.text(spec) for port, spec in specs.outputs.items()}
-            given = [f"{_plain(port)} {text}" if len(outputs) > 1 else text for port, text in outputs.items()]
-            yield f"{'  ' * level}{_plain(node.name)}", _plain(node.block.kind), ", ".join(given), *self.numbers(path)
+            texts = [f"{_plain(port)} {text}" if len(outputs) > 1 else text for port, text in outputs.items()]
+            yield f"{'  ' * level}{_plain(node.name)}", _plain(node.block.kind), ", ".join(texts), *self.numbers(path)
             if node.block.graph is not None:
                 yield from self.rows(node.block.graph, path, level + 1)
 
@@ -213,18 +213,18 @@ class _Table:
 
     def totals(self) -> str:
         parameters = self.inference.parameters
-        fixed = _count([one for one in parameters if not one.is_trainable])
+        fixed = _count([parameter for parameter in parameters if not parameter.is_trainable])
         state = _count(self.inference.states)
-        known = [one.spec for one in parameters if one.spec.size is not None]
+        specs = [parameter.spec for parameter in parameters if parameter.spec.size is not None]
         parts = [f"{self.total:,} parameters" if self.total is not None else "an unknown number of parameters"]
-        parts += [_bytes(sum(spec.nbytes or 0 for spec in known))] if self.total else []
+        parts += [_bytes(sum(spec.nbytes or 0 for spec in specs))] if self.total else []
         parts += [f"{fixed:,} of them not trained"] if fixed else []
         parts += [f"{state:,} state values"] if state else []
         return ", ".join(parts)
 
 
 def _count(parameters: Sequence[Parameter]) -> int | None:
-    sizes = [one.spec.size for one in parameters]
+    sizes = [parameter.spec.size for parameter in parameters]
     return None if None in sizes else sum(size or 0 for size in sizes)
 
 

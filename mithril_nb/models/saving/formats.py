@@ -106,7 +106,7 @@ def source_lines(model: LogicalGraph | Model, variable: str = "model") -> tuple[
         return f"from mithril_nb.models import from_dict\n\n{unwritten}{variable} = from_dict({data})\n", {}
     imports = _imports(writer.kinds)
     start = imports.count("\n") + 1
-    paths = {start + place: path for place, (_, path) in enumerate(writer.lines) if path}
+    paths = {start + index: path for index, (_, path) in enumerate(writer.lines) if path}
     return imports + "".join(f"{line}\n" for line, _ in writer.lines), paths
 
 
@@ -114,9 +114,10 @@ def _imports(kinds: Iterable[str]) -> str:
     """Return the lines that import the classes of these kinds, and a comment that lists kinds without a module."""
     homes: dict[str, list[str]] = {}
     for kind in sorted(kinds):
-        made = KINDS.get(kind, Model)
-        is_there = getattr(sys.modules.get(made.__module__), kind, None) is made and made.__module__ != "__main__"
-        home = "mithril_nb.models" if made.__module__.startswith("mithril_nb.models.") else made.__module__
+        constructor = KINDS.get(kind, Model)
+        module = constructor.__module__
+        is_there = getattr(sys.modules.get(module), kind, None) is constructor and module != "__main__"
+        home = "mithril_nb.models" if module.startswith("mithril_nb.models.") else module
         homes.setdefault(home if is_there else "", []).append(kind)
     own = homes.pop("", [])
     lines = [f"from {home} import {', '.join(names)}\n" for home, names in sorted(homes.items())]
@@ -144,8 +145,8 @@ class _Writer:
         for node in graph.nodes:
             chained, named = _connections(graph, node, draft.last_output(), labels)
             is_default = node.name == draft.free_name(node.block.kind)
-            made = inner.get(node.name) or self.call(node, "" if is_default else node.name, path)
-            line = f"{variable} {'+=' if chained else '|='} {made}{_named_arguments(named)}"
+            call = inner.get(node.name) or self.call(node, "" if is_default else node.name, path)
+            line = f"{variable} {'+=' if chained else '|='} {call}{_named_arguments(named)}"
             self.lines.append((line, join_path(path, node.name)))
             try:
                 draft.add(node.block, name=node.name, connections=named, after=draft.last_output() if chained else None)
@@ -170,7 +171,7 @@ class _Writer:
         self.kinds.add(node.block.kind)
         if node.block.graph is None or node.block.is_composite:
             return _call(node.block, name, {})
-        bodies = {one.name: self.body(one, join_path(path, node.name)) for one in node.block.graph.nodes}
+        bodies = {part.name: self.body(part, join_path(path, node.name)) for part in node.block.graph.nodes}
         return _call(node.block, name, bodies)
 
     def body(self, node: Node, path: str) -> str:
@@ -190,23 +191,23 @@ class _Writer:
             self.misread = self.misread or (bool(end.node) and end not in graph.targets_of)
             name = end.port if is_array(end) else component(labels[end]) if end in labels else str(end)
             arrays = {"differentiability": note.is_trainable, "initializers": note.initializer}
-            for what, value in {"shapes": note.shape, "types": note.dtype, **arrays}.items():
+            for setting, value in {"shapes": note.shape, "types": note.dtype, **arrays}.items():
                 if value is not None:
-                    values_by_setter.setdefault(what, {})[name] = list(value) if what == "shapes" else value
+                    values_by_setter.setdefault(setting, {})[name] = list(value) if setting == "shapes" else value
             if note.is_exposed:
                 exposed.append(name)
         if exposed:
             self.lines.append((f"{variable}.expose_keys({', '.join(map(repr, exposed))})", path))
-        for what, values in values_by_setter.items():
+        for setting, values in values_by_setter.items():
             plain = all(name.isidentifier() and not keyword.iskeyword(name) for name in values)
-            given = ", ".join(f"{name}={value!r}" for name, value in values.items()) if plain else repr(values)
-            self.lines.append((f"{variable}.set_{what}({given})", path))
+            arguments = ", ".join(f"{name}={value!r}" for name, value in values.items()) if plain else repr(values)
+            self.lines.append((f"{variable}.set_{setting}({arguments})", path))
 
     def free_variable(self, name: str) -> str:
         """Return an unused Python identifier derived from a name."""
         plain = "".join(char if char.isascii() and char.isalnum() else "_" for char in name).strip("_") or "part"
-        taken = keyword.iskeyword(plain) or plain in KINDS or plain == "Model"
-        plain = f"block_{plain}" if plain[0].isdigit() or taken else plain
+        is_reserved = keyword.iskeyword(plain) or plain in KINDS or plain == "Model"
+        plain = f"block_{plain}" if plain[0].isdigit() or is_reserved else plain
         return self.variables.take(plain)
 
 
@@ -257,11 +258,11 @@ def _call(block: Block, name: str, bodies: Mapping[str, str]) -> str:
 
     `bodies` contains the arguments that are blocks, such as `body` of a `Scan`, as source code.
     """
-    given: list[str] = []
+    arguments: list[str] = []
     in_order = True
     for field in fields_of(kind_named(block.kind)):
         if field.name in bodies:
-            given.append(bodies[field.name] if in_order else f"{field.name}={bodies[field.name]}")
+            arguments.append(bodies[field.name] if in_order else f"{field.name}={bodies[field.name]}")
             continue
         if field.name not in block.options:
             in_order = False
@@ -271,10 +272,12 @@ def _call(block: Block, name: str, bodies: Mapping[str, str]) -> str:
             in_order = False
             continue
         text = _literal(dict(value) if field.name == "carry" and bodies else value)  # pyright: ignore
-        given.append(text if in_order and (field.is_required or field.start is not None) else f"{field.name}={text}")
+        arguments.append(
+            text if in_order and (field.is_required or field.start is not None) else f"{field.name}={text}"
+        )
     if name:
-        given.append(f"name={name!r}")
-    return f"{block.kind}({', '.join(given)})"
+        arguments.append(f"name={name!r}")
+    return f"{block.kind}({', '.join(arguments)})"
 
 
 def _literal(value: Any) -> str:

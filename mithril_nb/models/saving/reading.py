@@ -62,39 +62,39 @@ class LoadLimits:
     def __post_init__(self) -> None:
         checked("ml.LoadLimits", fields_of(type(self)), vars(self))
 
-    def check(self, name: str, found: int, what: str, block: str = "", *, is_all: bool = True) -> None:
+    def check(self, name: str, count: int, unit: str, block: str = "", *, is_all: bool = True) -> None:
         """Raise if a count exceeds its limit.
 
         Args:
             name: The attribute with the limit, such as `"nodes"`.
-            found: The count.
-            what: Plural noun of the counted items, such as `"blocks"`.
+            count: Number of items.
+            unit: Plural noun of the counted items, such as `"blocks"`.
             block: Path of the block that contains the items; `""` for the whole model.
-            is_all: True if `found` counts all items; false if there may be more.
+            is_all: True if `count` counts all items; false if there may be more.
 
         Raises:
-            ModelFileError: `found` is above the limit.
+            ModelFileError: `count` is above the limit.
         """
         limit = getattr(self, name)
-        if found <= limit:
+        if count <= limit:
             return
-        if name == "depth" and found > DEEPEST:
+        if name == "depth" and count > DEEPEST:
             raise ModelFileError(
                 f"this model is nested too deeply: more than {DEEPEST} levels of models in models.",
                 (("limit", f"{DEEPEST} levels, which LoadLimits cannot raise"),),
                 f"save a model with at most {DEEPEST} levels of models in models.",
                 block=block,
             )
-        known = {one.name: one for one in fields_of(type(self))}
-        changed = {key: value for key, value in vars(self).items() if value != known[key].default}
-        wider = changed | {name: found if is_all else 10 * found}
+        fields = {field.name: field for field in fields_of(type(self))}
+        changed = {key: value for key, value in vars(self).items() if value != fields[key].default}
+        wider = changed | {name: count if is_all else 10 * count}
         raise ModelFileError(
             f"this model is too large{f' inside {block!r}' if block else ''}: "
-            f"{'' if is_all else 'at least '}{found:,} {what}.",
-            (("limit", f"{limit:,} {what} (LoadLimits.{name})"),),
+            f"{'' if is_all else 'at least '}{count:,} {unit}.",
+            (("limit", f"{limit:,} {unit} (LoadLimits.{name})"),),
             f"ml.load(path, limits=ml.LoadLimits({', '.join(f'{key}={value:_}' for key, value in wider.items())}))"
-            if not unmet_need(known[name], found)  # depth and rank cannot rise: code that walks models relies on them
-            else f"use a model with at most {limit:,} {what}.",
+            if not unmet_need(fields[name], count)  # depth and rank cannot rise: code that walks models relies on them
+            else f"use a model with at most {limit:,} {unit}.",
             block=block,
         )
 
@@ -127,20 +127,20 @@ def part_of(data: Any, key: str, kind: type, path: str = "") -> Any:
         raise broken(f"expected an object with {key!r}, found {short_repr(data)}", path)
     if not isinstance(data.get(key), kind):
         keys = listed(map(short_repr, data), 200) if data else "nothing"
-        found = short_repr(data[key]) if key in data else f"only {keys}"
-        raise broken(f"expected {key!r} to be {_JSON[kind]}, found {found}", path)
+        actual = short_repr(data[key]) if key in data else f"only {keys}"
+        raise broken(f"expected {key!r} to be {_JSON[kind]}, found {actual}", path)
     return data[key]
 
 
-def check_keys(data: Mapping[str, Any], known: Collection[str], path: str = "") -> None:
-    """Raise if the data has a key that is not in `known`, because its value would be lost.
+def check_keys(data: Mapping[str, Any], allowed: Collection[str], path: str = "") -> None:
+    """Raise if the data has a key that is not in `allowed`, because its value would be lost.
 
     Raises:
         ModelFileError: A key is unknown.
     """
-    if len(unknown := data.keys() - known):
-        one = sorted(map(str, unknown))[0]
-        raise broken(f"unknown key {short_repr(one)}, known are {listed(map(repr, known))}", path)
+    if len(unknown := data.keys() - allowed):
+        key = sorted(map(str, unknown))[0]
+        raise broken(f"unknown key {short_repr(key)}, known are {listed(map(repr, allowed))}", path)
 
 
 def json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -149,17 +149,17 @@ def json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     Raises:
         ModelFileError: A key is repeated.
     """
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    parsed = dict(pairs)
+    if len(parsed) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))
         raise broken(f"an object has the key {short_repr(twice)} twice", "")
-    return found
+    return parsed
 
 
-def broken(what: str, path: str) -> ModelFileError:
+def broken(reason: str, path: str) -> ModelFileError:
     """Return the error for data without the structure of a model."""
-    return ModelFileError(f"this model is broken{_place(path)}.", (("because", what),), ADVICE, block=path)
+    return ModelFileError(f"this model is broken{_place(path)}.", (("because", reason),), ADVICE, block=path)
 
 
 class _Level(NamedTuple):
@@ -215,17 +215,17 @@ class _Reader:
 
     def levels(self, data: Any) -> list[_Level]:
         """Return a graph and all graphs inside it, outer before inner. Skips malformed data."""
-        found = [_Level(data, None, "", 1)]
-        for level in found:  # the loop appends to it
+        levels = [_Level(data, None, "", 1)]
+        for level in levels:  # the loop appends to it
             self.limits.check("depth", level.depth, "levels of models in models", level.path)
-            self.limits.check("nodes", len(found) - 1, "blocks", is_all=False)  # ends if a dict contains itself
+            self.limits.check("nodes", len(levels) - 1, "blocks", is_all=False)  # ends if a dict contains itself
             nodes = level.data.get("nodes") if isinstance(level.data, dict) else None
             for node in nodes if isinstance(nodes, list) else ():
                 if isinstance(node, dict) and isinstance(node.get("graph"), dict):
                     name = node.get("name")
                     name = name[: self.limits.name_length] if isinstance(name, str) else ""  # longer: rejected later
-                    found.append(_Level(node["graph"], level, name, level.depth + 1))
-        return found
+                    levels.append(_Level(node["graph"], level, name, level.depth + 1))
+        return levels
 
     def graph(self, data: Any, path: str) -> LogicalGraph:
         nodes = tuple(self.node(node, path) for node in part_of(data, "nodes", list, path))
@@ -349,15 +349,15 @@ class _Reader:
 
     def length(self, value: Any, path: str) -> int:
         """Return the number of values in nested lists and dicts. Checks the length of each string in them."""
-        found, left = 0, [value]
+        count, left = 0, [value]
         while left:
-            one = left.pop()
-            if isinstance(one, str):
-                self.limits.check("text_length", len(one), "characters in a text", path)
-            elif isinstance(one, list | tuple | dict):
-                found += len(one)
-                left.extend(one.values() if isinstance(one, dict) else one)
-        return found
+            entry = left.pop()
+            if isinstance(entry, str):
+                self.limits.check("text_length", len(entry), "characters in a text", path)
+            elif isinstance(entry, list | tuple | dict):
+                count += len(entry)
+                left.extend(entry.values() if isinstance(entry, dict) else entry)
+        return count
 
     def text(self, text: str, path: str) -> str:
         if len(text) > self.limits.name_length:
@@ -397,7 +397,7 @@ def _check_names(inputs: Collection[str], labels: list[tuple[str, Endpoint]], pa
 def _because(error: Exception) -> str:
     """Return the text of an error without its advice, which does not repair a file."""
     if isinstance(error, MithrilError):
-        return "\n".join(str(replace(one, advice="")) for one in error.diagnostics)
+        return "\n".join(str(replace(diagnostic, advice="")) for diagnostic in error.diagnostics)
     return str(error) if isinstance(error, TypeError | ValueError) else repr(error)
 
 

@@ -128,10 +128,12 @@ def _bytes_of(path: str | Path, limits: LoadLimits) -> bytearray:
 def _near(path: Path) -> str:
     """Return the path of the JSON file in the same folder with the most similar name; else `"model.json"`."""
     try:
-        known = [one.name for one in islice(path.parent.iterdir(), 2_000) if one.suffix == ".json" and one.is_file()]
+        names = [
+            entry.name for entry in islice(path.parent.iterdir(), 2_000) if entry.suffix == ".json" and entry.is_file()
+        ]
     except (OSError, ValueError):
-        known = []
-    return str(path.with_name(found)) if (found := nearest(path.name, known)) else "model.json"
+        names = []
+    return str(path.with_name(sibling)) if (sibling := nearest(path.name, names)) else "model.json"
 
 
 def _checked_limits(limits: Any) -> LoadLimits:
@@ -148,19 +150,19 @@ def _why(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def check_path(path: Any, what: str, advice: str) -> None:
+def check_path(path: Any, action: str, advice: str) -> None:
     """Raise if a value is neither a string nor an `os.PathLike`.
 
     Args:
         path: The value.
-        what: The failed action, for the message: `"load"`, as in "cannot load 3".
+        action: The failed action, for the message: `"load"`, as in "cannot load 3".
         advice: Code that works, for the message.
 
     Raises:
         UnknownOptionError: The value is not a path.
     """
     if not isinstance(path, str | os.PathLike):
-        raise UnknownOptionError(f"cannot {what} {short_repr(path)}.", (("needs", "the path of a file"),), advice)
+        raise UnknownOptionError(f"cannot {action} {short_repr(path)}.", (("needs", "the path of a file"),), advice)
 
 
 def _graph_data(graph: LogicalGraph) -> dict[str, Any]:

@@ -75,10 +75,10 @@ def _leaves(value: Value, shape: tuple[int, ...]) -> list[Value] | None:
         return None if shape or isinstance(value, tuple) else [value]
     if len(value) != shape[0]:
         return None
-    found: list[Value] = []
-    for one in value:
-        inner = _leaves(one, shape[1:])
+    leaves: list[Value] = []
+    for entry in value:
+        inner = _leaves(entry, shape[1:])
         if inner is None:
             return None
-        found += inner
-    return found
+        leaves += inner
+    return leaves

@@ -136,8 +136,8 @@ def sliced(size: Dim, start: Dim | None, stop: Dim | None, step: Dim | None) -> 
     if isinstance(start, str) or isinstance(stop, str) or isinstance(step, str):
         near, far = (bound is None or at_least_0(bound) == bound for bound in (start, stop))
         if not (near and far and step in (None, 1)):
-            written = ":".join("" if bound is None else str(bound) for bound in (start, stop, step))
-            return f"?{size}[{written}]"
+            text = ":".join("" if bound is None else str(bound) for bound in (start, stop, step))
+            return f"?{size}[{text}]"
         first = 0 if start is None else start
         return at_least_0(plus(size if stop is None else least(size, stop), times(first, -1)))
     if isinstance(size, int):
@@ -178,8 +178,8 @@ def place_of(port: str, axis: int, shape: tuple[Dim, ...], more: int = 0) -> int
     if LEADING in shape[:1]:
         return rank + axis if -rank < axis < 0 else None
     if not -rank <= axis < rank:
-        places = f"use an axis from {-rank} to {rank - 1}." if rank else "use an input with at least one axis."
-        raise MismatchError(port, f"an axis {axis}", places, f"rank {len(shape)}")
+        advice = f"use an axis from {-rank} to {rank - 1}." if rank else "use an input with at least one axis."
+        raise MismatchError(port, f"an axis {axis}", advice, f"rank {len(shape)}")
     return axis % rank
 
 
@@ -306,12 +306,12 @@ def broadcast(left: TensorSpec, right: TensorSpec) -> tuple[Dim, ...]:
         MismatchError: Two sizes differ and neither is 1.
     """
     result: list[Dim] = []
-    for place in range(1, max(len(left.shape), len(right.shape)) + 1):
-        a, b = (shape[-place] if place <= len(shape) else 1 for shape in (left.shape, right.shape))
+    for offset in range(1, max(len(left.shape), len(right.shape)) + 1):
+        a, b = (shape[-offset] if offset <= len(shape) else 1 for shape in (left.shape, right.shape))
         if LEADING in (a, b):
             # The unknown axes either equal the other side's sizes or broadcast to them, so sizes above 1 are kept.
             other = right.shape if a == LEADING else left.shape
-            for dim in reversed(other[: max(len(other) - place + 1, 0)]):
+            for dim in reversed(other[: max(len(other) - offset + 1, 0)]):
                 if not isinstance(dim, int) or dim == 1:
                     break
                 result.append(dim)
@@ -326,28 +326,28 @@ def broadcast(left: TensorSpec, right: TensorSpec) -> tuple[Dim, ...]:
                 "right",
                 f"a shape that broadcasts with {left.shape}",
                 "use the same sizes, or size 1 on an axis to broadcast.",
-                f"axis {-place}: {a} != {b}",
+                f"axis {-offset}: {a} != {b}",
             )
         else:
             result.append(a if isinstance(a, int) else b)
     return tuple(reversed(result))
 
 
-def agree(one: tuple[Dim, ...], other: tuple[Dim, ...]) -> bool:
+def agree(shape: tuple[Dim, ...], other: tuple[Dim, ...]) -> bool:
     """Return whether two shapes can be equal: a name can be any size, and `"..."` any leading axes.
 
     Examples:
         >>> agree(("batch", 3), (2, 3)), agree((2, 3), (2, 4)), agree(("...", 3), (2, 2, 3))
         (True, False, True)
     """
-    return meet(one, other, {}) is not None
+    return meet(shape, other, {}) is not None
 
 
-def meet(one: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) -> tuple[Dim, ...] | None:
+def meet(shape: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) -> tuple[Dim, ...] | None:
     """Return the shape that fits both shapes, or `None`. A name is any one size, `"..."` any leading axes.
 
     Args:
-        one: A shape.
+        shape: A shape.
         other: Another shape.
         names: A dict to which the function adds the size, or other name, found for each name.
 
@@ -358,26 +358,26 @@ def meet(one: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) ->
         >>> meet(("n", "n"), (2, 3), {}) is None
         True
     """
-    if LEADING in one[:1] and LEADING in other[:1]:
-        longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
+    if LEADING in shape[:1] and LEADING in other[:1]:
+        longer, shorter = (shape, other) if len(shape) >= len(other) else (other, shape)
         tail = meet(longer[len(longer) - len(shorter) + 1 :], shorter[1:], names)
         return None if tail is None else (*longer[: len(longer) - len(shorter) + 1], *tail)
-    if LEADING in one[:1] or LEADING in other[:1]:
-        known, tail = (other, one[1:]) if LEADING in one[:1] else (one, other[1:])
-        if len(known) < len(tail):
+    if LEADING in shape[:1] or LEADING in other[:1]:
+        full, tail = (other, shape[1:]) if LEADING in shape[:1] else (shape, other[1:])
+        if len(full) < len(tail):
             return None
-        split = len(known) - len(tail)
-        both = meet(known[split:], tail, names)
-        return None if both is None else (*known[:split], *both)
-    if len(one) != len(other):
+        split = len(full) - len(tail)
+        both = meet(full[split:], tail, names)
+        return None if both is None else (*full[:split], *both)
+    if len(shape) != len(other):
         return None
-    found: list[Dim] = []
+    dims: list[Dim] = []
     sizes: dict[str, int] = {}
-    for a, b in zip(one, other, strict=True):
+    for a, b in zip(shape, other, strict=True):
         if isinstance(a, int) and isinstance(b, int):
             if a != b:
                 return None
-            found.append(a)
+            dims.append(a)
             continue
         number, name = (a, b) if isinstance(a, int) else (b, a)
         # Only plain names are recorded. An expression such as "h*w" is computed again when h and w are known.
@@ -385,8 +385,8 @@ def meet(one: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) ->
             if isinstance(number, int) and sizes.setdefault(name, number) != number:
                 return None
             names[name] = number
-        found.append(number if isinstance(number, int) else a)
-    return tuple(found)
+        dims.append(number if isinstance(number, int) else a)
+    return tuple(dims)
 
 
 def renamed(shape: tuple[Dim, ...], names: Mapping[str, Dim]) -> tuple[Dim, ...]:

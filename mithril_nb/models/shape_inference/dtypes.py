@@ -30,11 +30,11 @@ def promoted(dtypes: Sequence[str]) -> str:
     return result
 
 
-def _two(one: str, other: str) -> str:
-    if one == other:
-        return one
-    low, high = sorted((one, other), key=_ORDER.index)
-    if {one, other} == {"bfloat16", "float16"}:
+def _two(dtype: str, other: str) -> str:
+    if dtype == other:
+        return dtype
+    low, high = sorted((dtype, other), key=_ORDER.index)
+    if {dtype, other} == {"bfloat16", "float16"}:
         return "float32"
     if high == "complex64" and low == "float64":
         return "complex128"
@@ -67,13 +67,13 @@ def input_dtype(graph: LogicalGraph, port: str, dtype: str) -> str:
             continue
         block = graph.by_name[target.node].block
         if block.graph is not None and block.is_composite:
-            found = input_dtype(block.graph, target.port, dtype)
+            needed = input_dtype(block.graph, target.port, dtype)
         else:
-            found = OPS[block.op].wanted_dtype(target.port, dtype) if block.op in OPS else dtype
-            if block.graph is not None and found in (dtype, "any"):
+            needed = OPS[block.op].wanted_dtype(target.port, dtype) if block.op in OPS else dtype
+            if block.graph is not None and needed in (dtype, "any"):
                 inner = [f"{node.name}_{target.port}" for node in block.graph.nodes]
                 required = {input_dtype(block.graph, name, dtype) for name in inner} - {dtype}
-                found = min(required, default=found)
-        if found not in (dtype, "any"):
-            return found
+                needed = min(required, default=needed)
+        if needed not in (dtype, "any"):
+            return needed
     return dtype

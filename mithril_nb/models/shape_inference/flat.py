@@ -88,10 +88,10 @@ def flat(graph: LogicalGraph) -> Flat:
         >>> [op.path for op in flat(MLP(4, [3], 2).graph).ops]
         ['linear_0', 'relu_0', 'linear_1']
     """
-    known = _KNOWN.get(graph)
-    if known is None:
-        known = _KNOWN[graph] = _flat(graph)
-    return known
+    cached = _KNOWN.get(graph)
+    if cached is None:
+        cached = _KNOWN[graph] = _flat(graph)
+    return cached
 
 
 def _flat(graph: LogicalGraph) -> Flat:
@@ -128,7 +128,7 @@ class _Flattening:
             arrays: A dict from each other input to the name of its parameter or state.
             origins: The sources in `fed` as text for messages.
         """
-        known: dict[Endpoint, Endpoint] = {Endpoint(BOUNDARY, name): source for name, source in fed.items()}
+        source_of: dict[Endpoint, Endpoint] = {Endpoint(BOUNDARY, name): source for name, source in fed.items()}
         for end, _ in graph.notes:
             if is_array(end):
                 self.note(graph, end, f"{prefix.replace('/', '.')}.{end.port}" if prefix else end.port)
@@ -144,8 +144,8 @@ class _Flattening:
                     if port.role in _ARRAYS:
                         names[port.name] = parameter_name(path, port.name)
                         self.note(graph, end, names[port.name])
-                elif source in known:
-                    sources[port.name] = known[source]
+                elif source in source_of:
+                    sources[port.name] = source_of[source]
                     seen[port.name] = (
                         f"{join_path(prefix, source.node)}.{component(source.port)}"
                         if source.node
@@ -154,7 +154,9 @@ class _Flattening:
                 else:
                     names[port.name] = arrays[source.port]
             if block.graph is None or not block.is_composite:
-                inner = {} if block.graph is None else {one: f"{path.replace('/', '.')}.{one}" for one in inside(block)}
+                inner = (
+                    {} if block.graph is None else {name: f"{path.replace('/', '.')}.{name}" for name in inside(block)}
+                )
                 self.ops.append(FlatOp(path, block, sources, names, seen, inner))
                 outputs = self.ops[-1].outputs
             else:
@@ -162,18 +164,18 @@ class _Flattening:
                 self.groups[path] = (sources, outputs)
             for name, source in outputs.items():
                 end = Endpoint(node.name, name)
-                known[end] = source
+                source_of[end] = source
                 self.note(graph, end, source)
         for name, source in fed.items():
             self.note(graph, Endpoint(BOUNDARY, name), source)
         for name, array in arrays.items():
             self.note(graph, Endpoint(BOUNDARY, name), array)
-        return {edge.target.port: known[edge.source] for edge in graph.edges if edge.target.node == BOUNDARY}
+        return {edge.target.port: source_of[edge.source] for edge in graph.edges if edge.target.node == BOUNDARY}
 
-    def note(self, graph: LogicalGraph, end: Endpoint, place: Endpoint | str) -> None:
+    def note(self, graph: LogicalGraph, end: Endpoint, target: Endpoint | str) -> None:
         if end in graph.note_at:
             note = graph.note_at[end]
-            self.notes[place] = self.notes[place].over(note) if place in self.notes else note
+            self.notes[target] = self.notes[target].over(note) if target in self.notes else note
 
 
 def inside(block: Block) -> tuple[str, ...]:
@@ -227,48 +229,48 @@ def activated(model: Flat, outputs: Iterable[str] = ()) -> set[Endpoint]:
         >>> sorted(end.node for end in activated(flat(model.graph)))
         ['dropout_0', 'linear_0']
     """
-    found = {model.outputs[name] for name in outputs if name in model.outputs}
+    ends = {model.outputs[name] for name in outputs if name in model.outputs}
     for op in reversed(model.ops):
         rule = OPS.get(op.block.op)
         if rule is None:
             continue
-        if rule.is_activation or (rule.keeps_scale and is_activated(op, found)):
-            found.update(op.sources.values())
+        if rule.is_activation or (rule.keeps_scale and is_activated(op, ends)):
+            ends.update(op.sources.values())
         elif op.block.graph is not None:
-            inner = activated(flat(op.block.graph), activated_inside(op, found))
+            inner = activated(flat(op.block.graph), activated_inside(op, ends))
             inputs = {end.port for end in inner if end.node == BOUNDARY}
             for port, source in op.sources.items():
                 if any(f"{part.name}_{port}" in inputs for part in op.block.graph.nodes):
-                    found.add(source)
-    return found
+                    ends.add(source)
+    return ends
 
 
-def is_activated(op: FlatOp, found: set[Endpoint]) -> bool:
-    """Return whether an output of an op is in `found`, the endpoints that activations read."""
-    return any(end in found for end in op.outputs.values())
+def is_activated(op: FlatOp, ends: set[Endpoint]) -> bool:
+    """Return whether an output of an op is in `ends`, the endpoints that activations read."""
+    return any(end in ends for end in op.outputs.values())
 
 
-def activated_inside(op: FlatOp, found: set[Endpoint]) -> set[str]:
+def activated_inside(op: FlatOp, ends: set[Endpoint]) -> set[str]:
     """Return the names of the outputs of a block's inner graph that an activation reads.
 
     The activation is outside the block, or inside it if the block feeds the output back, as `Scan` does with its carry.
 
     Args:
         op: A block that runs others.
-        found: The outputs of ops and inputs of the model that activations read.
+        ends: The outputs of ops and inputs of the model that activations read.
     """
     rule, graph = OPS[op.block.op], op.block.graph
     assert graph is not None
     parts = [part.name for part in graph.nodes]
-    wanted = {f"{part}_{port}" for part in parts for port, end in op.outputs.items() if end in found}
+    names = {f"{part}_{port}" for part in parts for port, end in op.outputs.items() if end in ends}
     while True:
-        inner = activated(flat(graph), wanted)
+        inner = activated(flat(graph), names)
         again = {
-            f"{part}_{given}"
+            f"{part}_{source}"
             for part in parts
-            for given, taken in rule.fed_back(op.block).items()
-            if Endpoint(BOUNDARY, f"{part}_{taken}") in inner
+            for source, target in rule.fed_back(op.block).items()
+            if Endpoint(BOUNDARY, f"{part}_{target}") in inner
         }
-        if again <= wanted:
-            return wanted
-        wanted |= again
+        if again <= names:
+            return names
+        names |= again

@@ -32,25 +32,25 @@ _BY_NAME: dict[str, Callable[..., Dim | None]] = {
 """The functions for sizes that are names, such as `"batch"`. The other ops of `FOLDS` give an unknown result."""
 
 
-def all_values(op: str, given: Mapping[str, Spec]) -> bool:
+def all_values(op: str, inputs: Mapping[str, Spec]) -> bool:
     """Return whether an op is arithmetic and all its inputs are static values."""
-    return op in FOLDS and bool(given) and all(isinstance(spec, StaticSpec) for spec in given.values())
+    return op in FOLDS and bool(inputs) and all(isinstance(spec, StaticSpec) for spec in inputs.values())
 
 
-def folded(op: str, given: Mapping[str, Spec]) -> StaticSpec:
+def folded(op: str, inputs: Mapping[str, Spec]) -> StaticSpec:
     """Return the result of an arithmetic op on static values, such as sizes.
 
     If an input is unknown or the result does not exist, as for `1 / 0`, the result is an unknown static value.
 
     Args:
         op: Name of the op.
-        given: The static value of each input, by port.
+        inputs: The static value of each input, by port.
 
     Examples:
         >>> folded("multiply", {"left": StaticSpec("batch"), "right": StaticSpec(2)})
         static 'batch*2'
     """
-    specs = [spec for spec in given.values() if isinstance(spec, StaticSpec)]
+    specs = [spec for spec in inputs.values() if isinstance(spec, StaticSpec)]
     values = [spec.value for spec in specs]
     if not all(spec.is_known for spec in specs):
         return StaticSpec(is_known=False)
@@ -60,14 +60,14 @@ def folded(op: str, given: Mapping[str, Spec]) -> StaticSpec:
         except ArithmeticError:
             return StaticSpec(is_known=False)
     if op in _BY_NAME and all(isinstance(value, int | str) for value in values):
-        found = _BY_NAME[op](*values)
-        return StaticSpec(found, is_known=found is not None)
+        result = _BY_NAME[op](*values)
+        return StaticSpec(result, is_known=result is not None)
     return StaticSpec(is_known=False)
 
 
-def as_arrays(given: Mapping[str, Spec], dtype: str) -> dict[str, TensorSpec]:
+def as_arrays(inputs: Mapping[str, Spec], dtype: str) -> dict[str, TensorSpec]:
     """Apply `as_array` to the spec of each input."""
-    return {port: as_array(port, spec, dtype) for port, spec in given.items()}
+    return {port: as_array(port, spec, dtype) for port, spec in inputs.items()}
 
 
 def as_array(port: str, spec: Spec, dtype: str) -> TensorSpec:
@@ -98,7 +98,7 @@ def as_array(port: str, spec: Spec, dtype: str) -> TensorSpec:
 
 def _is_numeric(value: Value) -> bool:
     if isinstance(value, tuple):
-        return all(_is_numeric(one) for one in value)
+        return all(_is_numeric(entry) for entry in value)
     return value is not None and not (isinstance(value, str) and value in ITEM_BYTES)
 
 
@@ -128,4 +128,4 @@ def dtype_of(value: Value) -> str | None:
 
 
 def _kinds(value: Value) -> set[type]:
-    return {kind for one in value for kind in _kinds(one)} if isinstance(value, tuple) else {type(value)}
+    return {kind for entry in value for kind in _kinds(entry)} if isinstance(value, tuple) else {type(value)}

@@ -86,8 +86,8 @@ def infer(
     for port in graph.inputs:
         if port.role == "data":
             end = Endpoint(BOUNDARY, port.name)
-            given = inputs.get(port.name) or TensorSpec(ANYTHING, input_dtype(graph, port.name, dtype))
-            work.known[end] = given
+            spec = inputs.get(port.name) or TensorSpec(ANYTHING, input_dtype(graph, port.name, dtype))
+            work.specs[end] = spec
     work.solve()
     return work.result()
 
@@ -100,12 +100,12 @@ class _Work:
     dtype: str
     prefix: str = ""
     activated: set[Endpoint] = field(default_factory=set[Endpoint])
-    known: dict[Endpoint, Spec | None] = field(default_factory=dict)  # `None` after a mismatch
+    specs: dict[Endpoint, Spec | None] = field(default_factory=dict)  # `None` after a mismatch
     needed: dict[Endpoint, tuple[Dim, ...]] = field(default_factory=dict)  # the shapes that readers require
     names: dict[str, Dim] = field(default_factory=dict)  # the sizes found for names
     arrays: dict[str, Parameter] = field(default_factory=dict)  # parameters and states by name
     sizes: dict[str, TensorSpec] = field(default_factory=dict)  # specs of arrays that blocks read as inputs
-    found: dict[str, Inferred] = field(default_factory=dict)  # results of shape rules, by path of the op
+    inferred: dict[str, Inferred] = field(default_factory=dict)  # results of shape rules, by path of the op
     problems: list[Diagnostic] = field(default_factory=list)
     inner: dict[str, BlockSpecs] = field(default_factory=dict)  # specs inside blocks that run others, by path
 
@@ -116,9 +116,9 @@ class _Work:
     def solve(self) -> None:
         """Propagate forward and backward until nothing changes."""
         for _ in range(_ROUNDS):
-            self.arrays, self.found, self.problems = {}, {}, []
-            for end in [end for end in self.known if end.node == BOUNDARY]:
-                self.known[end] = self.with_note(end, self.known[end])
+            self.arrays, self.inferred, self.problems = {}, {}, []
+            for end in [end for end in self.specs if end.node == BOUNDARY]:
+                self.specs[end] = self.with_note(end, self.specs[end])
             for op in self.flat.ops:
                 self.forward(op)
             # An array is missing if a mismatch stopped all blocks that read it.
@@ -130,33 +130,33 @@ class _Work:
     def forward(self, op: FlatOp) -> None:
         rule = rule_of(op)
         data = {port.name: self.spec_of(op, port.name) for port in op.block.inputs if port.role == "data"}
-        given = {port: spec for port, spec in data.items() if spec is not None}
+        available = {port: spec for port, spec in data.items() if spec is not None}
         outputs = op.outputs.values()
-        if len(given) < len(data):
-            self.known.update(dict.fromkeys(outputs))  # the mismatch that caused this is already recorded
+        if len(available) < len(data):
+            self.specs.update(dict.fromkeys(outputs))  # the mismatch that caused this is already recorded
             return
-        if all_values(op.block.op, given):
-            self.known.update(dict.fromkeys(outputs, folded(op.block.op, given)))
+        if all_values(op.block.op, available):
+            self.specs.update(dict.fromkeys(outputs, folded(op.block.op, available)))
             return
         try:
             options = self.options(op)
-            specs: dict[str, Any] = given if rule.takes_values else {**as_arrays(given, self.dtype)}
+            specs: dict[str, Any] = available if rule.takes_values else {**as_arrays(available, self.dtype)}
             for port, spec in specs.items():
                 if isinstance(spec, TensorSpec):
                     source = op.sources.get(port)
                     check_dtype(port, spec, rule.wanted_dtype(port, self.dtype), bool(source and source.node))
             specs = {**specs, **self.option_specs(op)} if rule.takes_values else specs
-            found = rule.infer(options, specs) if op.block.graph is None else self.body(op, rule, specs)
-            for port in (*found.params, *found.states):
+            inferred = rule.infer(options, specs) if op.block.graph is None else self.body(op, rule, specs)
+            for port in (*inferred.params, *inferred.states):
                 if port in op.sources:
-                    check_fed(port, self.known.get(op.sources[port]), {**found.params, **found.states}[port])
+                    check_fed(port, self.specs.get(op.sources[port]), {**inferred.params, **inferred.states}[port])
         except (MismatchError, UnknownDtypeError) as error:
             is_mismatch = isinstance(error, MismatchError)
-            place = self.mismatch(op, error) if is_mismatch else replace(error.diagnostics[0], block=self.at(op.path))
-            self.problems.append(place)
-            self.known.update(dict.fromkeys(outputs))
+            problem = self.mismatch(op, error) if is_mismatch else replace(error.diagnostics[0], block=self.at(op.path))
+            self.problems.append(problem)
+            self.specs.update(dict.fromkeys(outputs))
             return
-        self.found[op.path] = found
+        self.inferred[op.path] = inferred
         floating = [
             spec.dtype
             for port, spec in specs.items()
@@ -164,59 +164,59 @@ class _Work:
             and isinstance(spec, TensorSpec)
             and rule.wanted_dtype(port, self.dtype) in ("any", self.dtype)
         ]
-        dtype = promoted((*floating, *([self.dtype] if found.params or not floating else [])))
+        dtype = promoted((*floating, *([self.dtype] if inferred.params or not floating else [])))
         for end in outputs:
-            given = found.outputs[end.port]
-            spec = given if isinstance(given, TensorSpec | StaticSpec) else TensorSpec(given, dtype)
-            self.known[end] = self.with_note(end, self.restricted(end, spec))
+            output = inferred.outputs[end.port]
+            spec = output if isinstance(output, TensorSpec | StaticSpec) else TensorSpec(output, dtype)
+            self.specs[end] = self.with_note(end, self.restricted(end, spec))
         for port, name in op.arrays.items():
-            self.array(op, port, name, found, rule)
+            self.array(op, port, name, inferred, rule)
 
     def body(self, op: FlatOp, rule: type[OpRules], specs: Mapping[str, TensorSpec]) -> Inferred:
         """Infer the inner graph of a block that runs others. Adds its arrays, specs and problems to this inference."""
-        place = self.at(op.path)
+        location = self.at(op.path)
         outputs = activated_inside(op, self.activated)
-        found = rule.infer_body(
+        inferred = rule.infer_body(
             op.block,
             specs,
-            lambda graph, given: infer(graph, given, self.dtype, prefix=place, activated_outputs=outputs),
+            lambda graph, inputs: infer(graph, inputs, self.dtype, prefix=location, activated_outputs=outputs),
         )
-        self.problems += found.inner.problems
-        if found.inner.states:
-            first = found.inner.states[0]
+        self.problems += inferred.inner.problems
+        if inferred.inner.states:
+            first = inferred.inner.states[0]
             self.problems.append(
                 Diagnostic(
-                    f"the block {place!r} cannot repeat {first.path!r}, which has a state.",
+                    f"the block {location!r} cannot repeat {first.path!r}, which has a state.",
                     (("state", first.name),),
                     "use blocks without a state, such as LayerNorm().",
-                    block=f"{place}/{first.path}",
+                    block=f"{location}/{first.path}",
                     code="ShapeError",
                 )
             )
-        for one in found.inner.parameters:
-            shape = one.spec.shape if found.stacked is None else (found.stacked, *one.spec.shape)
-            name, note = op.inner[one.name], self.flat.notes.get(op.inner[one.name])
+        for parameter in inferred.inner.parameters:
+            shape = parameter.spec.shape if inferred.stacked is None else (inferred.stacked, *parameter.spec.shape)
+            name, note = op.inner[parameter.name], self.flat.notes.get(op.inner[parameter.name])
             self.arrays[name] = replace(
-                one,
+                parameter,
                 name=name,
-                path=f"{op.path}/{one.path}" if one.path else op.path,
-                spec=TensorSpec(shape, one.spec.dtype),
-                initializer=initializer_of(note.initializer, one.initializer)
+                path=f"{op.path}/{parameter.path}" if parameter.path else op.path,
+                spec=TensorSpec(shape, parameter.spec.dtype),
+                initializer=initializer_of(note.initializer, parameter.initializer)
                 if note and note.initializer
-                else one.initializer,
-                is_trainable=one.is_trainable and not (note and note.is_trainable is False),
-                stacked=one.stacked + (found.stacked is not None),
+                else parameter.initializer,
+                is_trainable=parameter.is_trainable and not (note and note.is_trainable is False),
+                stacked=parameter.stacked + (inferred.stacked is not None),
             )
-        for path, blocks in found.inner.blocks.items():
+        for path, blocks in inferred.inner.blocks.items():
             self.inner[f"{op.path}/{path}"] = blocks
-        return Inferred(found.outputs)
+        return Inferred(inferred.outputs)
 
     def options(self, op: FlatOp) -> dict[str, Any]:
         """Return the attributes of an op. A connected attribute has the value from its connection, which is checked."""
         options = dict(op.block.attributes)
         for port in op.block.inputs:
             if port.role == "option" and port.name in op.sources:
-                spec = self.known.get(op.sources[port.name])
+                spec = self.specs.get(op.sources[port.name])
                 if isinstance(spec, StaticSpec) and spec.is_known:
                     check_option(op.block.kind, port.name, spec.value)
                 options[port.name] = spec.value if isinstance(spec, StaticSpec) and spec.is_known else UNKNOWN
@@ -228,11 +228,11 @@ class _Work:
         return {port: spec for port, spec in self.specs_at(op.sources).items() if port in options and spec is not None}
 
     def specs_at(self, ends: Mapping[str, Endpoint]) -> dict[str, Spec | None]:
-        return {name: self.known.get(end) for name, end in ends.items()}
+        return {name: self.specs.get(end) for name, end in ends.items()}
 
     def spec_of(self, op: FlatOp, port: str) -> Spec | None:
         if port in op.sources:
-            return self.known.get(op.sources[port])
+            return self.specs.get(op.sources[port])
         # A data input that reads a trainable array: a parameter of another block, or a trainable input of the model.
         name = op.arrays[port]
         if name in self.sizes:
@@ -240,22 +240,22 @@ class _Work:
         note = self.flat.notes.get(name, Note())
         return TensorSpec(ANYTHING if note.shape is None else note.shape, note.dtype or self.dtype)
 
-    def array(self, op: FlatOp, port: str, name: str, found: Inferred, rule: type[OpRules]) -> None:
+    def array(self, op: FlatOp, port: str, name: str, inferred: Inferred, rule: type[OpRules]) -> None:
         """Add a parameter or a state to `arrays`. Adds a problem if two blocks share it in two shapes."""
-        shapes = {**found.params, **found.states}
+        shapes = {**inferred.params, **inferred.states}
         shape = shapes[port] if port in shapes else self.spec_of(op, port).shape  # pyright: ignore
         note = self.flat.notes.get(name)
-        place, end = f"the parameter {name!r}", Endpoint(op.path, port)
+        subject, end = f"the parameter {name!r}", Endpoint(op.path, port)
         if note and note.shape is not None:
             both = meet(shape, note.shape, {})
             if both is None:
                 advice = f"model.set_shapes({{{name!r}: {list(shape)!r}}})  # or declare no shape"
-                self.contradiction("shape", place, str(note.shape), str(shape), advice, end)
+                self.contradiction("shape", subject, str(note.shape), str(shape), advice, end)
             shape = shape if both is None else both
         if note and note.dtype not in (None, self.dtype):
             advice = f'ml.compile(model, ml.JaxBackend(dtype="{note.dtype}"))  # the dtype of all parameters'
-            self.contradiction("dtype", place, str(note.dtype), self.dtype, advice, end)
-        trainable = port not in found.states and not (note and note.is_trainable is False)
+            self.contradiction("dtype", subject, str(note.dtype), self.dtype, advice, end)
+        trainable = port not in inferred.states and not (note and note.is_trainable is False)
         initializer = rule.initializers.get(port, Initializer("normal"))
         if rule.init_depends_on_reader and not is_activated(op, self.activated):
             initializer = without_activation(initializer)
@@ -289,15 +289,15 @@ class _Work:
         """Propagate shapes from the outputs of ops to their inputs. Return whether a shape changed."""
         changed = False
         for op in reversed(self.flat.ops):
-            if op.path not in self.found:
+            if op.path not in self.inferred:
                 continue
             rule = OPS[op.block.op]
             if rule.refine.__func__ is OpRules.refine.__func__:  # pyright: ignore
                 continue
-            given = {p.name: spec for p in op.block.inputs if p.role == "data" and (spec := self.spec_of(op, p.name))}
+            data = {p.name: spec for p in op.block.inputs if p.role == "data" and (spec := self.spec_of(op, p.name))}
             inputs, outputs = (
                 {port: spec for port, spec in specs.items() if isinstance(spec, TensorSpec)}
-                for specs in (given if rule.takes_values else as_arrays(given, self.dtype), self.specs_at(op.outputs))
+                for specs in (data if rule.takes_values else as_arrays(data, self.dtype), self.specs_at(op.outputs))
             )
             try:
                 needs = rule.refine(self.options(op), inputs, outputs)
@@ -308,14 +308,14 @@ class _Work:
                 if port in op.sources:
                     changed = self.restrict(op.sources[port], shape) or changed
         if self.names:
-            for end, spec in self.known.items():
+            for end, spec in self.specs.items():
                 if isinstance(spec, TensorSpec):
-                    self.known[end] = replace(spec, shape=renamed(spec.shape, self.names))
+                    self.specs[end] = replace(spec, shape=renamed(spec.shape, self.names))
         return changed
 
     def restrict(self, end: Endpoint, shape: tuple[Dim, ...]) -> bool:
         """Combine the known shape of an endpoint with one that a block needs. Return whether it changed."""
-        spec = self.known.get(end)
+        spec = self.specs.get(end)
         if not isinstance(spec, TensorSpec):
             return False
         names: dict[str, Dim] = {}
@@ -324,7 +324,7 @@ class _Work:
             return False  # the forward pass reports mismatches
         self.names |= names
         self.needed[end] = both
-        self.known[end] = replace(spec, shape=both)
+        self.specs[end] = replace(spec, shape=both)
         return True
 
     def restricted(self, end: Endpoint, spec: Spec) -> Spec:
@@ -339,42 +339,44 @@ class _Work:
         note = self.flat.notes.get(end)
         if note is None or not isinstance(spec, TensorSpec):
             return spec
-        place = self.at(origin(end)) if end.node else origin(end)
+        location = self.at(origin(end)) if end.node else origin(end)
         both = spec.shape if note.shape is None else meet(spec.shape, note.shape, self.names)
         if both is None:
             instead = f"change the blocks or shapes that lead to {origin(end)!r}"
             instead = instead if end.node else "pass an input of the declared shape"
             advice = f"model.set_shapes({{{origin(end)!r}: {list(spec.shape)!r}}})  # or {instead}"
-            self.contradiction("shape", repr(place), str(note.shape), str(spec), advice, end)
+            self.contradiction("shape", repr(location), str(note.shape), str(spec), advice, end)
             both = spec.shape
         if end.node and note.dtype and note.dtype != spec.dtype:
             advice = f'x.cast("{note.dtype}")  # or a Cast(dtype="{note.dtype}") after it'
-            self.contradiction("dtype", repr(place), note.dtype, str(spec), advice, end)
+            self.contradiction("dtype", repr(location), note.dtype, str(spec), advice, end)
             return replace(spec, shape=both)
         return TensorSpec(both, note.dtype or spec.dtype)
 
-    def contradiction(self, what: str, place: str, declared: str, inferred: str, advice: str, end: Endpoint) -> None:
+    def contradiction(
+        self, aspect: str, subject: str, declared: str, inferred: str, advice: str, end: Endpoint
+    ) -> None:
         """Add the problem that an annotation contradicts the inferred spec."""
         block = self.at(end.node) if end.node else ""
-        self.problems.append(contradiction(what, place, declared, inferred, advice, block, end.port))
+        self.problems.append(contradiction(aspect, subject, declared, inferred, advice, block, end.port))
 
-    def mismatch(self, op: FlatOp, found: MismatchError) -> Diagnostic:
+    def mismatch(self, op: FlatOp, error: MismatchError) -> Diagnostic:
         """Return the diagnostic of an op that rejects an input or an attribute."""
-        end = op.sources.get(found.port)
-        if end is None and found.port not in op.arrays:
-            return invalid_attribute(self.at, op, found)
-        spec = self.known.get(end) if end else self.spec_of(op, found.port)
-        source = op.origins[found.port] if end else op.arrays[found.port]
+        end = op.sources.get(error.port)
+        if end is None and error.port not in op.arrays:
+            return invalid_attribute(self.at, op, error)
+        spec = self.specs.get(end) if end else self.spec_of(op, error.port)
+        source = op.origins[error.port] if end else op.arrays[error.port]
         source = self.at(source) if end and end.node else source
-        target = f"{self.at(op.path)}.{component(found.port)}"
+        target = f"{self.at(op.path)}.{component(error.port)}"
         node, _, port = source.rpartition(".") if end and end.node else ("", "", source)
-        given = port if port != found.port else node.rpartition("/")[2] or "given"
+        label = port if port != error.port else node.rpartition("/")[2] or "given"
         return Diagnostic(
             f"cannot connect {source!r} to {target!r}." if node else f"the input {port!r} does not fit {target!r}.",
-            ((given, str(spec)), *found.facts),
-            found.advice,
+            ((label, str(spec)), *error.facts),
+            error.advice,
             block=self.at(op.path),
-            port=found.port,
+            port=error.port,
             edge=(source, target),
             code="ShapeError",
         )
@@ -384,13 +386,13 @@ class _Work:
         for path, (sources, outputs) in self.flat.groups.items():
             blocks[path] = BlockSpecs(self.specs_at(sources), {}, self.specs_at(outputs))
         for op in self.flat.ops:
-            found = self.found.get(op.path)
-            shapes = {**found.params, **found.states} if found else {}
+            inferred = self.inferred.get(op.path)
+            shapes = {**inferred.params, **inferred.states} if inferred else {}
             params = {port: TensorSpec(shapes[port], self.dtype) if port in shapes else None for port in op.arrays}
             blocks[op.path] = BlockSpecs(self.specs_at(op.sources), params, self.specs_at(op.outputs))
         blocks.update(self.inner)
         states = {name for name, array in self.arrays.items() if self.is_state(array)}
-        inputs = {end.port: spec for end, spec in self.known.items() if end.node == BOUNDARY}
+        inputs = {end.port: spec for end, spec in self.specs.items() if end.node == BOUNDARY}
         return Inference(
             inputs,  # pyright: ignore
             self.specs_at(self.flat.outputs),
@@ -401,4 +403,4 @@ class _Work:
         )
 
     def is_state(self, array: Parameter) -> bool:
-        return array.path in self.found and array.port in self.found[array.path].states
+        return array.path in self.inferred and array.port in self.inferred[array.path].states

@@ -14,28 +14,28 @@ from mithril_nb.models.shape_inference.dims import MismatchError, agree
 from mithril_nb.models.shape_inference.flat import Flat, FlatOp
 
 
-def check_dtype(port: str, spec: TensorSpec, wanted: str, is_computed: bool) -> None:
+def check_dtype(port: str, spec: TensorSpec, expected: str, is_computed: bool) -> None:
     """Raise if an input receives another kind of dtype than its op accepts, such as integers for floats.
 
     Args:
         port: The input.
         spec: Spec of the array that the input receives.
-        wanted: The dtype that the op accepts, or `"any"`. Any dtype of the same kind is accepted.
+        expected: The dtype that the op accepts, or `"any"`. Any dtype of the same kind is accepted.
         is_computed: True if a block computes the array, false if it is an input of the model.
 
     Raises:
         MismatchError: The kinds differ, or the array is complex.
     """
-    if wanted == "any":
+    if expected == "any":
         return
-    kind = _kind(wanted)
+    kind = _kind(expected)
     if _kind(spec.dtype) != kind or "complex" in spec.dtype:
         raise MismatchError(
             port,
-            f"{kind} ({wanted})",
-            f'x.cast("{wanted}")  # or a Cast(dtype="{wanted}") before it'
+            f"{kind} ({expected})",
+            f'x.cast("{expected}")  # or a Cast(dtype="{expected}") before it'
             if is_computed
-            else f'array.astype("{wanted}")  # or a separate input for this block',
+            else f'array.astype("{expected}")  # or a separate input for this block',
             str(spec.dtype),
         )
 
@@ -62,7 +62,7 @@ def check_option(kind: str, port: str, value: Value) -> None:
         MismatchError: The attribute cannot take the value.
     """
     fields = fields_of(KINDS[kind]) if kind in KINDS else ()
-    field = next((one for one in fields if one.name == port), None)
+    field = next((field for field in fields if field.name == port), None)
     if field is None or field.type not in ("int", "float") or (isinstance(value, str) and value not in ITEM_BYTES):
         return
     if need := unmet_need(field, value):
@@ -90,7 +90,7 @@ Absolute = Callable[[str], str]
 
 
 def impossible_output(
-    flat: Flat, at: Absolute, op: FlatOp, outputs: Mapping[str, TensorSpec], found: MismatchError
+    flat: Flat, at: Absolute, op: FlatOp, outputs: Mapping[str, TensorSpec], error: MismatchError
 ) -> Diagnostic:
     """Return the diagnostic of an op that cannot output a shape that other blocks require.
 
@@ -99,48 +99,48 @@ def impossible_output(
         at: Converts a path to one relative to the outermost model.
         op: The op.
         outputs: The required spec of each output, by port.
-        found: The error that the shape rule of the op raised.
+        error: The error that the shape rule of the op raised.
     """
     readers = [
-        f"{at(one.path)}.{component(port)}"
-        for one in flat.ops
-        for port in (port for port, end in one.sources.items() if end.node == op.path)
+        f"{at(reader.path)}.{component(port)}"
+        for reader in flat.ops
+        for port in (port for port, end in reader.sources.items() if end.node == op.path)
     ]
     return Diagnostic(
         f"{op.block.kind} at {at(op.path)!r} cannot output the required shape.",
         (
             ("required by", ", ".join(readers) or "set_shapes"),
             *((port, str(spec.shape)) for port, spec in outputs.items()),
-            *found.facts,
+            *error.facts,
         ),
-        f"connect another output to {readers[0]!r}." if readers else found.advice,
+        f"connect another output to {readers[0]!r}." if readers else error.advice,
         block=at(op.path),
-        port=found.port,
+        port=error.port,
         code="ShapeError",
     )
 
 
-def invalid_attribute(at: Absolute, op: FlatOp, found: MismatchError) -> Diagnostic:
+def invalid_attribute(at: Absolute, op: FlatOp, error: MismatchError) -> Diagnostic:
     """Return the diagnostic of a missing or invalid attribute."""
-    value = op.block.options.get(found.port)
+    value = op.block.options.get(error.port)
     return Diagnostic(
-        f"{op.block.kind} at {at(op.path)!r} cannot use {found.port}={value!r}.",
-        found.facts,
-        found.advice,
+        f"{op.block.kind} at {at(op.path)!r} cannot use {error.port}={value!r}.",
+        error.facts,
+        error.advice,
         block=at(op.path),
-        port=found.port,
+        port=error.port,
         code="ShapeError",
     )
 
 
 def contradiction(
-    what: str, place: str, declared: str, inferred: str, advice: str, block: str, port: str
+    aspect: str, subject: str, declared: str, inferred: str, advice: str, block: str, port: str
 ) -> Diagnostic:
     """Return the diagnostic of an annotation that contradicts the inferred spec.
 
     Args:
-        what: `"shape"` or `"dtype"`.
-        place: Name of the annotated connection or parameter, for the message.
+        aspect: `"shape"` or `"dtype"`.
+        subject: Name of the annotated connection or parameter, for the message.
         declared: The annotation.
         inferred: The inferred shape, dtype or spec.
         advice: Code that removes the contradiction.
@@ -148,7 +148,7 @@ def contradiction(
         port: The port.
     """
     return Diagnostic(
-        f"{place}: declared {what} does not match the inferred {what}.",
+        f"{subject}: declared {aspect} does not match the inferred {aspect}.",
         (("declared", declared), ("inferred", inferred)),
         advice,
         block=block,

@@ -313,6 +313,6 @@ class GaussProcessRegressionCore(Composite):
         self |= (turned := Transpose())(input=across)
         self |= (learnt := MatrixMultiply())(left=turned.output, right=alpha.output)
         self |= Add()(left="mu", right=learnt.output, output=IOKey("prediction"))
-        self |= (known := GPRVOuter())(K=across, K_term=term.output, L=root.output)
-        self |= (left_open := Subtract())(left="k_star", right=known.output)
+        self |= (explained := GPRVOuter())(K=across, K_term=term.output, L=root.output)
+        self |= (left_open := Subtract())(left="k_star", right=explained.output)
         self |= TransposedDiagonal()(input=left_open.output, output=IOKey("confidence"))

@@ -74,18 +74,18 @@ class MDSCore(Composite):
         super().__init__(name, exact_distances=exact_distances, robust=robust)
         self |= (order := NormModifier())(input="norm")
         self |= (root := Divide())(numerator=1.0, denominator=order.output)
-        wanted, found = "distances", "pred_distances"
+        target, predicted = "distances", "pred_distances"
         if not exact_distances:
             self |= (wanted_root := Power(robust))(base="distances", exponent=root.output)
             self |= (found_root := Power(robust))(base="pred_distances", exponent=root.output)
-            wanted, found = wanted_root.output, found_root.output
-        self |= (difference := Subtract())(left=wanted, right=found)
+            target, predicted = wanted_root.output, found_root.output
+        self |= (difference := Subtract())(left=target, right=predicted)
         self |= (error := Absolute())(input=difference.output)
         self |= (errors := Power())(base=error.output, exponent=order.output)
         self |= (all_errors := Sum())(input=errors.output)
-        self |= (powers := Power())(base=wanted, exponent=order.output)
-        self |= (whole := Sum())(input=powers.output)
-        self |= (norm := Where())(cond=whole.output == 0, input1=1.0, input2=whole.output)
+        self |= (powers := Power())(base=target, exponent=order.output)
+        self |= (total := Sum())(input=powers.output)
+        self |= (norm := Where())(cond=total.output == 0, input1=1.0, input2=total.output)
         self |= (share := Divide())(numerator=all_errors.output, denominator=norm.output)
         self |= Power(robust)(base=share.output, exponent=root.output, output="output")
 
@@ -126,20 +126,20 @@ class TSNECore(Composite):
         def squared(port: str) -> object:
             if not exact_distances:
                 return port
-            self.__ior__((one := Square())(input=port))
-            return one.output
+            self.__ior__((square := Square())(input=port))
+            return square.output
 
         if calculate_p_joint:
-            wanted = TsnePJoint()
-            self |= wanted(
+            joint = TsnePJoint()
+            self |= joint(
                 squared_distances=squared("distances"), target_perplexity=self.options["perplexity"], output="p_joint"
             )
         self |= (beyond := Add())(left=squared("pred_distances"), right=1.0)
         self |= (size := Size(dim=0))(input="pred_distances")
         self |= (others := EyeComplement())(N=size.output)
         self |= (near := Divide())(numerator=others.output, denominator=beyond.output)
-        self |= (whole := Sum())(input=near.output)
-        self |= (share := Divide())(numerator=near.output, denominator=whole.output)
+        self |= (total := Sum())(input=near.output)
+        self |= (share := Divide())(numerator=near.output, denominator=total.output)
         self |= (each := KLDivergence())(input=share.output, target="p_joint")
         self |= Sum()(input=each.output, output="output")
 
@@ -183,8 +183,8 @@ class DistanceEncoder(Composite):
         if "distances" in takes:
             feeds["distances"] = "input"
             if input_type == "points":
-                self |= (given := EncoderDistanceMatrix())(input1="input", input2="input", norm="norm")
-                feeds["distances"] = given.output
+                self |= (distances := EncoderDistanceMatrix())(input1="input", input2="input", norm="norm")
+                feeds["distances"] = distances.output
         self |= base_model(**feeds, output="output")
         self |= Buffer()(input=points.output, output="predicted_coords")
 
@@ -250,8 +250,8 @@ class TSNE(Composite):
             calculate_p_joint=calculate_p_joint,
             perplexity=perplexity,
         )
-        wanted = preplexity if perplexity is None else perplexity
-        self |= _encoder(TSNECore(input_type != "powers", calculate_p_joint, wanted), self.options)
+        target = preplexity if perplexity is None else perplexity
+        self |= _encoder(TSNECore(input_type != "powers", calculate_p_joint, target), self.options)
 
 
 def _encoder(core: Model, options: Options) -> Placed:
@@ -269,11 +269,11 @@ def _check_base(base_model: object, input_type: object) -> None:
             (("needs", "a block that compares distances, such as MDSCore()"),),
             call,
         )
-    found = sorted(port.name for port in (*base_model.inputs, *base_model.outputs))
-    if not {"pred_distances", "output"} <= set(found):
+    ports = sorted(port.name for port in (*base_model.inputs, *base_model.outputs))
+    if not {"pred_distances", "output"} <= set(ports):
         raise UnknownOptionError(
             f"DistanceEncoder cannot take {base_model.kind} as base_model.",
-            (("needs", "the ports 'pred_distances' and 'output'"), ("has", ", ".join(found) or "none")),
+            (("needs", "the ports 'pred_distances' and 'output'"), ("has", ", ".join(ports) or "none")),
             call,
         )
     if input_type not in ("distances", "powers", "points"):

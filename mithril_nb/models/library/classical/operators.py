@@ -197,15 +197,15 @@ class DistanceMatrix(Operator):
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
         """Infer the number of points of each input from the output, and the number of features from the other input."""
-        found: dict[str, tuple[Dim, ...]] = {"norm": ()}
+        shapes: dict[str, tuple[Dim, ...]] = {"norm": ()}
         sizes = outputs["output"].shape
-        for place, (port, other) in enumerate((("left", "right"), ("right", "left"))):
+        for axis, (port, other) in enumerate((("left", "right"), ("right", "left"))):
             size, width = points(inputs, port)[0], points(inputs, other)[1]
             if len(sizes) == 2 and LEADING not in sizes:
-                size = sizes[place]
+                size = sizes[axis]
             if size is not None and width is not None:
-                found[port] = (size, width)
-        return found
+                shapes[port] = (size, width)
+        return shapes
 
 
 class TsnePJoint(Operator):
@@ -293,16 +293,16 @@ def square(inputs: Specs, port: str) -> tuple[Dim, ...]:
     return (next(iter(numbers)),) * 2 if numbers else shape
 
 
-def _same_square(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
+def _same_square(inputs: Specs, port: str, other: str) -> tuple[Dim, ...]:
     """Return the common shape of two inputs that are square matrices.
 
     Raises:
         MismatchError: An input is not a square matrix, or the shapes differ.
     """
-    left, right = square(inputs, one), square(inputs, other)
+    left, right = square(inputs, port), square(inputs, other)
     both = meet(left, right, {})
     if both is None:
-        raise MismatchError(other, str(left), f"use the Cholesky factor of {one} as {other}.")
+        raise MismatchError(other, str(left), f"use the Cholesky factor of {port} as {other}.")
     return both
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 from mithril_nb.models.composite import Composite
-from mithril_nb.models.fields import Range, whole
+from mithril_nb.models.fields import Range, as_int
 from mithril_nb.models.library.layers.attention_rules import (
     broadcast_heads,
     check_divides,
@@ -210,13 +210,13 @@ class PositionalEncoding(_Positions):
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Keep the shape."""
         lead, (time, width) = ends("input", inputs["input"], 2)
-        wanted, most = options["hidden_dim"], options["max_len"]
-        if isinstance(width, int) and isinstance(wanted, int) and width != wanted:
+        hidden, most = options["hidden_dim"], options["max_len"]
+        if isinstance(width, int) and isinstance(hidden, int) and width != hidden:
             raise MismatchError(
-                "input", f"(..., time, {wanted})", f"PositionalEncoding({width})", f"{width} != {wanted}"
+                "input", f"(..., time, {hidden})", f"PositionalEncoding({width})", f"{width} != {hidden}"
             )
-        check_time(time, most, f"PositionalEncoding({wanted}, max_len={time})")
-        return Inferred({"output": joined(lead, (time, wanted if isinstance(wanted, int) else width))})
+        check_time(time, most, f"PositionalEncoding({hidden}, max_len={time})")
+        return Inferred({"output": joined(lead, (time, hidden if isinstance(hidden, int) else width))})
 
 
 class RotaryEmbedding(_Positions):
@@ -283,7 +283,7 @@ class LearnedPositions(_Positions):
         """Keep the shape. The weight has `context` rows."""
         _, (time, width) = ends("input", inputs["input"], 2)
         check_time(time, options["context"], f"LearnedPositions({time})  # or shorter inputs")
-        row = whole(options["context"]), width if width is not None else "features"
+        row = as_int(options["context"]), width if width is not None else "features"
         return Inferred({"output": inputs["input"].shape}, {"weight": row})
 
 

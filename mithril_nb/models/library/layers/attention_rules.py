@@ -5,7 +5,7 @@ from __future__ import annotations
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
-from mithril_nb.models.fields import whole
+from mithril_nb.models.fields import as_int
 from mithril_nb.models.model import Model
 from mithril_nb.models.shape_inference.dims import MismatchError, broadcast
 
@@ -24,9 +24,9 @@ def ends(port: str, spec: TensorSpec, count: int) -> tuple[tuple[Dim, ...], tupl
     """
     shape = spec.shape
     if shape[:1] == (LEADING,):
-        known = shape[1:]
-        if len(known) < count:
-            return (LEADING,), (*(None,) * (count - len(known)), *known)
+        tail = shape[1:]
+        if len(tail) < count:
+            return (LEADING,), (*(None,) * (count - len(tail)), *tail)
     elif len(shape) < count:
         raise MismatchError(port, _AXES[count], f"use an array with at least {count} axes.", f"rank {len(shape)}")
     return shape[: len(shape) - count], shape[len(shape) - count :]
@@ -39,25 +39,25 @@ def joined(lead: tuple[Dim, ...], last: tuple[Dim | None, ...]) -> tuple[Dim, ..
         >>> joined(("batch", 8), (None, 64))
         ('...', 64)
     """
-    known: list[Dim] = []
+    dims: list[Dim] = []
     for dim in reversed(last):
         if dim is None:
-            return (LEADING, *reversed(known))
-        known.append(dim)
-    return (*lead, *reversed(known))
+            return (LEADING, *reversed(dims))
+        dims.append(dim)
+    return (*lead, *reversed(dims))
 
 
-def check_equal(port: str, other: str, size: Dim | None, wanted: Dim | None, axis: int) -> None:
+def check_equal(port: str, other: str, size: Dim | None, expected: Dim | None, axis: int) -> None:
     """Raise a `MismatchError` if the size of `port` on an axis certainly differs from the wanted size, that of `other`.
 
     Unknown sizes are accepted: `None` and names.
     """
-    if isinstance(size, int) and isinstance(wanted, int) and size != wanted:
+    if isinstance(size, int) and isinstance(expected, int) and size != expected:
         raise MismatchError(
             port,
-            f"size {wanted} on axis {axis}, like the {other}",
+            f"size {expected} on axis {axis}, like the {other}",
             f"use the same size for {port} and {other}.",
-            f"axis {axis}: {size} != {wanted}",
+            f"axis {axis}: {size} != {expected}",
         )
 
 
@@ -86,13 +86,13 @@ def broadcast_heads(port: str, lead: tuple[Dim, ...], other: tuple[Dim, ...]) ->
             other = (*other[:-1], 1)
     try:
         return broadcast(TensorSpec(lead), TensorSpec(other))
-    except MismatchError as found:
+    except MismatchError as error:
         raise MismatchError(
             port,
             f"leading axes that match {lead} of the query",
             f"use the same sizes, or fewer heads of {port} whose number divides that of the query.",
             str(other),
-        ) from found
+        ) from error
 
 
 def check_mask(mask: TensorSpec, scores: tuple[Dim | None, ...]) -> None:
@@ -103,7 +103,7 @@ def check_mask(mask: TensorSpec, scores: tuple[Dim | None, ...]) -> None:
     unknown = LEADING in scores or LEADING in mask.shape
     pairs = list(zip(reversed(mask.shape), reversed(scores), strict=False))
     fits = all(
-        size in (1, wanted) or not isinstance(size, int) or not isinstance(wanted, int) for size, wanted in pairs
+        size in (1, expected) or not isinstance(size, int) or not isinstance(expected, int) for size, expected in pairs
     )
     if not fits or (len(mask.shape) > len(scores) and not unknown):
         raise MismatchError(
@@ -122,11 +122,11 @@ def check_time(time: Dim | None, most: Value, advice: str) -> None:
 
 def check_divides(model: Model, **numbers: int) -> None:
     """Raise an `UnknownOptionError` if the first of two arguments, `heads=8, width=64`, does not divide the second."""
-    (part, few), (whole, many) = numbers.items()
+    (part, few), (total, many) = numbers.items()
     if many % few:
         near = max(number for number in range(1, few + 1) if many % number == 0)
         raise UnknownOptionError(
-            f"{type(model).__name__} cannot split {whole}={many} into {part}={few}.",
+            f"{type(model).__name__} cannot split {total}={many} into {part}={few}.",
             (("because", f"{many} = {few} * {many // few} + {many % few}"),),
             f"{part}={near}",
         )
@@ -135,4 +135,4 @@ def check_divides(model: Model, **numbers: int) -> None:
 def numbers(value: Value) -> tuple[int, ...]:
     """Return a value that is a tuple of integers, with this type for the type checker."""
     assert isinstance(value, tuple)
-    return tuple(whole(number) for number in value)
+    return tuple(as_int(number) for number in value)

@@ -81,8 +81,8 @@ class Convolution(Operator):
         if isinstance(out, int) and out % count:
             raise MismatchError("groups", f"a number that divides out_channels={out}", "groups=1", str(count))
         kernel = [size for size in weight[2:] if isinstance(size, int)]
-        found = windows(options, cls.axes, kernel) if len(kernel) == cls.axes else None
-        output = (LEADING,) if shape is None or found is None else (shape[0], out, *cls.sizes(options, shape, found))
+        window = windows(options, cls.axes, kernel) if len(kernel) == cls.axes else None
+        output = (LEADING,) if shape is None or window is None else (shape[0], out, *cls.sizes(options, shape, window))
         params: dict[str, Shape] = {"weight": weight, "bias": (out,)}
         return Inferred({"output": output}, {port: params[port] for port in cls.param_ports(options)})
 
@@ -100,9 +100,9 @@ class Convolution(Operator):
     @classmethod
     def weight_shape(cls, options: Options, channels: Dim, groups: int) -> Shape:
         """Return the shape of the weight, `(out, in / groups, ...)`, for an input with a number of channels."""
-        out, wanted = options["out_channels"], options.get("in_channels")
+        out, declared = options["out_channels"], options.get("in_channels")
         assert isinstance(out, int)
-        return (out, _divided(wanted if isinstance(wanted, int) else channels, groups), *_kernel(options, cls.axes))
+        return (out, _divided(declared if isinstance(declared, int) else channels, groups), *_kernel(options, cls.axes))
 
     @classmethod
     def channels(cls, weight: Shape, groups: int) -> tuple[Dim | None, Dim]:
@@ -110,14 +110,14 @@ class Convolution(Operator):
         return weight[1] * groups if isinstance(weight[1], int) else None, weight[0]
 
     @classmethod
-    def sizes(cls, options: Options, shape: Shape, found: Windows) -> Shape:
+    def sizes(cls, options: Options, shape: Shape, window: Windows) -> Shape:
         """Return the sizes of the output's axes after batch and channels."""
-        return found.counts(shape)
+        return window.counts(shape)
 
     @classmethod
     def _check_channels(cls, options: Options, shape: Shape | None, weight: Shape, groups: int) -> None:
-        has, wanted = shape[1] if shape else None, options.get("in_channels")
-        needs = wanted if _is_sized(options) else cls.channels(weight, groups)[0]
+        has, declared = shape[1] if shape else None, options.get("in_channels")
+        needs = declared if _is_sized(options) else cls.channels(weight, groups)[0]
         if isinstance(has, int) and isinstance(needs, int) and has != needs:
             advice = f"{cls.__name__}({options.get('out_channels')}, in_channels={has})  # or leave in_channels out"
             raise MismatchError(
@@ -165,9 +165,14 @@ class _OwnWeight(Convolution):
         groups: Size = 1,
         name: str | None = None,
     ):
-        given = {"out_channels": out_channels, "kernel_size": kernel_size, "in_channels": in_channels, "stride": stride}
+        attributes = {
+            "out_channels": out_channels,
+            "kernel_size": kernel_size,
+            "in_channels": in_channels,
+            "stride": stride,
+        }
         more = {"padding": padding, "use_bias": use_bias, "dilation": dilation, "groups": groups}
-        super().__init__(name, **given, **more)
+        super().__init__(name, **attributes, **more)
 
 
 class Conv1d(_OwnWeight):
@@ -264,16 +269,21 @@ class _Transposed(Convolution):
         output_padding: Annotated[int, Range(0, 63)] = 0,
         name: str | None = None,
     ):
-        given = {"out_channels": out_channels, "kernel_size": kernel_size, "in_channels": in_channels, "stride": stride}
+        attributes = {
+            "out_channels": out_channels,
+            "kernel_size": kernel_size,
+            "in_channels": in_channels,
+            "stride": stride,
+        }
         more = {"padding": padding, "use_bias": use_bias, "dilation": dilation, "groups": groups}
-        super().__init__(name, **given, **more, output_padding=output_padding)
+        super().__init__(name, **attributes, **more, output_padding=output_padding)
 
     @classmethod
     def weight_shape(cls, options: Options, channels: Dim, groups: int) -> Shape:
         """Return the shape of the weight, `(in, out / groups, ...)`, for an input with a number of channels."""
-        out, wanted = options["out_channels"], options["in_channels"]
+        out, declared = options["out_channels"], options["in_channels"]
         assert isinstance(out, int)
-        channels = wanted if isinstance(wanted, int) else channels
+        channels = declared if isinstance(declared, int) else channels
         return (channels, _divided(out, groups), *_kernel(options, cls.axes))
 
     @classmethod
@@ -283,12 +293,12 @@ class _Transposed(Convolution):
         return weight[0], weight[1] * groups
 
     @classmethod
-    def sizes(cls, options: Options, shape: Shape, found: Windows) -> Shape:
+    def sizes(cls, options: Options, shape: Shape, window: Windows) -> Shape:
         """Return the sizes of the output's axes after batch and channels."""
         extra = options["output_padding"]
         assert isinstance(extra, int)
         sizes: list[Dim] = []
-        spans = zip(shape[2:], found.stride, found.reach, transposed_pads(found, extra), strict=True)
+        spans = zip(shape[2:], window.stride, window.reach, transposed_pads(window, extra), strict=True)
         for axis, (size, step, reach, pads) in enumerate(spans, start=2):
             change = sum(pads) + 2 - reach - step
             sizes.append(

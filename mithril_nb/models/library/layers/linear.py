@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim
-from mithril_nb.models.fields import Start, whole
+from mithril_nb.models.fields import Start, as_int
 from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError
@@ -69,7 +69,7 @@ class Linear(Operator):
             )
         if options["dimension"] is None:
             return Inferred({"output": _mapped(inputs)})
-        width = whole(options["dimension"])
+        width = as_int(options["dimension"])
         last = shape[-1]
         if last == LEADING:
             last = size if size is not None else "input_size"
@@ -140,15 +140,15 @@ class Embedding(Operator):
     def input_ranges(cls, options: Options) -> Mapping[str, tuple[int, int]]:
         """Return the range of the indices: from 0 to the last row."""
         rows = options["num_embeddings"]
-        return {} if rows is None else {"input": (0, whole(rows) - 1)}
+        return {} if rows is None else {"input": (0, as_int(rows) - 1)}
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Map `shape` to `(*shape, dim)`."""
         rows, length = options["num_embeddings"], options["dim"]
         if cls.param_ports(options):
-            length = whole(length)
-            return Inferred({"output": (*inputs["input"].shape, length)}, {"weight": (whole(rows), length)})
+            length = as_int(length)
+            return Inferred({"output": (*inputs["input"].shape, length)}, {"weight": (as_int(rows), length)})
         weight = inputs["weight"].shape
         if weight[:1] == (LEADING,):
             return Inferred({"output": (LEADING,)})

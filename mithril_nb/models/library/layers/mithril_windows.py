@@ -59,8 +59,8 @@ class Convolution1D(Convolution):
         use_bias: bool = True,
         name: str | None = None,
     ):
-        given = {"kernel_size": kernel_size, "out_channels": out_channels, "stride": stride, "padding": padding}
-        super().__init__(name, **given, dilation=dilation, use_bias=use_bias)
+        attributes = {"kernel_size": kernel_size, "out_channels": out_channels, "stride": stride, "padding": padding}
+        super().__init__(name, **attributes, dilation=dilation, use_bias=use_bias)
 
 
 class Convolution2D(Convolution):
@@ -101,8 +101,8 @@ class Convolution2D(Convolution):
         use_bias: bool = True,
         name: str | None = None,
     ):
-        given = {"kernel_size": kernel_size, "out_channels": out_channels, "stride": stride, "padding": padding}
-        super().__init__(name, **given, dilation=dilation, groups=groups, use_bias=use_bias)
+        attributes = {"kernel_size": kernel_size, "out_channels": out_channels, "stride": stride, "padding": padding}
+        super().__init__(name, **attributes, dilation=dilation, groups=groups, use_bias=use_bias)
 
 
 class PrimitiveConvolution1D(Convolution):
@@ -166,8 +166,8 @@ class PrimitiveConvolution2D(Convolution):
         groups: Size = 1,
         name: str | None = None,
     ):
-        given = {"use_bias": use_bias, "stride": stride, "padding": padding, "dilation": dilation}
-        super().__init__(name, **given, groups=groups)
+        attributes = {"use_bias": use_bias, "stride": stride, "padding": padding, "dilation": dilation}
+        super().__init__(name, **attributes, groups=groups)
 
 
 class MaxPool1D(Pool):

@@ -140,9 +140,9 @@ class _Channels(_Norm):
         is_open = shape[:1] == (LEADING,)
         if not is_open and (len(shape) < 2 or len(shape) not in (cls.ranks or (len(shape),))):
             need = {(2, 3): "(batch, channels), or (batch, channels, length)", (4,): "(batch, channels, height, width)"}
-            wanted = need.get(cls.ranks, "(batch, channels, ...)")
+            expected = need.get(cls.ranks, "(batch, channels, ...)")
             has = f"rank {len(shape)} != {cls.ranks[0]}" if len(cls.ranks) == 1 else f"rank {len(shape)}"
-            raise MismatchError("input", wanted, f"use an input of the shape {wanted}.", has)
+            raise MismatchError("input", expected, f"use an input of the shape {expected}.", has)
         declared = options.get("num_features")
         channels: Dim = "channels" if is_open else shape[1]
         if isinstance(declared, int):
@@ -259,8 +259,8 @@ class BatchNorm(_Channels):
         inference: bool | None = None,
         name: str | None = None,
     ):
-        given = {"num_features": num_features, "use_scale": use_scale, "use_bias": use_bias, "eps": eps}
-        super().__init__(name, **given, momentum=momentum, inference=inference)
+        attributes = {"num_features": num_features, "use_scale": use_scale, "use_bias": use_bias, "eps": eps}
+        super().__init__(name, **attributes, momentum=momentum, inference=inference)
 
 
 class BatchNorm1d(BatchNorm):

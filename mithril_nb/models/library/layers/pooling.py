@@ -54,10 +54,10 @@ class Pool(Operator):
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Return the shape of the output, whose axes after the channels contain one item per window."""
-        shape, found = shape_with_channels(inputs["input"], cls.axes, needs_batch=False), windows(options, cls.axes)
-        if shape is None or found is None:
+        shape, window = shape_with_channels(inputs["input"], cls.axes, needs_batch=False), windows(options, cls.axes)
+        if shape is None or window is None:
             return Inferred({"output": (LEADING,)})
-        return Inferred({"output": (*shape[: -cls.axes], *found.counts(shape))})
+        return Inferred({"output": (*shape[: -cls.axes], *window.counts(shape))})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
@@ -232,7 +232,7 @@ class _Adaptive(Operator):
         for axis, length in enumerate(shape[2:], start=2):
             if length == 0:
                 raise MismatchError("input", "a non-empty image", "use a larger image.", f"axis {axis}: 0")
-        dims: list[Dim] = [one for one in size if isinstance(one, int)]
+        dims: list[Dim] = [dim for dim in size if isinstance(dim, int)]
         return Inferred({"output": (*shape[:2], *dims)})
 
     @classmethod

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from mithril_nb.graph.spec import LEADING, Dim
-from mithril_nb.models.fields import whole
+from mithril_nb.models.fields import as_int
 from mithril_nb.models.library.layers.recurrent_cells import (
     BIAS,
     OPEN,
@@ -69,7 +69,7 @@ class _Recurrent(Operator):
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Map `(..., time, in)` to `(..., time, hidden)`, or to `(..., hidden)` without `return_sequence`."""
-        shape, size = inputs["input"].shape, whole(options["hidden_size"])
+        shape, size = inputs["input"].shape, as_int(options["hidden_size"])
         unknown = shape[:1] == (LEADING,)
         if len(shape) < 2 and not unknown:
             need = "(..., time, features)"
@@ -90,7 +90,7 @@ class _Recurrent(Operator):
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Mapping[str, tuple[Dim, ...]]:
         """Infer the last size of each initial state: it is `hidden_size`."""
-        return dict.fromkeys(cls.data_ports(options)[1:], (LEADING, whole(options["hidden_size"])))
+        return dict.fromkeys(cls.data_ports(options)[1:], (LEADING, as_int(options["hidden_size"])))
 
 
 class RNN(_Recurrent):

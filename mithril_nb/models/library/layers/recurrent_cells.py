@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
-from mithril_nb.models.fields import whole
+from mithril_nb.models.fields import as_int
 from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, agree, plus, times
@@ -80,11 +80,11 @@ class _Cell(Operator):
             _check_rows(f"prev_{port}", shape, inputs[f"prev_{port}"].shape)
         if options["use_complement"]:
             before = inputs["prev_hidden"].shape
-            known = size is not None and LEADING not in (shape[0], before[0])
-            rest = plus(before[0], times(shape[0], -1)) if known else LEADING
-            outputs["hidden_compl"] = (rest, *before[1:-1], size) if known and size is not None else _only(size)
-        wanted = options["output_size"]
-        out = whole(wanted) if wanted is not None else step
+            is_known = size is not None and LEADING not in (shape[0], before[0])
+            rest = plus(before[0], times(shape[0], -1)) if is_known else LEADING
+            outputs["hidden_compl"] = (rest, *before[1:-1], size) if is_known and size is not None else _only(size)
+        declared = options["output_size"]
+        out = as_int(declared) if declared is not None else step
         if options["use_output"]:
             outputs["output"] = (*shape[:-1], out) if out is not None and shape != (LEADING,) else _only(out)
         named = "input_size" if step is None else step, "hidden_size" if size is None else size
@@ -115,12 +115,12 @@ class _Cell(Operator):
         The last size of the states is `hidden_size`. If `output_size` is `None`, the last size of `input` is that of
         the output.
         """
-        found: dict[str, tuple[Dim, ...]] = {}
+        shapes: dict[str, tuple[Dim, ...]] = {}
         if options["hidden_size"] is not None:
-            found |= {f"prev_{state}": (LEADING, whole(options["hidden_size"])) for state in cls.states}
+            shapes |= {f"prev_{state}": (LEADING, as_int(options["hidden_size"])) for state in cls.states}
         if options["output_size"] is None and "output" in outputs and outputs["output"].shape[-1:] != (LEADING,):
-            found["input"] = (LEADING, *outputs["output"].shape[-1:])
-        return found
+            shapes["input"] = (LEADING, *outputs["output"].shape[-1:])
+        return shapes
 
 
 class RNNCell(_Cell):
@@ -219,8 +219,8 @@ class LSTMCellBody(Operator):
         for port, spec in states:
             _check_rows(port, shape, spec.shape, may_be_more=False)
         rows = shape[0] if shape else LEADING
-        known = rows != LEADING and size is not None
-        output = (times(rows, 2), *shape[1:-1], size) if known and size is not None else _only(size)
+        is_known = rows != LEADING and size is not None
+        output = (times(rows, 2), *shape[1:-1], size) if is_known and size is not None else _only(size)
         gates = _gates("input_size" if step is None else step, "hidden_size" if size is None else size)
         return Inferred({"output": output}, gates)
 
@@ -282,22 +282,22 @@ def _only(size: Dim | None) -> tuple[Dim, ...]:
     return (LEADING,) if size is None else (LEADING, size)
 
 
-def _size(wanted: Value, states: list[tuple[str, TensorSpec]]) -> Dim | None:
-    """Return the size of the states: the attribute `wanted`, or the last size of a state; `None` if it is unknown.
+def _size(declared: Value, states: list[tuple[str, TensorSpec]]) -> Dim | None:
+    """Return the size of the states: the attribute `declared`, or the last size of a state; `None` if it is unknown.
 
     Raises:
         MismatchError: Two sizes differ.
     """
-    first, found = "hidden_size", wanted if wanted is None else whole(wanted)
+    first, hidden = "hidden_size", declared if declared is None else as_int(declared)
     for port, spec in states:
         size = _last(port, spec)
-        if found is None:
-            first, found = port, size
-        elif isinstance(size, int) and isinstance(found, int) and size != found:
-            need = f"(..., {found}), like {first}"
-            detail = f"axis {len(spec.shape) - 1}: {size} != {found}"
-            raise MismatchError(port, need, f"use {found} as the last size of {port}.", detail)
-    return found
+        if hidden is None:
+            first, hidden = port, size
+        elif isinstance(size, int) and isinstance(hidden, int) and size != hidden:
+            need = f"(..., {hidden}), like {first}"
+            detail = f"axis {len(spec.shape) - 1}: {size} != {hidden}"
+            raise MismatchError(port, need, f"use {hidden} as the last size of {port}.", detail)
+    return hidden
 
 
 def _check_rows(port: str, shape: tuple[Dim, ...], state: tuple[Dim, ...], *, may_be_more: bool = True) -> None:
@@ -307,9 +307,9 @@ def _check_rows(port: str, shape: tuple[Dim, ...], state: tuple[Dim, ...], *, ma
     """
     if LEADING in (*shape[:1], *state[:1]):
         return
-    rows, known = shape[:1], state[:1]
-    more = may_be_more and isinstance(known[0], int) and isinstance(rows[0], int) and known[0] > rows[0]
-    if not agree(state[:-1], (*known, *shape[1:-1]) if more else shape[:-1]):
+    rows, state_rows = shape[:1], state[:1]
+    more = may_be_more and isinstance(state_rows[0], int) and isinstance(rows[0], int) and state_rows[0] > rows[0]
+    if not agree(state[:-1], (*state_rows, *shape[1:-1]) if more else shape[:-1]):
         need = f"{shape[:-1]} as the leading sizes, like the input" + (", or more rows" if may_be_more else "")
         raise MismatchError(port, need, "use one state for each row of the input.", f"{state[:-1]}")
 

@@ -54,7 +54,7 @@ class Windows:
             return self.padding
         if self.padding == "valid":
             return ((0, 0),) * len(self.size)
-        return tuple(same_padding(*one) for one in zip(sizes, self.reach, self.stride, strict=True))
+        return tuple(same_padding(*args) for args in zip(sizes, self.reach, self.stride, strict=True))
 
     def counts(self, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
         """Return the numbers of windows on the last axes of an array of this shape.
@@ -64,8 +64,8 @@ class Windows:
         """
         reach, lead = self.reach, len(shape) - len(self.size)
         sizes = zip(shape[lead:], reach, self.stride, self.pads(shape[lead:]), strict=True)
-        found = tuple(window_size(size, window, step, *pads) for size, window, step, pads in sizes)
-        for axis, (count, window) in enumerate(zip(found, reach, strict=True), start=lead):
+        counts = tuple(window_size(size, window, step, *pads) for size, window, step, pads in sizes)
+        for axis, (count, window) in enumerate(zip(counts, reach, strict=True), start=lead):
             if count == 0:
                 raise MismatchError(
                     "input",
@@ -73,7 +73,7 @@ class Windows:
                     f"padding='same'  # or a smaller kernel_size: a window covers {'x'.join(map(str, reach))} items",
                     f"axis {axis}: {shape[axis]} < {window}",
                 )
-        return found
+        return counts
 
 
 def windows(options: Mapping[str, Any], axes: int, size: Sequence[int] | None = None) -> Windows | None:
@@ -96,22 +96,22 @@ def windows(options: Mapping[str, Any], axes: int, size: Sequence[int] | None = 
     stride, padding, dilation = options.get("stride"), options.get("padding", "valid"), options.get("dilation", 1)
     if kernel is None or UNKNOWN in (kernel, stride, padding, dilation):
         return None
-    found = each("kernel_size", kernel, axes)
+    lengths = each("kernel_size", kernel, axes)
     return Windows(
-        found,
-        found if stride is None else each("stride", stride, axes),
+        lengths,
+        lengths if stride is None else each("stride", stride, axes),
         each("dilation", dilation, axes),
         paddings("padding", padding, axes),
     )
 
 
-def transposed_pads(found: Windows, extra: int = 0) -> tuple[tuple[int, int], ...]:
+def transposed_pads(window: Windows, extra: int = 0) -> tuple[tuple[int, int], ...]:
     """Return the padding before and after each axis of a transposed convolution's input.
 
     The padding is added after `stride - 1` zeros are inserted between the items of the input.
 
     Args:
-        found: The windows of the transposed convolution.
+        window: The windows of the transposed convolution.
         extra: Number of items to add at the end of each axis of the output.
 
     Examples:
@@ -119,13 +119,13 @@ def transposed_pads(found: Windows, extra: int = 0) -> tuple[tuple[int, int], ..
         ((2, 1),)
     """
     pads: list[tuple[int, int]] = []
-    for axis, (reach, step) in enumerate(zip(found.reach, found.stride, strict=True)):
-        if found.padding == "same":  # as in Flax and TensorFlow: size * stride items; an odd total pads more before
+    for axis, (reach, step) in enumerate(zip(window.reach, window.stride, strict=True)):
+        if window.padding == "same":  # as in Flax and TensorFlow: size * stride items; an odd total pads more before
             total = reach + step - 2
             before = reach - 1 if step > reach - 1 else -(-total // 2)
             pads.append((before, total - before + extra))
         else:
-            before, after = (0, 0) if isinstance(found.padding, str) else found.padding[axis]
+            before, after = (0, 0) if isinstance(window.padding, str) else window.padding[axis]
             pads.append((reach - 1 - before, reach - 1 - after + extra))
     return tuple(pads)
 
@@ -140,13 +140,13 @@ def each(port: str, value: Value, axes: int) -> tuple[int, ...]:
         >>> each("stride", 2, axes=3), each("stride", (1, 2), axes=2)
         ((2, 2, 2), (1, 2))
     """
-    found = (value,) * axes if isinstance(value, int) else value
-    if isinstance(found, tuple) and len(found) == 1:
-        found *= axes
-    if not isinstance(found, tuple) or len(found) != axes or not all(is_count(one, 1) for one in found):
+    numbers = (value,) * axes if isinstance(value, int) else value
+    if isinstance(numbers, tuple) and len(numbers) == 1:
+        numbers *= axes
+    if not isinstance(numbers, tuple) or len(numbers) != axes or not all(is_count(number, 1) for number in numbers):
         need = "a whole number, 1 or more" if axes == 1 else f"{axes} whole numbers, each 1 or more"
         raise MismatchError(port, need, f"{port}=2", repr(value))
-    return found  # pyright: ignore[reportReturnType]
+    return numbers  # pyright: ignore[reportReturnType]
 
 
 def paddings(port: str, value: Value, axes: int) -> str | tuple[tuple[int, int], ...]:
@@ -163,11 +163,11 @@ def paddings(port: str, value: Value, axes: int) -> str | tuple[tuple[int, int],
     """
     if value in ("same", "valid"):
         return str(value)
-    found: Any = (value,) * axes if isinstance(value, int) else value
-    if axes == 1 and isinstance(found, tuple) and len(found) == 2:
-        found = (found,)  # before and after the only axis
-    if isinstance(found, tuple) and len(found) == axes:
-        pairs = tuple((one, one) if isinstance(one, int) else one for one in found)
+    pads: Any = (value,) * axes if isinstance(value, int) else value
+    if axes == 1 and isinstance(pads, tuple) and len(pads) == 2:
+        pads = (pads,)  # before and after the only axis
+    if isinstance(pads, tuple) and len(pads) == axes:
+        pairs = tuple((pad, pad) if isinstance(pad, int) else pad for pad in pads)
         if all(isinstance(pair, tuple) and len(pair) == 2 and all(is_count(n, 0) for n in pair) for pair in pairs):
             return pairs
     raise MismatchError(port, padding_need(axes), f"{port}='same'", repr(value))
@@ -192,8 +192,8 @@ def refuse_padding(block: Model, axes: int) -> None:
 
 def refusal(block: Model, key: str, facts: tuple[tuple[str, str], ...], better: Value) -> UnknownOptionError:
     """Return the error for an invalid attribute `key` of a block, with the valid value `better` in its advice."""
-    given = {key: value for key, value in block.options.items() if key == "out_channels" and value is not None}
-    call = ", ".join(f"{name}={value!r}" for name, value in {**given, key: better}.items())
+    attributes = {key: value for key, value in block.options.items() if key == "out_channels" and value is not None}
+    call = ", ".join(f"{name}={value!r}" for name, value in {**attributes, key: better}.items())
     return UnknownOptionError(
         f"{block.kind} cannot take {key}={short_repr(block.options[key])}.", facts, f"{block.kind}({call})"
     )

@@ -101,9 +101,9 @@ class Residual(Composite):
 
     def __init__(self, block: Model, shortcut: Model | None = None, name: str | None = None):
         super().__init__(name)
-        way = self._reading(block)
+        branch = self._reading(block)
         around = "input" if shortcut is None else self._reading(shortcut)
-        self |= Add()(left=around, right=way, output="output")
+        self |= Add()(left=around, right=branch, output="output")
 
     def _reading(self, block: Model) -> Connection:
         """Add a block, connect its first input to the model's input, and return its first output."""
@@ -271,11 +271,11 @@ class ResidualBlock(Composite):
         width, step = options["channels"], options["stride"]
         if bottleneck:
             wide = 4 * width
-            way = [*_normed(width, 1), Relu(), *_normed(width, 3, step), Relu(), *_normed(wide, 1)]
+            branch = [*_normed(width, 1), Relu(), *_normed(width, 3, step), Relu(), *_normed(wide, 1)]
         else:
             wide = width
-            way = [*_normed(width, 3, step), Relu(), *_normed(width, 3)]
-        self += Residual(Sequential(*way), Sequential(*_normed(wide, 1, step)) if project else None)
+            branch = [*_normed(width, 3, step), Relu(), *_normed(width, 3)]
+        self += Residual(Sequential(*branch), Sequential(*_normed(wide, 1, step)) if project else None)
         self += Relu()
 
 
@@ -331,9 +331,9 @@ class ResNet(Composite):
         if not small:
             self += MaxPool2d(3, stride=2, padding=1)
         for stage, count in enumerate(options["layers"]):
-            for place in range(count):
-                step = 2 if stage and not place else 1
-                changes = step == 2 or (bottleneck and not place)
+            for index in range(count):
+                step = 2 if stage and not index else 1
+                changes = step == 2 or (bottleneck and not index)
                 self += ResidualBlock(channels * 2**stage, step, bottleneck, changes)
         self += GlobalAvgPool2d()
         self += Linear(options["dimension"])

@@ -56,8 +56,8 @@ class RowsLike(Operator):
             advice = "sort the sequences by length, longest first."
             need = f"at most {shape[0]} rows, like the input"
             raise MismatchError("like", need, advice, f"axis 0: {rows[0]}")
-        kept = (LEADING, *shape[1:]) if LEADING in (rows[0], shape[0]) else (*rows, *shape[1:])
-        return Inferred({"output": TensorSpec(kept, inputs["input"].dtype)})
+        output = (LEADING, *shape[1:]) if LEADING in (rows[0], shape[0]) else (*rows, *shape[1:])
+        return Inferred({"output": TensorSpec(output, inputs["input"].dtype)})
 
 
 class OneToMany(Composite):
@@ -157,7 +157,7 @@ class ManyToOne(Composite):
         for step in range(max_sequence_length):
             _add_step(self, cell if step else first, step, f"input{step}", is_last=step == last, ends={"hidden"})
         ended = [f"step_{last}.hidden", *(f"step_{step}.hidden_compl" for step in range(last, 0, -1))]
-        joined = {f"input{place}": source for place, source in enumerate(ended, start=1)}
+        joined = {f"input{index}": source for index, source in enumerate(ended, start=1)}
         self |= Concat(len(ended), axis=0, name="ends")(**joined, output="hidden_concat")
 
 
@@ -257,15 +257,15 @@ class Bidirectional(Composite):
                 (("needs", "one of 'concat', 'sum'"),),
                 "Bidirectional(LSTM(32), merge='concat')",
             )
-        for way, is_reversed in (("forward", False), ("backward", True)):
-            self |= _named(with_attributes(layer, {"is_reversed": is_reversed}), way)(input="input")
+        for direction, is_reversed in (("forward", False), ("backward", True)):
+            self |= _named(with_attributes(layer, {"is_reversed": is_reversed}), direction)(input="input")
         ends = ("input1", "input2") if merge == "concat" else ("left", "right")
         both = Concat(2, axis=-1, name="merge") if merge == "concat" else Add(name="merge")
         self |= both(**dict(zip(ends, ("forward.output", "backward.output"), strict=True)), output="output")
 
 
-def _cell(model: Model, cell: Model, **wanted: bool) -> Model:
-    """Return a copy of a cell with the attributes in `wanted`, except for attributes that the cell does not have.
+def _cell(model: Model, cell: Model, **flags: bool) -> Model:
+    """Return a copy of a cell with the attributes in `flags`, except for attributes that the cell does not have.
 
     Raises:
         UnknownOptionError: `cell` is not a block with the ports of a cell. The message names the network `model`.
@@ -273,13 +273,13 @@ def _cell(model: Model, cell: Model, **wanted: bool) -> Model:
     if not isinstance(cell, Model):
         raise _cell_error(model, cell, "a block")
     ports = {port.name for port in cell.inputs}
-    cell = with_attributes(cell, {key: value for key, value in wanted.items() if key in cell.options})
+    cell = with_attributes(cell, {key: value for key, value in flags.items() if key in cell.options})
     outputs = {port.name for port in cell.outputs}
     for port in ("input", "prev_hidden"):
         if port not in ports:
             raise _cell_error(model, cell, f"an input {port}")
     needed = {port.removeprefix("prev_") for port in ports if port.startswith("prev_")}
-    for port in sorted(needed | ({"output"} if wanted.get("use_output") else set())):
+    for port in sorted(needed | ({"output"} if flags.get("use_output") else set())):
         if port not in outputs:
             raise _cell_error(model, cell, f"an output {port}")
     return cell

@@ -232,7 +232,7 @@ class TransformerEncoder(Composite):
         use_lengths: bool = False,
         name: str | None = None,
     ):
-        every = {
+        attributes = {
             "width": width,
             "heads": heads,
             "hidden_size": hidden_size,
@@ -246,8 +246,8 @@ class TransformerEncoder(Composite):
             "use_bias": use_bias,
             "use_lengths": use_lengths,
         }
-        super().__init__(name, layers=layers, **every)
-        block = TransformerBlock(**every)
+        super().__init__(name, layers=layers, **attributes)
+        block = TransformerBlock(**attributes)
         source = "input"
         for number in range(self.options["layers"]):
             more = {"lengths": "lengths"} if use_lengths else {}

@@ -150,10 +150,10 @@ class TopKHits(Operator):
         if not scores:
             raise MismatchError("pred", "(..., classes)", "use an input with a score for each class.", "rank 0")
         rest = scores if scores == (LEADING,) else scores[:-1]
-        found = meet(rest, label, {})
-        if found is None:
+        both = meet(rest, label, {})
+        if both is None:
             raise MismatchError("label", str(rest), "use one class index for each sample.")
-        return Inferred({"output": TensorSpec(found, "bool")})
+        return Inferred({"output": TensorSpec(both, "bool")})
 
 
 class AUCCore(Operator):
@@ -185,10 +185,10 @@ class AUCCore(Operator):
         return Inferred({"output": TensorSpec((2, *shape[:-1], plus(shape[-1], 1)), "float32")})
 
 
-def _same(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
+def _same(inputs: Specs, port: str, other: str) -> tuple[Dim, ...]:
     """Return the common shape of two inputs, or raise a `MismatchError` if the shapes differ."""
-    shape = meet(inputs[one].shape, inputs[other].shape, {})
+    shape = meet(inputs[port].shape, inputs[other].shape, {})
     if shape is None:
-        advice = f"reshape {one} or {other}, so that they have the same shape."
-        raise MismatchError(other, str(inputs[one].shape), advice)
+        advice = f"reshape {port} or {other}, so that they have the same shape."
+        raise MismatchError(other, str(inputs[port].shape), advice)
     return shape

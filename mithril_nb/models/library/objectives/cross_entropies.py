@@ -191,15 +191,15 @@ class CrossEntropy(SoftCrossEntropy):
         shape, target = inputs["input"].shape, inputs["target"].shape
         rest, classes = _without_classes(options, shape)
         _check_count(options["weights"], classes)
-        found = target if rest is None else meet(rest, target, {})
-        if found is None:
+        both = target if rest is None else meet(rest, target, {})
+        if both is None:
             advice = "use one class index for each sample as the target."
             if agree(shape, target):
                 advice = "CrossEntropy(categorical=False)  # for targets that are probabilities"
             elif agree(shape[:-1], target):
                 advice = "CrossEntropy(axis=-1)  # for classes on the last axis"
             raise MismatchError("target", str(rest), advice)
-        return Inferred({"output": found})
+        return Inferred({"output": both})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
@@ -212,8 +212,8 @@ def _without_classes(options: Options, shape: tuple[Dim, ...]) -> tuple[tuple[Di
     """Return a shape without the axis of the classes, and the size of this axis; `(None, None)` if it is unknown."""
     axis = options["axis"]
     assert isinstance(axis, int)
-    place = place_of("input", axis, shape)
-    return (None, None) if place is None else ((*shape[:place], *shape[place + 1 :]), shape[place])
+    position = place_of("input", axis, shape)
+    return (None, None) if position is None else ((*shape[:position], *shape[position + 1 :]), shape[position])
 
 
 def _check_count(weights: Any, classes: Dim | None) -> None:
@@ -229,15 +229,15 @@ def _check_weights(kind: str, argument: str, weights: Any) -> None:
     """Raise an `UnknownOptionError` if the value of the argument `"weights"` or `"pos_weight"` is invalid."""
     words = ("auto",) if argument == "pos_weight" else ("", "auto")
     try:
-        found = plain(weights)
+        converted = plain(weights)
     except TypeError:
-        found = None
-    numbers = found if isinstance(found, tuple) else (found,)
-    is_row = all(isinstance(one, int | float) and not isinstance(one, bool) and one >= 0 for one in numbers)
-    if found not in words and not (is_row and (isinstance(found, tuple) or argument == "pos_weight")):
-        one = "a number, or " if argument == "pos_weight" else ""
+        converted = None
+    numbers = converted if isinstance(converted, tuple) else (converted,)
+    is_row = all(isinstance(number, int | float) and not isinstance(number, bool) and number >= 0 for number in numbers)
+    if converted not in words and not (is_row and (isinstance(converted, tuple) or argument == "pos_weight")):
+        single = "a number, or " if argument == "pos_weight" else ""
         raise UnknownOptionError(
             f"{kind} cannot take {argument}={weights!r}.",
-            (("needs", f"{one}a number per class, each 0 or more, or {' or '.join(map(repr, words))}"),),
+            (("needs", f"{single}a number per class, each 0 or more, or {' or '.join(map(repr, words))}"),),
             f'{kind}({argument}="auto")',
         )

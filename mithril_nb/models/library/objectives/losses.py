@@ -36,8 +36,8 @@ __all__ = [
 Axis = Annotated[int, Range(-8, 7)]
 
 
-def paired(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
-    """Return the shape of an elementwise result of two inputs, the ports named `one` and `other`.
+def paired(inputs: Specs, port: str, other: str) -> tuple[Dim, ...]:
+    """Return the shape of an elementwise result of two inputs, the ports named `port` and `other`.
 
     One of the inputs may broadcast to the shape of the other. Shapes such as `(n,)` and `(n, 1)` are rejected, because
     their result `(n, n)` would pair each item with all others.
@@ -50,12 +50,12 @@ def paired(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
         >>> paired({"input": TensorSpec(("n", 3)), "target": TensorSpec(())}, "input", "target")
         ('n', 3)
     """
-    left, right = inputs[one], inputs[other]
-    advice = f"use a {other} with the shape {left.shape}, like the {one}."
+    left, right = inputs[port], inputs[other]
+    advice = f"use a {other} with the shape {left.shape}, like the {port}."
     try:
         shape = broadcast(left, right)
-    except MismatchError as found:
-        raise MismatchError(other, str(left.shape), advice, found.detail) from None
+    except MismatchError as error:
+        raise MismatchError(other, str(left.shape), advice, error.detail) from None
     if not agree(shape, left.shape) and not agree(shape, right.shape):
         raise MismatchError(other, str(left.shape), advice, f"both inputs would broadcast to {shape}")
     return shape
@@ -226,8 +226,8 @@ class CosineSimilarity(Operator):
         shape = paired(inputs, "left", "right")
         axis = options["axis"]
         assert isinstance(axis, int)
-        place = place_of("left", axis, shape)
-        return Inferred({"output": (LEADING,) if place is None else (*shape[:place], *shape[place + 1 :])})
+        position = place_of("left", axis, shape)
+        return Inferred({"output": (LEADING,) if position is None else (*shape[:position], *shape[position + 1 :])})
 
 
 class InfoNCE(Operator):

@@ -45,22 +45,22 @@ class _Classified(Composite):
         """Add the blocks that convert predictions and labels to indices, and return the difference of the indices."""
         kind = type(self).__name__
         if threshold is not None and not is_binary:
-            shown = threshold if isfinite(threshold) else 0.5
+            valid = threshold if isfinite(threshold) else 0.5
             raise UnknownOptionError(
                 f"{kind} cannot take threshold={threshold!r}.",
                 (("because", "a threshold needs is_binary=True; otherwise the class with the highest score counts"),),
-                f"{kind}(is_binary=True, threshold={shown!r})",
+                f"{kind}(is_binary=True, threshold={valid!r})",
             )
         pred, label = IOKey("pred_formatted", expose=True), IOKey("label_formatted", expose=True)
         if is_binary:
             self |= (above := Greater())(left="pred", right=0.5 if threshold is None else threshold)
-            self |= (found := Cast("int32"))(input=above.output, output=pred)
+            self |= (predicted := Cast("int32"))(input=above.output, output=pred)
             self |= (true := Cast("int32"))(input="label", output=label)
         else:
-            self |= (found := _number(is_pred_one_hot))(input="pred", output=pred)
+            self |= (predicted := _number(is_pred_one_hot))(input="pred", output=pred)
             self |= (true := _number(is_label_one_hot))(input="label", output=label)
         self |= (difference := ClassDifference())(
-            pred=found.output, label=true.output, output=IOKey("metric_out", expose=True)
+            pred=predicted.output, label=true.output, output=IOKey("metric_out", expose=True)
         )
         return difference.output
 
@@ -144,23 +144,23 @@ class _Counted(_Classified):
         per_class = average != "micro" and not is_binary
         if per_class or is_binary:
             self |= (counts := ClassCounts(n_classes if per_class else 2))(**numbers)
-            found = [getattr(counts, port) for port in ClassCounts.output_ports]
-            found = found if per_class else [count[1] for count in found]
+            totals = [getattr(counts, port) for port in ClassCounts.output_ports]
+            totals = totals if per_class else [count[1] for count in totals]
         else:
             # Each wrong prediction is a false positive of one class and a false negative of another.
             misses = (wrong != 0).cast("int32").sum()
-            found = [(wrong == 0).cast("int32").sum(), misses, misses]
-        kept = []
-        for port, count in zip(("n_true_positive", "n_false_positive", "n_false_negative"), found, strict=True):
-            self |= (one := Buffer())(input=count, output=IOKey(port, expose=True))
-            kept.append(one.output)
-        above, below = self._quotient(*kept)
+            totals = [(wrong == 0).cast("int32").sum(), misses, misses]
+        outputs = []
+        for port, count in zip(("n_true_positive", "n_false_positive", "n_false_negative"), totals, strict=True):
+            self |= (buffer := Buffer())(input=count, output=IOKey(port, expose=True))
+            outputs.append(buffer.output)
+        above, below = self._quotient(*outputs)
         self |= (divisor := Maximum())(left=below, right=1)
         if not per_class:
             self |= Divide()(numerator=above, denominator=divisor.output, output="output")
             return
         self |= (score := Divide())(numerator=above, denominator=divisor.output)
-        weight = kept[0] + kept[2] if average == "weighted" else None
+        weight = outputs[0] + outputs[2] if average == "weighted" else None
         scores, count = (score.output, seen.output) if weight is None else (score.output * weight, weight.sum())
         self |= (most := Maximum())(left=count, right=1)
         self |= Divide()(numerator=scores.sum(), denominator=most.output, output="output")
@@ -345,9 +345,9 @@ class ConfusionMatrix(Composite):
         name: str | None = None,
     ):
         super().__init__(name, n_classes=n_classes, is_pred_one_hot=is_pred_one_hot, is_label_one_hot=is_label_one_hot)
-        self |= (found := _number(is_pred_one_hot))(input="pred")
+        self |= (predicted := _number(is_pred_one_hot))(input="pred")
         self |= (true := _number(is_label_one_hot))(input="label")
-        self |= ConfusionCounts(self.options["n_classes"])(pred=found.output, label=true.output, output="output")
+        self |= ConfusionCounts(self.options["n_classes"])(pred=predicted.output, label=true.output, output="output")
 
 
 class MeanSquaredError(Composite):

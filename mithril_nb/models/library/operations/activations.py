@@ -352,13 +352,13 @@ class Glu(_Elementwise):
         at = negative_axes("Glu", shape, axes_of(options["axis"]))
         if at is None:
             return Inferred({"output": (LEADING,)})
-        (place,) = at
-        size = shape[place]
+        (position,) = at
+        size = shape[position]
         if isinstance(size, int) and size % 2:
-            advice = f"use an even size on axis {place}, such as {size + 1}."
-            raise MismatchError("input", f"an even size on axis {place}", advice, f"axis {place}: {size}")
+            advice = f"use an even size on axis {position}, such as {size + 1}."
+            raise MismatchError("input", f"an even size on axis {position}", advice, f"axis {position}: {size}")
         halved = list(shape)
-        halved[place] = size // 2 if isinstance(size, int) else f"({size})//2"
+        halved[position] = size // 2 if isinstance(size, int) else f"({size})//2"
         return Inferred({"output": tuple(halved)})
 
     @classmethod

@@ -324,14 +324,14 @@ class MatrixMultiply(Operator):
         for port, spec in inputs.items():
             if not spec.shape:
                 raise MismatchError(port, "at least one axis", "Multiply()  # for a single number", "rank 0")
-        one, other = _inner(left, "left"), _inner(right, "right")
-        if isinstance(one, int) and isinstance(other, int) and one != other:
-            place = -1 if len(right) == 1 else -2
+        size, other = _inner(left, "left"), _inner(right, "right")
+        if isinstance(size, int) and isinstance(other, int) and size != other:
+            axis = -1 if len(right) == 1 else -2
             raise MismatchError(
                 "right",
-                f"({one},)" if len(right) == 1 else f"(..., {one}, {right[-1]})",
-                f"{one} on axis {place} of right, or {other} on axis -1 of left.",
-                f"axis {place}: {other} != {one}, which is axis -1 of left {left}",
+                f"({size},)" if len(right) == 1 else f"(..., {size}, {right[-1]})",
+                f"{size} on axis {axis} of right, or {other} on axis -1 of left.",
+                f"axis {axis}: {other} != {size}, which is axis -1 of left {left}",
             )
         dtype = promoted([inputs["left"].dtype, inputs["right"].dtype])
         return Inferred({"output": TensorSpec(_product_shape(left, right), dtype)})
@@ -340,19 +340,19 @@ class MatrixMultiply(Operator):
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
         """Infer the summed size of each input from the other, and the rows and columns from the output."""
         left, right, output = inputs["left"].shape, inputs["right"].shape, outputs["output"].shape
-        found: dict[str, tuple[Dim, ...]] = {}
+        shapes: dict[str, tuple[Dim, ...]] = {}
         inner = _inner(right, "right")
         if isinstance(inner, int):
-            found["left"] = (LEADING, inner)
+            shapes["left"] = (LEADING, inner)
         inner = _inner(left, "left")
         if _is_matrix(right):
             column = output[-1] if output[-1:] not in ((), (LEADING,)) else right[-1]
-            found["right"] = (LEADING, inner if isinstance(inner, int) else right[-2], column)
+            shapes["right"] = (LEADING, inner if isinstance(inner, int) else right[-2], column)
         elif len(right) == 1 and right != (LEADING,) and isinstance(inner, int):
-            found["right"] = (inner,)
+            shapes["right"] = (inner,)
         if _is_matrix(left) and _is_matrix(right) and len(output) > 1 and output[-2] != LEADING:
-            found["left"] = (LEADING, output[-2], found["left"][-1] if "left" in found else left[-1])
-        return found
+            shapes["left"] = (LEADING, output[-2], shapes["left"][-1] if "left" in shapes else left[-1])
+        return shapes
 
 
 MatMul = MatrixMultiply
@@ -384,7 +384,7 @@ def _product_shape(left: tuple[Dim, ...], right: tuple[Dim, ...]) -> tuple[Dim, 
         return (LEADING, right[-1])  # left may be a vector
     try:  # The last two axes are replaced by 1, so that an error counts axes as in the inputs.
         batch = broadcast(TensorSpec((*left[:-2], 1, 1)), TensorSpec((*right[:-2], 1, 1)))[:-2]
-    except MismatchError as found:
+    except MismatchError as error:
         need = f"batch axes that broadcast with those of left {left}"
-        raise MismatchError("right", need, found.advice, found.detail) from None
+        raise MismatchError("right", need, error.advice, error.detail) from None
     return (*batch, left[-2], right[-1])

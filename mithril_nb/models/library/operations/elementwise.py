@@ -72,13 +72,13 @@ def given_dtype(gives: str, dtype: str) -> str:
     return {"same": dtype, "floating": floating(dtype), "truth": "bool"}[gives]
 
 
-def check_kind(port: str, spec: TensorSpec, taken: tuple[Kind, ...]) -> None:
-    """Raise a `MismatchError` if the dtype of an input is not of one of the kinds `taken`."""
-    if kind_of(spec.dtype) not in taken:
-        words = " or ".join(_WORDS[kind] for kind in taken if kind != "truth") + " numbers"
+def check_kind(port: str, spec: TensorSpec, accepted: tuple[Kind, ...]) -> None:
+    """Raise a `MismatchError` if the dtype of an input is not of one of the kinds `accepted`."""
+    if kind_of(spec.dtype) not in accepted:
+        words = " or ".join(_WORDS[kind] for kind in accepted if kind != "truth") + " numbers"
         raise MismatchError(
             port,
-            words + (", or booleans" if "truth" in taken else ""),
+            words + (", or booleans" if "truth" in accepted else ""),
             'x.cast("float32")  # before it',
             str(spec.dtype),
         )

@@ -30,28 +30,28 @@ def index_items(index: Value) -> tuple[Any, ...]:
         (0, slice(1, None, None), Ellipsis, Rows(shape=(2,), numbers=(0, 2)))
     """
     items = index if isinstance(index, tuple) and not _is_slice(index) else (index,)
-    found: list[Any] = []
+    converted: list[Any] = []
     for item in items:
         if _is_slice(item):
             _, *bounds = item  # pyright: ignore
             if not all(_is_bound(bound) for bound in bounds) or bounds[2] == 0:
                 raise MismatchError("input", f"a slice with whole numbers as bounds, not {bounds}", "x[1:3]")
-            found.append(slice(*bounds))
+            converted.append(slice(*bounds))
         elif item == LEADING:
-            found.append(...)
+            converted.append(...)
         elif isinstance(item, tuple):
-            found += _rows(item)
+            converted += _rows(item)
         elif item is None or (isinstance(item, int | str) and not isinstance(item, bool)):
-            found.append(item)
+            converted.append(item)
         else:
             raise MismatchError(
                 "input",
                 f"an index of whole numbers, slices, None, ... and arrays of numbers, not {item!r}",
                 "x[0], x[1:], x[[0, 2]]",
             )
-    if found.count(...) > 1:
+    if converted.count(...) > 1:
         raise MismatchError("input", f"one '...' at most, not {index!r}", "x[..., 0]")
-    return tuple(found)
+    return tuple(converted)
 
 
 def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
@@ -65,19 +65,19 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
         >>> indexed(("batch", 4, 6), (slice(1, None), 0)), indexed((2, 3, 4), (..., Rows((5,)), None))
         (('max(batch-1,0)', 6), (2, 3, 5, 1))
     """
-    taken = sum(item is not None and item is not ... for item in items)
+    used = sum(item is not None and item is not ... for item in items)
     if LEADING in shape[:1]:
-        is_tail = bool(items) and items[0] is ... and taken < len(shape)
+        is_tail = bool(items) and items[0] is ... and used < len(shape)
         return (LEADING, *indexed(shape[1:], items)) if is_tail else (LEADING,)
-    if taken > len(shape):
+    if used > len(shape):
         raise MismatchError(
             "input",
-            f"at least {taken} axes, for an index of {taken} items",
+            f"at least {used} axes, for an index of {used} items",
             f"use an index of at most {len(shape)} items.",
             f"rank {len(shape)}",
         )
-    whole = (slice(None),) * (len(shape) - taken)
-    place = items.index(...) if ... in items else len(items)
+    fill = (slice(None),) * (len(shape) - used)
+    position = items.index(...) if ... in items else len(items)
     # As in NumPy, a number counts as an array if the index contains an array. The axis that the arrays produce replaces
     # theirs; it comes first if the arrays are not next to each other, as in x[rows, :, columns].
     is_by_array = any(isinstance(item, Rows) for item in items)
@@ -86,9 +86,9 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
     before: int | None = None
     is_apart, last = False, -1
     axis = 0
-    spread = (*items[:place], *whole, *items[place + 1 :])
+    spread = (*items[:position], *fill, *items[position + 1 :])
     # Arrays on both sides of a '...' are not next to each other, even if the '...' covers no axis.
-    gap = place if ... in items and not whole else None
+    gap = position if ... in items and not fill else None
     for number, item in enumerate(spread):
         if item is None:
             sizes.append(1)
@@ -132,7 +132,7 @@ def picked_value(value: StaticSpec, items: tuple[Any, ...]) -> StaticSpec:
     """
     if not value.is_known:
         return value
-    found: Value = value.value
+    picked: Value = value.value
     for item in items:
         if item is ...:
             continue
@@ -141,28 +141,28 @@ def picked_value(value: StaticSpec, items: tuple[Any, ...]) -> StaticSpec:
         bounds = (item.start, item.stop, item.step) if isinstance(item, slice) else (item,)
         if any(isinstance(bound, str) for bound in bounds):
             return StaticSpec(is_known=False)
-        if not isinstance(found, tuple) or not isinstance(item, int | slice):
-            raise MismatchError("input", "a whole number or a slice for a tuple", "x.shape()[0]", f"{found!r}")
-        if LEADING in found[:1]:
-            is_known = isinstance(item, int) and -len(found) < item < 0
+        if not isinstance(picked, tuple) or not isinstance(item, int | slice):
+            raise MismatchError("input", "a whole number or a slice for a tuple", "x.shape()[0]", f"{picked!r}")
+        if LEADING in picked[:1]:
+            is_known = isinstance(item, int) and -len(picked) < item < 0
             if not is_known:
                 return StaticSpec(is_known=False)
-        elif isinstance(item, int) and not -len(found) <= item < len(found):
-            valid = f"use an index from {-len(found)} to {len(found) - 1}."
-            places = valid if found else "use a tuple that is not empty."
-            raise MismatchError("input", f"an item with index {item}", places, f"{len(found)} items")
-        found = found[item]
-    return StaticSpec(found)
+        elif isinstance(item, int) and not -len(picked) <= item < len(picked):
+            valid = f"use an index from {-len(picked)} to {len(picked) - 1}."
+            advice = valid if picked else "use a tuple that is not empty."
+            raise MismatchError("input", f"an item with index {item}", advice, f"{len(picked)} items")
+        picked = picked[item]
+    return StaticSpec(picked)
 
 
 def _check_range(number: Value, size: Dim, axis: int) -> None:
     if isinstance(number, tuple):
-        for one in number:
-            _check_range(one, size, axis)
+        for entry in number:
+            _check_range(entry, size, axis)
     elif isinstance(number, int) and isinstance(size, int) and not -size <= number < size:
-        places = f"use an index from {-size} to {size - 1}." if size else "use an input that is not empty."
+        advice = f"use an index from {-size} to {size - 1}." if size else "use an input that is not empty."
         need = f"an item with index {number} on axis {axis}"
-        raise MismatchError("input", need, places, f"axis {axis}: {size} items")
+        raise MismatchError("input", need, advice, f"axis {axis}: {size} items")
 
 
 def _is_bound(bound: Value) -> bool:
@@ -175,21 +175,21 @@ def _is_slice(item: Value) -> bool:
 
 def _rows(item: tuple[Value, ...]) -> list[Rows]:
     """Return an array in an index as `Rows`: an array of booleans as one per axis, with the places of true items."""
-    kinds = {type(one) for one in _leaves(item)}
+    kinds = {type(leaf) for leaf in _leaves(item)}
     if kinds == {bool}:
-        places = list(_true_places(item))
+        positions = list(_true_places(item))
         shape = shape_of(item)
-        return [Rows((len(places),), tuple(place[axis] for place in places)) for axis in range(len(shape))]
+        return [Rows((len(positions),), tuple(position[axis] for position in positions)) for axis in range(len(shape))]
     if kinds - {int}:
         raise MismatchError("input", f"whole numbers in the index, not {item!r}", "x[[0, 2]]")
     return [Rows(shape_of(item), item)]
 
 
 def _leaves(item: Value) -> list[Value]:
-    return [leaf for one in item for leaf in _leaves(one)] if isinstance(item, tuple) else [item]
+    return [leaf for entry in item for leaf in _leaves(entry)] if isinstance(item, tuple) else [item]
 
 
-def _true_places(item: Value, place: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
+def _true_places(item: Value, position: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
     if isinstance(item, tuple):
-        return [found for number, one in enumerate(item) for found in _true_places(one, (*place, number))]
-    return [place] if item else []
+        return [index for number, entry in enumerate(item) for index in _true_places(entry, (*position, number))]
+    return [position] if item else []

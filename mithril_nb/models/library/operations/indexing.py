@@ -41,14 +41,14 @@ class Indexer(Rearranging):
 
     def __init__(self, index: Any = (), name: str | None = None):
         super().__init__(name, index=index)
-        given = dict(self.block.attributes)["index"]
+        attribute = dict(self.block.attributes)["index"]
         try:
-            items = index_items(given)
+            items = index_items(attribute)
         except MismatchError as mismatch:
-            raise _index_error(given, mismatch.need) from None
+            raise _index_error(attribute, mismatch.need) from None
         # A name of an unknown size can come from a connection, but not from an argument.
         if any(isinstance(bound, str) for item in items for bound in _bounds(item)):
-            raise _index_error(given, "whole numbers, slices, None, '...' and lists of numbers")
+            raise _index_error(attribute, "whole numbers, slices, None, '...' and lists of numbers")
 
     @classmethod
     def infer(cls, options: Options, inputs: dict[str, Spec]) -> Inferred:
@@ -73,9 +73,9 @@ def _bounds(item: Any) -> tuple[Any, ...]:
     return (item.start, item.stop, item.step) if isinstance(item, slice) else (item,)
 
 
-def _index_error(given: Value, need: str) -> UnknownOptionError:
+def _index_error(index: Value, need: str) -> UnknownOptionError:
     return UnknownOptionError(
-        f"Indexer cannot take index={short_repr(given)}.", (("needs", need),), 'Indexer((0, ("slice", 1, None, None)))'
+        f"Indexer cannot take index={short_repr(index)}.", (("needs", need),), 'Indexer((0, ("slice", 1, None, None)))'
     )
 
 
@@ -108,10 +108,10 @@ class Take(Rearranging):
         shape, some, axis = inputs["input"].shape, inputs["indices"].shape, options["axis"]
         if axis is None:
             return Inferred({"output": some})
-        place = place_of("input", axis, shape) if isinstance(axis, int) else None
-        if place is None or (LEADING in some[:1] and place):
+        position = place_of("input", axis, shape) if isinstance(axis, int) else None
+        if position is None or (LEADING in some[:1] and position):
             return NOTHING_KNOWN
-        return Inferred({"output": (*shape[:place], *some, *shape[place + 1 :])})
+        return Inferred({"output": (*shape[:position], *some, *shape[position + 1 :])})
 
 
 class Gather(Rearranging):
@@ -140,8 +140,8 @@ class Gather(Rearranging):
         shape, some, axis = inputs["input"].shape, inputs["indices"].shape, options["axis"]
         if not isinstance(axis, int) or LEADING in shape[:1] or LEADING in some[:1]:
             return NOTHING_KNOWN
-        place = place_of("input", axis, shape)
-        assert place is not None
+        position = place_of("input", axis, shape)
+        assert position is not None
         if len(some) != len(shape):
             raise MismatchError(
                 "indices",
@@ -149,17 +149,19 @@ class Gather(Rearranging):
                 "ExpandDims(-1)  # adds an axis to the indices",
                 f"rank {len(some)} != {len(shape)}",
             )
-        one, other = (tuple(1 if at == place else size for at, size in enumerate(sizes)) for sizes in (shape, some))
+        source, other = (
+            tuple(1 if at == position else size for at, size in enumerate(sizes)) for sizes in (shape, some)
+        )
         try:
-            sizes = list(broadcast(TensorSpec(one), TensorSpec(other)))
+            sizes = list(broadcast(TensorSpec(source), TensorSpec(other)))
         except MismatchError as error:
             raise MismatchError(
                 "indices",
-                f"a shape that broadcasts with {shape} on all axes except {place}",
+                f"a shape that broadcasts with {shape} on all axes except {position}",
                 error.advice,
                 error.detail,
             ) from None
-        sizes[place] = some[place]
+        sizes[position] = some[position]
         return Inferred({"output": tuple(sizes)})
 
 
@@ -195,9 +197,9 @@ class OneHot(Rearranging):
         """Insert `num_classes` at the position of the new axis."""
         shape, count, axis, dtype = inputs["input"].shape, options["num_classes"], options["axis"], options["dtype"]
         assert isinstance(axis, int)
-        place = len(shape) if axis == -1 else place_of("input", axis, shape, more=1)
-        known = count != UNKNOWN and place is not None and isinstance(count, int | str)
-        sizes = (*shape[:place], count, *shape[place:]) if known else (LEADING,)
+        position = len(shape) if axis == -1 else place_of("input", axis, shape, more=1)
+        is_known = count != UNKNOWN and position is not None and isinstance(count, int | str)
+        sizes = (*shape[:position], count, *shape[position:]) if is_known else (LEADING,)
         return Inferred({"output": TensorSpec(sizes, str(dtype)) if dtype else sizes})  # pyright: ignore
 
 

@@ -55,10 +55,10 @@ class Concat(_Several):
             return Inferred({"output": (plus(*(product(shape) for shape in shapes)),)})
         if not isinstance(axis, int) or any(LEADING in shape[:1] for shape in shapes):
             return NOTHING_KNOWN
-        place = place_of("input1", axis, shapes[0])
-        assert place is not None
-        sizes = list(same_sizes(inputs, place))
-        sizes[place] = plus(*(shape[place] for shape in shapes))
+        position = place_of("input1", axis, shapes[0])
+        assert position is not None
+        sizes = list(same_sizes(inputs, position))
+        sizes[position] = plus(*(shape[position] for shape in shapes))
         return Inferred({"output": tuple(sizes)})
 
 
@@ -87,8 +87,8 @@ class Stack(_Several):
         if not isinstance(axis, int) or any(LEADING in spec.shape[:1] for spec in inputs.values()):
             return NOTHING_KNOWN
         sizes = same_sizes(inputs)
-        place = place_of("input1", axis, sizes, more=1)
-        return Inferred({"output": (*sizes[:place], len(inputs), *sizes[place:])})
+        position = place_of("input1", axis, sizes, more=1)
+        return Inferred({"output": (*sizes[:position], len(inputs), *sizes[position:])})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
@@ -96,8 +96,8 @@ class Stack(_Several):
         shape, axis = outputs["output"].shape if "output" in outputs else (LEADING,), options["axis"]
         if LEADING in shape[:1] or not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
             return {}
-        place = axis % len(shape)
-        return dict.fromkeys(numbered_ports(options["n"]), (*shape[:place], *shape[place + 1 :]))
+        position = axis % len(shape)
+        return dict.fromkeys(numbered_ports(options["n"]), (*shape[:position], *shape[position + 1 :]))
 
 
 class RepeatItems(Rearranging):
@@ -126,10 +126,10 @@ class RepeatItems(Rearranging):
         assert isinstance(repeats, int)
         if axis is None:
             return NOTHING_KNOWN if LEADING in shape[:1] else Inferred({"output": (product((*shape, repeats)),)})
-        place = place_of("input", axis, shape) if isinstance(axis, int) else None
-        if place is None:
+        position = place_of("input", axis, shape) if isinstance(axis, int) else None
+        if position is None:
             return NOTHING_KNOWN
-        return Inferred({"output": (*shape[:place], product((shape[place], repeats)), *shape[place + 1 :])})
+        return Inferred({"output": (*shape[:position], product((shape[position], repeats)), *shape[position + 1 :])})
 
 
 class Tile(Rearranging):
@@ -158,13 +158,13 @@ class Tile(Rearranging):
         if reps == UNKNOWN:
             return NOTHING_KNOWN
         times_ = reps if isinstance(reps, tuple) else (reps,)
-        if any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in times_):
+        if any(isinstance(count, bool) or not isinstance(count, int) or count < 0 for count in times_):
             raise MismatchError("input", f"reps of whole numbers, each 0 or more, not {reps!r}", "Tile((2, 1))")
         if LEADING in shape[:1]:
             return NOTHING_KNOWN
         rank = max(len(shape), len(times_))
         sizes = (*(1,) * (rank - len(shape)), *shape)
-        counts = (*(1,) * (rank - len(times_)), *(one for one in times_ if isinstance(one, int)))
+        counts = (*(1,) * (rank - len(times_)), *(count for count in times_ if isinstance(count, int)))
         return Inferred({"output": tuple(product(pair) for pair in zip(sizes, counts, strict=True))})
 
 
@@ -226,18 +226,18 @@ class Split(Rearranging):
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Divide the size of the axis by the number of parts, and add an axis for the parts at the front."""
         shape, parts, axis = inputs["input"].shape, options["split_size"], options["axis"]
-        place = place_of("input", axis, shape) if isinstance(axis, int) else None
-        if place is None or not isinstance(parts, int) or LEADING in shape[:1]:
+        position = place_of("input", axis, shape) if isinstance(axis, int) else None
+        if position is None or not isinstance(parts, int) or LEADING in shape[:1]:
             return NOTHING_KNOWN
-        size = quotient((shape[place],), (parts,)) if parts > 0 else None
+        size = quotient((shape[position],), (parts,)) if parts > 0 else None
         if size is None:
             raise MismatchError(
                 "input",
-                f"a multiple of {parts} on axis {place}",
-                f"use a number of parts that divides {shape[place]}.",
-                f"axis {place}: {shape[place]}",
+                f"a multiple of {parts} on axis {position}",
+                f"use a number of parts that divides {shape[position]}.",
+                f"axis {position}: {shape[position]}",
             )
-        return Inferred({"output": (parts, *shape[:place], size, *shape[place + 1 :])})
+        return Inferred({"output": (parts, *shape[:position], size, *shape[position + 1 :])})
 
 
 class Flip(KeepsShape, Rearranging):
@@ -343,20 +343,20 @@ def pad_pairs(width: Value, rank: int | None) -> tuple[tuple[int, int], ...]:
         >>> pad_pairs(1, 2), pad_pairs((1, 2), 2), pad_pairs(((0, 0), (1, 2)), 2)
         (((1, 1), (1, 1)), ((1, 2), (1, 2)), ((0, 0), (1, 2)))
     """
-    whole = width
+    pad_width = width
     if isinstance(width, int) and not isinstance(width, bool):
         width = (width, width)
-    if isinstance(width, tuple) and len(width) == 2 and all(isinstance(one, int) for one in width):
+    if isinstance(width, tuple) and len(width) == 2 and all(isinstance(number, int) for number in width):
         width = (width,) * (rank or 0)
     pairs = width if isinstance(width, tuple) else ()
-    found = [pair for pair in pairs if isinstance(pair, tuple) and len(pair) == 2]
-    if not isinstance(width, tuple) or len(found) < len(pairs) or not all(is_count(n) for pair in found for n in pair):
-        need = f"pad_width in pairs of numbers, each 0 or more, not {whole!r}"
+    valid = [pair for pair in pairs if isinstance(pair, tuple) and len(pair) == 2]
+    if not isinstance(width, tuple) or len(valid) < len(pairs) or not all(is_count(n) for pair in valid for n in pair):
+        need = f"pad_width in pairs of numbers, each 0 or more, not {pad_width!r}"
         raise MismatchError("input", need, "Pad(((0, 0), (1, 1)))")
-    if rank is not None and len(found) != rank:
-        pairs = (*found, *((0, 0),) * rank)[:rank]
-        raise MismatchError("input", f"rank {len(found)}, for pad_width={whole!r}", f"Pad({pairs})", f"rank {rank}")
-    return tuple((int(before), int(after)) for before, after in found)  # pyright: ignore
+    if rank is not None and len(valid) != rank:
+        pairs = (*valid, *((0, 0),) * rank)[:rank]
+        raise MismatchError("input", f"rank {len(valid)}, for pad_width={pad_width!r}", f"Pad({pairs})", f"rank {rank}")
+    return tuple((int(before), int(after)) for before, after in valid)  # pyright: ignore
 
 
 def _same_shape(axis: Value, spec: TensorSpec) -> Inferred:

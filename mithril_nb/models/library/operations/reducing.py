@@ -33,7 +33,7 @@ def axes_of(axis: Value) -> tuple[int, ...] | None:
     if axis is None:
         return None
     axes = axis if isinstance(axis, tuple) else (axis,)
-    assert all(isinstance(one, int) for one in axes)
+    assert all(isinstance(number, int) for number in axes)
     return axes  # pyright: ignore[reportReturnType]
 
 
@@ -61,25 +61,27 @@ def negative_axes(kind: str, shape: tuple[Dim, ...], axes: tuple[int, ...] | Non
         return None if is_open else tuple(range(-len(shape), 0))
     if is_open:
         return axes if all(-len(shape) < axis < 0 for axis in axes) and len(set(axes)) == len(axes) else None
-    found: list[int] = []
+    positions: list[int] = []
     for axis in axes:
         if not -len(shape) <= axis < len(shape):
             nearest = f"{kind}(axis={-1 if axis < 0 else len(shape) - 1})"
             advice = nearest if shape else "use an input with at least one axis."
             raise MismatchError("input", f"an array that has axis {axis}", advice, f"rank {len(shape)}")
-        place = axis - len(shape) if axis >= 0 else axis
-        if place in found:
-            raise MismatchError("input", "each axis once", f"{kind}(axis={place})", f"axis {place} twice in {axes}")
-        found.append(place)
-    return tuple(found)
+        position = axis - len(shape) if axis >= 0 else axis
+        if position in positions:
+            raise MismatchError(
+                "input", "each axis once", f"{kind}(axis={position})", f"axis {position} twice in {axes}"
+            )
+        positions.append(position)
+    return tuple(positions)
 
 
 def reduced(shape: tuple[Dim, ...], at: tuple[int, ...] | None, axis: Value, keepdim: bool) -> tuple[Dim, ...]:
     """Return the shape after a reduction of the axes `at`, which `negative_axes` found from the attribute `axis`."""
     if at is None:
         return () if axis is None and not keepdim else (LEADING,)
-    kept = [1 if place in at else shape[place] for place in range(-len(shape), 0)]
-    return tuple(kept if keepdim else [shape[place] for place in range(-len(shape), 0) if place not in at])
+    sizes = [1 if position in at else shape[position] for position in range(-len(shape), 0)]
+    return tuple(sizes if keepdim else [shape[position] for position in range(-len(shape), 0) if position not in at])
 
 
 def sizes_before_reduction(options: Options, output: tuple[Dim, ...]) -> Shapes:
@@ -127,13 +129,13 @@ class Reduction(Operator):
         spec, axis = inputs["input"], options["axis"]
         check_kind("input", spec, cls.takes)
         at = negative_axes(cls.__name__, spec.shape, axes_of(axis))
-        for place in at or ():
-            if cls.needs_items and spec.shape[place] == 0:
+        for position in at or ():
+            if cls.needs_items and spec.shape[position] == 0:
                 raise MismatchError(
                     "input",
-                    f"at least one item along axis {place}",
-                    f"use an array with at least one item along axis {place}.",
-                    f"axis {place}: size 0",
+                    f"at least one item along axis {position}",
+                    f"use an array with at least one item along axis {position}.",
+                    f"axis {position}: size 0",
                 )
         dtype = {
             "same": spec.dtype,

@@ -135,21 +135,21 @@ class Squeeze(Rearranging):
         if axis == UNKNOWN:
             return NOTHING_KNOWN
         if axis is None:
-            named = [place for place, size in enumerate(shape) if isinstance(size, str)]
+            named = [position for position, size in enumerate(shape) if isinstance(size, str)]
             tail = tuple(size for size in shape[named[-1] + 1 if named else 0 :] if size != 1)
             return Inferred({"output": (LEADING, *tail) if named else tail})
-        places = places_of("axis", axis, shape)
-        if places is None:
+        positions = places_of("axis", axis, shape)
+        if positions is None:
             return NOTHING_KNOWN
-        for place in places:
-            if isinstance(shape[place], int) and shape[place] != 1:
+        for position in positions:
+            if isinstance(shape[position], int) and shape[position] != 1:
                 raise MismatchError(
                     "input",
-                    f"size 1 on axis {place}",
+                    f"size 1 on axis {position}",
                     "Squeeze()  # removes all axes of size 1",
-                    f"axis {place}: {shape[place]} != 1",
+                    f"axis {position}: {shape[position]} != 1",
                 )
-        return Inferred({"output": tuple(size for place, size in enumerate(shape) if place not in places)})
+        return Inferred({"output": tuple(size for position, size in enumerate(shape) if position not in positions)})
 
 
 class ExpandDims(Rearranging):
@@ -176,12 +176,16 @@ class ExpandDims(Rearranging):
         shape, axis = inputs["input"].shape, options["axis"]
         if axis == UNKNOWN:
             return NOTHING_KNOWN
-        places = places_of("axis", axis, shape, adds=True)
-        if places is None:
+        positions = places_of("axis", axis, shape, adds=True)
+        if positions is None:
             return NOTHING_KNOWN
         sizes = iter(shape)
         return Inferred(
-            {"output": tuple(1 if place in places else next(sizes) for place in range(len(shape) + len(places)))}
+            {
+                "output": tuple(
+                    1 if position in positions else next(sizes) for position in range(len(shape) + len(positions))
+                )
+            }
         )
 
 
@@ -257,16 +261,16 @@ class Transpose(Rearranging):
             return NOTHING_KNOWN
         if axes is None or axes == ():
             return Inferred({"output": shape[::-1]})
-        places = places_of("axes", axes, shape)
-        assert places is not None
-        if len(places) != len(shape):
+        positions = places_of("axes", axes, shape)
+        assert positions is not None
+        if len(positions) != len(shape):
             raise MismatchError(
                 "input",
-                f"rank {len(places)}, for axes={axes!r}",
+                f"rank {len(positions)}, for axes={axes!r}",
                 f"use axes that contain each number from 0 to {len(shape) - 1} once.",
                 f"rank {len(shape)}",
             )
-        return Inferred({"output": tuple(shape[place] for place in places)})
+        return Inferred({"output": tuple(shape[position] for position in positions)})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
@@ -279,7 +283,7 @@ class Transpose(Rearranging):
         order = [axis % len(shape) for axis in axes if isinstance(axis, int)] if isinstance(axes, tuple) else []
         if sorted(order) != list(range(len(shape))):
             return {}
-        return {"input": tuple(shape[order.index(place)] for place in range(len(shape)))}
+        return {"input": tuple(shape[order.index(position)] for position in range(len(shape)))}
 
 
 class SwapAxes(Rearranging):
@@ -305,12 +309,12 @@ class SwapAxes(Rearranging):
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Swap the two sizes."""
         shape, axes = inputs["input"].shape, (options["axis1"], options["axis2"])
-        places = [place_of("input", axis, shape) for axis in axes if isinstance(axis, int)]
-        if len(places) < 2 or None in places:
+        positions = [place_of("input", axis, shape) for axis in axes if isinstance(axis, int)]
+        if len(positions) < 2 or None in positions:
             return NOTHING_KNOWN
         sizes = list(shape)
-        one, other = (place for place in places if place is not None)
-        sizes[one], sizes[other] = sizes[other], sizes[one]
+        first, other = (position for position in positions if position is not None)
+        sizes[first], sizes[other] = sizes[other], sizes[first]
         return Inferred({"output": tuple(sizes)})
 
 

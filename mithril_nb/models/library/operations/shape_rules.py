@@ -60,26 +60,26 @@ def reshaped(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = 
         return target if -1 not in target else (LEADING,)
     if target.count(-1) > 1 or any(isinstance(size, int) and size < -1 for size in target):
         raise MismatchError("input", f"a shape with at most one -1, not {target}", "shape=(2, -1)")
-    names = [] if connected else [place for place, size in enumerate(target) if isinstance(size, str)]
+    names = [] if connected else [position for position, size in enumerate(target) if isinstance(size, str)]
     sizes = list(target)
     if len(names) == 1 and -1 not in target:
         (open_one,) = names
     else:
         open_one = target.index(-1) if -1 in target else None
-        for place in names:
-            sizes[place] = _kept(shape, target, place)
-    others = tuple(size for place, size in enumerate(sizes) if place != open_one)
+        for position in names:
+            sizes[position] = _kept(shape, target, position)
+    others = tuple(size for position, size in enumerate(sizes) if position != open_one)
     if LEADING in shape[:1]:
         # The number of items is unknown. An inferred size keeps its name. A -1 has no name, so its size is unknown.
         return tuple(sizes) if -1 not in sizes else (LEADING,)
-    whole = product(shape)
+    total = product(shape)
     rest = product(others)
     if open_one is None:
         ratio = (
             1
-            if rest == whole
+            if rest == total
             else None
-            if isinstance(rest, int) and isinstance(whole, int)
+            if isinstance(rest, int) and isinstance(total, int)
             else quotient(shape, others)
         )
         fits = ratio == 1 or isinstance(ratio, str)
@@ -92,36 +92,36 @@ def reshaped(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = 
         raise MismatchError(
             "input",
             f"{needed} items, for shape {target}",
-            f"use sizes whose product is {whole}.",
-            f"{whole} items" if -1 in target else f"{whole} != {needed}",
+            f"use sizes whose product is {total}.",
+            f"{total} items" if -1 in target else f"{total} != {needed}",
         )
     return tuple(sizes)
 
 
-def _kept(shape: tuple[Dim, ...], target: tuple[Dim, ...], place: int) -> Dim:
+def _kept(shape: tuple[Dim, ...], target: tuple[Dim, ...], position: int) -> Dim:
     """Return the size for the name `target[place]` of a reshape: the input's size on the same axis.
 
     Raises:
         MismatchError: The input does not have the axis, or has the name on another axis.
     """
-    name = target[place]
+    name = target[position]
     if LEADING in shape[:1]:
         return name
-    if place >= len(shape):
+    if position >= len(shape):
         raise MismatchError(
             "input",
-            f"an axis {place}, for {name!r} in {target}",
+            f"an axis {position}, for {name!r} in {target}",
             f"replace {name!r} by a number or -1.",
             f"rank {len(shape)}",
         )
-    if name in shape and shape[place] != name:
+    if name in shape and shape[position] != name:
         raise MismatchError(
             "input",
-            f"{name!r} on axis {place}, for shape {target}",
+            f"{name!r} on axis {position}, for shape {target}",
             f"x.reshape({_by_place(shape, target)})  # each size from its axis",
-            f"axis {place}: {shape[place]} != {name}",
+            f"axis {position}: {shape[position]} != {name}",
         )
-    return shape[place]
+    return shape[position]
 
 
 def _by_place(shape: tuple[Dim, ...], target: tuple[Dim, ...]) -> str:
@@ -237,15 +237,15 @@ def places_of(port: str, axes: Value, shape: tuple[Dim, ...], adds: bool = False
     if any(isinstance(axis, bool) or not isinstance(axis, int) for axis in several):
         raise MismatchError("input", f"whole numbers as {port}, not {axes!r}", f"{port}=0")
     more = len(several) if adds else 0
-    found = [place_of("input", axis, shape, more) for axis in several if isinstance(axis, int)]
-    places = [place for place in found if place is not None]
-    if len(places) < len(found):
+    resolved = [place_of("input", axis, shape, more) for axis in several if isinstance(axis, int)]
+    positions = [position for position in resolved if position is not None]
+    if len(positions) < len(resolved):
         return None
-    if len(set(places)) < len(places):
+    if len(set(positions)) < len(positions):
         raise MismatchError(
             "input", f"different axes, not {port}={axes!r}", f"use each axis once in {port}.", f"rank {len(shape)}"
         )
-    return places
+    return positions
 
 
 def is_count(value: object, least: int = 0) -> bool:
@@ -267,8 +267,8 @@ def broadcast_all(inputs: Specs) -> tuple[Dim, ...]:
     for port, spec in rest:
         try:
             so_far = TensorSpec(broadcast(so_far, spec))
-        except MismatchError as found:
-            raise MismatchError(port, found.need, found.advice, found.detail) from None
+        except MismatchError as error:
+            raise MismatchError(port, error.need, error.advice, error.detail) from None
     return so_far.shape
 
 
@@ -286,18 +286,18 @@ def broadcast_back(inputs: Specs, output: tuple[Dim, ...]) -> Shapes:
         >>> broadcast_back({"left": TensorSpec(("...",)), "right": TensorSpec(())}, ("batch", 3))
         {'left': ('batch', 3)}
     """
-    found: dict[str, tuple[Dim, ...]] = {}
+    shapes: dict[str, tuple[Dim, ...]] = {}
     for port, spec in inputs.items():
         others = [other.shape for name, other in inputs.items() if name != port]
         if all(shape == () for shape in others):
-            found[port] = output
+            shapes[port] = output
         elif LEADING not in (*spec.shape[:1], *output[:1], *(dim for shape in others for dim in shape[:1])):
             shape = list(spec.shape)
-            for place in range(1, len(shape) + 1):
-                if all(place > len(other) or other[-place] == 1 for other in others) and place <= len(output):
-                    shape[-place] = output[-place]
-            found[port] = tuple(shape)
-    return found
+            for offset in range(1, len(shape) + 1):
+                if all(offset > len(other) or other[-offset] == 1 for other in others) and offset <= len(output):
+                    shape[-offset] = output[-offset]
+            shapes[port] = tuple(shape)
+    return shapes
 
 
 def same_sizes(inputs: Specs, except_axis: int | None = None) -> tuple[Dim, ...]:
@@ -314,11 +314,11 @@ def same_sizes(inputs: Specs, except_axis: int | None = None) -> tuple[Dim, ...]
         >>> same_sizes({"input1": TensorSpec(("batch", 3)), "input2": TensorSpec((8, 3))})
         (8, 3)
     """
-    (first, one), *others = inputs.items()
-    sizes = list(one.shape)
+    (first, reference), *others = inputs.items()
+    sizes = list(reference.shape)
     for port, spec in others:
-        wanted = ["any" if axis == except_axis else str(size) for axis, size in enumerate(sizes)]
-        need = f"({', '.join(wanted)}{',' * (len(wanted) == 1)}), like {first} {one.shape}"
+        expected = ["any" if axis == except_axis else str(size) for axis, size in enumerate(sizes)]
+        need = f"({', '.join(expected)}{',' * (len(expected) == 1)}), like {first} {reference.shape}"
         if len(spec.shape) != len(sizes):
             raise MismatchError(
                 port, need, "use arrays with the same number of axes.", f"rank {len(spec.shape)} != {len(sizes)}"

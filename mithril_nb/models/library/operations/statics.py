@@ -108,8 +108,8 @@ class Size(_Static):
         axes = dim if isinstance(dim, tuple) else (dim,)
         if not all(isinstance(axis, int) and not isinstance(axis, bool) for axis in axes):
             raise MismatchError("input", f"a whole number as dim, not {dim!r}", "Size(dim=0)")
-        places = [place_of("input", axis, shape) for axis in axes if isinstance(axis, int)]
-        sizes = tuple(shape[place] for place in places if place is not None)
+        positions = [place_of("input", axis, shape) for axis in axes if isinstance(axis, int)]
+        sizes = tuple(shape[position] for position in positions if position is not None)
         if len(sizes) < len(axes):
             return Inferred({"output": _NOT_KNOWN})
         return Inferred({"output": StaticSpec(sizes if isinstance(dim, tuple) else sizes[0])})
@@ -386,4 +386,4 @@ def _is_even(value: Plain) -> bool:
     """Return whether all nested tuples at one depth have the same length, so that they form an array."""
     if not isinstance(value, tuple):
         return True
-    return len({shape_of(one) for one in value}) <= 1 and all(_is_even(one) for one in value)
+    return len({shape_of(entry) for entry in value}) <= 1 and all(_is_even(entry) for entry in value)
