@@ -53,7 +53,7 @@ class Adding:
         if isinstance(value, str):
             return value
         if isinstance(value, Connection):
-            return self.place(value)
+            return self.connected(value)
         if isinstance(value, Expression):
             return self.expression(value)
         if isinstance(value, IOKey):
@@ -64,7 +64,7 @@ class Adding:
             return self.constant(value.value, name, value.type) if existing is None else existing
         return self.constant(value)
 
-    def place(self, connection: Connection) -> str:
+    def connected(self, connection: Connection) -> str:
         """Return the name that a connection of a block has in this model.
 
         Raises:
@@ -97,13 +97,13 @@ class Adding:
         waiting = [root]
         while waiting:  # no recursion: a sum of 10,000 terms is 10,000 expressions deep
             expression = waiting[-1]
-            open_ones = [
+            operands = [
                 operand
                 for operand in expression.inputs.values()
                 if isinstance(operand, Expression) and self.member(operand) is None
             ]
-            if open_ones:
-                waiting.extend(open_ones)
+            if operands:
+                waiting.extend(operands)
                 continue
             waiting.pop()
             if self.member(expression) is not None:

@@ -62,7 +62,6 @@ class AnnotationMethods:
             UnknownDtypeError: A dtype is unknown.
             UnknownOptionError: `types` is not a dict.
         """
-        values = by_name("set_types", types, more, '{"tokens": "int32"}')
 
         def edit(graph: LogicalGraph, name: str, dtype: Any) -> LogicalGraph:
             dtype, end = str(as_dtype(dtype)), find(graph, name)
@@ -70,7 +69,7 @@ class AnnotationMethods:
                 graph = swap(graph, end.node, with_dtype(graph.by_name[end.node].block, end.port, dtype))
             return annotate(graph, end, dtype=dtype)
 
-        return self._edit_each(edit, values.items())
+        return self._edit_each(edit, by_name("set_types", types, more, '{"tokens": "int32"}').items())
 
     def set_differentiability(self, settings: Mapping[str, bool] | None = None, /, **more: bool) -> Self:
         """Set whether training changes inputs and parameters.
@@ -119,7 +118,6 @@ class AnnotationMethods:
             >>> model.set_initializers({"linear_0.weight": "he_normal"}).graph.notes[0][1].initializer
             'he_normal'
         """
-        values = by_name("set_initializers", initializers, more, '{"linear_0.weight": "he_normal"}')
 
         def edit(graph: LogicalGraph, name: str, initializer: str | Initializer) -> LogicalGraph:
             text, starts, dotted = initializer_text(initializer), _random_starts(graph), name.replace("/", ".")
@@ -138,7 +136,9 @@ class AnnotationMethods:
                 graph = annotate(graph, Endpoint(BOUNDARY, array), initializer=text)
             return graph
 
-        return self._edit_each(edit, values.items())
+        return self._edit_each(
+            edit, by_name("set_initializers", initializers, more, '{"linear_0.weight": "he_normal"}').items()
+        )
 
     def expose_keys(self, *names: str, **renamed: str) -> Self:
         """Make connections outputs of the model, even if a block reads them: `expose_keys("h", last="output")`.

@@ -11,7 +11,7 @@ from mithril_nb.models import KINDS
 from mithril_nb.models.fields import fields_of
 
 COMPOSING = {
-    "models/adding.py:Adding.place": """
+    "models/adding.py:Adding.connected": """
         model, block = Model(), Linear(3)
         model |= Relu()(input=block.output)
         """,
