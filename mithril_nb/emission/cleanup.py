@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from mithril_nb.emission.folding import fold
 from mithril_nb.emission.program import ELEMENTWISE, KEEPDIMS, Function, Number, Operand, Statement, Value, substituted
 
@@ -379,10 +377,9 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None
         >>> broadcast_shape([(3,), (2, 1), ()]), broadcast_shape([(2,), (3,)])
         ((2, 3), None)
     """
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
-        return None
+    rank = max(map(len, shapes))
+    axes = [{*sizes} - {1} for sizes in zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True)]
+    return None if any(len(sizes) > 1 for sizes in axes) else tuple([next(iter(sizes), 1) for sizes in axes])
 
 
 def _joined(equations: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:

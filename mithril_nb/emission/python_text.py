@@ -157,7 +157,8 @@ def _numbers(one: Statement, producers: Mapping[Value, Statement]) -> Iterator[s
             if made is not None and made.primitive == "dot_general" and made.inputs[0].shape:
                 (axes, _), _ = made.params["dimension_numbers"]
                 count = math.prod(made.inputs[0].shape[axis] for axis in axes)
-                known[f"1/sqrt({count})"] = max(count, 1) ** -0.5
+                if isinstance(count, int):
+                    known[f"1/sqrt({count})"] = max(count, 1) ** -0.5
         name = next((name for name, exact in known.items() if math.isclose(size, exact, rel_tol=2e-7)), "")
         if name:
             yield f"{Number(number.value, number.dtype).text} is {'-' if number.value < 0 else ''}{name}"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
 
+from mithril_nb.emission.naming.names import Names
 from mithril_nb.emission.program import Function, Number, Operand, Statement, Value, substituted
+from mithril_nb.emission.sizes import sized
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace import traced
@@ -38,12 +40,16 @@ _HINTS = {
 """Names for the results of primitives, by primitive. Other results are named after their primitive."""
 
 
-def read(program: traced.Program) -> tuple[Function, dict[Value, Any]]:
-    """Return a traced program as one function, and the arrays of its constants."""
-    reader = _Reader(program.by_id)
+def read(program: traced.Program, reserved: Iterable[str] = ()) -> tuple[Function, dict[Value, Any]]:
+    """Return a traced program as one function, and the arrays of its constants.
+
+    Sizes without a number get names that are not in `reserved`.
+    """
     trace = program.trace
+    names = Names(reserved)
+    reader = _Reader(program.by_id, {name: names.new(name) for name in trace.sizes_without_numbers})
     jaxpr = trace.closed.jaxpr
-    inputs = tuple(_input(leaf, var) for leaf, var in zip(trace.inputs, jaxpr.invars, strict=True))
+    inputs = tuple(reader.value(_name_of(leaf), var) for leaf, var in zip(trace.inputs, jaxpr.invars, strict=True))
     env: dict[Any, Operand] = dict(zip(jaxpr.invars, inputs, strict=True))
     reader.bind_constants(trace.closed, env)
     statements = reader.statements(program.top, env)
@@ -58,27 +64,32 @@ def array_of(constant: Any) -> np.ndarray:
     return np.asarray(constant)
 
 
-def _input(leaf: Leaf, var: Any) -> Value:
+def _name_of(leaf: Leaf) -> str:
     name = leaf.keys[-1] if leaf.keys and not leaf.keys[-1].isdigit() else "_".join((leaf.argument, *leaf.keys))
-    return _value(f"d_{name}" if leaf.argument == "output_gradients" else name, var)
+    return f"d_{name}" if leaf.argument == "output_gradients" else name
 
 
 class _Reader:
-    def __init__(self, by_id: Mapping[str, Equation]):
-        self._by_id = by_id
+    def __init__(self, by_id: Mapping[str, Equation], sizes: Mapping[str, str]):
+        self._by_id, self._sizes = by_id, sizes
         self.constants: dict[Value, Any] = {}
         self._known: dict[int, tuple[Value, Any]] = {}  # keeps the constants alive, so their ids stay unique
+
+    def value(self, name: str, var: Any) -> Value:
+        """Return a new value with the shape and dtype of a variable of a jaxpr."""
+        return Value(
+            name, sized(tuple(getattr(var.aval, "shape", ())), self._sizes), jax_versions.spec_of(var.aval).dtype
+        )
 
     def bind_constants(self, closed: Any, env: dict[Any, Operand]) -> None:
         """Add the constants of a closed jaxpr to the variables `env`."""
         variables = jax_versions.open_jaxpr(closed).constvars
         for var, constant in zip(variables, getattr(closed, "consts", ()), strict=True):
-            env[var] = self._constant(constant, var.aval)
+            env[var] = self._constant(constant, var)
 
-    def _constant(self, constant: Any, aval: Any) -> Operand:
+    def _constant(self, constant: Any, atom: Any) -> Operand:
         if id(constant) not in self._known:
-            spec = jax_versions.spec_of(aval)
-            value = Value("constant", spec.shape, spec.dtype)  # pyright: ignore[reportArgumentType]
+            value = self.value("constant", atom)
             self._known[id(constant)] = (value, constant)
             self.constants[value] = array_of(constant)
         return self._known[id(constant)][0]
@@ -88,7 +99,7 @@ class _Reader:
         if not jax_versions.is_literal(atom):
             return env[atom]
         if getattr(atom.aval, "shape", ()) != () or jax_versions.spec_of(atom.aval).dtype in ("float0", "token"):
-            return self._constant(atom.val, atom.aval)
+            return self._constant(atom.val, atom)
         dtype = jax_versions.spec_of(atom.aval).dtype
         return Number(np.asarray(atom.val).astype(atom.aval.dtype).item(), dtype)
 
@@ -165,7 +176,8 @@ class _Reader:
     def _statement(
         self, site: Site, record: Equation, inputs: tuple[Operand, ...], around: Equation | None
     ) -> Statement:
-        params = {key: one for key, one in site.equation.params.items() if not _holds_jaxpr(one)}
+        given = site.equation.params
+        params = {key: sized(param, self._sizes) for key, param in given.items() if not _holds_jaxpr(param)}
         if site.primitive == "reshape":
             params["dimensions"] = None  # the transpose is a statement
         bodies: list[Function] = []
@@ -194,7 +206,7 @@ class _Reader:
         if site.primitive in ("scan", "while"):
             carried = params.get("num_carry", len(hints))
             hints = ["last"] * carried + ["stacked"] * (len(hints) - carried)
-        outputs = tuple([_value(name, var) for name, var in zip(hints, site.equation.outvars, strict=True)])
+        outputs = tuple([self.value(name, var) for name, var in zip(hints, site.equation.outvars, strict=True)])
         return Statement(
             site.primitive, inputs, outputs, params, (record.id,), record.block, record.role, record.source,
             tuple(bodies),
@@ -209,7 +221,8 @@ class _Reader:
         names = ["carry"] * carried + ["item"] * (len(jaxpr.invars) - len(outer) - carried)
         own = iter(names)
         env: dict[Any, Operand] = {
-            var: outer[place] if place in outer else _value(next(own), var) for place, var in enumerate(jaxpr.invars)
+            var: outer[place] if place in outer else self.value(next(own), var)
+            for place, var in enumerate(jaxpr.invars)
         }
         inputs = tuple([env[var] for place, var in enumerate(jaxpr.invars) if place not in outer])
         self.bind_constants(closed, env)
@@ -296,11 +309,6 @@ def _closed_over(site: Site, wiring: Wiring, inputs: tuple[Operand, ...]) -> dic
     assert wiring.operands is not None
     count = len(wiring.operands) if site.primitive == "cond" else wiring.constants
     return {place: inputs[wiring.operands[place]] for place in range(count)}
-
-
-def _value(name: str, var: Any) -> Value:
-    spec = jax_versions.spec_of(var.aval)
-    return Value(name, spec.shape, spec.dtype)  # pyright: ignore[reportArgumentType]
 
 
 def _holds_jaxpr(value: Any) -> bool:

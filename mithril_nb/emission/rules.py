@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from jax.errors import InconclusiveDimensionOperation
 
 from mithril_nb.emission.program import Statement
+from mithril_nb.emission.unsupported import NAMED_SIZE
 from mithril_nb.errors import MithrilError
 from mithril_nb.stages.records import format_source
 
@@ -44,11 +47,17 @@ class Rules(dict[str, Callable[[To, Statement], Result]]):
 
         If the function raises an error that is not a `MithrilError`, add the primitive, the block and the user's line
         to it as a note.
+
+        Raises:
+            UnsupportedPrimitiveError: The function needs the number of a size that is a name.
         """
         try:
             return self[statement.primitive](to, statement)
         except MithrilError:
             raise
+        except InconclusiveDimensionOperation as error:
+            emitter: Any = to
+            raise emitter.unsupported(statement, NAMED_SIZE) from error
         except Exception as error:
             source = statement.source and f", {format_source(statement.source)}"
             error.add_note(f"emitting {statement.primitive!r} of block {statement.block!r}{source}")

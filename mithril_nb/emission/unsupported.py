@@ -15,6 +15,8 @@ _EXPECTED = {
     "pallas_call": "a function without a Pallas kernel",
     "shard_map": "a program of one device",
 }
+NAMED_SIZE = "a size that is a name here"
+"""The reason if a statement needs the number of a size."""
 _RANDOM = frozenset(f"random_{each}" for each in ("bits", "fold_in", "seed", "split", "unwrap", "wrap"))
 
 
@@ -38,6 +40,8 @@ def unsupported(statement: Statement, backend: str, reason: str = "") -> Unsuppo
     advice = "ml.JaxBackend()  # runs every primitive"
     if backend in ("onnx", "jax"):
         advice = 'ml.export(model, "folder", to="stablehlo")  # contains every primitive'
+    if reason == NAMED_SIZE:
+        advice = "pass arrays or shapes with numbers instead of names of sizes."
     if name in _RANDOM:
         advice = "noise = jax.random.normal(key, shape)  # outside the model; pass it as an input"
     facts = [("unsupported", reason)] if reason else []

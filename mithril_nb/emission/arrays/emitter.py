@@ -30,7 +30,8 @@ from mithril_nb.emission.python_text import (
     used_helpers,
 )
 from mithril_nb.emission.rules import Rules
-from mithril_nb.emission.source import Source, Writer
+from mithril_nb.emission.sizes import Size, number
+from mithril_nb.emission.source import Line, Source, Writer
 from mithril_nb.emission.unsupported import check_dtypes
 from mithril_nb.stages.trace import traced
 
@@ -57,13 +58,14 @@ def emit_arrays(program: traced.Program, library: Library) -> Source:
 
     Raises:
         UnsupportedPrimitiveError: The library cannot express a primitive or a dtype.
-        StageUnavailableError: A size is a name, such as `"batch"`, and not a number.
+        StageUnavailableError: A size is a name, such as `"batch"`, and not the size of an axis of an input.
     """
     dialect = DIALECTS[library]
     emitter = _JaxEmitter if library == "jax" else _Emitter
     reserved = reserved_names(library)
     options: dict[str, Any] = {"fuse": fused.fuse} if library == "torch" else {}
-    return emitter(dialect).source(build(program, reserved, keeps_gradients=library in ("torch", "mlx"), **options))
+    keeps_gradients = library in ("torch", "mlx")
+    return emitter(dialect).source(build(program, reserved, keeps_gradients, takes_names=True, **options))
 
 
 @cache
@@ -83,12 +85,17 @@ class _Emitter(Context):
         super().__init__(dialect)
         self._out = Writer()
         self._notes: dict[Statement, str] = {}
+        self._size_names: dict[str, tuple[str, ...]] = {}
+        """The names of sizes that each function receives."""
 
     def source(self, program: Program) -> Source:
         self._check(program)
         self._has_gradients = bool(program.gradient_notes)
         self._usual = "float64" if any(one.dtype == "float64" for one in program.main.inputs) else "float32"
         body = self._out
+        axes = [(value, *each) for value in program.main.inputs for each in enumerate(value.shape)]
+        axes = [(str(size), f"{value.name}.shape[{axis}]") for value, axis, size in axes if isinstance(size, Size)]
+        self._named_axes = sorted(axes, key=lambda axis: not axis[0].isidentifier())
         for function in program.functions[:-1]:
             self._function(function)
         self._main(program)
@@ -177,16 +184,24 @@ class _Emitter(Context):
     # Functions
 
     def _function(self, function: Function) -> None:
-        out = self._out
-        out.add()
-        out.add()
-        self._signature(function.name, [one.name for one in function.inputs])
-        with out.indented():
-            out.add(f'"""{title_of(function, self._has_gradients)}"""')
+        out, self._out = self._out, Writer()
+        with self._out.indented():
+            self._out.add(f'"""{title_of(function, self._has_gradients)}"""')
             self._notes = notes(function)
             for statement in function.statements:
                 self._statement(statement)
-            out.add(f"return {listed('(', [self.array(one) for one in function.outputs], ')', 7)}")
+            self._out.add(f"return {listed('(', [self.array(one) for one in function.outputs], ')', 7)}")
+        body, self._out = self._out.lines, out
+        self._size_names[function.name] = names = self._names_of_sizes(body)
+        out.add()
+        out.add()
+        self._signature(function.name, [*(one.name for one in function.inputs), *names])
+        out.lines += body
+
+    def _names_of_sizes(self, lines: Iterable[Line]) -> tuple[str, ...]:
+        """Return the names of sizes that some lines read."""
+        read = {name for line in lines for name in re.findall(r"\w+", line.text.partition("  # ")[0])}
+        return tuple(dict.fromkeys(size for size, _ in self._named_axes if size in read))
 
     def _signature(self, name: str, names: list[str]) -> None:
         self._out.add(f"def {name}({listed('', names, '', 7 + len(name))}):")
@@ -205,10 +220,18 @@ class _Emitter(Context):
             for place, (value, leaf) in enumerate(zip(main.inputs, program.inputs, strict=True)):
                 if value.name != leaf.name:
                     out.add(f"{value.name} = {leaf.name}  # {self._shown(value)}", equations=(f"arg{place}",))
+            start = len(out.lines)
             for statement in main.statements:
                 self._statement(statement)
             results = dict(zip(program.outputs, main.outputs, strict=True))
             out.add(f"return {tree_of(program.outputs, lambda leaf: self.array(results[leaf]), False)}")
+            body, out.lines[start:] = out.lines[start:], []
+            known = set[str]()
+            for size, text in self._named_axes if len(self._named_axes) > 1 or self._names_of_sizes(body) else ():
+                is_new = size.isidentifier() and size not in known
+                out.add(f"{size} = {text}" if is_new else f"assert {text} == {size}")
+                known.add(size)
+            out.lines += body
 
     # Statements
 
@@ -222,7 +245,8 @@ class _Emitter(Context):
         elif one.function is not None:
             targets = listed("(", [value.name for value in one.outputs], ")", 0)
             name = one.function.name
-            arguments = listed("", list(map(self.array, one.inputs)), "", len(name) + min(len(targets), 60))
+            given = [*map(self.array, one.inputs), *self._size_names[name]]
+            arguments = listed("", given, "", len(name) + min(len(targets), 60))
             note = f"  # {one.note}" if one.note else ""
             self._out.add(f"{targets} = {name}({arguments}){note}", one)
         else:
@@ -259,7 +283,7 @@ class _Emitter(Context):
 
     def _scan(self, one: Statement) -> None:
         out, (body,) = self._out, one.bodies
-        count, length = one.params["num_carry"], int(one.params["length"])
+        count, length = one.params["num_carry"], number(one.params["length"])
         stacks = [(value, each) for value, each in zip(one.outputs[count:], body.outputs[count:], strict=True)]
         stacks = [(value, each) for value, each in stacks if value.name != "_"]
         self._carry(one, body.inputs[:count], one.inputs[:count])

@@ -15,6 +15,7 @@ from mithril_nb.emission.arrays.rules import RULES, Context, plain, sizes
 from mithril_nb.emission.arrays.shapes import filled
 from mithril_nb.emission.program import ELEMENTWISE, Function, Number, Operand, Statement, Value
 from mithril_nb.emission.rules import Rules
+from mithril_nb.emission.sizes import Size, number
 
 LAX: Rules[Context, str] = Rules()
 """The rules of JAX that replace NumPy's, by primitive."""
@@ -101,7 +102,7 @@ def _shown(to: Context, one: Statement, key: str, value: Any) -> str:
         return f"jax.lax.{kind}({', '.join(parts)})"
     if isinstance(value, bool | np.bool_):
         return repr(bool(value))
-    if isinstance(value, int | np.integer | tuple | list):
+    if isinstance(value, int | np.integer | tuple | list | Size):
         return plain(value)
     return ""
 
@@ -293,7 +294,7 @@ class LaxControl:
         reverse = ", reverse=True" if params["reverse"] else ""
         targets = [_tuple([value.name for value in part]) for part in (one.outputs[:count], one.outputs[count:])]
         left = ", ".join("_" if each == "()" else each for each in targets)
-        call = f"jax.lax.scan(body, {carry}, {items}, length={int(params['length'])}{reverse})"
+        call = f"jax.lax.scan(body, {carry}, {items}, length={number(params['length'])}{reverse})"
         self._out.add(f"{left} = {call}", one)
 
     def _while(self, one: Statement) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from mithril_nb.emission.arrays.dialects import Dialect, Library
 from mithril_nb.emission.program import Number, Operand, Statement
 from mithril_nb.emission.rules import Rules
+from mithril_nb.emission.sizes import number
 from mithril_nb.emission.unsupported import unsupported
 from mithril_nb.errors import UnsupportedPrimitiveError
 
@@ -112,11 +113,11 @@ def sizes(shape: Sequence[Any]) -> str:
         >>> sizes([2, 3]), sizes([2]), sizes([])
         ('(2, 3)', '(2,)', '()')
     """
-    return repr(tuple(int(one) for one in shape))
+    return repr(tuple(map(number, shape)))
 
 
 def plain(value: Any) -> str:
     """Return nested sequences of integers, strings and `None` as Python, with tuples instead of lists."""
     if isinstance(value, (tuple, list)):
         return f"({', '.join(map(plain, value))}{',' if len(value) == 1 else ''})"
-    return repr(value if value is None or isinstance(value, bool | str) else int(value))
+    return repr(value if value is None or isinstance(value, bool | str) else number(value))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mithril_nb.emission.arrays.elementwise import is_float
 from mithril_nb.emission.arrays.rules import Context, rule, sizes
 from mithril_nb.emission.program import KEEPDIMS, Number, Statement, Value
+from mithril_nb.emission.sizes import number
 
 
 @rule("reshape", "squeeze", "expand_dims")
@@ -85,7 +86,7 @@ def _tile(to: Context, one: Statement) -> str:
 
 @rule("split")
 def _split(to: Context, one: Statement) -> str:
-    parts, axis = [int(size) for size in one.params["sizes"]], one.params["axis"]
+    parts, axis = [*map(number, one.params["sizes"])], one.params["axis"]
     if to.library != "torch":
         parts = [sum(parts[: place + 1]) for place in range(len(parts) - 1)]
     found = f"{to.module}.split({to.array(one.inputs[0])}, {parts}, {to.dialect.axis}={axis})"
@@ -124,6 +125,12 @@ def _pad(to: Context, one: Statement) -> str:
     config = "(" + ", ".join(sizes(each) for each in one.params["padding_config"])
     config += ",)" if len(one.params["padding_config"]) == 1 else ")"
     return to.helper("pad", to.array(array), to.operand(value), config)
+
+
+@rule("dim_as_value")
+def _size_as_array(to: Context, one: Statement) -> str:
+    dtype, size = to.dtype(one.outputs[0].dtype), one.params["dim"]
+    return f"{to.module}.{'tensor' if to.library == 'torch' else 'array'}({size}, dtype={dtype})"
 
 
 @rule("iota")
@@ -229,4 +236,4 @@ def _top_k(to: Context, one: Statement) -> str:
     axis = one.params.get("axis", one.params.get("operand_axis", -1))
     if axis not in (-1, len(one.inputs[0].shape) - 1):
         raise to.unsupported(one, "an axis other than the last")
-    return to.helper("top_k", to.array(one.inputs[0]), repr(int(one.params["k"])))
+    return to.helper("top_k", to.array(one.inputs[0]), repr(number(one.params["k"])))

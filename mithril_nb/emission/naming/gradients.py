@@ -9,6 +9,7 @@ from typing import cast
 
 from mithril_nb.emission.naming.matching import backward_loop, operand_through, repeated
 from mithril_nb.emission.program import Function, Number, Operand, Statement, Value, substituted
+from mithril_nb.emission.sizes import example
 from mithril_nb.stages.records import Role
 
 _VIEWS = frozenset("reshape transpose rev squeeze expand_dims convert_element_type copy".split())
@@ -155,8 +156,8 @@ class Gradients:
             self._totals |= {start, result}
 
     def _note(self, value: Value, of: Value | None, sign: int = 1) -> None:
-        if of is not None and value.size >= of.size:
-            self._known[value] = _Known(of, sign, value.size > of.size)
+        if of is not None and (more := example(value.size) - example(of.size)) >= 0:
+            self._known[value] = _Known(of, sign, more > 0)
 
     def _read(self, one: Statement) -> None:
         (output,) = one.outputs

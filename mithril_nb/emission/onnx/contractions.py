@@ -179,7 +179,7 @@ def _unpool(to: Graph, one: Statement) -> str:
     """Add each item of the gradient at the largest (or smallest) item of its window."""
     source, array = one.inputs
     if not source.size:
-        return to.constant(np.zeros(array.shape), array.dtype)
+        return to.full(0, array.shape, array.dtype)
     if not one.selected or array.dtype not in ("float32", "float64"):
         raise to.unsupported(
             one, "dtypes other than float32 and float64, or selection by another primitive than ge and le"
@@ -190,7 +190,7 @@ def _unpool(to: Graph, one: Statement) -> str:
     wide = [array.shape[axis] + before + after for axis, (before, after) in zip(inner, pads, strict=True)]
     lead = math.prod(array.shape[axis] for axis in outer)
     given = to.reshape(permuted(to, to.tensor(source), [*outer, *inner]), [-1])
-    zeros = to.constant(np.zeros(lead * math.prod(wide)), array.dtype)
+    zeros = to.full(0, [lead * math.prod(wide)], array.dtype)
     found = to.add("ScatterElements", zeros, to.reshape(places, [-1]), given, axis=0, reduction="add")
     found = to.reshape(found, [lead, *wide])
     axes = range(1, len(wide) + 1)
@@ -260,17 +260,18 @@ def _items(
     picked, rank = numbers.start_index_map, len(lead) + len(window)
     limits = [array.shape[axis] - sizes[axis] for axis in picked]
     starts, are_inside = _clipped(to, to.cast(to.tensor(indices), "int64"), limits)
-    offsets = np.zeros([1] * rank, np.int64)
+    offsets = to.constant(np.zeros([1] * rank), np.int64)
     for axis, index_axis in [
         *zip(batch, numbers.start_indices_batching_dims, strict=True),
         *zip(window, range(len(lead), rank), strict=True),
     ]:
         count = array.shape[axis] if axis in batch else sizes[axis]
-        offsets = offsets + steps[axis] * np.arange(count).reshape([-1, *[1] * (rank - index_axis - 1)])
+        steps_along = to.add("Mul", to.indices([count], 0), to.integers([steps[axis]]))
+        offsets = to.add("Add", offsets, to.reshape(steps_along, [-1, *[1] * (rank - index_axis - 1)]))
     first = to.add("Mul", starts, to.integers([steps[axis] for axis in picked]))
     first = to.add("ReduceSum", first, to.integers([len(lead)]), keepdims=0)
     shape = [*lead, *[1] * len(window)]
-    return to.add("Add", to.reshape(first, shape), to.constant(offsets)), to.reshape(are_inside, shape)
+    return to.add("Add", to.reshape(first, shape), offsets), to.reshape(are_inside, shape)
 
 
 _SCATTERS = {"scatter": "none", "scatter-add": "add", "scatter-mul": "mul", "scatter-max": "max", "scatter-min": "min"}
@@ -295,7 +296,7 @@ def _scatter(to: Graph, one: Statement) -> str:
     )  # fmt: skip
     items, are_inside = _items(to, array, indices, slices, sizes)
     if one.params["mode"].name != "CLIP":
-        items = to.add("Where", are_inside, items, to.constant(array.size, np.int64))
+        items = to.add("Where", are_inside, items, to.scalar(array.size))
     order = [axis for axis in range(len(updates.shape)) if axis not in window]
     added = to.reshape(permuted(to, to.tensor(updates), [*order, *window]), [-1])
     flat, wide = to.reshape(to.tensor(array), [-1]), wider("Scatter", dtype)
@@ -331,8 +332,9 @@ def _dynamic_update_slice(to: Graph, one: Statement) -> str:
     array, update, *starts = one.inputs
     if not array.shape:
         return to.tensor(update)
-    grid = np.moveaxis(np.indices(update.shape), 0, -1)
-    places = to.add("Add", to.constant(grid, np.int64), _start(to, starts, array, update.shape))
+    axes = range(len(update.shape))
+    grid = [to.add("Unsqueeze", to.indices(update.shape, axis), to.integers([-1])) for axis in axes]
+    places = to.add("Add", to.add("Concat", *grid, axis=-1), _start(to, starts, array, update.shape))
     return to.add("ScatterND", to.tensor(array), places, to.tensor(update))
 
 

@@ -4,34 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from mithril_nb.emission.onnx.graph import Body, Graph, rule
 from mithril_nb.emission.onnx.shapes import reversed_along
 from mithril_nb.emission.program import Function, Operand, Statement, Value
+from mithril_nb.emission.sizes import number
 
 _STEP, _FLAG = Value("step", (), "int64"), Value("flag", (), "bool")
 
 
 @rule("scan")
 def _scan(to: Graph, one: Statement) -> list[str]:
-    (body,), count, length = one.bodies, one.params["num_carry"], int(one.params["length"])
+    (body,), count, length = one.bodies, one.params["num_carry"], number(one.params["length"])
     carry = [to.tensor(each) for each in one.inputs[:count]]
     arrays = [to.tensor(each) for each in one.inputs[count:]]
     if not length:
-        return [*carry, *(to.constant(np.zeros(value.shape), value.dtype) for value in one.outputs[count:])]
+        return [*carry, *(to.full(0, value.shape, value.dtype) for value in one.outputs[count:])]
 
     def step(names: list[str]) -> list[str]:
         place, flag, *carry = names
         if one.params["reverse"]:
-            place = to.add("Sub", to.constant(length - 1, np.int64), place)
+            place = to.add("Sub", to.scalar(length - 1), place)
         items = [to.add("Gather", array, place, axis=0) for array in arrays]
         return [flag, *_results(to, body, [*carry, *items])]
 
     carried = body.inputs[:count]
     items = [Value(value.name, value.shape[1:], value.dtype) for value in one.outputs[count:]]
     inner = _body(to, (_STEP, _FLAG, *carried), (_FLAG, *carried, *items), step)
-    found = to.add_all("Loop", len(one.outputs), to.constant(length, np.int64), "", *carry, body=inner)
+    found = to.add_all("Loop", len(one.outputs), to.scalar(length), "", *carry, body=inner)
     if one.params["reverse"]:
         found[count:] = [reversed_along(to, name, [0]) for name in found[count:]]
     return found

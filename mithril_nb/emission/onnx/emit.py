@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from mithril_nb.emission.build import flat_program
+from mithril_nb.emission.build import check_sizes, flat_program
 from mithril_nb.emission.onnx import contractions, control, elementwise, shapes
 from mithril_nb.emission.onnx.graph import DTYPES, Graph, Node
+from mithril_nb.emission.sizes import Size
 from mithril_nb.emission.unsupported import check_dtypes
 from mithril_nb.errors import UnsupportedPrimitiveError
 from mithril_nb.stages.trace import traced
@@ -33,15 +34,22 @@ def emit_onnx(program: traced.Program, weights: dict[int, Any], inputs: Sequence
     Raises:
         ImportError: The package `onnx` is not installed.
         UnsupportedPrimitiveError: ONNX cannot express a primitive or a dtype.
-        StageUnavailableError: A size is a name, such as `"batch"`, and not a number.
+        StageUnavailableError: A size is a name, such as `"batch"`, and not the size of an axis of an input.
     """
     from onnx import checker, helper, numpy_helper
 
+    check_sizes(program, takes_names=True)
     main, constants = flat_program(program)
     check_dtypes([main], "onnx", DTYPES.__contains__)
     graph = Graph()
-    for value, name in zip(main.inputs, inputs, strict=True):
-        graph.tensors[value] = graph.new_name(name)
+    given = [(graph.new_name(name), value) for value, name in zip(main.inputs, inputs, strict=True)]
+    for name, value in given:
+        for axis, size in enumerate(value.shape):
+            if str(size).isidentifier() and str(size) not in graph.sizes:
+                graph.sizes[str(size)] = graph.add("Shape", name, start=axis, end=axis + 1)
+    for name, value in given:  # the reshape fails if an array has another size
+        is_named = any(isinstance(size, Size) for size in value.shape)
+        graph.tensors[value] = graph.reshape(name, value.shape) if is_named else name
     for value, array in constants.items():
         graph.tensors[value] = graph.constant(array)
     names = [graph.new_name(name) for name in outputs]
@@ -58,7 +66,8 @@ def emit_onnx(program: traced.Program, weights: dict[int, Any], inputs: Sequence
     kinds = {dtype: helper.np_dtype_to_tensor_dtype(np.dtype(dtype)) for dtype in DTYPES}
 
     def info(name: str, value: Any) -> Any:
-        return helper.make_tensor_value_info(name, kinds[value.dtype], value.shape)
+        shape = [str(size) if isinstance(size, Size) else size for size in value.shape]
+        return helper.make_tensor_value_info(name, kinds[value.dtype], shape)
 
     def node(one: Node) -> Any:
         options: dict[str, Any] = {key: kinds[each] if key == "to" else each for key, each in one.attributes.items()}
@@ -69,11 +78,11 @@ def emit_onnx(program: traced.Program, weights: dict[int, Any], inputs: Sequence
 
     used = {name for one in _with_bodies(graph.nodes) for name in one.inputs}
     constants = {name: array for name, array in graph.constants.items() if name in used}
-    tensors = {graph.tensors[main.inputs[place]]: np.asarray(array) for place, array in weights.items()}
+    tensors = {given[place][0]: np.asarray(array) for place, array in weights.items()}
     whole = helper.make_graph(
         [node(one) for one in graph.nodes],
         program.trace.name,
-        [info(graph.tensors[value], value) for place, value in enumerate(main.inputs) if place not in weights],
+        [info(*each) for place, each in enumerate(given) if place not in weights],
         [info(name, value) for name, value in zip(names, main.outputs, strict=True)],
         [numpy_helper.from_array(array, name) for name, array in {**tensors, **constants}.items()],
     )

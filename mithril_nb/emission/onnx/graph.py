@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +12,7 @@ import numpy as np
 
 from mithril_nb.emission.program import Function, Number, Operand, Statement, Value
 from mithril_nb.emission.rules import Rules
+from mithril_nb.emission.sizes import Size
 from mithril_nb.emission.unsupported import unsupported
 from mithril_nb.errors import UnsupportedPrimitiveError
 
@@ -24,6 +27,7 @@ _WIDER = {
 _UNSIGNED = frozenset("Div Equal Greater GreaterOrEqual Less LessOrEqual MatMul Max Min Mod Sign".split())
 """Operators that onnxruntime computes in uint64, and whose results in int64 differ."""
 _TOP = np.iinfo(np.int64).min
+_SIZE_OPS = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.FloorDiv: "Div", ast.Mod: "Mod"}
 
 
 def wider(op: str, dtype: str) -> str:
@@ -80,11 +84,13 @@ class Graph:
         tensors: The name of each value's tensor.
         nodes: The nodes, in the order of execution.
         constants: The arrays of constants, by name of the tensor.
+        sizes: A vector with the number of each size that has a name, by this name.
     """
 
     tensors: dict[Value, str] = field(default_factory=dict[Value, str])
     nodes: list[Node] = field(default_factory=list[Node])
     constants: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
+    sizes: dict[str, str] = field(default_factory=dict[str, str])
     _taken: set[str] = field(default_factory=set[str])
     _known: dict[Any, str] = field(default_factory=dict[Any, str])
     _at: Statement | None = None
@@ -119,8 +125,46 @@ class Graph:
         return self._known[key]
 
     def integers(self, items: Iterable[Any]) -> str:
-        """Return a constant int64 tensor, such as sizes or axes."""
-        return self.constant([int(one) for one in items], np.int64)
+        """Return an int64 vector, such as sizes or axes: a constant, unless sizes have names."""
+        items = list(items)
+        if not any(isinstance(item, Size) for item in items):
+            return self.constant(items, np.int64)
+        return self.add("Concat", *(self._size(ast.parse(str(item), mode="eval").body) for item in items), axis=0)
+
+    def _size(self, formula: Any) -> str:
+        """Return a vector with the number of a size, from its Python syntax tree."""
+        if isinstance(formula, ast.Constant):
+            return self.integers([formula.value])
+        if isinstance(formula, ast.Name):
+            return self.sizes[formula.id]
+        if isinstance(formula, ast.UnaryOp):
+            return self.add("Neg", self._size(formula.operand))
+        if isinstance(formula, ast.Call):
+            return self.add(ast.unparse(formula.func).title(), *map(self._size, formula.args))
+        left, right = map(self._size, (formula.left, formula.right))
+        if isinstance(formula.op, ast.Pow):  # the operators Pow and ReduceProd round integers
+            return functools.reduce(lambda power, base: self.add("Mul", power, base), [left] * formula.right.value)
+        if isinstance(formula.op, ast.FloorDiv):  # Div rounds toward zero
+            left = self.add("Sub", left, self.add("Mod", left, right))
+        return self.add(_SIZE_OPS[type(formula.op)], left, right)
+
+    def scalar(self, size: Any) -> str:
+        """Return a size as an int64 scalar."""
+        return self.add("Squeeze", self.integers([size])) if isinstance(size, Size) else self.constant(size, np.int64)
+
+    def full(self, number: Any, shape: Sequence[Any], dtype: str) -> str:
+        """Return a tensor that is filled with a number: a constant, unless sizes have names."""
+        if not any(isinstance(size, Size) for size in shape):
+            return self.constant(np.full(shape, number), dtype)
+        return self.add("Expand", self.constant(number, dtype), self.integers(shape))
+
+    def indices(self, shape: Sequence[Any], axis: int, dtype: str = "int64") -> str:
+        """Return a tensor of a shape whose items are their index along an axis."""
+        if not any(isinstance(size, Size) for size in shape):
+            return self.constant(np.indices(shape)[axis], dtype)
+        count = self.add("Range", *map(self.scalar, (0, shape[axis], 1)))
+        column = self.reshape(count, [-1, *[1] * (len(shape) - axis - 1)])
+        return self.cast(self.add("Expand", column, self.integers(shape)), dtype, "int64")
 
     # Nodes
 
@@ -198,7 +242,7 @@ class Graph:
         if one.primitive not in RULES:
             raise self.unsupported(one)
         if one.outputs and not any(value.size for value in one.outputs):  # not every operator accepts empty arrays
-            names = [self.constant(np.zeros(value.shape), value.dtype) for value in one.outputs]
+            names = [self.full(0, value.shape, value.dtype) for value in one.outputs]
         else:
             names = RULES.write(self, one)
         self.tensors.update(zip(one.outputs, [names] if isinstance(names, str) else names, strict=True))

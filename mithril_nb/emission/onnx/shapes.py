@@ -139,13 +139,17 @@ def dilated(to: Graph, name: str, dtype: str, shape: list[int], axis: int, gap: 
 @rule("iota")
 def _iota(to: Graph, one: Statement) -> str:
     shape, axis = one.outputs[0].shape, one.params["dimension"]
-    array = np.arange(shape[axis]).reshape([-1 if place == axis else 1 for place in range(len(shape))])
-    return to.constant(np.broadcast_to(array, shape), one.outputs[0].dtype)
+    return to.indices(shape, axis, one.outputs[0].dtype)
+
+
+@rule("dim_as_value")
+def _size_as_tensor(to: Graph, one: Statement) -> str:
+    return to.cast(to.scalar(one.params["dim"]), one.outputs[0].dtype)
 
 
 @rule("empty", "empty2")
 def _empty(to: Graph, one: Statement) -> str:
-    return to.constant(np.zeros(one.outputs[0].shape), one.outputs[0].dtype)
+    return to.full(0, one.outputs[0].shape, one.outputs[0].dtype)
 
 
 @rule(*_REDUCTIONS, "reduce_and", "reduce_or")
@@ -165,16 +169,16 @@ def reduced(
     over = to.integers(axes)
     kept = [1 if axis in axes else size for axis, size in enumerate(shape) if keeps or axis not in axes]
     if 0 in shape:
-        return to.constant(np.full(kept, neutral(kind, dtype)), dtype)
+        return to.full(neutral(kind, dtype), kept, dtype)
     if kind in ("Sum", "Prod") and np.dtype(dtype).kind in "iu":
         # onnxruntime rounds sums and products of integers to floats.
         outer = [axis for axis in range(len(shape)) if axis not in axes]
         rows, count = (math.prod(shape[axis] for axis in each) for each in (outer, axes))
         name = to.reshape(permuted(to, name, [*outer, *axes]), [rows, count])
         if kind == "Sum":
-            name = to.compute("MatMul", dtype, [name, to.constant(np.ones((count, 1)), dtype)])
+            name = to.compute("MatMul", dtype, [name, to.full(1, [count, 1], dtype)])
         else:
-            ones, first = to.constant(np.ones((rows, 1)), dtype), to.constant(np.zeros((rows, count)), np.int64)
+            ones, first = to.full(1, [rows, 1], dtype), to.full(0, [rows, count], "int64")
             wide = wider("Prod", dtype)
             arrays = [to.cast(ones, wide), first, to.cast(name, wide)]
             name = to.cast(to.add("ScatterElements", *arrays, axis=1, reduction="mul"), dtype)

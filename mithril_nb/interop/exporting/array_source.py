@@ -20,19 +20,19 @@ _TORCH = Loading(
 _MLX = Loading("MLX", '"mlx[cpu]" numpy', ("import mlx.core as mx",), "mx.load(str(path))", "np.array(found)")
 
 
-@export_format("numpy")
+@export_format("numpy", takes_names=True)
 def numpy_folder(program: StoredProgram) -> Contents:
     """Return the contents of a folder with the program in NumPy."""
     return _contents(program, "numpy", _NUMPY)
 
 
-@export_format("torch")
+@export_format("torch", takes_names=True)
 def torch_folder(program: StoredProgram) -> Contents:
     """Return the contents of a folder with the program in PyTorch."""
     return _contents(program, "torch", _TORCH)
 
 
-@export_format("mlx")
+@export_format("mlx", takes_names=True)
 def mlx_folder(program: StoredProgram) -> Contents:
     """Return the contents of a folder with the program in MLX."""
     return _contents(program, "mlx", _MLX)

@@ -34,17 +34,8 @@ def stablehlo_folder(program: StoredProgram) -> Contents:
     }
     imports = f"{WIDE if program.is_wide else ''}from jax import export"
     load = 'program = export.deserialize(bytearray((FOLDER / "model.jax").read_bytes()))'
-    notes = _NAMES.format(", ".join(f"{name} = {number}" for name, number in program.sizes.items()))
-    return _runner(
-        program,
-        "StableHLO",
-        "jax flatbuffers",
-        files,
-        imports,
-        load,
-        "program.call",
-        notes=notes if program.sizes else "",
-    )
+    notes = _NAMES if program.sizes else ""
+    return _runner(program, "StableHLO", "jax flatbuffers", files, imports, load, "program.call", notes=notes)
 
 
 @export_format("iree")
@@ -64,7 +55,7 @@ def iree_folder(program: StoredProgram) -> Contents:
     return _runner(program, "IREE", "iree-base-runtime", files, "from iree import runtime", load, "_results", _IREE)
 
 
-@export_format("onnx")
+@export_format("onnx", takes_names=True)
 def onnx_folder(program: StoredProgram) -> Contents:
     """Return the contents of a folder with the program and its weights as an ONNX model."""
     _check_installed("onnx", "onnx", "mithril-nb[onnx]")
@@ -176,9 +167,8 @@ def {function}(weights, inputs):
     arrays = {{"weights": weights, "inputs": inputs}}
     return dict(zip(OUTPUTS, {run}(*(arrays[file][name] for file, name in INPUTS))))
 '''
-_NAMES = """Sizes with names can be any number from 1 on that the program accepts; the stored inputs have {}.
-`jax.export` replaces the names by the sizes of the arrays at each call. Other tools need a compiler of dynamic shapes
-for model.mlir and model.mlirbc."""
+_NAMES = """`jax.export` replaces the names by the sizes of the arrays at each call. Other tools need a compiler of
+dynamic shapes for model.mlir and model.mlirbc."""
 _IREE = """
 
 def _results(*arrays):

@@ -17,7 +17,7 @@ _LOADING = Loading(
 )
 
 
-@export_format("jax")
+@export_format("jax", takes_names=True)
 def jax_folder(program: StoredProgram) -> Contents:
     """Return the contents of a folder with the program in JAX, and for a model's forward pass a training script."""
     source = emit_arrays(program.traced, "jax")

@@ -61,6 +61,12 @@ def python_contents(
     names = "".join(f"    {one.name!r},\n" for one in program.outputs)
     files: dict[str, str | bytes] = {"model.py": text, "test.py": _test(call, function, loading, names)}
     lines = {"model.py": about.format(function=function), "test.py": "runs the program with the stored inputs"}
+    if program.sizes:
+        stored = ", ".join(f"{name} = {number}" for name, number in program.sizes.items())
+        names = (
+            f"Sizes with names can be any number from 1 on that the program accepts; the stored inputs have {stored}."
+        )
+        notes = f"{names}\n\n{notes}".strip()
     for name, (content, line) in (more or {}).items():
         files[name], lines[name] = content, line
     return Contents(

@@ -154,8 +154,6 @@ def test_an_onnx_model_that_does_not_load_is_refused(tmp_path: Path, monkeypatch
 
 def test_a_missing_package_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for to, package in (("onnx", "onnx"), ("iree", "iree"), ("stablehlo", "flatbuffers")):
-        for module in [one for one in sys.modules if one.partition(".")[0] == package]:  # another test imported it
-            monkeypatch.delitem(sys.modules, module)
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(UnavailableBackendError, match=f"needs the package '{package}.*\n.*pip install"):
             ml.export(MLP, tmp_path / "folder", to=to, shapes={"input": [8, 4]})
@@ -347,11 +345,11 @@ def test_a_primitive_without_source_writes_nothing(tmp_path: Path) -> None:
                 lambda x: jax.pure_callback(np.sin, x, x), tmp_path / "folder", jax.ShapeDtypeStruct((3,), "float32"),
                 to=to, inputs={"x": np.ones(3)},
             )  # fmt: skip
-    rows = jax.ShapeDtypeStruct(jax.export.symbolic_shape("rows"), "float32")
-    with pytest.raises(StageUnavailableError, match=r"no number +batch\n.*such as batch=32"):
-        ml.export(MLP, tmp_path / "folder", to="numpy", shapes={"input": ["batch", 4]})
-    with pytest.raises(StageUnavailableError, match=r"no number +rows\n.*such as rows=32"):
-        ml.export(jnp.sin, tmp_path / "folder", rows, to="numpy", inputs={"x": np.ones(3)})
+    with pytest.raises(StageUnavailableError, match="pass numbers for the sizes, such as batch=32"):
+        ml.export(MLP, tmp_path / "folder", to="c", shapes={"input": ["batch", 4]})
+    (rows,) = jax.export.symbolic_shape("rows")
+    with pytest.raises(StageUnavailableError, match=r"no number +rows"):  # no axis has this size
+        ml.export(jnp.sin, tmp_path / "folder", jax.ShapeDtypeStruct((2 * rows,), "float32"), to="numpy")
     assert list(tmp_path.iterdir()) == []
 
 

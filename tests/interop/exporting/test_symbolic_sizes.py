@@ -1,10 +1,11 @@
-"""Programs with symbolic sizes: the StableHLO runs at any batch size as JAX does; other formats refuse them."""
+"""Programs with symbolic sizes: what keeps the names runs at any batch size as JAX does; other formats refuse them."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import export
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 import mithril_nb as ml
 from mithril_nb import models
@@ -105,6 +106,42 @@ def test_models_keep_the_name_of_a_size(name: str, tmp_path: Path) -> None:
         found = run.call(*(arrays[file][array] for file, array in order))
         for one, other in zip(found, jax.tree.leaves(wanted), strict=True):
             equal(one, other)
+
+
+KEEPS = sorted(
+    name for name in TAKES_NAMES - {"stablehlo"} if find_spec({"numpy": "numpy", "onnx": "onnxruntime"}.get(name, name))
+)
+
+
+@pytest.mark.parametrize("name", ["attention", "loss"])
+@pytest.mark.parametrize("to", KEEPS)
+def test_the_test_of_a_folder_passes_at_other_sizes(to: str, name: str, tmp_path: Path) -> None:
+    model: Any = models.MLP(WIDTH, [5], 3)
+    shape, options = ["batch", WIDTH], {"program": "forward+backward", "loss": "mean_squared_error"}
+    if name == "attention":
+        model, shape, options = models.TransformerEncoder(1, 8, 2), ["batch", "time", 8], {}
+    folder = ml.export(model, tmp_path / "folder", to=to, shapes={"input": shape}, **options)
+    assert "any number from 1 on" in (folder / "README.md").read_text()
+    for rows in (32, 1, 3):
+        if rows != 32:  # the arrays of an export with numbers
+            numbers = [{"batch": rows, "time": 5}.get(size, size) for size in shape]
+            other = ml.export(model, tmp_path / str(rows), to="numpy", shapes={"input": numbers}, **options)
+            for file in ("inputs", "expected"):
+                (folder / f"{file}.safetensors").write_bytes((other / f"{file}.safetensors").read_bytes())
+        done = subprocess.run([sys.executable, "test.py"], cwd=folder, capture_output=True, text=True, timeout=120)
+        assert (done.returncode, " ok\n" in done.stdout) == (0, True), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("to", KEEPS)
+def test_arrays_whose_sizes_contradict_each_other_are_refused(to: str, tmp_path: Path) -> None:
+    (batch,) = export.symbolic_shape("batch")
+    specs = [jax.ShapeDtypeStruct((batch, 3), "float32"), jax.ShapeDtypeStruct((2 * batch,), "float32")]
+    folder = ml.export(lambda batch, y: (batch.mean(), y.mean()), tmp_path / "folder", *specs, to=to)
+    arrays = load_file(folder / "inputs.safetensors")
+    save_file(arrays | {"y": arrays["y"][:5]}, folder / "inputs.safetensors")
+    done = subprocess.run([sys.executable, "test.py"], cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert re.search("batch|reshape", done.stderr)
 
 
 def test_given_arrays_determine_the_sizes(tmp_path: Path) -> None:

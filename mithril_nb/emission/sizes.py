@@ -1,0 +1,79 @@
+"""Sizes that depend on names instead of numbers, such as `2*batch`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+
+class Size:
+    """A size that depends on names. Its text is Python, such as `"2 * batch"`.
+
+    Two sizes are equal only if they are equal for all values of the names. Whatever needs a number raises
+    `jax.errors.InconclusiveDimensionOperation`: a conversion to `int`, or a comparison that depends on the names.
+
+    Attributes:
+        dim: The symbolic dimension of JAX.
+        names: The name in the source of each name in `dim`.
+    """
+
+    def __init__(self, dim: Any, names: Mapping[str, str]):
+        self.dim, self.names = dim, names
+
+    @property
+    def tree(self) -> ast.expr:
+        """The size as a Python expression."""
+        return _AsPython(self.names).visit(ast.parse(str(self.dim).strip().replace("^", "**"), mode="eval").body)
+
+    def __repr__(self) -> str:
+        return ast.unparse(self.tree)
+
+    def __hash__(self) -> int:
+        return hash(self.dim)
+
+    def __index__(self) -> int:
+        return int(self.dim)  # raises
+
+
+class _AsPython(ast.NodeTransformer):
+    def __init__(self, names: Mapping[str, str]):
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Name(self._names.get(node.id, node.id))
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        operation = {"floordiv": ast.FloorDiv(), "mod": ast.Mod()}.get(ast.unparse(node.func))
+        left, right = map(self.visit, node.args)
+        return ast.Call(node.func, [left, right], []) if operation is None else ast.BinOp(left, operation, right)
+
+
+def sized(value: Any, names: Mapping[str, str]) -> Any:
+    """Return a value, or a tuple or list of values, with a `Size` for each symbolic dimension of JAX."""
+    if type(value) in (tuple, list):
+        return type(value)(sized(item, names) for item in value)
+    return Size(value, names) if jax.export.is_symbolic_dim(value) else value
+
+
+def number(size: Any) -> Any:
+    """Return a size as a Python `int`, or as it is if it depends on names."""
+    return size if isinstance(size, Size) else int(size)
+
+
+def example(size: Any) -> int:
+    """Return a size where each name is 97, which is not the number of another size as a rule."""
+    return eval(str(size), dict.fromkeys(size.names.values(), 97)) if isinstance(size, Size) else size
+
+
+def _delegated(operator: str) -> Callable[..., Any]:
+    def method(self: Size, other: Any) -> Any:
+        return sized(getattr(self.dim, operator)(other.dim if isinstance(other, Size) else other), self.names)
+
+    return method
+
+
+for _name in "add radd sub rsub mul rmul floordiv rfloordiv mod rmod eq ne lt le gt ge".split():
+    setattr(Size, f"__{_name}__", _delegated(f"__{_name}__"))
