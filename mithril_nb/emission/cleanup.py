@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mithril_nb.emission.folding import fold
+from mithril_nb.emission.narrowing import as_reshape
 from mithril_nb.emission.program import ELEMENTWISE, KEEPDIMS, Function, Number, Operand, Statement, Value, substituted
 
 _UNCHANGED = frozenset("copy copy_p stop_gradient pvary pcast optimization_barrier".split())
@@ -242,12 +243,12 @@ def simplified(statement: Statement, producer: Any) -> Statement:
     if one.primitive in _RESHAPES and one.primitive != "reshape" and one.inputs[0].size == one.outputs[0].size:
         # The broadcast of a number stays a broadcast, because emitters write it as a filled array.
         if isinstance(one.inputs[0], Value) and len(one.inputs) == 1:
-            one = replace(one, primitive="reshape", params={"new_sizes": one.outputs[0].shape, "dimensions": None})
+            one = as_reshape(one, one.outputs[0])
     if one.primitive in _REDUCTIONS and not one.params.get(KEEPDIMS) and len(one.inputs) == 1:
         if one.params["axes"] and one.inputs[0].size == one.outputs[0].size and isinstance(one.inputs[0], Value):
-            one = replace(one, primitive="reshape", params={"new_sizes": one.outputs[0].shape, "dimensions": None})
+            one = as_reshape(one, one.outputs[0])
     if one.primitive == "transpose" and _keeps_order(one) and isinstance(one.inputs[0], Value):
-        one = replace(one, primitive="reshape", params={"new_sizes": one.outputs[0].shape, "dimensions": None})
+        one = as_reshape(one, one.outputs[0])
     before = producer(one.inputs[0]) if len(one.inputs) == 1 else None
     if before is not None and one.primitive == before.primitive and one.primitive in ("reshape", "transpose", "neg"):
         equations = _joined(one.equations, before.equations)

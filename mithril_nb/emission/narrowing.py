@@ -48,6 +48,10 @@ def _narrowed(
         others = [one for one in use.inputs if one not in broadcasts]
         if not any(one.shape == use.outputs[0].shape for one in others):
             return None
-    return replace(
-        statement, primitive="reshape", outputs=(small,), params={"new_sizes": small.shape, "dimensions": None}
-    )
+    return as_reshape(statement, small)
+
+
+def as_reshape(statement: Statement, output: Value) -> Statement:
+    """Return a reshape of the operand of a statement, with the result `output`."""
+    params = {"new_sizes": output.shape, "dimensions": None}
+    return replace(statement, primitive="reshape", outputs=(output,), params=params)

@@ -12,7 +12,6 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -34,9 +33,8 @@ Helpers = Mapping[str, tuple[str, tuple[str, ...]]]
 """A dict from the name of a helper function or class to its source and the names of the helpers that it uses."""
 
 
-def read_helpers(paths: Iterable[Path]) -> Helpers:
-    """Return the top-level functions and classes of some Python files, as `Helpers`."""
-    texts = [path.read_text(encoding="utf-8") for path in paths]
+def read_helpers(texts: Iterable[str]) -> Helpers:
+    """Return the top-level functions and classes of Python files, as `Helpers`; of two with one name, the last."""
     kinds = (ast.FunctionDef, ast.ClassDef)
     nodes = [(text, node) for text in texts for node in ast.parse(text).body if isinstance(node, kinds)]
     names = {one.name for _, one in nodes}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.stages.records import Equation, Input, Instruction, Read
@@ -52,22 +53,8 @@ def _read(pipeline: Any, library: Any) -> Read:
     return instructions_of(emit_arrays(program, library), program.by_id, program.inputs)
 
 
-@register_stage("numpy", "NumPy", "trace", language="python", is_optional=True)
-def numpy_stage(pipeline: Any) -> Read:
-    """Return the program as NumPy."""
-    return _read(pipeline, "numpy")
-
-
-@register_stage("torch", "PyTorch", "trace", language="python", is_optional=True)
-def torch_stage(pipeline: Any) -> Read:
-    """Return the program as PyTorch."""
-    return _read(pipeline, "torch")
-
-
-@register_stage("mlx", "MLX", "trace", language="python", is_optional=True)
-def mlx_stage(pipeline: Any) -> Read:
-    """Return the program as MLX."""
-    return _read(pipeline, "mlx")
+for _library, _title in {"numpy": "NumPy", "torch": "PyTorch", "mlx": "MLX"}.items():
+    register_stage(_library, _title, "trace", language="python", is_optional=True)(partial(_read, library=_library))
 
 
 @register_stage("c", "C", "trace", language="c", is_optional=True)

@@ -196,11 +196,6 @@ def _unpool(to: Context, one: Statement) -> str:
     return to.helper(name, to.array(source), to.array(array), size, repr(one.selected), *_window(one))
 
 
-@rule("cholesky")
-def _cholesky(to: Context, one: Statement) -> str:
-    return to.helper("cholesky", to.array(one.inputs[0]))
-
-
 @rule("triangular_solve")
 def _triangular_solve(to: Context, one: Statement) -> str:
     names = ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")
@@ -225,11 +220,6 @@ def _svd(to: Context, one: Statement) -> str:
 @rule("eigh")
 def _eigh(to: Context, one: Statement) -> str:
     return to.helper("eigh", to.array(one.inputs[0]), repr(bool(one.params["lower"])))
-
-
-@rule("lu")
-def _lu(to: Context, one: Statement) -> str:
-    return to.helper("lu", to.array(one.inputs[0]))
 
 
 @rule("fft")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mithril_nb.emission.arrays.dialects import INFIX
-from mithril_nb.emission.arrays.rules import RULES, Context, rule
+from mithril_nb.emission.arrays.rules import Context, rule
 from mithril_nb.emission.program import Number, Statement
 from mithril_nb.stages.patterns import DETACH
 
@@ -213,10 +213,11 @@ def _sign(to: Context, one: Statement) -> str:
     return to.function("sign", text) if to.library in ("numpy", "jax") else to.helper("sign", text)
 
 
-@rule("lt_to", "le_to", "eq_to")
-def _compare_total(to: Context, one: Statement) -> str:
-    """Compare with NaN as the largest number, as sorting does."""
+@rule("lt_to", "le_to", "eq_to", "threefry2x32", "random_seed", "random_fold_in", "cholesky", "lu")
+def _helped(to: Context, one: Statement) -> str:
     return to.helper(one.primitive, *to.arrays(one))
 
 
-RULES["copy"] = lambda to, one: to.array(one.inputs[0])
+@rule("copy", "random_wrap", "random_unwrap", "random_clone")
+def _same(to: Context, one: Statement) -> str:
+    return to.array(one.inputs[0])

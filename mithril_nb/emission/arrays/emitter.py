@@ -18,6 +18,7 @@ from mithril_nb.emission.arrays.rules import RULES, Context
 from mithril_nb.emission.build import build
 from mithril_nb.emission.naming.names import comment
 from mithril_nb.emission.program import CALL, Function, Operand, Program, Statement, Value
+from mithril_nb.emission.python_loops import PythonLoops
 from mithril_nb.emission.python_text import (
     Helpers,
     encoded,
@@ -30,7 +31,7 @@ from mithril_nb.emission.python_text import (
     used_helpers,
 )
 from mithril_nb.emission.rules import Rules
-from mithril_nb.emission.sizes import Size, number
+from mithril_nb.emission.sizes import Size
 from mithril_nb.emission.source import Line, Source, Writer
 from mithril_nb.emission.unsupported import check_dtypes
 from mithril_nb.stages.trace import traced
@@ -44,6 +45,15 @@ _MAY_EXCEED = frozenset(
 """Primitives whose uint32 result is cut to 32 bits in PyTorch, where it is an int64."""
 _SMALL = 16
 """Constants with at most this number of items are written as lists; larger constants as compressed base64 text."""
+_WORDS: dict[str, dict[str, str]] = {
+    "torch": {
+        "np.take_along_axis": "torch.take_along_dim", "np.copy": "torch.clone", "np.": "torch.",
+        'axis=axis, kind="stable"': "dim=axis, stable=True", ".astype(": ".to(", ".transpose(": ".permute(",
+        ".max(": ".amax(", ".min(": ".amin(", "keepdims": "keepdim",
+    },
+    "mlx": {"np.copy": "mx.array", "np.": "mx.", ', kind="stable"': "", ".itemsize": ".size"},
+}  # fmt: skip
+"""The words of the libraries instead of those of NumPy in the file helpers/shared.py, applied in this order."""
 RULE_FILES = (contractions, elementwise, fused, indexing, shapes)
 """The modules that register the rules."""
 
@@ -70,8 +80,13 @@ def emit_arrays(program: traced.Program, library: Library) -> Source:
 
 @cache
 def helper_sources(library: Library) -> Helpers:
-    """Return the helper functions of a library."""
-    return read_helpers(sorted((Path(__file__).parent / "helpers").glob(f"{library}_*")))
+    """Return the helper functions of a library: those of all libraries in its words, and its own."""
+    folder = Path(__file__).parent / "helpers"
+    own = [path.read_text(encoding="utf-8") for path in sorted(folder.glob(f"{library}_*"))]
+    shared = (folder / "shared.py").read_text(encoding="utf-8")
+    for word, other in _WORDS.get(library, {}).items():
+        shared = shared.replace(word, other)
+    return read_helpers([shared, *own] if own else [])
 
 
 def reserved_names(library: Library) -> set[str]:
@@ -80,7 +95,7 @@ def reserved_names(library: Library) -> set[str]:
     return own | helper_sources(library).keys()
 
 
-class _Emitter(Context):
+class _Emitter(Context, PythonLoops):
     def __init__(self, dialect: Dialect):
         super().__init__(dialect)
         self._out = Writer()
@@ -243,12 +258,8 @@ class _Emitter(Context):
         elif one.primitive == "cond":
             self._cond(one)
         elif one.function is not None:
-            targets = listed("(", [value.name for value in one.outputs], ")", 0)
-            name = one.function.name
-            given = [*map(self.array, one.inputs), *self._size_names[name]]
-            arguments = listed("", given, "", len(name) + min(len(targets), 60))
-            note = f"  # {one.note}" if one.note else ""
-            self._out.add(f"{targets} = {name}({arguments}){note}", one)
+            name, note = one.function.name, f"  # {one.note}" if one.note else ""
+            self._call(one, name, [*map(self.array, one.inputs), *self._size_names[name]], note)
         else:
             self._assign(one, self._expression(one))
 
@@ -274,40 +285,16 @@ class _Emitter(Context):
         shape = str(value.shape) if isinstance(value, Value) else "()"
         return f"{shape}{dtype}"
 
-    def _carry(self, one: Statement, targets: Iterable[Value], values: Iterable[Operand]) -> None:
-        pairs = [(value.name, self.array(other)) for value, other in zip(targets, values, strict=True)]
-        pairs = [(name, text) for name, text in pairs if name not in (text, "_")]
-        if pairs:
-            names, texts = zip(*pairs, strict=True)
-            self._out.add(f"{', '.join(names)} = {', '.join(texts)}", one)
+    def _as(self, operand: Operand, value: Value) -> str:
+        return self.array(operand)
 
-    def _scan(self, one: Statement) -> None:
-        out, (body,) = self._out, one.bodies
-        count, length = one.params["num_carry"], number(one.params["length"])
-        stacks = [(value, each) for value, each in zip(one.outputs[count:], body.outputs[count:], strict=True)]
-        stacks = [(value, each) for value, each in stacks if value.name != "_"]
-        self._carry(one, body.inputs[:count], one.inputs[:count])
-        for value, _ in stacks:
-            out.add(f"{value.name} = []", one)
-        order = f"range({length})"
-        out.add(f"for step in {f'reversed({order})' if one.params['reverse'] else order}:", one)
-        with out.indented():
-            for value, array in zip(body.inputs[count:], one.inputs[count:], strict=True):
-                out.add(f"{value.name} = {self.array(array)}[step]  # {self._shown(value)}", one)
-            for statement in body.statements:
-                self._statement(statement)
-            for value, each in stacks:
-                out.add(f"{value.name}.append({self.array(each)})", one)
-            self._carry(one, body.inputs[:count], body.outputs[:count])
-            if not (body.statements or stacks or one.inputs[count:] or count):
-                out.add("pass", one)
-        self._carry(one, one.outputs[:count], body.inputs[:count])
-        for value, _ in stacks:
-            flipped = f"{value.name}[::-1]" if one.params["reverse"] else value.name
-            text = f"{self.module}.stack({flipped})"
-            if not length:
-                text = f"{self.module}.zeros({value.shape}, dtype={self.dtype(value.dtype)})"
-            out.add(f"{value.name} = {text}  # {self._shown(value)}", one)
+    def _item(self, operand: Operand, value: Value) -> str:
+        return f"{self.array(operand)}[step]"
+
+    def _stacked(self, items: str, value: Value, length: int) -> str:
+        if not length:
+            return f"{self.module}.zeros({value.shape}, dtype={self.dtype(value.dtype)})"
+        return f"{self.module}.stack({items})"
 
     def _while(self, one: Statement) -> None:
         out, (condition, body) = self._out, one.bodies

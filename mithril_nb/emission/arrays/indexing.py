@@ -88,21 +88,6 @@ def _dynamic_update_slice(to: Context, one: Statement) -> str:
     return to.helper("dynamic_update_slice", to.array(array), to.array(update), _starts(to, indices))
 
 
-@rule("threefry2x32")
-def _threefry(to: Context, one: Statement) -> str:
-    return to.helper("threefry2x32", *to.arrays(one))
-
-
-@rule("random_wrap", "random_unwrap", "random_clone")
-def _same_key(to: Context, one: Statement) -> str:
-    return to.array(one.inputs[0])
-
-
-@rule("random_seed")
-def _random_seed(to: Context, one: Statement) -> str:
-    return to.helper("random_seed", to.array(one.inputs[0]))
-
-
 @rule("random_bits")
 def _random_bits(to: Context, one: Statement) -> str:
     width = one.params["bit_width"]
@@ -110,11 +95,6 @@ def _random_bits(to: Context, one: Statement) -> str:
         raise to.unsupported(one, f"{width} bits")
     widths = [str(width)] if width != 32 else []
     return to.helper("random_bits", to.array(one.inputs[0]), sizes(one.params["shape"]), *widths)
-
-
-@rule("random_fold_in")
-def _random_fold_in(to: Context, one: Statement) -> str:
-    return to.helper("random_fold_in", *to.arrays(one))
 
 
 @rule("random_split")

@@ -188,24 +188,15 @@ def _round(to: Context, one: Statement) -> str:
     return f"jax.lax.round({text})" if int(one.params["rounding_method"]) == 0 else f"jnp.round({text})"
 
 
-@lax_rule("logistic")
-def _logistic(to: Context, one: Statement) -> str:
-    return f"jax.nn.sigmoid({to.array(one.inputs[0])})"
+_CALLS = {
+    "logistic": "jax.nn.sigmoid", "random_wrap": "jax.random.wrap_key_data", "random_unwrap": "jax.random.key_data",
+    "random_seed": "jax.random.key",
+}  # fmt: skip
 
 
-@lax_rule("random_wrap")
-def _wrap(to: Context, one: Statement) -> str:
-    return f"jax.random.wrap_key_data({to.array(one.inputs[0])})"
-
-
-@lax_rule("random_unwrap")
-def _unwrap(to: Context, one: Statement) -> str:
-    return f"jax.random.key_data({to.array(one.inputs[0])})"
-
-
-@lax_rule("random_seed")
-def _seed(to: Context, one: Statement) -> str:
-    return f"jax.random.key({to.array(one.inputs[0])})"
+@lax_rule(*_CALLS)
+def _called(to: Context, one: Statement) -> str:
+    return f"{_CALLS[one.primitive]}({to.array(one.inputs[0])})"
 
 
 @lax_rule("random_fold_in")

@@ -12,6 +12,7 @@ from mithril_nb.emission.arrays.rules import plain
 from mithril_nb.emission.ggml.elementwise import check_places
 from mithril_nb.emission.ggml.rules import Context, rule
 from mithril_nb.emission.program import Number, Operand, Statement
+from mithril_nb.emission.slices import slices_of
 
 
 @rule("dot_general")
@@ -205,12 +206,7 @@ def _gather(to: Context, one: Statement) -> str:
         return to.reshaped(found, (math.prod(indices.shape), array.shape[1]), shape)
     if not indices.shape[-1]:
         raise to.unsupported(one, "indices of length 0")
-    removed = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
-    layout = _places(
-        to, one, array, shape, numbers.offset_dims, removed, numbers.start_index_map,
-        (numbers.operand_batching_dims, numbers.start_indices_batching_dims),
-    )  # fmt: skip
-    return to.helper("gather", to.tensor(array), to.tensor(indices), *layout, *flag)
+    return to.helper("gather", to.tensor(array), to.tensor(indices), *_places(to, one), *flag)
 
 
 def _fill(to: Context, one: Statement) -> str:
@@ -239,48 +235,34 @@ def _scatter(to: Context, one: Statement) -> str:
         return to.call("add", to.shaped(array, array.shape), found)
     if not indices.shape[-1]:
         raise to.unsupported(one, "indices of length 0")
-    removed = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
-    layout = _places(
-        to, one, array, shape, numbers.update_window_dims, removed, numbers.scatter_dims_to_operand_dims,
-        (numbers.operand_batching_dims, numbers.scatter_indices_batching_dims),
-    )  # fmt: skip
     name = "scatter" if one.primitive == "scatter" else "scatter_add"
     texts = [to.shaped(array, array.shape), to.tensor(indices), to.shaped(updates, shape)]
-    return to.helper(name, *texts, *layout, *flag)
+    return to.helper(name, *texts, *_places(to, one), *flag)
 
 
-def _places(
-    to: Context, one: Statement, array: Operand, shape: Sequence[int], window: Sequence[int],
-    removed: Sequence[int], mapped: Sequence[int], batching: tuple[Sequence[int], Sequence[int]],
-) -> list[str]:  # fmt: skip
+def _places(to: Context, one: Statement) -> list[str]:
     """Return the arguments `shape`, `starts`, `bounds` and `along` of the helper functions `gather` and `scatter`.
 
     See the helper function `places_of` for their meaning.
 
-    Args:
-        to: The context.
-        one: The statement.
-        array: The array that contains the windows.
-        shape: Shape of the array with the items of all windows: the result of a gather, or updates.
-        window: The axes of `shape` that lie within a window.
-        removed: The axes of `array` that are no axes of a window.
-        mapped: For each index in the start of a window, the axis of `array` that it refers to.
-        batching: Batch axes of `array`, and the corresponding axes of the indices.
-
     Raises:
         UnsupportedPrimitiveError: The array has too many items.
     """
+    slices = slices_of(one)
+    array, shape = slices.array, slices.shape
     check_places(to, one, math.prod(array.shape) + 1)
-    distances = [math.prod(array.shape[axis + 1 :]) for axis in range(len(array.shape))]
-    kept = [axis for axis in range(len(array.shape)) if axis not in removed]
-    sizes = dict.fromkeys(range(len(array.shape)), 1)
-    sizes |= {axis: shape[place] for axis, place in zip(kept, window, strict=True)}
-    starts = [1 if axis in window else size for axis, size in enumerate(shape)]
-    outer = [axis for axis in range(len(shape)) if axis not in window]
-    along = [(place, distances[axis]) for axis, place in zip(kept, window, strict=True) if shape[place] > 1]
-    along += [(outer[place], distances[axis]) for axis, place in zip(*batching, strict=True)]
-    bounds = [(distances[axis], array.shape[axis] - sizes[axis] + 1) for axis in mapped]
-    return [plain(tuple(shape)), plain(tuple(starts)), plain(tuple(bounds)), plain(tuple(along))]
+    distances = _distances(array)
+    starts = [1 if axis in slices.window else size for axis, size in enumerate(shape)]
+    pairs = zip(slices.kept, slices.window, strict=True)
+    along = [(place, distances[axis]) for axis, place in pairs if shape[place] > 1]
+    along += [(slices.outer[place], distances[axis]) for axis, place in slices.batching]
+    bounds = [(distances[axis], array.shape[axis] - slices.sizes[axis] + 1) for axis in slices.mapped]
+    return [plain(each) for each in (shape, starts, bounds, along)]
+
+
+def _distances(array: Operand) -> list[int]:
+    """Return the distance between neighbouring items along each axis, in the flat array."""
+    return [math.prod(array.shape[axis + 1 :]) for axis in range(len(array.shape))]
 
 
 def starts_of(to: Context, indices: Sequence[Any]) -> str:
@@ -290,10 +272,10 @@ def starts_of(to: Context, indices: Sequence[Any]) -> str:
 
 
 def _dynamic(to: Context, array: Operand, shape: Sequence[int]) -> list[str]:
-    distances = [math.prod(array.shape[axis + 1 :]) for axis in range(len(array.shape))]
+    distances = _distances(array)
     bounds = [(step, size - part + 1) for step, size, part in zip(distances, array.shape, shape, strict=True)]
     along = [(axis, distances[axis]) for axis, size in enumerate(shape) if size > 1]
-    return [plain(tuple(shape)), plain((1,) * len(shape)), plain(tuple(bounds)), plain(tuple(along))]
+    return [plain(each) for each in (shape, (1,) * len(shape), bounds, along)]
 
 
 @rule("dynamic_slice")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from mithril_nb.emission.build import build
 from mithril_nb.emission.ggml import contractions, elementwise, shapes
 from mithril_nb.emission.ggml.rules import MOST_AXES, RULES, Context, broadcasts, ne
 from mithril_nb.emission.program import CALL, ELEMENTWISE, Function, Number, Operand, Program, Statement, Value
+from mithril_nb.emission.python_loops import PythonLoops
 from mithril_nb.emission.python_text import (
     Helpers,
     encoded,
@@ -67,14 +68,14 @@ def emit_ggml(program: traced.Program) -> Source:
 def helper_sources() -> Helpers:
     """Return the helper functions of GGML source."""
     folder = Path(__file__).parent / "helpers"
-    return read_helpers(folder / f"{name}.py" for name in ("graphs", "numbers", "places"))
+    return read_helpers((folder / f"{name}.py").read_text(encoding="utf-8") for name in ("graphs", "numbers", "places"))
 
 
 RESERVED = frozenset((*helper_sources(), "ggml", "ctx", "graph", "built", "step", "functools", "threading", "decoded"))
 """Names of modules, helper functions and variables that an emitted file uses itself."""
 
 
-class _Emitter(Context):
+class _Emitter(Context, PythonLoops):
     def __init__(self) -> None:
         super().__init__()
         self._out = Writer()
@@ -144,7 +145,7 @@ class _Emitter(Context):
             out.add(text)
 
     def _constant(self, value: Value, array: Any) -> None:
-        self._out.add(f"{value.name} = graph.constant({_array(array)})  # {_shown(value)}")
+        self._out.add(f"{value.name} = graph.constant({_array(array)})  # {self._shown(value)}")
 
     # Functions
 
@@ -198,55 +199,31 @@ class _Emitter(Context):
     # Statements
 
     def _statement(self, one: Statement) -> None:
+        if one.primitive == "scan" and not one.params["length"]:
+            raise self.unsupported(one, "a scan of length 0")
         if one.primitive == "scan":
             self._scan(one)
         elif one.primitive == "cond":
             self._cond(one)
         elif one.function is not None:
-            targets = listed("(", [value.name for value in one.outputs], ")", 0)
-            name, needed = one.function.name, [value.name for value in self._needed[one.function]]
-            given = ["ctx", *map(self.tensor, one.inputs), *needed]
-            arguments = listed("", given, "", len(name) + min(len(targets), 60))
-            self._out.add(f"{targets} = {name}({arguments})", one)
+            needed = [value.name for value in self._needed[one.function]]
+            self._call(one, one.function.name, ["ctx", *map(self.tensor, one.inputs), *needed])
         else:
             targets = ", ".join(value.name for value in one.outputs)
-            shown = joined_shapes(map(_shown, one.outputs))
+            shown = joined_shapes(map(self._shown, one.outputs))
             self._out.add(f"{targets} = {RULES.write(self, one)}  # {shown}", one)
 
-    def _carry(self, one: Statement, targets: Iterable[Value], values: Iterable[Operand]) -> None:
-        pairs = [(target.name, self.shaped(value, target.shape)) for target, value in zip(targets, values, strict=True)]
-        pairs = [(name, text) for name, text in pairs if name not in (text, "_")]
-        if pairs:
-            names, texts = zip(*pairs, strict=True)
-            self._out.add(f"{', '.join(names)} = {', '.join(texts)}", one)
+    def _as(self, operand: Operand, value: Value) -> str:
+        return self.shaped(operand, value.shape)
 
-    def _scan(self, one: Statement) -> None:
-        out, (body,) = self._out, one.bodies
-        count, length = one.params["num_carry"], int(one.params["length"])
-        if not length:
-            raise self.unsupported(one, "a scan of length 0")
-        stacks = [(value, each) for value, each in zip(one.outputs[count:], body.outputs[count:], strict=True)]
-        stacks = [(value, each) for value, each in stacks if value.name != "_"]
-        self._carry(one, body.inputs[:count], one.inputs[:count])
-        for value, _ in stacks:
-            out.add(f"{value.name} = []", one)
-        order = f"range({length})"
-        out.add(f"for step in {f'reversed({order})' if one.params['reverse'] else order}:", one)
-        with out.indented():
-            for value, array in zip(body.inputs[count:], one.inputs[count:], strict=True):
-                text = self.helper("item", self.tensor(array), "step", *value.shape)
-                out.add(f"{value.name} = {text}  # {_shown(value)}", one)
-            for statement in body.statements:
-                self._statement(statement)
-            for value, each in stacks:
-                out.add(f"{value.name}.append({self.shaped(each, each.shape)})", one)
-            self._carry(one, body.inputs[:count], body.outputs[:count])
-            if not (body.statements or stacks or one.inputs[count:] or count):
-                out.add("pass", one)
-        self._carry(one, one.outputs[:count], body.inputs[:count])
-        for value, _ in stacks:
-            items = f"{value.name}[::-1]" if one.params["reverse"] else value.name
-            out.add(f"{value.name} = {self.helper('stacked', items, *value.shape[1:])}  # {_shown(value)}", one)
+    def _item(self, operand: Operand, value: Value) -> str:
+        return self.helper("item", self.tensor(operand), "step", *value.shape)
+
+    def _stacked(self, items: str, value: Value, length: int) -> str:
+        return self.helper("stacked", items, *value.shape[1:])
+
+    def _shown(self, value: Operand) -> str:
+        return f"{value.shape}{'' if value.dtype == 'float32' else f' {value.dtype}'}"
 
     def _cond(self, one: Statement) -> None:
         """Write all branches, because GGML computes every branch. Then select the results of one branch."""
@@ -262,17 +239,10 @@ class _Emitter(Context):
                 is_chosen = self.call("step", self.call("scale_bias", index, 1, 0.5 - number))
                 mask = self.call("repeat_4d", is_chosen, *ne(value.shape))
                 text = self.helper("where", mask, self.shaped(branch.outputs[place], value.shape), text)
-            self._out.add(f"{value.name} = {text}  # {_shown(value)}", one)
+            self._out.add(f"{value.name} = {text}  # {self._shown(value)}", one)
 
 
-_REASONS = {
-    "while": "a loop whose number of steps depends on the arrays",
-}
-
-
-def _shown(value: Operand) -> str:
-    dtype = "" if value.dtype == "float32" else f" {value.dtype}"
-    return f"{value.shape}{dtype}"
+_REASONS = {"while": "a loop whose number of steps depends on the arrays"}
 
 
 def _result(one: Operand, program: Program) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jax.lax import GatherDimensionNumbers
 
 from mithril_nb.emission.onnx.graph import Graph, neutral, number_of, rule, wider
 from mithril_nb.emission.onnx.shapes import dilated, padded, permuted, reduced
 from mithril_nb.emission.program import Operand, Statement
+from mithril_nb.emission.slices import Slices, slices_of
 
 
 @rule("dot_general")
@@ -218,7 +218,7 @@ def _gather(to: Graph, one: Statement) -> str:
     rest = [axis for axis in range(len(array.shape)) if axis not in (*batch, *picked)]
     fills = one.params["mode"].name == "FILL_OR_DROP"
     if set(numbers.collapsed_slice_dims) != set(picked) or any(sizes[axis] != array.shape[axis] for axis in rest):
-        items, are_inside = _items(to, array, indices, numbers, sizes)
+        items, are_inside = _items(to, slices_of(one))
         found = to.add("Gather", to.reshape(to.tensor(array), [-1]), items, axis=0)
         if fills:
             found = to.where(are_inside, found, to.constant(_fill(one), array.dtype), array.dtype)
@@ -246,32 +246,27 @@ def _clipped(to: Graph, places: str, limits: list[int]) -> tuple[str, str]:
     return inside, to.cast(to.add("ReduceMin", same, to.integers([-1]), keepdims=0), "bool")
 
 
-def _items(
-    to: Graph, array: Operand, indices: Operand, numbers: GatherDimensionNumbers, sizes: Sequence[int]
-) -> tuple[str, str]:
+def _items(to: Graph, slices: Slices) -> tuple[str, str]:
     """Return the indices of the items of slices in the flat array, and a mask of the slices inside the array.
 
-    `numbers` and `sizes` are those of the gather of these slices. The tensors have the axes of `indices` without the
-    last, and then the axes of a slice; the mask has size 1 along the latter.
+    The tensors have the axes of `slices.indices` without the last, and then the axes of a slice; the mask has size 1
+    along the latter.
     """
-    lead, batch = indices.shape[:-1], numbers.operand_batching_dims
-    window = [axis for axis in range(len(array.shape)) if axis not in (*numbers.collapsed_slice_dims, *batch)]
-    steps = [math.prod(array.shape[axis + 1 :]) for axis in range(len(array.shape))]
-    picked, rank = numbers.start_index_map, len(lead) + len(window)
-    limits = [array.shape[axis] - sizes[axis] for axis in picked]
-    starts, are_inside = _clipped(to, to.cast(to.tensor(indices), "int64"), limits)
+    shape, picked, lead = slices.array.shape, slices.mapped, slices.indices.shape[:-1]
+    rank = len(lead) + len(slices.window)
+    steps = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    limits = [shape[axis] - slices.sizes[axis] for axis in picked]
+    starts, are_inside = _clipped(to, to.cast(to.tensor(slices.indices), "int64"), limits)
     offsets = to.constant(np.zeros([1] * rank), np.int64)
-    for axis, index_axis in [
-        *zip(batch, numbers.start_indices_batching_dims, strict=True),
-        *zip(window, range(len(lead), rank), strict=True),
-    ]:
-        count = array.shape[axis] if axis in batch else sizes[axis]
-        steps_along = to.add("Mul", to.indices([count], 0), to.integers([steps[axis]]))
-        offsets = to.add("Add", offsets, to.reshape(steps_along, [-1, *[1] * (rank - index_axis - 1)]))
+    along = [(axis, index_axis, shape[axis]) for axis, index_axis in slices.batching]
+    along += [(axis, place, slices.sizes[axis]) for place, axis in enumerate(slices.kept, len(lead))]
+    for axis, index_axis, count in along:
+        distances = to.add("Mul", to.indices([count], 0), to.integers([steps[axis]]))
+        offsets = to.add("Add", offsets, to.reshape(distances, [-1, *[1] * (rank - index_axis - 1)]))
     first = to.add("Mul", starts, to.integers([steps[axis] for axis in picked]))
     first = to.add("ReduceSum", first, to.integers([len(lead)]), keepdims=0)
-    shape = [*lead, *[1] * len(window)]
-    return to.add("Add", to.reshape(first, shape), offsets), to.reshape(are_inside, shape)
+    outer = [*lead, *[1] * len(slices.window)]
+    return to.add("Add", to.reshape(first, outer), offsets), to.reshape(are_inside, outer)
 
 
 _SCATTERS = {"scatter": "none", "scatter-add": "add", "scatter-mul": "mul", "scatter-max": "max", "scatter-min": "min"}
@@ -283,22 +278,14 @@ def _scatter(to: Graph, one: Statement) -> str:
 
     Slices that are not inside of the array go to an additional item at its end.
     """
-    array, indices, updates = one.inputs
-    numbers, rank, dtype = one.params["dimension_numbers"], len(array.shape), array.dtype
+    (array, _, updates), slices = one.inputs, slices_of(one)
+    dtype = array.dtype
     if one.primitive in ("scatter-max", "scatter-min") and np.dtype(dtype).kind == "f":
         raise to.unsupported(one, "floats, because onnxruntime skips NaN")
-    window, batch = numbers.update_window_dims, numbers.operand_batching_dims
-    slice_sizes = iter([updates.shape[axis] for axis in window])
-    sizes = [1 if axis in (*numbers.inserted_window_dims, *batch) else next(slice_sizes) for axis in range(rank)]
-    slices = GatherDimensionNumbers(
-        window, numbers.inserted_window_dims, numbers.scatter_dims_to_operand_dims, batch,
-        numbers.scatter_indices_batching_dims,
-    )  # fmt: skip
-    items, are_inside = _items(to, array, indices, slices, sizes)
+    items, are_inside = _items(to, slices)
     if one.params["mode"].name != "CLIP":
         items = to.add("Where", are_inside, items, to.scalar(array.size))
-    order = [axis for axis in range(len(updates.shape)) if axis not in window]
-    added = to.reshape(permuted(to, to.tensor(updates), [*order, *window]), [-1])
+    added = to.reshape(permuted(to, to.tensor(updates), [*slices.outer, *slices.window]), [-1])
     flat, wide = to.reshape(to.tensor(array), [-1]), wider("Scatter", dtype)
     compared = one.primitive in ("scatter-max", "scatter-min")
     flat, added = (to.key(each, dtype) if compared else to.cast(each, wide, dtype) for each in (flat, added))

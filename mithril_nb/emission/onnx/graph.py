@@ -209,14 +209,17 @@ class Graph:
         return self.add("Where", condition, true, false)
 
     def key(self, name: str, dtype: str) -> str:
-        """Return a tensor that onnxruntime compares and sorts, in the order of another; NaN of floats is unordered."""
+        """Return keys of the items of a tensor: numbers in the same order, of a dtype that onnxruntime can sort.
+
+        NaN has no place in the order. `from_key` returns the items.
+        """
         if dtype not in _WIDER:
             return name
         name = self.cast(name, _WIDER[dtype])
         return self.add("BitwiseXor", name, self.constant(_TOP, np.int64)) if dtype == "uint64" else name
 
     def from_key(self, name: str, dtype: str) -> str:
-        """Return the tensor of which `key` returned `name`."""
+        """Return items of a dtype from their keys; see `key`."""
         if dtype == "uint64":
             name = self.add("BitwiseXor", name, self.constant(_TOP, np.int64))
         return self.cast(name, dtype) if dtype in _WIDER else name

@@ -46,7 +46,8 @@ def loaded(folder: Path) -> tuple[Any, dict[str, dict[str, np.ndarray]]]:
 
 
 def equal(found: Any, wanted: Any) -> None:
-    np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
+    largest = max(np.abs(wanted).max(initial=0), 1)  # sums over the batch round relative to their largest terms
+    np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5 * largest)
 
 
 @settings(max_examples=25, deadline=None)

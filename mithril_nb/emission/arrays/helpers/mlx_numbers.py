@@ -71,34 +71,9 @@ def digamma(x):
     return mx.where(x < 0.5, found - math.pi / mx.tan(math.pi * x), found)
 
 
-def cbrt(x):
-    """Return the cube root."""
-    return mx.sign(x) * mx.abs(x) ** (1 / 3)
-
-
 def exp2(x):
     """Return 2**x."""
     return mx.power(2.0, x)
-
-
-def sign(x):
-    """Return -1, 0 or 1, and NaN for NaN."""
-    return mx.where(x != x, x, mx.sign(x))
-
-
-def eq_to(x, y):
-    """Return x == y in the order of sorting: NaN equals NaN."""
-    return (x == y) | ((x != x) & (y != y))
-
-
-def lt_to(x, y):
-    """Return x < y in the order of sorting: NaN is the largest number."""
-    return (x < y) | ((x == x) & (y != y))
-
-
-def le_to(x, y):
-    """Return x <= y in the order of sorting: NaN is the largest number."""
-    return (x <= y) | (y != y)
 
 
 def bits_of(x):
@@ -181,43 +156,12 @@ def lu(x):
     return found, swaps.astype(mx.int32), mx.array(order, mx.int32)
 
 
-def threefry2x32(key_0, key_1, x_0, x_1):
-    """Return random bits from a key and counters: JAX's generator (Salmon et al., 2011)."""
-    keys = (key_0, key_1, key_0 ^ key_1 ^ mx.array(0x1BD11BDA, mx.uint32))
-    x = [x_0 + keys[0], x_1 + keys[1]]
-    for step in range(5):
-        for turn in ((13, 15, 26, 6), (17, 29, 16, 24))[step % 2]:
-            x[0] = x[0] + x[1]
-            x[1] = x[0] ^ ((x[1] << mx.array(turn, mx.uint32)) | (x[1] >> mx.array(32 - turn, mx.uint32)))
-        x[0] = x[0] + keys[(step + 1) % 3]
-        x[1] = x[1] + keys[(step + 2) % 3] + mx.array(step + 1, mx.uint32)
-    return x[0], x[1]
-
-
-def random_seed(seed):
-    """Return the random key for a seed."""
-    high = (seed >> 32) if seed.dtype.size == 8 else mx.zeros_like(seed)
-    return mx.stack([high.astype(mx.uint32), seed.astype(mx.uint32)], -1)
-
-
-def random_words(key, shape):
-    """Return two arrays of random integers of shape (..., *shape) for keys of shape (..., 2)."""
-    count = mx.arange(math.prod(shape), dtype=mx.uint32).reshape(shape)
-    keys = [part.reshape((*part.shape, *[1] * len(shape))) for part in (key[..., 0], key[..., 1])]
-    return threefry2x32(*keys, mx.zeros_like(count), count)
+def word(x):
+    """Return the lowest 32 bits of integers."""
+    return x.astype(mx.uint32)
 
 
 def random_bits(key, shape, width=32):
     """Return random integers of shape (..., *shape) for keys of shape (..., 2)."""
     high, low = random_words(key, shape)
     return (high ^ low).astype({8: mx.uint8, 16: mx.uint16, 32: mx.uint32}[width])
-
-
-def random_fold_in(key, number):
-    """Return a new key, computed from a key and a number."""
-    return mx.stack(threefry2x32(key[..., 0], key[..., 1], mx.zeros_like(number), number), -1)
-
-
-def random_split(key, shape):
-    """Return new keys of shape (..., *shape, 2) for keys of shape (..., 2)."""
-    return mx.stack(random_words(key, shape), -1)

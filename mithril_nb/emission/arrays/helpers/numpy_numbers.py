@@ -24,21 +24,6 @@ def round_away(x):
     return whole + np.copysign(np.abs(x - whole) >= 0.5, x).astype(x.dtype)
 
 
-def eq_to(x, y):
-    """Return x == y in the order of sorting: NaN equals NaN."""
-    return (x == y) | ((x != x) & (y != y))
-
-
-def lt_to(x, y):
-    """Return x < y in the order of sorting: NaN is the largest number."""
-    return (x < y) | ((x == x) & (y != y))
-
-
-def le_to(x, y):
-    """Return x <= y in the order of sorting: NaN is the largest number."""
-    return (x <= y) | (y != y)
-
-
 def shift_left(x, count):
     """Shift left; a negative count, or a count of all bits or more, gives 0."""
     return np.where(count < 8 * x.dtype.itemsize, x << count, 0).astype(x.dtype)
@@ -175,43 +160,14 @@ def lu(x):
     return found.reshape(shape), swaps.reshape(*batch, -1), order.reshape(*batch, -1)
 
 
-def threefry2x32(key_0, key_1, x_0, x_1):
-    """Return random bits from a key and counters: JAX's generator (Salmon et al., 2011)."""
-    keys = (key_0, key_1, key_0 ^ key_1 ^ np.uint32(0x1BD11BDA))
-    x = [x_0 + keys[0], x_1 + keys[1]]
-    for step in range(5):
-        for turn in ((13, 15, 26, 6), (17, 29, 16, 24))[step % 2]:
-            x[0] = x[0] + x[1]
-            x[1] = (x[1] << np.uint32(turn)) | (x[1] >> np.uint32(32 - turn))
-            x[1] = x[0] ^ x[1]
-        x[0] = x[0] + keys[(step + 1) % 3]
-        x[1] = x[1] + keys[(step + 2) % 3] + np.uint32(step + 1)
-    return x[0], x[1]
-
-
-def random_seed(seed):
-    """Return the random key for a seed."""
-    high = seed >> 32 if seed.dtype.itemsize == 8 else seed ^ seed
-    return np.stack([np.asarray(part).astype(np.uint32) for part in (high, seed)], -1)
+def word(x):
+    """Return the lowest 32 bits of integers."""
+    return np.asarray(x).astype(np.uint32)
 
 
 def random_bits(key, shape, width=32):
     """Return random integers of shape (..., *shape) for keys of shape (..., 2)."""
-    count = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
-    keys = [part.reshape((*part.shape, *[1] * len(shape))) for part in (key[..., 0], key[..., 1])]
-    high, low = threefry2x32(*keys, (count >> np.uint64(32)).astype(np.uint32), count.astype(np.uint32))
+    high, low = random_words(key, shape)
     if width == 64:
         return (high.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)
     return (high ^ low).astype(f"uint{width}")
-
-
-def random_fold_in(key, number):
-    """Return a new key, computed from a key and a number."""
-    return np.stack(threefry2x32(key[..., 0], key[..., 1], np.zeros_like(number), number), -1)
-
-
-def random_split(key, shape):
-    """Return new keys of shape (..., *shape, 2) for keys of shape (..., 2)."""
-    count = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
-    keys = [part.reshape((*part.shape, *[1] * len(shape))) for part in (key[..., 0], key[..., 1])]
-    return np.stack(threefry2x32(*keys, (count >> np.uint64(32)).astype(np.uint32), count.astype(np.uint32)), -1)

@@ -26,31 +26,6 @@ def round_away(x):
     return whole + torch.copysign((torch.abs(x - whole) >= 0.5).to(x.dtype), x)
 
 
-def cbrt(x):
-    """Return the cube root."""
-    return torch.sign(x) * torch.abs(x) ** (1 / 3)
-
-
-def sign(x):
-    """Return -1, 0 or 1, and NaN for NaN."""
-    return torch.where(x != x, x, torch.sign(x))
-
-
-def eq_to(x, y):
-    """Return x == y in the order of sorting: NaN equals NaN."""
-    return (x == y) | ((x != x) & (y != y))
-
-
-def lt_to(x, y):
-    """Return x < y in the order of sorting: NaN is the largest number."""
-    return (x < y) | ((x == x) & (y != y))
-
-
-def le_to(x, y):
-    """Return x <= y in the order of sorting: NaN is the largest number."""
-    return (x <= y) | (y != y)
-
-
 def shift_left(x, count, bits):
     """Shift left; a negative count, or a count of all bits or more, gives 0."""
     fits = (count >= 0) & (count < bits)
@@ -137,19 +112,9 @@ def threefry2x32(key_0, key_1, x_0, x_1):
     return x[0], x[1]
 
 
-def random_seed(seed):
-    """Return the random key for a seed."""
-    is_wide = seed.dtype == torch.int64
-    seed = seed.to(torch.int64)
-    high = (seed >> 32) & 0xFFFFFFFF if is_wide else torch.zeros_like(seed)
-    return torch.stack([high, seed & 0xFFFFFFFF], -1)
-
-
-def random_words(key, shape):
-    """Return two arrays of random integers of shape (..., *shape) for keys of shape (..., 2)."""
-    count = torch.arange(math.prod(shape), device=key.device).reshape(shape)
-    keys = [part.reshape((*part.shape, *[1] * len(shape))) for part in (key[..., 0], key[..., 1])]
-    return threefry2x32(*keys, count >> 32, count & 0xFFFFFFFF)
+def word(x):
+    """Return the lowest 32 bits of integers."""
+    return x.to(torch.int64) & 0xFFFFFFFF
 
 
 def random_bits(key, shape, width=32):
@@ -157,13 +122,3 @@ def random_bits(key, shape, width=32):
     high, low = random_words(key, shape)
     found = high ^ low
     return found if width == 32 else (found & (2**width - 1)).to(torch.uint8 if width == 8 else torch.int32)
-
-
-def random_fold_in(key, number):
-    """Return a new key, computed from a key and a number."""
-    return torch.stack(threefry2x32(key[..., 0], key[..., 1], torch.zeros_like(number), number), -1)
-
-
-def random_split(key, shape):
-    """Return new keys of shape (..., *shape, 2) for keys of shape (..., 2)."""
-    return torch.stack(random_words(key, shape), -1)
