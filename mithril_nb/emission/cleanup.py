@@ -113,7 +113,8 @@ class _Pass:
             return self._drop(statement, known)
         if self._merge_into_reduction(statement) or self._merge_into_product(statement):
             return None
-        self._append(statement)
+        self.producers.update(dict.fromkeys(statement.outputs, len(self.found)))
+        self.found.append(statement)
 
     def _changed(self, old: Statement, new: Statement) -> Statement:
         self.count += new is not old
@@ -130,10 +131,6 @@ class _Pass:
         key = (statement.primitive, statement.block, statement.role, params, *operands)
         known = self.known.setdefault(key, statement.outputs)
         return None if known is statement.outputs else known
-
-    def _append(self, statement: Statement) -> None:
-        self.producers.update(dict.fromkeys(statement.outputs, len(self.found)))
-        self.found.append(statement)
 
     def _drop(self, statement: Statement, same: Sequence[Operand], ids: tuple[str, ...] = ()) -> None:
         """Replace the results of a statement by the operands `same`. Statements that use the results get the `ids`."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from mithril_nb.emission.program import Operand, Statement
+import jax
+import numpy as np
+
+from mithril_nb.emission.program import Number, Operand, Statement
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,22 @@ class Slices:
     def outer(self) -> list[int]:
         """The axes of `shape` outside of the slices, which are those of `indices` except the last."""
         return [axis for axis in range(len(self.shape)) if axis not in self.window]
+
+
+def fill_of(gather: Statement) -> Number | None:
+    """Return what a gather reads outside of the array; `None` if it moves slices inside instead.
+
+    The default is NaN for floats, `True` for bool, the smallest signed integer and the largest unsigned one.
+    """
+    if gather.params["mode"].name != "FILL_OR_DROP":
+        return None
+    name, value = gather.inputs[0].dtype, gather.params.get("fill_value")
+    dtype = jax.numpy.dtype("uint32" if name.startswith("key") else name)
+    if value is None and dtype.kind in "iu":
+        value = np.iinfo(dtype).min or np.iinfo(dtype).max
+    if value is None:
+        return Number(True if name == "bool" else math.nan, name)
+    return Number(np.asarray(value).astype(dtype).item(), name)
 
 
 def slices_of(one: Statement) -> Slices:

@@ -7,7 +7,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from mithril_nb.emission.arrays.elementwise import is_float
-from mithril_nb.emission.arrays.rules import Context, plain, rule, sizes
+from mithril_nb.emission.arrays.rules import Context, changed, rule, sizes
 from mithril_nb.emission.program import Operand, Statement
 
 
@@ -93,9 +93,8 @@ def _conv(to: Context, one: Statement) -> str:
         "groups": (params["feature_group_count"], 1),
         "batch_groups": (params["batch_group_count"], 1),
     }
-    shown = [f"{key}={plain(value)}" for key, (value, usual) in options.items() if plain(value) != plain(usual)]
     first, second = _ordered(to, array, numbers.lhs_spec), _ordered(to, kernel, numbers.rhs_spec)
-    found = to.helper("conv", first, second, *shown)
+    found = to.helper("conv", first, second, *changed(options))
     back = tuple(sorted(range(rank + 2), key=lambda axis: numbers.out_spec[axis]))
     return found if back == tuple(range(rank + 2)) else _permuted(to, found, back)
 
@@ -114,13 +113,14 @@ def _window(one: Statement) -> list[str]:
     params = one.params
     rank = len(params["window_dimensions"])
     ones = [1] * rank
-    options = {
-        "strides": (params["window_strides"], ones),
-        "padding": (params["padding"], [(0, 0)] * rank),
-        "base_dilation": (params.get("base_dilation", ones), ones),
-        "window_dilation": (params.get("window_dilation", ones), ones),
-    }
-    return [f"{key}={plain(value)}" for key, (value, usual) in options.items() if plain(value) != plain(usual)]
+    return changed(
+        {
+            "strides": (params["window_strides"], ones),
+            "padding": (params["padding"], [(0, 0)] * rank),
+            "base_dilation": (params.get("base_dilation", ones), ones),
+            "window_dilation": (params.get("window_dilation", ones), ones),
+        }
+    )
 
 
 _POOLS = {

@@ -9,6 +9,7 @@ import jax
 
 from mithril_nb.emission.arrays.rules import Context, rule, sizes
 from mithril_nb.emission.program import Function, Number, Statement, Value
+from mithril_nb.emission.sizes import Size
 from mithril_nb.stages.patterns import FUNCTIONS, Made, Match, Pattern, axes_of, functions, is_rounded, softmax_of
 
 
@@ -135,6 +136,7 @@ def _write_attention(to: Context, one: Statement) -> str:
     given, scale = to.arrays(one), one.params["scale"]
     if one.params["is_causal"]:
         given.append("is_causal=True")
-    if not is_rounded(scale, one.inputs[0].shape[-1] ** -0.5):
+    width = one.inputs[0].shape[-1]
+    if isinstance(width, Size) or not is_rounded(scale, width**-0.5):
         given.append(f"scale={scale.text}")
     return f"torch.nn.functional.scaled_dot_product_attention({', '.join(given)})"

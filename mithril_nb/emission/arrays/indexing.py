@@ -5,24 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from mithril_nb.emission.arrays.rules import Context, plain, rule, sizes
-from mithril_nb.emission.program import Number, Statement
-
-
-def _mode(params: Any) -> str:
-    """Return `"fill"` if a gather reads a fill value outside of the array, or `"clip"` if it moves indices inside."""
-    return "fill" if params["mode"].name == "FILL_OR_DROP" else "clip"
-
-
-def _fill(to: Context, one: Statement) -> list[str]:
-    value = one.params.get("fill_value")
-    return [] if value is None else [f"fill={to.dialect.number(Number(value, one.inputs[0].dtype))}"]
+from mithril_nb.emission.program import Statement
+from mithril_nb.emission.slices import fill_of
 
 
 @rule("gather")
 def _gather(to: Context, one: Statement) -> str:
     array, indices = one.inputs
     params, numbers = one.params, one.params["dimension_numbers"]
-    mode = _mode(params)
+    fill = fill_of(one)
+    filled = [] if fill is None else [f"fill={to.dialect.number(fill)}"]
     offsets = [axis for axis in range(len(one.outputs[0].shape)) if axis not in numbers.offset_dims]
     # One index picks a row: `table[indices]`.
     is_rows = (
@@ -32,8 +24,8 @@ def _gather(to: Context, one: Statement) -> str:
         and tuple(params["slice_sizes"]) == (1, *array.shape[1:])
         and offsets == list(range(len(indices.shape) - 1))
     )
-    if is_rows and mode == "fill":
-        return to.helper("rows", to.array(array), f"{to.array(indices)}[..., 0]", *_fill(to, one))
+    if is_rows and fill is not None:
+        return to.helper("rows", to.array(array), f"{to.array(indices)}[..., 0]", *filled)
     shown = [
         f"offset_dims={plain(numbers.offset_dims)}",
         f"collapsed={plain(numbers.collapsed_slice_dims)}",
@@ -42,10 +34,7 @@ def _gather(to: Context, one: Statement) -> str:
     ]
     if numbers.operand_batching_dims:
         shown.append(f"batching={plain((numbers.operand_batching_dims, numbers.start_indices_batching_dims))}")
-    if mode != "clip":
-        shown.append(f"mode={mode!r}")
-        shown += _fill(to, one)
-    return to.helper("gather", to.array(array), to.array(indices), *shown)
+    return to.helper("gather", to.array(array), to.array(indices), *shown, *filled)
 
 
 _KINDS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mithril_nb.emission.arrays.dialects import Dialect, Library
@@ -114,6 +114,16 @@ def sizes(shape: Sequence[Any]) -> str:
         ('(2, 3)', '(2,)', '()')
     """
     return repr(tuple(map(number, shape)))
+
+
+def changed(options: Mapping[str, tuple[Any, Any]]) -> list[str]:
+    """Return the arguments of a call whose value differs from the default, from a value and the default of each.
+
+    Examples:
+        >>> changed({"strides": ((2, 2), (1, 1)), "groups": (1, 1)})
+        ['strides=(2, 2)']
+    """
+    return [f"{key}={plain(value)}" for key, (value, usual) in options.items() if plain(value) != plain(usual)]
 
 
 def plain(value: Any) -> str:

@@ -170,7 +170,7 @@ def _reduce(to: Context, one: Statement) -> str:
     name = _REDUCTIONS[one.primitive][{"torch": 1, "mlx": 2}.get(to.library, 0)]
     if name in ("all", "any") and output.dtype != "bool":
         raise to.unsupported(one, "integers")
-    if to.library == "torch" and name in ("prod", "all", "any"):
+    if to.library == "torch" and name == "prod":
         return to.helper(f"reduce_{name}", to.array(given), sizes(axes), repr(bool(one.params.get(KEEPDIMS))))
     keep = f", {to.dialect.keepdims}=True" if one.params.get(KEEPDIMS) else ""
     where = repr(axes[0]) if len(axes) == 1 else sizes(axes)

@@ -27,7 +27,7 @@ from mithril_nb.emission.c.rules import RULES
 from mithril_nb.emission.c.types import C_TYPES, c_shape, dims, literal, subscripts
 from mithril_nb.emission.c.writing import LOOP_VARIABLES, Body, Form, Stored, with_offsets
 from mithril_nb.emission.naming.names import comment
-from mithril_nb.emission.program import Function, Operand, Program, Statement, Value
+from mithril_nb.emission.program import Function, Operand, Program, Value
 from mithril_nb.emission.source import Line, Source, Writer
 from mithril_nb.emission.unsupported import check_dtypes, check_supported
 from mithril_nb.stages.trace import traced
@@ -127,7 +127,7 @@ def _function(
         for value, form in outputs:
             known = body.forms.get(value) if isinstance(value, Value) else None
             if known is not form:
-                body.copy(value, form, _source_of(function))
+                body.copy(value, form, next(reversed(function.statements), None))
     arenas[function.name] = place_buffers(body.buffers)
     yield from _head(function, parameters, is_main, arenas[function.name])
     if is_main and not arenas[function.name]:
@@ -148,10 +148,6 @@ def _head(function: Function, parameters: list[str], is_main: bool, arena: int) 
     for place, text in enumerate(every):
         yield Line(f"    {text}{',' if place < len(every) - 1 else ')'}", block=function.block, role=function.role)
     yield Line("{")
-
-
-def _source_of(function: Function) -> Statement | None:
-    return function.statements[-1] if function.statements else None
 
 
 def _name(value: Operand) -> str:

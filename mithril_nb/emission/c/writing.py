@@ -250,12 +250,18 @@ class Body:
         self.buffers.append(buffer)
         return buffer
 
-    def copy(self, value: Operand, to: Stored, one: Statement | None) -> None:
-        """Write each item of a value to memory."""
-        with self.loops(to.shape, one) as index:
+    def copy(
+        self,
+        value: Operand,
+        to: Stored,
+        one: Statement | None,
+        index_of: Callable[[Index], Index] = lambda index: index,
+    ) -> None:
+        """Write each item of a value to memory; `index_of` takes its index in the value, and returns that in memory."""
+        with self.loops(c_shape(value), one) as index:
             text = self.item(value, index)
             self.touch(to)
-            self.add(f"{to.item(index)} = {text};", one)
+            self.add(f"{to.item(index_of(index))} = {text};", one)
 
     def keep_alive_since(self, start: int) -> None:
         """Extend the life of buffers to the end of a loop, because the next iteration reads them.

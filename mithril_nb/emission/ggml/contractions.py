@@ -6,13 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from mithril_nb.emission.arrays.rules import plain
+from mithril_nb.emission.arrays.rules import changed, plain
 from mithril_nb.emission.ggml.elementwise import check_places
 from mithril_nb.emission.ggml.rules import Context, rule
 from mithril_nb.emission.program import Number, Operand, Statement
-from mithril_nb.emission.slices import slices_of
+from mithril_nb.emission.slices import fill_of, slices_of
 
 
 @rule("dot_general")
@@ -85,8 +83,7 @@ def _conv(to: Context, one: Statement) -> str:
             "lhs_dilation": (gaps, [1, 1]), "rhs_dilation": (dilation, [1, 1]), "groups": (groups, 1),
             "batch_groups": (batch_groups, 1),
         }  # fmt: skip
-        shown = [f"{key}={plain(value)}" for key, (value, usual) in options.items() if value != usual]
-        found = to.helper("conv", *texts, plain(strides), plain(padding), *shown)
+        found = to.helper("conv", *texts, plain(strides), plain(padding), *changed(options))
     output = one.outputs[0].shape
     ordered = [output[axis] for axis in numbers.out_spec]
     full = (*ordered[:2], *ones, *ordered[2:])
@@ -194,7 +191,8 @@ def _gather(to: Context, one: Statement) -> str:
     array, indices = one.inputs
     numbers = one.params["dimension_numbers"]
     shape = one.outputs[0].shape
-    flag = [f"fill={_fill(to, one)}"] if one.params["mode"].name == "FILL_OR_DROP" else []
+    fill = fill_of(one)
+    flag = [] if fill is None else [f"fill={to.number(fill)}"]
     inner = tuple(one.params["slice_sizes"]) == (1, *array.shape[1:])
     starts_first = tuple(numbers.offset_dims) == tuple(range(len(indices.shape) - 1, len(shape)))
     if (
@@ -207,14 +205,6 @@ def _gather(to: Context, one: Statement) -> str:
     if not indices.shape[-1]:
         raise to.unsupported(one, "indices of length 0")
     return to.helper("gather", to.tensor(array), to.tensor(indices), *_places(to, one), *flag)
-
-
-def _fill(to: Context, one: Statement) -> str:
-    """Return the number that a gather reads outside of the array, as Python."""
-    value, dtype = one.params.get("fill_value"), one.inputs[0].dtype
-    if value is None:
-        value = math.nan if dtype.startswith("float") else dtype == "bool" or np.iinfo(dtype).min
-    return to.number(Number(np.asarray(value).item(), dtype))
 
 
 @rule("scatter", "scatter-add", "scatter_add")

@@ -1,8 +1,7 @@
-"""Write `.gguf` files: the parameters of a model and metadata, in the format of GGML."""
+"""The content of `.gguf` files: the parameters of a model and metadata, in the format of GGML."""
 
 from __future__ import annotations
 
-import os
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from mithril_nb.atomic_write import replacing
 from mithril_nb.emission.ggml.rules import MOST_AXES
 from mithril_nb.errors import UnknownOptionError
 
@@ -19,20 +17,6 @@ _TYPES = {"float32": 0, "float16": 1, "int8": 24, "int16": 25, "int32": 26, "int
 """GGML's number for each dtype."""
 _INT, _FLOAT, _BOOL, _TEXT, _LIST = 5, 6, 7, 8, 9
 """GGML's numbers for the types of metadata: int32, float32, bool, string, list."""
-
-
-def write_gguf(path: str | os.PathLike[str], params: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
-    """Write arrays and metadata to a `.gguf` file. An existing file stays unchanged if an error occurs.
-
-    See `gguf_bytes` for the allowed `params` and `metadata`.
-
-    Raises:
-        UnknownOptionError: The format cannot contain an array or an item of the metadata.
-        OSError: The file cannot be written.
-    """
-    content = gguf_bytes(params, metadata)
-    with replacing(path) as part:
-        part.write_bytes(content)
 
 
 def gguf_bytes(params: Mapping[str, Any], metadata: Mapping[str, Any]) -> bytes:

@@ -11,7 +11,7 @@ import numpy as np
 from mithril_nb.emission.onnx.graph import Graph, neutral, number_of, rule, wider
 from mithril_nb.emission.onnx.shapes import dilated, padded, permuted, reduced
 from mithril_nb.emission.program import Operand, Statement
-from mithril_nb.emission.slices import Slices, slices_of
+from mithril_nb.emission.slices import Slices, fill_of, slices_of
 
 
 @rule("dot_general")
@@ -216,12 +216,12 @@ def _gather(to: Graph, one: Statement) -> str:
     numbers, sizes = one.params["dimension_numbers"], tuple(one.params["slice_sizes"])
     batch, picked = tuple(numbers.operand_batching_dims), tuple(numbers.start_index_map)
     rest = [axis for axis in range(len(array.shape)) if axis not in (*batch, *picked)]
-    fills = one.params["mode"].name == "FILL_OR_DROP"
+    fill = fill_of(one)
     if set(numbers.collapsed_slice_dims) != set(picked) or any(sizes[axis] != array.shape[axis] for axis in rest):
         items, are_inside = _items(to, slices_of(one))
         found = to.add("Gather", to.reshape(to.tensor(array), [-1]), items, axis=0)
-        if fills:
-            found = to.where(are_inside, found, to.constant(_fill(one), array.dtype), array.dtype)
+        if fill is not None:
+            found = to.where(are_inside, found, to.tensor(fill), array.dtype)
         order = [axis for axis in range(len(one.outputs[0].shape)) if axis not in numbers.offset_dims]
         return permuted(to, found, np.argsort([*order, *numbers.offset_dims]).tolist())
     source = permuted(to, to.tensor(array), [*batch, *picked, *rest])
@@ -231,9 +231,9 @@ def _gather(to: Graph, one: Statement) -> str:
     places = permuted(to, to.cast(to.tensor(indices), "int64"), [*order, count])
     inside, are_inside = _clipped(to, places, [array.shape[axis] - 1 for axis in picked])
     found = to.add("GatherND", source, inside, batch_dims=len(batch))
-    if fills:
+    if fill is not None:
         is_inside = to.reshape(are_inside, [*(indices.shape[axis] for axis in order), *[1] * len(rest)])
-        found = to.where(is_inside, found, to.constant(_fill(one), array.dtype), array.dtype)
+        found = to.where(is_inside, found, to.tensor(fill), array.dtype)
     offsets = list(numbers.offset_dims)
     others = [axis for axis in range(count + len(rest)) if axis not in offsets]
     return permuted(to, found, np.argsort([*(others[axis] for axis in order), *offsets]).tolist())
@@ -294,16 +294,6 @@ def _scatter(to: Graph, one: Statement) -> str:
     found = to.add("ScatterElements", flat, to.reshape(items, [-1]), added, **options)
     found = to.reshape(to.add("Slice", found, to.integers([0]), to.integers([array.size])), array.shape)
     return to.from_key(found, dtype) if compared else to.cast(found, dtype, wide)
-
-
-def _fill(one: Statement) -> Any:
-    """Return the number that a gather reads outside of an array."""
-    dtype = np.dtype(one.inputs[0].dtype)
-    if one.params.get("fill_value") is not None:
-        return one.params["fill_value"]
-    if dtype.kind == "f":
-        return np.nan
-    return dtype.kind == "b" or (np.iinfo(dtype).max if dtype.kind == "u" else np.iinfo(dtype).min)
 
 
 @rule("dynamic_slice")

@@ -17,9 +17,8 @@ def filled(shape, value, like):
 
 def limits(x):
     """Return the least and the largest number of the dtype of an array."""
-    if mx.issubdtype(x.dtype, mx.inexact):
-        return -math.inf, math.inf
-    return (False, True) if x.dtype == mx.bool_ else (mx.iinfo(x.dtype).min, mx.iinfo(x.dtype).max)
+    is_float = mx.issubdtype(x.dtype, mx.floating)
+    return (-math.inf, math.inf) if is_float else (mx.iinfo(x.dtype).min, mx.iinfo(x.dtype).max)
 
 
 def changed(x, where, updates, kind):

@@ -44,6 +44,11 @@ def erfc(x):
     return mx.where(mx.abs(x) < 1.5, 1 - mx.erf(x), mx.where(x < 0, 2 - tail, tail))
 
 
+def exact(x):
+    """Return floats in the widest dtype that MLX computes with on every device."""
+    return x
+
+
 def lgamma(x):
     """Return the logarithm of the gamma function by Lanczos' approximation."""
     z = mx.where(x < 0.5, 1 - x, x) - 1
@@ -55,20 +60,6 @@ def lgamma(x):
     t = z + 7.5
     found = 0.5 * math.log(2 * math.pi) + (z + 0.5) * mx.log(t) - t + mx.log(total)
     return mx.where(x < 0.5, math.log(math.pi) - mx.log(mx.abs(mx.sin(math.pi * x))) - found, found)
-
-
-def digamma(x):
-    """Return the derivative of lgamma: an asymptotic series for x >= 10, and a recurrence below."""
-    z = mx.where(x < 0.5, 1 - x, x)
-    shift = mx.zeros_like(z)
-    for _ in range(10):
-        shift = shift + mx.where(z < 10, 1 / z, 0)
-        z = mx.where(z < 10, z + 1, z)
-    series = 0
-    for term in (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12):
-        series = (series + term) / (z * z)
-    found = mx.log(z) - 0.5 / z - series - shift
-    return mx.where(x < 0.5, found - math.pi / mx.tan(math.pi * x), found)
 
 
 def exp2(x):

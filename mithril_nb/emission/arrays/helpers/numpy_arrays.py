@@ -17,9 +17,7 @@ def filled(shape, value, like):
 
 def limits(x):
     """Return the least and the largest number of the dtype of an array."""
-    if x.dtype.kind in "fc":
-        return -np.inf, np.inf
-    return (False, True) if x.dtype.kind == "b" else (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
+    return (-np.inf, np.inf) if x.dtype.kind == "f" else (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
 
 
 def changed(x, where, updates, kind):

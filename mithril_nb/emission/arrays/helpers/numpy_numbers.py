@@ -75,6 +75,11 @@ def erf_inv(y):
     return np.copysign(x, y).astype(y.dtype)
 
 
+def exact(x):
+    """Return floats in the widest dtype."""
+    return np.asarray(x, np.float64)
+
+
 def lgamma(x):
     """Return the logarithm of the gamma function."""
 
@@ -83,23 +88,6 @@ def lgamma(x):
         return math.inf if is_pole else math.lgamma(value)
 
     return np.asarray(np.frompyfunc(one, 1, 1)(x)).astype(x.dtype)
-
-
-def digamma(x):
-    """Return the derivative of lgamma: an asymptotic series for x >= 10, and a recurrence below."""
-    value = np.asarray(x, np.float64)
-    is_small = value < 0.5
-    z = np.where(is_small, 1 - value, value)
-    shift = np.zeros_like(z)
-    for _ in range(10):
-        shift = shift + np.where(z < 10, 1 / z, 0)
-        z = np.where(z < 10, z + 1, z)
-    series = 0
-    for term in (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12):
-        series = (series + term) / z**2
-    found = np.log(z) - 0.5 / z - series - shift
-    found = np.where(is_small, found - np.pi / np.tan(np.pi * value), found)
-    return found.astype(x.dtype)
 
 
 def cholesky(x):

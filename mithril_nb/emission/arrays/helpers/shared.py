@@ -155,34 +155,27 @@ def places(shape, indices, start_index_map, slice_sizes, window_dims, batching, 
     return np.broadcast_to(flat, (*batch, *window)), np.broadcast_to(is_inside, (*batch, *window))
 
 
-def outside(x, fill):
-    """Return `fill`, or if it is None: NaN, True, the smallest signed or the largest unsigned integer."""
-    least, largest = limits(x)
-    usual = math.nan if least == -math.inf else least or largest
-    return filled((), usual if fill is None else fill, x)
-
-
-def rows(table, indices, fill=None):
-    """Return `table[indices]`. For an index outside of the table, return the result of `outside`."""
+def rows(table, indices, fill):
+    """Return `table[indices]`; `fill` for an index outside of the table."""
     size = len(table)
     is_inside = (indices >= 0) & (indices < size)
     found = table[np.clip(indices, 0, size - 1)]
     is_inside = is_inside.reshape((*is_inside.shape, *[1] * (found.ndim - is_inside.ndim)))
-    return np.where(is_inside, found, outside(table, fill))
+    return np.where(is_inside, found, filled((), fill, table))
 
 
-def gather(x, indices, offset_dims, collapsed, start_index_map, slice_sizes, batching=None, mode="clip", fill=None):
+def gather(x, indices, offset_dims, collapsed, start_index_map, slice_sizes, batching=None, fill=None):
     """Return slices of x that start at `indices`.
 
-    If a slice is partly outside of x, mode="clip" moves it inside. With mode="fill", all its items are replaced by the
-    result of `outside`: `fill`, or a default for the dtype.
+    If a slice is partly outside of x, all its items are `fill`, or it is moved inside if `fill` is None.
     """
+    mode = "clip" if fill is None else "fill"
     dropped = (*collapsed, *(batching[0] if batching else ()))
     window_dims = [axis for axis in range(x.ndim) if axis not in dropped]
     flat, is_inside = places(x.shape, indices, start_index_map, slice_sizes, window_dims, batching, mode)
     found = filled(flat.shape, 0, x) if 0 in flat.shape else x.reshape(-1)[flat]
-    if mode == "fill":
-        found = np.where(is_inside, found, outside(x, fill))
+    if fill is not None:
+        found = np.where(is_inside, found, filled((), fill, x))
     batch = found.ndim - len(offset_dims)
     source, order = iter(range(batch)), []
     offsets = dict(zip(offset_dims, range(batch, found.ndim)))
@@ -250,3 +243,19 @@ def cbrt(x):
 def sign(x):
     """Return -1, 0 or 1, and NaN for NaN."""
     return np.where(x != x, x, np.sign(x))
+
+
+def digamma(x):
+    """Return the derivative of lgamma: an asymptotic series for x >= 10, and a recurrence below."""
+    value = exact(x)
+    z = np.where(value < 0.5, 1 - value, value)
+    shift = np.zeros_like(z)
+    for _ in range(10):
+        shift = shift + np.where(z < 10, 1 / z, 0)
+        z = np.where(z < 10, z + 1, z)
+    series = 0
+    for term in (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12):
+        series = (series + term) / (z * z)
+    found = np.log(z) - 0.5 / z - series - shift
+    found = np.where(value < 0.5, found - math.pi / np.tan(math.pi * value), found)
+    return found.astype(x.dtype)

@@ -17,9 +17,7 @@ def filled(shape, value, like):
 
 def limits(x):
     """Return the least and the largest number of the dtype of an array."""
-    if x.is_floating_point() or x.is_complex():
-        return -math.inf, math.inf
-    return (False, True) if x.dtype == torch.bool else (torch.iinfo(x.dtype).min, torch.iinfo(x.dtype).max)
+    return (-math.inf, math.inf) if x.is_floating_point() else (torch.iinfo(x.dtype).min, torch.iinfo(x.dtype).max)
 
 
 def changed(x, where, updates, kind):
@@ -30,20 +28,6 @@ def changed(x, where, updates, kind):
         return x.index_add(0, where, updates if kind == "add" else -updates)
     name = {"multiply": "prod", "minimum": "amin", "maximum": "amax"}[kind]
     return x.scatter_reduce(0, where, updates, name)
-
-
-def reduce_all(x, axes, keepdim):
-    """Return whether all items along some axes are true."""
-    for axis in sorted(axes, reverse=True):
-        x = torch.all(x, dim=axis, keepdim=keepdim)
-    return x
-
-
-def reduce_any(x, axes, keepdim):
-    """Return whether any item along some axes is true."""
-    for axis in sorted(axes, reverse=True):
-        x = torch.any(x, dim=axis, keepdim=keepdim)
-    return x
 
 
 def reduce_prod(x, axes, keepdim):

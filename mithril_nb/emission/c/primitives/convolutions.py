@@ -7,21 +7,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from mithril_nb.emission.c.arithmetic import divided, is_number, scaled, total
+from mithril_nb.emission.c.primitives.linear import check_float
 from mithril_nb.emission.c.primitives.products import Matrix, describe, is_large, multiply
 from mithril_nb.emission.c.primitives.shapes import fill
 from mithril_nb.emission.c.rules import rule
-from mithril_nb.emission.c.types import C_TYPES, is_float, literal
+from mithril_nb.emission.c.types import C_TYPES, literal
 from mithril_nb.emission.c.writing import Body, Index, Stored
 from mithril_nb.emission.program import Operand, Statement, Value
-from mithril_nb.emission.unsupported import unsupported
 
 
 @rule("conv_general_dilated")
 def conv(to: Body, one: Statement) -> None:
     """Write a convolution. A large one without groups is written as matrix products."""
     kernel, (output,), params = one.inputs[1], one.outputs, one.params
-    if not is_float(output.dtype):
-        raise unsupported(one, "c", "dtypes other than float32 and float64")
+    check_float(one)
     numbers = params["dimension_numbers"]
     rhs, out = numbers.rhs_spec, numbers.out_spec
     form = to.reserve(output, one)
@@ -155,8 +154,9 @@ def _edges(to: Body, one: Statement, axis: int, tap: str, size: int, places: int
         last = min(places, (span - 1 - int(offset)) // stride + 1)
         return str(first), str(max(last, first)), source
     first, end = "0", str(places)
+    taps = one.inputs[1].shape[params["dimension_numbers"].rhs_spec[2 + axis]]
     needs_low = low > 0
-    needs_high = (places - 1) * stride + (_kernel_size(one, axis) - 1) * dilation - low > span - 1
+    needs_high = (places - 1) * stride + (taps - 1) * dilation - low > span - 1
     if needs_low:
         first = to.new_name("first")
         to.add(f"const int {first} = {offset} < 0 ? {divided(scaled(offset, -1, stride - 1), stride)} : 0;", one)
@@ -166,10 +166,6 @@ def _edges(to: Body, one: Statement, axis: int, tap: str, size: int, places: int
         reach = scaled(divided(room, stride), 1, 1)
         to.add(f"const int {end} = {room} < 0 ? 0 : {reach} < {places} ? {reach} : {places};", one)
     return first, end, source
-
-
-def _kernel_size(one: Statement, axis: int) -> int:
-    return one.inputs[1].shape[one.params["dimension_numbers"].rhs_spec[2 + axis]]
 
 
 def _window_loops(to: Body, one: Statement, edges: list[tuple[str, str, Any]], write: Any) -> None:

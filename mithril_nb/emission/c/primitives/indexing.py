@@ -4,33 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
-
-import numpy as np
 
 from mithril_nb.emission.c.arithmetic import total
 from mithril_nb.emission.c.primitives.shapes import combined
 from mithril_nb.emission.c.rules import rule
-from mithril_nb.emission.c.types import c_shape, is_float, literal
+from mithril_nb.emission.c.types import c_shape, literal
 from mithril_nb.emission.c.writing import Body, Index
 from mithril_nb.emission.program import Statement
-from mithril_nb.emission.slices import Slices, slices_of
+from mithril_nb.emission.slices import Slices, fill_of, slices_of
 from mithril_nb.emission.unsupported import unsupported
 
 
 @rule("gather")
 def gather(to: Body, one: Statement) -> None:
-    (output,), params, slices = one.outputs, one.params, slices_of(one)
+    (output,), slices = one.outputs, slices_of(one)
     rank = len(output.shape)
     form = to.reserve(output, one)
-    fills = params["mode"].name == "FILL_OR_DROP"
+    fill = fill_of(one)
     with to.loops([output.shape[axis] for axis in slices.outer], one) as batch:
-        starts, test = _starts(to, one, slices, batch, not fills)
+        starts, test = _starts(to, one, slices, batch, fill is None)
         with _window(to, one, slices, batch, starts, c_shape(output)[rank:]) as (item, place):
             text = to.item(slices.array, place)
             to.touch(form)
-            if test:
-                text = f"{test} ? {text} : {_filling(params['fill_value'], output.dtype)}"
+            if test and fill is not None:
+                text = f"{test} ? {text} : {literal(fill.value, output.dtype)}"
             to.add(f"{form.item(item)} = {text};", one)
 
 
@@ -54,17 +51,6 @@ def _window(
         place = [total(starts.get(axis, "0"), offsets.get(axis, "0")) for axis in range(len(slices.array.shape))]
         rest = inner[len(slices.window) :]
         yield (*(at[axis] for axis in range(len(slices.shape))), *rest), (*place, *rest)
-
-
-def _filling(value: Any, dtype: str) -> str:
-    if value is not None:
-        return literal(value, dtype)
-    if is_float(dtype):
-        return "NAN"
-    if dtype == "bool":
-        return "true"
-    info = np.iinfo(dtype if not dtype.startswith("key") else "uint32")
-    return literal(int(info.min if dtype.startswith("int") else info.max), dtype)
 
 
 def _starts(to: Body, one: Statement, slices: Slices, batch: Index, is_clipped: bool) -> tuple[dict[int, str], str]:

@@ -9,12 +9,18 @@ from mithril_nb.emission.program import Statement
 from mithril_nb.emission.unsupported import unsupported
 
 
+def check_float(one: Statement) -> None:
+    """Raise an `UnsupportedPrimitiveError` if a statement does not compute floats."""
+    dtype = one.outputs[0].dtype
+    if not is_float(dtype):
+        raise unsupported(one, "c", f"dtype {dtype}")
+
+
 @rule("cholesky")
 def cholesky(to: Body, one: Statement) -> None:
     """Write the lower Cholesky factor of a symmetric matrix, row by row. The root of a negative pivot is NaN."""
     (source,), (output,) = one.inputs, one.outputs
-    if not is_float(output.dtype):
-        raise unsupported(one, "c", f"dtype {output.dtype}")
+    check_float(one)
     form, size = to.reserve(output, one), output.shape[-1]
     kind, end = C_TYPES[output.dtype], "f" if output.dtype == "float32" else ""
     i, j, k, rest = (to.new_name(name) for name in ("row", "column", "before", "rest"))
@@ -37,8 +43,7 @@ def cholesky(to: Body, one: Statement) -> None:
 def triangular_solve(to: Body, one: Statement) -> None:
     """Write the solution of a triangular system by substitution, one unknown after the other."""
     (matrix, given), (output,), params = one.inputs, one.outputs, one.params
-    if not is_float(output.dtype):
-        raise unsupported(one, "c", f"dtype {output.dtype}")
+    check_float(one)
     form, size = to.reserve(output, one), matrix.shape[-1]
     left, transposed = params["left_side"], params["transpose_a"]
     # On the right side, X A = B is A^T X^T = B^T.
@@ -71,8 +76,7 @@ def triangular_solve(to: Body, one: Statement) -> None:
 def lu(to: Body, one: Statement) -> None:
     """Write the LU factors of a matrix. Row exchanges make the item with the largest absolute value the pivot."""
     (source,), (output, _, permutation) = one.inputs, one.outputs
-    if not is_float(output.dtype):
-        raise unsupported(one, "c", f"dtype {output.dtype}")
+    check_float(one)
     factor, exchanged, order = (to.reserve(value, one) for value in one.outputs)
     to.copy(source, factor, one)
     rows, columns = output.shape[-2:]

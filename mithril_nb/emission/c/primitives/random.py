@@ -20,15 +20,20 @@ def threefry(to: Body, one: Statement) -> None:
         _write_words(to, one, (keys[0], keys[1]), (keys[2], keys[3]), (first.item(index), second.item(index)))
 
 
+def _words(to: Body, one: Statement, key: tuple[str, str], counts: tuple[str, str]) -> tuple[str, str]:
+    """Write variables with two random integers of 32 bits, computed from a key and two counts; return their names."""
+    words = to.new_name("word_0"), to.new_name("word_1")
+    to.add(f"uint32_t {words[0]} = {counts[0]}, {words[1]} = {counts[1]};", one)
+    to.add(f"{to.helpers.use('threefry2x32')}({key[0]}, {key[1]}, &{words[0]}, &{words[1]});", one)
+    return words
+
+
 def _write_words(
-    to: Body, one: Statement, key: tuple[str, str], counts: tuple[str, str], into: tuple[str, str]
+    to: Body, one: Statement, key: tuple[str, str], counts: tuple[str, str], items: tuple[str, str]
 ) -> None:
-    """Write two random integers of 32 bits, computed from a key and two counts, to the items `into`."""
-    low, high = to.new_name("word_0"), to.new_name("word_1")
-    to.add(f"uint32_t {low} = {counts[0]}, {high} = {counts[1]};", one)
-    to.add(f"{to.helpers.use('threefry2x32')}({key[0]}, {key[1]}, &{low}, &{high});", one)
-    to.add(f"{into[0]} = {low};", one)
-    to.add(f"{into[1]} = {high};", one)
+    """Write the two integers of `_words` to two items."""
+    for item, word in zip(items, _words(to, one, key, counts), strict=True):
+        to.add(f"{item} = {word};", one)
 
 
 def _key(to: Body, key: Operand, index: Index) -> tuple[str, str]:
@@ -58,12 +63,8 @@ def random_bits(to: Body, one: Statement) -> None:
     form, width = to.reserve(output, one), one.params["bit_width"]
     shape = tuple(one.params["shape"])
     with to.loops(output.shape, one) as index:
-        batch = index[: len(key.shape)]
-        low, high = to.new_name("bits_0"), to.new_name("bits_1")
         counts = _counts(flat(index[len(key.shape) :], shape))
-        to.add(f"uint32_t {low} = {counts[0]}, {high} = {counts[1]};", one)
-        first, second = _key(to, key, batch)
-        to.add(f"{to.helpers.use('threefry2x32')}({first}, {second}, &{low}, &{high});", one)
+        low, high = _words(to, one, _key(to, key, index[: len(key.shape)]), counts)
         text = f"(uint64_t){low} << 32 | {high}" if width == 64 else f"{low} ^ {high}"
         text = f"({C_TYPES[output.dtype]})({text})" if bits(output.dtype) < 32 else text
         to.touch(form)

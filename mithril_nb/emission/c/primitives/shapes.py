@@ -151,11 +151,11 @@ def concatenate(to: Body, one: Statement) -> None:
     (output,), axis = one.outputs, one.params["dimension"]
     form, first = to.reserve(output, one), 0
     for part in one.inputs:
-        with to.loops((*part.shape, *c_shape(output)[len(output.shape) :]), one) as index:
-            text = to.item(part, index)
-            place = (*index[:axis], scaled(index[axis], 1, first), *index[axis + 1 :])
-            to.touch(form)
-            to.add(f"{form.item(place)} = {text};", one)
+
+        def index_of(index: Index, first: int = first) -> Index:
+            return (*index[:axis], scaled(index[axis], 1, first), *index[axis + 1 :])
+
+        to.copy(part, form, one, index_of)
         first += part.shape[axis]
 
 
@@ -164,10 +164,11 @@ def stack(to: Body, one: Statement) -> None:
     (output,), axis = one.outputs, one.params["axis"]
     form = to.reserve(output, one)
     for place, part in enumerate(one.inputs):
-        with to.loops((*part.shape, *c_shape(output)[len(output.shape) :]), one) as index:
-            text = to.item(part, index)
-            to.touch(form)
-            to.add(f"{form.item((*index[:axis], str(place), *index[axis:]))} = {text};", one)
+
+        def index_of(index: Index, place: int = place) -> Index:
+            return (*index[:axis], str(place), *index[axis:])
+
+        to.copy(part, form, one, index_of)
 
 
 @rule("tile")
@@ -363,8 +364,9 @@ def dynamic_update_slice(to: Body, one: Statement) -> None:
     form = to.reserve(output, one)
     to.copy(source, form, one)
     firsts = [start_index(to, one, *each) for each in zip(starts, source.shape, update.shape, strict=True)]
-    with to.loops((*update.shape, *c_shape(output)[len(output.shape) :]), one) as index:
-        text = to.item(update, index)
-        place = tuple([total(a, b) for a, b in zip(firsts, index, strict=False)])
-        to.touch(form)
-        to.add(f"{form.item((*place, *index[len(place) :]))} = {text};", one)
+
+    def index_of(index: Index) -> Index:
+        place = [total(first, within) for first, within in zip(firsts, index, strict=False)]
+        return (*place, *index[len(place) :])
+
+    to.copy(update, form, one, index_of)
