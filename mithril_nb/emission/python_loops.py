@@ -12,7 +12,7 @@ from mithril_nb.emission.source import Writer
 
 
 class PythonLoops(ABC):
-    """Writes loops and calls. A subclass says how its library expresses the arrays in them."""
+    """Writes loops and calls. A subclass returns the expressions of its library for the arrays in them."""
 
     _out: Writer
 
