@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax import lax
 from jax_programs import block, spec
 
 from benchmarks.corpus import corpus
@@ -100,3 +101,17 @@ def test_an_argument_of_a_function_with_several_calls_is_not_that_of_the_module(
     links = {(link.source, link.target) for link in inspection.graph("stablehlo").links}
     users = {target for source, target in links if source == "input:%arg0"}
     assert all("sin" not in user for user in users), links
+
+
+def test_an_argument_that_a_function_returns_is_that_of_its_call() -> None:
+    turn = jax.jit(lambda a, b, c: (jnp.sin(b), c, a))
+
+    def program(x, y, z):
+        return lax.fori_loop(0, 5, lambda _, carry: turn(*carry), (jnp.exp(z), jnp.exp(y), jnp.exp(x)))
+
+    inspection = inspect(program, spec(3), spec(3), spec(3))
+    ops = inspection.stage("stablehlo").instructions
+    known = {"", *(one.id for one in ops)}
+    for one in ops:
+        assert known.issuperset((*one.carried, *one.results)), one
+    assert not any(link.source.startswith("input:") and link.loop for link in inspection.graph("stablehlo").links)

@@ -64,12 +64,15 @@ def with_flows(text: str, instructions: Sequence[Instruction]) -> tuple[Instruct
     for one, end, inside in regions:
         if one.opcode == "func.func" and len(calls.get(one.id, ())) == 1:
             call = found[calls[one.id][0]]
-            returned[call.id] = _values(end)
-            _connect_call(call, inside, _GIVEN.findall(lines[one.line - 1]), returned[call.id], found)
+            taken = dict(zip(_GIVEN.findall(lines[one.line - 1]), _values(call), strict=False))
+            _connect_call(call, inside, taken, _values(end), found)
+            # A function may return its own arguments.
+            returned[call.id] = [taken.get(id, (id, pick)) for id, pick in _values(end)]
     for one, end, inside in regions:
         if one.opcode.endswith(".while"):
             made = {inner.id for inner in inside}
             results = [_made_by(value, returned) if value[0] in made else "" for value in _values(end)]
+            results = [id if id in found else "" for id in results]  # not another carry
             found[one.id] = replace(found[one.id], results=tuple(results))
             makers = dict(zip(_CARRIED.findall(lines[one.line - 1]), results, strict=False))
             for inner in inside:
@@ -128,12 +131,15 @@ def _picks(one: Instruction, line: str) -> tuple[int, ...]:
 
 
 def _connect_call(
-    call: Instruction, inside: Sequence[Instruction], given: Sequence[str], returned: Sequence[_Value], found: _ById
+    call: Instruction,
+    inside: Sequence[Instruction],
+    taken: Mapping[str, _Value],
+    returned: Sequence[_Value],
+    found: _ById,
 ) -> None:
     """Connect the operands and results of a call to the body of its function."""
     made = {one.id for one in inside}
     found[call.id] = replace(call, results=tuple([id if id in made else "" for id, _ in returned]))
-    taken = dict(zip(given, _values(call), strict=False))
     for one in inside:
         if any(name in taken for name in one.operands):
             values = [taken.get(name, (name, pick)) for name, pick in _values(one)]

@@ -24,7 +24,7 @@ def stated_shardings(program: Program, arguments: Any) -> dict[str, str]:
         arguments: The arguments of the program, as shapes.
 
     Examples:
-        >>> mesh = jax.sharding.AbstractMesh((2,), ("x",))
+        >>> mesh = jax.sharding.AbstractMesh((2,), ("x",), (jax.sharding.AxisType.Auto,))
         >>> sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
         >>> x = jax.ShapeDtypeStruct((4,), "float32", sharding=sharding)
         >>> from mithril_nb.inspection import inspect

@@ -32,6 +32,7 @@ class OneStage:
 def state_of(stage: Stage) -> StageState:
     maker = StageMaker(threading.RLock(), lambda: None, lambda error: None)
     maker._analysis = analysis = OneStage(stage)
+    maker._wanted = frozenset({stage.name})
     assert maker._accept(analysis, stage.name)
     return maker.states[stage.name]
 
