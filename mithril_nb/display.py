@@ -45,7 +45,7 @@ def renderer(*types: type, kind: str = BUNDLE) -> Callable[[Render], Render]:
     """
 
     def register(function: Render) -> Render:
-        _RENDERERS.update(dict.fromkeys(((one, kind) for one in types), function))
+        _RENDERERS.update(dict.fromkeys(((cls, kind) for cls in types), function))
         return function
 
     return register
@@ -72,10 +72,10 @@ def draw(value: Any, kind: str, **options: Any) -> Any:
     Raises:
         LookupError: No renderer of this kind is registered for the type of the value or for a base class.
     """
-    found = find_renderer(type(value), kind)
-    if found is None:
+    render = find_renderer(type(value), kind)
+    if render is None:
         raise LookupError(f"no renderer of kind {kind!r} for {type(value).__name__}")
-    return found(value, **options)
+    return render(value, **options)
 
 
 def render(value: object) -> dict[str, str]:
@@ -121,8 +121,8 @@ def finite(data: Any, most: float = math.inf) -> Any:
         named: Mapping[Any, Any] = data
         return {name: finite(value, most) for name, value in named.items()}
     if isinstance(data, list):
-        every: list[Any] = data
-        return [finite(value, most) for value in every]
+        elements: list[Any] = data
+        return [finite(value, most) for value in elements]
     if isinstance(data, tuple):
         parts: tuple[Any, ...] = data
         return tuple(finite(value, most) for value in parts)

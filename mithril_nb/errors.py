@@ -50,8 +50,8 @@ class Diagnostic:
     code: str = "MithrilError"
 
     def __str__(self) -> str:
-        shown = self.shown()
-        return _text(shown.summary, shown.facts, shown.advice)
+        short = self.shown()
+        return _text(short.summary, short.facts, short.advice)
 
     def shown(self) -> Diagnostic:
         """Return a copy that fits into `LONGEST` characters. Advice is shown whole or not at all."""
@@ -64,20 +64,20 @@ class Diagnostic:
         summary, facts = self.summary, self.facts
         for count in range(min(len(facts), _MOST_FACTS), -1, -1):
             rest = len(self.facts) - count
-            kept = (*self.facts[:count], ("...", f"and {rest:,} more")) if rest else self.facts
-            summary, facts = _fitted(self.summary, kept, advice)
+            shortened = (*self.facts[:count], ("...", f"and {rest:,} more")) if rest else self.facts
+            summary, facts = _fitted(self.summary, shortened, advice)
             if len(_text(summary, facts, advice)) <= LONGEST:
                 break
         return replace(self, summary=summary, facts=facts, advice=advice)
 
     def to_dict(self) -> dict[str, object]:
         """Return the shown text as JSON-serialisable data, for a front end."""
-        shown = self.shown()
+        short = self.shown()
         return {
             "code": self.code,
-            "summary": shown.summary,
-            "facts": [list(fact) for fact in shown.facts],
-            "advice": shown.advice,
+            "summary": short.summary,
+            "facts": [list(fact) for fact in short.facts],
+            "advice": short.advice,
             "block": self.block,
             "port": self.port,
             "edge": list(self.edge) if self.edge else None,
@@ -115,8 +115,8 @@ def _cut(text: str, most: int = LONGEST) -> str:
     """Return at most `most` characters of a text, with the number of omitted ones."""
     if len(text) <= most:
         return text
-    kept = max(most - len(f"... ({len(text):,} characters more)"), 0)
-    return f"{text[:kept]}... ({len(text) - kept:,} characters more)"
+    length = max(most - len(f"... ({len(text):,} characters more)"), 0)
+    return f"{text[:length]}... ({len(text) - length:,} characters more)"
 
 
 def listed(names: Iterable[object], most: int = 600) -> str:
@@ -130,14 +130,14 @@ def listed(names: Iterable[object], most: int = 600) -> str:
         >>> listed(["a", "b"]), listed([]), listed(range(100_000), 8)
         ('a, b', 'none', '0, 1, 2, ... and 99,997 more')
     """
-    every = [*map(str, names)]
+    texts = [*map(str, names)]
     count, size = 0, 0
-    for name in every:
+    for name in texts:
         size += len(name) + 2
         if count and size > most + 2:
-            return f"{', '.join(every[:count])}, ... and {len(every) - count:,} more"
+            return f"{', '.join(texts[:count])}, ... and {len(texts) - count:,} more"
         count += 1
-    return ", ".join(every) or "none"
+    return ", ".join(texts) or "none"
 
 
 def short_repr(value: object, most: int = 80) -> str:
@@ -162,19 +162,19 @@ def _beginning(value: Any, most: int) -> Any:
     if isinstance(value, str | bytes):
         return value[:most] if len(value) > most else value
     if type(value) in (list, tuple):
-        return type(value)(_beginning(one, most) for one in value[:most])
+        return type(value)(_beginning(element, most) for element in value[:most])
     if type(value) is dict:
         items: Iterable[tuple[Any, Any]] = islice(value.items(), most)  # pyright: ignore
-        return {_beginning(key, most): _beginning(one, most) for key, one in items}
+        return {_beginning(key, most): _beginning(element, most) for key, element in items}
     return value
 
 
-def similar(name: str, known: Iterable[str], count: int = 1, least: float = 0.5) -> list[str]:
+def similar(name: str, available: Iterable[str], count: int = 1, least: float = 0.5) -> list[str]:
     """Return the names closest in spelling, like `difflib.get_close_matches` but in bounded time.
 
     Args:
         name: The name. A name of more than 200 characters has no matches.
-        known: The names to choose from; only the first 2,000 are compared.
+        available: The names to choose from; only the first 2,000 are compared.
         count: Maximum number of names to return.
         least: The minimum similarity ratio, between 0 and 1.
 
@@ -184,55 +184,55 @@ def similar(name: str, known: Iterable[str], count: int = 1, least: float = 0.5)
     """
     if len(name) > 200:
         return []
-    return difflib.get_close_matches(name, islice(known, 2_000), count, least)
+    return difflib.get_close_matches(name, islice(available, 2_000), count, least)
 
 
-def alike(name: object, known: Iterable[str], least: float = 0.5) -> list[str]:
+def alike(name: object, available: Iterable[str], least: float = 0.5) -> list[str]:
     """Return the names that start with `name` or have the initials `name`, then up to three of similar spelling.
 
     Args:
         name: The text that the user wrote.
-        known: The names that exist.
+        available: The names that exist.
         least: The minimum similarity ratio, between 0 and 1.
 
     Examples:
         >>> alike("num", ["name", "num_heads"]), alike("heds", ["heads"]), alike("lr", ["loss", "learning_rate"])
         (['num_heads', 'name'], ['heads'], ['learning_rate'])
     """
-    text, every = str(name), [*known]
-    initials = {"".join(word[:1] for word in one.split("_")): one for one in every}
-    begun = [one for one in every if len(text) > 1 and (one.startswith(text) or one == initials.get(text))]
-    return [*begun, *(one for one in similar(text, every, 3, least) if one not in begun)]
+    text, names = str(name), [*available]
+    initials = {"".join(word[:1] for word in choice.split("_")): choice for choice in names}
+    begun = [choice for choice in names if len(text) > 1 and (choice.startswith(text) or choice == initials.get(text))]
+    return [*begun, *(choice for choice in similar(text, names, 3, least) if choice not in begun)]
 
 
-def nearest(given: object, known: Iterable[str]) -> str | None:
+def nearest(name: object, available: Iterable[str]) -> str | None:
     """Return the known name that is closest to a text, ignoring case; `None` if no name is similar.
 
     Args:
-        given: The value that the user wrote, of any type. For `"time"`, a name that starts with `"time_"` is closest.
-        known: The names that exist.
+        name: The value that the user wrote, of any type. For `"time"`, a name that starts with `"time_"` is closest.
+        available: The names that exist.
 
     Examples:
         >>> nearest("Compile", ["lowered", "compiled"]), nearest("time", ["flops", "time_s"]), nearest(3, ["flops"])
         ('compiled', 'time_s', None)
     """
-    if not isinstance(given, str) or not given:
+    if not isinstance(name, str) or not name:
         return None
-    written, names = given.lower(), {one.lower(): one for one in known}
-    begun = [one for one in names if one.startswith(f"{written}_")]
-    found = next(iter([*begun, *similar(written, names, 1, 0.6)]), None)
-    return None if found is None else names[found]
+    lowered, names = name.lower(), {choice.lower(): choice for choice in available}
+    begun = [candidate for candidate in names if candidate.startswith(f"{lowered}_")]
+    closest = next(iter([*begun, *similar(lowered, names, 1, 0.6)]), None)
+    return None if closest is None else names[closest]
 
 
 def _joined(texts: list[str]) -> str:
     """Join the texts of several problems, with the number of omitted texts."""
-    if len(whole := "\n".join(texts)) <= LONGEST:
-        return whole
+    if len(text := "\n".join(texts)) <= LONGEST:
+        return text
     room = LONGEST - len(rest := "\n... and {:,} more: error.diagnostics has all of them.") - len(f"{len(texts):,}")
-    kept = 1
-    while sum(map(len, texts[: kept + 1])) + kept <= room:
-        kept += 1
-    return _cut("\n".join(texts[:kept]), room) + rest.format(len(texts) - kept)
+    count = 1
+    while sum(map(len, texts[: count + 1])) + count <= room:
+        count += 1
+    return _cut("\n".join(texts[:count]), room) + rest.format(len(texts) - count)
 
 
 class MithrilError(Exception):

@@ -166,14 +166,14 @@ def run_with_state(
     with _Scopes(toolkit) as scopes:
         for op in ops.ops:
             scopes.enter(op.path)
-            given: dict[str, Array] = {}
+            operands: dict[str, Array] = {}
             connected: dict[str, Any] = {}
             for port in op.block.inputs:
                 if port.name in op.sources:
-                    found = connected if port.role == "option" else given
-                    found[port.name] = values[op.sources[port.name]]
+                    target = connected if port.role == "option" else operands
+                    target[port.name] = values[op.sources[port.name]]
                 elif port.name in op.arrays:
-                    given[port.name] = arrays[op.arrays[port.name]]
+                    operands[port.name] = arrays[op.arrays[port.name]]
             options = {**op.block.options, **connected} if connected else op.block.options
             of_bodies: dict[str, Any] = {}
             draws = toolkit.draws(op.block.op, options, training)
@@ -181,14 +181,14 @@ def run_with_state(
                 draws = draws_random_numbers(op.block.graph, toolkit, training)
                 of_bodies["outputs"] = tuple(port.name for port in op.block.outputs)
                 of_bodies["bodies"] = _bodies(op.block.graph, toolkit, training)
-                of_bodies["inner"] = {name: arrays[known] for name, known in op.inner.items()}
+                of_bodies["inner"] = {name: arrays[source] for name, source in op.inner.items()}
             own = toolkit.fold_in(key, next(numbers)) if draws else None
             call = Call(options, training, own, dtype=toolkit.dtype, **of_bodies)
-            found = toolkit.kernels[op.block.op](call, given)
-            values |= {end: found[port] for port, end in op.outputs.items()}
+            results = toolkit.kernels[op.block.op](call, operands)
+            values |= {end: results[port] for port, end in op.outputs.items()}
             for port in op.block.inputs:
-                if port.role == "state" and port.name in op.arrays and port.name in found:
-                    after[op.arrays[port.name]] = found[port.name]
+                if port.role == "state" and port.name in op.arrays and port.name in results:
+                    after[op.arrays[port.name]] = results[port.name]
     return {name: values[end] for name, end in ops.outputs.items()}, after
 
 
@@ -199,13 +199,13 @@ def _bodies(
 
     def body(name: str) -> Callable[[Arrays, Arrays, Array | None], Arrays]:
         block = graph.by_name[name].block
-        one = part(graph, name)
+        subgraph = part(graph, name)
         takes = {port.name for port in block.inputs if port.role == "data"}
 
         def run_one(arrays: Arrays, inner: Arrays, key: Array | None) -> Arrays:
-            given = {f"{name}_{port}": array for port, array in arrays.items() if port in takes}
-            found = run(one, toolkit, inner, given, key=key, training=training)
-            return {port.name: found[f"{name}_{port.name}"] for port in block.outputs}
+            inputs = {f"{name}_{port}": array for port, array in arrays.items() if port in takes}
+            outputs = run(subgraph, toolkit, inner, inputs, key=key, training=training)
+            return {port.name: outputs[f"{name}_{port.name}"] for port in block.outputs}
 
         return run_one
 

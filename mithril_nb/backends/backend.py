@@ -56,7 +56,7 @@ class Backend(ABC):
         [1, 1, 1]
     """
 
-    def __new__(cls, *given: Any, **options: Any) -> Self:
+    def __new__(cls, *args: Any, **options: Any) -> Self:
         """Reject a class that lacks an abstract method."""
         # Python's own message does not show what to write, and differs between versions.
         lacking = sorted(getattr(cls, "__abstractmethods__", ()))

@@ -82,10 +82,10 @@ class EmittedBackend(Backend):
 
     def __init__(self, dtype: Any = None, *, device: str | None = None, seed: int = 0, **unknown: Any):
         refuse_unknown(type(self).__name__, unknown, type(self).__init__)
-        found = self.available()
-        if not found:
+        availability = self.available()
+        if not availability:
             raise UnavailableBackendError(
-                f"{type(self).__name__} needs {self.title}, {found.reason}.", advice=found.install
+                f"{type(self).__name__} needs {self.title}, {availability.reason}.", advice=availability.install
             )
         self.default_dtype = str(as_dtype("float32" if dtype is None else dtype))
         if self.default_dtype not in self.dtypes:
@@ -139,11 +139,11 @@ class EmittedBackend(Backend):
         """Return data as an array. Floats get the dtype of the backend unless a dtype is given."""
         array = self._host(data)
         is_float = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
-        wanted = self.default_dtype if dtype is None and is_float else dtype
-        wanted = str(array.dtype if wanted is None else as_dtype(wanted))
-        if wanted == "bfloat16":  # NumPy has no bfloat16
-            return self._cast(self._from_numpy(array.astype("float32")), wanted)
-        return self._from_numpy(array.astype(wanted))
+        array_dtype = self.default_dtype if dtype is None and is_float else dtype
+        array_dtype = str(array.dtype if array_dtype is None else as_dtype(array_dtype))
+        if array_dtype == "bfloat16":  # NumPy has no bfloat16
+            return self._cast(self._from_numpy(array.astype("float32")), array_dtype)
+        return self._from_numpy(array.astype(array_dtype))
 
     def _host(self, data: Any) -> np.ndarray:
         is_array = hasattr(data, "__array__") or hasattr(data, "shape")
@@ -175,8 +175,8 @@ class EmittedBackend(Backend):
         """Return a value as an array of the library. Arrays of the library with 64 bits get 32, as in JAX."""
         if not self.is_own(value):
             return self.as_own(value)
-        wanted = _NARROW.get(self.dtype(value)) if self.default_dtype != "float64" else None
-        return value if wanted is None else self._cast(value, wanted)
+        array_dtype = _NARROW.get(self.dtype(value)) if self.default_dtype != "float64" else None
+        return value if array_dtype is None else self._cast(value, array_dtype)
 
     def is_own(self, value: Any) -> bool:
         """Return whether a value is an array of the library."""
@@ -300,10 +300,10 @@ class EmittedBackend(Backend):
     def operations(self) -> Mapping[str, Callable[..., Any]]:
         """Return the mathematical functions by name: `backend.operations()["relu"]` is `backend.relu`."""
         library = self._library
-        found: dict[str, Callable[..., Any]] = {name: getattr(library, name) for name in _PLAIN}
+        plain: dict[str, Callable[..., Any]] = {name: getattr(library, name) for name in _PLAIN}
         reduced = {name: self._reduction(name) for name in ("sum", "mean", "max", "min", "prod")}
         return {
-            **found,
+            **plain,
             **reduced,
             **{f"reduce_{name}": function for name, function in reduced.items()},
             "power": lambda x, y: x**y,
@@ -388,13 +388,13 @@ def check_grads(backend: str, grads: Any) -> None:
         )
 
 
-def shape_of(given: Any) -> tuple[int, ...]:
+def shape_of(args: Any) -> tuple[int, ...]:
     """Return a shape given as several sizes, one tuple of sizes, or one size.
 
     Examples:
         >>> shape_of((2, 3)), shape_of(((2, 3),)), shape_of((2,))
         ((2, 3), (2, 3), (2,))
     """
-    if len(given) == 1 and not isinstance(given[0], int):
-        return tuple(given[0])
-    return tuple(given)
+    if len(args) == 1 and not isinstance(args[0], int):
+        return tuple(args[0])
+    return tuple(args)

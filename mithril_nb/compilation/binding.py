@@ -50,7 +50,7 @@ def with_constants(graph: LogicalGraph, constants: Mapping[str, Any]) -> Logical
             graph,
             nodes=(*graph.nodes, node),
             edges=tuple(Edge(new, edge.target) if edge.source == old else edge for edge in graph.edges),
-            inputs=tuple(one for one in graph.inputs if one.name != port),
+            inputs=tuple(graph_input for graph_input in graph.inputs if graph_input.name != port),
             notes=tuple((new if end == old else end, note) for end, note in graph.notes),
         )
     return graph
@@ -58,17 +58,17 @@ def with_constants(graph: LogicalGraph, constants: Mapping[str, Any]) -> Logical
 
 def _value(port: str, value: Any) -> Any:
     try:
-        found = plain(value)
+        constant = plain(value)
     except TypeError:
-        found = None
-    if found is None or isinstance(found, str):
+        constant = None
+    if constant is None or isinstance(constant, str):
         raise UnknownOptionError(
             f"the constant for input {port!r} is not an array of numbers.",
             (("given", short_repr(value)),),
             f"constants={{{port!r}: 2.0}}",
             port=port,
         )
-    return found
+    return constant
 
 
 def with_training(

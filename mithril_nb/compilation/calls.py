@@ -80,17 +80,17 @@ class Calls:
             UnknownOptionError: A value is not an array of numbers, or a parameter is not floating point.
             ShapeError: Shapes do not match.
         """
-        given = flat_params(params)
+        by_name = flat_params(params)
         names = [parameter.name for parameter in self.inference.parameters]
-        missing = [name for name in names if name not in given]
+        missing = [name for name in names if name not in by_name]
         if missing:
             raise MissingParameterError(
-                f"the model needs {_count(names, 'parameter')}, got {len(given)}.",
-                (("missing", _listed(missing)), ("given", _listed(given))),
+                f"the model needs {_count(names, 'parameter')}, got {len(by_name)}.",
+                (("missing", _listed(missing)), ("given", _listed(by_name))),
                 "params = pm.randomize_params()",
                 block=missing[0].rpartition(".")[0].replace(".", "/"),
             )
-        unknown = [name for name in given if name not in names]
+        unknown = [name for name in by_name if name not in names]
         if unknown:
             raise UnexpectedInputError(
                 f"the model has no parameter {unknown[0]!r}.",
@@ -98,8 +98,8 @@ class Calls:
                 "params = pm.randomize_params()",
             )
         arrays = self.inputs(inputs)
-        given = {name: as_array(f"parameter {name!r}", array, name) for name, array in given.items()}
-        for name, array in given.items():
+        by_name = {name: as_array(f"parameter {name!r}", array, name) for name, array in by_name.items()}
+        for name, array in by_name.items():
             if not jax.numpy.issubdtype(array.dtype, jax.numpy.floating):
                 raise UnknownOptionError(
                     f"parameter {name!r} cannot be trained: its dtype is not floating point.",
@@ -108,8 +108,8 @@ class Calls:
                     port=name,
                 )
         held = self._state(state)
-        self._check_shapes({**given, **held}, arrays)
-        return given, arrays, held
+        self._check_shapes({**by_name, **held}, arrays)
+        return by_name, arrays, held
 
     def inputs(self, inputs: Arrays) -> dict[str, jax.Array]:
         """Return the inputs by their names in the model, as arrays of the right dtypes.
@@ -135,10 +135,10 @@ class Calls:
         arrays = {port: self._cast(port, inputs[name]) for port, name in ports.items()}
         self._check_names(arrays)
         if self.is_static and (other := self._other(arrays)):
-            name, given, compiled = other[0]
+            name, shape, compiled = other[0]
             raise ShapeError(
                 f"the shape of input {name!r} differs from the compiled shape.",
-                (("given", str(given)), ("compiled for", str(compiled))),
+                (("given", str(shape)), ("compiled for", str(compiled))),
                 "static_shapes=False  # compiles for each shape; or pad the batch",
                 port=name,
             )
@@ -153,20 +153,20 @@ class Calls:
 
     def _check_names(self, arrays: Arrays) -> None:
         """Raise if a dim name that the user declared has two sizes."""
-        found: dict[Dim, tuple[str, int]] = {}
+        first_sizes: dict[Dim, tuple[str, int]] = {}
         for port, array in arrays.items():
             shape = self.inference.inputs[port].shape
             for dim, size in zip(shape, array.shape, strict=False) if len(shape) == array.ndim else ():
-                first, known = found.setdefault(dim, (port, size)) if dim in self.sizes else ("", size)
-                if size != known:
+                first, expected = first_sizes.setdefault(dim, (port, size)) if dim in self.sizes else ("", size)
+                if size != expected:
                     other = next(name for n in count(2) if (name := f"{dim}_{n}") not in self.sizes)
                     renamed = [
-                        other if (one, length) == (dim, size) else one
-                        for one, length in zip(shape, array.shape, strict=True)
+                        other if (axis_dim, length) == (dim, size) else axis_dim
+                        for axis_dim, length in zip(shape, array.shape, strict=True)
                     ]
                     shapes = {first: [*self.inference.inputs[first].shape], port: renamed}
                     raise ShapeError(
-                        f"the size {dim!r} is {known} in input {first!r} and {size} in input {port!r}.",
+                        f"the size {dim!r} is {expected} in input {first!r} and {size} in input {port!r}.",
                         ((f"{first}", str(tuple(arrays[first].shape))), (f"{port}", str(tuple(array.shape)))),
                         f"ml.compile(model, backend, shapes={shapes})  # or pass inputs of the same size",
                         port=port,
@@ -201,7 +201,7 @@ class Calls:
         if changed and not self._has_warned:
             self._has_warned = True
             name = changed[0]
-            any_batch = ["batch" if place == 0 else dim for place, dim in enumerate(shapes[name])]
+            any_batch = ["batch" if axis == 0 else dim for axis, dim in enumerate(shapes[name])]
             is_batch = agree(shapes[name][1:], self._settled[name][1:])
             notice(
                 f"input {name!r} of shape {shapes[name]} causes a recompilation: the model was compiled for "
@@ -234,8 +234,8 @@ class Calls:
 
     def _state(self, state: Arrays | None) -> dict[str, Any]:
         held = flat_params(state or {})
-        names = [one.name for one in self.inference.states]
-        missing, unknown = [one for one in names if one not in held], [one for one in held if one not in names]
+        names = [parameter.name for parameter in self.inference.states]
+        missing, unknown = [name for name in names if name not in held], [name for name in held if name not in names]
         if missing:
             raise MissingInputError(
                 f"the model needs {_count(names, 'state')}, got {len(held)}.",
@@ -257,15 +257,15 @@ class Calls:
         Complex numbers are not cast.
         """
         array = as_array(f"input {name!r}", array, name)
-        wanted = self.inference.inputs[name].dtype
-        keeps = name in self._any_dtype or "float" not in wanted
+        dtype = self.inference.inputs[name].dtype
+        keeps = name in self._any_dtype or "float" not in dtype
         keeps = keeps or jax.numpy.issubdtype(array.dtype, jax.numpy.complexfloating)
-        return array if keeps or array.dtype == wanted else array.astype(wanted)
+        return array if keeps or array.dtype == dtype else array.astype(dtype)
 
     def _check_shapes(self, params: Arrays, inputs: Arrays) -> None:
         specs = {name: TensorSpec(array.shape, as_dtype(array.dtype)) for name, array in inputs.items()}
-        found = self.inferred(inputs, params)  # for the compiled shapes, this returns the stored inference
-        found.raise_problems()
+        inference = self.inferred(inputs, params)  # for the compiled shapes, this returns the stored inference
+        inference.raise_problems()
         shapes = {name: tuple(jax.numpy.shape(array)) for name, array in params.items()}
         compiled = self.inference.inputs
         other = [name for name, spec in specs.items() if not agree(spec.shape[1:], compiled[name].shape[1:])]
@@ -288,7 +288,7 @@ class Calls:
                 parameter.port,
                 code="ShapeError",
             )
-            for parameter in (*found.parameters, *found.states)
+            for parameter in (*inference.parameters, *inference.states)
             if shapes[parameter.name] != parameter.spec.shape
         ]
         if problems:
@@ -318,7 +318,7 @@ class Calls:
         shapes = {name: example_shape(spec.shape) for name, spec in specs.items()}
         return f"ml.compile(model, backend, shapes={shapes!r})"
 
-    def _inputs(self, given: Mapping[str, TensorSpec]) -> tuple[tuple[str, str], ...]:
+    def _inputs(self, specs: Mapping[str, TensorSpec]) -> tuple[tuple[str, str], ...]:
         """Return facts for a message: the spec of each input, with the compiled spec if it differs."""
         compiled = self.inference.inputs
         return tuple(
@@ -326,7 +326,7 @@ class Calls:
                 f"input {name!r}",
                 f"{spec}" + ("" if spec == compiled[name] else f"      compiled for {compiled[name]}"),
             )
-            for name, spec in given.items()
+            for name, spec in specs.items()
         )
 
 
@@ -337,16 +337,16 @@ def example_shape(shape: tuple[Dim, ...]) -> list[int]:
         >>> example_shape(("...", 4)), example_shape(("...",)), example_shape(("batch", 3))
         ([32, 4], [32, 784], [32, 3])
     """
-    known = [32 if isinstance(dim, str) else dim for dim in shape if dim != LEADING]
-    return [32, *(known or [784])] if LEADING in shape else known
+    sizes = [32 if isinstance(dim, str) else dim for dim in shape if dim != LEADING]
+    return [32, *(sizes or [784])] if LEADING in shape else sizes
 
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names)) or "nothing"
 
 
-def _count(names: Sequence[str], what: str) -> str:
-    return f"{len(names)} {what}{'' if len(names) == 1 else 's'}"
+def _count(names: Sequence[str], noun: str) -> str:
+    return f"{len(names)} {noun}{'' if len(names) == 1 else 's'}"
 
 
 def is_text(spec: Spec | None) -> bool:
@@ -354,35 +354,35 @@ def is_text(spec: Spec | None) -> bool:
     return isinstance(spec, StaticSpec) and isinstance(spec.value, str) and spec.value in ITEM_BYTES
 
 
-def as_array(what: str, given: Any, port: str) -> jax.Array:
+def as_array(subject: str, value: Any, port: str) -> jax.Array:
     """Convert a value to a JAX array.
 
     Raises:
         UnknownOptionError: The value is not an array of numbers, or has integers of more than 32 bits.
     """
-    check_width(given)
+    check_width(value)
     try:
-        _warn_of_long_list(what, given)
-        return jax.numpy.asarray(given)
+        _warn_of_long_list(subject, value)
+        return jax.numpy.asarray(value)
     except (TypeError, ValueError):
-        shape = getattr(given, "shape", None)
+        shape = getattr(value, "shape", None)
         if shape is not None:
-            text = f"an array of shape {tuple(shape)} of {given.dtype}"
+            text = f"an array of shape {tuple(shape)} of {value.dtype}"
         else:
-            text = f"a {type(given).__name__} of {len(given)}" if isinstance(given, list | tuple) else short_repr(given)
+            text = f"a {type(value).__name__} of {len(value)}" if isinstance(value, list | tuple) else short_repr(value)
         raise UnknownOptionError(
-            f"{what} is not an array of numbers.",
+            f"{subject} is not an array of numbers.",
             (("given", text),),
             'np.asarray(values, dtype="float32")  # with rows of one length',
             port=port,
         ) from None
 
 
-def _warn_of_long_list(what: str, given: object) -> None:
+def _warn_of_long_list(subject: str, value: object) -> None:
     """Warn if a jitted program receives a long list, because each of its numbers is a separate argument."""
-    leaves = jax.tree.leaves(given) if isinstance(given, list | tuple) else []
+    leaves = jax.tree.leaves(value) if isinstance(value, list | tuple) else []
     if len(leaves) > _FEW and isinstance(leaves[0], Tracer):
         notice(
-            f"{what} is a {type(given).__name__} of {len(leaves)} numbers. Each number is a separate argument of the "
-            "jitted program, which makes it slow. An array is one argument: np.asarray(values)."
+            f"{subject} is a {type(value).__name__} of {len(leaves)} numbers. Each number is a separate argument of "
+            "the jitted program, which makes it slow. An array is one argument: np.asarray(values)."
         )

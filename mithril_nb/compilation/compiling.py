@@ -142,12 +142,12 @@ def compile_emitted(
         UnknownOptionError: An option in `unused` has a value; these options need XLA.
         UnsupportedPrimitiveError: The backend has no source for a block.
     """
-    given = [name for name, value in unused.items() if value is not None]
-    if given:
+    rejected = [name for name, value in unused.items() if value is not None]
+    if rejected:
         raise UnknownOptionError(
-            f"{type(backend).__name__} takes no option {given[0]!r}: it does not use XLA.",
+            f"{type(backend).__name__} takes no option {rejected[0]!r}: it does not use XLA.",
             (("takes", "shapes, verbose, constants, frozen, trainable"),),
-            f"ml.compile(model, ml.JaxBackend(), {given[0]}={unused[given[0]]!r})",
+            f"ml.compile(model, ml.JaxBackend(), {rejected[0]}={unused[rejected[0]]!r})",
         )
     with jax.enable_x64(backend.default_dtype == "float64"):
         tracer = JaxBackend()
@@ -173,12 +173,12 @@ def graph_of(model: Model | LogicalGraph | Block) -> LogicalGraph:
         return model
     block = model.block if isinstance(model, Model) else model
     if not isinstance(block, Block):
-        given: Any = model
-        is_kind = isinstance(given, type) and issubclass(given, Model)
+        argument: Any = model
+        is_kind = isinstance(argument, type) and issubclass(argument, Model)
         raise UnknownOptionError(
-            f"cannot compile {f'the class {given.__name__!r}' if is_kind else repr(given)}.",
+            f"cannot compile {f'the class {argument.__name__!r}' if is_kind else repr(argument)}.",
             (("needs", "a model"),),
-            f"ml.compile({example_call(given) if is_kind else 'Linear(10)'})",
+            f"ml.compile({example_call(argument) if is_kind else 'Linear(10)'})",
         )
     return alone(block)
 

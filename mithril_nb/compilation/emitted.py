@@ -53,12 +53,15 @@ class EmittedModel(EvaluatesAll):
             UnsupportedPrimitiveError: The library cannot express a block.
         """
         traced = self.traced
-        arrays = [*traced.input_specs.values(), *(one.spec for one in (*traced.parameters, *traced.states))]
+        arrays = [*traced.input_specs.values(), *(parameter.spec for parameter in (*traced.parameters, *traced.states))]
         if not all(spec.is_concrete for spec in arrays):
             return
         params, inputs, _ = traced.example_specs()
         key = jax.ShapeDtypeStruct((2,), "uint32") if traced._draws else None
-        state = {one.name: jax.ShapeDtypeStruct(one.spec.shape, one.spec.dtype) for one in traced.states} or None
+        state = {
+            parameter.name: jax.ShapeDtypeStruct(parameter.spec.shape, parameter.spec.dtype)
+            for parameter in traced.states
+        } or None
         self._programs["forward"].prepare(params, inputs, None, key, state)
 
     def emitted(self, function: Callable[..., Any], name: str, *, key_argument: int | None = None) -> EmittedFunction:
@@ -221,22 +224,22 @@ class EmittedModel(EvaluatesAll):
             return forward(params, inputs, None, key, state)
         if self.backend.grads == "jax" or self._has_custom_gradients(params, inputs, None, key, state):
             return both(params, inputs, output_gradients, key, state)
-        given, held = self._arrays(output_gradients), None if state is None else self._arrays(state)
+        cotangents, held = self._arrays(output_gradients), None if state is None else self._arrays(state)
         params, inputs = self._arrays(params), self._arrays(inputs)
-        both.results(params, inputs, given, key, held)  # checks the arguments
-        names = by_port(given, self.traced.output_names, "output", argument="output_gradients")
-        weights = {port: given[name] for port, name in names.items()}
+        both.results(params, inputs, cotangents, key, held)  # checks the arguments
+        names = by_port(cotangents, self.traced.output_names, "output", argument="output_gradients")
+        weights = {port: cotangents[name] for port, name in names.items()}
         return self.backend.differentiate(lambda params: forward(params, inputs, None, key, held), params, weights)
 
     def _has_custom_gradients(self, *args: Any) -> bool:
         return self._programs["forward"].loaded(*args).has_custom_gradients
 
-    def __call__(self, given: Any = None, /, **named: Any) -> Any:
+    def __call__(self, x: Any = None, /, **named: Any) -> Any:
         """Return the outputs for the parameters in `params`, which the first call initializes randomly.
 
         Arguments and result are those of `PhysicalModel.__call__`.
         """
-        by_name = dict(given) if isinstance(given, Mapping) else {} if given is None else {"input": given}
+        by_name = dict(x) if isinstance(x, Mapping) else {} if x is None else {"input": x}
         inputs = {**by_name, **named}
         if not self.params:
             self.params = self._first_params(inputs)
@@ -247,18 +250,18 @@ class EmittedModel(EvaluatesAll):
         """Return initial parameters, whose shapes may depend on the first inputs."""
         calls, backend = self.traced._calls, self.backend
         with self._precision():
-            arrays = calls.inputs({name: backend.to_numpy(one) for name, one in self._arrays(inputs).items()})
-            found = calls.inferred(arrays)
-            found.raise_problems()
-            values = self.traced.backend.initial_params(found.parameters, backend.next_seed())
+            arrays = calls.inputs({name: backend.to_numpy(array) for name, array in self._arrays(inputs).items()})
+            inference = calls.inferred(arrays)
+            inference.raise_problems()
+            values = self.traced.backend.initial_params(inference.parameters, backend.next_seed())
             return {name: backend.from_numpy(np.asarray(value)) for name, value in values.items()}
 
     def _arrays(self, arrays: Arrays) -> dict[str, Any]:
         """Return arrays of the library by name. Other arrays and nested dicts of parameters are converted."""
-        found: dict[str, Any] = {}
+        own: dict[str, Any] = {}
         for name, value in arrays.items():
             if isinstance(value, Mapping):
-                found |= {f"{name}.{inner}": one for inner, one in self._arrays(value).items()}
+                own |= {f"{name}.{inner}": array for inner, array in self._arrays(value).items()}
             elif value is not None:
-                found[name] = self.backend.as_argument(value)
-        return found
+                own[name] = self.backend.as_argument(value)
+        return own

@@ -88,7 +88,7 @@ class EmittedFunction:
         """
         with self._backend.on_device():
             arrays, structure = jax.tree.flatten(args)
-            kinds = [(type(one), getattr(one, "shape", None), getattr(one, "dtype", None)) for one in arrays]
+            kinds = [(type(array), getattr(array, "shape", None), getattr(array, "dtype", None)) for array in arrays]
             key = structure, tuple(kinds)
             loaded = self._ready.get(key)
             if loaded is None:
@@ -149,16 +149,16 @@ class EmittedFunction:
     def _flat(self, args: tuple[Any, ...]) -> tuple[list[Any], Any]:
         """Return the leaves of the arguments as arrays of the library, and the tree structure."""
         if self._by_name is not None:
-            args = tuple(self._by_name(one) if isinstance(one, Mapping) else one for one in args)
+            args = tuple(self._by_name(arg) if isinstance(arg, Mapping) else arg for arg in args)
         leaves, structure = jax.tree.flatten(args)
-        return [self._backend.as_own(one) for one in leaves], structure
+        return [self._backend.as_own(array) for array in leaves], structure
 
     def _specs(self, structure: Any, arrays: list[Any]) -> tuple[Any, ...]:
-        structs = [jax.ShapeDtypeStruct(tuple(one.shape), self._backend.spec_dtype(one)) for one in arrays]
+        structs = [jax.ShapeDtypeStruct(tuple(array.shape), self._backend.spec_dtype(array)) for array in arrays]
         specs = list(jax.tree.unflatten(structure, structs))
-        place = self._key_argument
-        if place is not None and place < len(specs) and specs[place] is not None:
-            specs[place] = jax.eval_shape(lambda: jax.random.key(0))
+        position = self._key_argument
+        if position is not None and position < len(specs) and specs[position] is not None:
+            specs[position] = jax.eval_shape(lambda: jax.random.key(0))
         while specs and specs[-1] is None:
             specs.pop()
         return tuple(specs)
@@ -193,8 +193,8 @@ class EmittedFunction:
 
         def run(*arrays: Any) -> list[Any]:
             trees = zip(names, jax.tree.unflatten(structure, arrays), strict=False)
-            found = function(**{name: tree for name, tree in trees if jax.tree.leaves(tree)})
-            return backend.finished([*_leaves(found)], dtypes)
+            outputs = function(**{name: tree for name, tree in trees if jax.tree.leaves(tree)})
+            return backend.finished([*_leaves(outputs)], dtypes)
 
         return Loaded(run, function, results, is_custom)
 
@@ -213,7 +213,7 @@ def precision(backend: EmittedBackend) -> AbstractContextManager[None]:
 
 def _key(structure: Any, arrays: list[Any]) -> Any:
     """Return the key of a loaded program in the cache. Dtypes are those of the library: to convert them takes time."""
-    return structure, tuple([(tuple(one.shape), one.dtype) for one in arrays])
+    return structure, tuple([(tuple(array.shape), array.dtype) for array in arrays])
 
 
 def _leaves(tree: Any) -> Iterator[Any]:

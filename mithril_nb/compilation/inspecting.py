@@ -44,19 +44,21 @@ def inspect_program(
         "kinds": {path: node.block.kind for path, node in graph.walk()},
         "params": DEFAULT,
     }
-    given = {**defaults, **options}
-    given["params"] = checked_params(fn, specs, given["params"], given["name"])
-    return Inspection(fn, specs, InspectOptions(**given, ports=ports_of(graph)))
+    fields = {**defaults, **options}
+    fields["params"] = checked_params(fn, specs, fields["params"], fields["name"])
+    return Inspection(fn, specs, InspectOptions(**fields, ports=ports_of(graph)))
 
 
 def ports_of(graph: LogicalGraph) -> Ports:
     """Return how the blocks of a graph are connected."""
-    whole = flat(graph)
-    sources = {path: found for path, (found, _) in whole.groups.items()} | {op.path: op.sources for op in whole.ops}
+    flat_graph = flat(graph)
+    sources = {path: ends for path, (ends, _) in flat_graph.groups.items()} | {
+        op.path: op.sources for op in flat_graph.ops
+    }
     in_order = {name for name, rule in OPS.items() if rule.computes_in_order}
     return Ports(
-        {path: {port: (end.node, end.port) for port, end in found.items()} for path, found in sources.items()},
-        {op.path: tuple(op.outputs) for op in whole.ops if len(op.outputs) == 1 or op.block.op in in_order},
+        {path: {port: (end.node, end.port) for port, end in ends.items()} for path, ends in sources.items()},
+        {op.path: tuple(op.outputs) for op in flat_graph.ops if len(op.outputs) == 1 or op.block.op in in_order},
     )
 
 
@@ -108,7 +110,7 @@ class InspectedModel(EvaluatesAll, Shown):
         if program not in self._inspections:
             params, inputs, outputs = self.example_specs()
             key = (jax.eval_shape(lambda: jax.random.key(0)) if self._draws else None,)
-            key = (*key, _structs({one.name: one.spec for one in self.states})) if self.states else key
+            key = (*key, _structs({state.name: state.spec for state in self.states})) if self.states else key
             key = key if key != (None,) else ()
             specs = (params, inputs, None if program == "forward" else outputs, *key)
             options = {"device": self.backend.device, "compiler_options": self.options.compiler_options}
@@ -166,9 +168,9 @@ class InspectedModel(EvaluatesAll, Shown):
         open_ones = [array for array in arrays if not array.spec.is_concrete]
         if open_ones:
             name = next(iter(self.input_specs), "input")
-            what = "state" if open_ones[0] in self.states else "parameter"
+            noun = "state" if open_ones[0] in self.states else "parameter"
             raise ShapeError(
-                f"the shape of {what} {open_ones[0].name!r} is unknown.",
+                f"the shape of {noun} {open_ones[0].name!r} is unknown.",
                 (("so far", str(open_ones[0].spec)), ("input", f"{name!r} {self.input_specs.get(name)}")),
                 self._calls.with_shapes(),
                 block=open_ones[0].path,

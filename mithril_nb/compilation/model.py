@@ -93,8 +93,8 @@ class PhysicalModel(InspectedModel):
     @cached_property
     def input_ranges(self) -> Mapping[str, tuple[int, int]]:
         """Smallest and largest valid integer of each input that a block such as Embedding uses as an index."""
-        found = {name: input_range(self.graph, name) for name in self.input_specs}
-        return {name: bounds for name, bounds in found.items() if bounds}
+        ranges = {name: input_range(self.graph, name) for name in self.input_specs}
+        return {name: bounds for name, bounds in ranges.items() if bounds}
 
     @cached_property
     def input_names(self) -> tuple[str, ...]:
@@ -162,7 +162,10 @@ class PhysicalModel(InspectedModel):
         if self._spread is not None:
             return self._spread.params(arrays, values)
         if self._placement:
-            return {one.name: put(values[one.name], device_of(one.path, self._placement)) for one in arrays}
+            return {
+                parameter.name: put(values[parameter.name], device_of(parameter.path, self._placement))
+                for parameter in arrays
+            }
         return values
 
     def forward(
@@ -263,12 +266,12 @@ class PhysicalModel(InspectedModel):
         """
         # Tracing checks the arguments, and each new set of shapes and dtypes is traced, so nothing is checked here.
         key = self.backend.get_random_key() if self._draws else None
-        given = (params, inputs, output_gradients, key, state)
+        args = (params, inputs, output_gradients, key, state)
         # Donate only if gradients are computed: they reuse the memory of the params, which have the same shapes.
         run = self._run if self._donating is None or output_gradients is None else self._donating
         try:
             with jax.debug_nans(True) if self.backend.debug else nullcontext():
-                found = run(*given)
+                result = run(*args)
         except FloatingPointError as error:
             self._find_nan(params, inputs, key, state)
             raise NotANumberError(
@@ -277,8 +280,8 @@ class PhysicalModel(InspectedModel):
                 "Sqrt(robust=True, threshold=1e-6)  # instead of a square root of 0; avoid division by 0",
             ) from None
         if not self._texts:
-            return found
-        outputs, *gradients = found if output_gradients is not None else (found,)
+            return result
+        outputs, *gradients = result if output_gradients is not None else (result,)
         specs: Any = self._calls.inferred(self._calls.inputs(inputs)).outputs
         outputs = {name: specs[name].value if name in self._texts else outputs[name] for name in self.output_names}
         return (outputs, *gradients) if gradients else outputs
@@ -291,11 +294,11 @@ class PhysicalModel(InspectedModel):
                 self.graph, looking_for_nan(self.backend.toolkit), params, inputs, state=state, key=key, training=False
             )
 
-    def __call__(self, given: Any = None, /, **named: Any) -> Any:
+    def __call__(self, x: Any = None, /, **named: Any) -> Any:
         """Return the outputs for the parameters in `params`, which the first call initializes randomly.
 
         Args:
-            given: The input of a model with one input, or a dict of inputs by name.
+            x: The input of a model with one input, or a dict of inputs by name.
             named: Inputs by name, instead of a dict.
 
         Returns:
@@ -311,16 +314,16 @@ class PhysicalModel(InspectedModel):
             >>> pm(pm.backend.ones(2, 4)).shape, pm.params["weight"].shape
             ((2, 3), (4, 3))
         """
-        by_name = dict(given) if isinstance(given, Mapping) else {} if given is None else {"input": given}
+        by_name = dict(x) if isinstance(x, Mapping) else {} if x is None else {"input": x}
         inputs = {**by_name, **named}
         if self._params is None:
             arrays = self._calls.inputs(inputs)
-            found = self._calls.inferred(arrays)
-            found.raise_problems()
-            self._check_concrete(found.parameters)
+            inference = self._calls.inferred(arrays)
+            inference.raise_problems()
+            self._check_concrete(inference.parameters)
             # The model keeps the parameters after a call inside jit, so they must not be tracers.
             with jax.ensure_compile_time_eval():
-                self._params = self._laid(found.parameters, self.backend.initial_params(found.parameters))
+                self._params = self._laid(inference.parameters, self.backend.initial_params(inference.parameters))
         outputs = self.evaluate(self._params, inputs)
         return next(iter(outputs.values())) if len(outputs) == 1 else outputs
 
@@ -345,17 +348,17 @@ class PhysicalModel(InspectedModel):
         state: Arrays | None = None,
     ) -> Any:
         if output_gradients is None:
-            found = self._arrays(params, inputs, state, key)
+            result = self._arrays(params, inputs, state, key)
         else:
-            found = self._evaluate_backward(params, inputs, output_gradients, key, state)
+            result = self._evaluate_backward(params, inputs, output_gradients, key, state)
         # In a jitted program, this line runs only during tracing, so once for each set of shapes.
         self._calls.settle(inputs)
-        return found
+        return result
 
     def _arrays(self, params: Arrays, inputs: Arrays, state: Arrays | None, key: jax.Array | None) -> dict[str, Any]:
         """Return the outputs that are arrays. A jitted program cannot return text."""
-        found = self.forward(params, inputs, state=state, key=key)
-        return {name: value for name, value in found.items() if name not in self._texts} if self._texts else found
+        outputs = self.forward(params, inputs, state=state, key=key)
+        return {name: value for name, value in outputs.items() if name not in self._texts} if self._texts else outputs
 
     def _evaluate_backward(
         self,
@@ -367,14 +370,14 @@ class PhysicalModel(InspectedModel):
     ):
         outputs, pull_back = jax.vjp(lambda params: self._arrays(params, inputs, state, key), params)
         names = by_port(output_gradients, self.output_names, "output", argument="output_gradients")
-        given = {
+        gradients = {
             port: as_array(f"the gradient of output {port!r}", output_gradients[name], port)
             for port, name in names.items()
             if output_gradients[name] is not None
         }
-        whole = {}
+        cotangents = {}
         for name, array in outputs.items():
-            gradient = given.get(name)
+            gradient = gradients.get(name)
             if gradient is not None and jax.numpy.shape(gradient) != array.shape:
                 raise ShapeError(
                     f"the gradient of output {name!r} does not have the shape of the output.",
@@ -382,10 +385,10 @@ class PhysicalModel(InspectedModel):
                     f'backend.ones_like(outputs["{name}"])',
                     port=name,
                 )
-            whole[name] = (
+            cotangents[name] = (
                 jax.numpy.zeros_like(array) if gradient is None else jax.numpy.asarray(gradient, dtype=array.dtype)
             )
-        return outputs, pull_back(whole)[0]
+        return outputs, pull_back(cotangents)[0]
 
 
 # `evaluate` of an instance may be the jitted `_evaluate`, so `help` on it needs the same docstring.

@@ -87,63 +87,66 @@ def _check_parallelism(parallelism: Any, backend: JaxBackend) -> None:
         )
 
 
-def _jit_options(given: Mapping[str, Any] | None, jit: bool) -> tuple[tuple[int, ...], bool]:
+def _jit_options(user_options: Mapping[str, Any] | None, jit: bool) -> tuple[tuple[int, ...], bool]:
     """Return the donated arguments, and whether to keep the XLA computation."""
-    options = _known("jit_options", given, ("static_argnums", "donate_argnums", "xla_computation"))
+    options = _checked("jit_options", user_options, ("static_argnums", "donate_argnums", "xla_computation"))
     keeps_xla = options.get("xla_computation")
     check_switch("jit_options['xla_computation']", keeps_xla, 'jit_options={"xla_computation": True}')
-    if static := _places(options.get("static_argnums"), "static_argnums"):
-        names = " and ".join(repr(ARGUMENTS[place]) for place in static)
+    if static := _positions(options.get("static_argnums"), "static_argnums"):
+        names = " and ".join(repr(ARGUMENTS[position]) for position in static)
         notice(
             f"jit_options['static_argnums'] has no effect on {names}: a dict of arrays cannot be static. The "
             "attributes of blocks are always static."
         )
-    donated = _places(options.get("donate_argnums"), "donate_argnums")
+    donated = _positions(options.get("donate_argnums"), "donate_argnums")
     if donated and not jit:
         notice("jit_options['donate_argnums'] has no effect: jit=False, and only a jitted program can reuse memory.")
     return (donated if jit else ()), bool(keeps_xla)
 
 
-def _places(given: Any, key: str) -> tuple[int, ...]:
-    if given is None:
+def _positions(argnums: Any, key: str) -> tuple[int, ...]:
+    if argnums is None:
         return ()
-    places = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
-    if any(isinstance(one, bool) or not isinstance(one, int) or not 0 <= one < len(ARGUMENTS) for one in places):
+    positions = tuple(argnums) if isinstance(argnums, Sequence) and not isinstance(argnums, str) else (argnums,)
+    if any(
+        isinstance(position, bool) or not isinstance(position, int) or not 0 <= position < len(ARGUMENTS)
+        for position in positions
+    ):
         raise UnknownOptionError(
-            f"jit_options[{key!r}]={given!r} must contain positions of arguments of evaluate.",
-            (("arguments", ", ".join(f"{place} {name}" for place, name in enumerate(ARGUMENTS))),),
+            f"jit_options[{key!r}]={argnums!r} must contain positions of arguments of evaluate.",
+            (("arguments", ", ".join(f"{position} {name}" for position, name in enumerate(ARGUMENTS))),),
             f'jit_options={{"{key}": (0,)}}',
         )
-    return tuple(sorted({int(place) for place in places}))
+    return tuple(sorted({int(position) for position in positions}))
 
 
-def _tpu_options(given: Mapping[str, Any] | None, backend: JaxBackend, parallelism: str | None) -> bool:
+def _tpu_options(user_options: Mapping[str, Any] | None, backend: JaxBackend, parallelism: str | None) -> bool:
     """Return whether to replicate each input on all devices."""
-    options = _known("tpu_options", given, ("replicate_inputs", "allow_spmd"))
+    options = _checked("tpu_options", user_options, ("replicate_inputs", "allow_spmd"))
     for key, value in options.items():
         check_switch(f"tpu_options[{key!r}]", value, f'tpu_options={{"{key}": True}}')
     if options.get("allow_spmd") is False:
         notice("tpu_options['allow_spmd'] has no effect: JAX compiles every program on several devices as SPMD.")
-    wanted = bool(options.get("replicate_inputs"))
-    if wanted and backend.mesh is None:
+    replicates = bool(options.get("replicate_inputs"))
+    if replicates and backend.mesh is None:
         notice("tpu_options['replicate_inputs'] has no effect: the backend has one device, not a device_mesh.")
-    elif wanted and parallelism in ("data", "mixed"):
+    elif replicates and parallelism in ("data", "mixed"):
         raise UnknownOptionError(
             f"tpu_options['replicate_inputs']=True and parallelism={parallelism!r} contradict each other.",
             (("because", f"parallelism={parallelism!r} splits each input over the devices"),),
             'parallelism="model"  # or omit replicate_inputs',
         )
-    return wanted and backend.mesh is not None
+    return replicates and backend.mesh is not None
 
 
-def _optimizations(given: Mapping[str, Any], backend: JaxBackend, jit: bool) -> bool:
+def _optimizations(user_options: Mapping[str, Any], backend: JaxBackend, jit: bool) -> bool:
     """Return whether XLA may fuse operations."""
-    options = _known("optimizations", given, ("fusion", "buffer_reuse", "layout_optimization"))
+    options = _checked("optimizations", user_options, ("fusion", "buffer_reuse", "layout_optimization"))
     for key, value in options.items():
         check_switch(f"optimizations[{key!r}]", value, f'optimizations={{"{key}": True}}')
-    for key, what in (("buffer_reuse", "reuses buffers"), ("layout_optimization", "chooses layouts")):
+    for key, action in (("buffer_reuse", "reuses buffers"), ("layout_optimization", "chooses layouts")):
         if options.get(key) is False:
-            notice(f"optimizations[{key!r}]=False has no effect: XLA always {what}.")
+            notice(f"optimizations[{key!r}]=False has no effect: XLA always {action}.")
         elif options.get(key) and not jit:
             notice(f"optimizations[{key!r}] has no effect: jit=False, and XLA sees one operation at a time.")
     fuses = options.get("fusion")
@@ -155,16 +158,16 @@ def _optimizations(given: Mapping[str, Any], backend: JaxBackend, jit: bool) -> 
     return fuses is not False or platform != "cpu"
 
 
-def _known(name: str, given: Any, keys: Iterable[str]) -> dict[str, Any]:
+def _checked(name: str, user_options: Any, keys: Iterable[str]) -> dict[str, Any]:
     """Return the options whose value is not `None`. Raise an error if an option is unknown."""
     keys = tuple(keys)
-    if given is None:
+    if user_options is None:
         return {}
-    if not isinstance(given, Mapping):
+    if not isinstance(user_options, Mapping):
         raise UnknownOptionError(
-            f"{name}={given!r} must be a dict.", (("takes", ", ".join(keys)),), f'{name}={{"{keys[0]}": ...}}'
+            f"{name}={user_options!r} must be a dict.", (("takes", ", ".join(keys)),), f'{name}={{"{keys[0]}": ...}}'
         )
-    for key in given:
+    for key in user_options:
         if key not in keys:
             near = similar(str(key), keys)
             raise UnknownOptionError(
@@ -172,4 +175,4 @@ def _known(name: str, given: Any, keys: Iterable[str]) -> dict[str, Any]:
                 (("takes", ", ".join(keys)),),
                 f'{name}={{"{next(iter((*near, *keys)))}": ...}}',
             )
-    return {key: value for key, value in given.items() if value is not None}
+    return {key: value for key, value in user_options.items() if value is not None}

@@ -42,14 +42,14 @@ class Spread:
             for name, spec in inputs.items():
                 if spec.shape and isinstance(spec.shape[0], int):
                     check_even(f"the batch of input {name!r}", spec.shape, 0, self.mesh.shape[self.first], name)
-        known = all(one.spec.is_concrete for one in parameters)
+        are_concrete = all(parameter.spec.is_concrete for parameter in parameters)
         parts = self.mesh.shape[self.last]
-        if self.splits_params and parameters and known and parts > 1:
-            shapes = [tuple(map(int, one.spec.shape)) for one in parameters]
-            if all(_axis(one, shape, parts) is None for one, shape in zip(parameters, shapes, strict=True)):
+        if self.splits_params and parameters and are_concrete and parts > 1:
+            shapes = [tuple(map(int, parameter.spec.shape)) for parameter in parameters]
+            if all(_axis(parameter, shape, parts) is None for parameter, shape in zip(parameters, shapes, strict=True)):
                 raise ShapeError(
                     f"no parameter can be split evenly over {parts} devices.",
-                    tuple((one.name, str(shape)) for one, shape in zip(parameters, shapes, strict=True)),
+                    tuple((parameter.name, str(shape)) for parameter, shape in zip(parameters, shapes, strict=True)),
                     f'parallelism="data"  # or a parameter with a size that is a multiple of {parts}',
                 )
 
@@ -73,7 +73,7 @@ class Spread:
 
     def params(self, parameters: Sequence[Parameter], arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arrays with parameters or states sharded or replicated; other arrays do not change."""
-        specs = {one.name: self._spec(one, array_shape(arrays[one.name])) for one in parameters}
+        specs = {parameter.name: self._spec(parameter, array_shape(arrays[parameter.name])) for parameter in parameters}
         return {name: self._sharded(array, specs[name]) if name in specs else array for name, array in arrays.items()}
 
     def _sharded(self, array: Any, spec: PartitionSpec) -> Any:
@@ -103,5 +103,5 @@ def _axis(parameter: Parameter, shape: tuple[int, ...], parts: int) -> int | Non
         return None
     first = [parameter.initializer.out_axis, parameter.initializer.in_axis] if rank > 1 else [-1]
     rest = sorted(range(lead, len(shape)), key=lambda axis: -shape[axis])
-    wanted = [axis % rank + lead for axis in first if -rank <= axis < rank] + rest
-    return next((axis for axis in wanted if shape[axis] % parts == 0 and shape[axis]), None)
+    axes = [axis % rank + lead for axis in first if -rank <= axis < rank] + rest
+    return next((axis for axis in axes if shape[axis] % parts == 0 and shape[axis]), None)

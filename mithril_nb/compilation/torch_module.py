@@ -38,7 +38,7 @@ def _module_type() -> type:
             self._is_random = model.traced.needs_key
             self._load_program = _loader(model)
             self._programs: dict[Any, Callable[..., Any]] = {}
-            frozen = {one.name for one in model.parameters if not one.is_trainable}
+            frozen = {parameter.name for parameter in model.parameters if not parameter.is_trainable}
             self._param_places = {name: _place(self, name) for name in params}
             self._state_places = {name: _place(self, name) for name in state}
             for name, (owner, port) in self._param_places.items():
@@ -52,14 +52,14 @@ def _module_type() -> type:
             inputs = {**dict(zip(self._names, arrays, strict=False)), **named}
             params = {name: getattr(owner, port) for name, (owner, port) in self._param_places.items()}
             state = {name: getattr(owner, port) for name, (owner, port) in self._state_places.items()}
-            given: dict[str, Any] = {"params": params, "inputs": inputs, "state": state}
+            args: dict[str, Any] = {"params": params, "inputs": inputs, "state": state}
             if self._is_random and self.training:
-                given["key"] = torch.randint(0, 2**31 - 1, (2,))
-            kinds = tuple([(name, tuple(one.shape), one.dtype, one.device) for name, one in inputs.items()])
-            place = (self.training, kinds)
-            if place not in self._programs:
-                self._programs[place] = self._load_program(self.training, given)
-            outputs, *after = self._programs[place](**{name: one for name, one in given.items() if len(one)})
+                args["key"] = torch.randint(0, 2**31 - 1, (2,))
+            kinds = tuple([(name, tuple(array.shape), array.dtype, array.device) for name, array in inputs.items()])
+            key = (self.training, kinds)
+            if key not in self._programs:
+                self._programs[key] = self._load_program(self.training, args)
+            outputs, *after = self._programs[key](**{name: arg for name, arg in args.items() if len(arg)})
             if after:  # emitted source leaves out an empty dict
                 with torch.no_grad():
                     for name, value in after[0].items():
@@ -89,11 +89,11 @@ def _loader(model: Any) -> Callable[[bool, Mapping[str, Any]], Callable[..., Any
 
     programs = {training: program(training) for training in (False, True)}
 
-    def load(training: bool, given: Mapping[str, Any]) -> Callable[..., Any]:
-        keys = (given["key"],) if "key" in given else ()
-        device = next(iter(given["inputs"].values())).device
+    def load(training: bool, args: Mapping[str, Any]) -> Callable[..., Any]:
+        keys = (args["key"],) if "key" in args else ()
+        device = next(iter(args["inputs"].values())).device
         with torch.device(device):
-            loaded = programs[training].loaded(given["params"], given["inputs"], given["state"], *keys)
+            loaded = programs[training].loaded(args["params"], args["inputs"], args["state"], *keys)
         if loaded.has_custom_gradients:
             raise UnknownOptionError(
                 "a module cannot run the hand-written gradients of this model: torch.autograd does not see them.",
@@ -114,13 +114,13 @@ def _place(module: Any, name: str) -> tuple[Any, str]:
     import torch
 
     *path, port = name.split(".")
-    for one in path:
-        wanted = one
-        while wanted not in module._modules and hasattr(module, wanted):
-            wanted += "_"
-        if wanted not in module._modules:
-            module.add_module(wanted, torch.nn.Module())
-        module = module._modules[wanted]
+    for part in path:
+        child = part
+        while child not in module._modules and hasattr(module, child):
+            child += "_"
+        if child not in module._modules:
+            module.add_module(child, torch.nn.Module())
+        module = module._modules[child]
     while hasattr(module, port):
         port += "_"
     return module, port

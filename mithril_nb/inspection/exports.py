@@ -29,8 +29,8 @@ def inspection_data(inspection: ProgramStages, stages: Sequence[str], passes: bo
     """Return an inspection as plain data, with the given stages, and with the passes of XLA if `passes` is true."""
     if passes or needs_compile(stages):
         inspection.want(machine_code=has_machine_code(stages), passes=passes)
-    made = _passes_data(inspection) if passes else {}
-    found: dict[str, Any] = {
+    passes_data = _passes_data(inspection) if passes else {}
+    data: dict[str, Any] = {
         "format": "mithril_nb.inspection",
         "version": VERSION,
         "name": inspection.name,
@@ -44,28 +44,28 @@ def inspection_data(inspection: ProgramStages, stages: Sequence[str], passes: bo
         "elapsed": dict(inspection.elapsed),
     }
     try:
-        found["equations"] = [equation_data(one) for one in known_equations(inspection)]
+        data["equations"] = [equation_data(equation) for equation in known_equations(inspection)]
     except StageUnavailableError:
-        return found  # the stages state the reason
-    found["inputs"] = [
-        {"name": one.name, "spec": spec_data(one.spec), "block": one.block, "is_param": one.is_param}
-        for one in inspection.inputs
+        return data  # the stages state the reason
+    data["inputs"] = [
+        {"name": leaf.name, "spec": spec_data(leaf.spec), "block": leaf.block, "is_param": leaf.is_param}
+        for leaf in inspection.inputs
     ]
-    found["outputs"] = [{"name": one.name, "spec": spec_data(one.spec)} for one in inspection.outputs]
-    found |= made
+    data["outputs"] = [{"name": output.name, "spec": spec_data(output.spec)} for output in inspection.outputs]
+    data |= passes_data
     if "hlo" in stages:
         try:
-            found["buffers"] = [asdict(one) for one in inspection.buffers]
+            data["buffers"] = [asdict(buffer) for buffer in inspection.buffers]
         except StageUnavailableError as error:
-            found["buffers_unavailable"] = str(error)
-    return found
+            data["buffers_unavailable"] = str(error)
+    return data
 
 
 def _passes_data(inspection: ProgramStages) -> dict[str, Any]:
     """Return a dict with the passes, or with the reason why they are unavailable."""
     try:
         names = ("number", "name", "pipeline", "before", "after")
-        return {"passes": [{name: getattr(one, name) for name in names} for one in inspection.passes]}
+        return {"passes": [{name: getattr(xla_pass, name) for name in names} for xla_pass in inspection.passes]}
     except StageUnavailableError as error:
         return {"passes_unavailable": str(error)}
 
@@ -77,11 +77,11 @@ def stage_data(stage: Stage) -> dict[str, Any]:
         "text": stage.text,
         "unavailable": stage.unavailable,
         "elapsed_s": stage.elapsed_s,
-        "instructions": [instruction_data(one) for one in stage.instructions],
+        "instructions": [instruction_data(instruction) for instruction in stage.instructions],
     }
 
 
-def instruction_data(one: Instruction) -> dict[str, Any]:
+def instruction_data(instruction: Instruction) -> dict[str, Any]:
     """Return an instruction as plain data.
 
     Examples:
@@ -90,21 +90,21 @@ def instruction_data(one: Instruction) -> dict[str, Any]:
         ({'net': 1.0}, ['12'])
     """
     return {
-        "id": one.id,
-        "opcode": one.opcode,
-        "line": one.line,
-        "lines": one.lines,
-        "equations": list(one.equations),
-        "blocks": dict(one.shares),
-        "role": one.role,
-        "origin": one.origin,
-        "operands": list(one.operands),
-        "shapes": [spec_data(spec) for spec in one.shapes],
-        "attributes": dict(one.attributes),
-        "transforms": list(one.transforms),
-        "source": list(one.source),
-        "library_source": list(one.library_source),
-        **{name: list(values) for name in FLOWS if (values := getattr(one, name))},
+        "id": instruction.id,
+        "opcode": instruction.opcode,
+        "line": instruction.line,
+        "lines": instruction.lines,
+        "equations": list(instruction.equations),
+        "blocks": dict(instruction.shares),
+        "role": instruction.role,
+        "origin": instruction.origin,
+        "operands": list(instruction.operands),
+        "shapes": [spec_data(spec) for spec in instruction.shapes],
+        "attributes": dict(instruction.attributes),
+        "transforms": list(instruction.transforms),
+        "source": list(instruction.source),
+        "library_source": list(instruction.library_source),
+        **{name: list(values) for name in FLOWS if (values := getattr(instruction, name))},
     }
 
 
@@ -112,13 +112,13 @@ FLOWS = ("picks", "results", "carried")
 """Attributes of instructions that are left out if they are empty, because nearly all are."""
 
 
-def equation_data(one: Equation) -> dict[str, Any]:
+def equation_data(equation: Equation) -> dict[str, Any]:
     """Return an equation as plain data."""
-    data = asdict(one)
-    data["inputs"] = [spec_data(spec) for spec in one.inputs]
-    data["outputs"] = [spec_data(spec) for spec in one.outputs]
-    data["params"] = {name: _plain(value) for name, value in one.params}
-    data["constants"] = [_plain(value) for value in one.constants]
+    data = asdict(equation)
+    data["inputs"] = [spec_data(spec) for spec in equation.inputs]
+    data["outputs"] = [spec_data(spec) for spec in equation.outputs]
+    data["params"] = {name: _plain(value) for name, value in equation.params}
+    data["constants"] = [_plain(value) for value in equation.constants]
     return data
 
 

@@ -32,17 +32,17 @@ def find_in(program: ProgramStages, query: str, stage: str | None = None) -> Fou
         raise _without_costs(program, parsed, needs, name)
     kinds = program.block_kinds
     bodies = _bodies_of_fusions(program.stage(name)) if name == "hlo" else {}
-    found = tuple(
-        _match(one, rows.get(one.id), bodies.get(one.id, ()))
-        for one in instructions
-        if parsed.matches(item_of(one, rows.get(one.id), kinds))
+    matches = tuple(
+        _match(instruction, rows.get(instruction.id), bodies.get(instruction.id, ()))
+        for instruction in instructions
+        if parsed.matches(item_of(instruction, rows.get(instruction.id), kinds))
     )
-    return Found(program.name, name, parsed, found, len(instructions))
+    return Found(program.name, name, parsed, matches, len(instructions))
 
 
 def _without_costs(program: ProgramStages, query: Query, key: str, stage: str) -> UnknownOptionError:
     """Build the error for a query that compares FLOPs or bytes of a stage without costs."""
-    counted = [one for one in program.stages if one in _SOURCES and one != stage]
+    counted = [name for name in program.stages if name in _SOURCES and name != stage]
     reason = "the costs cannot be computed" if stage in _SOURCES else f"only {', '.join(_SOURCES)} have costs"
     plain = " ".join(str(term) for term in query.terms if term.key not in ("flops", "bytes"))
     advice = f"inspection.find({str(query)!r}, {counted[0]!r})" if counted else f"inspection.find({plain!r}, {stage!r})"
@@ -57,44 +57,61 @@ def costs_of_stage(program: ProgramStages, stage: str) -> Mapping[str, CostRow]:
         return {}
 
 
-def item_of(one: Instruction, row: CostRow | None, kinds: Mapping[str, str]) -> Item:
+def item_of(instruction: Instruction, row: CostRow | None, kinds: Mapping[str, str]) -> Item:
     """Return the properties of an instruction that a query can match. `row` is its cost, `None` if unknown."""
-    blocks = tuple(path for path, _ in one.shares if path)
+    blocks = tuple(path for path, _ in instruction.shares if path)
     around = dict.fromkeys(kinds[path] for block in blocks for path in lineage(block) if path in kinds)
-    lines = (*one.source, *one.library_source)
-    return Item(blocks, (one.opcode, *around), one.role or "", dtypes_of(one.shapes), lines, numbers_of(one, row))
+    lines = (*instruction.source, *instruction.library_source)
+    return Item(
+        blocks,
+        (instruction.opcode, *around),
+        instruction.role or "",
+        dtypes_of(instruction.shapes),
+        lines,
+        numbers_of(instruction, row),
+    )
 
 
-def numbers_of(one: Instruction, row: CostRow | None) -> dict[str, int | None]:
+def numbers_of(instruction: Instruction, row: CostRow | None) -> dict[str, int | None]:
     """Return the numbers of an instruction that a query can compare, by their key, such as `"flops"`."""
     flops, moved = (None, None) if row is None else (row.flops, row.bytes_accessed)
-    return {"flops": flops, "bytes": moved, "memory": memory_of(one.shapes)}
+    return {"flops": flops, "bytes": moved, "memory": memory_of(instruction.shapes)}
 
 
 @lru_cache(maxsize=1 << 12)  # a program has few distinct specs
 def memory_of(specs: tuple[TensorSpec, ...]) -> int | None:
     """Return the total size of arrays in bytes; `None` if a size or dtype is unknown, or `specs` is empty."""
-    sizes = [None if one.size is None or one.dtype not in ITEM_BYTES else one.nbytes for one in specs]
-    known = [size for size in sizes if size is not None]
-    return sum(known) if known and len(known) == len(sizes) else None
+    sizes = [None if spec.size is None or spec.dtype not in ITEM_BYTES else spec.nbytes for spec in specs]
+    known_sizes = [size for size in sizes if size is not None]
+    return sum(known_sizes) if known_sizes and len(known_sizes) == len(sizes) else None
 
 
 def _bodies_of_fusions(stage: Stage) -> dict[str, tuple[str, ...]]:
     """Return the opcodes inside each fusion of the optimized HLO, by id of the fusion."""
     inside = by_computation(stage.text, stage.instructions)
-    fusions = {one.id: dict(one.attributes).get("calls", "") for one in stage.instructions if one.opcode == "fusion"}
+    fusions = {
+        instruction.id: dict(instruction.attributes).get("calls", "")
+        for instruction in stage.instructions
+        if instruction.opcode == "fusion"
+    }
     return {
-        id: tuple(dict.fromkeys(one.opcode for one in inside.get(name.lstrip("%"), ()) if one.opcode not in TRIVIAL))
+        id: tuple(
+            dict.fromkeys(
+                instruction.opcode
+                for instruction in inside.get(name.lstrip("%"), ())
+                if instruction.opcode not in TRIVIAL
+            )
+        )
         for id, name in fusions.items()
     }
 
 
-def _match(one: Instruction, row: CostRow | None, contains: tuple[str, ...]) -> Match:
-    blocks = tuple(path for path, _ in sorted(one.shares, key=lambda pair: -pair[1]) if path)
-    numbers = numbers_of(one, row)
+def _match(instruction: Instruction, row: CostRow | None, contains: tuple[str, ...]) -> Match:
+    blocks = tuple(path for path, _ in sorted(instruction.shares, key=lambda pair: -pair[1]) if path)
+    numbers = numbers_of(instruction, row)
     return Match(
-        one.id, one.opcode, blocks, one.role, dtypes_of(one.shapes), numbers["flops"], numbers["bytes"],
-        numbers["memory"], tuple(one.source), contains,
+        instruction.id, instruction.opcode, blocks, instruction.role, dtypes_of(instruction.shapes), numbers["flops"],
+        numbers["bytes"], numbers["memory"], tuple(instruction.source), contains,
     )  # fmt: skip
 
 

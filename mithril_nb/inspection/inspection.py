@@ -353,7 +353,7 @@ def inspect(
 
 
 def inspect_given(
-    given: Given,
+    program: Given,
     *,
     name: str | None = None,
     params: str | Sequence[str] = DEFAULT,
@@ -363,7 +363,7 @@ def inspect_given(
     """Inspect a program that starts at a later stage than Python.
 
     Args:
-        given: The program, such as the result of `given_of_lowered`.
+        program: The program, such as the result of `given_of_lowered`.
         name: Name of the program; by default its own name.
         params: Name of the argument that holds the parameters, as in `inspect`.
         device: The `jax.Device` to compile for.
@@ -382,9 +382,11 @@ def inspect_given(
     """
     holders = (params,) if isinstance(params, str) else tuple(params)
     if holders != (DEFAULT,):
-        given.check_params(holders)
-    given = replace(given, name=name or given.name)
-    return Inspection(_not_a_function, (), InspectOptions(given.name, holders, device, compiler_options, given=given))
+        program.check_params(holders)
+    program = replace(program, name=name or program.name)
+    return Inspection(
+        _not_a_function, (), InspectOptions(program.name, holders, device, compiler_options, given=program)
+    )
 
 
 def _not_a_function(*_: Any) -> None:

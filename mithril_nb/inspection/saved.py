@@ -71,28 +71,28 @@ def saved_inspection(data: Mapping[str, Any]) -> SavedInspection:
         ('sin', ['sin'])
     """
     is_page = data.get("format") == PAGE
-    what, latest, advice = ("page", PAGE_VERSION, _PAGE_ADVICE) if is_page else ("inspection", VERSION, _ADVICE)
+    kind, latest, advice = ("page", PAGE_VERSION, _PAGE_ADVICE) if is_page else ("inspection", VERSION, _ADVICE)
     version = data.get("version")
     if type(version) is int and version > latest:
         raise ModelFileError(
-            f"this {what} was written in version {version} of the format.",
+            f"this {kind} was written in version {version} of the format.",
             (("supported", f"versions 1 to {latest}"),),
             "pip install --upgrade mithril-nb",
         )
     try:
         if is_page:
-            stages = {one.name: one for one in map(_stage_of_page, _items(data["stages"]))}
+            stages = {stage.name: stage for stage in map(_stage_of_page, _items(data["stages"]))}
             return SavedInspection(_text(data["name"]), _text(data.get("jax", "unknown")), stages)
         return SavedInspection(
             _text(data["name"]),
             _text(data["jax"]),
-            {one.name: one for one in map(_stage, _items(data["stages"]))},
+            {stage.name: stage for stage in map(_stage, _items(data["stages"]))},
             tuple(map(_equation, _items(data["equations"]))),
             tuple(map(_input, _items(data["inputs"]))),
         )
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         because = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise ModelFileError(f"this {what} is broken.", (("because", because),), advice) from error
+        raise ModelFileError(f"this {kind} is broken.", (("because", because),), advice) from error
 
 
 def read_json(path: str | Path) -> Any:
@@ -125,17 +125,17 @@ def saved_program(path: str | Path) -> str:
         advice = f"ml.inspect(ml.load({str(path)!r}), shapes=shapes)  # if it is a model"
         raise ModelFileError(f"cannot inspect {str(path)!r}: it is not a saved inspection.", (), advice)
     saved = saved_inspection(data)
-    found = (saved.stages[name] for name in ("stablehlo", "hlo") if name in saved.stages)
-    text = next((stage.text for stage in found if stage.text and not stage.unavailable), "")
+    candidates = (saved.stages[name] for name in ("stablehlo", "hlo") if name in saved.stages)
+    text = next((stage.text for stage in candidates if stage.text and not stage.unavailable), "")
     if not text:
         stages = (("stages", ", ".join(saved.stages) or "none"),)
         raise ModelFileError(f"cannot inspect {str(path)!r}: it has no StableHLO or HLO.", stages, _ADVICE)
     return text
 
 
-def _checked(value: Any, kind: Any, what: str) -> Any:
+def _checked(value: Any, kind: Any, expected: str) -> Any:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise TypeError(f"expected {what}, found {short_repr(value, 40)}")
+        raise TypeError(f"expected {expected}, found {short_repr(value, 40)}")
     return value
 
 
@@ -163,9 +163,9 @@ def _optional(value: Any, read: Callable[[Any], Value]) -> Value | None:
     return None if value is None else read(value)
 
 
-def _one_of(value: Any, known: tuple[str, ...]) -> Any:
-    if value is not None and value not in known:
-        raise ValueError(f"expected one of {', '.join(known)}, found {short_repr(value, 40)}")
+def _one_of(value: Any, choices: tuple[str, ...]) -> Any:
+    if value is not None and value not in choices:
+        raise ValueError(f"expected one of {', '.join(choices)}, found {short_repr(value, 40)}")
     return value
 
 
@@ -225,7 +225,7 @@ def _index(value: Any, end: int) -> int:
 def _made_stage(data: Any, instructions: tuple[Instruction, ...]) -> Stage:
     text = _text(data["text"])
     count = text.removesuffix("\n").count("\n") + 1
-    last = max((one.line + one.lines - 1 for one in instructions), default=0)
+    last = max((instruction.line + instruction.lines - 1 for instruction in instructions), default=0)
     if last > count:
         raise ValueError(f"an instruction ends on line {last:,} of {count:,}")
     return Stage(_text(data["name"]), text, instructions, 0.0, _optional(data["unavailable"], _text))

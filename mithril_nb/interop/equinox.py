@@ -78,13 +78,13 @@ def _walk(chain: Chain, module: Any, state: Any, path: str) -> None:
     # Compare exact types: a subclass may behave differently.
     match type(module):
         case nn.Sequential:
-            for place, part in enumerate(module.layers):
-                _walk(chain, part, state, f"{path}.layers.{place}")
+            for index, part in enumerate(module.layers):
+                _walk(chain, part, state, f"{path}.layers.{index}")
         case nn.MLP:
             identity = inspect.signature(nn.MLP.__init__).parameters["final_activation"].default
-            for place, part in enumerate(module.layers):
-                _walk(chain, part, state, f"{path}.layers.{place}")
-                activation = module.activation if place + 1 < len(module.layers) else module.final_activation
+            for index, part in enumerate(module.layers):
+                _walk(chain, part, state, f"{path}.layers.{index}")
+                activation = module.activation if index + 1 < len(module.layers) else module.final_activation
                 if activation is not identity:
                     chain.function(f"{path}.activation", activation)
         case nn.Lambda:
@@ -192,8 +192,8 @@ def _pool(module: Any, path: str) -> Any:
     import equinox.nn as nn
 
     axes = module.num_spatial_dims
-    known = {nn.MaxPool1d: "Max", nn.MaxPool2d: "Max", nn.MaxPool3d: "Max", nn.AvgPool1d: "Avg", nn.AvgPool2d: "Avg"}
-    kind = {**known, nn.AvgPool3d: "Avg"}.get(type(module))
+    kinds = {nn.MaxPool1d: "Max", nn.MaxPool2d: "Max", nn.MaxPool3d: "Max", nn.AvgPool1d: "Avg", nn.AvgPool2d: "Avg"}
+    kind = {**kinds, nn.AvgPool3d: "Avg"}.get(type(module))
     sides = padding_of(module.padding, axes)
     if kind is None or module.use_ceil or (any(map(any, sides or ())) and kind == "Avg"):
         because = "only max pools, and average pools without padding, are supported, both without use_ceil"
@@ -212,15 +212,15 @@ def _leaves(module: Any, path: str) -> Iterator[tuple[str, Any]]:
     elif dataclasses.is_dataclass(module) and not isinstance(module, type):
         if _own_arrays(module):
             yield path, module
-        for name, one in _fields(module):
-            if not _is_array(one):
-                yield from _leaves(one, f"{path}.{name}".strip("."))
+        for name, part in _fields(module):
+            if not _is_array(part):
+                yield from _leaves(part, f"{path}.{name}".strip("."))
     elif isinstance(module, list | tuple):
-        for place, one in enumerate(module):
-            yield from _leaves(one, f"{path}.{place}".strip("."))
+        for index, part in enumerate(module):
+            yield from _leaves(part, f"{path}.{index}".strip("."))
     elif isinstance(module, dict):
-        for key, one in module.items():
-            yield from _leaves(one, f"{path}.{key}".strip("."))
+        for key, part in module.items():
+            yield from _leaves(part, f"{path}.{key}".strip("."))
     elif any(map(_is_array, jax.tree.leaves(module))):
         yield path, module
 
@@ -233,27 +233,27 @@ def _fields(module: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _own_arrays(module: Any) -> list[str]:
-    return sorted(name for name, one in _fields(module) if _is_array(one))
+    return sorted(name for name, value in _fields(module) if _is_array(value))
 
 
-def _is_array(one: Any) -> bool:
+def _is_array(value: Any) -> bool:
     """Return whether a value is an array of floats. Arrays of integers, such as indices and keys, are no parameters."""
-    return isinstance(one, jax.Array | np.ndarray) and jnp.issubdtype(one.dtype, jnp.inexact)
+    return isinstance(value, jax.Array | np.ndarray) and jnp.issubdtype(value.dtype, jnp.inexact)
 
 
 def _all(module: Any, state: Any, path: str) -> Iterator[Layer]:
-    for place, one in _leaves(module, path):
-        where = place or type(one).__name__.lower()
-        if not dataclasses.is_dataclass(one):
-            raise conversion_error("Equinox", where, one, "the array does not belong to a supported layer")
-        left = _extra_arrays(one) if isinstance(one, _known()) else _own_arrays(one)
+    for layer_path, layer in _leaves(module, path):
+        where = layer_path or type(layer).__name__.lower()
+        if not dataclasses.is_dataclass(layer):
+            raise conversion_error("Equinox", where, layer, "the array does not belong to a supported layer")
+        left = _extra_arrays(layer) if isinstance(layer, _known()) else _own_arrays(layer)
         if left:
             because = f"no block has parameters for the arrays {', '.join(left)}"
-            raise conversion_error("Equinox", where, type(one).__name__, because)
-        yield _arrays(one, state, where)
+            raise conversion_error("Equinox", where, type(layer).__name__, because)
+        yield _arrays(layer, state, where)
 
 
 def _extra_arrays(layer: Any) -> list[str]:
     """Return the names of arrays that a subclass adds to a layer."""
-    parts = [(name, one) for name, one in _fields(layer) if name not in ("weight", "bias")]
-    return sorted(name for name, one in parts if any(map(_is_array, jax.tree.leaves(one))))
+    parts = [(name, value) for name, value in _fields(layer) if name not in ("weight", "bias")]
+    return sorted(name for name, value in parts if any(map(_is_array, jax.tree.leaves(value))))

@@ -107,11 +107,11 @@ class _Tree:
     @classmethod
     def of(cls, variables: Arrays) -> _Tree:
         """Read variables `{"params": ..., "batch_stats": ...}`, or only the dict of parameters."""
-        whole = variables if isinstance(variables.get("params"), Mapping) else {"params": variables}
-        found: dict[str, dict[str, Any]] = {}
+        collections = variables if isinstance(variables.get("params"), Mapping) else {"params": variables}
+        layers: dict[str, dict[str, Any]] = {}
         for collection in ("params", "batch_stats"):
-            _collect(whole.get(collection, {}), "", found)
-        return cls(found)
+            _collect(collections.get(collection, {}), "", layers)
+        return cls(layers)
 
     def layers(self) -> list[Layer]:
         return [self.layer(path) for path in in_order(self.arrays)]
@@ -124,13 +124,13 @@ class _Tree:
         return identify_layer("Flax", path, arrays, _NAMES, module)
 
 
-def _collect(tree: Any, path: str, found: dict[str, dict[str, Any]]) -> None:
+def _collect(tree: Any, path: str, layers: dict[str, dict[str, Any]]) -> None:
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            _collect(value, f"{path}.{name}" if path else str(name), found)
+            _collect(value, f"{path}.{name}" if path else str(name), layers)
         else:
             array = getattr(value, "value", value) if not hasattr(value, "ndim") else value
-            found.setdefault(path, {})[str(name)] = array
+            layers.setdefault(path, {})[str(name)] = array
 
 
 def _of_nnx(module: Any) -> dict[str, Any]:
@@ -162,8 +162,8 @@ def _walk(chain: Chain, module: Any, tree: _Tree, path: str) -> None:
     kind = type(module).__name__
     if type(module) in (nnx.Sequential, linen.Sequential):
         is_linen = type(module) is linen.Sequential
-        for place, part in enumerate(module.layers):
-            step = f"layers_{place}" if is_linen else f"layers.{place}"
+        for index, part in enumerate(module.layers):
+            step = f"layers_{index}" if is_linen else f"layers.{index}"
             _walk(chain, part, tree, f"{path}.{step}" if path else step)
     elif kind in _READ and type(module) in (getattr(nnx, kind, None), getattr(linen, kind, None)):
         _READ[kind](chain, module, path, lambda: tree.layer(path, module))
@@ -188,7 +188,7 @@ def _dense(chain: Chain, module: Any, path: str, arrays: Read) -> None:
 def _conv(chain: Chain, module: Any, path: str, arrays: Read) -> None:
     axes = 1 if isinstance(module.kernel_size, int) else len(module.kernel_size)
     padding = padding_of(module.padding, axes)
-    if padding is None or module.mask is not None or any(one != 1 for one in pairs(module.input_dilation, axes)):
+    if padding is None or module.mask is not None or any(rate != 1 for rate in pairs(module.input_dilation, axes)):
         raise conversion_error(
             "Flax",
             path,
@@ -211,8 +211,8 @@ def _norm(chain: Chain, module: Any, path: str, arrays: Read) -> None:
     default = (None, -1) if kind == "GroupNorm" else (-1, (-1,), [-1])
     others = [f"{name}={axis}" for name, axis in axes.items() if axis not in default]
     if others:
-        known = "all axes after the first are" if kind == "GroupNorm" else "the last axis is"
-        raise conversion_error("Flax", path, module, f"only {known} supported, not {', '.join(others)}")
+        supported = "all axes after the first are" if kind == "GroupNorm" else "the last axis is"
+        raise conversion_error("Flax", path, module, f"only {supported} supported, not {', '.join(others)}")
     if kind in ("LayerNorm", "RMSNorm"):
         chain.check_last_axis(path, module)
     layer = arrays()
@@ -250,24 +250,24 @@ _READ: dict[str, Callable[[Chain, Any, str, Read], None]] = {
 }  # fmt: skip
 
 
-def _pool(chain: Chain, given: Any, path: str) -> None:
+def _pool(chain: Chain, partial: Any, path: str) -> None:
     """Add the block for a `functools.partial` of `max_pool` or `avg_pool`."""
-    options = dict(given.keywords)
+    options = dict(partial.keywords)
     window = tuple(options.pop("window_shape", ()))
     padding = padding_of(options.pop("padding", "VALID"), len(window))
     stride = options.pop("strides", None) or (1,) * len(window)
-    kind = "Max" if given.func.__name__ == "max_pool" else "Avg"
+    kind = "Max" if partial.func.__name__ == "max_pool" else "Avg"
     if (
-        given.args
+        partial.args
         or options
         or len(window) not in (1, 2, 3)
         or padding is None
         or (kind == "Avg" and padding != "valid")
     ):
         raise conversion_error(
-            "Flax", path, given, "only max_pool, and avg_pool without padding, are supported, on 1 to 3 axes"
+            "Flax", path, partial, "only max_pool, and avg_pool without padding, are supported, on 1 to 3 axes"
         )
-    chain.to_images(len(window), path, given)
+    chain.to_images(len(window), path, partial)
     chain.add(getattr(blocks, f"{kind}Pool{len(window)}d")(kernel_size=window, stride=tuple(stride), padding=padding))
 
 

@@ -50,7 +50,7 @@ def from_haiku(
         >>> bool(abs(pm.evaluate(params, {"input": x})["output"] - there.apply(theirs, x)).max() < 1e-6)
         True
     """
-    if not isinstance(params, Mapping) or not all(isinstance(one, Mapping) for one in params.values()):
+    if not isinstance(params, Mapping) or not all(isinstance(arrays, Mapping) for arrays in params.values()):
         raise UnknownOptionError(
             f"cannot convert {short_repr(params)} from Haiku.",
             (("needs", "a dict of dicts: module name -> parameter name -> array"),),
@@ -64,8 +64,8 @@ def from_haiku(
         )
     state = state or {}
     owners = [name.removesuffix(end) for name in state for end in _AVERAGES if name.endswith(end)]
-    found = [_layer(name, params.get(name, {}), state) for name in in_order((*params, *owners))]
-    return fill_model("Haiku", found, into, names, channels_last=True, is_sorted=may_be_sorted(params))
+    layers = [_layer(name, params.get(name, {}), state) for name in in_order((*params, *owners))]
+    return fill_model("Haiku", layers, into, names, channels_last=True, is_sorted=may_be_sorted(params))
 
 
 def _layer(name: str, arrays: Mapping[str, Any], state: Mapping[str, Mapping[str, Any]]) -> Layer:

@@ -75,27 +75,27 @@ def fill_model(
         )
     ops = {op.path: op for op in flat(pm.graph).ops}
     targets: dict[str, list[Parameter]] = {}
-    for one in (*pm.parameters, *pm.states):
-        targets.setdefault(one.path, []).append(one)
+    for parameter in (*pm.parameters, *pm.states):
+        targets.setdefault(parameter.path, []).append(parameter)
     params: dict[str, jax.Array] = {}
     state: dict[str, jax.Array] = {}
     orders = orders_of(flat(pm.graph), pm.inference) if channels_last else {}
     for path, layer in _match_layers(library, layers, targets, ops, names or {}, is_sorted).items():
         op = ops.get(path)
         layer = _reordered(orders, op, layer) if channels_last and op is not None else layer
-        for one in targets[path]:
-            array = {**layer.params, **layer.states}.get(one.port)
-            if array is None or jnp.shape(array) != one.spec.shape:
+        for parameter in targets[path]:
+            array = {**layer.params, **layer.states}.get(parameter.port)
+            if array is None or jnp.shape(array) != parameter.spec.shape:
                 raise ShapeError(
-                    f"{layer.path!r} of {library} does not match {one.name!r}.",
+                    f"{layer.path!r} of {library} does not match {parameter.name!r}.",
                     ((layer.path, "missing" if array is None else str(jnp.shape(array))),
-                     (one.name, str(one.spec))),
+                     (parameter.name, str(parameter.spec))),
                     "use a block of the same sizes, or pass names={...} if the layer belongs to another block.",
                     block=path,
-                    port=one.port,
+                    port=parameter.port,
                 )  # fmt: skip
-            (state if one in pm.states else params)[one.name] = jnp.asarray(array, one.spec.dtype)
-        left = {**layer.params, **layer.states}.keys() - {one.port for one in targets[path]}
+            (state if parameter in pm.states else params)[parameter.name] = jnp.asarray(array, parameter.spec.dtype)
+        left = {**layer.params, **layer.states}.keys() - {parameter.port for parameter in targets[path]}
         if left:
             raise UnexpectedInputError(
                 f"{layer.path!r} of {library} has more parameters than {path!r}.",
@@ -118,20 +118,20 @@ def _match_layers(
     by_path = {layer.path: layer for layer in layers}
     for here, there in names.items():
         if here not in by_path or there not in targets:
-            missing, known = (here, by_path) if here not in by_path else (there, targets)
+            missing, available = (here, by_path) if here not in by_path else (there, targets)
             raise UnexpectedInputError(
                 f"names={{...}} contains {missing!r}, but no {'block' if here in by_path else 'layer'} with parameters "
                 "has this path.",
-                (("known", ", ".join(map(repr, known)) or "none"),),
+                (("known", ", ".join(map(repr, available)) or "none"),),
                 f"names={{{(here if here in by_path else next(iter(by_path), here))!r}: "
                 f"{(there if there in targets else next(iter(targets), there))!r}}}",
             )
-    found = {there: by_path[here] for here, there in names.items()}
+    matches = {there: by_path[here] for here, there in names.items()}
     waiting: dict[str, list[str]] = {}
     for path, arrays in targets.items():
         op = ops.get(path)
         kind = _kind(op)
-        if path not in found:
+        if path not in matches:
             if kind is None:
                 raise UnknownOptionError(
                     f"cannot fill {path!r} from {library}.",
@@ -142,31 +142,32 @@ def _match_layers(
                 )  # fmt: skip
             waiting.setdefault(kind, []).append(path)
     there = {
-        layer.kind: [one for one in layers if one.kind == layer.kind and one.path not in names] for layer in layers
+        layer.kind: [candidate for candidate in layers if candidate.kind == layer.kind and candidate.path not in names]
+        for layer in layers
     }
     for kind in sorted({*waiting, *there}):
         mine, theirs = waiting.get(kind, []), there.get(kind, [])
         if len(mine) != len(theirs):
             raise UnexpectedInputError(
                 f"{library} has {len(theirs)} layers of kind {kind!r}, but the model has {len(mine)}.",
-                ((library, ", ".join(one.path for one in theirs) or "none"), ("model", ", ".join(mine) or "none")),
+                ((library, ", ".join(layer.path for layer in theirs) or "none"), ("model", ", ".join(mine) or "none")),
                 "compile a model with the same layers, and pass it as into.",
             )
         if is_sorted:
             _check_order(library, dict(zip(mine, theirs, strict=True)))
-        found |= dict(zip(mine, theirs, strict=True))
-    return found
+        matches |= dict(zip(mine, theirs, strict=True))
+    return matches
 
 
 def _check_order(library: str, matched: Mapping[str, Layer]) -> None:
     """Raise if the order of two layers of equal shapes is unknown, because their names differ in more than a number."""
-    for (here, one), (there, other) in combinations(matched.items(), 2):
-        if _shapes(one) == _shapes(other) and not _is_numbered(one.path, other.path):
+    for (here, layer), (there, other) in combinations(matched.items(), 2):
+        if _shapes(layer) == _shapes(other) and not _is_numbered(layer.path, other.path):
             raise UnknownOptionError(
-                f"the order of {one.path!r} and {other.path!r} in {library} is unknown.",
+                f"the order of {layer.path!r} and {other.path!r} in {library} is unknown.",
                 (("because", "both have the same shapes, and jax.tree.map and jit sort layers by their names"),
                  ("blocks", ", ".join(map(repr, matched)))),
-                f"names={{{one.path!r}: {here!r}, {other.path!r}: {there!r}}}  # or the other way round",
+                f"names={{{layer.path!r}: {here!r}, {other.path!r}: {there!r}}}  # or the other way round",
             )  # fmt: skip
 
 
@@ -174,9 +175,9 @@ def _shapes(layer: Layer) -> dict[str, tuple[int, ...]]:
     return {port: jnp.shape(array) for port, array in {**layer.params, **layer.states}.items()}
 
 
-def _is_numbered(one: str, other: str) -> bool:
+def _is_numbered(path: str, other: str) -> bool:
     """Return whether the first difference of two paths is a number, as in `a/Dense_1` and `a/Dense_2`."""
-    pairs = zip(_STEPS.split(one), _STEPS.split(other), strict=False)
+    pairs = zip(_STEPS.split(path), _STEPS.split(other), strict=False)
     a, b = next(((a, b) for a, b in pairs if a != b), ("", ""))
     return _numbered(a)[0] == _numbered(b)[0]
 
@@ -262,10 +263,10 @@ def in_order(paths: Iterable[str]) -> list[str]:
     """
     tree: dict[str, Any] = {}
     for path in paths:
-        place = tree
+        node = tree
         for step in _STEPS.split(path):
-            place = place.setdefault(step, {})
-        place[""] = path
+            node = node.setdefault(step, {})
+        node[""] = path
     return list(_walked(tree))
 
 
@@ -291,5 +292,5 @@ def may_be_sorted(tree: Mapping[Any, Any]) -> bool:
         >>> may_be_sorted({"a": {"kernel": 1, "bias": 2}}), may_be_sorted({"a": {"bias": 2, "kernel": 1}})
         (False, True)
     """
-    within = [one for one in tree.values() if isinstance(one, Mapping)]
+    within = [subtree for subtree in tree.values() if isinstance(subtree, Mapping)]
     return list(tree) == sorted(tree) and all(map(may_be_sorted, within))

@@ -67,9 +67,9 @@ def norm(path: str, weight: Any, bias: Any = None) -> Layer:
 
 def batch_norm(path: str, weight: Any, bias: Any, mean: Any, var: Any) -> Layer:
     """Return a normalization layer with running statistics."""
-    found = norm(path, weight, bias)
+    layer = norm(path, weight, bias)
     return Layer(
-        path, "batch_norm", found.params, {"running_mean": jnp.reshape(mean, -1), "running_var": jnp.reshape(var, -1)}
+        path, "batch_norm", layer.params, {"running_mean": jnp.reshape(mean, -1), "running_var": jnp.reshape(var, -1)}
     )
 
 
@@ -88,7 +88,7 @@ class ArrayNames(NamedTuple):
     embedding: str
 
 
-def identify_layer(library: str, path: str, arrays: Mapping[str, Any], names: ArrayNames, what: Any) -> Layer:
+def identify_layer(library: str, path: str, arrays: Mapping[str, Any], names: ArrayNames, owner: Any) -> Layer:
     """Return the layer with these arrays. Its kind follows from their names: only a batch norm has `mean` and `var`.
 
     Args:
@@ -96,37 +96,37 @@ def identify_layer(library: str, path: str, arrays: Mapping[str, Any], names: Ar
         path: Path of the layer in the library's model.
         arrays: The arrays by the library's names. Weights of convolutions have channels last.
         names: The library's names of weights, biases and so on.
-        what: The object with the arrays, for messages.
+        owner: The object with the arrays, for messages.
 
     Raises:
         UnknownOptionError: No kind of layer has arrays of these names.
     """
-    given, weight, scales = set(arrays), arrays.get(names.weight), {names.scale, names.offset}
+    present, weight, scales = set(arrays), arrays.get(names.weight), {names.scale, names.offset}
     rank = getattr(weight, "ndim", 0)
-    if given <= {names.weight, names.bias} and rank == 2:
+    if present <= {names.weight, names.bias} and rank == 2:
         return linear(path, weight, arrays.get(names.bias))
-    if given <= {names.weight, names.bias} and rank in (3, 4, 5):
+    if present <= {names.weight, names.bias} and rank in (3, 4, 5):
         return conv(path, weight, arrays.get(names.bias), channels_last=True)
-    if given == {names.embedding}:
+    if present == {names.embedding}:
         return embedding(path, arrays[names.embedding])
     scale, offset = arrays.get(names.scale), arrays.get(names.offset)
-    if {"mean", "var"} <= given <= {"mean", "var", *scales}:
+    if {"mean", "var"} <= present <= {"mean", "var", *scales}:
         return batch_norm(path, scale, offset, arrays["mean"], arrays["var"])
-    if given and given <= scales:
+    if present and present <= scales:
         return norm(path, scale, offset)
     because = f"no block has parameters for the arrays {', '.join(sorted(arrays)) or '(none)'}"
-    raise conversion_error(library, path, what, because)
+    raise conversion_error(library, path, owner, because)
 
 
 def _given(**arrays: Any) -> dict[str, jax.Array]:
     return {port: jnp.asarray(array) for port, array in arrays.items() if array is not None}
 
 
-def conversion_error(library: str, path: str, what: Any, because: str) -> UnknownOptionError:
-    """Return the error for the part `what` that cannot be converted. The whole module has the path `""`."""
+def conversion_error(library: str, path: str, part: Any, because: str) -> UnknownOptionError:
+    """Return the error for a part that cannot be converted. The whole module has the path `""`."""
     return UnknownOptionError(
         f"cannot convert {repr(path) if path else 'the module'} from {library}.",
-        (("is", what if isinstance(what, str) else short_repr(what)), ("because", because)),
+        (("is", part if isinstance(part, str) else short_repr(part)), ("because", because)),
         f"compose the model with blocks, and load its parameters with ml.from_{library.lower()}(..., into=pm).",
     )
 
@@ -155,14 +155,14 @@ class Chain:
             self.params |= {f"{name}.{port}": array for port, array in layer.params.items()}
             self.state |= {f"{name}.{port}": array for port, array in layer.states.items()}
 
-    def check_last_axis(self, path: str, what: Any) -> None:
-        """Raise for the layer `what` over the last axis if it would read channels in the library, but not in blocks."""
+    def check_last_axis(self, path: str, layer: Any) -> None:
+        """Raise for a layer over the last axis if it would read channels in the library, but not in blocks."""
         if self.spatial > 0 and self.channels_last:
             because = "it reads the channels of images on the last axis, but blocks have channels on axis 1"
-            raise conversion_error(self.library, path, what, because)
+            raise conversion_error(self.library, path, layer, because)
 
-    def to_images(self, axes: int, path: str, what: Any) -> None:
-        """Move features on the last axis to axis 1, for the layer `what` over `axes` spatial axes.
+    def to_images(self, axes: int, path: str, layer: Any) -> None:
+        """Move features on the last axis to axis 1, for a layer over `axes` spatial axes.
 
         Raises:
             UnknownOptionError: The arrays are images with another number of spatial axes.
@@ -171,7 +171,7 @@ class Chain:
             self.add(blocks.Transpose((0, axes + 1, *range(1, axes + 1))))
         elif self.spatial != axes:
             because = f"it works on {axes} spatial axes, but the layers before it on {self.spatial}"
-            raise conversion_error(self.library, path, what, because)
+            raise conversion_error(self.library, path, layer, because)
         self.spatial = axes
 
     def per_channel(self, block: Model, layer: Layer, count: int) -> None:
@@ -185,30 +185,30 @@ class Chain:
         if not self.spatial:
             self.model.set_shapes({f"{component(self.model.graph.nodes[-1].name)}.output": ["batch", count]})
 
-    def function(self, path: str, given: Any) -> None:
+    def function(self, path: str, function: Any) -> None:
         """Add the block that is equivalent to a function. For the identity, add no block.
 
         Raises:
             UnknownOptionError: No block is equivalent to the function with its arguments.
         """
-        plain, options = given, {}
+        plain, options = function, {}
         while isinstance(plain, functools.partial) and not plain.args:
             plain, options = plain.func, {**plain.keywords, **options}
-        for known, kind, taken in _functions():
-            if plain is known and options.keys() <= taken.keys():
+        for candidate, kind, parameters in _functions():
+            if plain is candidate and options.keys() <= parameters.keys():
                 axis = options.get("axis", -1)
                 if type(axis) is not int or (self.spatial > 0 and self.channels_last and axis != -1):
                     because = f"only axis -1, the channels, is supported, not axis {axis}"
-                    raise conversion_error(self.library, path, given, because)
-                if known in _ALONG and self.channels_last:
+                    raise conversion_error(self.library, path, function, because)
+                if candidate in _ALONG and self.channels_last:
                     options = {**options, "axis": 1 if self.spatial > 0 else axis}
-                elif known in _ALONG:  # the function gets one sample, but the block a batch
+                elif candidate in _ALONG:  # the function gets one sample, but the block a batch
                     options = {**options, "axis": axis + (axis >= 0)}
                 if kind:
-                    given = {ours: options.get(theirs, default) for theirs, (ours, default) in taken.items()}
-                    self.add(getattr(blocks, kind)(**given))
+                    kwargs = {ours: options.get(theirs, default) for theirs, (ours, default) in parameters.items()}
+                    self.add(getattr(blocks, kind)(**kwargs))
                 return
-        raise conversion_error(self.library, path, given, "the code of a function cannot be converted")
+        raise conversion_error(self.library, path, function, "the code of a function cannot be converted")
 
     def done(self) -> Imported:
         """Return the converted model."""
@@ -258,7 +258,9 @@ def padding_of(padding: Any, axes: int) -> str | tuple[tuple[int, int], ...] | N
     if isinstance(padding, int | np.integer):
         return ((int(padding), int(padding)),) * axes
     try:
-        sides = [(int(one), int(one)) if isinstance(one, int | np.integer) else tuple(map(int, one)) for one in padding]
+        sides = [
+            (int(side), int(side)) if isinstance(side, int | np.integer) else tuple(map(int, side)) for side in padding
+        ]
     except (TypeError, ValueError):
         return None
     sides = sides * axes if len(sides) == 1 else sides

@@ -88,21 +88,21 @@ Order = Image | Moved | Rows | Split | Lost | None
 def orders_of(graph: Flat, inference: Inference) -> dict[Endpoint, Order]:
     """Return the order of each array of a model, by the endpoint that computes it. Of the inputs, only images count."""
     images = _read_as_images(graph, inference)
-    found: dict[Endpoint, Order] = {}
-    given: set[str] = set()  # layers with parameters, and ops after them
+    orders: dict[Endpoint, Order] = {}
+    learned: set[str] = set()  # layers with parameters, and ops after them
     for name, spec in inference.inputs.items():
         end = Endpoint("", name)
         if end in images and isinstance(spec, TensorSpec):
-            found[end] = Image(len(spec.shape))
+            orders[end] = Image(len(spec.shape))
     for op in graph.ops:
         specs = inference.blocks[op.path]
-        is_given = bool(op.arrays) or any(source.node in given for source in op.sources.values())
-        given |= {op.path} if is_given else set()
-        read = [(found.get(op.sources[port]), spec) for port, spec in _arrays_of(op, specs.inputs)]
+        is_learned = bool(op.arrays) or any(source.node in learned for source in op.sources.values())
+        learned |= {op.path} if is_learned else set()
+        read = [(orders.get(op.sources[port]), spec) for port, spec in _arrays_of(op, specs.inputs)]
         for port, spec in specs.outputs.items():
             if isinstance(spec, TensorSpec):
-                found[Endpoint(op.path, port)] = _after(op, read, spec.shape, is_given)
-    return found
+                orders[Endpoint(op.path, port)] = _after(op, read, spec.shape, is_learned)
+    return orders
 
 
 def _arrays_of(op: FlatOp, specs: Mapping[str, Any]) -> Iterable[tuple[str, TensorSpec]]:
@@ -115,33 +115,33 @@ def _arrays_of(op: FlatOp, specs: Mapping[str, Any]) -> Iterable[tuple[str, Tens
 
 def _read_as_images(graph: Flat, inference: Inference) -> set[Endpoint]:
     """Return the sources of images: what convolutions, pools and Flatten read, and arrays of this shape before it."""
-    found: set[Endpoint] = set()
+    images: set[Endpoint] = set()
     for op in reversed(graph.ops):
         specs = inference.blocks[op.path]
         arrays = dict(_arrays_of(op, specs.inputs))
-        given = [spec.shape for port, spec in specs.outputs.items() if isinstance(spec, TensorSpec)
-                 and Endpoint(op.path, port) in found]  # fmt: skip
+        image_shapes = [spec.shape for port, spec in specs.outputs.items() if isinstance(spec, TensorSpec)
+                 and Endpoint(op.path, port) in images]  # fmt: skip
         for port, spec in arrays.items():
             if _WINDOWS.search(op.block.op) and port == "input":
                 is_image = True
             elif op.block.op in ("flatten", "reshape"):
                 results = [spec.shape for spec in specs.outputs.values() if isinstance(spec, TensorSpec)]
-                is_image = LEADING in spec.shape or (len(spec.shape) > 3 and any(len(one) == 2 for one in results))
+                is_image = LEADING in spec.shape or (len(spec.shape) > 3 and any(len(shape) == 2 for shape in results))
             else:
-                is_image = spec.shape in given and op.block.op not in ON_LAST_AXIS
+                is_image = spec.shape in image_shapes and op.block.op not in ON_LAST_AXIS
             if is_image:
-                found.add(op.sources[port])
-    return found
+                images.add(op.sources[port])
+    return images
 
 
-def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, ...], is_given: bool) -> Order:
+def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, ...], is_learned: bool) -> Order:
     """Return the order of an output from the orders of the op's inputs.
 
     Args:
         op: The op.
         read: The order and spec of each array that the op reads.
         shape: The shape of the output.
-        is_given: True if the output depends on the parameters of a layer.
+        is_learned: True if the output depends on the parameters of a layer.
     """
     name = op.block.op
     lost = next((order for order, _ in read if isinstance(order, Lost)), None)
@@ -157,7 +157,7 @@ def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, .
         return None if _permutation(op, len(shape)) == [0, len(shape) - 1, *range(1, len(shape) - 1)] else split
     if split is not None and not others:
         return split
-    if name in _RESHAPING and is_given and not others and shape[1:2] != (1,) and _product(shape[2:]) != 1:
+    if name in _RESHAPING and is_learned and not others and shape[1:2] != (1,) and _product(shape[2:]) != 1:
         return Split(op.path)
     if is_window and not any(isinstance(order, Rows) for order in others):
         return Image(len(shape)) if LEADING in shape or len(shape) > 2 else None
@@ -172,15 +172,15 @@ def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, .
         f"{op.path!r} changes the order of the elements of an image in an unknown way",
         order.rank if isinstance(order, Image) else len(order.sizes) + 1,
     )
-    if is_window or any(not _goes_with(one, against.shape, order) for one, against in read):
+    if is_window or any(not _goes_with(other, against.shape, order) for other, against in read):
         return after
     return (_of_image if isinstance(order, Image) else _of_rows)(op, order, spec.shape, shape, after)  # pyright: ignore[reportArgumentType]
 
 
-def _goes_with(one: Order, shape: tuple[Dim, ...], order: Image | Rows) -> bool:
+def _goes_with(other: Order, shape: tuple[Dim, ...], order: Image | Rows) -> bool:
     """Return whether an elementwise op on an array and an image or rows keeps the order of the image or rows."""
-    if one is not None or isinstance(one, Moved):
-        return type(one) is type(order) and (isinstance(one, Image) or one == order)
+    if other is not None or isinstance(other, Moved):
+        return type(other) is type(order) and (isinstance(other, Image) or other == order)
     if isinstance(order, Rows):
         return shape[-1:] in ((), (1,))
     # An array with one item per channel, `(batch, channels, 1, 1)` or `(channels, 1, 1)`, has the same order in both.
@@ -188,12 +188,12 @@ def _goes_with(one: Order, shape: tuple[Dim, ...], order: Image | Rows) -> bool:
     return LEADING not in shape and all(size == 1 for size in windows)
 
 
-def _of_image(op: FlatOp, order: Image, given: tuple[Dim, ...], shape: tuple[Dim, ...], lost: Lost) -> Order:
+def _of_image(op: FlatOp, order: Image, input_shape: tuple[Dim, ...], shape: tuple[Dim, ...], lost: Lost) -> Order:
     name = op.block.op
     if name in _RESHAPING:
-        return _reshaped(op, order, given, shape, lost)
-    if LEADING in given:
-        return order if shape == given and name not in _TRANSPOSING else lost
+        return _reshaped(op, order, input_shape, shape, lost)
+    if LEADING in input_shape:
+        return order if shape == input_shape and name not in _TRANSPOSING else lost
     if name in _TRANSPOSING:
         axes = _permutation(op, order.rank)
         if axes is None or axes[0] != 0:
@@ -201,26 +201,26 @@ def _of_image(op: FlatOp, order: Image, given: tuple[Dim, ...], shape: tuple[Dim
         return Moved() if axes[-1] == 1 else Image(order.rank, order.is_moved) if axes[1] == 1 else lost
     if name in ON_LAST_AXIS and not order.is_moved:
         return lost
-    if shape == given or (name in (*_ALONG_AXES, *ON_LAST_AXIS) and len(shape) == order.rank):
+    if shape == input_shape or (name in (*_ALONG_AXES, *ON_LAST_AXIS) and len(shape) == order.rank):
         return order
     return _reduced(op, order, shape, lost)
 
 
-def _reshaped(op: FlatOp, order: Image, given: tuple[Dim, ...], shape: tuple[Dim, ...], lost: Lost) -> Order:
-    sizes = [size for size in given[1:] if isinstance(size, int)]
-    if LEADING in given or len(sizes) < len(given) - 1:
-        return Lost(f"{op.path!r} joins axes of unknown size: {TensorSpec(given)}")
+def _reshaped(op: FlatOp, order: Image, input_shape: tuple[Dim, ...], shape: tuple[Dim, ...], lost: Lost) -> Order:
+    sizes = [size for size in input_shape[1:] if isinstance(size, int)]
+    if LEADING in input_shape or len(sizes) < len(input_shape) - 1:
+        return Lost(f"{op.path!r} joins axes of unknown size: {TensorSpec(input_shape)}")
     channels, *windows = sizes
-    if shape[:2] == (given[0], channels) and prod(windows) == _product(shape[2:]):
+    if shape[:2] == (input_shape[0], channels) and prod(windows) == _product(shape[2:]):
         return Image(len(shape), order.is_moved) if len(shape) > 2 else None
     if 1 in (channels, prod(windows)):
         return None
-    return Rows((channels, *windows)) if shape == (given[0], prod(sizes)) else lost
+    return Rows((channels, *windows)) if shape == (input_shape[0], prod(sizes)) else lost
 
 
 def _product(sizes: tuple[Dim, ...]) -> int | None:
-    known = [size for size in sizes if isinstance(size, int)]
-    return prod(known) if len(known) == len(sizes) else None
+    known_sizes = [size for size in sizes if isinstance(size, int)]
+    return prod(known_sizes) if len(known_sizes) == len(sizes) else None
 
 
 def _reduced(op: FlatOp, order: Image, shape: tuple[Dim, ...], lost: Lost) -> Order:
@@ -230,7 +230,7 @@ def _reduced(op: FlatOp, order: Image, shape: tuple[Dim, ...], lost: Lost) -> Or
         return lost
     if axis is None:
         return None
-    axes = {one % order.rank for one in _axes(axis)}
+    axes = {index % order.rank for index in _axes(axis)}
     if len(shape) == order.rank:
         return order
     if 0 in axes:
@@ -238,19 +238,19 @@ def _reduced(op: FlatOp, order: Image, shape: tuple[Dim, ...], lost: Lost) -> Or
     return None if 1 in axes or len(shape) == 2 else Image(len(shape), order.is_moved)
 
 
-def _of_rows(op: FlatOp, order: Rows, given: tuple[Dim, ...], shape: tuple[Dim, ...], lost: Lost) -> Order:
+def _of_rows(op: FlatOp, order: Rows, input_shape: tuple[Dim, ...], shape: tuple[Dim, ...], lost: Lost) -> Order:
     name = op.block.op
     if name == "linear":
         return None
     category = OPS[name].category if name in OPS else ""
     is_plain = name in _PLAIN or (category in ("Activations", "Arithmetic", "Logic") and name not in _MIXING)
-    if shape == given and (is_plain or name in _RESHAPING):
+    if shape == input_shape and (is_plain or name in _RESHAPING):
         return order
-    if name in _RESHAPING and shape == (given[0], *order.sizes):
+    if name in _RESHAPING and shape == (input_shape[0], *order.sizes):
         return Image(len(shape))
     if name in _REDUCING and "axis" not in op.sources:
         axis = op.block.options.get("axis")
-        if axis is None or {one % 2 for one in _axes(axis)} == {1}:
+        if axis is None or {index % 2 for index in _axes(axis)} == {1}:
             return None
     return lost
 
@@ -271,9 +271,9 @@ def _permutation(op: FlatOp, rank: int) -> list[int] | None:
         return None
     axes = list(range(rank))
     if op.block.op == "transpose":
-        return [one % rank for one in _axes(options["axes"])] or axes[::-1]
-    one, other = (axis % rank for axis in _axes((options["axis1"], options["axis2"])))
-    axes[one], axes[other] = axes[other], axes[one]
+        return [axis % rank for axis in _axes(options["axes"])] or axes[::-1]
+    first, second = (axis % rank for axis in _axes((options["axis1"], options["axis2"])))
+    axes[first], axes[second] = axes[second], axes[first]
     return axes
 
 

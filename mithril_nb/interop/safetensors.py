@@ -69,7 +69,7 @@ def save_params(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None
 
     check_path(path, "save to", 'ml.save_params(params, "model.safetensors")')
     arrays = {name: _array(name, value) for name, value in flat_params(params).items()}
-    keys = {name: _key(place, name) for place, name in enumerate(arrays)}
+    keys = {name: _key(index, name) for index, name in enumerate(arrays)}
     other = {key: name for name, key in keys.items() if key != name}
     # A name may contain a lone surrogate. JSON can escape it, but the header cannot encode it as a key.
     about = {"format": FORMAT, "version": str(VERSION), **({"names": json.dumps(other)} if other else {})}
@@ -154,22 +154,24 @@ def _of_safetensors(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarra
 def _of_npz(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the arrays of a file of `numpy.savez` by name."""
     try:
-        with np.load(file, allow_pickle=False) as found:
-            entries = found.zip.infolist()
+        with np.load(file, allow_pickle=False) as archive:
+            entries = archive.zip.infolist()
             packed = sum(entry.file_size for entry in entries if entry.compress_type)
             if len(entries) > _MOST_ARRAYS or packed > _MOST_UNPACKED:
                 raise ValueError(f"it has {len(entries):,} arrays, and {packed:,} bytes after decompression")
-            if len({*found.files}) < len(found.files):
+            if len({*archive.files}) < len(archive.files):
                 raise ValueError("two arrays have the same name")
-            for name in found.files:
-                yield name, np.asarray(found[name])
+            for name in archive.files:
+                yield name, np.asarray(archive[name])
     except (ValueError, EOFError, MemoryError, BadZipFile, NotImplementedError, zlib.error) as error:
         raise ModelFileError(f"{path!r} cannot be read as an npz file.", (("because", str(error)),), _ADVICE) from error
 
 
 def _of_orbax(path: str) -> dict[str, Any]:
     """Return the arrays of a checkpoint of Orbax by dotted name."""
-    folder = next((one for one in (Path(path), Path(path, "default")) if (one / "_METADATA").exists()), None)
+    folder = next(
+        (candidate for candidate in (Path(path), Path(path, "default")) if (candidate / "_METADATA").exists()), None
+    )
     if folder is None:
         raise ModelFileError(
             f"{path!r} is a folder without a checkpoint of Orbax.",
@@ -233,12 +235,12 @@ def _loaded(path: str, name: str, array: Any) -> jax.Array:
 def _array(name: str, value: Any, does: str = "save") -> np.ndarray:
     try:
         array = np.asarray(value)
-        known = array.dtype.name in _DTYPES.values()
+        is_supported = array.dtype.name in _DTYPES.values()
     except (TypeError, ValueError) as error:
         raise UnknownOptionError(
             f"cannot {does} parameter {name!r}.", (("given", short_repr(value)), ("because", str(error))), _EXAMPLE
         ) from error
-    if not known:
+    if not is_supported:
         raise DataError(
             f"cannot {does} parameter {name!r} of dtype {array.dtype}.",
             (("supported", ", ".join(_DTYPES.values())),),
@@ -250,13 +252,13 @@ def _array(name: str, value: Any, does: str = "save") -> np.ndarray:
 _EXAMPLE = "ml.save_params(pm.randomize_params(), path)"
 
 
-def _key(place: int, name: str) -> str:
+def _key(index: int, name: str) -> str:
     """Return the key of a parameter in the file: its name, or `"parameter 3"` if the header cannot store the name."""
     try:
         name.encode()
     except UnicodeEncodeError:
-        return f"parameter {place}"
-    return f"parameter {place}" if name == "__metadata__" or name.startswith("parameter ") else name
+        return f"parameter {index}"
+    return f"parameter {index}" if name == "__metadata__" or name.startswith("parameter ") else name
 
 
 def _broken(path: str, because: str) -> ModelFileError:

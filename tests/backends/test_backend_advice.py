@@ -170,7 +170,7 @@ COMPUTING = {
         ml.compile(model).evaluate(dict(), {"x": jnp.ones((1, 1, 4, 4)), "a": jnp.ones((), int)})
         # Try: ml.compile(Model() | MaxPool2D(2)(input="x", {})).evaluate(dict(), {"x": jnp.ones((1, 1, 4, 4))})
         """,
-    "backends/jax/kernels/shaping.py:known": """
+    "backends/jax/kernels/shaping.py:static": """
         model = Model() | BroadcastTo()(input="x", shape="s")
         ml.compile(model).evaluate(dict(), {"x": jnp.ones(3), "s": jnp.array([2, 3])})
         # Try: ml.compile(Model() | BroadcastTo()(input="x", {})).evaluate(dict(), {"x": jnp.ones(1)})

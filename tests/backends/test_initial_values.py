@@ -13,7 +13,7 @@ from jax.nn import initializers as reference
 import mithril_nb as ml
 from mithril_nb import models
 from mithril_nb.backends.jax import initializers
-from mithril_nb.backends.jax.initializers import Wanted, drawn, stream
+from mithril_nb.backends.jax.initializers import Request, drawn, stream
 from mithril_nb.errors import ShapeError
 from mithril_nb.models import MLP, Conv2d, LayerNorm, Linear, Model, Repeat
 from mithril_nb.models.initializers import INITIALIZERS
@@ -35,7 +35,7 @@ CASES = [
 
 def initial(*wanted):
     """Return the initial value of one parameter: its initializer, stream, shape and name."""
-    return next(drawn([Wanted(*wanted)]))
+    return next(drawn([Request(*wanted)]))
 
 
 def names(case):
@@ -125,7 +125,7 @@ PIECE = 2**12
 def test_numbers_do_not_depend_on_threads(initializer, monkeypatch):
     monkeypatch.setattr(initializers, "PIECE", PIECE)
     shape = (3 * PIECE // 128, 128) if initializer.name != "orthogonal" else (110, 100)
-    wanted = [Wanted(initializer, stream([1], name), shape, name) for name in ("a", "b")]
+    wanted = [Request(initializer, stream([1], name), shape, name) for name in ("a", "b")]
     starts = []
     for count in (1, 3):
         monkeypatch.setattr(os, "cpu_count", lambda count=count: count)
@@ -310,7 +310,7 @@ def test_concatenated_arrays_initialize_separately():
 @pytest.mark.parametrize(("axis", "shape"), [(0, (3, 4, 2)), (-2, (3, 4, 2)), (1, (3, 2, 4)), (-1, (3, 2, 4))])
 def test_factors_follow_the_axis_also_of_stacked_arrays(axis, shape):
     initializer = models.op.Initializer("ones", in_axis=1 - axis % 2, out_axis=axis, parts=(0, 1))
-    (array,) = drawn([Wanted(initializer, stream((0,), "w"), shape, "w", 1)])
+    (array,) = drawn([Request(initializer, stream((0,), "w"), shape, "w", 1)])
     expected = np.expand_dims(np.float32([0, 0, 1, 1]), (0, 2) if axis in (0, -2) else (0, 1))
     np.testing.assert_array_equal(array, np.broadcast_to(expected, shape))
 

@@ -148,20 +148,20 @@ CASES = {
         model = Linear(3)
         ml.compile(model, ml.JaxBackend(device_mesh=1), parallelism="mixed")
         """,
-    "compilation/options.py:_places": 'ml.compile(Relu(), jit_options={"donate_argnums": (3,)})',
+    "compilation/options.py:_positions": 'ml.compile(Relu(), jit_options={"donate_argnums": (3,)})',
     "compilation/options.py:_tpu_options": """
         mesh = ml.JaxBackend(device_mesh=1)
         ml.compile(Relu(), mesh, parallelism="data", tpu_options={"replicate_inputs": True})
         """,
-    "compilation/options.py:_known": """
+    "compilation/options.py:_checked": """
         ml.compile(Relu(), jit_options=["donate_argnums"])
         # ...: (0,)
         """,
-    "compilation/options.py:_known#2": """
+    "compilation/options.py:_checked#2": """
         ml.compile(Relu(), jit_options={"donate_argnum": 0})
         # ...: (0,)
         """,
-    "compilation/options.py:_known#2 | like no other": """
+    "compilation/options.py:_checked#2 | like no other": """
         ml.compile(Relu(), jit_options={"zzz": 0})
         # ...: (0,)
         """,

@@ -50,12 +50,12 @@ class ArrayMaker(Backend):
             >>> JaxBackend().tensor([1, 2, 3], dtype="float32")
             Array([1., 2., 3.], dtype=float32)
         """
-        data, wanted = _numpy(data), None if dtype is None else self._dtype(dtype)
-        if wanted is None and jnp.issubdtype(data.dtype, jnp.floating):
-            wanted = self._dtype(None)
-        if wanted is None or "int" in wanted:
+        data, array_dtype = _numpy(data), None if dtype is None else self._dtype(dtype)
+        if array_dtype is None and jnp.issubdtype(data.dtype, jnp.floating):
+            array_dtype = self._dtype(None)
+        if array_dtype is None or "int" in array_dtype:
             check_width(data)
-        return self._placed(jnp.asarray(data, dtype=wanted))
+        return self._placed(jnp.asarray(data, dtype=array_dtype))
 
     array = from_numpy = tensor
 
@@ -226,8 +226,8 @@ class ArrayMaker(Backend):
 
     def _random(self, name: str, function: Callable[..., Any], key: Any, *numbers: Any, **options: Any) -> jax.Array:
         """Return random numbers. If `key` is `None`, use a new key of the backend's random stream."""
-        for one in numbers:
-            _numpy(one)  # raises for values that are no arrays; JAX's message would describe its internals
+        for number in numbers:
+            _numpy(number)  # raises for values that are no arrays; JAX's message would describe its internals
         fresh = self.get_random_key() if key is None else _checked_key(key)
         drawn = self._run(name, partial(function, fresh), numbers, options)
         if key is None and isinstance(drawn, Tracer):
@@ -237,12 +237,12 @@ class ArrayMaker(Backend):
             )
         return drawn
 
-    def _create(self, name: str, function: Callable[..., Any], *given: Any, **options: Any) -> jax.Array:
-        return self._run(name, function, given, options)
+    def _create(self, name: str, function: Callable[..., Any], *args: Any, **options: Any) -> jax.Array:
+        return self._run(name, function, args, options)
 
     def _like(self, name: str, function: Callable[..., Any], array: Any, dtype: Any, *value: Any) -> jax.Array:
-        wanted = None if dtype is None else self._dtype(dtype)
-        return self._placed(self._create(name, function, array, *value, dtype=wanted), array)
+        array_dtype = None if dtype is None else self._dtype(dtype)
+        return self._placed(self._create(name, function, array, *value, dtype=array_dtype), array)
 
     def _dtype(self, dtype: Any) -> str:
         name = str(self.default_dtype if dtype is None else as_dtype(dtype))
@@ -314,8 +314,8 @@ def check_width(data: Any) -> None:
     """
     is_wide = isinstance(data, np.ndarray | np.generic) and data.dtype in ("int64", "uint64") and data.size
     if is_wide and not jax.config.jax_enable_x64:  # pyright: ignore
-        bounds, found = np.iinfo(str(data.dtype).replace("64", "32")), (int(data.min()), int(data.max()))
-        outside = [one for one in found if not bounds.min <= one <= bounds.max]
+        bounds, extremes = np.iinfo(str(data.dtype).replace("64", "32")), (int(data.min()), int(data.max()))
+        outside = [number for number in extremes if not bounds.min <= number <= bounds.max]
         if outside:
             raise _too_wide(str(data.dtype), "float32", (("number", str(outside[0])),))
 
@@ -373,15 +373,15 @@ def _numpy(data: Any) -> Any:
     return array
 
 
-def _shape(given: tuple[Any, ...]) -> tuple[Any, ...]:
+def _shape(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the shape from `(3, 4)` or `((3, 4),)`. Sizes may be symbolic while shapes are inferred."""
     try:
-        dims = given[0] if len(given) == 1 and not isinstance(given[0], SupportsIndex) else given
+        dims = args[0] if len(args) == 1 and not isinstance(args[0], SupportsIndex) else args
         sizes = tuple(dim if export.is_symbolic_dim(dim) else index(dim) for dim in dims)
         if any(isinstance(size, int) and size < 0 for size in sizes):
             raise TypeError
         return sizes
     except TypeError:
         raise UnknownOptionError(
-            f"{given[0] if len(given) == 1 else given!r} is not a shape.", (("needs", "sizes"),), "zeros(3, 4)"
+            f"{args[0] if len(args) == 1 else args!r} is not a shape.", (("needs", "sizes"),), "zeros(3, 4)"
         ) from None

@@ -23,7 +23,7 @@ from mithril_nb.backends.jax.devices import (
     mesh_shape,
     place,
 )
-from mithril_nb.backends.jax.initializers import Wanted, drawn, stream
+from mithril_nb.backends.jax.initializers import Request, drawn, stream
 from mithril_nb.backends.jax.operations import OPERATIONS, SPELLINGS
 from mithril_nb.errors import NameTakenError, ShapeError, UnknownOptionError, refuse_unknown, short_repr
 from mithril_nb.graph.spec import ITEM_BYTES, as_dtype
@@ -143,8 +143,8 @@ class JaxBackend(ArrayMaker):
         """The kernels of the ops, and other functions with which the backend runs a graph."""
         own = custom.kernels(self)
         # Every trace reads this property, so the table of about 200 kernels is copied only if there are custom ops.
-        known = {**kernels.KERNELS, **own} if own else kernels.KERNELS
-        return Toolkit(self.name, known, jax.named_scope, jax.random.fold_in, kernels.draws, str(self.default_dtype))
+        table = {**kernels.KERNELS, **own} if own else kernels.KERNELS
+        return Toolkit(self.name, table, jax.named_scope, jax.random.fold_in, kernels.draws, str(self.default_dtype))
 
     # Devices
 
@@ -279,12 +279,12 @@ class JaxBackend(ArrayMaker):
                 "backend.grad(lambda x: backend.sum(x * x))(x)",
             )
         # Check the result in a wrapper, so that errors of the function itself pass through.
-        differentiated = jax.grad(lambda *given, **named: _checked_scalar(function(*given, **named)))
+        differentiated = jax.grad(lambda *args, **named: _checked_scalar(function(*args, **named)))
 
-        def gradient(*given: Any, **named: Any) -> Any:
-            for leaf in jax.tree.leaves(given[:1]):
+        def gradient(*args: Any, **named: Any) -> Any:
+            for leaf in jax.tree.leaves(args[:1]):
                 _check_floating(leaf)
-            return differentiated(*given, **named)
+            return differentiated(*args, **named)
 
         return gradient
 
@@ -299,26 +299,26 @@ class JaxBackend(ArrayMaker):
             start, self._drawn = (self._seed, self._drawn + 1), self._drawn + 1
         else:
             start = (check_seed(seed) % 2**64,)
-        wanted = [
-            Wanted(p.initializer, stream(start, p.name), tuple(map(int, p.spec.shape)), p.name, p.stacked)
+        requests = [
+            Request(p.initializer, stream(start, p.name), tuple(map(int, p.spec.shape)), p.name, p.stacked)
             for p in parameters
         ]
         return {
             parameter.name: self._placed(jnp.asarray(array, self._dtype(parameter.spec.dtype)))
-            for parameter, array in zip(parameters, drawn(wanted), strict=True)
+            for parameter, array in zip(parameters, drawn(requests), strict=True)
         }
 
 
-def _checked_scalar(found: Any) -> Any:
+def _checked_scalar(x: Any) -> Any:
     """Return the result of a function that is differentiated. Raise an error if it is not a floating-point scalar."""
-    shape = getattr(found, "shape", None if not isinstance(found, int | float) else ())
-    if shape != () or not jnp.issubdtype(jnp.result_type(found), jnp.floating):
+    shape = getattr(x, "shape", None if not isinstance(x, int | float) else ())
+    if shape != () or not jnp.issubdtype(jnp.result_type(x), jnp.floating):
         raise ShapeError(
             "cannot differentiate a function that does not return a floating-point scalar.",
-            (("returns", type(found).__name__ if shape is None else f"{shape} {as_dtype(jnp.result_type(found))!s}"),),
+            (("returns", type(x).__name__ if shape is None else f"{shape} {as_dtype(jnp.result_type(x))!s}"),),
             "backend.grad(lambda x: backend.sum(f(x)))",
         )
-    return found
+    return x
 
 
 def _check_floating(leaf: Any) -> None:

@@ -67,11 +67,11 @@ def inferring_for(backend: RunsCustomOps) -> Iterator[None]:
 
 def kernels(backend: RunsCustomOps) -> dict[str, Kernel]:
     """Return the kernels of the custom ops that this backend can run."""
-    found = {name: plain(name, primitive(backend, name)) for name in PRIMITIVES}
-    found |= {
+    table = {name: plain(name, primitive(backend, name)) for name in PRIMITIVES}
+    table |= {
         name: computing(cls) for name, cls in OPS.items() if issubclass(cls, Operator) and hasattr(cls, "compute")
     }
-    return found | backend._own
+    return table | backend._own
 
 
 def plain(name: str, function: Callable[..., Any]) -> Kernel:
@@ -106,8 +106,8 @@ def _differentiable(
         return forward
 
     def backward(arrays: tuple[Any, ...], by_output: Any) -> tuple[Any, ...]:
-        found = gradient(backend, *arrays, by_output)
-        return _gradients(name, arrays, found if isinstance(found, tuple | list) else (found,))
+        gradients = gradient(backend, *arrays, by_output)
+        return _gradients(name, arrays, gradients if isinstance(gradients, tuple | list) else (gradients,))
 
     differentiable = jax.custom_vjp(forward)
     differentiable.defvjp(lambda *arrays: (forward(*arrays), arrays), backward)
@@ -125,12 +125,12 @@ def computing(cls: type[Operator]) -> Kernel:
     return run
 
 
-def _named(name: str, ports: tuple[str, ...], given: Any) -> dict[str, Any]:
-    """Return the result `given` of a user's function as a dict from port to array.
+def _named(name: str, ports: tuple[str, ...], result: Any) -> dict[str, Any]:
+    """Return the result of a user's function as a dict from port to array.
 
-    `given` is such a dict, or an array if the op has only the port `"output"`.
+    `result` is such a dict, or an array if the op has only the port `"output"`.
     """
-    by_port = dict(given) if isinstance(given, Mapping) else {"output": given}
+    by_port = dict(result) if isinstance(result, Mapping) else {"output": result}
     if by_port.keys() != set(ports):
         raise UnknownOptionError(
             f"{name} returned {', '.join(map(repr, by_port)) or 'nothing'}.",
@@ -147,9 +147,9 @@ def _named(name: str, ports: tuple[str, ...], given: Any) -> dict[str, Any]:
     return {port: jnp.asarray(array) for port, array in by_port.items()}
 
 
-def _gradients(name: str, arrays: tuple[Any, ...], found: Any) -> tuple[Any, ...]:
+def _gradients(name: str, arrays: tuple[Any, ...], gradients: Any) -> tuple[Any, ...]:
     """Return the gradients of a user's function. Raise an error if a gradient has another shape than its input."""
-    returned, needed = [jnp.shape(one) for one in found], [jnp.shape(array) for array in arrays]
+    returned, needed = [jnp.shape(gradient) for gradient in gradients], [jnp.shape(array) for array in arrays]
     if returned != needed:
         raise ShapeError(
             f"{name}_grad does not return a gradient of the shape of each input.",
@@ -158,8 +158,8 @@ def _gradients(name: str, arrays: tuple[Any, ...], found: Any) -> tuple[Any, ...
         )
     return tuple(
         # `jax.custom_vjp` takes None as the gradient of an integer input.
-        jnp.asarray(one, dtype) if jnp.issubdtype(dtype, jnp.inexact) else None
-        for one, dtype in zip(found, map(jnp.result_type, arrays), strict=True)
+        jnp.asarray(gradient, dtype) if jnp.issubdtype(dtype, jnp.inexact) else None
+        for gradient, dtype in zip(gradients, map(jnp.result_type, arrays), strict=True)
     )
 
 
@@ -188,28 +188,28 @@ def shapes(
     texts = [spec.shape for spec in inputs.values()]
     if any(LEADING in shape or not all(_is_plain(dim) for dim in shape) for shape in texts):
         return None
-    found: list[dict[str, TensorSpec] | None] = []
+    inferred: list[dict[str, TensorSpec] | None] = []
     refusals: list[MithrilError | MismatchError] = []
     for kernel in _kernels_of(cls.op, default):
         try:
-            found.append(_specs(cls.op, kernel, options, inputs))
+            inferred.append(_specs(cls.op, kernel, options, inputs))
         except (MismatchError, UnknownOptionError, ShapeError) as refusal:
             refusals.append(refusal)
-    if refusals and not found:
+    if refusals and not inferred:
         raise refusals[0]
-    return found[0] if found and not refusals and all(one == found[0] for one in found) else None
+    return inferred[0] if inferred and not refusals and all(specs == inferred[0] for specs in inferred) else None
 
 
 def _kernels_of(op: str, default: Callable[[], RunsCustomOps]) -> list[Kernel]:
     """Return the kernel of an op on the backend of `inferring_for`; without one, on each backend that registered it."""
     backend = _inferring.get()
     if backend is None:
-        registered = [one._own[op] for one in REGISTERED.get(op, ())]
+        registered = [owner._own[op] for owner in REGISTERED.get(op, ())]
         if registered:
             return registered
         backend = default()
-    found = kernels(backend).get(op)
-    return [] if found is None else [found]
+    kernel = kernels(backend).get(op)
+    return [] if kernel is None else [kernel]
 
 
 def _specs(op: str, kernel: Kernel, options: Options, inputs: Specs) -> dict[str, TensorSpec] | None:
@@ -224,7 +224,7 @@ def _specs(op: str, kernel: Kernel, options: Options, inputs: Specs) -> dict[str
         }
         call = Call(options, False, None)
         # JAX sorts the keys of a dict, but the function takes its arrays in the order of the ports.
-        found = jax.eval_shape(lambda arrays: dict(kernel(call, {port: arrays[port] for port in inputs})), structs)
+        outputs = jax.eval_shape(lambda arrays: dict(kernel(call, {port: arrays[port] for port in inputs})), structs)
     except (UnknownOptionError, ShapeError):
         raise
     except Exception as error:
@@ -243,7 +243,7 @@ def _specs(op: str, kernel: Kernel, options: Options, inputs: Specs) -> dict[str
             ),
             next((advice for kind, advice in _TRACING_ADVICE.items() if isinstance(error, kind)), ""),
         ) from error
-    specs = {port: (tuple(map(_dim, one.shape)), str(as_dtype(one.dtype))) for port, one in found.items()}
+    specs = {port: (tuple(map(_dim, struct.shape)), str(as_dtype(struct.dtype))) for port, struct in outputs.items()}
     if any(dim is None for shape, _ in specs.values() for dim in shape):
         return None
     return {port: TensorSpec(shape, dtype) for port, (shape, dtype) in specs.items()}  # pyright: ignore
@@ -252,7 +252,7 @@ def _specs(op: str, kernel: Kernel, options: Options, inputs: Specs) -> dict[str
 def _place(error: BaseException) -> str:
     """Return the file and line of the user's code that raised an error."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [one for one in frames if not one.filename.startswith(_LIBRARIES)]
+    own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
     return f"{own[-1].filename}:{own[-1].lineno}" if own else "a function that is not in a file"
 
 

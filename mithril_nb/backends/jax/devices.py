@@ -61,24 +61,24 @@ def device_name(device: Device) -> str:
     return f"{device.platform}:{device.id}"
 
 
-def mesh_shape(given: Any) -> tuple[int, ...]:
+def mesh_shape(device_mesh: Any) -> tuple[int, ...]:
     """Return the shape of a mesh, given as a number or a sequence of numbers.
 
     Raises:
-        UnknownOptionError: `given` has another type, or a size below 1.
+        UnknownOptionError: `device_mesh` has another type, or a size below 1.
 
     Examples:
         >>> mesh_shape(8), mesh_shape((2, 2))
         ((8,), (2, 2))
     """
     try:
-        several = given if isinstance(given, tuple | list) else (given,)
+        several = device_mesh if isinstance(device_mesh, tuple | list) else (device_mesh,)
         sizes = tuple(index(size) for size in several)
         if not sizes or min(sizes) < 1 or any(isinstance(size, bool) for size in several):
             raise TypeError
     except TypeError:
         raise UnknownOptionError(
-            f"device_mesh={given!r} is not a mesh shape.",
+            f"device_mesh={device_mesh!r} is not a mesh shape.",
             (("needs", "the number of devices along each axis"),),
             "device_mesh=(1,)  # or (2, 4): the number of devices along each axis",
         ) from None
@@ -92,7 +92,7 @@ def axis_names(shape: Sequence[int]) -> tuple[str, ...]:
         >>> axis_names((8,)), axis_names((2, 4)), axis_names((2, 2, 2))
         (('data',), ('data', 'model'), ('data', 'axis_1', 'model'))
     """
-    middle = [f"axis_{place}" for place in range(1, len(shape) - 1)]
+    middle = [f"axis_{axis}" for axis in range(1, len(shape) - 1)]
     return ("data", *middle, "model") if len(shape) > 1 else ("data",)
 
 
@@ -112,10 +112,10 @@ def make_mesh(shape: Sequence[int], platform: str | None = None, option: str = "
     if needed > len(devices):
         names, are = ", ".join(map(device_name, devices)), "is" if len(devices) == 1 else "are"
         forced = f"  # or XLA_FLAGS=--xla_force_host_platform_device_count={needed}, set before Python starts"
-        given = tuple(shape) if option == "device_mesh" else needed
+        requested = tuple(shape) if option == "device_mesh" else needed
         fitting = str((*(1,) * (len(shape) - 1), len(devices))) if len(shape) > 1 else len(devices)
         raise DeviceNotFoundError(
-            f"{option}={given} needs {needed} devices, but only {len(devices)} {are} available.",
+            f"{option}={requested} needs {needed} devices, but only {len(devices)} {are} available.",
             (("present", names),),
             f"{option}={fitting}{forced if devices[0].platform == 'cpu' else ''}",
         )
@@ -141,8 +141,8 @@ def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,)) -> 
     rank = len(shape)
     # Not isinstance, because True would be axis 1.
     fits = all(axis is None or (type(axis) is int and -rank <= axis < rank) for axis in axes)
-    places = [axis % rank for axis in axes if axis is not None] if fits else []
-    if not fits or len(axes) > len(mesh.axis_names) or len(set(places)) < len(places):
+    split_axes = [axis % rank for axis in axes if axis is not None] if fits else []
+    if not fits or len(axes) > len(mesh.axis_names) or len(set(split_axes)) < len(split_axes):
         raise UnknownOptionError(
             f"tensor_split={tensor_split!r} does not match an array of shape {shape} and a mesh {mesh.axis_sizes}.",
             (("needs", "for each mesh axis, a different axis of the array, or None"),),
@@ -156,11 +156,11 @@ def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,)) -> 
     return NamedSharding(mesh, PartitionSpec(*spec))
 
 
-def check_even(what: str, shape: tuple[int | str, ...], axis: int, parts: int, port: str = "") -> None:
+def check_even(subject: str, shape: tuple[int | str, ...], axis: int, parts: int, port: str = "") -> None:
     """Check that an axis splits into equal parts.
 
     Args:
-        what: The subject of the error, such as `"an array"`.
+        subject: The subject of the error, such as `"an array"`.
         shape: Shape of the array.
         axis: The axis.
         parts: Number of parts.
@@ -176,7 +176,7 @@ def check_even(what: str, shape: tuple[int | str, ...], axis: int, parts: int, p
         below, above = size - size % parts, size + -size % parts
         fitting = [(*shape[:axis], size, *shape[axis + 1 :]) for size in (above, below) if size]
         raise ShapeError(
-            f"{what} cannot be split evenly over {parts} devices.",
+            f"{subject} cannot be split evenly over {parts} devices.",
             (("shape", f"{shape}      axis {axis}: {size} = {size // parts} * {parts} + {size % parts}"),),
             f"shape={'  # or '.join(map(str, fitting))}",
             port=port,
@@ -254,7 +254,7 @@ def compiler_options(flags: Any, platform: str) -> dict[str, str]:
         >>> compiler_options(["--xla_cpu_enable_fast_math=true"], "cpu")
         {'xla_cpu_enable_fast_math': 'True'}
     """
-    if isinstance(flags, str) or not isinstance(flags, Sequence) or not all(isinstance(one, str) for one in flags):
+    if isinstance(flags, str) or not isinstance(flags, Sequence) or not all(isinstance(flag, str) for flag in flags):
         raise UnknownOptionError(
             f"xla_flags={flags!r} is not a list of flags.",
             (("needs", "a list of strings"),),

@@ -62,7 +62,7 @@ def stream(seed: Sequence[int], name: str) -> Stream:
     return piece
 
 
-class Wanted(NamedTuple):
+class Request(NamedTuple):
     """Description of a parameter to initialize.
 
     Attributes:
@@ -81,23 +81,23 @@ class Wanted(NamedTuple):
     stacked: int = 0
 
     @property
-    def one(self) -> tuple[int, ...]:
+    def unstacked(self) -> tuple[int, ...]:
         """Shape of one of the stacked arrays."""
         return self.shape[self.stacked :]
 
 
-def drawn(wanted: Sequence[Wanted]) -> Iterator[np.ndarray]:
+def drawn(requests: Sequence[Request]) -> Iterator[np.ndarray]:
     """Yield the initial values of parameters. Threads draw them, because NumPy releases the GIL.
 
     Raises:
         ShapeError: An initializer needs an input axis and an output axis, and the parameter lacks one.
         ValueError: An initializer does not exist.
     """
-    fills = [_fill(one) for one in wanted]
-    arrays = [np.empty(one.shape, "float32") for one in wanted]
+    fills = [_fill(request) for request in requests]
+    arrays = [np.empty(request.shape, "float32") for request in requests]
 
     def draw(at: int, number: int) -> None:
-        fills[at](wanted[at].random(number), arrays[at].reshape(-1)[number * PIECE : (number + 1) * PIECE])
+        fills[at](requests[at].random(number), arrays[at].reshape(-1)[number * PIECE : (number + 1) * PIECE])
 
     pieces = [range(max(1, -(-array.size // PIECE))) for array in arrays]
     threads = min(os.cpu_count() or 1, 16) if sum(array.size for array in arrays) > FEW else 1
@@ -106,35 +106,35 @@ def drawn(wanted: Sequence[Wanted]) -> Iterator[np.ndarray]:
         for at, numbers in enumerate(pieces):
             for n in numbers:
                 drawing[at][n].result() if pool else draw(at, n)
-            array, initializer = arrays[at], wanted[at].initializer
+            array, initializer = arrays[at], requests[at].initializer
             arrays[at] = _NONE  # drop the reference, so that the caller can free the array
             if initializer.name == "orthogonal" and array.size:
-                several = array.reshape(-1, *wanted[at].one)
-                array = np.stack([_orthogonal(one, initializer) for one in several]).reshape(array.shape)
-            yield _scaled_by_part(array, wanted[at])
+                several = array.reshape(-1, *requests[at].unstacked)
+                array = np.stack([_orthogonal(normal, initializer) for normal in several]).reshape(array.shape)
+            yield _scaled_by_part(array, requests[at])
 
 
 _NONE = np.empty(0, "float32")
 Fill = Callable[[np.random.Generator, np.ndarray], None]
 
 
-def _fill(wanted: Wanted) -> Fill:
+def _fill(request: Request) -> Fill:
     """Return the function that fills a piece of a parameter."""
-    name, scale, shift = wanted.initializer.name, wanted.initializer.scale, wanted.initializer.shift
+    name, scale, shift = request.initializer.name, request.initializer.scale, request.initializer.shift
     if name in ("zeros", "ones", "constant"):
         constant = 0 if name == "zeros" else scale + shift
         return lambda random, piece: piece.fill(constant)
     draw = _DRAWS.get(name)
     if name in _VARIANCES:
-        _check_axes(wanted)
+        _check_axes(request)
         gain, fan = _VARIANCES[name]
-        fan_in, fan_out = _fans(wanted)
+        fan_in, fan_out = _fans(request)
         # At least 1, because a parameter with an empty axis has a fan of 0.
         stddev = scale * sqrt(gain / max(1.0, fan_in if fan == "in" else (fan_in + fan_out) / 2))
         is_uniform = name.endswith("uniform")
         draw, scale = (_symmetric, sqrt(3) * stddev) if is_uniform else (_cut_normal, stddev / _CUT_STDDEV)
     elif name == "orthogonal":
-        _check_axes(wanted)
+        _check_axes(request)
         scale, shift = 1.0, 0.0  # `_orthogonal` applies the initializer's scale and shift after the decomposition
     if draw is None:
         raise ValueError(f"unknown initializer {name!r}")
@@ -180,13 +180,13 @@ _DRAWS: dict[str, Fill] = {
 """Functions that draw from the distribution of an initializer before its scale and shift are applied."""
 
 
-def _scaled_by_part(array: np.ndarray, wanted: Wanted) -> np.ndarray:
+def _scaled_by_part(array: np.ndarray, request: Request) -> np.ndarray:
     """Multiply the equal parts of a parameter along its output axis by the factors `initializer.parts`."""
-    initializer = wanted.initializer
+    initializer = request.initializer
     if set(initializer.parts) <= {1.0}:
         return array
     axis = initializer.out_axis
-    axis = axis if axis < 0 else axis - len(wanted.one)  # count from the end, to skip the stacked axes
+    axis = axis if axis < 0 else axis - len(request.unstacked)  # count from the end, to skip the stacked axes
     factors = np.repeat(np.asarray(initializer.parts, "float32"), array.shape[axis] // len(initializer.parts))
     array *= np.expand_dims(factors, tuple(range(1, -axis)))
     return array
@@ -201,8 +201,8 @@ def _orthogonal(normal: np.ndarray, initializer: Initializer) -> np.ndarray:
     """
     axis = initializer.out_axis
     if len(initializer.parts) > 1:
-        one, split = replace(initializer, parts=()), np.split(normal, len(initializer.parts), axis)
-        return np.concatenate([_orthogonal(part, one) for part in split], axis)
+        part_initializer, split = replace(initializer, parts=()), np.split(normal, len(initializer.parts), axis)
+        return np.concatenate([_orthogonal(part, part_initializer) for part in split], axis)
     flat = np.moveaxis(normal, axis, 0)
     rows, columns = flat.shape[0], prod(flat.shape[1:])
     # In float64, so that the result is orthogonal to the last bit of float32.
@@ -213,24 +213,24 @@ def _orthogonal(normal: np.ndarray, initializer: Initializer) -> np.ndarray:
     return np.ascontiguousarray(np.moveaxis(initializer.scale * q + initializer.shift, 0, axis), "float32")
 
 
-def _fans(wanted: Wanted) -> tuple[float, float]:
+def _fans(request: Request) -> tuple[float, float]:
     """Return the fan-in and the fan-out of a parameter.
 
     They are the sizes of its input axis and its output axis. In a convolution, both are multiplied by the size of the
     window. If several parameters are joined along the output axis, the fan-out is that of one of them.
     """
-    shape = wanted.one
-    fan_in, fan_out = shape[wanted.initializer.in_axis], shape[wanted.initializer.out_axis]
+    shape = request.unstacked
+    fan_in, fan_out = shape[request.initializer.in_axis], shape[request.initializer.out_axis]
     window = prod(shape) / (fan_in * fan_out) if prod(shape) else 1.0
-    return fan_in * window, fan_out * window / max(1, len(wanted.initializer.parts))
+    return fan_in * window, fan_out * window / max(1, len(request.initializer.parts))
 
 
-def _check_axes(wanted: Wanted) -> None:
-    rank, initializer = len(wanted.one), wanted.initializer
+def _check_axes(request: Request) -> None:
+    rank, initializer = len(request.unstacked), request.initializer
     axes = (initializer.in_axis, initializer.out_axis)
     if not all(-rank <= axis < rank for axis in axes):
         raise ShapeError(
-            f"cannot initialize {wanted.name or 'an array'!r} of shape {wanted.shape} with {initializer.name!r}.",
+            f"cannot initialize {request.name or 'an array'!r} of shape {request.shape} with {initializer.name!r}.",
             (("needs", f"an input axis and an output axis: axes {axes[0]} and {axes[1]}"),),
-            f'model.set_initializers({{{wanted.name!r}: "normal(0.02)"}})',
+            f'model.set_initializers({{{request.name!r}: "normal(0.02)"}})',
         )

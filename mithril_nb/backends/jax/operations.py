@@ -51,10 +51,10 @@ def _known(logits: jax.Array, labels: jax.Array) -> jax.Array:
 
 def _checked(name: str, logits: Any, targets: Any) -> tuple[jax.Array, jax.Array]:
     logits, targets = jnp.asarray(logits), jnp.asarray(targets)
-    whole = jnp.issubdtype(targets.dtype, jnp.integer)
-    if logits.ndim == 0 or targets.shape != (logits.shape[:-1] if whole else logits.shape):
+    is_integer = jnp.issubdtype(targets.dtype, jnp.integer)
+    if logits.ndim == 0 or targets.shape != (logits.shape[:-1] if is_integer else logits.shape):
         needs = f"{logits.shape[:-1]} integers, or {logits.shape} probabilities" if logits.ndim else "a class axis"
-        is_one_hot = whole and targets.shape == logits.shape
+        is_one_hot = is_integer and targets.shape == logits.shape
         raise ShapeError(
             f"{name} does not accept targets of shape {targets.shape} {as_dtype(targets.dtype)!s}.",
             (("logits", f"{logits.shape} {as_dtype(logits.dtype)!s}"), ("needs", needs)),
@@ -67,8 +67,8 @@ def _checked(name: str, logits: Any, targets: Any) -> tuple[jax.Array, jax.Array
 
 def _concat(*arrays: Any, axis: int = 0) -> jax.Array:
     """Concatenate arrays, given as `concat([a, b])` or as `concat(a, b)`."""
-    given = arrays[0] if len(arrays) == 1 and isinstance(arrays[0], list | tuple) else arrays
-    return jnp.concatenate([jnp.asarray(one) for one in given], axis=axis)
+    operands = arrays[0] if len(arrays) == 1 and isinstance(arrays[0], list | tuple) else arrays
+    return jnp.concatenate([jnp.asarray(array) for array in operands], axis=axis)
 
 
 def _flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> jax.Array:
@@ -200,7 +200,7 @@ def operation_error(name: str, arrays: tuple[Any, ...], options: dict[str, Any],
     because = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if wrong := _NO_ARRAY.search(str(error)):  # the first line of this error contains a memory address
         because = f"{wrong[2]} is not an array of numbers, but of type {wrong[1]}"
-    shapes = [_describe(one) for given in arrays for one in (given if isinstance(given, list | tuple) else (given,))]
+    shapes = [_describe(a) for arg in arrays for a in (arg if isinstance(arg, list | tuple) else (arg,))]
     named = [(key, _describe(value)) for key, value in options.items() if value is not None]
     facts = (*([("given", ", ".join(shapes) or "nothing")] if shapes or not named else []), *named)
     is_shape = "shape" in because or (isinstance(error, ValueError) and "dtype" not in because)
@@ -214,6 +214,6 @@ def operation_error(name: str, arrays: tuple[Any, ...], options: dict[str, Any],
 _NO_ARRAY = re.compile(r"problematic value is of type <class '(\w+)'> and was passed to the function at path (\w+)")
 
 
-def _describe(given: Any) -> str:
-    shape = getattr(given, "shape", None)
-    return f"{tuple(shape)} {given.dtype}" if shape is not None else short_repr(given)
+def _describe(argument: Any) -> str:
+    shape = getattr(argument, "shape", None)
+    return f"{tuple(shape)} {argument.dtype}" if shape is not None else short_repr(argument)

@@ -46,7 +46,7 @@ def around_blocks(toolkit: Toolkit, around: Around) -> Toolkit:
                 return kernel(call, arrays)
             inside.append(None)
             try:
-                return around("/".join(path), arrays, lambda given: kernel(call, given))
+                return around("/".join(path), arrays, lambda inputs: kernel(call, inputs))
             finally:
                 inside.pop()
 
@@ -59,20 +59,20 @@ def checking_shapes(toolkit: Toolkit, blocks: Mapping[str, BlockSpecs]) -> Toolk
     """Return a toolkit that compares the output shapes of each block with the inferred shapes."""
 
     def around(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
-        found = run(arrays)
+        outputs = run(arrays)
         for port, spec in blocks[path].outputs.items() if path in blocks else ():
-            if isinstance(spec, TensorSpec) and spec.is_concrete and jnp.shape(found[port]) != spec.shape:
+            if isinstance(spec, TensorSpec) and spec.is_concrete and jnp.shape(outputs[port]) != spec.shape:
                 raise ShapeError(
                     f"the shape of '{path}.{port}' differs from the inferred shape.",
                     (
                         ("inferred", str(spec.shape)),
-                        ("computed", str(jnp.shape(found[port]))),
+                        ("computed", str(jnp.shape(outputs[port]))),
                         ("cause", "the function that computes the output, or the rule that infers the shape"),
                     ),
                     block=path,
                     port=port,
                 )
-        return found
+        return outputs
 
     return around_blocks(toolkit, around)
 
@@ -90,17 +90,17 @@ def looking_for_nan(toolkit: Toolkit) -> Toolkit:
     def around(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
         # Disable JAX's check, because it would raise an error without the name of the block.
         with jax.debug_nans(False):
-            found = run(arrays)
-            for port, array in found.items():
+            outputs = run(arrays)
+            for port, array in outputs.items():
                 if _has_nan(array):
                     raise NotANumberError(
                         f"'{path}.{port}' is NaN.",
-                        tuple((name, _range(one)) for name, one in arrays.items()),
+                        tuple((name, _range(operand)) for name, operand in arrays.items()),
                         "JaxBackend(debug=False)  # does not stop at NaN",
                         block=path,
                         port=port,
                     )
-        return found
+        return outputs
 
     return around_blocks(toolkit, around)
 
@@ -116,7 +116,9 @@ def on_devices(toolkit: Toolkit, devices: Mapping[str, Any]) -> Toolkit:
     def around(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
         # An operation outside jit needs all its committed arrays on one device.
         device = device_of(path, devices)
-        return run({name: put(one, device) if isinstance(one, jax.Array) else one for name, one in arrays.items()})
+        return run(
+            {name: put(array, device) if isinstance(array, jax.Array) else array for name, array in arrays.items()}
+        )
 
     return around_blocks(toolkit, around)
 
@@ -130,7 +132,7 @@ def device_of(path: str, devices: Mapping[str, Any]) -> Any:
     """
     parts = path.split("/")
     around = ("/".join(parts[:count]) for count in range(len(parts), 0, -1))
-    return next((devices[one] for one in around if one in devices), None)
+    return next((devices[block] for block in around if block in devices), None)
 
 
 def _has_nan(array: Any) -> bool:
@@ -142,5 +144,5 @@ def _has_nan(array: Any) -> bool:
 def _range(array: Any) -> str:
     if not isinstance(array, jax.Array) or not array.size or array.dtype == bool:
         return str(getattr(array, "shape", array))
-    found = f"{array.shape} from {jnp.nanmin(array):.4g} to {jnp.nanmax(array):.4g}"
-    return f"{found}, and NaN" if _has_nan(array) else found
+    summary = f"{array.shape} from {jnp.nanmin(array):.4g} to {jnp.nanmax(array):.4g}"
+    return f"{summary}, and NaN" if _has_nan(array) else summary

@@ -91,9 +91,9 @@ class MlxBackend(EmittedBackend):
             for name, value in expected.items()
             if library.issubdtype(value.dtype, library.floating)
         ]
-        found, gradients = library.vjp(flat, list(params.values()), weights)
-        library.eval(found, gradients)
-        outputs = {**others, **dict(zip(names, found, strict=True))}
+        values, gradients = library.vjp(flat, list(params.values()), weights)
+        library.eval(values, gradients)
+        outputs = {**others, **dict(zip(names, values, strict=True))}
         return {name: outputs[name] for name in expected}, dict(zip(params, gradients, strict=True))
 
     def grad(self, function: Callable[..., Any]) -> Callable[..., Any]:

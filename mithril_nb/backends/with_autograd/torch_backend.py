@@ -84,7 +84,7 @@ class TorchBackend(EmittedBackend):
         if not self.use_amp:
             return arrays
         pairs = zip(arrays, dtypes, strict=True)
-        return [self._cast(one, dtype) if one.is_floating_point() else one for one, dtype in pairs]
+        return [self._cast(array, dtype) if array.is_floating_point() else array for array, dtype in pairs]
 
     def differentiate(
         self, function: Callable[[Arrays], dict[str, Any]], params: Arrays, output_gradients: Arrays
@@ -94,15 +94,15 @@ class TorchBackend(EmittedBackend):
         with library.enable_grad():
             leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
             outputs = function(leaves)
-        given = [name for name, value in outputs.items() if name in output_gradients and value.requires_grad]
-        found: Sequence[Any] = [None] * len(leaves)
-        if given and leaves:
-            weights = [output_gradients[name].to(outputs[name].dtype) for name in given]
-            roots = [outputs[name] for name in given]
-            found = library.autograd.grad(roots, list(leaves.values()), weights, allow_unused=True)
+        names = [name for name, value in outputs.items() if name in output_gradients and value.requires_grad]
+        grads: Sequence[Any] = [None] * len(leaves)
+        if names and leaves:
+            weights = [output_gradients[name].to(outputs[name].dtype) for name in names]
+            roots = [outputs[name] for name in names]
+            grads = library.autograd.grad(roots, list(leaves.values()), weights, allow_unused=True)
         gradients = {
-            name: library.zeros_like(value) if one is None else one
-            for (name, value), one in zip(leaves.items(), found, strict=True)
+            name: library.zeros_like(value) if grad is None else grad
+            for (name, value), grad in zip(leaves.items(), grads, strict=True)
         }
         detached = {name: value.detach() for name, value in outputs.items()}
         return detached, {name: value.detach() for name, value in gradients.items()}
@@ -124,8 +124,8 @@ class TorchBackend(EmittedBackend):
                 value = function(x, *others, **named)
             if not value.requires_grad:
                 return self._library.zeros_like(x)
-            (found,) = self._library.autograd.grad(value, x)
-            return found
+            (grad,) = self._library.autograd.grad(value, x)
+            return grad
 
         return gradient
 
@@ -138,9 +138,9 @@ class TorchBackend(EmittedBackend):
 
     def spec_dtype(self, array: Any) -> str:
         """Return the dtype with which JAX traces a program for an array of the library."""
-        found = self.dtype(array)
+        dtype = self.dtype(array)
         # Emitted source stores uint32 in int64 tensors. JAX itself uses int64 only in float64 models.
-        return "uint32" if found == "int64" and self.default_dtype != "float64" else found
+        return "uint32" if dtype == "int64" and self.default_dtype != "float64" else dtype
 
     def copied(self, array: Any) -> Any:
         """Return a copy of an array of the library."""

@@ -16,14 +16,14 @@ def compiler() -> str:
         UnavailableBackendError: The program does not exist.
     """
     name = os.environ.get("CC") or "cc"
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         raise UnavailableBackendError(
             "there is no C compiler on this machine.",
             (("looked for", name),),
             "apt-get install gcc  # macOS: xcode-select --install",
         )
-    return found
+    return path
 
 
 class CBackend(EmittedBackend):

@@ -46,19 +46,19 @@ class Rank:
     start_timeout_s: float = 120.0
     peer_timeout_s: float = 60.0
 
-    def environment(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment variables of the process: those of `given`, and settings of JAX and XLA.
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment variables of the process: those of `base`, and settings of JAX and XLA.
 
         Examples:
-            >>> found = Rank("127.0.0.1:4000", 1, 2).environment({"HOME": "here"})
-            >>> found["HOME"], found["JAX_NUM_CPU_DEVICES"]
+            >>> variables = Rank("127.0.0.1:4000", 1, 2).environment({"HOME": "here"})
+            >>> variables["HOME"], variables["JAX_NUM_CPU_DEVICES"]
             ('here', '1')
         """
-        threads = given.get("NPROC", "")
-        flags = re.sub(r"--xla_force_host_platform_device_count=\S*", "", given.get("XLA_FLAGS", ""))
-        unproxied = ",".join(filter(None, (given.get("no_grpc_proxy"), self.coordinator.rpartition(":")[0])))
+        threads = base.get("NPROC", "")
+        flags = re.sub(r"--xla_force_host_platform_device_count=\S*", "", base.get("XLA_FLAGS", ""))
+        unproxied = ",".join(filter(None, (base.get("no_grpc_proxy"), self.coordinator.rpartition(":")[0])))
         return {
-            **given,
+            **base,
             VARIABLE: json.dumps(asdict(self)),
             "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo",
             "JAX_NUM_CPU_DEVICES": str(self.devices),
@@ -206,10 +206,10 @@ class ProcessGroup:
             )
         worker = Worker(process, ours, rank.index)
         self.workers.append(worker)
-        for stream, shown in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
+        for stream, out in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
-            self._selector.register(stream, selectors.EVENT_READ, (worker, shown))
+            self._selector.register(stream, selectors.EVENT_READ, (worker, out))
         self._selector.register(ours, selectors.EVENT_READ, (worker, None))
 
     def pump(self, timeout_s: float) -> None:
@@ -250,8 +250,8 @@ class ProcessGroup:
             for key, _ in ready:
                 self._read(key.fileobj, *key.data)
 
-    def _read(self, source: Any, worker: Worker, shown: TextIO | None) -> None:
-        if shown is None:
+    def _read(self, source: Any, worker: Worker, out: TextIO | None) -> None:
+        if out is None:
             worker.is_ready = bool(source.recv(64)) or worker.is_ready
             self._selector.unregister(source)  # the worker sends one message only, or has ended
             return
@@ -264,14 +264,14 @@ class ProcessGroup:
         elif rest:
             lines.append(rest)
         for line in lines:
-            _show(worker, line.decode("utf-8", "replace").rstrip("\r"), shown)
+            _show(worker, line.decode("utf-8", "replace").rstrip("\r"), out)
         if not data:
             self._selector.unregister(stream)
             stream.close()
 
 
-def _show(worker: Worker, line: str, shown: TextIO) -> None:
+def _show(worker: Worker, line: str, out: TextIO) -> None:
     worker.last_lines.append(line)
-    encoding = getattr(shown, "encoding", None) or "utf-8"
-    shown.write(f"[{worker.index}] {line}\n".encode(encoding, "replace").decode(encoding))
-    shown.flush()
+    encoding = getattr(out, "encoding", None) or "utf-8"
+    out.write(f"[{worker.index}] {line}\n".encode(encoding, "replace").decode(encoding))
+    out.flush()

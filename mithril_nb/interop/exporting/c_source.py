@@ -71,9 +71,9 @@ static int differs_KIND(const char *name, const KIND *found, const KIND *expecte
 def c_folder(program: StoredProgram) -> Contents:
     """Return the contents of a folder with the program in C11, and a `main` that checks the results."""
     file = emit(program.traced)
-    is_param = [one.file == "weights" for one in program.inputs]
+    is_param = [entry.file == "weights" for entry in program.inputs]
     named = list(zip(file.inputs, program.inputs, strict=True))
-    results = {f"result_{place}": one.array for place, one in enumerate(program.outputs)}
+    results = {f"result_{index}": entry.array for index, entry in enumerate(program.outputs)}
     text = file.source.text.replace("#include <math.h>", '#include "model.h"\n\n#include <math.h>', 1)
     return Contents(
         f"{program.name} in C",
@@ -82,8 +82,8 @@ def c_folder(program: StoredProgram) -> Contents:
             "model.h": _header(file),
             "main.c": _main(file, is_param),
             "Makefile": _MAKEFILE,
-            "weights.bin": _packed({value.name: one.array for value, one in named if one.file == "weights"}),
-            "inputs.bin": _packed({value.name: one.array for value, one in named if one.file == "inputs"}),
+            "weights.bin": _packed({value.name: entry.array for value, entry in named if entry.file == "weights"}),
+            "inputs.bin": _packed({value.name: entry.array for value, entry in named if entry.file == "inputs"}),
             "expected.bin": _packed(results),
         },
         {
@@ -112,7 +112,7 @@ def _packed(arrays: Mapping[str, Any]) -> bytes:
 def _declaration(file: CFile) -> str:
     lines = [line.text for line in file.source.lines]
     first = lines.index(f"void {file.name}(")
-    last = next(place for place in range(first, len(lines)) if lines[place] == "{")
+    last = next(index for index in range(first, len(lines)) if lines[index] == "{")
     return "\n".join(lines[first:last]).replace("restrict ", "").replace("[restrict", "[")
 
 
@@ -138,17 +138,17 @@ def _main(file: CFile, params: Sequence[bool]) -> str:
     lines += [f"#include <{each}>" for each in ("math.h", "stdio.h", "stdlib.h", "string.h")]
     lines += ["", _READER, *("\n" + _CHECKER.replace("KIND", kind) for kind in kinds), "", "int main(void)", "{"]
     arguments: list[str] = []
-    for path, wanted in (("weights.bin", True), ("inputs.bin", False)):
+    for path, takes_params in (("weights.bin", True), ("inputs.bin", False)):
         stream = path.partition(".")[0] + "_file"
         lines.append(f'    FILE *{stream} = open_arrays("{path}");')
         for value, is_param in zip(file.inputs, params, strict=True):
-            if is_param == wanted:
+            if is_param == takes_params:
                 lines.append(_read("in_" + value.name, value, f'read_array({stream}, "{value.name}", {_bytes(value)})'))
         lines.append(f"    fclose({stream});")
     arguments += [f"in_{value.name}" for value in file.inputs]
-    for place, value in enumerate(file.outputs):
-        lines.append(_read(f"out_{place}", value, f"malloc({_bytes(value)} + 1)"))
-        arguments.append(f"out_{place}")
+    for index, value in enumerate(file.outputs):
+        lines.append(_read(f"out_{index}", value, f"malloc({_bytes(value)} + 1)"))
+        arguments.append(f"out_{index}")
     lines += [
         f"    char *arena = malloc({file.name.upper()}_ARENA_BYTES + 1);",
         "    if (!arena)",
@@ -157,12 +157,12 @@ def _main(file: CFile, params: Sequence[bool]) -> str:
         '    FILE *expected_file = open_arrays("expected.bin");',
         "    int wrong = 0;",
     ]
-    for place, value in enumerate(file.outputs):
-        kind, name = C_TYPES[value.dtype], value.name if isinstance(value, Value) else f"result {place}"
+    for index, value in enumerate(file.outputs):
+        kind, name = C_TYPES[value.dtype], value.name if isinstance(value, Value) else f"result {index}"
         tolerance = "1e-12" if value.dtype == "float64" else "1e-4" if is_float(value.dtype) else "0"
-        lines.append(f'    {kind} *expected_{place} = read_array(expected_file, "result_{place}", {_bytes(value)});')
-        given = f"(const {kind} *)out_{place}, expected_{place}, {_count(value)}, {tolerance}"
-        lines += [f'    wrong += differs_{kind}("{name}", {given});', f"    free(expected_{place});"]
+        lines.append(f'    {kind} *expected_{index} = read_array(expected_file, "result_{index}", {_bytes(value)});')
+        args = f"(const {kind} *)out_{index}, expected_{index}, {_count(value)}, {tolerance}"
+        lines += [f'    wrong += differs_{kind}("{name}", {args});', f"    free(expected_{index});"]
     lines.append("    fclose(expected_file);")
     lines += [f"    free({name});" for name in (*arguments, "arena")]
     lines += ["    return wrong ? 1 : 0;", "}", ""]

@@ -59,15 +59,14 @@ def iree_folder(program: StoredProgram) -> Contents:
 def onnx_folder(program: StoredProgram) -> Contents:
     """Return the contents of a folder with the program and its weights as an ONNX model."""
     _check_installed("onnx", "onnx", "mithril-nb[onnx]")
-    weights = {place: one.array for place, one in enumerate(program.inputs) if one.file == "weights"}
-    names = [one.name for one in program.inputs]
-    model = emit_onnx(program.traced, weights, names, [one.name for one in program.outputs])
+    weights = {index: entry.array for index, entry in enumerate(program.inputs) if entry.file == "weights"}
+    names = [entry.name for entry in program.inputs]
+    output_names = [entry.name for entry in program.outputs]
+    model = emit_onnx(program.traced, weights, names, output_names)
     _load(model)
     files = {"model.onnx": (model, f"the program with its weights: ONNX, opset {OPSET}")}
-    given = [one.name for one in program.inputs if one.file == "inputs"]
-    text = _ONNX.format(
-        function=identifier(program.name), inputs=_lines(given), outputs=_lines([one.name for one in program.outputs])
-    )
+    input_names = [entry.name for entry in program.inputs if entry.file == "inputs"]
+    text = _ONNX.format(function=identifier(program.name), inputs=_lines(input_names), outputs=_lines(output_names))
     return python_contents(
         program, text, identifier(program.name), Loading("ONNX", "onnxruntime numpy safetensors", **_LOADING), files,
         _ONNX_NOTES, f"{identifier(program.name)}(inputs)", "the runner: `{function}` runs model.onnx with onnxruntime",
@@ -121,8 +120,8 @@ def _runner(
         more=more,
         function=function,
         run=run,
-        inputs="\n".join(f"    ({one.file!r}, {one.name!r}),  # {one.leaf.spec}" for one in program.inputs),
-        outputs="\n".join(f"    {one.name!r},  # {one.leaf.spec}" for one in program.outputs),
+        inputs="\n".join(f"    ({entry.file!r}, {entry.name!r}),  # {entry.leaf.spec}" for entry in program.inputs),
+        outputs="\n".join(f"    {entry.name!r},  # {entry.leaf.spec}" for entry in program.outputs),
     )
     loading = Loading(title, f"{package} numpy safetensors", **_LOADING)
     about = "the runner: `{function}` passes arrays to the program"

@@ -88,8 +88,8 @@ def export(
     if to not in TAKES_NAMES:
         check_sizes(program)
     fill_from(program, values, params, inputs)
-    whole = stored(program, values, _sizes(inspection, values))
-    return write_folder(folder, write(whole), whole)
+    stored_program = stored(program, values, _sizes(inspection, values))
+    return write_folder(folder, write(stored_program), stored_program)
 
 
 def fill_from(program: traced.Program, values: list[Any], params: Any, inputs: Any) -> None:
@@ -105,10 +105,10 @@ def fill_from(program: traced.Program, values: list[Any], params: Any, inputs: A
     if params is not None:
         fill(values, [(at, _name(leaf)) for at, leaf in own if program.inputs[at].is_param], params, "params", True)
     if inputs is not None:
-        rest = [(place, leaf) for place, leaf in own if not program.inputs[place].is_param]
+        rest = [(index, leaf) for index, leaf in own if not program.inputs[index].is_param]
         is_model = any(leaf.argument == "inputs" and leaf.keys for _, leaf in rest)
-        chosen = [(place, leaf) for place, leaf in rest if not is_model or leaf.argument == "inputs"]
-        names = [(place, _name(leaf) if is_model else ".".join((leaf.argument, *leaf.keys))) for place, leaf in chosen]
+        chosen = [(index, leaf) for index, leaf in rest if not is_model or leaf.argument == "inputs"]
+        names = [(index, _name(leaf) if is_model else ".".join((leaf.argument, *leaf.keys))) for index, leaf in chosen]
         fill(values, names, inputs, "inputs", False)
 
 
@@ -172,8 +172,8 @@ def _program(
 def _valued(inspection: Inspection, values: Mapping[str, Mapping[str, Any]]) -> tuple[Inspection, list[Any]]:
     """Return the inspection, and the value of each input, from `values[argument][name]`."""
     program = _traced(inspection)
-    found = [values.get(leaf.argument, {}).get(".".join(leaf.keys)) for leaf in program.trace.inputs]
-    return inspection, list(map(_concrete, found))
+    arguments = [values.get(leaf.argument, {}).get(".".join(leaf.keys)) for leaf in program.trace.inputs]
+    return inspection, list(map(_concrete, arguments))
 
 
 def _values_of_module(
@@ -187,16 +187,16 @@ def _values_of_module(
     variables = options.get("variables")
     parts = [variables, *variables.values()] if isinstance(variables, Mapping) else [_module_in(module)]
     own = {name: value for part in parts for name, value in by_name(part).items()}
-    leaves, given = program.trace.inputs, jax.tree.leaves((args, options.get("kwargs") or {}))
-    first = len(leaves) - len(given)
-    shapes = [(np.shape(value), leaf.spec.shape) for value, leaf in zip(given, leaves[first:], strict=False)]
+    leaves, arguments = program.trace.inputs, jax.tree.leaves((args, options.get("kwargs") or {}))
+    first = len(leaves) - len(arguments)
+    shapes = [(np.shape(value), leaf.spec.shape) for value, leaf in zip(arguments, leaves[first:], strict=False)]
     if first < 0 or any([*map(str, shape)] != [*map(str, expected)] for shape, expected in shapes):
-        first, given = len(leaves), []
+        first, arguments = len(leaves), []
     values = [own.get(_name(leaf)) for leaf in leaves[:first]]
     missing = [
         leaf.name
-        for leaf, value, one in zip(leaves, values, program.inputs, strict=False)
-        if value is None and not (one.is_param and has_params) and not leaf.spec.dtype.startswith("key<")
+        for leaf, value, program_input in zip(leaves, values, program.inputs, strict=False)
+        if value is None and not (program_input.is_param and has_params) and not leaf.spec.dtype.startswith("key<")
     ]
     if missing:
         raise MissingParameterError(
@@ -204,7 +204,7 @@ def _values_of_module(
             (("missing", listed(missing)),),
             "pass params={...}, a dict with these names.",
         )
-    return [*values, *map(_concrete, given)]
+    return [*values, *map(_concrete, arguments)]
 
 
 def _module_in(target: Any) -> Any:
@@ -232,14 +232,14 @@ def _traced(inspection: Inspection) -> traced.Program:
 
 
 def _numpy(model: EmittedModel, params: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: model.backend.to_numpy(one) for name, one in params.items()}
+    return {name: model.backend.to_numpy(array) for name, array in params.items()}
 
 
 def _refuse_options(args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
     if args or options:
-        what = f"option {next(iter(options))!r}" if options else "arguments"
+        subject = f"option {next(iter(options))!r}" if options else "arguments"
         raise UnknownOptionError(
-            f"ml.export takes no {what} for a program that is compiled or inspected already.",
+            f"ml.export takes no {subject} for a program that is compiled or inspected already.",
             (("takes", "to, params, inputs, overwrite"),),
             _EXAMPLE,
         )

@@ -22,22 +22,22 @@ def jax_folder(program: StoredProgram) -> Contents:
     """Return the contents of a folder with the program in JAX, and for a model's forward pass a training script."""
     source = emit_arrays(program.traced, "jax")
     text = source.text.replace("import jax\n", WIDE, 1) if program.is_wide else source.text
-    found = _training(program, source.function)
-    more = {} if found is None else {"train.py": (found, "trains the model; edit the loss, the optimizer and the data")}
-    notes = "" if found is None else "`python train.py` trains the model with optax on the stored inputs."
+    train = _training(program, source.function)
+    more = {} if train is None else {"train.py": (train, "trains the model; edit the loss, the optimizer and the data")}
+    notes = "" if train is None else "`python train.py` trains the model with optax on the stored inputs."
     return python_contents(program, text, source.function, _LOADING, more, notes)
 
 
 def _training(program: StoredProgram, function: str) -> str | None:
     """Return a training script; `None` unless all parameters are floats and the only output is a named float."""
     outputs = program.outputs
-    given = arguments(program, _LOADING.key)
+    args = arguments(program, _LOADING.key)
     is_forward = (
-        "params=weights" in given and len(outputs) == 1 and outputs[0].leaf.keys and outputs[0].array.dtype.kind == "f"
+        "params=weights" in args and len(outputs) == 1 and outputs[0].leaf.keys and outputs[0].array.dtype.kind == "f"
     )
-    if not is_forward or any(one.array.dtype.kind != "f" for one in program.inputs if one.file == "weights"):
+    if not is_forward or any(entry.array.dtype.kind != "f" for entry in program.inputs if entry.file == "weights"):
         return None
-    rest = [text for text in given if not text.startswith("params=")]
+    rest = [text for text in args if not text.startswith("params=")]
     names = [text.partition("=")[0] for text in rest]
     shape, dtype = outputs[0].array.shape, outputs[0].array.dtype
     is_class = len(shape) > 1 and shape[-1] > 1
@@ -47,7 +47,7 @@ def _training(program: StoredProgram, function: str) -> str | None:
         keywords="".join(f", {name}={name}" for name in names),
         batch="".join(f"    {text.replace('=', ' = ', 1)}\n" for text in rest if text != "inputs=inputs"),
         key=outputs[0].leaf.keys[-1],
-        what="cross entropy of logits and labels" if is_class else "square error",
+        loss_name="cross entropy of logits and labels" if is_class else "square error",
         loss="optax.softmax_cross_entropy_with_integer_labels(outputs, targets)"
         if is_class
         else "jnp.square(outputs - targets)",
@@ -75,7 +75,7 @@ optimizer = optax.adam(1e-3)
 
 
 def loss(params{names}, targets):
-    """Return the mean {what}."""
+    """Return the mean {loss_name}."""
     outputs = {function}(params=params{keywords})[{key!r}]
     return {loss}.mean()
 

@@ -58,7 +58,7 @@ def python_contents(
         about: Description of `model.py`.
     """
     call = call or f"{function}({', '.join(arguments(program, loading.key))})"
-    names = "".join(f"    {one.name!r},\n" for one in program.outputs)
+    names = "".join(f"    {entry.name!r},\n" for entry in program.outputs)
     files: dict[str, str | bytes] = {"model.py": text, "test.py": _test(call, function, loading, names)}
     lines = {"model.py": about.format(function=function), "test.py": "runs the program with the stored inputs"}
     if program.sizes:
@@ -83,22 +83,22 @@ def arguments(program: StoredProgram, key: str = "{}") -> list[str]:
 
     `key` is the source of a random key, with `{}` instead of the array of its uint32 numbers.
     """
-    names = dict.fromkeys(one.leaf.argument for one in program.inputs)
-    leaves = {name: [one for one in program.inputs if one.leaf.argument == name] for name in names}
+    names = dict.fromkeys(entry.leaf.argument for entry in program.inputs)
+    leaves = {name: [entry for entry in program.inputs if entry.leaf.argument == name] for name in names}
     return [_argument(name, own, program, key) for name, own in leaves.items()]
 
 
 def _argument(name: str, own: Sequence[Stored], program: StoredProgram, key: str) -> str:
     texts = {
-        one.leaf: (key if one.leaf.spec.dtype.startswith("key<") else "{}").format(f"{one.file}[{one.name!r}]")
-        for one in own
+        entry.leaf: (key if entry.leaf.spec.dtype.startswith("key<") else "{}").format(f"{entry.file}[{entry.name!r}]")
+        for entry in own
     }
-    is_flat = all(len(one.leaf.keys) == 1 and one.leaf.name == f"{name}[{one.name!r}]" for one in own)
+    is_flat = all(len(entry.leaf.keys) == 1 and entry.leaf.name == f"{name}[{entry.name!r}]" for entry in own)
     file = own[0].file
     if is_flat and len(own) == len(program.arrays[file]):
         text = file
     else:
-        text = tree_of([one.leaf for one in own], texts.__getitem__, False)
+        text = tree_of([entry.leaf for entry in own], texts.__getitem__, False)
     return f"{name}={text}" if name.isidentifier() else text
 
 

@@ -72,13 +72,13 @@ class StoredProgram:
     @cached_property
     def arrays(self) -> Mapping[str, Mapping[str, np.ndarray]]:
         """The arrays by file and name."""
-        every = (*self.inputs, *self.outputs)
-        return {file: {one.name: one.array for one in every if one.file == file} for file in FILES}
+        entries = (*self.inputs, *self.outputs)
+        return {file: {entry.name: entry.array for entry in entries if entry.file == file} for file in FILES}
 
     @property
     def is_wide(self) -> bool:
         """True if an array has items of 64 bits, which JAX creates only in its x64 mode."""
-        return any(one.array.dtype.itemsize == 8 for one in (*self.inputs, *self.outputs))
+        return any(entry.array.dtype.itemsize == 8 for entry in (*self.inputs, *self.outputs))
 
 
 def stored(program: traced.Program, values: Sequence[Any], sizes: Mapping[str, int]) -> StoredProgram:
@@ -92,22 +92,22 @@ def stored(program: traced.Program, values: Sequence[Any], sizes: Mapping[str, i
     trace = program.trace
     random = np.random.default_rng(0)
     with x64_of(trace.inputs):
-        given = [
+        args = [
             _placeholder(leaf, random, sizes) if value is None else _typed(leaf, value, sizes)
             for leaf, value in zip(trace.inputs, values, strict=True)
         ]
-        inputs = [_numbers(one) for one in given]
+        inputs = [_numbers(arg) for arg in args]
         run = trace.call(trace.closed)
-        results = _run(program, inputs, sizes) if sizes else jax.tree.leaves(jax.jit(run)(*given))
-        outputs = [_numbers(one) for one in results]
-    files = ["weights" if one.is_param else "inputs" for one in program.inputs]
-    every = [(leaf, file) for leaf, file in zip(trace.inputs, files, strict=True)]
-    every += [(leaf, "expected") for leaf in trace.outputs]
-    found = [
+        results = _run(program, inputs, sizes) if sizes else jax.tree.leaves(jax.jit(run)(*args))
+        outputs = [_numbers(result) for result in results]
+    files = ["weights" if program_input.is_param else "inputs" for program_input in program.inputs]
+    leaves = [(leaf, file) for leaf, file in zip(trace.inputs, files, strict=True)]
+    leaves += [(leaf, "expected") for leaf in trace.outputs]
+    entries = [
         Stored(leaf, array, file, name)
-        for (leaf, file), array, name in zip(every, [*inputs, *outputs], _names(every), strict=True)
+        for (leaf, file), array, name in zip(leaves, [*inputs, *outputs], _names(leaves), strict=True)
     ]
-    return StoredProgram(program, tuple(found[: len(inputs)]), tuple(found[len(inputs) :]), sizes)
+    return StoredProgram(program, tuple(entries[: len(inputs)]), tuple(entries[len(inputs) :]), sizes)
 
 
 def exported(program: traced.Program) -> export.Exported:
@@ -117,17 +117,19 @@ def exported(program: traced.Program) -> export.Exported:
     run = trace.call(trace.closed)
 
     def main(*arrays: Any) -> Any:
-        given = [jax.random.wrap_key_data(one) if is_key else one for one, is_key in zip(arrays, are_keys, strict=True)]
+        args = [
+            jax.random.wrap_key_data(array) if is_key else array for array, is_key in zip(arrays, are_keys, strict=True)
+        ]
         return [
-            jax.random.key_data(one) if jax.numpy.issubdtype(one.dtype, jax.dtypes.prng_key) else one
-            for one in jax.tree.leaves(run(*given))
+            jax.random.key_data(result) if jax.numpy.issubdtype(result.dtype, jax.dtypes.prng_key) else result
+            for result in jax.tree.leaves(run(*args))
         ]
 
     with x64_of(trace.inputs):
         specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in trace.closed.in_avals]
         specs = [
-            jax.eval_shape(jax.random.key_data, one) if is_key else one
-            for one, is_key in zip(specs, are_keys, strict=True)
+            jax.eval_shape(jax.random.key_data, spec) if is_key else spec
+            for spec, is_key in zip(specs, are_keys, strict=True)
         ]
         return export.export(jax.jit(main))(*specs)
 
@@ -216,16 +218,16 @@ def _names(leaves: Sequence[tuple[Leaf, str]]) -> list[str]:
     arguments: dict[str, set[str]] = {}
     for leaf, file in leaves:
         arguments.setdefault(file, set()).add(leaf.argument if leaf.keys else "")
-    taken: dict[str, set[str]] = {file: set() for file in FILES}
-    found: list[str] = []
+    used: dict[str, set[str]] = {file: set() for file in FILES}
+    names: list[str] = []
     for leaf, file in leaves:
         is_short = len(arguments[file]) == 1 or file == "expected"
         name = path_name(leaf.keys if is_short and leaf.keys else (leaf.argument, *leaf.keys))
-        while name in taken[file]:
+        while name in used[file]:
             name += "_"
-        taken[file].add(name)
-        found.append(name)
-    return found
+        used[file].add(name)
+        names.append(name)
+    return names
 
 
 def path_name(keys: Sequence[str]) -> str:
@@ -247,36 +249,36 @@ def by_name(tree: Any) -> dict[str, Any]:
     }
 
 
-def fill(values: list[Any], leaves: Sequence[tuple[int, str]], given: Any, what: str, is_whole: bool) -> None:
+def fill(values: list[Any], leaves: Sequence[tuple[int, str]], tree: Any, option: str, is_whole: bool) -> None:
     """Write arrays into `values`, matched by name. A single input can also be named `input`.
 
     Args:
         values: A value for each input of the program, changed in place.
         leaves: Index in `values` and name of each input that the user may give.
-        given: The arrays, as a pytree.
-        what: Name of the option, for messages: `"params"` or `"inputs"`.
+        tree: The arrays, as a pytree.
+        option: Name of the option, for messages: `"params"` or `"inputs"`.
         is_whole: True if an array is required for each of `leaves`.
 
     Raises:
-        UnexpectedInputError: `given` contains an unknown name.
+        UnexpectedInputError: `tree` contains an unknown name.
         MissingParameterError: `is_whole` is true and an array is missing.
     """
-    arrays, places = by_name(given), {name: place for place, name in leaves}
-    if what == "inputs" and [*arrays] == ["input"] and len(places) == 1:
-        arrays = dict(zip(places, arrays.values(), strict=True))
+    arrays, positions = by_name(tree), {name: position for position, name in leaves}
+    if option == "inputs" and [*arrays] == ["input"] and len(positions) == 1:
+        arrays = dict(zip(positions, arrays.values(), strict=True))
     for name, array in arrays.items():
-        if name not in places:
-            near = similar(name, places)
+        if name not in positions:
+            near = similar(name, positions)
             raise UnexpectedInputError(
-                f"ml.export: the program has no array {name!r} among its {what}.",
-                (("has", listed(map(repr, places))),),
-                f"{what}={{{near[0] if near else next(iter(places), 'x')!r}: ...}}",
+                f"ml.export: the program has no array {name!r} among its {option}.",
+                (("has", listed(map(repr, positions))),),
+                f"{option}={{{near[0] if near else next(iter(positions), 'x')!r}: ...}}",
             )
-        values[places[name]] = array
-    missing = [name for name in places if name not in arrays]
+        values[positions[name]] = array
+    missing = [name for name in positions if name not in arrays]
     if is_whole and missing:
         raise MissingParameterError(
-            f"ml.export: {what} has no {missing[0]!r}.",
+            f"ml.export: {option} has no {missing[0]!r}.",
             (("missing", listed(map(repr, missing))), ("receives", listed(map(repr, arrays)))),
-            f"pass all {what}, such as the result of pm.randomize_params().",
+            f"pass all {option}, such as the result of pm.randomize_params().",
         )

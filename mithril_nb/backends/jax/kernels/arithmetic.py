@@ -22,8 +22,8 @@ def elementwise(op: str, function: Function, *ports: str) -> None:
 
     @kernel(op, widens=False)
     def _run(call: Call, arrays: Arrays) -> Arrays:
-        given = [arrays[port] for port in ports]
-        return {"output": narrowed(function(*given), *given)}
+        operands = [arrays[port] for port in ports]
+        return {"output": narrowed(function(*operands), *operands)}
 
 
 def scalar(call: Call, port: str, like: jax.Array) -> jax.Array:
@@ -54,8 +54,8 @@ def _absolute(x: jax.Array) -> jax.Array:
 
 
 @_absolute.defjvp
-def _absolute_slope(given: tuple[jax.Array], changes: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
-    (x,), (change,) = given, changes
+def _absolute_slope(primals: tuple[jax.Array], changes: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    (x,), (change,) = primals, changes
     # The derivative of |z| is Re(conj(z) dz) / |z|; conj and real do nothing to a real number.
     return jnp.abs(x), (jnp.conj(jnp.sign(x)) * change).real
 
@@ -195,11 +195,11 @@ def _clamp(call: Call, arrays: Arrays) -> Arrays:
     return {"output": x}
 
 
-def _bound(call: Call, port: str, whole: Function, x: jax.Array) -> jax.Array:
+def _bound(call: Call, port: str, rounding: Function, x: jax.Array) -> jax.Array:
     if jnp.issubdtype(x.dtype, jnp.floating):
         return scalar(call, port, x)
     limits = jnp.iinfo(x.dtype)
-    bound = whole(in_floating(scalar(call, port, jnp.float32(0))))
+    bound = rounding(in_floating(scalar(call, port, jnp.float32(0))))
     # A plain cast would not do: float32(2**31 - 1) is 2**31, which does not fit int32.
     outside = jnp.where(bound < limits.min, limits.min, limits.max).astype(x.dtype)
     fits = (bound >= limits.min) & (bound < float(limits.max))

@@ -29,8 +29,8 @@ def _scaled_dot_product(call: Call, arrays: Arrays) -> Arrays:
         weights = jnp.where(seen, weights, 0)
     if call.training and _drops(call.options):
         assert call.key is not None
-        kept = 1 - call.options["dropout_p"]
-        weights = jnp.where(jax.random.bernoulli(call.key, kept, weights.shape), weights / kept, 0)
+        keep = 1 - call.options["dropout_p"]
+        weights = jnp.where(jax.random.bernoulli(call.key, keep, weights.shape), weights / keep, 0)
     return {"output": _by_head(weights.astype(dtype), value, 2, dtype)}
 
 
@@ -71,29 +71,29 @@ def _masked(call: Call, arrays: Arrays, scores: Array) -> tuple[Array, Array | N
         or only later keys are (`is_causal`).
     """
     is_causal, mask, lengths = call.options["is_causal"], arrays.get("attn_mask"), arrays.get("lengths")
-    shown: list[Array] = []
+    masks: list[Array] = []
     if is_causal is not False:
         shape = scores.shape[-2:]
         before = lax.broadcasted_iota(jnp.int32, shape, 0) >= lax.broadcasted_iota(jnp.int32, shape, 1)
-        shown.append(before if is_causal is True else before | jnp.logical_not(is_causal))
+        masks.append(before if is_causal is True else before | jnp.logical_not(is_causal))
     if lengths is not None:
         first = jnp.arange(scores.shape[-1]) < lengths[..., None]
-        shown.append(first.reshape(*lengths.shape, *(1,) * (scores.ndim - lengths.ndim - 1), scores.shape[-1]))
+        masks.append(first.reshape(*lengths.shape, *(1,) * (scores.ndim - lengths.ndim - 1), scores.shape[-1]))
     if mask is not None and mask.dtype == bool:
-        shown.append(mask)
+        masks.append(mask)
     elif mask is not None:
         # An additive mask may contain -inf. The softmax of a row of only -inf is NaN, so hide these keys instead.
-        shown.append(mask > -jnp.inf)
-        scores = scores + jnp.where(shown[-1], mask, 0).astype(scores.dtype)
-    if not shown:
+        masks.append(mask > -jnp.inf)
+        scores = scores + jnp.where(masks[-1], mask, 0).astype(scores.dtype)
+    if not masks:
         return scores, None
-    seen = shown[0]
-    for more in shown[1:]:
+    seen = masks[0]
+    for more in masks[1:]:
         seen = seen & more
     # Not -inf: for a query that sees no key, the softmax would be NaN.
     scores = jnp.where(seen, scores, jnp.finfo(scores.dtype).min)
     # With only a causal mask, each query sees at least the first key.
-    return scores, seen.any(-1, keepdims=True) if len(shown) > 1 or is_causal is False else None
+    return scores, seen.any(-1, keepdims=True) if len(masks) > 1 or is_causal is False else None
 
 
 @kernel("split_heads")
@@ -101,11 +101,11 @@ def _split_heads(call: Call, arrays: Arrays) -> Arrays:
     x, heads = arrays["input"], call.options["heads"]
     size = x.shape[-1] // sum(heads)
     parts = jnp.split(x, np.cumsum(heads)[:-1] * size, -1) if len(heads) > 1 else [x]
-    found = [
+    outputs = [
         part.reshape(*x.shape[:-1], count, size).swapaxes(-2, -3) for part, count in zip(parts, heads, strict=True)
     ]
     names = {1: ("output",), 2: ("key", "value"), 3: ("query", "key", "value")}[len(heads)]
-    return dict(zip(names, found, strict=True))
+    return dict(zip(names, outputs, strict=True))
 
 
 @kernel("merge_heads")
@@ -156,5 +156,5 @@ def _angles(times: Array, count: int, width: int, base: float, dtype: Any) -> Ar
     turns = rates / (2 * np.pi)
     coarse = np.floor(turns * 8192) / 8192
     t = times[:, None].astype(jnp.float32)
-    whole = t * jnp.asarray(coarse, jnp.float32)
-    return 2 * np.pi * (whole - jnp.floor(whole) + t * jnp.asarray(turns - coarse, jnp.float32))
+    coarse_turns = t * jnp.asarray(coarse, jnp.float32)
+    return 2 * np.pi * (coarse_turns - jnp.floor(coarse_turns) + t * jnp.asarray(turns - coarse, jnp.float32))

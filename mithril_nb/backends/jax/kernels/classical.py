@@ -32,13 +32,13 @@ def _distance_matrix(call: Call, arrays: Arrays) -> Arrays:
 @kernel("polynomial_features")
 def _polynomial_features(call: Call, arrays: Arrays) -> Arrays:
     x = arrays["input"]
-    found: dict[tuple[int, ...], Array] = {}
+    monomials: dict[tuple[int, ...], Array] = {}
     for degree in range(1, int(call.options["degree"]) + 1):
         for columns in combinations_with_replacement(range(x.shape[-1]), degree):
             *before, last = columns
             column = x[..., last]
-            found[columns] = found[tuple(before)] * column if before else column
-    return {"output": jnp.stack([*found.values()], -1) if found else x}
+            monomials[columns] = monomials[tuple(before)] * column if before else column
+    return {"output": jnp.stack([*monomials.values()], -1) if monomials else x}
 
 
 @kernel("tsne_p_joint")
@@ -51,27 +51,27 @@ def _tsne_p_joint(call: Call, arrays: Arrays) -> Arrays:
     others = ~jnp.eye(count, dtype=bool)
     # Subtract the distance to the nearest point. Its weight is then 1, even for a narrow distribution.
     beyond = jnp.where(others, wide - jnp.min(wide, 1, where=others, initial=jnp.inf, keepdims=True), 0)
-    wanted = jnp.log(lax.stop_gradient(arrays["target_perplexity"]).astype(wide.dtype))
+    target_entropy = jnp.log(lax.stop_gradient(arrays["target_perplexity"]).astype(wide.dtype))
 
     def weights(beta: Array) -> tuple[Array, Array]:
-        found = jnp.where(others, jnp.exp(-beta[:, None] * beyond), 0)
-        return found, jnp.maximum(found.sum(1), least)
+        affinities = jnp.where(others, jnp.exp(-beta[:, None] * beyond), 0)
+        return affinities, jnp.maximum(affinities.sum(1), least)
 
     def narrow(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bounds
         exponent = (low + high) / 2
         beta = jnp.exp2(exponent)
-        found, total = weights(beta)
-        entropy = jnp.log(total) + beta * (found * beyond).sum(1) / total
-        wide_enough = entropy > wanted
+        affinities, total = weights(beta)
+        entropy = jnp.log(total) + beta * (affinities * beyond).sum(1) / total
+        wide_enough = entropy > target_entropy
         return jnp.where(wide_enough, exponent, low), jnp.where(wide_enough, high, exponent)
 
     # Bounds of the exponent of β, wide enough for the scale of the data and for float32. NaN stays NaN.
     mean = beyond.sum(1) / max(count - 1, 1)
     scale = -jnp.log2(jnp.where(mean > 0, mean, 1))
     low, high = lax.fori_loop(0, _STEPS, narrow, (scale - 40, scale + 40))
-    found, total = weights(jnp.exp2((low + high) / 2))
-    conditional = found / total[:, None]
+    affinities, total = weights(jnp.exp2((low + high) / 2))
+    conditional = affinities / total[:, None]
     return {"output": ((conditional + conditional.T) / (2 * max(count, 1))).astype(squares.dtype)}
 
 
@@ -86,9 +86,9 @@ def _root(matrix: Array) -> Array:
 
 
 @_root.defjvp
-def _root_slope(given: tuple[Array], changes: tuple[Array]) -> tuple[Array, Array]:
+def _root_slope(primals: tuple[Array], changes: tuple[Array]) -> tuple[Array, Array]:
     """Return the root and its derivative. If there is no root, the derivative is 0, because NaN would spread."""
-    root, (change,) = _root(*given), changes
+    root, (change,) = _root(*primals), changes
     holds = jnp.isfinite(root).all((-2, -1), keepdims=True)
     factor = jnp.where(holds, root, jnp.eye(root.shape[-1], dtype=root.dtype))
     change = jnp.where(holds, change + change.mT, 0) / 2

@@ -29,13 +29,13 @@ from mithril_nb.program import Arrays, Call
 @kernel("primitive_convolution2d")
 def _conv(call: Call, arrays: Arrays) -> Arrays:
     x, weight = promoted_all(arrays["input"], arrays["weight"])
-    found = _windows(call, x.ndim - 2, weight.shape[2:])
+    window = _windows(call, x.ndim - 2, weight.shape[2:])
     out = lax.conv_general_dilated(
         x,
         weight,
-        found.stride,
-        found.pads(x.shape[2:]),
-        rhs_dilation=found.dilation,
+        window.stride,
+        window.pads(x.shape[2:]),
+        rhs_dilation=window.dilation,
         dimension_numbers=_LAYOUTS[x.ndim],
         feature_group_count=_groups(call),
     )
@@ -47,7 +47,7 @@ def _conv(call: Call, arrays: Arrays) -> Arrays:
 @kernel("conv_transpose3d")
 def _conv_transpose(call: Call, arrays: Arrays) -> Arrays:
     (x, weight), groups = promoted_all(arrays["input"], arrays["weight"]), _groups(call)
-    found = _windows(call, x.ndim - 2, weight.shape[2:])
+    window = _windows(call, x.ndim - 2, weight.shape[2:])
     rows, columns, *size = weight.shape
     # This op is the gradient of a convolution: mirror the weight, and swap inputs and outputs in each group.
     parts = weight.reshape(groups, rows // groups, columns, *size).swapaxes(1, 2)
@@ -58,9 +58,9 @@ def _conv_transpose(call: Call, arrays: Arrays) -> Arrays:
         x,
         mirrored,
         (1,) * len(size),
-        transposed_pads(found, extra),
-        lhs_dilation=found.stride,
-        rhs_dilation=found.dilation,
+        transposed_pads(window, extra),
+        lhs_dilation=window.stride,
+        rhs_dilation=window.dilation,
         dimension_numbers=_LAYOUTS[x.ndim],
         feature_group_count=groups,
     )
@@ -69,48 +69,48 @@ def _conv_transpose(call: Call, arrays: Arrays) -> Arrays:
 
 def _max_pool(axes: int, call: Call, arrays: Arrays) -> Arrays:
     x = arrays["input"]
-    found, lead = _windows(call, axes), x.ndim - axes
-    pads = found.pads(x.shape[lead:])
-    if any(step > 1 for step in found.dilation):
+    window, lead = _windows(call, axes), x.ndim - axes
+    pads = window.pads(x.shape[lead:])
+    if any(step > 1 for step in window.dilation):
         # reduce_window has no gradient for dilated windows: gather and reduce the elements, axis by axis.
         for axis, (size, step, gap, pad) in enumerate(
-            zip(found.size, found.stride, found.dilation, pads, strict=True), start=lead
+            zip(window.size, window.stride, window.dilation, pads, strict=True), start=lead
         ):
             count = (x.shape[axis] + sum(pad) - (size - 1) * gap - 1) // step + 1
-            places = np.arange(count)[:, None] * step + np.arange(size) * gap - pad[0]
-            x = _over(x, axis, places, (places >= 0) & (places < x.shape[axis]), -jnp.inf, jnp.max)
+            indices = np.arange(count)[:, None] * step + np.arange(size) * gap - pad[0]
+            x = _over(x, axis, indices, (indices >= 0) & (indices < x.shape[axis]), -jnp.inf, jnp.max)
         return {"output": x}
     # reduce_window has a gradient only if -inf is a Python number.
-    ones, none = (1,) * lead, ((0, 0),) * lead
-    size, stride = (*ones, *found.size), (*ones, *found.stride)
+    unit, none = (1,) * lead, ((0, 0),) * lead
+    size, stride = (*unit, *window.size), (*unit, *window.stride)
     return {"output": lax.reduce_window(x, -jnp.inf, lax.max, size, stride, (*none, *pads))}
 
 
 def _avg_pool(axes: int, call: Call, arrays: Arrays) -> Arrays:
     x = arrays["input"]
-    found, lead = _windows(call, axes), x.ndim - axes
-    ones, none = (1,) * lead, ((0, 0),) * lead
-    pads = found.pads(x.shape[lead:])
+    window, lead = _windows(call, axes), x.ndim - axes
+    unit, none = (1,) * lead, ((0, 0),) * lead
+    pads = window.pads(x.shape[lead:])
     # In 16 bits, a sum over a large window would lose too much precision.
     wide = widened(x)
     sums = lax.reduce_window(
         wide,
         0.0,
         lax.add,
-        (*ones, *found.size),
-        (*ones, *found.stride),
+        (*unit, *window.size),
+        (*unit, *window.stride),
         (*none, *pads),
-        window_dilation=(*ones, *found.dilation),
+        window_dilation=(*unit, *window.dilation),
     )
     if call.options.get("count_include_pad", True):
         # .item(), because the quotient of bfloat16 and a NumPy scalar would be float32.
-        return {"output": (sums / np.prod(found.size).item()).astype(x.dtype)}
+        return {"output": (sums / np.prod(window.size).item()).astype(x.dtype)}
     # Counts depend on sizes only, so NumPy computes them during tracing, and XLA receives a constant.
     counts = np.ones((1,) * axes, "float32")
     for axis, (length, pad) in enumerate(zip(x.shape[lead:], pads, strict=True)):
-        starts = np.arange(sums.shape[axis + lead])[:, None] * found.stride[axis] - pad[0]
-        places = starts + np.arange(found.size[axis])
-        inside = ((places >= 0) & (places < length)).sum(1)
+        starts = np.arange(sums.shape[axis + lead])[:, None] * window.stride[axis] - pad[0]
+        indices = starts + np.arange(window.size[axis])
+        inside = ((indices >= 0) & (indices < length)).sum(1)
         counts = counts * inside.reshape([-1 if other == axis else 1 for other in range(axes)])
     return {"output": (sums / counts.astype(wide.dtype)).astype(x.dtype)}
 
@@ -130,9 +130,9 @@ def _adaptive_avg_pool(call: Call, arrays: Arrays) -> Arrays:
     x = arrays["input"]
     wide = widened(x)
     for axis, size in zip((2, 3), _size(call), strict=True):
-        places, inside = _shares(x.shape[axis], size)
+        indices, inside = _shares(x.shape[axis], size)
         counts = jnp.asarray(inside.sum(1), wide.dtype).reshape([-1 if other == axis else 1 for other in range(4)])
-        wide = _over(wide, axis, places, inside, 0.0, jnp.sum) / counts
+        wide = _over(wide, axis, indices, inside, 0.0, jnp.sum) / counts
     return {"output": wide.astype(x.dtype)}
 
 
@@ -149,7 +149,7 @@ _LAYOUTS = {3: ("NCH", "OIH", "NCH"), 4: ("NCHW", "OIHW", "NCHW"), 5: ("NCDHW", 
 
 def _windows(call: Call, axes: int, size: tuple[int, ...] | None = None) -> Windows:
     try:
-        found = windows(call.options, axes, size)
+        window = windows(call.options, axes, size)
     except MismatchError as mismatch:
         # The value comes from an array, because shape inference has already checked all other values.
         raise ConnectionError(
@@ -158,8 +158,8 @@ def _windows(call: Call, axes: int, size: tuple[int, ...] | None = None) -> Wind
             f"{mismatch.advice}  # or a connection with a static value, such as the output of Size(dim=2)",
             port=mismatch.port,
         ) from None
-    assert found is not None, "a program is traced with the value of each attribute"
-    return found
+    assert window is not None, "a program is traced with the value of each attribute"
+    return window
 
 
 def _groups(call: Call) -> int:
@@ -179,25 +179,25 @@ def _shares(length: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the indices of `count` adaptive windows of an axis, as in PyTorch, and a mask of valid indices."""
     starts = np.arange(count) * length // count
     ends = -(-(np.arange(count) + 1) * length // count)
-    places = starts[:, None] + np.arange((ends - starts).max())
-    return places, places < ends[:, None]
+    indices = starts[:, None] + np.arange((ends - starts).max())
+    return indices, indices < ends[:, None]
 
 
 def _over(
-    x: jax.Array, axis: int, places: np.ndarray, inside: np.ndarray, fill: float, reduce: Callable[..., jax.Array]
+    x: jax.Array, axis: int, indices: np.ndarray, inside: np.ndarray, fill: float, reduce: Callable[..., jax.Array]
 ) -> jax.Array:
     """Reduce windows of an axis.
 
     Args:
         x: The array.
         axis: The axis.
-        places: Indices along the axis, with shape (windows, elements).
+        indices: Indices along the axis, with shape (windows, elements).
         inside: Mask of the indices that are valid.
         fill: Element for other indices.
         reduce: Function that reduces the elements of each window, such as `jnp.max`.
     """
-    taken = jnp.take(x, np.clip(places, 0, x.shape[axis] - 1), axis=axis)
+    gathered = jnp.take(x, np.clip(indices, 0, x.shape[axis] - 1), axis=axis)
     if not inside.all():
         mask = inside.reshape([*(1,) * axis, *inside.shape, *(1,) * (x.ndim - axis - 1)])
-        taken = jnp.where(mask, taken, fill)
-    return reduce(taken, axis=axis + 1)
+        gathered = jnp.where(mask, gathered, fill)
+    return reduce(gathered, axis=axis + 1)

@@ -28,9 +28,9 @@ def _dropout(call: Call, arrays: Arrays) -> Arrays:
         return {"output": x}
     assert isinstance(p, float)
     assert call.key is not None
-    kept = jax.random.bernoulli(call.key, 1.0 - p, x.shape)
+    mask = jax.random.bernoulli(call.key, 1.0 - p, x.shape)
     # Do not multiply by the mask, because infinity times 0 is NaN.
-    return {"output": jnp.where(kept, x / (1.0 - p), 0.0)}
+    return {"output": jnp.where(mask, x / (1.0 - p), 0.0)}
 
 
 def dropout_draws(options: Mapping[str, Value], training: bool) -> bool:

@@ -18,7 +18,7 @@ def _rnn_cell(call: Call, arrays: Arrays) -> Arrays:
     before = arrays["prev_hidden"]
     rows = x.shape[0]
     hidden = jnp.tanh(x @ arrays["w_ih"] + before[:rows] @ arrays["w_hh"] + arrays["bias_h"])
-    return _given(call, {"hidden": hidden}, before[rows:], arrays, "w_ho", "bias_o")
+    return _with_outputs(call, {"hidden": hidden}, before[rows:], arrays, "w_ho", "bias_o")
 
 
 @kernel("gru_cell")
@@ -26,15 +26,15 @@ def _gru_cell(call: Call, arrays: Arrays) -> Arrays:
     x, before = arrays["input"], arrays["prev_hidden"]
     rows = x.shape[0]
     hidden = _gru_step(x @ arrays["w_ih"] + arrays["bias"], before[:rows], arrays["w_hh"], arrays["bias_n"])
-    return _given(call, {"hidden": hidden}, before[rows:], arrays, "w_out", "bias_out")
+    return _with_outputs(call, {"hidden": hidden}, before[rows:], arrays, "w_out", "bias_out")
 
 
 @kernel("lstm_cell")
 def _lstm_cell(call: Call, arrays: Arrays) -> Arrays:
     rows = arrays["input"].shape[0]
     cell, hidden = _gated(arrays, arrays["prev_hidden"][:rows], arrays["prev_cell"][:rows])
-    found = {"hidden": hidden, "cell": cell}
-    return _given(call, found, arrays["prev_hidden"][rows:], arrays, "w_out", "bias_out")
+    states = {"hidden": hidden, "cell": cell}
+    return _with_outputs(call, states, arrays["prev_hidden"][rows:], arrays, "w_out", "bias_out")
 
 
 @kernel("lstm_cell_body")
@@ -42,13 +42,13 @@ def _lstm_cell_body(call: Call, arrays: Arrays) -> Arrays:
     return {"output": jnp.concatenate(_gated(arrays, arrays["prev_hidden"], arrays["prev_cell"]), 0)}
 
 
-def _given(call: Call, found: Arrays, rest: Array, arrays: Arrays, weight: str, bias: str) -> Arrays:
-    """Return the states `found` and the optional outputs of a cell, if its options enable them."""
+def _with_outputs(call: Call, states: Arrays, rest: Array, arrays: Arrays, weight: str, bias: str) -> Arrays:
+    """Return the states and the optional outputs of a cell, if its options enable them."""
     if call.options["use_complement"]:
-        found = {**found, "hidden_compl": rest.astype(found["hidden"].dtype)}
+        states = {**states, "hidden_compl": rest.astype(states["hidden"].dtype)}
     if call.options["use_output"]:
-        found = {**found, "output": found["hidden"] @ arrays[weight] + arrays[bias]}
-    return found
+        states = {**states, "output": states["hidden"] @ arrays[weight] + arrays[bias]}
+    return states
 
 
 def _gated(arrays: Arrays, hidden: Array, cell: Array) -> tuple[Array, Array]:
@@ -68,10 +68,10 @@ def _over_time(call: Call, arrays: Arrays, states: tuple[str, ...], step: Step) 
     x = jnp.moveaxis(arrays["input"] @ arrays["w_ih"], -2, 0)
     x = x + arrays["bias"] if "bias" in arrays else x
     # `lax.scan` rejects a state whose dtype changes.
-    given = [arrays[f"initial_{state}"] for state in states if call.options["use_initial_state"]]
-    dtype = jnp.result_type(x, arrays["w_hh"], *given)
+    initial = [arrays[f"initial_{state}"] for state in states if call.options["use_initial_state"]]
+    dtype = jnp.result_type(x, arrays["w_hh"], *initial)
     zeros = jnp.zeros((*x.shape[1:-1], arrays["w_hh"].shape[0]), dtype)
-    start = tuple(array.astype(dtype) for array in given) or (zeros,) * len(states)
+    start = tuple(array.astype(dtype) for array in initial) or (zeros,) * len(states)
     keep = call.options["return_sequence"]
 
     def body(before: tuple[Array, ...], x: Array) -> tuple[tuple[Array, ...], Array | None]:
@@ -122,16 +122,16 @@ def _rows_like(call: Call, arrays: Arrays) -> Arrays:
 def _scan(call: Call, arrays: Arrays) -> Arrays:
     axis, carry, fixed = call.options["axis"], dict(call.options["carry"]), set(call.options["fixed"])
     start = {port: arrays[port] for port in carry.values()}
-    whole = {port: arrays[port] for port in fixed}
-    along = {port: jnp.moveaxis(array, axis, 0) for port, array in arrays.items() if port not in {*start, *whole}}
+    shared = {port: arrays[port] for port in fixed}
+    along = {port: jnp.moveaxis(array, axis, 0) for port, array in arrays.items() if port not in {*start, *shared}}
 
-    def round_(state, given):
+    def round_(state, slices):
         held, number = state
         key = None if call.key is None else jax.random.fold_in(call.key, number)
-        found = call.bodies["body"]({**whole, **held, **given}, call.inner, key)
+        outputs = call.bodies["body"]({**shared, **held, **slices}, call.inner, key)
         # `lax.scan` rejects a state whose dtype changes.
-        after = {target: found[source].astype(held[target].dtype) for source, target in carry.items()}
-        return (after, number + 1), {port: value for port, value in found.items() if port not in carry}
+        after = {target: outputs[source].astype(held[target].dtype) for source, target in carry.items()}
+        return (after, number + 1), {port: value for port, value in outputs.items() if port not in carry}
 
     # A scan does not number its steps. A Python 0 would be int64 in x64 mode; fold_in casts to uint32.
     (last, _), each = lax.scan(round_, (start, jnp.uint32(0)), along)
@@ -149,8 +149,8 @@ def _repeat(call: Call, arrays: Arrays) -> Arrays:
     def round_(state, params):
         x, number = state
         key = None if call.key is None else jax.random.fold_in(call.key, number)
-        found = call.bodies["body"]({first: x, **{port: arrays[port] for port in fixed}}, params, key)
-        return (found[output].astype(x.dtype), number + 1), None
+        outputs = call.bodies["body"]({first: x, **{port: arrays[port] for port in fixed}}, params, key)
+        return (outputs[output].astype(x.dtype), number + 1), None
 
     (last, _), _ = lax.scan(round_, (arrays[first], jnp.uint32(0)), call.inner, length=call.options["count"])
     return {output: last}
@@ -158,10 +158,10 @@ def _repeat(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("cond")
 def _cond(call: Call, arrays: Arrays) -> Arrays:
-    given = {port: array for port, array in arrays.items() if port != "condition"}
+    operands = {port: array for port, array in arrays.items() if port != "condition"}
     return lax.cond(
         arrays["condition"],
-        lambda given: call.bodies["then"](given, call.inner, call.key),
-        lambda given: call.bodies["otherwise"](given, call.inner, call.key),
-        given,
+        lambda operands: call.bodies["then"](operands, call.inner, call.key),
+        lambda operands: call.bodies["otherwise"](operands, call.inner, call.key),
+        operands,
     )

@@ -59,19 +59,19 @@ def _shortfall(arrays: Arrays) -> Array:
 
 @kernel("kl_divergence")
 def _kl_divergence(call: Call, arrays: Arrays) -> Arrays:
-    target, found = jnp.broadcast_arrays(arrays["target"], arrays["input"])
-    dtype = jnp.result_type(target, found)
+    target, prediction = jnp.broadcast_arrays(arrays["target"], arrays["input"])
+    dtype = jnp.result_type(target, prediction)
     threshold = _threshold(call, dtype)
-    wide_target, wide = widened(target), widened(found)
+    wide_target, wide = widened(target), widened(prediction)
     output = wide_target * (_robust_log(wide_target, threshold) - _robust_log(wide, threshold))
     return {"output": output.astype(dtype)}
 
 
 @kernel("binary_cross_entropy")
 def _binary_cross_entropy(call: Call, arrays: Arrays) -> Arrays:
-    found, target = arrays["input"], arrays["target"]
-    dtype = jnp.result_type(found, target)
-    x, t = jnp.broadcast_arrays(widened(found), widened(target))
+    prediction, target = arrays["input"], arrays["target"]
+    dtype = jnp.result_type(prediction, target)
+    x, t = jnp.broadcast_arrays(widened(prediction), widened(target))
     weight = call.options["pos_weight"]
     if isinstance(weight, str):
         weight = _ratio((1 - t).sum(), t.sum())
@@ -86,32 +86,34 @@ def _binary_cross_entropy(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("focal_loss")
 def _focal_loss(call: Call, arrays: Arrays) -> Arrays:
-    found, target = arrays["input"], arrays["target"]
-    x, t = jnp.broadcast_arrays(widened(found), widened(target))
+    prediction, target = arrays["input"], arrays["target"]
+    x, t = jnp.broadcast_arrays(widened(prediction), widened(target))
     yes, no = -jax.nn.softplus(-x), -jax.nn.softplus(x)
     alpha, gamma = call.options["alpha"], call.options["gamma"]
     missed = jnp.exp(no) * t + jnp.exp(yes) * (1 - t)
     # A power below 1 has an infinite derivative at zero.
     loss = -(_times(t, yes) + _times(1 - t, no)) * jnp.maximum(missed, jnp.finfo(x.dtype).tiny) ** gamma
     loss = loss if alpha is None else loss * (alpha * t + (1 - alpha) * (1 - t))
-    return {"output": loss.astype(jnp.result_type(found, target))}
+    return {"output": loss.astype(jnp.result_type(prediction, target))}
 
 
 @kernel("cross_entropy")
 def _cross_entropy(call: Call, arrays: Arrays) -> Arrays:
-    found, target = _classes_last(call, arrays["input"]), arrays["target"]
-    count = found.shape[-1]
+    prediction, target = _classes_last(call, arrays["input"]), arrays["target"]
+    count = prediction.shape[-1]
     # A class that does not exist gives NaN, so that the user notices it.
     exists = (target >= 0) & (target < count)
     number = jnp.where(exists, target, 0)
-    weights = _class_weights(call, found.dtype, lambda: jnp.zeros(count, found.dtype).at[number].add(exists))
+    weights = _class_weights(call, prediction.dtype, lambda: jnp.zeros(count, prediction.dtype).at[number].add(exists))
     if call.options["label_smoothing"]:
-        loss = _soft_loss(call, found, jax.nn.one_hot(number, count, dtype=found.dtype), weights, arrays["input"].dtype)
+        loss = _soft_loss(
+            call, prediction, jax.nn.one_hot(number, count, dtype=prediction.dtype), weights, arrays["input"].dtype
+        )
     else:
         if call.options["input_type"] == "logits":
-            found = jax.nn.log_softmax(found)
-        picked = jnp.take_along_axis(found, number[..., None], -1)[..., 0]
-        weight = jnp.ones((), found.dtype) if weights is None else weights[number]
+            prediction = jax.nn.log_softmax(prediction)
+        picked = jnp.take_along_axis(prediction, number[..., None], -1)[..., 0]
+        weight = jnp.ones((), prediction.dtype) if weights is None else weights[number]
         # Take the logarithm after the selection: the derivatives for the other classes may be infinite.
         if call.options["input_type"] == "probs":
             logarithm = _log(call, picked, arrays["input"].dtype, weight)
@@ -123,9 +125,9 @@ def _cross_entropy(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("soft_cross_entropy")
 def _soft_cross_entropy(call: Call, arrays: Arrays) -> Arrays:
-    found, target = _classes_last(call, arrays["input"]), _classes_last(call, arrays["target"])
-    weights = _class_weights(call, found.dtype, lambda: target.reshape(-1, target.shape[-1]).sum(0))
-    loss = _soft_loss(call, found, target, weights, arrays["input"].dtype)
+    prediction, target = _classes_last(call, arrays["input"]), _classes_last(call, arrays["target"])
+    weights = _class_weights(call, prediction.dtype, lambda: target.reshape(-1, target.shape[-1]).sum(0))
+    loss = _soft_loss(call, prediction, target, weights, arrays["input"].dtype)
     return {"output": loss.astype(jnp.result_type(arrays["input"], arrays["target"]))}
 
 
@@ -133,8 +135,8 @@ def _soft_cross_entropy(call: Call, arrays: Arrays) -> Arrays:
 def _cosine_similarity(call: Call, arrays: Arrays) -> Arrays:
     left, right = jnp.broadcast_arrays(arrays["left"], arrays["right"])
     axis, eps = call.options["axis"], call.options["eps"]
-    one, other = _unit(widened(left), axis, eps), _unit(widened(right), axis, eps)
-    return {"output": (one * other).sum(axis).astype(jnp.result_type(left, right))}
+    unit_left, unit_right = _unit(widened(left), axis, eps), _unit(widened(right), axis, eps)
+    return {"output": (unit_left * unit_right).sum(axis).astype(jnp.result_type(left, right))}
 
 
 @kernel("info_nce")
@@ -147,8 +149,8 @@ def _info_nce(call: Call, arrays: Arrays) -> Arrays:
 
 def _threshold(call: Call, dtype: Any) -> Any:
     """Return the option `threshold`. The default and the minimum is the dtype's smallest normal number."""
-    given, tiny = call.options["threshold"], float(jnp.finfo(dtype).tiny)
-    return tiny if given is None else jnp.maximum(given, tiny)
+    threshold, tiny = call.options["threshold"], float(jnp.finfo(dtype).tiny)
+    return tiny if threshold is None else jnp.maximum(threshold, tiny)
 
 
 def _robust_log(x: Array, threshold: Any) -> Array:
@@ -185,8 +187,8 @@ def _kept_finite(call: Call, logarithm: Array, dtype: Any) -> Array:
 
 def _times(weight: Array, logarithm: Array) -> Array:
     """Return the product, where 0 times -inf is 0. The same holds in the gradient."""
-    kept = jnp.where((weight == 0) & jnp.isneginf(logarithm), 0, logarithm)
-    return weight * kept
+    safe = jnp.where((weight == 0) & jnp.isneginf(logarithm), 0, logarithm)
+    return weight * safe
 
 
 def _ratio(above: Array, below: Array) -> Array:
@@ -204,20 +206,20 @@ def _class_weights(call: Call, dtype: Any, counts: Any) -> Array | None:
     if isinstance(weights, str):
         if not weights:
             return None
-        found = counts()
-        return _ratio(found.sum() / (found.size or 1), found)
+        class_counts = counts()
+        return _ratio(class_counts.sum() / (class_counts.size or 1), class_counts)
     return jnp.asarray(weights, dtype)
 
 
-def _soft_loss(call: Call, found: Array, target: Array, weights: Array | None, dtype: Any) -> Array:
+def _soft_loss(call: Call, prediction: Array, target: Array, weights: Array | None, dtype: Any) -> Array:
     """Return the cross-entropy for targets that are probabilities. The last axis is that of the classes."""
     smoothing = call.options["label_smoothing"]
     if smoothing:
         target = (1 - smoothing) * target + smoothing / target.shape[-1]
     if call.options["input_type"] == "probs":
-        logarithm = _log(call, found, dtype, target)
+        logarithm = _log(call, prediction, dtype, target)
     else:
-        logs = jax.nn.log_softmax(found) if call.options["input_type"] == "logits" else found
+        logs = jax.nn.log_softmax(prediction) if call.options["input_type"] == "logits" else prediction
         logarithm = _kept_finite(call, logs, dtype)
     each = _times(target, logarithm)
     return -(each if weights is None else each * weights).sum(-1)
@@ -256,8 +258,8 @@ def _classes_seen(call: Call, arrays: Arrays) -> Arrays:
 def _confusion_counts(call: Call, arrays: Arrays) -> Arrays:
     pred, label, count = arrays["pred"], arrays["label"], call.options["n_classes"]
     exists = (pred >= 0) & (pred < count) & (label >= 0)
-    found = _counted(label * count + jnp.where(exists, pred, 0), exists, count * count)
-    return {"output": found.reshape(count, count)}
+    counts = _counted(label * count + jnp.where(exists, pred, 0), exists, count * count)
+    return {"output": counts.reshape(count, count)}
 
 
 @kernel("top_k_hits")
@@ -289,8 +291,8 @@ def _curve(scores: Array, label: Array) -> Array:
     # Samples of equal score share the position of the last one.
     ends = jnp.searchsorted(-scores[order], -scores[order], side="right")
     rates = []
-    for one in (~label, label):
-        counts = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(one[order], dtype=jnp.int32)])
+    for mask in (~label, label):
+        counts = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(mask[order], dtype=jnp.int32)])
         rates.append(jnp.concatenate([counts[:1], counts[ends]]).astype(jnp.float32) / counts[-1].astype(jnp.float32))
     return jnp.where(jnp.isnan(scores).any(), jnp.nan, jnp.stack(rates))
 
@@ -298,5 +300,5 @@ def _curve(scores: Array, label: Array) -> Array:
 def _counted(numbers: Array, counts: Array, length: int) -> Array:
     """Return how often each integer below `length` occurs in `numbers` where the mask `counts` is true."""
     # Drop negative indices, which would count from the end.
-    place = jnp.where(counts & (numbers >= 0), numbers, length)
-    return jnp.zeros(length, jnp.int32).at[place.reshape(-1)].add(1, mode="drop")
+    index = jnp.where(counts & (numbers >= 0), numbers, length)
+    return jnp.zeros(length, jnp.int32).at[index.reshape(-1)].add(1, mode="drop")

@@ -41,14 +41,14 @@ def promoted_all(*arrays: Array) -> tuple[Array, ...]:
     return tuple(array.astype(dtype) for array in arrays)
 
 
-def narrowed(found: Array, *given: Array) -> Array:
+def narrowed(result: Array, *operands: Array) -> Array:
     """Cast a result to 32 bits if no input has 64 bits.
 
     In x64 mode, JAX promotes `uint32` and `int32` to `int64`, but shape inference returns the same dtype in both modes.
     """
-    if found.dtype.itemsize == 8 and all(array.dtype.itemsize < 8 for array in given):
-        return found.astype(_IN_32_BITS.get(str(found.dtype), found.dtype))
-    return found
+    if result.dtype.itemsize == 8 and all(array.dtype.itemsize < 8 for array in operands):
+        return result.astype(_IN_32_BITS.get(str(result.dtype), result.dtype))
+    return result
 
 
 _IN_32_BITS = {"int64": "int32", "uint64": "uint32", "float64": "float32"}
@@ -64,7 +64,7 @@ def as_array(call: Call, value: Any) -> Array:
 def is_value(value: Any) -> bool:
     """Return whether a value is a plain Python value: a number, a text, `None`, or a tuple of such values."""
     if isinstance(value, tuple):
-        return all(is_value(one) for one in value)
+        return all(is_value(element) for element in value)
     return value is None or isinstance(value, bool | int | float | str)
 
 
@@ -104,15 +104,17 @@ def kernel(op: str, widens: bool = True) -> Callable[[Kernel], Kernel]:
         @wraps(function)
         @usual_promotion
         def run(call: Call, arrays: Arrays) -> Arrays:
-            values = [one for one in arrays.values() if isinstance(one, int | float | tuple)]
+            values = [value for value in arrays.values() if isinstance(value, int | float | tuple)]
             if op in OPS and OPS[op].takes_values:
                 return function(call, arrays)
             if op in FOLDS and values and len(values) == len(arrays) and not any(isinstance(v, tuple) for v in values):
                 return {"output": _folded(op, values)}
             # 256 classes do not fit uint8: with labels of 8 bits, CrossEntropy was NaN.
-            whole = {port for port in arrays if widens and op in OPS and OPS[op].wanted_dtype(port, "") == "int32"}
-            found = {port: as_array(call, one) for port, one in arrays.items()}
-            return function(call, {port: widened_whole(one) if port in whole else one for port, one in found.items()})
+            integer_ports = {
+                port for port in arrays if widens and op in OPS and OPS[op].wanted_dtype(port, "") == "int32"
+            }
+            converted = {port: as_array(call, value) for port, value in arrays.items()}
+            return function(call, {p: widened_whole(a) if p in integer_ports else a for p, a in converted.items()})
 
         KERNELS[op] = run
         return function

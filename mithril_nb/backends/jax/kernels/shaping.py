@@ -28,7 +28,7 @@ def with_options(op: str, function: Callable[..., Array], *options: str) -> None
 
     @kernel(op)
     def _run(call: Call, arrays: Arrays) -> Arrays:
-        return {"output": function(arrays["input"], *(known(call, option) for option in options))}
+        return {"output": function(arrays["input"], *(static(call, option) for option in options))}
 
 
 with_options("identity", lambda x: x)
@@ -49,7 +49,7 @@ elementwise("cartesian_difference", lambda left, right: left[:, None, :] - right
 
 @kernel("reshape")
 def _reshape(call: Call, arrays: Arrays) -> Arrays:
-    x, shape = as_array(call, arrays["input"]), known(call, "shape")
+    x, shape = as_array(call, arrays["input"]), static(call, "shape")
     with _inference_errors():
         return {"output": x.reshape(_sizes_of(x, reshaped(_dims(x), as_sizes("shape", shape))))}
 
@@ -61,14 +61,14 @@ def _dims(x: Array) -> tuple[Dim, ...]:
 
 def _sizes_of(x: Array, dims: tuple[Dim, ...]) -> tuple[Any, ...]:
     """Return sizes of a shape rule as sizes for JAX. A text that is not a symbolic size of the array becomes -1."""
-    known = {str(size): size for size in x.shape}
-    return tuple(dim if isinstance(dim, int) else known.get(dim, -1) for dim in dims)
+    sizes = {str(size): size for size in x.shape}
+    return tuple(dim if isinstance(dim, int) else sizes.get(dim, -1) for dim in dims)
 
 
 @kernel("flatten")
 def _flatten(call: Call, arrays: Arrays) -> Arrays:
     x = arrays["input"]
-    span = flat_span(x.shape, known(call, "start_dim"), known(call, "end_dim"))
+    span = flat_span(x.shape, static(call, "start_dim"), static(call, "end_dim"))
     assert span is not None
     first, last = span
     # -1 instead of the product would fail for an empty batch.
@@ -77,7 +77,7 @@ def _flatten(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("squeeze")
 def _squeeze(call: Call, arrays: Arrays) -> Arrays:
-    x, axis = arrays["input"], known(call, "axis")
+    x, axis = arrays["input"], static(call, "axis")
     # A symbolic size does not count as 1.
     return {
         "output": jnp.squeeze(x, tuple(at for at, size in enumerate(x.shape) if size == 1) if axis is None else axis)
@@ -86,7 +86,7 @@ def _squeeze(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("broadcast_to")
 def _broadcast_to(call: Call, arrays: Arrays) -> Arrays:
-    x, shape = as_array(call, arrays["input"]), known(call, "shape")
+    x, shape = as_array(call, arrays["input"]), static(call, "shape")
     with _inference_errors():
         return {"output": jnp.broadcast_to(x, _sizes_of(x, stretched(_dims(x), as_sizes("shape", shape))))}
 
@@ -98,42 +98,42 @@ def _permute_tensor(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("concat")
 def _concat(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": narrowed(jnp.concatenate([*arrays.values()], known(call, "axis")), *arrays.values())}
+    return {"output": narrowed(jnp.concatenate([*arrays.values()], static(call, "axis")), *arrays.values())}
 
 
 @kernel("stack")
 def _stack(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": narrowed(jnp.stack([*arrays.values()], known(call, "axis")), *arrays.values())}
+    return {"output": narrowed(jnp.stack([*arrays.values()], static(call, "axis")), *arrays.values())}
 
 
 @kernel("repeat_items")
 def _repeat(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.repeat(arrays["input"], call.options["repeats"], known(call, "axis"))}
+    return {"output": jnp.repeat(arrays["input"], call.options["repeats"], static(call, "axis"))}
 
 
 @kernel("pad")
 def _pad(call: Call, arrays: Arrays) -> Arrays:
     x, value = arrays["input"], call.options["value"]
-    pairs = pad_pairs(known(call, "pad_width"), x.ndim)
+    pairs = pad_pairs(static(call, "pad_width"), x.ndim)
     # jnp.pad rejects the empty list of pairs of a scalar.
     return {"output": jnp.pad(x, pairs, constant_values=np.asarray(value).astype(x.dtype)) if x.ndim else x}
 
 
 @kernel("roll")
 def _roll(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.roll(arrays["input"], call.options["shift"], known(call, "axis"))}
+    return {"output": jnp.roll(arrays["input"], call.options["shift"], static(call, "axis"))}
 
 
 @kernel("indexer")
 def _indexer(call: Call, arrays: Arrays) -> Arrays:
     x, index = arrays["input"], call.options["index"]
     if isinstance(x, tuple) or is_value(x):
-        items = index_items(known(call, "index"))
+        items = index_items(static(call, "index"))
         return {"output": _picked(x, items)}
     if not isinstance(index, tuple) and not is_value(index):
         return {"output": x[widened_whole(index)]}
-    items = index_items(known(call, "index"))
-    return {"output": x[tuple(np.asarray(one.numbers, int) if isinstance(one, Rows) else one for one in items)]}
+    items = index_items(static(call, "index"))
+    return {"output": x[tuple(np.asarray(entry.numbers, int) if isinstance(entry, Rows) else entry for entry in items)]}
 
 
 def _picked(value: Any, items: tuple[Any, ...]) -> Any:
@@ -146,31 +146,31 @@ def _picked(value: Any, items: tuple[Any, ...]) -> Any:
 
 @kernel("take")
 def _take(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": _taken(arrays["input"], arrays["indices"], known(call, "axis"))}
+    return {"output": _taken(arrays["input"], arrays["indices"], static(call, "axis"))}
 
 
 def _taken(x: Array, indices: Array, axis: int | None) -> Array:
     if axis is None:
         x, axis = x.ravel(), 0
     if not indices.size:  # jnp.take ignores the shape of empty indices on an empty axis
-        place = axis % x.ndim
-        return jnp.zeros((*x.shape[:place], *indices.shape, *x.shape[place + 1 :]), x.dtype)
+        position = axis % x.ndim
+        return jnp.zeros((*x.shape[:position], *indices.shape, *x.shape[position + 1 :]), x.dtype)
     return jnp.take(x, indices, axis)
 
 
 @kernel("gather")
 def _gather(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.take_along_axis(arrays["input"], arrays["indices"], axis=known(call, "axis"))}
+    return {"output": jnp.take_along_axis(arrays["input"], arrays["indices"], axis=static(call, "axis"))}
 
 
 @kernel("one_hot")
 def _one_hot(call: Call, arrays: Arrays) -> Arrays:
     dtype = call.options["dtype"] or call.dtype
-    count, axis = known(call, "num_classes"), call.options["axis"]
+    count, axis = static(call, "num_classes"), call.options["axis"]
     return {"output": jax.nn.one_hot(arrays["input"], count, axis=axis, dtype=dtype)}
 
 
-def known(call: Call, option: str) -> Any:
+def static(call: Call, option: str) -> Any:
     """Return an attribute as plain data. A connection may provide it as an array whose values are known.
 
     Raises:
@@ -201,7 +201,7 @@ def _inference_errors() -> Iterator[None]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
-        return tuple(_plain(one) for one in value)
+        return tuple(_plain(element) for element in value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     items = np.asarray(value)
@@ -274,4 +274,4 @@ def _value(call: Call, arrays: Arrays) -> Arrays:
 def _nested(value: Any) -> Any:
     if isinstance(value, tuple) or jnp.ndim(value) == 0:
         return value
-    return tuple(_nested(value[place]) for place in range(value.shape[0]))
+    return tuple(_nested(value[index]) for index in range(value.shape[0]))
