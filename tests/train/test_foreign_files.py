@@ -98,7 +98,8 @@ class Situation:
                     self._file(path / "inside")
                 case 5:
                     for own in self.folder.iterdir():
-                        os.utime(own, (0, self.rng.integers(2**32)), follow_symlinks=False)
+                        with suppress(FileNotFoundError):  # the saver has removed it meanwhile
+                            os.utime(own, (0, self.rng.integers(2**32)), follow_symlinks=False)
 
     def run(self, steps: list[int]) -> None:
         """Write checkpoints as a run does, with a foreign change before each of them."""

@@ -336,7 +336,10 @@ def _with_names_of(before: LogicalGraph, after: LogicalGraph) -> LogicalGraph:
             del labels[name]  # it was given below
         elif is_plain and end not in (owner, *heirs[-1:]) and (heirs or owner in now) and was.get(end, usual) != name:
             labels[free.take(was.get(end, usual))] = end
-    return after if labels == dict(after.labels) else infer_boundary(after.nodes, edges, labels, after.note_at)
+    if labels == dict(after.labels):
+        return after
+    # The generated name may have gone to another output of the same block.
+    return _with_names_of(before, infer_boundary(after.nodes, edges, labels, after.note_at))
 
 
 def _read(block: Block, name: str, value: Any) -> Any:

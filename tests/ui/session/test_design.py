@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +20,7 @@ from mithril_nb.errors import (
 )
 from mithril_nb.graph.paths import component, name_of
 from mithril_nb.graph.records import Endpoint, LogicalGraph
-from mithril_nb.models import MLP, Add, Conv2d, Linear, Model, Relu
+from mithril_nb.models import KINDS, MLP, Add, Conv2d, Linear, Model, Relu
 from mithril_nb.models.saving.formats import to_source
 from mithril_nb.ui.session import Session
 from mithril_nb.ui.session.analysis import Analysis
@@ -284,6 +286,14 @@ def names_by_end(graph: LogicalGraph) -> tuple[dict[Endpoint, str], dict[Endpoin
     """Return the names of the inputs by the end that reads them, and of the outputs by the end that gives them."""
     inputs = {edge.target: edge.source.port for edge in graph.edges if not edge.source.node}
     return inputs, {edge.source: edge.target.port for edge in graph.edges if not edge.target.node}
+
+
+def test_a_new_block_of_any_kind_leaves_the_output_its_name():
+    design = design_of(Model() + Linear(8) + MLP(8, [4], 2), {"input": [4, 3]})
+    for kind in KINDS:
+        with suppress(MithrilError):  # kinds that take blocks
+            _, outputs = names_by_end(EDITS["place_block"](design, kind).design.graph)
+            assert outputs[Endpoint("mlp_0", "output")] == "output", kind
 
 
 @settings(deadline=None, max_examples=60)
