@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
@@ -77,17 +78,27 @@ def test_sums_in_a_wider_dtype_and_divisions_without_a_result(to: str, tmp_path:
     least = np.int32(-(2**31))
     operands = np.array([least, 7, -7, least], "int32"), np.array([-1, 0, 0, 0], "int32")
     floats = np.array([np.nan, 300, -1.5, 1e20, -1e20, 2.9], "float32")
-    hundreds = np.full(2, 100, "int8")
+    hundreds, truths = np.full(2, 100, "int8"), np.array([True, False, True])
+    outside = np.array([0, 9, 1], "int32")
     calls: dict[str, tuple[Any, tuple[Any, ...], list[Any]]] = {
         "product": (lambda x: lax.dot(x, x, preferred_element_type="int32"), (hundreds,), [20000]),
         "float product": (lambda x: lax.dot(x, x, preferred_element_type="float32"), (hundreds,), [20000]),
         "quotient": (lax.div, operands, [least, -1, -1, -1]),
         "remainder": (lax.rem, operands, [0, 7, -7, least]),
         "conversion": (lambda x: x.astype("int8"), (floats,), [0, 127, -1, 127, -128, 2]),
+        "set": (lambda x, at: x.at[at].set(at > 0), (truths, outside), [False, True, True]),
+        "taken": (
+            lambda x, at: jnp.take(x, at, mode="fill", fill_value=False),
+            (truths, outside),
+            [True, False, False],
+        ),
+        "padded": (lambda x: lax.pad(x, False, [(1, 0, 1)]), (truths,), [False, True, False, False, False, True]),
     }
     for name, (function, arguments, expected) in calls.items():
         if to == "mlx" and name == "product":
             continue  # refused
         program = NumericProgram(0, [name], list(arguments), [], False, [])
         program.steps.append((function, [("argument", index) for index in range(len(arguments))]))
-        np.testing.assert_array_equal(np.ravel(results(program, to, tmp_path)[0]), expected, name)
+        (result,) = results(program, to, tmp_path)
+        np.testing.assert_array_equal(np.ravel(result), expected, name)
+        assert (np.asarray(result).dtype == bool) == isinstance(expected[0], bool), name

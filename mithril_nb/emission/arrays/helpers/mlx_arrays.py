@@ -12,7 +12,7 @@ def counted(count, like):
 
 def filled(shape, value, like):
     """Return an array of the dtype of `like` that is filled with a value."""
-    return mx.full(shape, value, like.dtype)
+    return mx.full(shape, value, like.dtype).astype(like.dtype)  # with the dtype bool, mx.full returns int32
 
 
 def limits(x):
