@@ -34,7 +34,12 @@ def without_wire(graph: StageGraph, stage: Stage, opened: Collection[str]) -> li
     for node in graph.visible(shown):
         inside = {*graph.instructions_of(node.key)}
         makers = {operand for id in inside if id in by_id for operand in by_id[id].operands} - inside
-        taken = [id for id in makers if id in by_id and by_id[id].opcode != "constant"]
+        # A parameter is a part of its block, so what only reads it inside the block has no wire.
+        taken = [
+            id
+            for id in makers
+            if id in by_id and by_id[id].opcode != "constant" and not node.key.startswith(f"{graph.home.get(id)}/")
+        ]
         if taken and node.key not in shown | wired and node.kind != "input":
             found.append(node.key)
     return found

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from picture_geometry import check_texts
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.graph.tree import stage_graph
@@ -119,8 +120,9 @@ def wide_border() -> Stage:
 def test_any_program_is_drawn_without_overlap(stage: Stage, depth: int) -> None:
     graph = stage_graph(stage)
     opened = {key for key, node in graph.nodes.items() if key and node.children and key.count("/") < depth}
-    check(stage_layout(graph, opened=opened))
-    check(stage_layout(graph))
+    for scene in (stage_layout(graph, opened=opened), stage_layout(graph)):
+        check(scene)
+        check_texts(scene_svg(scene))
 
 
 @pytest.mark.parametrize("layers", [2, 12, 60])

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from mithril_nb.stages.graph.draft import Draft
 from mithril_nb.stages.graph.known_functions import known_functions
 from mithril_nb.stages.graph.stage_graph import Kind, StageGraph
-from mithril_nb.stages.records import LOSS, OPTIMIZER, Instruction, format_lines, lines_of_source
+from mithril_nb.stages.records import LOSS, OPTIMIZER, Instruction, Role, format_lines, lines_of_source
 
 _PERIODS = 40
 """`rounds` tries this many lengths of a round: the most frequent distances between equal items."""
@@ -143,8 +143,8 @@ def _join(first: Draft, others: Sequence[Draft], hidden: dict[str, str]) -> None
 def _hide(other: Draft, first: Draft, hidden: dict[str, str]) -> None:
     """Record in `hidden` that the node `first` represents the equal node `other`, which is not shown.
 
-    A child of `other` is represented by the equal child of `first`, or by `first` if there is none. `hidden` is a dict
-    from the key of a hidden node to the key of the shown one.
+    A child of `other` is represented by the equal child of `first`, else by one of the same name, else by `first`.
+    `hidden` is a dict from the key of a hidden node to the key of the shown one.
     """
     hidden[other.key] = first.key
     twins: dict[tuple[str, int], list[Draft]] = {}
@@ -152,11 +152,24 @@ def _hide(other: Draft, first: Draft, hidden: dict[str, str]) -> None:
         twins.setdefault((child.name, child.signature), []).append(child)
         for member in child.members[1:]:
             hidden.setdefault(member.key, child.key)
+    unequal: list[Draft] = []
+    used: set[int] = set()
     for child in other.children.values():
         found = twins.get((child.name, child.signature))
-        twin = found.pop(0) if found else None
-        if twin is not None:
-            _hide(child, twin, hidden)
+        if found:
+            used.add(id(found[0]))
+            _hide(child, found.pop(0), hidden)
+        else:
+            unequal.append(child)
+    # Their forward passes are equal, but not their backward passes, and one of them may be grouped by lines.
+    left: dict[tuple[str, Role | None], list[Draft]] = {}
+    for one in first.walk() if unequal else ():
+        if one is not first and id(one) not in used:
+            left.setdefault((one.name, one.role), []).append(one)
+    for child in unequal:
+        found = left.get((child.name, child.role))
+        if found:
+            _hide(child, found.pop(0), hidden)
         else:
             _stand_for_all(child, first.key, hidden)
 

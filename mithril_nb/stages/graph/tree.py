@@ -78,8 +78,9 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
         (maker, one.id, by_id[maker].shapes[0] if by_id[maker].shapes else None)
         for one in stage.instructions
         if one.id in homes
-        for maker in one.carried
-        if maker in homes
+        for known in one.carried
+        if known in homes
+        for maker in _makers(known, 0, by_id, homes)
     )
     _measure(root, by_id, flows, {key: at for at, key in enumerate(like.nodes)} if like is not None else {})
     hidden = fold(root, most, like, by_id)
@@ -116,13 +117,20 @@ def _flows(
             continue
         picks = one.picks or (0,) * len(one.operands)
         for operand, pick in dict.fromkeys(zip(one.operands, picks, strict=True)):
-            if operand not in homes or operand == one.id:
-                continue
-            maker = by_id[operand]
-            spec = maker.shapes[pick] if pick < len(maker.shapes) else None
-            inside = maker.results[pick :: len(maker.shapes)] if is_inner and maker.results else ()
-            for source in [id for id in inside if id in homes] or [operand]:
-                yield source, one.id, spec
+            if operand in homes and operand != one.id:
+                shapes = by_id[operand].shapes
+                spec = shapes[pick] if pick < len(shapes) else None
+                for source in _makers(operand, pick, by_id, homes) if is_inner else [operand]:
+                    yield source, one.id, spec
+
+
+def _makers(id: str, pick: int, by_id: Mapping[str, Instruction], homes: Container[str]) -> list[str]:
+    """Return the instructions that compute a result of an instruction: those inside of it, or the instruction."""
+    one = by_id[id]
+    inside = [each for each in one.results[pick :: max(1, len(one.shapes))] if each in homes]
+    # Which of several results of an inner loop or call it is, is unknown.
+    found = (_makers(each, 0, by_id, homes) if len(by_id[each].shapes) < 2 else [each] for each in inside)
+    return [maker for makers in found for maker in makers] or [id]
 
 
 def _known_inputs(like: StageGraph | None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The data flow of HLO into and out of the bodies of calls and loops, if only one instruction runs the body."""
+"""The data flow of HLO into and out of the bodies of calls, branches, fusions and loops that one instruction runs."""
 
 from __future__ import annotations
 
@@ -30,13 +30,20 @@ def with_flows(
     loops: list[tuple[HloLine, str]] = []
     for computation in callees_first:
         outside = [line for line, _ in callers.get(computation.name, ())]
-        if len(outside) == 1 and outside[0].opcode in ("call", "while"):
+        if len(outside) == 1 and outside[0].opcode.startswith("reduce"):  # a sum leaves from its last addition
+            root = found[computation.instructions[-1].name]
+            found[outside[0].name] = replace(found[outside[0].name], results=_results(root))
+        if len(outside) == 1 and outside[0].opcode in ("call", "conditional", "fusion", "while"):
             caller, lines = outside[0], computation.instructions
             is_condition = ("condition", computation.name) in caller.calls
+            # The operands of a conditional: the index of the branch, then one for each branch.
+            is_branch = caller.opcode == "conditional"
+            first = 1 + [name for _, name in caller.calls].index(computation.name) if is_branch else 0
             if lines and not is_condition:
-                found[caller.name] = replace(found[caller.name], results=_results(found[lines[-1].name]))
+                known = found[caller.name].results if is_branch else ()
+                found[caller.name] = replace(found[caller.name], results=known + _results(found[lines[-1].name]))
             for line in lines:
-                number = int(line.literal) if line.opcode == "parameter" and line.literal.isdigit() else -1
+                number = first + int(line.literal) if line.opcode == "parameter" and line.literal.isdigit() else -1
                 if 0 <= number < len(caller.operands):
                     found[line.name] = replace(found[line.name], operands=(caller.operands[number],))
                     loops += [(caller, line.name)] if caller.opcode == "while" else []

@@ -60,27 +60,32 @@ def with_flows(text: str, instructions: Sequence[Instruction]) -> tuple[Instruct
             for inner in inside:
                 known = found[inner.id]
                 found[inner.id] = replace(known, operands=tuple([own.get(name, name) for name in known.operands]))
-    returned: dict[str, list[_Value]] = {}  # by call, the values that its function returns
+    # By call or loop: the values that its function or body returns (`None` for a carry), and what is computed inside.
+    inner: dict[str, list[_Value | None]] = {}
+    made: dict[str, set[str]] = {}
     for one, end, inside in regions:
         if one.opcode == "func.func" and len(calls.get(one.id, ())) == 1:
             call = found[calls[one.id][0]]
-            taken = dict(zip(_GIVEN.findall(lines[one.line - 1]), _values(call), strict=False))
-            _connect_call(call, inside, taken, _values(end), found)
+            given = dict(zip(_GIVEN.findall(lines[one.line - 1]), _values(call), strict=False))
+            _connect_call(inside, given, found)
             # A function may return its own arguments.
-            returned[call.id] = [taken.get(id, (id, pick)) for id, pick in _values(end)]
+            inner[call.id] = [given.get(id, (id, pick)) for id, pick in _values(end)]
+            made[call.id] = {each.id for each in inside}
+        elif one.opcode.endswith(".while"):
+            made[one.id] = {each.id for each in inside}
+            inner[one.id] = [value if value[0] in made[one.id] else None for value in _values(end)]
+    for id, values in inner.items():
+        makers = [_made_by(value, inner) if value is not None and value[0] in made[id] else "" for value in values]
+        found[id] = replace(found[id], results=tuple([maker if maker in found else "" for maker in makers]))
     for one, end, inside in regions:
         if one.opcode.endswith(".while"):
-            made = {inner.id for inner in inside}
-            results = [_made_by(value, returned) if value[0] in made else "" for value in _values(end)]
-            results = [id if id in found else "" for id in results]  # not another carry
-            found[one.id] = replace(found[one.id], results=tuple(results))
-            makers = dict(zip(_CARRIED.findall(lines[one.line - 1]), results, strict=False))
-            for inner in inside:
-                used = dict.fromkeys(name for name, _ in _VALUE.findall(lines[inner.line - 1]))
+            makers = dict(zip(_CARRIED.findall(lines[one.line - 1]), found[one.id].results, strict=False))
+            for each in inside:
+                used = dict.fromkeys(name for name, _ in _VALUE.findall(lines[each.line - 1]))
                 carried = [makers[name] for name in used if makers.get(name)]
-                if carried and inner is not end:
-                    known = found[inner.id]
-                    found[inner.id] = replace(known, carried=tuple(dict.fromkeys((*known.carried, *carried))))
+                if carried and each is not end:
+                    known = found[each.id]
+                    found[each.id] = replace(known, carried=tuple(dict.fromkeys((*known.carried, *carried))))
     return tuple(found.values())
 
 
@@ -114,13 +119,11 @@ def _values(one: Instruction) -> list[_Value]:
     return list(zip(one.operands, one.picks or (0,) * len(one.operands), strict=True))
 
 
-def _made_by(value: _Value, returned: Mapping[str, Sequence[_Value]]) -> str:
-    """Return the id of the instruction that computes a value; for a result of a call, one in the called function."""
+def _made_by(value: _Value, inner: Mapping[str, Sequence[_Value | None]]) -> str:
+    """Return the id of the instruction that computes a value; for a result of a call or loop, one inside of it."""
     id, pick = value
-    for _ in returned:
-        if id not in returned or pick >= len(returned[id]):
-            break
-        id, pick = returned[id][pick]
+    while pick < len(inner.get(id, ())) and (inside := inner[id][pick]) is not None:
+        id, pick = inside
     return id
 
 
@@ -130,16 +133,8 @@ def _picks(one: Instruction, line: str) -> tuple[int, ...]:
     return picks if any(picks) and len(picks) == len(one.operands) else ()
 
 
-def _connect_call(
-    call: Instruction,
-    inside: Sequence[Instruction],
-    taken: Mapping[str, _Value],
-    returned: Sequence[_Value],
-    found: _ById,
-) -> None:
-    """Connect the operands and results of a call to the body of its function."""
-    made = {one.id for one in inside}
-    found[call.id] = replace(call, results=tuple([id if id in made else "" for id, _ in returned]))
+def _connect_call(inside: Sequence[Instruction], taken: Mapping[str, _Value], found: _ById) -> None:
+    """Connect the operands of a call to the body of its function."""
     for one in inside:
         if any(name in taken for name in one.operands):
             values = [taken.get(name, (name, pick)) for name, pick in _values(one)]

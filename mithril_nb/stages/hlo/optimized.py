@@ -132,7 +132,7 @@ class _Module:
         self._keep_moves()
         self._hand_down()
         found = tuple([draft.finished(self._equations, self._read) for draft in self._drafts.values()])
-        return tidy("\n".join(shown)), with_flows(found, self._callees_first, self._callers)
+        return tidy("\n".join(shown)), with_flows(found, self._callees_first, {**self._appliers, **self._callers})
 
     def _attribute(self, computation: Computation) -> None:
         for line in computation.instructions:

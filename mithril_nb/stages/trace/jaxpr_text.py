@@ -206,7 +206,8 @@ class _Printer:
 
     def _results(self, site: Site, bodies: Sequence[Any]) -> tuple[str, ...]:
         """Return `Instruction.results`, and record the instructions that compute the next values of carries."""
-        if site.primitive not in ("scan", "while", "cond"):
+        outvars = site.equation.outvars
+        if site.primitive == "pallas_call" or not all(len(jaxpr.outvars) == len(outvars) for jaxpr in bodies):
             return ()
         inside = f"{site.id}."
         found: list[str] = []
