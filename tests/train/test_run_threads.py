@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -98,6 +99,31 @@ def test_stop_while_paused_and_immediate_resume(run: Run) -> None:
         run.resume()
         at = run.step
         until(lambda: run.step > at)  # noqa: B023
+
+
+def test_a_run_moved_to_the_host_frees_the_device_and_continues_exactly(small: Any, blobs: Any) -> None:
+    whole = fit(small, blobs, epochs=4, batch_size=20).wait()
+    run = fit(small, blobs, epochs=2, batch_size=20).wait()
+    params = run.params
+    before = [array.unsafe_buffer_pointer() for array in jax.tree.leaves(params)]
+    del params
+    run.to_host()
+    run.to_host()
+    gc.collect()
+    assert not {array.unsafe_buffer_pointer() for array in jax.live_arrays()} & set(before), "freed"
+    assert run.state == "done"
+    run.resume(epochs=2).wait()
+    run.to_host()
+    for name, array in whole.params.items():
+        np.testing.assert_array_equal(run.params[name], array, strict=True)
+
+
+def test_a_run_that_trains_stays_on_the_device(run: Run) -> None:
+    run.start()
+    until(lambda: len(run.history) > 20)
+    run.to_host()
+    until(lambda: len(run.history) > 40)
+    assert run.error is None
 
 
 def test_threads_end_with_the_run(small: Any, blobs: Any) -> None:

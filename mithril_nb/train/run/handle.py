@@ -255,6 +255,12 @@ class Run(Shown):
             return self._note
         return self._state.latest.message if self._state.latest else ""
 
+    def to_host(self) -> None:
+        """Free the device's memory of a run that does not train. The next use of its params or `resume` takes it."""
+        with self._lock, self._control.reading():
+            if not self._is_driven:
+                self._state.to_host()
+
     def evaluate(self, data: Any) -> dict[str, float]:
         """Return the loss of the current params on a data set, and the accuracy if the run's metrics include it.
 
@@ -333,6 +339,7 @@ class Run(Shown):
 
     def _lent(self) -> tuple[Any, Any]:
         with self._control.reading():
+            self._state.to_device()
             self._state.is_lent = True
             return self._state.runtime.lent((self._state.params, self._state.opt_state))
 

@@ -62,6 +62,7 @@ class TrainingLoop:
         state, control = self.state, self.control
         try:
             state.name, state.problem = "running", None
+            state.to_device()
             if state.saver is not None:
                 state.saver.begin()
             self._has_begun = True

@@ -54,6 +54,7 @@ class State:
         validation_accuracy: Accuracy of the last validation; `None` before it, or if accuracy was not requested.
         problem: The reason why the run failed; `None` if it did not.
         saver: Takes the run's checkpoints; `None` if it has none.
+        packed: Function that returns params and optimizer state from the host; `None` while they are on the device.
     """
 
     params: Any
@@ -74,6 +75,7 @@ class State:
     validation_accuracy: float | None = None
     problem: Diagnostic | None = None
     saver: Any = None
+    packed: Callable[[], tuple[Any, Any]] | None = None
 
     @property
     def model_state(self) -> dict[str, Any]:
@@ -98,6 +100,17 @@ class State:
         if self.is_lent:
             self.params, self.opt_state = self.runtime.copied((self.params, self.opt_state))
             self.is_lent = False
+
+    def to_host(self) -> None:
+        """Move params and optimizer state to the host, and free the copies."""
+        if self.packed is None:
+            self.packed = self.runtime.restorer((self.params, self.opt_state))
+            self.params = self.opt_state = self.kept = self.candidate = None
+
+    def to_device(self) -> None:
+        """Undo `to_host`."""
+        if self.packed is not None:
+            (self.params, self.opt_state), self.packed = self.packed(), None
 
     def complete(self) -> None:
         """Free the copies, which a completed run does not need, unless its params are not finite."""

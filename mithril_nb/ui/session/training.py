@@ -229,6 +229,8 @@ class Training:
         run = fit(analysis.physical, data, loss=analysis.loss, **options)
         # A new run keeps the rate that the user set last.
         run.set_learning_rate(self._rate[0] if self.run is None else self.run.learning_rate)
+        for earlier in self.runs:
+            earlier.to_host()
         self.run, self._trained = run, (analysis.design.graph, analysis.loss)
         self.runs.append(run)
         self._unfollow()
