@@ -166,6 +166,7 @@ def test_passes_side_by_side_filtered_and_searched(explorer, screenshots) -> Non
     page.keyboard.press("Shift+Enter")
     page.locator(".mnb-found-line .mnb-found").first.wait_for()
     explorer.pictures(screenshots, "passes-beside", page.locator(".mnb-tabs"), widths=(1280, 1600), height=1150)
+    focus(box)  # on a slow machine, JupyterLab takes the focus when the pictures switch its theme
     page.keyboard.press("Escape")
     page.wait_for_function(f"document.querySelectorAll('.mnb-pass:not([hidden])').length === {total}")
     page.locator('[data-mnb-action="passes.changed"]').click()
