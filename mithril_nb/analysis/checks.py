@@ -159,17 +159,19 @@ def assert_cost(
             f'unknown="{nearest(unknown, UNKNOWN) or "warn"}"',
         )
     if isinstance(target, Inspection) and (args or options):
-        given = ", ".join((*("an argument" for _ in args[:1]), *options))
+        options_text = ", ".join((*("an argument" for _ in args[:1]), *options))
         raise UnknownOptionError(
-            f"ml.assert_cost received {given} for program {target.name!r}, which already has its arguments.",
+            f"ml.assert_cost received {options_text} for program {target.name!r}, which already has its arguments.",
             (),
             "ml.assert_cost(inspection, flops=1_000_000)",
         )
     check_options(options)
     inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
     measured = {name: _measured(inspection, name, source or first_source(inspection)) for name in pairs}
-    found = [_problem(inspection, name, measured[name], low, high, unknown) for name, (low, high) in pairs.items()]
-    problems = [problem for problem in found if problem is not None]
+    diagnostics = [
+        _problem(inspection, name, measured[name], low, high, unknown) for name, (low, high) in pairs.items()
+    ]
+    problems = [problem for problem in diagnostics if problem is not None]
     if problems:
         raise CostBoundError(problems[0], more=tuple(problems[1:]))
 
@@ -203,11 +205,11 @@ def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
         return _Measured(None, source, (why,), {}, option)
     each = {path or UNATTRIBUTED: getattr(figures, name) for path, figures in cost.by_block.items()}
     each[UNATTRIBUTED] = getattr(cost.unattributed, name)
-    known = {path: value for path, value in each.items() if value}
+    blocks = {path: value for path, value in each.items() if value}
     value, unknown = getattr(cost.total, name), _unknown(cost, name)
     if not cost.symbols or value is not None:
-        return _Measured(value, source, unknown, known, is_of_rows=name != "params")
-    return _Measured(value, source, unknown, known, numbers=_numbers(cost), formula=cost.formula(field=name))
+        return _Measured(value, source, unknown, blocks, is_of_rows=name != "params")
+    return _Measured(value, source, unknown, blocks, numbers=_numbers(cost), formula=cost.formula(field=name))
 
 
 def _numbers(cost: Cost) -> Mapping[str, int]:
@@ -228,7 +230,7 @@ def _unknown(cost: Cost, name: str) -> tuple[str, ...]:
 def _problem(
     inspection: Inspection,
     name: str,
-    found: _Measured,
+    measured: _Measured,
     low: float | None,
     high: float | None,
     unknown: str,
@@ -237,39 +239,39 @@ def _problem(
 
     Warns if only the known part of the cost is within the bounds, and `unknown` is `"warn"`.
     """
-    value, (verb, noun) = found.value, _WORDS[name]
-    end = found.violated(low, high)
+    value, (verb, noun) = measured.value, _WORDS[name]
+    end = measured.violated(low, high)
     is_over = value is not None and end is not None and value > end
-    if end is None and value is not None and not found.unknown:
+    if end is None and value is not None and not measured.unknown:
         return None
-    if found.numbers:
-        return _without_numbers(inspection.name, name, found, low, high)
-    shown_value = "unknown" if value is None else f"{'at least ' if found.unknown else ''}{value:,}"
-    facts = [(name, f"{shown_value} ({found.source})"), ("bound", _bound_text(low, high))]
-    if found.unknown and found.is_of_rows and not is_over and unknown != "fail":
+    if measured.numbers:
+        return _without_numbers(inspection.name, name, measured, low, high)
+    shown_value = "unknown" if value is None else f"{'at least ' if measured.unknown else ''}{value:,}"
+    facts = [(name, f"{shown_value} ({measured.source})"), ("bound", _bound_text(low, high))]
+    if measured.unknown and measured.is_of_rows and not is_over and unknown != "fail":
         if unknown == "warn":
             notice(
-                _only_known(f"program {inspection.name!r}: only the known {noun} are checked.", facts, found.unknown)
+                _only_known(f"program {inspection.name!r}: only the known {noun} are checked.", facts, measured.unknown)
             )
         return None
-    shown = f"print({_costs(name, found.source)})"
+    code = f"print({_costs(name, measured.source)})"
     if value is not None and end is not None:
         summary = f"{verb} {'more' if is_over else 'fewer'} {noun} than {'allowed' if is_over else 'it should'}."
         facts.append(("over by" if is_over else "under by", _far(value, end)))
         advice = f"{name}={value:_}  # if that is intended"
-    elif found.is_of_rows:
+    elif measured.is_of_rows:
         summary = f"cannot be checked against its bound of {noun}: some {noun} are unknown."
         advice = f'unknown="warn"  # checks only the known {noun}'
     else:
         summary = f"cannot be checked against its bound of {noun}: their number is unknown."
-        advice = f"{shown}  # and leave out {name}="
-    if found.option:
-        advice = f"ml.inspect(program, *args, {found.option})  # or params=() if it has none"
-    if found.unknown:
-        facts.append(("unknown", "\n".join(found.unknown)))
-    if found.blocks:
-        facts.append(("blocks", _most_expensive(found.blocks)))
-        facts.append(("details", shown))
+        advice = f"{code}  # and leave out {name}="
+    if measured.option:
+        advice = f"ml.inspect(program, *args, {measured.option})  # or params=() if it has none"
+    if measured.unknown:
+        facts.append(("unknown", "\n".join(measured.unknown)))
+    if measured.blocks:
+        facts.append(("blocks", _most_expensive(measured.blocks)))
+        facts.append(("details", code))
     return Diagnostic(f"program {inspection.name!r} {summary}", tuple(facts), advice, code=CostBoundError.__name__)
 
 
@@ -279,14 +281,17 @@ def _only_known(summary: str, facts: list[tuple[str, str]], unknown: tuple[str, 
     return str(Diagnostic(summary, (*facts, *more)))
 
 
-def _without_numbers(program: str, name: str, found: _Measured, low: float | None, high: float | None) -> Diagnostic:
+def _without_numbers(program: str, name: str, measured: _Measured, low: float | None, high: float | None) -> Diagnostic:
     """Return the error for a cost that cannot be compared because of symbolic sizes."""
-    names, sizes = ", ".join(found.numbers), ", ".join(f"{one}={number}" for one, number in found.numbers.items())
-    facts = [(name, f"{found.formula or 'unknown'} ({found.source})"), ("bound", _bound_text(low, high))]
-    advice = f"ml.inspect(program, *args)  # with a number for {' and '.join(found.numbers)}"
-    if " + unknown" in found.formula:  # even with numbers, part of the cost stays unknown
-        advice = f"print({_costs(name, found.source)})  # and leave out {name}="
-    elif found.formula:
+    names, sizes = (
+        ", ".join(measured.numbers),
+        ", ".join(f"{symbol}={number}" for symbol, number in measured.numbers.items()),
+    )
+    facts = [(name, f"{measured.formula or 'unknown'} ({measured.source})"), ("bound", _bound_text(low, high))]
+    advice = f"ml.inspect(program, *args)  # with a number for {' and '.join(measured.numbers)}"
+    if " + unknown" in measured.formula:  # even with numbers, part of the cost stays unknown
+        advice = f"print({_costs(name, measured.source)})  # and leave out {name}="
+    elif measured.formula:
         least, most = ("" if low is None else f"{_literal(low)} <= "), ("" if high is None else f" <= {_literal(high)}")
         advice = f"assert {least}inspection.cost().at({sizes}).total.{name}{most}"
     return Diagnostic(
@@ -322,8 +327,8 @@ def _bound_text(low: float | None, high: float | None) -> str:
 
 def _most_expensive(blocks: Mapping[str, int]) -> str:
     """Return a table of the blocks with the largest costs, each with its share of the sum over all blocks."""
-    whole = sum(blocks.values())
+    total = sum(blocks.values())
     first = sorted(blocks.items(), key=lambda item: -item[1])[:_MOST_SHOWN]
-    rows = [(path or UNATTRIBUTED_LABEL, f"{value:,}", f"{100 * value / whole:.1f} %") for path, value in first]
+    rows = [(path or UNATTRIBUTED_LABEL, f"{value:,}", f"{100 * value / total:.1f} %") for path, value in first]
     more = len(blocks) - len(first)
     return "\n".join([columns(rows, right={1, 2}), *((f"and {more} more",) if more > 0 else ())])

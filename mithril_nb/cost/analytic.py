@@ -45,13 +45,15 @@ def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
         ('dot_general', '2·B·M·N·K', 48)
     """
     everything = tuple(equations)
-    rows = tuple(equation_row(one, counted(one), one.repeats) for one in everything if has_cost(one))
+    rows = tuple(
+        equation_row(equation, counted(equation), equation.repeats) for equation in everything if has_cost(equation)
+    )
     return count_most_expensive_branches(
-        (one.id for one in everything if one.primitive == "cond" and one.is_call), rows
+        (equation.id for equation in everything if equation.primitive == "cond" and equation.is_call), rows
     )
 
 
-def count_most_expensive_branches(conditions: Iterable[str], given: tuple[CostRow, ...]) -> tuple[CostRow, ...]:
+def count_most_expensive_branches(conditions: Iterable[str], all_rows: tuple[CostRow, ...]) -> tuple[CostRow, ...]:
     """Return the rows with the costs of all branches set to 0, except the most expensive branch of each `cond`.
 
     The most expensive branch has the largest sum of FLOPs and transcendentals. There are two exceptions:
@@ -61,13 +63,13 @@ def count_most_expensive_branches(conditions: Iterable[str], given: tuple[CostRo
 
     Args:
         conditions: Ids of the `cond` equations, outer ones first.
-        given: The rows of all equations.
+        all_rows: The rows of all equations.
     """
-    every = tuple(conditions)
-    rows, places = list(given), _places_in_branches(every, given)
+    ids = tuple(conditions)
+    rows, indices = list(all_rows), _places_in_branches(ids, all_rows)
     # Inner conditions first: the weight of an outer branch contains only the counting branch of an inner one.
-    for condition in reversed(every):
-        _count_most_expensive(places[condition], rows)
+    for condition in reversed(ids):
+        _count_most_expensive(indices[condition], rows)
     return tuple(rows)
 
 
@@ -114,68 +116,89 @@ def moved_rows(inputs: Iterable[Input]) -> tuple[CostRow, ...]:
     """
     return tuple(
         CostRow(
-            f"arg{place}", "parameter", ((one.block, 1.0),) if one.block else (), None, 0, 0, 0, 1, "0: moves data",
-            None, Figures(), (f"arg{place}",), payload_bytes=None, wire_bytes=None, macs=0,
+            f"arg{index}",
+            "parameter",
+            ((argument.block, 1.0),) if argument.block else (),
+            None,
+            0,
+            0,
+            0,
+            1,
+            "0: moves data",
+            None,
+            Figures(),
+            (f"arg{index}",),
+            payload_bytes=None,
+            wire_bytes=None,
+            macs=0,
         )
-        for place, one in enumerate(inputs)
-        if one.is_moved
-    )  # fmt: skip
+        for index, argument in enumerate(inputs)
+        if argument.is_moved
+    )
 
 
-def _places_in_branches(conditions: Iterable[str], found: Iterable[CostRow]) -> dict[str, dict[str, list[int]]]:
+def _places_in_branches(conditions: Iterable[str], rows: Iterable[CostRow]) -> dict[str, dict[str, list[int]]]:
     """Return the indices of the rows in each branch of each `cond`, including the rows of a `cond` in the branch."""
-    places: dict[str, dict[str, list[int]]] = {condition: {} for condition in conditions}
-    for place, row in enumerate(found if places else ()):
+    indices: dict[str, dict[str, list[int]]] = {condition: {} for condition in conditions}
+    for index, row in enumerate(rows if indices else ()):
         # Equation `12.b1.3` is the fourth one in branch 1 of the `cond` with id `12`.
         outer, _, inner = row.id.partition(".b")
         while inner:
-            if outer in places:
-                places[outer].setdefault(inner.partition(".")[0], []).append(place)
+            if outer in indices:
+                indices[outer].setdefault(inner.partition(".")[0], []).append(index)
             head, _, inner = inner.partition(".b")
             outer = f"{outer}.b{head}"
-    return places
+    return indices
 
 
-def _count_most_expensive(places: Mapping[str, Sequence[int]], rows: list[CostRow]) -> None:
+def _count_most_expensive(indices: Mapping[str, Sequence[int]], rows: list[CostRow]) -> None:
     """Set costs in the rows of one `cond` to 0 or unknown, in place, except in the most expensive branch.
 
     Args:
-        places: A dict from each branch to the indices of its rows in `rows`.
+        indices: A dict from each branch to the indices of its rows in `rows`.
         rows: The rows of all equations.
     """
     # If only one branch has equations, it is the most expensive one.
-    if len(places) < 2:
+    if len(indices) < 2:
         return
-    branches = {branch: [rows[place] for place in each] for branch, each in places.items()}
+    branches = {branch: [rows[index] for index in each] for branch, each in indices.items()}
     most_expensive = max(branches, key=lambda branch: sum(map(_weight, branches[branch])))
     is_known = {branch: not any(map(is_unknown, rows)) for branch, rows in branches.items()}
     sums = {branch: _sent(rows) for branch, rows in branches.items()}
     sends_less = {branch: sends_no_more(each, sums[most_expensive]) for branch, each in sums.items()}
-    for branch, each in places.items():
+    for branch, each in indices.items():
         if branch != most_expensive:
-            for place in each:
-                row = rows[place]
-                rows[place] = _cheaper(row, sends_less[branch]) if is_known[branch] else _undecided(row)
+            for position in each:
+                row = rows[position]
+                rows[position] = _cheaper(row, sends_less[branch]) if is_known[branch] else _undecided(row)
 
 
 def _sent(rows: Iterable[CostRow]) -> tuple[int | None, int | None]:
-    every = tuple(rows)
-    return sum_of(*(row.payload_bytes for row in every)), sum_of(*(row.wire_bytes for row in every))
+    parts = tuple(rows)
+    return sum_of(*(row.payload_bytes for row in parts)), sum_of(*(row.wire_bytes for row in parts))
 
 
 def _weight(row: CostRow) -> int:
     """Return the FLOPs plus transcendentals of a row in all runs; of one run if the number of runs is unknown."""
-    known = row.once if is_unknown(row) else row
-    return 0 if known is None else (known.flops or 0) + (known.transcendentals or 0)
+    counted_row = row.once if is_unknown(row) else row
+    return 0 if counted_row is None else (counted_row.flops or 0) + (counted_row.transcendentals or 0)
 
 
 def _cheaper(row: CostRow, sends_less: bool) -> CostRow:
     """Return a row of a cheaper branch, with costs of 0; the bytes sent are unknown if the branch may send more."""
     payload, wire = (0 if sends_less or value == 0 else None for value in (row.payload_bytes, row.wire_bytes))
     return replace(
-        row, flops=0, transcendentals=0, bytes_accessed=0, repeats=0, once=Figures(), payload_bytes=payload,
-        wire_bytes=wire, formula="0: another branch costs more", macs=0,
-    )  # fmt: skip
+        row,
+        flops=0,
+        transcendentals=0,
+        bytes_accessed=0,
+        repeats=0,
+        once=Figures(),
+        payload_bytes=payload,
+        wire_bytes=wire,
+        formula="0: another branch costs more",
+        macs=0,
+    )
 
 
 def _undecided(row: CostRow) -> CostRow:
@@ -187,9 +210,16 @@ def _undecided(row: CostRow) -> CostRow:
     has_rule = row.once is not None and row.once.flops is not None
     once = Figures() if has_rule else Figures(None, None)
     return replace(
-        row, flops=flops, transcendentals=transcendentals, bytes_accessed=moved, repeats=None, once=once,
-        payload_bytes=payload, wire_bytes=wire, macs=macs,
-    )  # fmt: skip
+        row,
+        flops=flops,
+        transcendentals=transcendentals,
+        bytes_accessed=moved,
+        repeats=None,
+        once=once,
+        payload_bytes=payload,
+        wire_bytes=wire,
+        macs=macs,
+    )
 
 
 def branch_states(
@@ -209,20 +239,20 @@ def branch_states(
             `None` if unknown.
         sent: A function that returns the payload and wire bytes of one equation of a kind in all its runs.
     """
-    every = tuple(members)
-    found: dict[str, str] = {}
+    all_members = tuple(members)
+    states: dict[str, str] = {}
     for condition in reversed(conditions):
         branches: dict[str, list[tuple[str, int]]] = {}
-        for one, place in every:
-            if one.id.startswith(f"{condition}.b"):
-                branches.setdefault(one.id[len(condition) + 1 :].split(".", 1)[0], []).append((one.id, place))
+        for equation, index in all_members:
+            if equation.id.startswith(f"{condition}.b"):
+                branches.setdefault(equation.id[len(condition) + 1 :].split(".", 1)[0], []).append((equation.id, index))
         if len(branches) < 2:
             continue
         weights = {
-            name: [0 if found.get(id) in (IDLE, SENDS) else weight(place) for id, place in body]
+            name: [0 if states.get(id) in (IDLE, SENDS) else weight(index) for id, index in body]
             for name, body in branches.items()
         }
-        is_open = any(found.get(id) == UNDECIDED for body in branches.values() for id, _ in body)
+        is_open = any(states.get(id) == UNDECIDED for body in branches.values() for id, _ in body)
         sums = {name: total(0 if each is None else each for each in some) for name, some in weights.items()}
         most_expensive = None if is_open else _most_expensive(sums)
         for name, body in branches.items():
@@ -230,17 +260,17 @@ def branch_states(
                 continue
             state, own = UNDECIDED, IDLE
             if most_expensive is not None and None not in weights[name]:
-                sums_sent = [_sum_sent(branches[branch], found, sent) for branch in (name, most_expensive)]
+                sums_sent = [_sum_sent(branches[branch], states, sent) for branch in (name, most_expensive)]
                 state, own = IDLE, IDLE if sends_no_more(*sums_sent) else SENDS
-            for id, place in body:
-                if found.get(id) not in (IDLE, SENDS):
-                    found[id] = own if state == IDLE and sent(place) != NOTHING else state
-    return found
+            for id, index in body:
+                if states.get(id) not in (IDLE, SENDS):
+                    states[id] = own if state == IDLE and sent(index) != NOTHING else state
+    return states
 
 
-def _sum_sent(body: Iterable[tuple[str, int]], found: Mapping[str, str], sent: Callable[[int], Sent]) -> Sent:
+def _sum_sent(body: Iterable[tuple[str, int]], states: Mapping[str, str], sent: Callable[[int], Sent]) -> Sent:
     """Return the payload and wire bytes of a branch, given the states of equations of a `cond` inside the branch."""
-    each = [UNKNOWN if found.get(id) == SENDS else sent(place) for id, place in body if found.get(id) != IDLE]
+    each = [UNKNOWN if states.get(id) == SENDS else sent(index) for id, index in body if states.get(id) != IDLE]
     return sum_of(*(payload for payload, _ in each)), sum_of(*(wire for _, wire in each))
 
 
@@ -264,13 +294,13 @@ def _pallas_bytes(equation: Equation) -> Expression | None:
     """
     grid = grid_of(equation)
     blocks: Any = equation.param.get(BLOCKS, ())
-    whole: Expression = 0
+    moved: Expression = 0
     for shape, dtype, axes in blocks:
         size = bytes_of(TensorSpec(shape, dtype))
         if size is None:
             return None
-        whole = whole + size * times(grid[:axes])
-    return whole
+        moved = moved + size * times(grid[:axes])
+    return moved
 
 
 @rule("pallas_call", flops="0", note="the equations of the kernel are counted", moved=_pallas_bytes)
@@ -289,15 +319,22 @@ def expanded(equation: Equation) -> Formula | str:
     rows = equation_rows(equations_of(equation.param.get(KERNEL, ())))
     unknown = Counter(f"{row.opcode} ({row.unknown})" for row in rows if is_unknown(row))
     if unknown:
-        return f"inside {', '.join(f'{count} × {what}' for what, count in unknown.items())}"
-    whole = sum_of_rows(rows)
+        return f"inside {', '.join(f'{count} × {opcode}' for opcode, count in unknown.items())}"
+    total_cost = sum_of_rows(rows)
     macs = [row.macs for row in rows]
     products = 2 * sum(count for count in macs if count)
-    letters = {"products": products, "others": (whole.flops or 0) - products, "calls": whole.transcendentals or 0}
+    letters = {
+        "products": products,
+        "others": (total_cost.flops or 0) - products,
+        "calls": total_cost.transcendentals or 0,
+    }
     return Formula(
-        "products + others", letters, "calls" if whole.transcendentals else "0", note="written out",
+        "products + others",
+        letters,
+        "calls" if total_cost.transcendentals else "0",
+        note="written out",
         products=None if None in macs else "products",
-    )  # fmt: skip
+    )
 
 
 def grid_of(kernel: Equation) -> list[Expression]:
@@ -309,10 +346,10 @@ def grid_of(kernel: Equation) -> list[Expression]:
     sizes: Any = kernel.param[GRID]
     # A dynamic size is `None` in the grid, and an operand of pallas_call. These operands come first.
     operands = iter(kernel.constants)
-    found: list[Expression] = []
+    axes: list[Expression] = []
     for size in sizes:
-        given = next(operands, None) if size is None else size
-        if given is None or given == "?":
+        length = next(operands, None) if size is None else size
+        if length is None or length == "?":
             raise UndecidedError("the grid is known only when the program runs")
-        found.append(as_size(given.removeprefix(SIZE) if isinstance(given, str) else int(given)))
-    return found
+        axes.append(as_size(length.removeprefix(SIZE) if isinstance(length, str) else int(length)))
+    return axes

@@ -29,24 +29,28 @@ class ByName(dict[str, Value]):
     # `of` and `called` have defaults because `dataclasses.asdict` copies the dict with `type(self)(pairs)`.
     def __init__(
         self,
-        known: Mapping[str, Value] | Iterable[tuple[str, Value]] = (),
+        items: Mapping[str, Value] | Iterable[tuple[str, Value]] = (),
         of: str = "these costs",
         called: str = "",
     ):
-        super().__init__(known)
+        super().__init__(items)
         self._of, self._called = of, called or self._usually_called
 
     def __str__(self) -> str:
         """Return costs as a table with a row for each key."""
-        rows = [(str(key) or self._unnamed, one) for key, one in self.items() if isinstance(one, Figures)]
+        rows = [(str(key) or self._unnamed, figures) for key, figures in self.items() if isinstance(figures, Figures)]
         if not rows:
             return repr(self)
-        rows.append(("sum", sum_of_figures((one for _, one in rows), all_known=True)))
+        rows.append(("sum", sum_of_figures((figures for _, figures in rows), all_known=True)))
         cells = [
-            (key, format_sum(one.flops, one.unknown), format_sum(one.transcendentals, one.unknown_transcendentals),
-             format_sum(one.bytes_accessed, one.unknown_bytes))
-            for key, one in rows
-        ]  # fmt: skip
+            (
+                key,
+                format_sum(figures.flops, figures.unknown),
+                format_sum(figures.transcendentals, figures.unknown_transcendentals),
+                format_sum(figures.bytes_accessed, figures.unknown_bytes),
+            )
+            for key, figures in rows
+        ]
         return f"{self._of}\n{columns([(self._what, 'FLOPs', 'transcendentals', 'bytes'), *cells], range(1, 4))}"
 
 
@@ -67,15 +71,15 @@ class ByBlock(ByName[Value]):
     _usually_called, _what = "cost.by_block", "block"
 
     def __missing__(self, path: object) -> Value:
-        known = [one for one in self if one]  # `""` means not attributed
-        if isinstance(path, str) and _is_around(path, known):
+        paths = [path for path in self if path]  # `""` means not attributed
+        if isinstance(path, str) and _is_around(path, paths):
             raise UnknownBlockError(
                 f"{self._of} have no entry for block {path!r} itself, only for blocks inside it.",
-                (("blocks", first_names(known)),),
+                (("blocks", first_names(paths)),),
                 f'cost.subtree("{path}")  # adds them up',
             )
-        call = f'{self._called}["{{}}"]' if nearest_path(path, known) in known else 'cost.subtree("{}")'
-        raise no_block(self._of, path, known, call, f"[*{self._called}]")
+        call = f'{self._called}["{{}}"]' if nearest_path(path, paths) in paths else 'cost.subtree("{}")'
+        raise no_block(self._of, path, paths, call, f"[*{self._called}]")
 
 
 class ByRole(ByName[Value]):
@@ -97,40 +101,40 @@ class ByRole(ByName[Value]):
     _usually_called, _what, _unnamed = "cost.by_role", "role", "(no role)"
 
     def __missing__(self, role: object) -> Value:
-        known = [one for one in self if one]
-        near = nearest(role, known) or next(iter(known), "forward")
+        roles = [role_ for role_ in self if role_]
+        near = nearest(role, roles) or next(iter(roles), "forward")
         raise UnknownOptionError(
             f"{self._of} have no role {short_repr(role)}.",
-            (("roles", ", ".join(known) or "none"),),
+            (("roles", ", ".join(roles) or "none"),),
             f'{self._called}["{near}"]',
         )
 
 
-def no_block(of: str, path: object, known: list[str], call: str, otherwise: str) -> UnknownBlockError:
+def no_block(of: str, path: object, paths: list[str], call: str, otherwise: str) -> UnknownBlockError:
     """Build the error for an unknown block, which suggests the known block with the most similar path.
 
     Args:
         of: The subject of the message: `"costs of 'step'"`.
         path: The unknown path.
-        known: Paths of the known blocks.
+        paths: Paths of the known blocks.
         call: Code to suggest; `{}` in it is replaced by the similar path.
         otherwise: Code to suggest if no known path is similar.
     """
-    near = nearest_path(path, known)
+    near = nearest_path(path, paths)
     return UnknownBlockError(
         f"{of} have no block {short_repr(path)}.",
-        (("blocks", first_names(known)),),
+        (("blocks", first_names(paths)),),
         call.format(near) if near else otherwise,
     )
 
 
-def first_names(known: list[str]) -> str:
+def first_names(names: list[str]) -> str:
     """Return at most eight names as text: `"net, head"`, `"a, b, c, d, e, f, g, h and 2 more"` or `"none"`."""
-    more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
-    return f"{', '.join(known[:_MOST_NAMED])}{more}" or "none"
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{', '.join(names[:_MOST_NAMED])}{more}" or "none"
 
 
-def nearest_path(path: object, known: list[str]) -> str | None:
+def nearest_path(path: object, paths: list[str]) -> str | None:
     """Return the known path that the user most likely meant; `None` if none is similar.
 
     If the path with `/` instead of `.` is known, it is returned. Otherwise, the most similar path is returned, or a
@@ -143,16 +147,16 @@ def nearest_path(path: object, known: list[str]) -> str | None:
         'net/linear'
     """
     slashed = path.replace(".", "/") if isinstance(path, str) else ""
-    if slashed and (slashed in known or _is_around(slashed, known)):
+    if slashed and (slashed in paths or _is_around(slashed, paths)):
         return slashed
     # Reversed, so that of several paths with the same last name the first one is suggested.
-    by_name = {one.rpartition("/")[2]: one for one in reversed(known)}
-    found = nearest(path, known) or nearest(path, by_name)
-    return by_name.get(found, found) if found else None
+    by_name = {known_path.rpartition("/")[2]: known_path for known_path in reversed(paths)}
+    match = nearest(path, paths) or nearest(path, by_name)
+    return by_name.get(match, match) if match else None
 
 
-def _is_around(path: str, known: Iterable[str]) -> bool:
-    return any(one.startswith(f"{path}/") for one in known)
+def _is_around(path: str, paths: Iterable[str]) -> bool:
+    return any(other.startswith(f"{path}/") for other in paths)
 
 
 def with_outer(paths: Iterable[str]) -> list[str]:
@@ -162,5 +166,7 @@ def with_outer(paths: Iterable[str]) -> list[str]:
         >>> with_outer(["net/mlp/up", "net/mlp/down", ""])
         ['net', 'net/mlp', 'net/mlp/up', 'net/mlp/down']
     """
-    known = (path.split("/") for path in paths)
-    return [path for path in dict.fromkeys("/".join(one[: at + 1]) for one in known for at in range(len(one))) if path]
+    parts = (path.split("/") for path in paths)
+    return [
+        path for path in dict.fromkeys("/".join(names[: at + 1]) for names in parts for at in range(len(names))) if path
+    ]

@@ -44,10 +44,14 @@ class Change:
         unknown_bytes = self.before.unknown_bytes + self.after.unknown_bytes
         unknown_communication = self.before.unknown_communication + self.after.unknown_communication
         return Figures(
-            of("flops", unknown), of("transcendentals", uncalled), of("bytes_accessed", unknown_bytes),
-            of("params", 0), of("time_s", 0), payload_bytes=of("payload_bytes", unknown_communication),
+            of("flops", unknown),
+            of("transcendentals", uncalled),
+            of("bytes_accessed", unknown_bytes),
+            of("params", 0),
+            of("time_s", 0),
+            payload_bytes=of("payload_bytes", unknown_communication),
             wire_bytes=of("wire_bytes", unknown_communication),
-        )  # fmt: skip
+        )
 
     @property
     def communicates(self) -> bool:
@@ -90,8 +94,8 @@ class CostComparison(Shown):
     @cached_property
     def saved_by_fusion(self) -> int | None:
         """Bytes that the fusions after the change avoid reading and writing; `None` if unknown for one of them."""
-        known = [one.saved for one in self.fusions]
-        return None if None in known else sum(one for one in known if one is not None)
+        savings = [fusion.saved for fusion in self.fusions]
+        return None if None in savings else sum(saved for saved in savings if saved is not None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as plain data."""
@@ -102,7 +106,7 @@ class CostComparison(Shown):
             "by_block": {path: change.to_dict() for path, change in self.by_block.items()},
             "unattributed": self.unattributed.to_dict(),
             "saved_by_fusion": self.saved_by_fusion,
-            "fusions": [one.to_dict() for one in self.fusions],
+            "fusions": [fusion.to_dict() for fusion in self.fusions],
         }
 
     def beside(self, field: str | None = None, width: int = 720) -> Any:
@@ -132,17 +136,21 @@ class CostComparison(Shown):
         if self._is_timed:
             times = [("µs before", "after", "change"), *(_times(change) for _, change in rows)]
             table = [(row[0], *more, *row[1:]) for row, more in zip(table, times, strict=True)]
-        found = {f"{self.before} -> {self.after}": table}
+        tables = {f"{self.before} -> {self.after}": table}
         if self.fusions:
             saved = format_sum(self.saved_by_fusion)
-            found[f"fusions: {len(self.fusions)}, bytes saved: {saved}"] = [
+            tables[f"fusions: {len(self.fusions)}, bytes saved: {saved}"] = [
                 ("fusion", "instructions", "bytes alone", "fused", "saved"),
                 *(
-                    (one.id, str(one.count), *map(format_sum, (one.alone, one.bytes_accessed, one.saved)))
-                    for one in self.fusions[:_MOST_FUSIONS]
+                    (
+                        fusion.id,
+                        str(fusion.count),
+                        *map(format_sum, (fusion.alone, fusion.bytes_accessed, fusion.saved)),
+                    )
+                    for fusion in self.fusions[:_MOST_FUSIONS]
                 ),
             ]
-        return found
+        return tables
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -158,10 +166,10 @@ class CostComparison(Shown):
     @property
     def _is_same(self) -> bool:
         """True if all costs are known, and the same before and after."""
-        every = (self.total, self.unattributed, *self.by_block.values())
+        changes = (self.total, self.unattributed, *self.by_block.values())
         total = self.total.before
         unknown = total.unknown or total.unknown_bytes or total.unknown_communication
-        return all(one.before == one.after for one in every) and not unknown
+        return all(change.before == change.after for change in changes) and not unknown
 
     @property
     def _note_of_fusion(self) -> tuple[str, ...]:
@@ -170,13 +178,13 @@ class CostComparison(Shown):
         (program, _, source), (other, _, _) = self.before.rpartition(": "), self.after.rpartition(": ")
         if program != other or source not in _UNFUSED or not saved or delta is None or saved == -delta:
             return ()
-        fusion, others, every = (
+        fusion, others, together = (
             f"{'save' if change < 0 else 'add'}{ending} {abs(change):,} bytes"
             for change, ending in ((-saved, "s"), (saved + delta, ""), (delta, "s"))
         )
         return (
             f"Fusion {fusion} compared with running the compiled instructions one by one. Other changes by the "
-            f"compiler {others}. Together, compilation {every}.",
+            f"compiler {others}. Together, compilation {together}.",
         )
 
     def __repr__(self) -> str:
@@ -217,7 +225,7 @@ def compared(before: CostTotals, after: CostTotals, paths: Mapping[str, str] | N
             "comparison.by_block",
         ),
         Change(before.unattributed, after.unattributed),
-        tuple(sorted(after.fusions, key=lambda one: -(one.saved or 0))),
+        tuple(sorted(after.fusions, key=lambda fusion: -(fusion.saved or 0))),
         one_sided(("before", before), ("after", after)),
     )
 
@@ -243,7 +251,7 @@ def one_sided(*sides: tuple[str, CostTotals]) -> tuple[str, ...]:
         f"{name}: {note}; {other_name}: counted for all devices together"
         for (name, cost), (other_name, other) in (sides, sides[::-1])
         for note in cost.notes
-        if note.startswith(ONE_OF) and not any(one.startswith(ONE_OF) for one in other.notes)
+        if note.startswith(ONE_OF) and not any(other_note.startswith(ONE_OF) for other_note in other.notes)
     )
 
 
@@ -251,10 +259,13 @@ def change_cells(change: Change) -> tuple[str, ...]:
     """Return six texts: the FLOPs before, the FLOPs after and their change, then the same for bytes."""
     before, after, delta = change.before, change.after, change.delta
     return (
-        format_sum(before.flops, before.unknown), format_sum(after.flops, after.unknown), format_change(delta.flops),
-        format_sum(before.bytes_accessed, before.unknown_bytes), format_sum(after.bytes_accessed, after.unknown_bytes),
+        format_sum(before.flops, before.unknown),
+        format_sum(after.flops, after.unknown),
+        format_change(delta.flops),
+        format_sum(before.bytes_accessed, before.unknown_bytes),
+        format_sum(after.bytes_accessed, after.unknown_bytes),
         format_change(delta.bytes_accessed),
-    )  # fmt: skip
+    )
 
 
 def _sent(change: Change) -> tuple[str, ...]:
@@ -267,7 +278,7 @@ def _sent(change: Change) -> tuple[str, ...]:
 
 
 def _times(change: Change) -> tuple[str, ...]:
-    before, after, delta = (one.time_s for one in (change.before, change.after, change.delta))
+    before, after, delta = (figures.time_s for figures in (change.before, change.after, change.delta))
     return _microseconds(before), _microseconds(after), _microseconds(delta, "+")
 
 

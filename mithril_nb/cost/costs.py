@@ -148,12 +148,12 @@ class Cost(CostTotals, Shown):
             >>> program.cost("lowered").difference().total, program.cost().difference(program.cost("lowered")).total
             (0, 0)
         """
-        known = ("flops", "transcendentals", "bytes_accessed")
-        if of not in known:
+        fields = ("flops", "transcendentals", "bytes_accessed")
+        if of not in fields:
             raise UnknownOptionError(
                 f"cannot compare the costs of {self.program!r} by {of!r}.",
-                (("known", ", ".join(known)),),
-                f'of="{nearest(of, known) or "flops"}"',
+                (("known", ", ".join(fields)),),
+                f'of="{nearest(of, fields) or "flops"}"',
             )
         if other is not None:
             other = self._comparable(other)
@@ -299,17 +299,17 @@ class Cost(CostTotals, Shown):
             "by_block": {path: self._block(path, figures) for path, figures in self.by_block.items()},
             "by_role": {role: figures.to_dict() for role, figures in self.by_role.items()},
             "unattributed": self._block(UNATTRIBUTED, self.unattributed),
-            "unknown": [{**vars(one), "blocks": list(one.blocks)} for one in self.unknown],
+            "unknown": [{**vars(group), "blocks": list(group.blocks)} for group in self.unknown],
             "notes": list(self.notes),
             "xla": None if self.xla is None else asdict(self.xla),
             "once": asdict(self.once),
-            "fusions": [one.to_dict() for one in self.fusions],
+            "fusions": [fusion.to_dict() for fusion in self.fusions],
         }
         return {**data, "rows": [row.to_dict() for row in self.rows]} if rows else data
 
     def _formulas(self, path: str | None) -> dict[str, Any]:
-        known = {} if self.symbolic is None else self.symbolic.formulas.get(path, {})
-        return {"formulas": dict(known)} if known else {}
+        formulas = {} if self.symbolic is None else self.symbolic.formulas.get(path, {})
+        return {"formulas": dict(formulas)} if formulas else {}
 
     def _block(self, path: str, figures: Figures) -> dict[str, Any]:
         share, bound = self.share_of(figures)
@@ -342,8 +342,8 @@ class Cost(CostTotals, Shown):
     def __repr__(self) -> str:
         total = self.total
         figures = {"flops": total.flops, "bytes_accessed": total.bytes_accessed, "time_s": total.time_s}
-        known = ", ".join(f"{name}={value}" for name, value in figures.items() if value is not None)
-        return f"{type(self).__name__}({self.program!r}, {self.source}: {known})"
+        texts = ", ".join(f"{name}={value}" for name, value in figures.items() if value is not None)
+        return f"{type(self).__name__}({self.program!r}, {self.source}: {texts})"
 
     def __str__(self) -> str:
         return for_stdout(f"{self.program}: {self.source}\n{draw(self, 'exact text')}")
@@ -355,7 +355,16 @@ def of_equations(
     """Return the analytic cost of a program from the rows of its equations; `lines` has the user's source files."""
     notes = notes_of_equations(rows, program)
     once = Source("analytic, loops once") if program.symbols else once_of("analytic", rows)
-    places = (lines or SourceLines()).of_equations(program.equations)
+    sources = (lines or SourceLines()).of_equations(program.equations)
     return Cost(
-        program.name, "analytic", rows, program.params, notes, None, once, symbolic=program, device=device, lines=places
+        program.name,
+        "analytic",
+        rows,
+        program.params,
+        notes,
+        None,
+        once,
+        symbolic=program,
+        device=device,
+        lines=sources,
     )

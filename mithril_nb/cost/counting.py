@@ -166,21 +166,23 @@ def cost_of(inspection: ProgramStages, source: str | None = None, trips: Mapping
         ahead = None if stage.unavailable else _count(inspection, source, stage, equations)
         return _counted(inspection, source, ahead)
     # Not locked while counting: two threads may count the same program, but they store equal costs.
-    known = _known(inspection)
-    if source not in known:
-        known[source] = _analytic(inspection) if source == "analytic" else _counted(inspection, source)
-    return known[source]
+    cached = _known(inspection)
+    if source not in cached:
+        cached[source] = _analytic(inspection) if source == "analytic" else _counted(inspection, source)
+    return cached[source]
 
 
 def forget_analytic() -> None:
     """Clear the cached `"analytic"` costs, after a rule has changed."""
-    for _, known in _programs():
-        known.pop("analytic", None)
+    for _, cached in _programs():
+        cached.pop("analytic", None)
 
 
 def is_in_programs(primitive: str) -> bool:
     """Return whether a primitive occurs in a program with cached costs."""
-    return any(one.primitive == primitive for inspection, _ in _programs() for one in known_equations(inspection))
+    return any(
+        equation.primitive == primitive for inspection, _ in _programs() for equation in known_equations(inspection)
+    )
 
 
 def _known(inspection: ProgramStages) -> dict[str, Cost]:
@@ -207,21 +209,21 @@ def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Cos
     """
     for source in sources:
         _check_source(inspection, source, 'inspection.costs("{}")')
-    found: dict[str, Cost] = {}
+    costs: dict[str, Cost] = {}
     unavailable: dict[str, str] = {}
     if "compiled" in sources and not inspection.is_optimized:
         # XLA compiles in another thread and releases the GIL, so this thread counts the other sources meanwhile.
         inspection.begin_compiling()
     for source in sources:
         try:
-            found[source] = _cost_ahead(inspection) if source == "compiled" else cost_of(inspection, source)
+            costs[source] = _cost_ahead(inspection) if source == "compiled" else cost_of(inspection, source)
         except StageUnavailableError as error:
             problem = error.diagnostics[0]
             is_reason = bool(problem.facts) and problem.facts[0][0] != "given"
             # Only the first line: messages of XLA may have dozens of lines.
             unavailable[source] = problem.facts[0][1].partition("\n")[0] if is_reason else problem.summary
-    memory = xla_memory(lambda: inspection.analysis("memory")) if "compiled" in found else None
-    return Costs(inspection.name, found, memory, unavailable)
+    memory = xla_memory(lambda: inspection.analysis("memory")) if "compiled" in costs else None
+    return Costs(inspection.name, costs, memory, unavailable)
 
 
 def _check_source(inspection: ProgramStages, source: object, call: str) -> None:
@@ -247,8 +249,8 @@ def costs_so_far(inspection: ProgramStages, stages: Collection[str] = ()) -> Cos
     """
     if inspection.given is None:
         cost_of(inspection)
-    made = [source for source, stage in _STAGES.items() if stage in stages or inspection.has_stage(stage)]
-    return costs_of(inspection, ("analytic", *made))
+    available = [source for source, stage in _STAGES.items() if stage in stages or inspection.has_stage(stage)]
+    return costs_of(inspection, ("analytic", *available))
 
 
 def _analytic(inspection: ProgramStages, equations: tuple[Equation, ...] | None = None) -> Cost:
@@ -262,11 +264,11 @@ def _analytic(inspection: ProgramStages, equations: tuple[Equation, ...] | None 
 def _counted(inspection: ProgramStages, source: str, ahead: _Counted | None = None) -> Cost:
     stage = inspection.stage(_STAGES[source])
     if stage.unavailable is not None:
-        given = inspection.given
-        if given is not None and source not in given.sources:
-            raise given.error(_STAGES[source], is_of_costs=True)
-        sizes = cost_of(inspection).symbols if given is None else ()  # raises if it cannot be traced
-        otherwise = 'inspection.cost(source="analytic")' if given is None else given.advice_to_compile
+        file = inspection.given
+        if file is not None and source not in file.sources:
+            raise file.error(_STAGES[source], is_of_costs=True)
+        sizes = cost_of(inspection).symbols if file is None else ()  # raises if it cannot be traced
+        otherwise = 'inspection.cost(source="analytic")' if file is None else file.advice_to_compile
         raise StageUnavailableError(
             f"program {inspection.name!r} has no {source} costs.",
             (("reason", stage.unavailable),),
@@ -285,7 +287,7 @@ def _counted(inspection: ProgramStages, source: str, ahead: _Counted | None = No
         source_of(f"XLA {source}", lambda: inspection.analysis(source)),
         counted.once,
         counted.fusions,
-        order=tuple(dict.fromkeys(one.block for one in known_equations(inspection))),
+        order=tuple(dict.fromkeys(equation.block for equation in known_equations(inspection))),
         device=inspection.device,
         lines=_files(inspection).of_instructions(stage.instructions, known_equations(inspection)),
     )
@@ -310,12 +312,12 @@ class _Counted:
 
 def _cost_ahead(inspection: ProgramStages) -> Cost:
     """Return the `"compiled"` costs like `cost_of`, but count the optimized HLO while XLA generates machine code."""
-    known = _known(inspection)
-    if "compiled" not in known:
+    cached = _known(inspection)
+    if "compiled" not in cached:
         stage = None if inspection.has_stage("hlo") else inspection.hlo_ahead()
         ahead = None if stage is None else _count(inspection, "compiled", stage)
-        known["compiled"] = _counted(inspection, "compiled", ahead)
-    return known["compiled"]
+        cached["compiled"] = _counted(inspection, "compiled", ahead)
+    return cached["compiled"]
 
 
 def _count(
@@ -327,7 +329,10 @@ def _count(
         # The compiled program is that of one device; before, arrays have their whole size except in a `shard_map`.
         by_map = devices_by_map(equations) if source == "lowered" else {}
         rows, fusions = hlo_costs(
-            stage, trip_counts(equations), is_divided, lambda one: devices_of((one.equations or ("",))[0], by_map)
+            stage,
+            trip_counts(equations),
+            is_divided,
+            lambda instruction: devices_of((instruction.equations or ("",))[0], by_map),
         )
     branches = notes_of_branches(row.opcode for row in rows if row.repeats != 0)
     notes = *notes_of(rows), *notes_of_communication(rows), *branches
@@ -343,11 +348,11 @@ def _before_partitioning(inspection: ProgramStages) -> Callable[[Instruction, in
     if not open_ids and not is_open:
         return None
 
-    def is_divided(one: Instruction, payload: int | None) -> bool:
+    def is_divided(instruction: Instruction, payload: int | None) -> bool:
         # A collective on an array that XLA has not partitioned yet sends an unknown amount too.
-        if one.opcode in NAMING:
-            return one.opcode == "parameter" and bool(moved & {*one.equations})
-        return bool(open_ids & {*one.equations}) or (is_open and payload == 0)
+        if instruction.opcode in NAMING:
+            return instruction.opcode == "parameter" and bool(moved & {*instruction.equations})
+        return bool(open_ids & {*instruction.equations}) or (is_open and payload == 0)
 
     return is_divided
 
@@ -355,7 +360,7 @@ def _before_partitioning(inspection: ProgramStages) -> Callable[[Instruction, in
 def _notes_of_devices(inspection: ProgramStages, source: str) -> tuple[str, ...]:
     """Return a note if costs are for one device, as those of a compiled program, or if equations run on each device."""
     if source != "compiled":
-        is_mapped = any("shard_map" in one.transforms for one in known_equations(inspection))
+        is_mapped = any("shard_map" in equation.transforms for equation in known_equations(inspection))
         return (ON_EACH_DEVICE,) if is_mapped else ()
     count = jax_modules.devices_of(inspection.optimized)
     return (f"{ONE_OF}{count} devices, which all have the same costs",) if count > 1 else ()

@@ -113,8 +113,8 @@ class Difference(Shown):
         return {**own, "total": self.total, "relative": self.relative, "rows": [dict(vars(row)) for row in self.rows]}
 
     def __str__(self) -> str:
-        what = _FIELDS[self.field]
-        lines = [f"{self.program}: {what}, {self.ours} against {self.theirs}; each loop counts as one iteration"]
+        noun = _FIELDS[self.field]
+        lines = [f"{self.program}: {noun}, {self.ours} against {self.theirs}; each loop counts as one iteration"]
         rows = [("total", "", format_sum(self.our_total), format_sum(self.their_total), format_change(self.total))]
         rows = [
             (row.opcode, str(row.count), format_sum(row.ours), "" if self._is_xla else format_sum(row.theirs),
@@ -140,11 +140,11 @@ def against_xla(cost: CostTotals, field: str = "flops") -> Difference:
     ours, theirs = getattr(cost.once, key), None if cost.xla is None else getattr(cost.xla, key)
     rows = tuple(
         DifferenceRow(
-            opcode, len(found), _once(found, field), None,
-            _CONVENTIONS[opcode] if theirs != ours and opcode in _CONVENTIONS else _reason_of_unknown(found, field),
+            opcode, len(rows), _once(rows, field), None,
+            _CONVENTIONS[opcode] if theirs != ours and opcode in _CONVENTIONS else _reason_of_unknown(rows, field),
         )
-        for opcode, found in groups.items()
-        if _once(found, field) != 0 or (opcode in _CONVENTIONS and theirs != ours)
+        for opcode, rows in groups.items()
+        if _once(rows, field) != 0 or (opcode in _CONVENTIONS and theirs != ours)
     )  # fmt: skip
     name = f"XLA {cost.source}" if cost.xla is None else cost.xla.name
     return Difference(cost.program, cost.source, name, field, ours, theirs, rows)
@@ -162,26 +162,26 @@ def between(cost: CostTotals, other: CostTotals, field: str = "flops") -> Differ
         ours.setdefault(row.opcode, []).append(row)
     theirs: dict[str, list[CostRow]] = {}
     for row in other.rows:
-        known = [by_id[id] for id in row.equations if id in by_id]
+        sources = [by_id[id] for id in row.equations if id in by_id]
         # An instruction without an equation. Parentheses distinguish its opcode from a primitive of the same name.
-        primitive = max(known, key=lambda one: _value(one, field) or 0).opcode if known else f"({row.opcode})"
+        primitive = max(sources, key=lambda row: _value(row, field) or 0).opcode if sources else f"({row.opcode})"
         theirs.setdefault(primitive, []).append(row)
     present = {id for row in other.rows for id in row.equations}
     rows = []
     for primitive in dict.fromkeys((*ours, *theirs)):
         mine, others = ours.get(primitive, []), theirs.get(primitive, [])
-        one = DifferenceRow(
+        entry = DifferenceRow(
             primitive, len(mine) or len(others), _once(mine, field), _once(others, field),
             _reason_of_unknown(mine, field),
         )  # fmt: skip
-        if not one.reason and (uncounted := _reason_of_unknown(others, field)):
-            one = replace(one, reason=f"{other.source}: {uncounted}")
-        if one.ours != one.theirs and not one.reason:
+        if not entry.reason and (uncounted := _reason_of_unknown(others, field)):
+            entry = replace(entry, reason=f"{other.source}: {uncounted}")
+        if entry.ours != entry.theirs and not entry.reason:
             # XLA's passes also remove instructions. In the lowered module, only JAX has removed equations.
             removed = [row for row in mine if row.id not in present] if other.source == "lowered" else []
-            one = replace(one, reason=_reason_of_removed(one, removed, field) or _reason_of_rule(primitive, mine))
-        if one.ours != 0 or one.theirs != 0:
-            rows.append(one)
+            entry = replace(entry, reason=_reason_of_removed(entry, removed, field) or _reason_of_rule(primitive, mine))
+        if entry.ours != 0 or entry.theirs != 0:
+            rows.append(entry)
     key = "bytes" if field == "bytes_accessed" else field
     return Difference(
         cost.program, cost.source, other.source, field, getattr(cost.once, key), getattr(other.once, key), tuple(rows),
@@ -189,10 +189,10 @@ def between(cost: CostTotals, other: CostTotals, field: str = "flops") -> Differ
     )  # fmt: skip
 
 
-def _reason_of_removed(one: DifferenceRow, rows: Sequence[CostRow], field: str) -> str:
+def _reason_of_removed(entry: DifferenceRow, rows: Sequence[CostRow], field: str) -> str:
     """Return the reason that JAX's lowering removes equations; `""` if this does not explain the whole difference."""
     count, cost = sum(_value(row, field) != 0 for row in rows), _once(rows, field)
-    if not cost or one.ours is None or one.ours - (one.theirs or 0) != cost:
+    if not cost or entry.ours is None or entry.ours - (entry.theirs or 0) != cost:
         return ""
     return f"{count} of these equations, {cost:,} {_FIELDS[field]}, have no instruction: JAX's lowering removes them"
 

@@ -47,48 +47,52 @@ class Kinds:
 def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
     """Group the equations of a program by kind."""
     lengths: dict[str, Expression | None] = {}
-    places: dict[Any, int] = {}
+    indices: dict[Any, int] = {}
     examples: list[tuple[Equation, Expression | None]] = []
     devices, on_devices = devices_by_map(equations), list[int]()
     members: list[tuple[Equation, int]] = []
-    for one in _without_bodies(equations, _estimated(equations)):
-        if one.is_call:
-            if one.primitive in ("scan", "while"):
+    for equation in _without_bodies(equations, _estimated(equations)):
+        if equation.is_call:
+            if equation.primitive in ("scan", "while"):
                 # A `while` has no length, so it is unknown how often its equations run.
-                length: Any = one.param.get("length")
-                lengths[one.id] = parse(length) if isinstance(length, str) else length
-            elif one.primitive == "pallas_call":
-                lengths[one.id] = _steps(one)
-        if not has_cost(one) or _is_of_sizes(one):
+                length: Any = equation.param.get("length")
+                lengths[equation.id] = parse(length) if isinstance(length, str) else length
+            elif equation.primitive == "pallas_call":
+                lengths[equation.id] = _steps(equation)
+        if not has_cost(equation) or _is_of_sizes(equation):
             continue
-        repeats: Expression | None = one.repeats
+        repeats: Expression | None = equation.repeats
         if repeats is None:
-            repeats = _product(lengths.get(holder, 1) for holder in _holders(one.id))
-        on = devices_of(one.id, devices)
+            repeats = _product(lengths.get(holder, 1) for holder in _holders(equation.id))
+        on = devices_of(equation.id, devices)
         key = (
-            one.primitive,
-            one.inputs,
-            one.outputs,
-            one.params,
-            one.constants,
-            one.is_used,
+            equation.primitive,
+            equation.inputs,
+            equation.outputs,
+            equation.params,
+            equation.constants,
+            equation.is_used,
             repeats,
-            "pallas" in one.transforms,
+            "pallas" in equation.transforms,
             on,
         )
-        place = places.get(key)
-        if place is None:
-            place = places[key] = len(examples)
-            examples.append((one, repeats))
+        index = indices.get(key)
+        if index is None:
+            index = indices[key] = len(examples)
+            examples.append((equation, repeats))
             on_devices.append(on)
-        members.append((one, place))
-    conditions = tuple(one.id for one in equations if one.primitive == "cond" and one.is_call)
+        members.append((equation, index))
+    conditions = tuple(equation.id for equation in equations if equation.primitive == "cond" and equation.is_call)
     return Kinds(tuple(examples), tuple(members), conditions, tuple(on_devices))
 
 
 def devices_by_map(equations: Iterable[Equation]) -> dict[str, int]:
     """Return the number of devices of each `shard_map` by id."""
-    return {one.id: int(str(one.param[DEVICES])) for one in equations if one.primitive == "shard_map" and one.is_call}
+    return {
+        equation.id: int(str(equation.param[DEVICES]))
+        for equation in equations
+        if equation.primitive == "shard_map" and equation.is_call
+    }
 
 
 def devices_of(id: str, by_map: Mapping[str, int]) -> int:
@@ -101,24 +105,28 @@ def _estimated(equations: Iterable[Equation]) -> set[str]:
 
     The estimate counts if the cost of an equation of the kernel is unknown.
     """
-    calls = {one.id: ESTIMATE in one.param for one in equations if one.primitive == "pallas_call" and one.is_call}
-    found = set(calls) if "pallas_call" in USER_RULES else set[str]()
-    for one in equations if calls else ():
-        holders = [holder for holder in _holders(one.id) if calls.get(holder) and holder not in found]
-        if holders and not one.is_call:
-            each = counted(one)
-            if one.repeats is None or each.flops is None or each.transcendentals is None:
-                found.update(holders)
-    return found
+    calls = {
+        equation.id: ESTIMATE in equation.param
+        for equation in equations
+        if equation.primitive == "pallas_call" and equation.is_call
+    }
+    kernels = set(calls) if "pallas_call" in USER_RULES else set[str]()
+    for inner in equations if calls else ():
+        holders = [holder for holder in _holders(inner.id) if calls.get(holder) and holder not in kernels]
+        if holders and not inner.is_call:
+            each = counted(inner)
+            if inner.repeats is None or each.flops is None or each.transcendentals is None:
+                kernels.update(holders)
+    return kernels
 
 
 def _without_bodies(equations: Iterable[Equation], calls: set[str]) -> Iterator[Equation]:
     """Yield equations without those inside some calls, which are then no calls."""
-    for one in equations:
-        if one.id in calls:
-            yield replace(one, is_call=False)
-        elif not (calls and calls & {*_holders(one.id)}):
-            yield one
+    for equation in equations:
+        if equation.id in calls:
+            yield replace(equation, is_call=False)
+        elif not (calls and calls & {*_holders(equation.id)}):
+            yield equation
 
 
 def _steps(kernel: Equation) -> Expression | None:
@@ -141,8 +149,8 @@ def _is_of_sizes(equation: Equation) -> bool:
     """Return whether an equation only converts a symbolic size to an array. JAX traces none if sizes are numbers."""
     if equation.primitive != "convert_element_type":
         return equation.primitive == "dim_as_value"
-    (known, *_), (made, *_) = equation.constants or (None,), equation.outputs
-    return isinstance(known, str) and known.startswith(SIZE) and made.shape == ()
+    (constant, *_), (result, *_) = equation.constants or (None,), equation.outputs
+    return isinstance(constant, str) and constant.startswith(SIZE) and result.shape == ()
 
 
 class Numbers:
@@ -174,28 +182,41 @@ class Numbers:
 
     def spec(self, spec: TensorSpec) -> TensorSpec:
         """Return a spec with replaced sizes."""
-        found = self._specs.get(spec)
-        if found is None:
-            found = spec if spec.is_concrete else TensorSpec(tuple(map(self.dim, spec.shape)), spec.dtype)
-            self._specs[spec] = found
-        return found
+        replaced = self._specs.get(spec)
+        if replaced is None:
+            replaced = spec if spec.is_concrete else TensorSpec(tuple(map(self.dim, spec.shape)), spec.dtype)
+            self._specs[spec] = replaced
+        return replaced
 
     def specs(self, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
         """Return specs with replaced sizes."""
-        found = self._groups.get(specs)
-        if found is None:
-            found = self._groups[specs] = tuple(map(self.spec, specs))
-        return found
+        replaced = self._groups.get(specs)
+        if replaced is None:
+            replaced = self._groups[specs] = tuple(map(self.spec, specs))
+        return replaced
 
-    def equation(self, one: Equation, repeats: int | None) -> Equation:
+    def equation(self, equation: Equation, repeats: int | None) -> Equation:
         """Return an equation with replaced sizes that runs `repeats` times; `None` if unknown."""
-        inputs, outputs = self.specs(one.inputs), self.specs(one.outputs)
-        params = tuple([(name, self.param(value) if name in _SIZES else value) for name, value in one.params])
+        inputs, outputs = self.specs(equation.inputs), self.specs(equation.outputs)
+        params = tuple([(name, self.param(value) if name in _SIZES else value) for name, value in equation.params])
         return Equation(
-            one.id, one.primitive, one.block, one.role, inputs, outputs, one.source, repeats, one.is_call, params,
-            one.origin, one.is_used, tuple(map(self.constant, one.constants)), one.transforms,
-            one.library_source, one.source_range,
-        )  # fmt: skip
+            equation.id,
+            equation.primitive,
+            equation.block,
+            equation.role,
+            inputs,
+            outputs,
+            equation.source,
+            repeats,
+            equation.is_call,
+            params,
+            equation.origin,
+            equation.is_used,
+            tuple(map(self.constant, equation.constants)),
+            equation.transforms,
+            equation.library_source,
+            equation.source_range,
+        )
 
     def param(self, value: Any) -> Any:
         """Return the value of a param with replaced sizes, also inside tuples."""
@@ -217,5 +238,5 @@ def _holders(id: str) -> list[str]:
 
 
 def _product(factors: Iterable[Expression | None]) -> Expression | None:
-    every = list(factors)
-    return None if None in every else times(factor for factor in every if factor is not None)
+    known_factors = list(factors)
+    return None if None in known_factors else times(factor for factor in known_factors if factor is not None)

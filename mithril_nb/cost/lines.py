@@ -34,8 +34,8 @@ class ByLine(Shown, ByName[Figures]):
 
     _usually_called = "cost.by_line"
 
-    def __init__(self, known: Mapping[str, Figures], cost: CostTotals, lines_of: Mapping[str, Sequence[str]]):
-        super().__init__(known, f"costs of {cost.program!r}")
+    def __init__(self, items: Mapping[str, Figures], cost: CostTotals, lines_of: Mapping[str, Sequence[str]]):
+        super().__init__(items, f"costs of {cost.program!r}")
         self._cost, self._lines_of = cost, lines_of
 
     @property
@@ -51,11 +51,11 @@ class ByLine(Shown, ByName[Figures]):
         return figures_by_line(self._cost, self._cost.lines.inner)
 
     def __missing__(self, source: object) -> Figures:
-        known = [one for one in self if one]
-        near = nearest(source, known)
+        lines = [line for line in self if line]
+        near = nearest(source, lines)
         raise UnknownOptionError(
             f"{self._of} have no line {short_repr(source)}.",
-            (("lines", first_names(known)),),
+            (("lines", first_names(lines)),),
             f'{self._called}["{near}"]' if near else f"[*{self._called}]",
         )
 
@@ -71,7 +71,7 @@ class ByLine(Shown, ByName[Figures]):
         symbolic, lines_of = self._cost.symbolic, self._lines_of
         formulas: Mapping[str | None, Mapping[str, str]] = {}
         if symbolic is not None and symbolic.symbols:
-            formulas = symbolic.formulas_by(lambda one: next(map(_first_line, lines_of.get(one.id, ())), ""))
+            formulas = symbolic.formulas_by(lambda equation: next(map(_first_line, lines_of.get(equation.id, ())), ""))
         lines: list[dict[str, Any]] = []
         by_file: dict[str, list[int]] = {}
         for source, figures in self.items():
@@ -86,7 +86,7 @@ class ByLine(Shown, ByName[Figures]):
             "total": {**self._data(self._cost.total, formulas, None), **({} if formulas else {"share": 1.0})},
             "unattributed": self._data(self[""], formulas, "") if "" in self else None,
             "lines": lines,
-            "code": [part for file, wanted in by_file.items() for part in self._code(file, wanted)],
+            "code": [part for file, numbers in by_file.items() for part in self._code(file, numbers)],
         }
 
     def _data(
@@ -94,17 +94,17 @@ class ByLine(Shown, ByName[Figures]):
     ) -> dict[str, Any]:
         share, bound = share_of(figures, self._cost.total)
         if self._cost.source == "measured":
-            whole = self._cost.total.time_s
-            share, bound = (figures.time_s or 0.0) / whole if whole else None, ""
-        known = {"formulas": dict(formulas.get(source, {}))} if formulas else {}
-        return {**figures.to_dict(), **known, "share": share, "share_bound": bound}
+            total_s = self._cost.total.time_s
+            share, bound = (figures.time_s or 0.0) / total_s if total_s else None, ""
+        texts = {"formulas": dict(formulas.get(source, {}))} if formulas else {}
+        return {**figures.to_dict(), **texts, "share": share, "share_bound": bound}
 
-    def _code(self, file: str, wanted: Sequence[int]) -> list[dict[str, Any]]:
+    def _code(self, file: str, numbers: Sequence[int]) -> list[dict[str, Any]]:
         code = self._cost.lines.code(file)
         # Of libraries, show only the lines with costs: their functions are long.
         is_of_user = self._lines_of is self._cost.lines.of
-        found = spans(code, wanted) if is_of_user else [(line, line) for line in wanted]
-        parts = ((first, [line.rstrip() for line in code[first - 1 : last]]) for first, last in found)
+        ranges = spans(code, numbers) if is_of_user else [(line, line) for line in numbers]
+        parts = ((first, [line.rstrip() for line in code[first - 1 : last]]) for first, last in ranges)
         return [{"file": file, "line": first, "text": text} for first, text in parts if text]
 
 
@@ -118,7 +118,7 @@ def figures_by_line(cost: CostTotals, lines_of: Mapping[str, Sequence[str]] | No
     lines_of = cost.lines.of if lines_of is None else lines_of
     rows: dict[str, list[CostRow]] = {}
     parts: dict[str, list[Figures]] = {}
-    for row in (piece for one in cost.rows for piece in pieces_of(one)):
+    for row in (piece for whole_row in cost.rows for piece in pieces_of(whole_row)):
         sources = dict.fromkeys(map(_first_line, lines_of.get(row.id, ())))
         if len(sources) < 2:
             rows.setdefault(next(iter(sources), ""), []).append(row)
@@ -126,7 +126,7 @@ def figures_by_line(cost: CostTotals, lines_of: Mapping[str, Sequence[str]] | No
             # `parts_of` splits a row by blocks, so lines are passed as blocks.
             for source, part in parts_of(replace(row, blocks=tuple((source, 1.0) for source in sources))):
                 parts.setdefault(source, []).append(part)
-    files = {label: place for place, label in enumerate(cost.lines.files)}
+    files = {label: index for index, label in enumerate(cost.lines.files)}
 
     def order(source: str) -> tuple[bool, int, str, int]:
         file, line, _ = lines_of_source(source)
@@ -134,16 +134,16 @@ def figures_by_line(cost: CostTotals, lines_of: Mapping[str, Sequence[str]] | No
         return not source, files.get(file, len(files)), file, line
 
     all_known = bool(cost.symbols)
-    found = {
+    by_line = {
         source: sum_of_figures(
             [*([sum_of_rows(rows[source], all_known=all_known)] if source in rows else []), *parts.get(source, ())],
             all_known=all_known,
         )
         for source in sorted({**rows, **parts}, key=order)
     }
-    if found.get("") == Figures():  # XLA's parameters and constants cost nothing
-        del found[""]
-    return ByLine(found, cost, lines_of)
+    if by_line.get("") == Figures():  # XLA's parameters and constants cost nothing
+        del by_line[""]
+    return ByLine(by_line, cost, lines_of)
 
 
 def _first_line(source: str) -> str:

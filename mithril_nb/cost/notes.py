@@ -44,21 +44,23 @@ class Unknown:
 
 def unknown_of(rows: Iterable[CostRow]) -> tuple[Unknown, ...]:
     """Return a record for each group of rows whose FLOPs are unknown, by opcode and reason."""
-    every = tuple(rows)
+    all_rows = tuple(rows)
     groups: dict[tuple[str, str], list[CostRow]] = {}
-    for row in every:
+    for row in all_rows:
         if row.flops is None:
             groups.setdefault((row.opcode, row.unknown), []).append(row)
     return tuple(
         Unknown(
             opcode,
             reason,
-            len(found),
-            sum((row.once.flops or 0) for row in found if row.once is not None) if reason == NO_TRIP_COUNT else None,
-            len(found) / len(every),
-            tuple(dict.fromkeys(path for row in found for path, _ in row.blocks or (("", 1.0),))),
+            len(rows_of_group),
+            sum((row.once.flops or 0) for row in rows_of_group if row.once is not None)
+            if reason == NO_TRIP_COUNT
+            else None,
+            len(rows_of_group) / len(all_rows),
+            tuple(dict.fromkeys(path for row in rows_of_group for path, _ in row.blocks or (("", 1.0),))),
         )
-        for (opcode, reason), found in groups.items()
+        for (opcode, reason), rows_of_group in groups.items()
     )
 
 
@@ -70,10 +72,10 @@ _MOST_EXPENSIVE_BRANCH = (
 def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
     """Return a note for each group of unknown costs, with the reason. If nothing runs, return one note on that."""
     groups: dict[tuple[str, str, str], int] = {}
-    every = tuple(rows)
-    if every and all(row.repeats == 0 for row in every):
+    all_rows = tuple(rows)
+    if all_rows and all(row.repeats == 0 for row in all_rows):
         return ("all costs are 0: the results of the program do not depend on any of its equations",)
-    for row in every:
+    for row in all_rows:
         unknown = [name for name in COUNTED if getattr(row, name) is None]
         if unknown:
             why = NO_TRIP_COUNT if row.repeats is None else row.formula
@@ -99,29 +101,29 @@ def notes_of_params(inputs: Iterable[Input]) -> tuple[str, ...]:
 
     If no input looks like parameters, the note begins with `"params: "`; a summary may leave this note out.
     """
-    every = tuple(inputs)
-    unknown = unknown_params(every)
+    all_inputs = tuple(inputs)
+    unknown = unknown_params(all_inputs)
     if unknown is not None:
         why, example = unknown
-        likely = likely_holders(every)
-        what = f"the parameters in {' and '.join(likely)} are not counted" if likely else "params"
-        return (f"{what}: {why}; pass ml.inspect(..., {example}), or params=() if the program has no parameters",)
+        likely = likely_holders(all_inputs)
+        subject = f"the parameters in {' and '.join(likely)} are not counted" if likely else "params"
+        return (f"{subject}: {why}; pass ml.inspect(..., {example}), or params=() if the program has no parameters",)
     groups: dict[tuple[str, ...], list[Input]] = {}
-    for one in every:
-        if one.used_by:
-            groups.setdefault(one.used_by, []).append(one)
+    for argument in all_inputs:
+        if argument.used_by:
+            groups.setdefault(argument.used_by, []).append(argument)
     return tuple(
-        f"unattributed params: {found[0].name}{f' and {len(found) - 1} more' if len(found) > 1 else ''}, because "
-        f"{len(blocks)} blocks share {'it' if len(found) == 1 else 'them'}: {', '.join(blocks[:-1])} and {blocks[-1]}"
-        for blocks, found in groups.items()
+        f"unattributed params: {shared[0].name}{f' and {len(shared) - 1} more' if len(shared) > 1 else ''}, because "
+        f"{len(blocks)} blocks share {'it' if len(shared) == 1 else 'them'}: {', '.join(blocks[:-1])} and {blocks[-1]}"
+        for blocks, shared in groups.items()
     )
 
 
 def notes_of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> tuple[str, ...]:
     """Return the notes on the costs of a program's equations."""
     unknown = program.notes if program.symbols else notes_of(rows)
-    branches = notes_of_branches(one.primitive for one in program.equations if one.repeats != 0)
-    spread = (ON_EACH_DEVICE,) if any("shard_map" in one.transforms for one in program.equations) else ()
+    branches = notes_of_branches(equation.primitive for equation in program.equations if equation.repeats != 0)
+    spread = (ON_EACH_DEVICE,) if any("shard_map" in equation.transforms for equation in program.equations) else ()
     params = notes_of_params(program.inputs)
     unknown = (*unknown, *notes_of_communication(rows, has_symbols=bool(program.symbols)))
     return (*unknown, *branches, *notes_of_conventions(rows, program), *params, *spread, NOT_RUN)
@@ -183,19 +185,19 @@ def notes_of_conventions(rows: Iterable[CostRow], program: SymbolicProgram) -> t
         >>> inspect(jnp.fft.fft, jnp.zeros((3, 1000), "complex64")).cost().notes[0]
         '1 × fft: 149,487 FLOPs by 5·n·log2(N); XLA counts 216,000 by 8·in·rounds, 1.44 times as many'
     """
-    found: dict[tuple[str, str, str, str], _Counts] = {}
-    formulas = [one.rule if one.rule and (one.rule.xla or one.rule.typical) else None for one in program.counted]
-    for row, (_, place) in zip(rows, program.kinds.members, strict=False):  # ignores rows of arguments, which come last
-        formula = formulas[place]
+    groups: dict[tuple[str, str, str, str], _Counts] = {}
+    formulas = [cost.rule if cost.rule and (cost.rule.xla or cost.rule.typical) else None for cost in program.counted]
+    for row, (_, index) in zip(rows, program.kinds.members, strict=False):  # ignores rows of arguments, which come last
+        formula = formulas[index]
         if formula is not None and row.repeats != 0:
             key = row.opcode, formula.flops, formula.xla or "", formula.typical
             each = formula.value(formula.xla or "0")
-            known = each if isinstance(each, int) else None
-            theirs = None if known is None or row.repeats is None else known * row.repeats
-            found.setdefault(key, _Counts()).add(row, theirs)
+            count = each if isinstance(each, int) else None
+            theirs = None if count is None or row.repeats is None else count * row.repeats
+            groups.setdefault(key, _Counts()).add(row, theirs)
     return tuple(
         note
-        for (opcode, flops, xla, typical), counts in found.items()
+        for (opcode, flops, xla, typical), counts in groups.items()
         for note in (_of_xla(opcode, flops, xla, counts), _of_values(opcode, flops, typical, counts))
         if note
     )

@@ -67,11 +67,11 @@ class Figures:
         Some figures are left out: payload and wire bytes if they are 0, and `unknown_transcendentals` if it equals
         `unknown`.
         """
-        found = dict(self.__dict__)
+        data = dict(self.__dict__)
         if self.unknown_transcendentals == self.unknown:
-            del found["unknown_transcendentals"]
-        del found["shared"]  # internal; the data has the shares and bounds computed from it
-        return _without_zeros(found)
+            del data["unknown_transcendentals"]
+        del data["shared"]  # internal; the data has the shares and bounds computed from it
+        return _without_zeros(data)
 
 
 Piece = tuple[str, tuple[tuple[str, float], ...], Role | None, int]
@@ -143,10 +143,10 @@ class CostRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain data."""
-        kept = {
+        data = {
             key: value for key, value in self.__dict__.items() if key not in ("once", "equations", "pieces", "macs")
         }
-        return _without_zeros({**kept, "blocks": dict(self.blocks), "letters": dict(self.letters)})
+        return _without_zeros({**data, "blocks": dict(self.blocks), "letters": dict(self.letters)})
 
 
 @dataclass(frozen=True)
@@ -224,9 +224,9 @@ def known_sum(values: Iterable[int | None]) -> int | None:
         >>> known_sum([1, 2]), known_sum([1, None]), known_sum([0, None]), known_sum([])
         (3, 1, None, 0)
     """
-    every = tuple(values)
-    known = sum([value for value in every if value])
-    return None if not known and None in every else known
+    numbers = tuple(values)
+    total = sum([value for value in numbers if value])
+    return None if not total and None in numbers else total
 
 
 def is_unknown(row: CostRow) -> bool:
@@ -246,19 +246,27 @@ def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figu
     if len(every) == 1:
         return every[0]
 
-    communicating = [one for one in every if one.payload_bytes != 0 or one.wire_bytes != 0]  # nearly always empty
+    communicating = [
+        figures for figures in every if figures.payload_bytes != 0 or figures.wire_bytes != 0
+    ]  # nearly always empty
 
     def of(field: Callable[[Figures], int | None]) -> int | None:
-        values = [field(one) for one in every]
+        values = [field(figures) for figures in every]
         return None if all_known and None in values else known_sum(values)
 
     return Figures(
-        of(lambda one: one.flops), of(lambda one: one.transcendentals), of(lambda one: one.bytes_accessed),
-        of(lambda one: one.params), _seconds(every), sum([one.unknown for one in every]),
-        sum([one.unknown_bytes for one in every]), sum([one.shared for one in every]),
+        of(lambda one: one.flops),
+        of(lambda one: one.transcendentals),
+        of(lambda one: one.bytes_accessed),
+        of(lambda one: one.params),
+        _seconds(every),
+        sum([one.unknown for one in every]),
+        sum([one.unknown_bytes for one in every]),
+        sum([one.shared for one in every]),
         *((of(lambda one: one.payload_bytes), of(lambda one: one.wire_bytes)) if communicating else (0, 0)),
-        sum([one.unknown_communication for one in communicating]), sum([one.unknown_transcendentals for one in every]),
-    )  # fmt: skip
+        sum([one.unknown_communication for one in communicating]),
+        sum([one.unknown_transcendentals for one in every]),
+    )
 
 
 def sum_of_rows(rows: Iterable[CostRow], *, all_known: bool = False) -> Figures:
@@ -266,31 +274,43 @@ def sum_of_rows(rows: Iterable[CostRow], *, all_known: bool = False) -> Figures:
 
     This takes a fifth of the time of creating a `Figures` for each row and calling `sum_of_figures`.
     """
-    every = tuple(rows)
-    flops, transcendentals = [row.flops for row in every], [row.transcendentals for row in every]
-    moved = [row.bytes_accessed for row in every]
-    communicating = [row for row in every if row.payload_bytes != 0 or row.wire_bytes != 0]
+    all_rows = tuple(rows)
+    flops, transcendentals = [row.flops for row in all_rows], [row.transcendentals for row in all_rows]
+    moved = [row.bytes_accessed for row in all_rows]
+    communicating = [row for row in all_rows if row.payload_bytes != 0 or row.wire_bytes != 0]
     payload, wire = [row.payload_bytes for row in communicating], [row.wire_bytes for row in communicating]
 
     def of(values: list[int | None]) -> int | None:
         return None if all_known and None in values else known_sum(values)
 
-    unknown = sum(map(is_unknown, every)) if None in flops or None in transcendentals else 0
+    unknown = sum(map(is_unknown, all_rows)) if None in flops or None in transcendentals else 0
     return Figures(
-        of(flops), of(transcendentals), of(moved), 0, _seconds(every), unknown, moved.count(None), 0,
-        of(payload), of(wire), wire.count(None),
+        of(flops),
+        of(transcendentals),
+        of(moved),
+        0,
+        _seconds(all_rows),
+        unknown,
+        moved.count(None),
+        0,
+        of(payload),
+        of(wire),
+        wire.count(None),
         transcendentals.count(None),
-    )  # fmt: skip
+    )
 
 
 def once_of(source: str, rows: Iterable[CostRow]) -> Source:
     """Return the sum of rows with each loop counted as one iteration, as XLA counts."""
-    every = [row.once or Figures(None, None, None) for row in rows]
+    parts = [row.once or Figures(None, None, None) for row in rows]
     return Source(
         f"{source}, loops once",
-        *(known_sum(getattr(one, field) for one in every) for field in ("flops", "transcendentals", "bytes_accessed")),
-        unknown=sum(one.flops is None or one.transcendentals is None for one in every),
-        unknown_bytes=sum(one.bytes_accessed is None for one in every),
+        *(
+            known_sum(getattr(figures, field) for figures in parts)
+            for field in ("flops", "transcendentals", "bytes_accessed")
+        ),
+        unknown=sum(figures.flops is None or figures.transcendentals is None for figures in parts),
+        unknown_bytes=sum(figures.bytes_accessed is None for figures in parts),
     )
 
 
@@ -316,9 +336,9 @@ def _seconds(parts: Iterable[Figures | CostRow]) -> float | None:
 
     Rows without a time count 0, because an instruction without an event in the profile did not run on its own.
     """
-    known = [one.time_s for one in parts if one.time_s is not None]
+    times = [part.time_s for part in parts if part.time_s is not None]
     # fsum is exact, so the total does not depend on the order of the rows.
-    return math.fsum(known) if known else None
+    return math.fsum(times) if times else None
 
 
 def pieces_of(row: CostRow) -> list[CostRow]:
@@ -328,8 +348,8 @@ def pieces_of(row: CostRow) -> list[CostRow]:
     """
     if not row.pieces:
         return [row]
-    whole = sum(size for *_, size in row.pieces)
-    parts = _split(row, [Fraction(size, whole) for *_, size in row.pieces])
+    payload = sum(size for *_, size in row.pieces)
+    parts = _split(row, [Fraction(size, payload) for *_, size in row.pieces])
     return [
         replace(row, id=id, blocks=blocks, role=role, pieces=(), **part)
         for (id, blocks, role, _), part in zip(row.pieces, parts, strict=True)
@@ -345,33 +365,46 @@ def parts_of(row: CostRow) -> list[tuple[str, Figures]]:
     unknowns = int(row.wire_bytes is None), int(row.transcendentals is None)
     if len(row.blocks) < 2:
         figures = Figures(
-            row.flops, row.transcendentals, row.bytes_accessed, 0, row.time_s, unknown, int(row.bytes_accessed is None),
-            0, row.payload_bytes, row.wire_bytes, *unknowns,
-        )  # fmt: skip
+            row.flops,
+            row.transcendentals,
+            row.bytes_accessed,
+            0,
+            row.time_s,
+            unknown,
+            int(row.bytes_accessed is None),
+            0,
+            row.payload_bytes,
+            row.wire_bytes,
+            *unknowns,
+        )
         return [(row.blocks[0][0] if row.blocks else "", figures)]
     # Fractions instead of floats, so the shares sum to exactly 1 and no count is lost to rounding.
     weights = {path: Fraction(share) for path, share in row.blocks}
-    whole = sum(weights.values())
-    parts = _split(row, [weight / whole for weight in weights.values()])
+    total = sum(weights.values())
+    parts = _split(row, [weight / total for weight in weights.values()])
     return [
         (
             path,
             Figures(
-                unknown=unknown, unknown_bytes=int(row.bytes_accessed is None), shared=unknown,
-                unknown_communication=unknowns[0], unknown_transcendentals=unknowns[1], **part,
+                unknown=unknown,
+                unknown_bytes=int(row.bytes_accessed is None),
+                shared=unknown,
+                unknown_communication=unknowns[0],
+                unknown_transcendentals=unknowns[1],
+                **part,
             ),
         )
         for path, part in zip(weights, parts, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def _split(row: CostRow, shares: list[Fraction]) -> list[dict[str, Any]]:
     """Split a row by shares. Return, for each share, a dict from a field of `Figures` to its value."""
     names = (*COUNTED, "payload_bytes", "wire_bytes")
-    found = [split_number(getattr(row, name), shares) for name in names]
+    columns = [split_number(getattr(row, name), shares) for name in names]
     ticks = split_number(None if row.time_s is None else round(row.time_s * TICKS_PER_S), shares)
     times = [None if part is None else part / TICKS_PER_S for part in ticks]
-    return [dict(zip((*names, "time_s"), part, strict=True)) for part in zip(*found, times, strict=True)]
+    return [dict(zip((*names, "time_s"), part, strict=True)) for part in zip(*columns, times, strict=True)]
 
 
 def split_number(value: int | None, shares: list[Fraction]) -> list[int | None]:
@@ -384,18 +417,18 @@ def split_number(value: int | None, shares: list[Fraction]) -> list[int | None]:
     if not value:
         # Fast path: most values are 0 or `None`.
         return [value] * len(shares)
-    wanted = [value * share for share in shares]
-    parts = [int(part) for part in wanted]
-    for place in sorted(range(len(parts)), key=lambda place: parts[place] - wanted[place])[: value - sum(parts)]:
+    exact = [value * share for share in shares]
+    parts = [int(part) for part in exact]
+    for place in sorted(range(len(parts)), key=lambda index: parts[index] - exact[index])[: value - sum(parts)]:
         parts[place] += 1
     return [*parts]
 
 
 def rows_by_block(rows: Iterable[CostRow]) -> Mapping[str, Mapping[str, list[Figures]]]:
     """Return a dict from block to role to the costs of its rows; `""` means no block or no role."""
-    found: dict[str, dict[str, list[Figures]]] = {}
+    by_block: dict[str, dict[str, list[Figures]]] = {}
     for row in rows:
         for piece in pieces_of(row) if row.pieces else (row,):
             for path, figures in parts_of(piece):
-                found.setdefault(path, {}).setdefault(piece.role or "", []).append(figures)
-    return found
+                by_block.setdefault(path, {}).setdefault(piece.role or "", []).append(figures)
+    return by_block

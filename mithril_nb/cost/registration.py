@@ -95,8 +95,8 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures
 
 def _warn_of_misspelt(name: str) -> None:
     """Warn if a name is unknown but similar to a known primitive. No error: the user may define the primitive later."""
-    known = [one for one in RULES if not one.endswith(OF_COMPLEX)]
-    near = None if name in RULES or is_in_programs(name) else nearest(name, known)
+    primitives = [name_ for name_ in RULES if not name_.endswith(OF_COMPLEX)]
+    near = None if name in RULES or is_in_programs(name) else nearest(name, primitives)
     if near is not None:
         notice(
             f"ml.register_cost has a rule for {name!r}, an unknown primitive similar to {near!r}. The rule applies "
@@ -106,10 +106,10 @@ def _warn_of_misspelt(name: str) -> None:
 
 def _as_rule(name: str, rule: Callable[[Equation], Figures | None]) -> Rule:
     def find(equation: Equation) -> Formula | str | None:
-        found = _figures(name, rule, equation)
-        if found is None:
+        costs = _figures(name, rule, equation)
+        if costs is None:
             return None
-        letters, calls = {"flops": found.get("flops", 0)}, found.get("transcendentals", 0)
+        letters, calls = {"flops": costs.get("flops", 0)}, costs.get("transcendentals", 0)
         # The FLOPs of another primitive may contain products.
         products = "flops" if name in RULES and RULES[name].general.products != "0" else None
         if calls == 0:
@@ -117,13 +117,13 @@ def _as_rule(name: str, rule: Callable[[Equation], Figures | None]) -> Rule:
         return Formula("flops", {**letters, "calls": calls}, "calls", note="ml.register_cost", products=products)
 
     def moved(equation: Equation) -> Expression | None:
-        found = _figures(name, rule, equation) or {}
-        return found.get("bytes_accessed", bytes_sum(*equation.inputs, *equation.outputs))
+        costs = _figures(name, rule, equation) or {}
+        return costs.get("bytes_accessed", bytes_sum(*equation.inputs, *equation.outputs))
 
     def sent(equation: Equation) -> tuple[Expression | None, Expression | None]:
-        found = _figures(name, rule, equation) or {}
+        costs = _figures(name, rule, equation) or {}
         payload, wire = sent_by(equation, bytes_of)
-        return found.get("payload_bytes", payload), found.get("wire_bytes", wire)
+        return costs.get("payload_bytes", payload), costs.get("wire_bytes", wire)
 
     return Rule(Formula("flops", {}, "calls", note="ml.register_cost"), find, moved, sent=sent)
 
@@ -138,11 +138,11 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
     specs = (*equation.inputs, *equation.outputs)
     # A symbolic size is a string, which has no arithmetic, so the rule receives polynomials instead.
     is_named = not all(spec.is_concrete for spec in specs)
-    given = equation if not is_named else replace(
+    shown_equation = equation if not is_named else replace(
         equation, inputs=tuple(map(_with_sizes, equation.inputs)), outputs=tuple(map(_with_sizes, equation.outputs))
     )  # fmt: skip
     try:
-        found = rule(given)
+        costs = rule(shown_equation)
     # The rule is code of the user, which may raise anything.
     except Exception as error:
         if is_named:
@@ -152,9 +152,9 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
             (("error", short_repr(str(error), 80)), ("inputs", short_repr(equation.inputs, 80))),
             _EXAMPLE.format(repr(name)),
         ) from error
-    if found is None:
+    if costs is None:
         return None
-    figures: Any = found if isinstance(found, Mapping) else {"flops": found}
+    figures: Any = costs if isinstance(costs, Mapping) else {"flops": costs}
     wrong = [key for key in figures if key not in _FIGURES]
     if wrong:
         raise UnknownOptionError(

@@ -61,12 +61,12 @@ class SymbolicProgram:
         """The names of the symbolic sizes, in the order of the inputs; empty if numbers replace them."""
         if self.sizes:
             return ()
-        found: dict[str, None] = {}
-        for spec in (one.spec for one in self.inputs):
+        names: dict[str, None] = {}
+        for spec in (argument.spec for argument in self.inputs):
             for dim in spec.shape:
                 if isinstance(dim, str):
-                    found.update(dict.fromkeys(sorted(parse(dim).names)))
-        return tuple(found)
+                    names.update(dict.fromkeys(sorted(parse(dim).names)))
+        return tuple(names)
 
     @cached_property
     def params(self) -> dict[str, int | None] | None:
@@ -76,13 +76,13 @@ class SymbolicProgram:
         """
         if unknown_params(self.inputs) is not None:
             return None
-        found: dict[str, int | None] = {}
+        params: dict[str, int | None] = {}
         put = Numbers(self.sizes)
-        for one in self.inputs:
-            if one.is_param:
-                before, size = found.get(one.block, 0), put.spec(one.spec).size
-                found[one.block] = None if before is None or size is None else before + size
-        return found
+        for argument in self.inputs:
+            if argument.is_param:
+                before, size = params.get(argument.block, 0), put.spec(argument.spec).size
+                params[argument.block] = None if before is None or size is None else before + size
+        return params
 
     def at(self, sizes: Mapping[str, int]) -> SymbolicProgram:
         """Return the same program with numbers for the symbolic sizes. `Cost.at` documents arguments and errors."""
@@ -105,26 +105,41 @@ class SymbolicProgram:
         put = Numbers(self.sizes)
         with paused_collector():
             pairs = zip(self.kinds.examples, self.counted, self.kinds.devices, strict=True)
-            found = [row_of(put, one, times, each, devices) for (one, times), each, devices in pairs]
+            rows = [row_of(put, equation, times, each, devices) for (equation, times), each, devices in pairs]
             # Not with `dataclasses.replace`, which takes five times as long: a program has thousands of rows.
             costs = tuple(
                 [
                     CostRow(
-                        one.id, one.primitive, ((one.block, 1.0),) if one.block else (), one.role, like.flops,
-                        like.transcendentals, like.bytes_accessed, like.repeats, like.formula, None, like.once,
-                        (one.id,), like.letters, like.rounds, like.payload_bytes, like.wire_bytes, (), like.macs,
+                        equation.id,
+                        equation.primitive,
+                        ((equation.block, 1.0),) if equation.block else (),
+                        equation.role,
+                        like.flops,
+                        like.transcendentals,
+                        like.bytes_accessed,
+                        like.repeats,
+                        like.formula,
+                        None,
+                        like.once,
+                        (equation.id,),
+                        like.letters,
+                        like.rounds,
+                        like.payload_bytes,
+                        like.wire_bytes,
+                        (),
+                        like.macs,
                     )
-                    for one, place in self.kinds.members
-                    for like in [found[place]]
+                    for equation, index in self.kinds.members
+                    for like in [rows[index]]
                 ]
-            )  # fmt: skip
+            )
         return (*count_most_expensive_branches(self.kinds.conditions, costs), *moved_rows(self.inputs))
 
     @cached_property
     def counted(self) -> tuple[Counted, ...]:
         """The cost of one run of an equation of each kind; costs that depend on symbolic sizes are polynomials."""
         put = Numbers(self.sizes)
-        return tuple([counted(put.equation(one, None)) for one, _ in self.kinds.examples])
+        return tuple([counted(put.equation(equation, None)) for equation, _ in self.kinds.examples])
 
     def polynomial(self, path: str = "", field: str = "flops", role: str | None = None) -> tuple[Polynomial, list[str]]:
         """Return the total cost of a block, as a polynomial in the symbolic sizes.
@@ -145,11 +160,11 @@ class SymbolicProgram:
             why = unknown_params(self.inputs)
             if why is not None and not role:
                 return total([]), [why[0]]
-            own = [one.spec for one in self.inputs if one.is_param and is_within(one.block, path)]
+            own = [argument.spec for argument in self.inputs if argument.is_param and is_within(argument.block, path)]
             put = Numbers(self.sizes)
             return total([] if role else [count(put.spec(spec)) for spec in own]), []
         added, unknown = self._added(self._chosen(path, role), field)
-        moved = [one for one in self.inputs if one.is_moved and is_within(one.block, path)]
+        moved = [argument for argument in self.inputs if argument.is_moved and is_within(argument.block, path)]
         if moved and field in COMMUNICATION and not role:
             unknown = [*unknown, f"{len(moved)} × parameter: {NOT_SENT}"]
         return added, unknown
@@ -172,22 +187,22 @@ class SymbolicProgram:
         if not self.symbols:
             return {}
         params: dict[str | None, list[Expression]] = {}
-        for one in self.inputs:
-            for path in (None, one.block) if one.is_param else ():
-                params.setdefault(path, []).append(count(one.spec))
-        found = self.formulas_by(lambda one: one.block)
+        for argument in self.inputs:
+            for path in (None, argument.block) if argument.is_param else ():
+                params.setdefault(path, []).append(count(argument.spec))
+        formulas = self.formulas_by(lambda equation: equation.block)
         for path, counts in params.items():
             if text := _open(total(counts), []):
-                found.setdefault(path, {})["params"] = text
-        return found
+                formulas.setdefault(path, {})["params"] = text
+        return formulas
 
     def formulas_by(self, group_of: Callable[[Equation], str]) -> dict[str | None, dict[str, str]]:
         """Return formulas like `formulas`, without `"params"`, for groups that `group_of` assigns to equations."""
         chosen: dict[str | None, dict[_Kind, int]] = {None: self._chosen("", None)}
-        for one, place in self.kinds.members:
-            kind = place, self._branches.get(one.id, COUNTS)
+        for equation, index in self.kinds.members:
+            kind = index, self._branches.get(equation.id, COUNTS)
             if kind in chosen[None]:
-                own = chosen.setdefault(group_of(one), {})
+                own = chosen.setdefault(group_of(equation), {})
                 own[kind] = own.get(kind, 0) + 1
         return {
             group: {field: text for field in _FIELDS if (text := _open(*self._added(kinds, field)))}
@@ -198,18 +213,18 @@ class SymbolicProgram:
         """Return the result of `polynomial` for one cost of these equations, given their number by kind and state."""
         parts: list[Expression] = []
         unknown: dict[str, int] = {}
-        for (place, state), times in chosen.items():
-            one, each = self.kinds.examples[place][0], self.counted[place]
-            repeats = self._repeats(place)
+        for (index, state), times in chosen.items():
+            equation, each = self.kinds.examples[index][0], self.counted[index]
+            repeats = self._repeats(index)
             value = getattr(each, _FIELDS[field])
             if value == 0 or (state == SENDS and field not in COMMUNICATION):
                 continue
             if state != COUNTS or value is None or repeats is None:
                 why = NO_TRIP_COUNT if value is not None else each.why_unknown(field)
-                reason = f"{one.primitive}: {self._undecided(state) or why}"
+                reason = f"{equation.primitive}: {self._undecided(state) or why}"
                 unknown[reason] = unknown.get(reason, 0) + times
             else:
-                times *= 1 if field in COMMUNICATION else self.kinds.devices[place]
+                times *= 1 if field in COMMUNICATION else self.kinds.devices[index]
                 parts.append(constant(value) * repeats * times)
         return total(parts), [f"{times} × {reason}" for reason, times in unknown.items()]
 
@@ -226,7 +241,7 @@ class SymbolicProgram:
             f"costs that depend on {', '.join(self.symbols)} have no number: use cost.at({numbers}) or cost.formula()"
         )
         fields = ("flops", "transcendentals", "bytes_accessed")
-        return (symbolic, *[f"{field} of {one}" for field in fields for one in self.polynomial("", field)[1]])
+        return (symbolic, *[f"{field} of {reason}" for field in fields for reason in self.polynomial("", field)[1]])
 
     @cached_property
     def example(self) -> Mapping[str, int]:
@@ -240,72 +255,73 @@ class SymbolicProgram:
         """
         terms: dict[str, int] = {}
         values: dict[str, int] = {}
-        for (place, state), times in self._chosen(path, role).items():
-            rule, repeats = self.counted[place].rule, self._repeats(place)
-            times *= self.kinds.devices[place]
+        for (index, state), times in self._chosen(path, role).items():
+            rule, repeats = self.counted[index].rule, self._repeats(index)
+            times *= self.kinds.devices[index]
             if rule is not None and state == COUNTS and isinstance(repeats, int) and repeats:
-                text, value = getattr(rule, field), getattr(self.counted[place], field)
+                text, value = getattr(rule, field), getattr(self.counted[index], field)
                 if value:
                     term = written_with(text, rule.letters)
                     terms[term] = terms.get(term, 0) + times * repeats
                     values[term] = value
         ordered = sorted(terms, key=lambda term: (-values[term] * terms[term], term))
-        written = [_times(terms[term], term) for term in ordered]
-        return " + ".join(written)
+        texts = [_times(terms[term], term) for term in ordered]
+        return " + ".join(texts)
 
-    def _repeats(self, place: int) -> Expression | None:
-        one, repeats = self.kinds.examples[place]
-        if not one.is_used:
+    def _repeats(self, index: int) -> Expression | None:
+        equation, repeats = self.kinds.examples[index]
+        if not equation.is_used:
             return 0
         return repeats if repeats is None or not self.sizes else constant(repeats).evaluate(**self.sizes)
 
     def _chosen(self, path: str, role: str | None) -> dict[_Kind, int]:
         """Count the equations in a block and role by kind and state; equations in state `IDLE` are left out."""
-        found: dict[_Kind, int] = {}
-        for one, place in self.kinds.members:
-            if is_within(one.block, path) and role in (None, one.role):
-                key = place, self._branches.get(one.id, COUNTS)
+        counts: dict[_Kind, int] = {}
+        for equation, index in self.kinds.members:
+            if is_within(equation.block, path) and role in (None, equation.role):
+                key = index, self._branches.get(equation.id, COUNTS)
                 if key[1] != IDLE:
-                    found[key] = found.get(key, 0) + 1
-        return found
+                    counts[key] = counts.get(key, 0) + 1
+        return counts
 
     @cached_property
     def _branches(self) -> Mapping[str, str]:
         """The result of `branch_states` for these equations."""
         return branch_states(self.kinds.conditions, self.kinds.members, self._weight, self._sent)
 
-    def _sent(self, place: int) -> Sent:
+    def _sent(self, index: int) -> Sent:
         """Return the payload and wire bytes of an equation of a kind in all its runs."""
-        each, repeats = self.counted[place], self._repeats(place)
+        each, repeats = self.counted[index], self._repeats(index)
         payload, wire = (
             0 if value == 0 else None if value is None or repeats is None else constant(value) * repeats
             for value in (each.payload, each.wire)
         )
         return payload, wire
 
-    def _weight(self, place: int) -> Expression | None:
+    def _weight(self, index: int) -> Expression | None:
         """Return the FLOPs plus transcendentals of an equation of a kind in all its runs; `None` if unknown."""
-        each, repeats = self.counted[place], self._repeats(place)
+        each, repeats = self.counted[index], self._repeats(index)
         if each.flops is None or each.transcendentals is None:
             return None
-        whole = each.flops + each.transcendentals
-        return 0 if whole == 0 else None if repeats is None else constant(whole) * repeats
+        operations = each.flops + each.transcendentals
+        return 0 if operations == 0 else None if repeats is None else constant(operations) * repeats
 
     def _check_names(self, path: object, field: object, role: object) -> None:
         blocks = sorted(
-            {one.block for one, _ in self.kinds.members} | {one.block for one in self.inputs if one.is_param}
+            {equation.block for equation, _ in self.kinds.members}
+            | {argument.block for argument in self.inputs if argument.is_param}
         )
         paths, figures = ["", *with_outer(blocks)], [*_FIELDS, "params"]
         roles = ["forward", "backward", "update"]
-        for what, given, known, shown in (
+        for noun, name, names, listed in (
             ("block", path, paths, blocks),
             ("cost", field, figures, figures),
             ("role", role, [None, "", *roles], roles),
         ):
-            if not isinstance(given, str | None) or given not in known:
+            if not isinstance(name, str | None) or name not in names:
                 raise UnknownOptionError(
-                    f"cannot write a formula: program {self.name!r} has no {what} {short_repr(given)}.",
-                    ((f"{what}s", (", ".join(filter(None, shown[:20])) or "none") + ", ..." * (len(shown) > 20)),),
+                    f"cannot write a formula: program {self.name!r} has no {noun} {short_repr(name)}.",
+                    ((f"{noun}s", (", ".join(filter(None, listed[:20])) or "none") + ", ..." * (len(listed) > 20)),),
                 )
 
     def _check(self, sizes: Mapping[str, int]) -> None:
@@ -331,25 +347,32 @@ _MOST_HOLDERS = 3
 _Kind = tuple[int, str]
 """The index of a kind of equation in `Kinds.examples`, and a state such as `COUNTS`; see `branch_states`."""
 _FIELDS = {
-    "flops": "flops", "transcendentals": "transcendentals", "bytes_accessed": "bytes", "payload_bytes": "payload",
+    "flops": "flops",
+    "transcendentals": "transcendentals",
+    "bytes_accessed": "bytes",
+    "payload_bytes": "payload",
     "wire_bytes": "wire",
-}  # fmt: skip
+}
 
 
 def unknown_params(inputs: Iterable[Input]) -> tuple[str, str] | None:
     """Return why it is unknown which inputs are parameters, and example code `params=...`; `None` if it is known."""
-    every = tuple(inputs)
-    if all(one.is_param is not None for one in every):
+    all_inputs = tuple(inputs)
+    if all(argument.is_param is not None for argument in all_inputs):
         return None
-    arguments = list(dict.fromkeys(one.argument for one in every))
-    first = [*likely_holders(every), *arguments]
-    return why_unknown(arguments), example_of_params(first, [one.name for one in every])
+    arguments = list(dict.fromkeys(argument.argument for argument in all_inputs))
+    first = [*likely_holders(all_inputs), *arguments]
+    return why_unknown(arguments), example_of_params(first, [argument.name for argument in all_inputs])
 
 
 def likely_holders(inputs: Iterable[Input]) -> list[str]:
     """Return the names of the first arguments that look like parameters: containers of several float arrays."""
-    found = Counter(one.argument for one in inputs if one.name != one.argument and "float" in one.spec.dtype)
-    return [name for name, count in found.items() if count > 1][:_MOST_HOLDERS]
+    counts = Counter(
+        argument.argument
+        for argument in inputs
+        if argument.name != argument.argument and "float" in argument.spec.dtype
+    )
+    return [name for name, count in counts.items() if count > 1][:_MOST_HOLDERS]
 
 
 def _open(polynomial: Polynomial, unknown: Sequence[str]) -> str:

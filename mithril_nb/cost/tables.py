@@ -47,22 +47,26 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
         lines = [{**_sent(row, sends), **row, "blocks": ", ".join(row["blocks"])} for row in cost["rows"]]
         columns = ["id", "opcode", "blocks", "role", "flops", "transcendentals", "bytes_accessed", *sends, "repeats",
                    "formula", "time_s"]  # fmt: skip
-        found = pandas.DataFrame(lines, columns=columns).set_index("id")
+        table = pandas.DataFrame(lines, columns=columns).set_index("id")
     else:
         blocks = {**cost["by_block"], UNATTRIBUTED_LABEL: cost["unattributed"]}
         lines = [
             {
                 "block": path,
-                **{key: one[key] for key in one if key not in ("roles", "unknown_transcendentals", *COMMUNICATION)},
-                **_roles(one),
-                **_sent(one, sends),
+                **{
+                    key: figures[key]
+                    for key in figures
+                    if key not in ("roles", "unknown_transcendentals", *COMMUNICATION)
+                },
+                **_roles(figures),
+                **_sent(figures, sends),
             }
-            for path, one in blocks.items()
+            for path, figures in blocks.items()
         ]
-        found = pandas.DataFrame(lines).set_index("block")
-    whole = {name: "Int64" for name in found.columns if name in (*_INTEGERS, "forward", "backward", "update")}
+        table = pandas.DataFrame(lines).set_index("block")
+    integers = {name: "Int64" for name in table.columns if name in (*_INTEGERS, "forward", "backward", "update")}
     # Int64 and Float64 are pandas' nullable dtypes. With int64, a column with an unknown cost would become floats.
-    return found.astype({**whole, "time_s": "Float64"})
+    return table.astype({**integers, "time_s": "Float64"})
 
 
 def _sent(figures: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

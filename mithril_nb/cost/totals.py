@@ -48,24 +48,30 @@ class SourceLines:
     def of_equations(self, equations: Iterable[Equation]) -> SourceLines:
         """Return the same files, with the lines of these equations."""
         shared: dict[str, tuple[str, ...]] = {}
-        known = [one for one in equations if one.source]
-        found = {one.id: shared.setdefault(one.source, (one.source,)) for one in known}
+        with_source = [equation for equation in equations if equation.source]
+        lines_of = {equation.id: shared.setdefault(equation.source, (equation.source,)) for equation in with_source}
         inner = {
-            one.id: shared.setdefault(line, (line,)) for one in known for line in [one.library_source or one.source]
+            equation.id: shared.setdefault(line, (line,))
+            for equation in with_source
+            for line in [equation.library_source or equation.source]
         }
-        return replace(self, of=found, inner=inner)
+        return replace(self, of=lines_of, inner=inner)
 
     def of_instructions(self, instructions: Sequence[Instruction], equations: Iterable[Equation]) -> SourceLines:
         """Return the same files, with the lines of these instructions, which come from these equations."""
         inner = self.of_equations(equations).inner
         lines = {
-            one.id: tuple(dict.fromkeys(line for id in one.equations for line in inner.get(id, ())))
-            or one.library_source
-            or one.source
-            for one in instructions
-            if one.source
+            instruction.id: tuple(dict.fromkeys(line for id in instruction.equations for line in inner.get(id, ())))
+            or instruction.library_source
+            or instruction.source
+            for instruction in instructions
+            if instruction.source
         }
-        return replace(self, of={one.id: one.source for one in instructions if one.source}, inner=lines)
+        return replace(
+            self,
+            of={instruction.id: instruction.source for instruction in instructions if instruction.source},
+            inner=lines,
+        )
 
     def code(self, label: str) -> Sequence[str]:
         """Return the lines of the file with a label, with line ends; empty if the file is not available."""
@@ -125,8 +131,8 @@ class CostTotals:
 
         The cost of a fusion is split between the blocks that its instructions come from.
         """
-        known = {path: figures for path, figures in self._every.items() if path != UNATTRIBUTED}
-        return ByBlock(known, f"costs of {self.program!r}")
+        by_block = {path: figures for path, figures in self._every.items() if path != UNATTRIBUTED}
+        return ByBlock(by_block, f"costs of {self.program!r}")
 
     @cached_property
     def by_group(self) -> Mapping[str, Figures]:
@@ -154,17 +160,17 @@ class CostTotals:
         for row in self.rows:
             for piece in pieces_of(row) if row.pieces else (row,):
                 rows.setdefault(piece.role or "", []).append(piece)
-        found = {role: self._sum_of_rows(some) for role, some in rows.items()}
-        return ByRole(found, f"costs of {self.program!r}")
+        by_role = {role: self._sum_of_rows(some) for role, some in rows.items()}
+        return ByRole(by_role, f"costs of {self.program!r}")
 
     @cached_property
     def by_block_and_role(self) -> Mapping[str, Mapping[str, Figures]]:
         """The cost of each block by role, without the blocks inside it; `""` means no block or no role."""
-        known = rows_by_block(self.rows)
+        by_block = rows_by_block(self.rows)
         # XLA changes the order of instructions, so blocks have the order of the jaxpr. Blocks not in it come last.
-        ordered = [path for path in dict.fromkeys((*self.order, *known)) if path in known]
-        found = {path: {role: self._sum(one) for role, one in known[path].items()} for path in ordered}
-        return ByBlock(found, f"costs of {self.program!r}", "cost.by_block_and_role")
+        ordered = [path for path in dict.fromkeys((*self.order, *by_block)) if path in by_block]
+        ordered_sums = {path: {role: self._sum(parts) for role, parts in by_block[path].items()} for path in ordered}
+        return ByBlock(ordered_sums, f"costs of {self.program!r}", "cost.by_block_and_role")
 
     @cached_property
     def unknown(self) -> tuple[Unknown, ...]:
@@ -188,16 +194,16 @@ class CostTotals:
         if not inside and not any(is_within(block, path) for block in self.order):
             if default is not None:
                 return default
-            known = with_outer((*self._every, *self.order))
-            what = f"costs of {self.program!r}"
-            raise no_block(what, path, known, 'cost.subtree("{}")', 'cost.subtree("")  # the whole program')
-        found = self._sum(self._every[block] for block in inside) if inside else self.nothing
-        if not (found.unknown or found.unknown_bytes or found.unknown_communication) or len(inside) < 2:
-            return found
+            paths = with_outer((*self._every, *self.order))
+            subject = f"costs of {self.program!r}"
+            raise no_block(subject, path, paths, 'cost.subtree("{}")', 'cost.subtree("")  # the whole program')
+        total = self._sum(self._every[block] for block in inside) if inside else self.nothing
+        if not (total.unknown or total.unknown_bytes or total.unknown_communication) or len(inside) < 2:
+            return total
         # A fusion of several blocks with an unknown cost is unknown in each of them, but counts once in their sum.
         rows = [row for row in self._unknown_rows if any(block in inside for block, _ in row.blocks)]
         return replace(
-            found,
+            total,
             unknown=sum(map(is_unknown, rows)),
             unknown_bytes=sum(row.bytes_accessed is None for row in rows),
             unknown_communication=sum(row.wire_bytes is None for row in rows),
@@ -237,12 +243,12 @@ class CostTotals:
 
     @cached_property
     def _every(self) -> Mapping[str, Figures]:
-        found = {path: self._sum(roles.values()) for path, roles in self.by_block_and_role.items()}
+        by_path = {path: self._sum(roles.values()) for path, roles in self.by_block_and_role.items()}
         if self.params is None:
-            return {path: replace(figures, params=None) for path, figures in found.items()}
+            return {path: replace(figures, params=None) for path, figures in by_path.items()}
         for path, count in self.params.items():
-            found[path] = replace(found.get(path, Figures()), params=count)
-        return found
+            by_path[path] = replace(by_path.get(path, Figures()), params=count)
+        return by_path
 
     def _sum(self, parts: Iterable[Figures]) -> Figures:
         # A cost that depends on a symbolic size may be most of the sum, so the sum of the rest would be misleading.
@@ -257,11 +263,11 @@ class CostTotals:
 
         Computed once: with thousands of blocks, a search for each block would take minutes.
         """
-        found: dict[str, dict[str, None]] = {}
+        by_outer: dict[str, dict[str, None]] = {}
         for block in self._every:
             for outer in with_outer([block]):
-                found.setdefault(outer, {})[block] = None
-        return found
+                by_outer.setdefault(outer, {})[block] = None
+        return by_outer
 
     @cached_property
     def _unknown_rows(self) -> list[CostRow]:

@@ -70,7 +70,7 @@ class BlockChange:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as plain data."""
-        return {**vars(self), "details": [list(one) for one in self.details]}
+        return {**vars(self), "details": [list(detail) for detail in self.details]}
 
 
 def blocks_of_graph(graph: LogicalGraph) -> dict[str, BlockInfo]:
@@ -81,7 +81,7 @@ def blocks_of_graph(graph: LogicalGraph) -> dict[str, BlockInfo]:
         >>> list(blocks_of_graph((Model() + Linear(3)).graph))
         ['', 'linear_0']
     """
-    found: dict[str, BlockInfo] = {"": BlockInfo("", options=_notes(graph, ""), structure=())}
+    blocks: dict[str, BlockInfo] = {"": BlockInfo("", options=_notes(graph, ""), structure=())}
 
     def walk(level: LogicalGraph, prefix: str) -> None:
         for node in level.nodes:
@@ -91,12 +91,12 @@ def blocks_of_graph(graph: LogicalGraph) -> dict[str, BlockInfo]:
             named = _NUMBERED.match(node.name)
             is_named = named is None or named[1] != stem
             structure = (node.block, exactly(tuple(sorted(_notes(level, node.name).items()))))
-            found[path] = BlockInfo(path, node.block.kind, options, structure, is_named)
+            blocks[path] = BlockInfo(path, node.block.kind, options, structure, is_named)
             if node.block.graph is not None:
                 walk(node.block.graph, path)
 
     walk(graph, "")
-    return found
+    return blocks
 
 
 def _notes(graph: LogicalGraph, name: str) -> dict[str, str]:
@@ -106,28 +106,28 @@ def _notes(graph: LogicalGraph, name: str) -> dict[str, str]:
         graph: The graph that contains the block.
         name: Name of the block; `""` for the graph itself.
     """
-    found = {f"name of {end.port}": label for label, end in graph.labels if end.node == name != ""}
+    notes = {f"name of {end.port}": label for label, end in graph.labels if end.node == name != ""}
     for end, note in graph.notes:
         if end.node == name:
-            found |= {
+            notes |= {
                 f"{end.port} {part}": str(value) for part, value in vars(note).items() if value not in (None, False)
             }
-    return found
+    return notes
 
 
-def blocks_of_stage(stage: Stage, kinds: Mapping[str, str], known: Blocks) -> dict[str, BlockInfo]:
+def blocks_of_stage(stage: Stage, kinds: Mapping[str, str], of_model: Blocks) -> dict[str, BlockInfo]:
     """Return the blocks of a program by path, from the instructions of a stage.
 
     Args:
         stage: The stage.
         kinds: The kind of each block by path. A block without an entry gets the kind `""`.
-        known: The blocks of the program's model; empty if it has no model. The result contains them, and the blocks
+        of_model: The blocks of the program's model; empty if it has no model. The result contains them, and the blocks
             that only the program has, such as the loss.
     """
     own: dict[str, list[Hashable]] = {}
-    for one in stage.instructions:
-        for path, _ in one.shares[:1]:
-            own.setdefault(path, []).append((one.opcode, one.role, one.shapes))
+    for instruction in stage.instructions:
+        for path, _ in instruction.shares[:1]:
+            own.setdefault(path, []).append((instruction.opcode, instruction.role, instruction.shapes))
     children: dict[str, list[str]] = {"": []}
     for path in own:
         parent, outer = "", path.rpartition("/")[0]
@@ -139,12 +139,12 @@ def blocks_of_stage(stage: Stage, kinds: Mapping[str, str], known: Blocks) -> di
     structures: dict[str, Hashable] = {}
     for path in reversed(children):
         structures[path] = (tuple(own.get(path, ())), tuple(structures[child] for child in children[path]))
-    found = dict(known) or {"": BlockInfo("", structure=())}
+    blocks = dict(of_model) or {"": BlockInfo("", structure=())}
     for path, structure in structures.items():
-        if path and path not in found:
+        if path and path not in blocks:
             name = path.rpartition("/")[2]
-            found[path] = BlockInfo(path, kinds.get(path, ""), {}, structure, _NUMBERED.match(name) is None)
-    return found
+            blocks[path] = BlockInfo(path, kinds.get(path, ""), {}, structure, _NUMBERED.match(name) is None)
+    return blocks
 
 
 def _around(path: str) -> list[str]:
@@ -159,10 +159,12 @@ def match_blocks(before: Blocks, after: Blocks) -> dict[str, str]:
     blocks are found.
     """
     # Ties are broken in the same way in both directions, and in every process.
-    looks, others = ([(path, one.kind, repr(one.options)) for path, one in side.items()] for side in (before, after))
+    looks, others = (
+        [(path, block.kind, repr(block.options)) for path, block in side.items()] for side in (before, after)
+    )
     if others < looks or (others == looks and _structures(after) < _structures(before)):
         return {at: to for to, at in match_blocks(after, before).items()}
-    found = {"": ""}
+    matches = {"": ""}
     levels, theirs = _levels(before), _levels(after)
     waiting = [("", "")]
     while waiting:
@@ -170,36 +172,36 @@ def match_blocks(before: Blocks, after: Blocks) -> dict[str, str]:
         pairs = _match_level(
             [before[path] for path in levels.get(left, ())], [after[path] for path in theirs.get(right, ())]
         )
-        found.update(pairs)
+        matches.update(pairs)
         waiting += pairs
-    _match_moved(before, after, levels, theirs, found)
-    return found
+    _match_moved(before, after, levels, theirs, matches)
+    return matches
 
 
 def _structures(blocks: Blocks) -> list[str]:
-    return [repr(one.structure) for one in blocks.values()]
+    return [repr(block.structure) for block in blocks.values()]
 
 
 def _levels(blocks: Blocks) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    levels: dict[str, list[str]] = {}
     for path in blocks:
         if path:
-            found.setdefault(path.rpartition("/")[0], []).append(path)
-    return found
+            levels.setdefault(path.rpartition("/")[0], []).append(path)
+    return levels
 
 
 def _match_level(before: Sequence[BlockInfo], after: Sequence[BlockInfo]) -> list[tuple[str, str]]:
     """Match the blocks directly inside two matched blocks, and return the pairs of their paths."""
-    found: list[tuple[str, str]] = []
-    left, right = {_name(one): one for one in before}, {_name(one): one for one in after}
+    pairs: list[tuple[str, str]] = []
+    left, right = ({_name(block): block for block in side} for side in (before, after))
 
     def take(name: str, other: str) -> None:
-        found.append((left.pop(name).path, right.pop(other).path))
+        pairs.append((left.pop(name).path, right.pop(other).path))
 
-    for name in [name for name, one in left.items() if name in right and one.structure == right[name].structure]:
+    for name in [name for name, block in left.items() if name in right and block.structure == right[name].structure]:
         take(name, name)
     # A default name is weaker evidence than structure: inserting a block renumbers the blocks after it.
-    ours, theirs = ({one.structure for one in side.values()} for side in (left, right))
+    ours, theirs = ({block.structure for block in side.values()} for side in (left, right))
     for name in [name for name in left if name in right and left[name].kind == right[name].kind]:
         is_elsewhere = left[name].structure in theirs or right[name].structure in ours
         if right[name].is_named or not is_elsewhere:
@@ -213,11 +215,11 @@ def _match_level(before: Sequence[BlockInfo], after: Sequence[BlockInfo]) -> lis
                 take(name, name)
     if len(before) == len(after) == len(left) == 1 and not before[0].kind and not after[0].kind:
         take(*left, *right)  # the scope around everything, such as the function itself
-    return found
+    return pairs
 
 
-def _name(one: BlockInfo) -> str:
-    return one.path.rpartition("/")[2]
+def _name(block: BlockInfo) -> str:
+    return block.path.rpartition("/")[2]
 
 
 def _match_moved(
@@ -225,29 +227,29 @@ def _match_moved(
     after: Blocks,
     levels: Mapping[str, Sequence[str]],
     others: Mapping[str, Sequence[str]],
-    found: dict[str, str],
+    matches: dict[str, str],
 ) -> None:
-    """Match blocks with the same structure inside different blocks, outer blocks first, and add them to `found`."""
-    taken = set(found.values())
+    """Match blocks with the same structure inside different blocks, outer blocks first, and add them to `matches`."""
+    matched = set(matches.values())
     free: dict[Hashable, list[str]] = {}
     for path in reversed([*after]):
-        if path not in taken:
+        if path not in matched:
             free.setdefault(after[path].structure, []).append(path)
     for path in before:
-        places = free.get(before[path].structure, []) if path not in found else []
-        while places and places[-1] in taken:
-            places.pop()
-        if not places:
+        candidates = free.get(before[path].structure, []) if path not in matches else []
+        while candidates and candidates[-1] in matched:
+            candidates.pop()
+        if not candidates:
             continue
-        waiting = [(path, places.pop())]
+        waiting = [(path, candidates.pop())]
         while waiting:  # then the blocks inside both
             left, right = waiting.pop()
-            if left in found or right in taken:
+            if left in matches or right in matched:
                 continue
-            found[left] = right
-            taken.add(right)
+            matches[left] = right
+            matched.add(right)
             waiting += _match_level(
-                [before[one] for one in levels.get(left, ())], [after[one] for one in others.get(right, ())]
+                [before[inner] for inner in levels.get(left, ())], [after[inner] for inner in others.get(right, ())]
             )
 
 
@@ -265,7 +267,7 @@ def changes_of_blocks(
         details: For each block whose equations or instructions differ, the triple that counts them, as in
             `BlockChange.details`. The keys are paths in `after`.
     """
-    found: list[tuple[int, bool, BlockChange]] = []
+    changes: list[tuple[int, bool, BlockChange]] = []
     sources = {to: at for at, to in matches.items()}
     added, removed = _inside(after, sources), _inside(before, matches)
     for number, path in enumerate(after):
@@ -273,7 +275,7 @@ def changes_of_blocks(
             outer = path.rpartition("/")[0]
             if outer in sources:  # blocks inside an added block are not listed
                 fresh = BlockChange("added", None, path, after[path].kind, inside=added[path])
-                found.append((number, False, fresh))
+                changes.append((number, False, fresh))
             continue
         left, right = before[sources[path]], after[path]
         options = _differences(left, right) + ((details[path],) if path in details else ())
@@ -284,15 +286,15 @@ def changes_of_blocks(
         elif _name(left) != _name(right):
             mark = "renamed"
         if mark is not None:
-            found.append((number, False, BlockChange(mark, left.path, path, right.kind, options)))
+            changes.append((number, False, BlockChange(mark, left.path, path, right.kind, options)))
     numbers, last = {path: number for number, path in enumerate(after)}, -1
     for path in before:
         if path in matches:
             last = max(last, numbers[matches[path]])
         elif path.rpartition("/")[0] in matches:
             gone = BlockChange("removed", path, None, before[path].kind, inside=removed[path])
-            found.append((last, True, gone))
-    return tuple(change for _, _, change in sorted(found, key=lambda one: one[:2]))
+            changes.append((last, True, gone))
+    return tuple(change for _, _, change in sorted(changes, key=lambda entry: entry[:2]))
 
 
 def _inside(blocks: Blocks, matched: Container[str]) -> Counter[str]:
@@ -302,12 +304,12 @@ def _inside(blocks: Blocks, matched: Container[str]) -> Counter[str]:
 
 def _differences(left: BlockInfo, right: BlockInfo) -> tuple[tuple[str, str, str], ...]:
     """Return the options that differ, as in `BlockChange.details`."""
-    found = [("kind", left.kind, right.kind)] if left.kind != right.kind else []
+    changes = [("kind", left.kind, right.kind)] if left.kind != right.kind else []
     for name in dict.fromkeys((*left.options, *right.options)):
-        one, other = left.options.get(name), right.options.get(name)
-        if exactly(one) != exactly(other) or (name in left.options) != (name in right.options):
-            found.append((name, _text(left, name), _text(right, name)))
-    return tuple(found)
+        option, other = left.options.get(name), right.options.get(name)
+        if exactly(option) != exactly(other) or (name in left.options) != (name in right.options):
+            changes.append((name, _text(left, name), _text(right, name)))
+    return tuple(changes)
 
 
 def _text(block: BlockInfo, name: str) -> str:
@@ -327,20 +329,20 @@ def connections_of(graph: LogicalGraph, paths: Mapping[str, str]) -> dict[str, N
         paths: For each block that both models have, the path to write in its connections. For both models, this is the
             path in the right one, so that the connections of a renamed block are equal.
     """
-    found: dict[str, None] = {}
+    connections: dict[str, None] = {}
 
     def text(end: Endpoint, prefix: str) -> str:
         path = join_path(prefix, end.node) if end.node else prefix
-        shown = paths.get(path, path)
-        return f"{shown}.{end.port}" if shown else end.port
+        label = paths.get(path, path)
+        return f"{label}.{end.port}" if label else end.port
 
     def walk(level: LogicalGraph, prefix: str) -> None:
         for edge in level.edges:
-            found[f"{text(edge.source, prefix)} -> {text(edge.target, prefix)}"] = None
+            connections[f"{text(edge.source, prefix)} -> {text(edge.target, prefix)}"] = None
         for node in level.nodes:
             path = join_path(prefix, node.name)
             if node.block.graph is not None and path in paths:
                 walk(node.block.graph, path)
 
     walk(graph, "")
-    return found
+    return connections

@@ -104,7 +104,8 @@ class Comparison(Shown):
         left = connections_of(self.before.graph, self.paths)
         right = connections_of(self.after.graph, {path: path for path in self.paths.values()})
         return Connections(
-            tuple(one for one in right if one not in left), tuple(one for one in left if one not in right)
+            tuple(connection for connection in right if connection not in left),
+            tuple(connection for connection in left if connection not in right),
         )
 
     def stage(self, name: str) -> StageComparison:
@@ -179,22 +180,26 @@ class Comparison(Shown):
         This is the jaxpr if both sides have it, else StableHLO, else HLO, else the first common stage. Models without
         shapes have no stages.
         """
-        known = [name for name in (*_FIRST, *self.stages) if name in self.stages]
+        names = [name for name in (*_FIRST, *self.stages) if name in self.stages]
         sides = self.before, self.after
-        return next((name for name in known if all(side.stage(name).unavailable is None for side in sides)), None)
+        return next((name for name in names if all(side.stage(name).unavailable is None for side in sides)), None)
 
     @cached_property
     def _blocks(self) -> tuple[dict[str, BlockInfo], dict[str, BlockInfo]]:
         return self._blocks_of(self.before), self._blocks_of(self.after)
 
     def _blocks_of(self, side: Side) -> dict[str, BlockInfo]:
-        known = blocks_of_graph(side.graph) if self.has_models and side.graph is not None else {}
+        of_model = blocks_of_graph(side.graph) if self.has_models and side.graph is not None else {}
         if self.first_stage is None:
-            return known
+            return of_model
         kinds: dict[str, str] = {}
         if _KINDS in self.stages:
-            kinds = {one.id: one.opcode for one in side.stage(_KINDS).instructions if one.opcode != "block"}
-        return blocks_of_stage(side.stage(self.first_stage), kinds, known)
+            kinds = {
+                instruction.id: instruction.opcode
+                for instruction in side.stage(_KINDS).instructions
+                if instruction.opcode != "block"
+            }
+        return blocks_of_stage(side.stage(self.first_stage), kinds, of_model)
 
     def _instructions_by_block(self) -> dict[str, tuple[str, str, str]]:
         """Return a triple that counts the differing instructions of each block, as in `BlockChange.details`.
@@ -203,23 +208,23 @@ class Comparison(Shown):
         """
         if self.first_stage is None:
             return {}
-        found = self.stage(self.first_stage)
+        stage = self.stage(self.first_stage)
         counts: dict[str, Counter[str]] = {}
 
-        def count(one: Instruction, mark: str, paths: Mapping[str, str] | None = None) -> None:
-            for path, _ in one.shares[:1]:
+        def count(node: Instruction, mark: str, paths: Mapping[str, str] | None = None) -> None:
+            for path, _ in node.shares[:1]:
                 counts.setdefault(path if paths is None else paths.get(path, ""), Counter())[mark] += 1
 
-        for one in found.added:
-            count(one, "added")
-        for one in found.removed:
-            count(one, "removed", self.paths)
-        for _, one in found.changed:
-            if one.line not in found.rewired:  # with other operands the connection has changed, not the block
-                count(one, "changed")
-        what = "equations" if self.first_stage == "jaxpr" else "instructions"
+        for instruction in stage.added:
+            count(instruction, "added")
+        for instruction in stage.removed:
+            count(instruction, "removed", self.paths)
+        for _, instruction in stage.changed:
+            if instruction.line not in stage.rewired:  # with other operands the connection has changed, not the block
+                count(instruction, "changed")
+        noun = "equations" if self.first_stage == "jaxpr" else "instructions"
         return {
-            path: (what, "", ", ".join(f"{number} {mark}" for mark, number in some.items()))
+            path: (noun, "", ", ".join(f"{number} {mark}" for mark, number in some.items()))
             for path, some in counts.items()
             if path
         }
@@ -238,7 +243,7 @@ class Comparison(Shown):
         return {
             "before": self.before.to_dict(),
             "after": self.after.to_dict(),
-            "blocks": [one.to_dict() for one in self.blocks],
+            "blocks": [block.to_dict() for block in self.blocks],
             "connections": {name: list(value) for name, value in vars(self.connections).items()},
             "stages": {name: self.stage(name).to_dict() for name in stages or self.quick_stages},
             "cost": None if self.cost is None else self.cost.to_dict(),
@@ -284,7 +289,7 @@ class Comparison(Shown):
         """
         if self.first_stage is None and not self.has_models:
             return "no stage is available on both sides"
-        counts = Counter(one.mark for one in self.blocks)
+        counts = Counter(block.mark for block in self.blocks)
         parts: list[str] = []
         for mark, number in counts.items():
             word = "" if parts else " block" if number == 1 else " blocks"
@@ -340,9 +345,9 @@ def compare(a: Any, b: Any, /, *args: Any, **options: Any) -> Comparison:
     """
     before = side_of(a, args, options)
     after = side_of(b, args, options)
-    found = Comparison(before, after)
-    if found.stages or found.has_models:
-        return found
+    comparison = Comparison(before, after)
+    if comparison.stages or comparison.has_models:
+        return comparison
     facts = tuple((word, side.described) for word, side in (("before", before), ("after", after)))
     if not (before.names and after.names):
         raise UnknownOptionError(

@@ -58,29 +58,29 @@ def lines_without_names(text: str, stage: str) -> list[Line]:
     pattern = _PATTERNS.get(language)
     if pattern is None:
         return [Line(line, (), ()) for line in lines]
-    known = set(_DEFINED.findall(text)) if language == "jaxpr" else None
-    return [_line(line, pattern, known) for line in lines]
+    variables = set(_DEFINED.findall(text)) if language == "jaxpr" else None
+    return [_line(line, pattern, variables) for line in lines]
 
 
-def _line(line: str, pattern: re.Pattern[str], known: set[str] | None) -> Line:
+def _line(line: str, pattern: re.Pattern[str], variables: set[str] | None) -> Line:
     parts: list[str] = []
     names: list[str] = []
     defines: list[bool] = []
     end = 0
-    for found in pattern.finditer(line):
-        name = found["name"]
+    for match in pattern.finditer(line):
+        name = match["name"]
         if name is None:
-            symbol = found.groupdict().get("symbol")
+            symbol = match.groupdict().get("symbol")
             if symbol:  # @relu_3 is @relu, numbered by JAX
-                parts += (line[end : found.start()], symbol)
-                end = found.end()
+                parts += (line[end : match.start()], symbol)
+                end = match.end()
             continue
-        if known is not None and name not in known:
+        if variables is not None and name not in variables:
             continue
-        parts += (line[end : found.start()], HOLE)
-        end = found.end()
+        parts += (line[end : match.start()], HOLE)
+        end = match.end()
         names.append(name)
-        defines.append(found["defines"] is not None)
+        defines.append(match["defines"] is not None)
     return Line("".join((*parts, line[end:])), tuple(names), tuple(defines))
 
 

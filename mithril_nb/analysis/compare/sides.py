@@ -90,10 +90,10 @@ def side_of(value: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Si
         return replace(side_of(_read(Path(value)), args, options), name=Path(value).name)
     if isinstance(value, Inspection | SavedInspection | Stage):
         if has_call:
-            given = ", ".join([f"{len(args)} arguments"] * bool(args) + [f"{name}=" for name in options])
+            parts = ", ".join([f"{len(args)} arguments"] * bool(args) + [f"{name}=" for name in options])
             raise UnknownOptionError(
                 f"{type(value).__name__} {value.name!r} takes no arguments or options: its shapes are known.",
-                (("given", given),),
+                (("given", parts),),
                 "ml.compare(a, b)",
             )
         return _side_of_program(value)
@@ -102,8 +102,8 @@ def side_of(value: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Si
         name = str(getattr(value, "name", "") or getattr(value, "kind", "") or "model")
         if not (has_call or isinstance(value, PhysicalModel)):
             return Side(name, graph=graph)
-        made = _side_of_program(inspect(value, *args, **options))
-        return replace(made, name=name, graph=graph)
+        program = _side_of_program(inspect(value, *args, **options))
+        return replace(program, name=name, graph=graph)
     if value is None or isinstance(value, bool | int | float | list | tuple | dict | set):
         raise UnknownOptionError(
             f"cannot compare {short_repr(value)}.",

@@ -91,14 +91,14 @@ class StageComparison(Shown):
     @cached_property
     def counts(self) -> Mapping[str, int]:
         """The number of rows with the marks `"added"`, `"removed"` and `"changed"`."""
-        found = Counter(row.mark for row in self.rows)
-        return {mark: found[mark] for mark in ("added", "removed", "changed")}
+        counts = Counter(row.mark for row in self.rows)
+        return {mark: counts[mark] for mark in ("added", "removed", "changed")}
 
     @cached_property
     def added(self) -> tuple[Instruction, ...]:
         """The instructions that are only on the right, without moved ones."""
-        places = set(self.moved.values())
-        return self._of("added", lambda row: row.after not in places, self.after)
+        targets = set(self.moved.values())
+        return self._of("added", lambda row: row.after not in targets, self.after)
 
     @cached_property
     def removed(self) -> tuple[Instruction, ...]:
@@ -110,7 +110,7 @@ class StageComparison(Shown):
         """Pairs of an instruction on the left and its counterpart on the right that differ."""
         rows = [row for row in self.rows if row.mark == "changed"]
         pairs = [(self._left.get(row.before or 0), self._right.get(row.after or 0)) for row in rows]
-        return tuple((one, other) for one, other in pairs if one is not None and other is not None)
+        return tuple((left, other) for left, other in pairs if left is not None and other is not None)
 
     @cached_property
     def matches(self) -> Mapping[str, str]:
@@ -138,9 +138,9 @@ class StageComparison(Shown):
             "name": self.name,
             "unavailable": self.unavailable,
             "is_same": self.is_same,
-            "added": [one.id for one in self.added],
-            "removed": [one.id for one in self.removed],
-            "changed": [[one.id, other.id] for one, other in self.changed],
+            "added": [instruction.id for instruction in self.added],
+            "removed": [instruction.id for instruction in self.removed],
+            "changed": [[left.id, other.id] for left, other in self.changed],
             "moved": [[at, to] for at, to in self.moved.items()],
             "rows": [list(row) for row in self.rows if row.mark != "same"],
         }
@@ -184,10 +184,10 @@ class StageComparison(Shown):
 
 def starts_of(stage: Stage) -> dict[int, Instruction]:
     """Return the instruction that starts on each line, by number of the line; the first if several start there."""
-    found: dict[int, Instruction] = {}
-    for one in stage.instructions:
-        found.setdefault(one.line, one)
-    return found
+    starts: dict[int, Instruction] = {}
+    for instruction in stage.instructions:
+        starts.setdefault(instruction.line, instruction)
+    return starts
 
 
 def split_lines(text: str) -> list[str]:
@@ -232,10 +232,10 @@ _FLIPPED: Mapping[str, RowMark] = {"added": "removed", "removed": "added"}
 
 def _removed_first(rows: Sequence[Row]) -> tuple[Row, ...]:
     """Sort each run of removed and added rows: removed rows first."""
-    found: list[Row] = []
+    sorted_rows: list[Row] = []
     for _, some in groupby(rows, lambda row: row.before is not None and row.after is not None):
-        found += sorted(some, key=lambda row: row.mark == "added")
-    return tuple(found)
+        sorted_rows += sorted(some, key=lambda row: row.mark == "added")
+    return tuple(sorted_rows)
 
 
 def _compared(
@@ -259,14 +259,16 @@ def _keys(stage: Stage, count: int, paths: Mapping[str, str], side: str) -> list
         side: `"left"` or `"right"`. It is part of the key if a block has no counterpart, so that the key differs from
             all keys of the other side.
     """
-    found = [Key()] * count
-    known = {"": "", **paths}
-    for line, one in starts_of(stage).items():
+    keys = [Key()] * count
+    counterparts = {"": "", **paths}
+    for line, instruction in starts_of(stage).items():
         if line <= count:
-            blocks = sorted((known.get(path, ""), path if path not in known else "") for path, _ in one.shares)
-            is_matched = all(path in known for path, _ in one.shares)
-            found[line - 1] = Key(tuple(blocks) if is_matched else (side, *blocks), one.role or "", is_matched)
-    return found
+            blocks = sorted(
+                (counterparts.get(path, ""), path if path not in counterparts else "") for path, _ in instruction.shares
+            )
+            is_matched = all(path in counterparts for path, _ in instruction.shares)
+            keys[line - 1] = Key(tuple(blocks) if is_matched else (side, *blocks), instruction.role or "", is_matched)
+    return keys
 
 
 def _pairs(
@@ -274,7 +276,7 @@ def _pairs(
 ) -> dict[int, int]:
     """Return the index of each matched line on the left, with the index of its counterpart on the right, in order."""
     (left, right), (ours, theirs) = lines, keys
-    found = dict(
+    pairs = dict(
         align(
             [(key, line.text) for key, line in zip(ours, left, strict=True)],
             [(key, line.text) for key, line in zip(theirs, right, strict=True)],
@@ -284,14 +286,14 @@ def _pairs(
     # Weaker keys align the remaining lines: first the same text in other blocks, then the same blocks, role and opcode.
     opcodes = [starts[at + 1].opcode if at + 1 in starts else None for at in range(len(left))]
     their_opcodes = [others[at + 1].opcode if at + 1 in others else None for at in range(len(right))]
-    found = _fill(found, [_text_key(*one) for one in zip(ours, left, strict=True)],
-                  [_text_key(*one) for one in zip(theirs, right, strict=True)])  # fmt: skip
-    found = _fill(
-        found,
+    pairs = _fill(pairs, [_text_key(*pair) for pair in zip(ours, left, strict=True)],
+                  [_text_key(*pair) for pair in zip(theirs, right, strict=True)])  # fmt: skip
+    pairs = _fill(
+        pairs,
         [None if code is None else (key, code) for key, code in zip(ours, opcodes, strict=True)],
         [None if code is None else (key, code) for key, code in zip(theirs, their_opcodes, strict=True)],
     )
-    return _fill(found, [_head(line) for line in left], [_head(line) for line in right])
+    return _fill(pairs, [_head(line) for line in left], [_head(line) for line in right])
 
 
 def _text_key(key: Key, line: Line) -> Hashable:
@@ -304,15 +306,15 @@ def _head(line: Line) -> Hashable:
     return (words[0], len(line.text) - len(line.text.lstrip())) if len(words) > 1 and words[0][0].isalpha() else None
 
 
-def _fill(found: dict[int, int], left: Sequence[Hashable], right: Sequence[Hashable]) -> dict[int, int]:
-    """Match lines between the pairs in `found` by keys, and return all pairs. The key `None` matches no key."""
-    filled = dict(found)
+def _fill(pairs: dict[int, int], left: Sequence[Hashable], right: Sequence[Hashable]) -> dict[int, int]:
+    """Match lines between the pairs in `pairs` by keys, and return all pairs. The key `None` matches no key."""
+    filled = dict(pairs)
     start = low = 0
-    for at, to in (*found.items(), (len(left), len(right))):
+    for at, to in (*pairs.items(), (len(left), len(right))):
         if start < at and low < to:
-            ours = [one if one is not None else ("left", place) for place, one in enumerate(left[start:at])]
-            theirs = [one if one is not None else ("right", place) for place, one in enumerate(right[low:to])]
-            filled.update((start + one, low + other) for one, other in align(ours, theirs))
+            ours = [key if key is not None else ("left", index) for index, key in enumerate(left[start:at])]
+            theirs = [key if key is not None else ("right", index) for index, key in enumerate(right[low:to])]
+            filled.update((start + first, low + other) for first, other in align(ours, theirs))
         start, low = at + 1, to + 1
     return dict(sorted(filled.items()))
 
@@ -324,17 +326,17 @@ def _moved(
 
     Only lines on which an instruction starts can move.
     """
-    taken = set(pairs.values())
+    matched = set(pairs.values())
     free: dict[Hashable, list[int]] = {}
     for to in range(len(right) - 1, -1, -1):
-        if to not in taken and theirs[to] != Key():
+        if to not in matched and theirs[to] != Key():
             free.setdefault((theirs[to], right[to].text), []).append(to)
-    found: dict[int, int] = {}
+    moved: dict[int, int] = {}
     for at, line in enumerate(left):
-        places = free.get((ours[at], line.text)) if at not in pairs else None
-        if places:
-            found[at] = places.pop()
-    return found
+        candidates = free.get((ours[at], line.text)) if at not in pairs else None
+        if candidates:
+            moved[at] = candidates.pop()
+    return moved
 
 
 def _rows(
@@ -345,11 +347,11 @@ def _rows(
     rows: list[Row] = []
     start = low = 0
     for at, to in (*pairs.items(), (len(left), len(right))):
-        rows += [Row("removed", place + 1, None) for place in range(start, at)]
-        for place in range(low, to):
-            if place in sources:
-                names.define(left[sources[place]], right[place])
-            rows.append(Row("added", None, place + 1))
+        rows += [Row("removed", line + 1, None) for line in range(start, at)]
+        for number in range(low, to):
+            if number in sources:
+                names.define(left[sources[number]], right[number])
+            rows.append(Row("added", None, number + 1))
         if at < len(left):
             is_same = left[at].text == right[to].text and names.agrees(left[at], right[to])
             if not is_same:

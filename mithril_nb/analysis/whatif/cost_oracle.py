@@ -165,24 +165,24 @@ class CostOracle:
             raise self._failed[key].with_traceback(None)
         if key in self._traced:
             return Answer(self._traced[key][1], TRACED)
-        cost, way = self._by_formula(settings), FORMULA
+        cost, origin = self._by_formula(settings), FORMULA
         if cost is None and self._learned is not None:
-            cost, way = self._learned.at(settings), LEARNED
-        return Answer(cost, way) if cost is not None and self._exists(settings, way) else None
+            cost, origin = self._learned.at(settings), LEARNED
+        return Answer(cost, origin) if cost is not None and self._exists(settings, origin) else None
 
-    def _exists(self, settings: Settings, way: str) -> bool:
+    def _exists(self, settings: Settings, origin: str) -> bool:
         """Return whether the arguments of the program have the predicted shapes at some settings; trace nothing.
 
         Args:
             settings: The settings.
-            way: How the cost was predicted. Only for `LEARNED`, shapes are predicted too.
+            origin: How the cost was predicted. Only for `LEARNED`, shapes are predicted too.
 
         Raises:
             Exception: The error that the function that makes the program raised.
         """
         with self._lock.held(), self.context():
             inspection = self.subject.inspection(settings)
-        predicted = self._learned.input_shapes(settings) if way == LEARNED and self._learned is not None else None
+        predicted = self._learned.input_shapes(settings) if origin == LEARNED and self._learned is not None else None
         shapes = [tuple(leaf.shape) for leaf in jax.tree.leaves(inspection.arguments) if hasattr(leaf, "shape")]
         return predicted is None or predicted == shapes
 

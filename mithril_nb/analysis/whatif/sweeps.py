@@ -206,10 +206,10 @@ def _point(oracle: CostOracle, point: Settings, settings: Settings, source: str,
         return Point(point, reasons=dict.fromkeys(FIELDS, reason_of(error)))
 
 
-def _of(cost: Cost, point: Settings, held: Peak, way: str) -> Point:
+def _of(cost: Cost, point: Settings, held: Peak, origin: str) -> Point:
     total = cost.total
     time_s, no_time = None, _NOT_RUN
-    if way == "measured":
+    if origin == "measured":
         time_s, no_time = total.time_s, "; ".join(cost.notes) or "no reason given"
     figures = {name: getattr(total, name) for name in ("flops", "bytes_accessed", "transcendentals", "params")}
     reasons = {name: _reason(cost.notes, name) for name, value in figures.items() if value is None}
@@ -218,7 +218,7 @@ def _of(cost: Cost, point: Settings, held: Peak, way: str) -> Point:
     calls = total.unknown_transcendentals
     bounds = {"flops": total.unknown, "transcendentals": calls, "bytes_accessed": total.unknown_bytes}
     at_least = tuple(name for name, count in bounds.items() if count and figures[name])
-    return Point(point, **figures, peak_bytes=held.bytes, time_s=time_s, way=way, reasons=reasons, at_least=at_least)
+    return Point(point, **figures, peak_bytes=held.bytes, time_s=time_s, way=origin, reasons=reasons, at_least=at_least)
 
 
 def _reason(notes: Sequence[str], figure: str) -> str:

@@ -72,8 +72,8 @@ def sent(kind: str, operands: Sequence[Expression | None], group: int | None) ->
     return payload, payload
 
 
-def sends_no_more(one: Sent, other: Sent) -> bool:
-    """Return whether `one` certainly sends at most as many payload and wire bytes as `other`.
+def sends_no_more(ours: Sent, other: Sent) -> bool:
+    """Return whether `ours` certainly sends at most as many payload and wire bytes as `other`.
 
     If a number of bytes is unknown, the result is `False`, except that 0 bytes are at most any number.
 
@@ -86,7 +86,7 @@ def sends_no_more(one: Sent, other: Sent) -> bool:
     try:
         return all(
             mine == 0 or (mine is not None and its is not None and mine <= its)
-            for mine, its in zip(one, other, strict=True)
+            for mine, its in zip(ours, other, strict=True)
         )
     except UndecidedError:
         return False

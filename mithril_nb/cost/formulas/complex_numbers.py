@@ -118,8 +118,8 @@ def conjugate(equation: Equation) -> Letters | Formula:
 @rule(*_of_complex("convert_element_type"), flops="2·n", note="0 if the dtype is the same", xla="n")
 def conversion(equation: Equation) -> Formula:
     """Conversions of the real and the imaginary part of each element: `2·n`; 0 if the dtype is the same."""
-    found = convert(equation)
-    return found if found.flops == "0" else Formula("2·n", found.letters, note=_REAL, xla="n")
+    real = convert(equation)
+    return real if real.flops == "0" else Formula("2·n", real.letters, note=_REAL, xla="n")
 
 
 # The argmax of real numbers takes 9 operations, three of them comparisons. For complex numbers, `>` takes 5 operations
@@ -140,8 +140,8 @@ _THREE_CONVOLUTIONS = f"three real convolutions, {NO_PADDING}"
 def complex_convolution(equation: Equation) -> Formula:
     """Three real convolutions, with sums of the operands before and of the results after, as JAX lowers it."""
     (left, kernel), out = map(count, equation.inputs), count(equation.outputs[0])
-    found = convolution(equation)
-    flops, letters = (found.flops, found.letters) if isinstance(found, Formula) else ("2·B·F·(C/G)·valid", found)
+    real = convolution(equation)
+    flops, letters = (real.flops, real.letters) if isinstance(real, Formula) else ("2·B·F·(C/G)·valid", real)
     return Formula(
         f"3·{flops} + 3·left + 4·kernel + 3·out",
         {**letters, "left": left, "kernel": kernel, "out": out},
@@ -186,8 +186,8 @@ rule(*_of_complex("addupdate", "accum_grad_in_ref"), flops="2·updates", note=_R
 @rule(*_of_complex("psum", "psum_invariant", "unreduced_psum"), flops="2·n", note=_REAL, xla="n")
 def collective_sum(equation: Equation) -> Formula:
     """The sums of `all_reduce` for real numbers, with 2 operations each."""
-    found = all_reduce(equation)
-    real = found if isinstance(found, Formula) else Formula("n", found)
+    sums = all_reduce(equation)
+    real = sums if isinstance(sums, Formula) else Formula("n", sums)
     return Formula(f"2·({real.flops})" if " " in real.flops else f"2·{real.flops}", real.letters, xla=real.flops)
 
 
@@ -195,10 +195,10 @@ def _scatter(each: int, *primitives: str, note: str, xla: str | None) -> None:
     @rule(*_of_complex(*primitives), flops=f"{each}·updates", note=f"{note}; + indices if clipped", xla=xla)
     def scatter(equation: Equation) -> Formula:
         """`each` operations for each element of the updates, and one for each index if indices are clipped."""
-        found = scatter_combine(equation)
-        clipped = " + indices" if "indices" in found.letters else ""
+        real = scatter_combine(equation)
+        clipped = " + indices" if "indices" in real.letters else ""
         theirs = f"updates{clipped}" if xla else None
-        return Formula(f"{each}·updates{clipped}", found.letters, note=note, xla=theirs)
+        return Formula(f"{each}·updates{clipped}", real.letters, note=note, xla=theirs)
 
 
 _scatter(2, "scatter-add", "scatter-sub", "scatter_add", note=_REAL, xla="updates")

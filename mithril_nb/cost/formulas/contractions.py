@@ -68,7 +68,7 @@ def systolic_product(equation: Equation) -> Letters:
 
 
 @rule(
-    *(f"dot_product_attention_{one}{end}" for one in ("fwd", "fp8_fwd") for end in ("", "_wrapper")),
+    *(f"dot_product_attention_{kernel}{end}" for kernel in ("fwd", "fp8_fwd") for end in ("", "_wrapper")),
     flops="4·n·K", note="queries times keys, and scores times values", is_product=True,
 )  # fmt: skip
 def attention(equation: Equation) -> Letters:
@@ -84,7 +84,7 @@ def attention(equation: Equation) -> Letters:
 
 # The backward pass has five products, the forward pass two: Dao, FlashAttention-2, §4.1.
 rule(
-    *(f"dot_product_attention_{one}{end}" for one in ("bwd", "fp8_bwd") for end in ("", "_wrapper")),
+    *(f"dot_product_attention_{kernel}{end}" for kernel in ("bwd", "fp8_bwd") for end in ("", "_wrapper")),
     flops="10·n·K", note="five products", is_product=True,
 )(attention)  # fmt: skip
 
@@ -123,14 +123,14 @@ def convolution(equation: Equation) -> Letters | Formula:
     return {**letters, "G": param["feature_group_count"]}
 
 
-def _valid(outputs: Expression, window: Expression, inputs: Expression, place: tuple[Expression, ...]) -> Expression:
-    stride, low, high, base, dilation = place
+def _valid(outputs: Expression, window: Expression, inputs: Expression, steps: tuple[Expression, ...]) -> Expression:
+    stride, low, high, base, dilation = steps
     if low == high == 0 and base == 1:
         return outputs * window  # no padding, so every pair reads an element
     return call("valid", outputs, window, inputs, stride, low, base, dilation)
 
 
-def valid_pairs(outputs: int, window: int, inputs: int, place: tuple[int, int, int, int]) -> int:
+def valid_pairs(outputs: int, window: int, inputs: int, steps: tuple[int, int, int, int]) -> int:
     """Count the pairs of result index and kernel index along one axis of a convolution that read an input element.
 
     The other pairs read padding, or a zero between the elements of a dilated input.
@@ -139,7 +139,7 @@ def valid_pairs(outputs: int, window: int, inputs: int, place: tuple[int, int, i
         outputs: Size of the result.
         window: Size of the kernel.
         inputs: Size of the input before padding and dilation.
-        place: Stride of the window, padding before the first element, dilation of the input, dilation of the kernel.
+        steps: Stride of the window, padding before the first element, dilation of the input, dilation of the kernel.
 
     Examples:
         Three inputs, a kernel of three, and one element of padding on each side; the first and the last result read
@@ -148,7 +148,7 @@ def valid_pairs(outputs: int, window: int, inputs: int, place: tuple[int, int, i
         >>> valid_pairs(3, 3, 3, (1, 1, 1, 1))
         7
     """
-    stride, low, base, dilation = place
+    stride, low, base, dilation = steps
     extent = (inputs - 1) * base + 1
     if base == 1:
         # For each kernel index, the output indices o with 0 <= o * stride + offset < inputs form a range.
@@ -178,13 +178,13 @@ def fourier(equation: Equation) -> Formula:
     `floor(log2(length))` over the axes.
     """
     lengths: Any = equation.param["fft_lengths"]
-    sizes = [as_size(one) for one in lengths]
+    sizes = [as_size(size) for size in lengths]
     is_real = [not spec.dtype.startswith("complex") for spec in (equation.inputs[0], equation.outputs[0])]
     letters = {
         "n": count(equation.outputs[0] if is_real[1] else equation.inputs[0]),
         "N": times(sizes),
         "in": count(equation.inputs[0]),
-        "rounds": times(call("rounds", one) for one in sizes),
+        "rounds": times(call("rounds", size) for size in sizes),
     }
     return Formula("5·n·log2(N)/2" if any(is_real) else "5·n·log2(N)", letters, xla="8·in·rounds")
 
@@ -200,5 +200,5 @@ def rounds(length: int) -> int:
 
 
 # Registered, so that formulas of symbolic sizes may contain these functions.
-FUNCTIONS["valid"] = lambda outputs, window, inputs, *place: valid_pairs(outputs, window, inputs, place)
+FUNCTIONS["valid"] = lambda outputs, window, inputs, *steps: valid_pairs(outputs, window, inputs, steps)
 FUNCTIONS["rounds"] = rounds

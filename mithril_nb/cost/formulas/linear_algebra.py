@@ -37,8 +37,8 @@ def factorization(*primitives: str, flops: str, note: str = "", typical: str = "
     def register(find: Finding) -> Finding:
         @wraps(find)
         def of_complex(equation: Equation) -> Letters | Formula:
-            found = find(equation)
-            return replace(found, flops=f"4·{found.flops}") if isinstance(found, Formula) else found
+            formula = find(equation)
+            return replace(formula, flops=f"4·{formula.flops}") if isinstance(formula, Formula) else formula
 
         rule(*primitives, flops=flops, note=note, typical=typical)(find)
         names = [f"{primitive}{OF_COMPLEX}" for primitive in primitives]

@@ -31,9 +31,9 @@ def parse(text: str) -> Polynomial:
         >>> parse("floordiv(- 2*b^2 + 4, 3)"), parse("2·B·I² + B"), parse("n·ceil(log2(n))")
         (floor((-2·b² + 4)/3), 2·B·I² + B, n·ceil(log2(n)))
     """
-    plain = _RAISED.sub(lambda found: f"**{found.group().translate(_LOWERED)}", text.replace("·", "*"))
+    plain = _RAISED.sub(lambda match: f"**{match.group().translate(_LOWERED)}", text.replace("·", "*"))
     # A size may have the name of a Python keyword, such as `in`.
-    plain = _WORD.sub(lambda found: f"{found.group()}{_KEPT * iskeyword(found.group())}", plain)
+    plain = _WORD.sub(lambda match: f"{match.group()}{_KEPT * iskeyword(match.group())}", plain)
     try:
         return constant(_parsed(ast.parse(plain.replace("^", "**").strip(), mode="eval").body))
     except (SyntaxError, KeyError, TypeError, ValueError) as error:
@@ -53,13 +53,13 @@ def _parsed(node: Any) -> Any:
         case ast.Call(func=ast.Name(id="ceil"), args=[ast.Call(func=ast.Name(id="log2"), args=[arg])]):
             return call("ceil_log2", _parsed(arg))
         case ast.Call(func=ast.Name(id=name), args=args) if name in FUNCTIONS:
-            found = [constant(_parsed(arg)) for arg in args]
+            operands = [constant(_parsed(arg)) for arg in args]
             return (
-                found[0] // found[1]
+                operands[0] // operands[1]
                 if name == "floordiv"
-                else found[0] % found[1]
+                else operands[0] % operands[1]
                 if name == "mod"
-                else call(name, *found)
+                else call(name, *operands)
             )
         case ast.BinOp(left=left, op=op, right=right):
             return _OPERATORS[type(op)](constant(_parsed(left)), _parsed(right))
@@ -92,8 +92,8 @@ def substituted(text: str, letters: Mapping[str, Expression]) -> Expression:
     """
     formula = parse(text)
     if all(isinstance(value, int) for value in letters.values()):
-        found: Any = formula.value(letters)  # pyright: ignore[reportArgumentType]
-        return found
+        result: Any = formula.value(letters)  # pyright: ignore[reportArgumentType]
+        return result
     polynomial = formula.substitute(letters)
     number: Any = polynomial.number
     return polynomial if number is None else number
@@ -107,8 +107,8 @@ def written_with(text: str, letters: Mapping[str, Expression]) -> str:
         '2·128·512·784'
     """
 
-    def number(found: re.Match[str]) -> str:
-        value = str(letters.get(found.group(), found.group()))
+    def number(match: re.Match[str]) -> str:
+        value = str(letters.get(match.group(), match.group()))
         return f"({value})" if " " in value else value
 
     return _ONES.sub("", _WORD.sub(number, text))
@@ -155,19 +155,25 @@ _MEANINGS_IN = {
     ("approx_top_k", "k"): "elements returned",
     ("top_k", "n"): "elements of the input",
     ("approx_top_k", "n"): "elements of the input",
-    **{(one, "calls"): "transcendentals for combining two elements" for one in ("reduce", "reduce_window", "scatter")},
-    ("call_hi_primitive", "calls"): "transcendentals of the equations in the expansion",
-    **{(one, "N"): "length of the axis" for one in ("sort", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")},
     **{
-        (one, letter): words
-        for one in (
+        (primitive, "calls"): "transcendentals for combining two elements"
+        for primitive in ("reduce", "reduce_window", "scatter")
+    },
+    ("call_hi_primitive", "calls"): "transcendentals of the equations in the expansion",
+    **{
+        (primitive, "N"): "length of the axis"
+        for primitive in ("sort", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+    },
+    **{
+        (primitive, letter): words
+        for primitive in (
             "cholesky lu qr geqrf geqp3 householder_product ormqr eigh eig svd schur hessenberg tridiagonal "
             "triangular_solve tridiagonal_solve cholesky_update symmetric_product".split()
         )
         for letter, words in {"B": "matrices", "n": "columns", "k": "reflections"}.items()
     },
-    **{(one, "m"): "right-hand sides" for one in ("triangular_solve", "tridiagonal_solve")},
-    **{(one, "k"): "min(m, n)" for one in ("lu", "qr", "geqrf", "geqp3")},
+    **{(primitive, "m"): "right-hand sides" for primitive in ("triangular_solve", "tridiagonal_solve")},
+    **{(primitive, "k"): "min(m, n)" for primitive in ("lu", "qr", "geqrf", "geqp3")},
     ("symmetric_product", "k"): "columns",
     ("polynomial", "k"): "coefficients",
     ("random_split", "n"): "new keys",

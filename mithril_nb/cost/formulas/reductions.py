@@ -20,8 +20,8 @@ _VECTOR = "of one vector in a kernel"
 )  # fmt: skip
 def reduction(equation: Equation) -> Letters:
     """Combining `k` elements takes `k - 1` operations: `in - out`."""
-    given = count(equation.inputs[0])
-    return {"in": given, "out": 0 if given == 0 else count(equation.outputs[0])}
+    elements = count(equation.inputs[0])
+    return {"in": elements, "out": 0 if elements == 0 else count(equation.outputs[0])}
 
 
 @rule("reduce", flops="(in - out)·combiner", transcendentals="(in - out)·calls")
@@ -75,9 +75,9 @@ def running(equation: Equation) -> Letters:
     On CPU, XLA rewrites these to windows of 16 elements, with about `17·n` operations in all.
     """
     axis: Any = equation.param["axis"]
-    given = equation.inputs[0]
-    rows = times(length(given, other) for other in range(len(given.shape)) if other != axis)
-    along = length(given, axis)
+    operand = equation.inputs[0]
+    rows = times(length(operand, other) for other in range(len(operand.shape)) if other != axis)
+    along = length(operand, axis)
     return {"n": items(equation), "rows": 0 if along == 0 else rows, "N": call("max", along, 1)}
 
 
@@ -93,9 +93,9 @@ def sort(equation: Equation) -> Letters:
     Source: Knuth, The Art of Computer Programming 3, §5.3.1. If several operands are sorted together, only the first
     counts. XLA ignores the axis and counts `n·ceil(log2(n))`.
     """
-    given, axis = equation.inputs[0], equation.param.get("dimension", -1)
+    operand, axis = equation.inputs[0], equation.param.get("dimension", -1)
     assert isinstance(axis, int)
-    return {"n": count(given), "N": length(given, axis) if given.shape else 1}
+    return {"n": count(operand), "N": length(operand, axis) if operand.shape else 1}
 
 
 @rule("masked_sort", "unique", "scan_count", flops="n·log2(n)", note=f"comparisons, {_VECTOR}")
@@ -117,9 +117,9 @@ def top_k(equation: Equation) -> Letters:
 @rule("approx_top_k", flops="n + out·log2(k)", note="comparisons", xla="0")
 def approximate_top_k(equation: Equation) -> Letters:
     """The maximum of each bin, then a sort of the maxima: `n + out·log2(k)` (Chern et al., TPU-KNN, 2022, §5)."""
-    given, made, axis = equation.inputs[0], equation.outputs[0], equation.param["reduction_dimension"]
+    operand, result, axis = equation.inputs[0], equation.outputs[0], equation.param["reduction_dimension"]
     assert isinstance(axis, int)
-    return {"n": count(given), "out": count(made), "k": length(made, axis)}
+    return {"n": count(operand), "out": count(result), "k": length(result, axis)}
 
 
 def _slice_bytes(equation: Equation) -> Expression | None:
@@ -150,10 +150,10 @@ def gather(equation: Equation) -> Formula:
     """
     if equation.param.get("mode") != "FILL_OR_DROP":
         return Formula("0", note="moves data")
-    places = equation.inputs[1]
-    depth = length(places, -1) if places.shape else 1
-    rows = 0 if depth == 0 else times(length(places, axis) for axis in range(len(places.shape) - 1))
-    letters = {"indices": count(places), "rows": rows, "n": items(equation)}
+    starts = equation.inputs[1]
+    depth = length(starts, -1) if starts.shape else 1
+    rows = 0 if depth == 0 else times(length(starts, axis) for axis in range(len(starts.shape) - 1))
+    letters = {"indices": count(starts), "rows": rows, "n": items(equation)}
     return Formula("4·indices - rows + n", letters, note="an index out of bounds gives a fill value")
 
 
@@ -201,19 +201,17 @@ def _combined(times: str, letters: Letters, equation: Equation, *more: str) -> F
         *more: Letters to add to the FLOPs.
     """
     flops, calls, theirs = 0, 0, 0
-    for one in equations_of(equation.param.get(COMBINER, ())):
+    for inner in equations_of(equation.param.get(COMBINER, ())):
         # The equations inside a call are in this list too, so the call counts 0.
-        if one.is_call or not one.is_used:
+        if inner.is_call or not inner.is_used:
             continue
-        each = counted(one)
+        each = counted(inner)
         by_xla = each.rule.value(each.rule.xla) if each.rule and each.rule.xla else each.flops
         figures = [value if isinstance(value, int) else None for value in (each.flops, each.transcendentals, by_xla)]
-        found = [repeated(value, one.repeats) for value in figures]
-        if None in found:
-            return f"inside {one.primitive} ({each.formula})"
-        flops, calls, theirs = (
-            whole + (value or 0) for whole, value in zip((flops, calls, theirs), found, strict=True)
-        )
+        runs = [repeated(value, inner.repeats) for value in figures]
+        if None in runs:
+            return f"inside {inner.primitive} ({each.formula})"
+        flops, calls, theirs = (total + (value or 0) for total, value in zip((flops, calls, theirs), runs, strict=True))
     sizes = {**letters, "combiner": flops, "calls": calls, "theirs": theirs}
     return Formula(
         " + ".join([f"{times}·combiner", *more]),

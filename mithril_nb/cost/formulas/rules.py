@@ -130,12 +130,12 @@ def rule(
     def register(letters: Finding) -> Finding:
         @wraps(letters)
         def find(equation: Equation) -> Formula | str | None:
-            found = letters(equation)
-            if found is None or isinstance(found, str):
-                return found
-            if not isinstance(found, Formula):
-                found = replace(general, letters=found)
-            return replace(found, products=found.flops) if is_product else found
+            result = letters(equation)
+            if result is None or isinstance(result, str):
+                return result
+            if not isinstance(result, Formula):
+                result = replace(general, letters=result)
+            return replace(result, products=result.flops) if is_product else result
 
         products = flops if is_product else "0"
         general = Formula(flops, {}, transcendentals, once, note, xla, typical, products)
@@ -161,11 +161,11 @@ def opaque(reason: str, *primitives: str) -> None:
     _register(Rule(Formula("0", note=reason), find, reason=reason), primitives)
 
 
-def _register(found: Rule, primitives: Iterable[str]) -> None:
+def _register(new_rule: Rule, primitives: Iterable[str]) -> None:
     for primitive in primitives:
         if primitive in RULES:
             raise ValueError(f"{primitive!r} has a rule already: which of two is used would depend on import order")
-        RULES[primitive] = found
+        RULES[primitive] = new_rule
 
 
 def rule_of(equation: Equation) -> Rule | None:
@@ -174,8 +174,8 @@ def rule_of(equation: Equation) -> Rule | None:
     if name in USER_RULES:
         return USER_RULES[name]
     is_complex = any(spec.dtype.startswith("complex") for spec in equation.inputs)
-    found = (is_complex and RULES.get(name + OF_COMPLEX)) or RULES.get(name)
-    return found or (RULES["call_hi_primitive"] if any(key == KERNEL for key, _ in equation.params) else None)
+    general = (is_complex and RULES.get(name + OF_COMPLEX)) or RULES.get(name)
+    return general or (RULES["call_hi_primitive"] if any(key == KERNEL for key, _ in equation.params) else None)
 
 
 NO_RULE = "no rule"
@@ -229,7 +229,7 @@ def has_cost(equation: Equation) -> bool:
 
 def counted(equation: Equation) -> Counted:
     """Return the cost of one run of an equation."""
-    found = _computed(equation)
+    cost = _computed(equation)
     user = USER_RULES.get(equation.primitive)
     try:
         if not equation.is_used:
@@ -238,32 +238,32 @@ def counted(equation: Equation) -> Counted:
             payload, wire = user.sent(equation) if user and user.sent else sent_by(equation, bytes_of)
     except UndecidedError:
         payload, wire = UNKNOWN
-    return found if (payload, wire) == NOTHING else replace(found, payload=payload, wire=wire)
+    return cost if (payload, wire) == NOTHING else replace(cost, payload=payload, wire=wire)
 
 
 def _computed(equation: Equation) -> Counted:
-    found = rule_of(equation)
+    found_rule = rule_of(equation)
     if equation.is_call:
-        moved = _known(found.moved, equation) if found and found.moved else 0
+        moved = _known(found_rule.moved, equation) if found_rule and found_rule.moved else 0
         return Counted(0, 0, 0, moved, "0: the equations inside the call are counted")
     # The operands of a kernel's equations are blocks on the chip; the bytes of `pallas_call` are read and written.
     moved = 0 if "pallas" in equation.transforms else _known(bytes_moved, equation)
     if not equation.is_used:
         return Counted(0, 0, 0, moved, "0: unused")
-    if found is None:
+    if found_rule is None:
         return Counted(None, None, None, moved, NO_RULE, products=None)
     # The rule of a user counts even if XLA folds the equation.
     if equation.primitive not in USER_RULES and is_folded(equation):
         return Counted(0, 0, 0, moved, "0: folded by XLA")
     try:
-        formula = found.find(equation)
+        formula = found_rule.find(equation)
         if formula is None or isinstance(formula, str):
             return Counted(None, None, None, moved, f"{NO_RULE}: {formula}" if formula else NO_RULE, products=None)
         flops, transcendentals = (_rounded(formula.value(text)) for text in (formula.flops, formula.transcendentals))
         once = flops if formula.once is None else _rounded(formula.value(formula.once))
         products = 0 if flops == 0 else None if formula.products is None else _rounded(formula.value(formula.products))
     except UndecidedError as error:
-        products = 0 if found.general.products == "0" else None
+        products = 0 if found_rule.general.products == "0" else None
         return Counted(None, None, None, moved, f"{NO_SIZE}: {error}", products=products)
     return Counted(flops, transcendentals, once, moved, repr(formula), formula, products=products)
 
@@ -291,19 +291,19 @@ def is_folded(equation: Equation) -> bool:
     XLA removes `x + 0`, `x - 0`, `x * 1`, selections by a constant, and equations of the primitives in `_FOLDED` whose
     operands are all constants.
     """
-    known = equation.constants
+    constants = equation.constants
     name = equation.primitive
     if name not in _FOLDED:
         return False
     if name == "select_n":
-        return known[0] is not None
-    if None not in known:
-        return bool(known)
+        return constants[0] is not None
+    if None not in constants:
+        return bool(constants)
     if name in ("add", "add_any"):
-        return 0.0 in known
+        return 0.0 in constants
     if name == "mul":
-        return 1.0 in known
-    return name == "sub" and known[1] == 0.0
+        return 1.0 in constants
+    return name == "sub" and constants[1] == 0.0
 
 
 _FOLDED = frozenset(
@@ -314,9 +314,9 @@ _FOLDED = frozenset(
 
 def bytes_moved(equation: Equation) -> Expression | None:
     """Return the bytes that an equation reads and writes if nothing is fused; `None` if unknown."""
-    found = rule_of(equation)
-    if found is not None and found.moved is not None:
-        return found.moved(equation)
+    found_rule = rule_of(equation)
+    if found_rule is not None and found_rule.moved is not None:
+        return found_rule.moved(equation)
     return bytes_sum(*equation.inputs, *equation.outputs)
 
 

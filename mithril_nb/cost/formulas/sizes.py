@@ -53,8 +53,8 @@ def nbytes(spec: TensorSpec) -> int | None:
         >>> nbytes(TensorSpec(("batch", 4), "float32")), nbytes(TensorSpec((4,), "opaque"))
         (None, None)
     """
-    found = bytes_of(spec) if spec.is_concrete else 0 if spec.dtype == "token" else None
-    return found if isinstance(found, int) else None
+    size_in_bytes = bytes_of(spec) if spec.is_concrete else 0 if spec.dtype == "token" else None
+    return size_in_bytes if isinstance(size_in_bytes, int) else None
 
 
 def bytes_of(spec: TensorSpec) -> Expression | None:
@@ -82,9 +82,9 @@ def sum_of(*values: Size | None) -> Size | None:
         >>> sum_of(1, 2), sum_of(1, None), sum_of()
         (3, None, 0)
     """
-    known = [value for value in values if value is not None]
-    whole: Any = sum(known)
-    return whole if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    total: Any = sum(numbers)
+    return total if len(numbers) == len(values) else None
 
 
 def repeated(each: int | None, repeats: int | None) -> int | None:

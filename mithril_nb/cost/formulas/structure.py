@@ -86,8 +86,8 @@ def all_reduce(equation: Equation) -> Letters | Formula:
     axes: Any = equation.param.get("axes", ())
     if not any(isinstance(axis, int) for axis in axes):
         return letters
-    given = sum((count(spec) for spec in equation.inputs), start=0)
-    sizes = {"in": given, "out": 0 if given == 0 else letters["n"]}
+    elements = sum((count(spec) for spec in equation.inputs), start=0)
+    sizes = {"in": elements, "out": 0 if elements == 0 else letters["n"]}
     if all(isinstance(axis, int) for axis in axes):
         return Formula("in - out", sizes, note="on each device")
     return Formula("in - out + n", {**sizes, **letters}, note="on each device, then between devices")

@@ -68,11 +68,11 @@ class Polynomial:
     @cached_property
     def names(self) -> frozenset[str]:
         """The names of the symbolic sizes in this polynomial."""
-        found: set[str] = set()
+        names: set[str] = set()
         for product in self.terms:
             for atom, _ in product:
-                found |= {atom} if isinstance(atom, str) else {name for arg in atom.args for name in arg.names}
-        return frozenset(found)
+                names |= {atom} if isinstance(atom, str) else {name for arg in atom.args for name in arg.names}
+        return frozenset(names)
 
     @property
     def number(self) -> Number | None:
@@ -86,10 +86,10 @@ class Polynomial:
             KeyError: A name in the polynomial is not in `sizes`.
             ValueError: The value is not an integer.
         """
-        found = self.value(sizes)
-        if not isinstance(found, int):
-            raise ValueError(f"{self} is {found}, not an integer")
-        return found
+        value = self.value(sizes)
+        if not isinstance(value, int):
+            raise ValueError(f"{self} is {value}, not an integer")
+        return value
 
     def value(self, sizes: Mapping[str, int]) -> Number:
         """Return the value for these sizes, which may be a fraction."""
@@ -104,13 +104,13 @@ class Polynomial:
 
     def substitute(self, sizes: Mapping[str, Expression]) -> Polynomial:
         """Return the polynomial in which numbers or other polynomials replace names."""
-        found = _ZERO
+        result = _ZERO
         for product, coefficient in self.terms.items():
-            whole = constant(coefficient)
+            term = constant(coefficient)
             for atom, power in product:
-                whole = whole * _substituted(atom, sizes) ** power
-            found = found + whole
-        return found
+                term = term * _substituted(atom, sizes) ** power
+            result = result + term
+        return result
 
     def __add__(self, other: Expression | Fraction) -> Polynomial:
         terms = dict(self.terms)
@@ -340,20 +340,20 @@ def _substituted(atom: Atom, sizes: Mapping[str, Expression]) -> Polynomial:
     return constant(call(atom.function, *args))
 
 
-def _is_never_negative(found: Polynomial) -> bool:
+def _is_never_negative(polynomial: Polynomial) -> bool:
     """Return True if a proof succeeds that a polynomial is at least 0 for all sizes of at least 1.
 
     The proof: `size - 1` is at least 0, so a polynomial in `size - 1` with positive coefficients is at least 0.
     """
-    if any(isinstance(atom, Call) for product in found.terms for atom, _ in product):
+    if any(isinstance(atom, Call) for product in polynomial.terms for atom, _ in product):
         return False
-    shifted = found.substitute({name: symbol(name) + 1 for name in found.names})
+    shifted = polynomial.substitute({name: symbol(name) + 1 for name in polynomial.names})
     return all(coefficient > 0 for coefficient in shifted.terms.values())
 
 
-def _ordered(found: Polynomial) -> list[tuple[Monomial, Number]]:
+def _ordered(polynomial: Polynomial) -> list[tuple[Monomial, Number]]:
     """Return the terms in display order: by decreasing degree, then alphabetically."""
-    return sorted(found.terms.items(), key=lambda term: (-sum(power for _, power in term[0]), _written(term[0])))
+    return sorted(polynomial.terms.items(), key=lambda term: (-sum(power for _, power in term[0]), _written(term[0])))
 
 
 def _written(product: Monomial) -> str:
@@ -367,11 +367,11 @@ def _number(value: Number, is_factor: bool) -> str:
 
 
 def _term(coefficient: Number, product: Monomial) -> str:
-    written = _written(product)
-    if not written or coefficient != 1:
-        number = _number(coefficient, bool(written))
-        return f"{number}·{written}" if written else number
-    return written
+    text = _written(product)
+    if not text or coefficient != 1:
+        number = _number(coefficient, bool(text))
+        return f"{number}·{text}" if text else number
+    return text
 
 
 _ZERO = Polynomial({})

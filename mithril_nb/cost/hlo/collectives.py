@@ -23,16 +23,16 @@ _MESH = re.compile(r"mesh\[([^\]]*)\].*\{([^}]*)\}$")  # mesh['a'=2,'b'=4] {'b'}
 _AXIS = re.compile(r"([^=:,]+)(?:=(\d+)|:\(\d+\)(\d+))?(?:,|$)")  # 'a'=2, or 'b':(1)2, a part of size 2 of an axis
 
 
-def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> tuple[int | None, int | None]:
+def hlo_sent(instruction: Instruction, body: Computation, module: HloModule) -> tuple[int | None, int | None]:
     """Return the bytes that one device passes to a collective (payload) and sends (wire) in one run of an instruction.
 
     Both are 0 for other instructions, and `None` if unknown. Of an asynchronous collective, the start instruction sends
     all bytes and the done instruction 0.
     """
-    kind = one.opcode.removesuffix("-start")
+    kind = instruction.opcode.removesuffix("-start")
     if kind not in _KINDS:
         return 0, 0
-    attributes = dict(one.attributes)
+    attributes = dict(instruction.attributes)
     if kind == "send":  # point to point, or to the host, which is not a device of the mesh
         group, kind = (1 if attributes.get("is_host_transfer") == "true" else 2), "collective-permute"
     elif kind == "collective-permute":
@@ -40,34 +40,34 @@ def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> tuple[in
     else:
         group = _group(kind, attributes, module)
     # Sizes come from the operands, because the result of a start instruction contains the operands too.
-    operands = body.operands(one)
-    is_complete = len(operands) == len(one.operands) > 0
+    operands = body.operands(instruction)
+    is_complete = len(operands) == len(instruction.operands) > 0
     payload, wire = sent(kind, [_bytes(operand) for operand in operands], group) if is_complete else UNKNOWN
     return None if payload is None else int(payload), None if wire is None else int(wire)
 
 
-def pieces(one: Instruction, body: Computation) -> tuple[Piece, ...]:
+def pieces(instruction: Instruction, body: Computation) -> tuple[Piece, ...]:
     """Return the collectives that XLA combined into an instruction, each with its size in bytes; empty if none.
 
     XLA copies the metadata of each original collective to the `get-tuple-element` that reads its result. The block and
     the part of a training step of each collective come from this metadata.
     """
-    kind = one.opcode.removesuffix("-start")
-    operands = body.operands(one)
+    kind = instruction.opcode.removesuffix("-start")
+    operands = body.operands(instruction)
     if kind not in _COMBINED or len(operands) < 2:
         return ()
-    users = body.users.get(one.id, ())
+    users = body.users.get(instruction.id, ())
     # The result of an asynchronous collective is the result of its done instruction.
-    if one.opcode != kind:
+    if instruction.opcode != kind:
         users = tuple(item for done in users for item in body.users.get(done.id, ()))
     items = {dict(user.attributes).get("index"): user for user in users if user.opcode == "get-tuple-element"}
-    found: list[Piece] = []
-    for place, operand in enumerate(operands):
-        size, item = _bytes(operand), items.get(str(place), operand)
+    parts: list[Piece] = []
+    for index, operand in enumerate(operands):
+        size, item = _bytes(operand), items.get(str(index), operand)
         if size is None:
             return ()
-        found.append((item.id, item.shares, item.role, size))
-    return tuple(found) if any(size for *_, size in found) else ()
+        parts.append((item.id, item.shares, item.role, size))
+    return tuple(parts) if any(size for *_, size in parts) else ()
 
 
 def group_size(text: str) -> int | None:
@@ -114,8 +114,8 @@ def _group(kind: str, attributes: Mapping[str, str], module: HloModule) -> int |
     return listed or module.partitions  # kCrossPartition: partitions
 
 
-def _times(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one * other
+def _times(factor: int | None, other: int | None) -> int | None:
+    return None if factor is None or other is None else factor * other
 
 
 def _senders(pairs: str | None) -> int | None:
@@ -126,5 +126,5 @@ def _senders(pairs: str | None) -> int | None:
     return 2 if any(source != target for source, target in ends) else 1
 
 
-def _bytes(one: Instruction) -> int | None:
-    return sum_of(*map(nbytes, one.shapes))
+def _bytes(instruction: Instruction) -> int | None:
+    return sum_of(*map(nbytes, instruction.shapes))

@@ -30,7 +30,7 @@ def hlo_costs(
     stage: Stage,
     trips: Mapping[str, int | None] = MappingProxyType({}),
     is_divided: Callable[[Instruction, int | None], bool] | None = None,
-    devices: Callable[[Instruction], int] = lambda one: 1,
+    devices: Callable[[Instruction], int] = lambda instruction: 1,
 ) -> tuple[tuple[CostRow, ...], tuple[Fusion, ...]]:
     """Return the cost of each instruction of a stage, and the fusions of the stage.
 
@@ -47,7 +47,7 @@ def hlo_costs(
         devices: A function that returns how many devices run an instruction, if the costs are those of all devices.
     """
     module = HloModule.of(stage)
-    return ((), ()) if module is None else _Costs(module, trips, is_divided, devices).found()
+    return ((), ()) if module is None else _Costs(module, trips, is_divided, devices).count()
 
 
 _Sent = tuple[int | None, int | None]
@@ -80,50 +80,60 @@ class _Costs:
         self._is_known = cache(self._is_body_known)
         self._sent = cache(self._sent_by_body)
 
-    def found(self) -> tuple[tuple[CostRow, ...], tuple[Fusion, ...]]:
+    def count(self) -> tuple[tuple[CostRow, ...], tuple[Fusion, ...]]:
         entry = self._module.entry.name
         self._runs[entry] = self._once[entry] = self._sends[entry] = 1
         # Callers come before callees, so the number of runs is final before it is passed to callees.
         for body in reversed(self._module.callers_last()):
-            for one in body.by_id.values():
-                for callee, runs, once, sends in self._run_by(one, body):
+            for instruction in body.by_id.values():
+                for callee, runs, once, sends in self._run_by(instruction, body):
                     self._runs[callee.name] = sum_of(self._runs[callee.name], repeated(runs, self._runs[body.name]))
                     # A computation may have several callers, so the counts are summed.
                     self._once[callee.name] += once * self._once[body.name]
                     self._sends[callee.name] = sum_of(self._sends[callee.name], repeated(sends, self._sends[body.name]))
-                    if one.opcode == "fusion" or body.name in self._fused:
-                        self._fused[callee.name] = self._fused.get(body.name, one.id)
-        rows = tuple(self._row(one, body) for body in self._module.computations.values() for one in body.by_id.values())
+                    if instruction.opcode == "fusion" or body.name in self._fused:
+                        self._fused[callee.name] = self._fused.get(body.name, instruction.id)
+        rows = tuple(
+            self._row(instruction, body)
+            for body in self._module.computations.values()
+            for instruction in body.by_id.values()
+        )
         return rows, tuple(
             Fusion(
-                row.id, row.blocks, row.role, self._counts[row.id],
-                repeated(sum_of(*self._alone[row.id]), row.repeats), row.bytes_accessed,
+                row.id,
+                row.blocks,
+                row.role,
+                self._counts[row.id],
+                repeated(sum_of(*self._alone[row.id]), row.repeats),
+                row.bytes_accessed,
             )
             for row in rows
             if row.id in self._alone
-        )  # fmt: skip
+        )
 
-    def _run_by(self, one: Instruction, home: Computation) -> list[_Run]:
+    def _run_by(self, instruction: Instruction, home: Computation) -> list[_Run]:
         """Return the computations that an instruction calls, and how often each counts for one run of it."""
         module = self._module
-        if one.opcode == "while":
-            body = self._rounds(one, home)
+        if instruction.opcode == "while":
+            body = self._rounds(instruction, home)
             # The condition runs once more than the body.
             check = None if body is None else body + 1
             return [
-                *((callee, body, 1, body) for callee in module.called(one, "body")),
-                *((callee, check, 1, check) for callee in module.called(one, "condition")),
+                *((callee, body, 1, body) for callee in module.called(instruction, "body")),
+                *((callee, check, 1, check) for callee in module.called(instruction, "condition")),
             ]
-        if one.opcode == "conditional":
-            branches = module.branches(one)
+        if instruction.opcode == "conditional":
+            branches = module.branches(instruction)
             most_expensive = max(branches, key=lambda branch: self._weight(branch.name), default=None)
             return [
                 (branch, 1, 1, 1) if branch is most_expensive else self._other_branch(branch, most_expensive)
                 for branch in branches
                 if most_expensive is not None
             ]
-        if one.opcode in ("fusion", "call", "async-start"):
-            return [(callee, 1, 1, 1) for callee in module.called(one, "calls", "to_apply", "called_computations")]
+        if instruction.opcode in ("fusion", "call", "async-start"):
+            return [
+                (callee, 1, 1, 1) for callee in module.called(instruction, "calls", "to_apply", "called_computations")
+            ]
         return []
 
     def _other_branch(self, branch: Computation, most_expensive: Computation) -> _Run:
@@ -138,55 +148,68 @@ class _Costs:
         The result is `None` if it is unknown.
         """
         text = dict(loop.attributes).get("known_trip_count")
-        known = int(text) if text and text.isdigit() else self._trips.get(loop.id)
-        return counted_rounds(loop, home, self._module) if known is None else known
+        trips = int(text) if text and text.isdigit() else self._trips.get(loop.id)
+        return counted_rounds(loop, home, self._module) if trips is None else trips
 
-    def _row(self, one: Instruction, body: Computation) -> CostRow:
-        work, moved, formula = self._each(one, body)
+    def _row(self, instruction: Instruction, body: Computation) -> CostRow:
+        work, moved, formula = self._each(instruction, body)
         flops, transcendentals = (None, None) if work is None else (work.flops, work.transcendentals)
-        payload, wire = self._sent_each(one, body)
+        payload, wire = self._sent_each(instruction, body)
         fusion = self._fused.get(body.name)
         if fusion is not None:
-            if one.opcode != "fusion":
+            if instruction.opcode != "fusion":
                 self._alone.setdefault(fusion, []).append(moved)
-                self._counts[fusion] = self._counts.get(fusion, 0) + (one.opcode not in NAMING)
+                self._counts[fusion] = self._counts.get(fusion, 0) + (instruction.opcode not in NAMING)
             moved = 0
         runs, once, sends = self._runs[body.name], self._once[body.name], self._sends[body.name]
-        runs = repeated(self._devices(one), runs)
+        runs = repeated(self._devices(instruction), runs)
         return CostRow(
-            one.id, one.opcode, one.shares, one.role, repeated(flops, runs), repeated(transcendentals, runs),
-            repeated(moved, runs), runs, formula, None,
+            instruction.id,
+            instruction.opcode,
+            instruction.shares,
+            instruction.role,
+            repeated(flops, runs),
+            repeated(transcendentals, runs),
+            repeated(moved, runs),
+            runs,
+            formula,
+            None,
             Figures(repeated(flops, once), repeated(transcendentals, once), repeated(moved, once)),
-            one.equations, (), "", repeated(payload, sends), repeated(wire, sends), pieces(one, body),
-        )  # fmt: skip
+            instruction.equations,
+            (),
+            "",
+            repeated(payload, sends),
+            repeated(wire, sends),
+            pieces(instruction, body),
+        )
 
-    def _each(self, one: Instruction, body: Computation) -> tuple[Work | None, int | None, str]:
+    def _each(self, instruction: Instruction, body: Computation) -> tuple[Work | None, int | None, str]:
         """Return work, bytes and formula of one run of an instruction, without the computations that it calls."""
-        if one.opcode == "fusion":
-            inner = self._module.called(one, "calls")
+        if instruction.opcode == "fusion":
+            inner = self._module.called(instruction, "calls")
             return Work(0), sum_of(*(fusion_bytes(callee) for callee in inner)), "its body"
-        if one.opcode in ("call", "while", "conditional", "async-start", "async-update", "async-done"):
+        if instruction.opcode in ("call", "while", "conditional", "async-start", "async-update", "async-done"):
             return Work(0), 0, "its body"
-        if one.opcode == "custom-call":
-            target = dict(one.attributes).get("custom_call_target", "").strip('"')
+        if instruction.opcode == "custom-call":
+            target = dict(instruction.attributes).get("custom_call_target", "").strip('"')
             # XLA counts -1 for these, its code for unknown, but nothing runs for them.
             if target in _MARKS:
                 return Work(0), 0, "0: alias"
-            estimate = dict(_ESTIMATED.findall(dict(one.attributes).get("cost_estimate", "")))
+            estimate = dict(_ESTIMATED.findall(dict(instruction.attributes).get("cost_estimate", "")))
             if not estimate:
                 # The name depends on the kind of callback and the platform: `xla_buffer_python_cpu_callback`.
                 is_python = "python" in target and "callback" in target
                 return None, None, f"{NO_RULE}: {'Python on the host' if is_python else 'a library call'}"
             work = Work(int(estimate.get("flops", 0)), int(estimate.get("transcendentals", 0)))
             return work, int(estimate.get("bytes_accessed", 0)), "its cost_estimate"
-        operands = body.operands(one)
+        operands = body.operands(instruction)
 
         def combiner(attribute: str) -> Work:
-            called = self._module.called(one, attribute)
+            called = self._module.called(instruction, attribute)
             return self._sums(called[0].name) if called else Work(1)
 
-        work, formula = hlo_work(one, operands, combiner)
-        return work, hlo_bytes(one, body), formula
+        work, formula = hlo_work(instruction, operands, combiner)
+        return work, hlo_bytes(instruction, body), formula
 
     def _weight(self, name: str) -> int:
         work = self._sums(name)
@@ -196,11 +219,11 @@ class _Costs:
         """Return the work of one run of a computation. Unknown work counts 0."""
         body = self._module.computations[name]
         flops = transcendentals = 0
-        for one in body.by_id.values():
-            work, _, _ = self._each(one, body)
+        for instruction in body.by_id.values():
+            work, _, _ = self._each(instruction, body)
             flops += work.flops if work is not None else 0
             transcendentals += work.transcendentals if work is not None else 0
-            for callee, runs, *_ in self._run_by(one, body):
+            for callee, runs, *_ in self._run_by(instruction, body):
                 # A loop with an unknown trip count counts as one iteration, as in XLA.
                 inner, times = self._sums(callee.name), 1 if runs is None else runs
                 flops += times * inner.flops
@@ -210,17 +233,17 @@ class _Costs:
     def _is_body_known(self, name: str) -> bool:
         """Return whether the work of one run of a computation is fully known."""
         body = self._module.computations[name]
-        for one in body.by_id.values():
-            if self._each(one, body)[0] is None:
+        for instruction in body.by_id.values():
+            if self._each(instruction, body)[0] is None:
                 return False
-            for callee, runs, *_ in self._run_by(one, body):
+            for callee, runs, *_ in self._run_by(instruction, body):
                 if runs != 0 and (runs is None or not self._is_known(callee.name)):
                     return False
         return True
 
-    def _sent_each(self, one: Instruction, body: Computation) -> _Sent:
-        payload, wire = hlo_sent(one, body, self._module)
-        is_open = self._is_divided is not None and self._is_divided(one, payload)
+    def _sent_each(self, instruction: Instruction, body: Computation) -> _Sent:
+        payload, wire = hlo_sent(instruction, body, self._module)
+        is_open = self._is_divided is not None and self._is_divided(instruction, payload)
         return (None, None) if is_open else (payload, wire)
 
     def _sent_by_body(self, name: str) -> _Sent:
@@ -228,9 +251,9 @@ class _Costs:
         body = self._module.computations[name]
         payloads: list[int | None] = []
         wires: list[int | None] = []
-        for one in body.by_id.values():
-            found = [(self._sent_each(one, body), 1)]
-            found += [(self._sent(callee.name), sends) for callee, _, _, sends in self._run_by(one, body)]
-            payloads += [repeated(payload, sends) for (payload, _), sends in found]
-            wires += [repeated(wire, sends) for (_, wire), sends in found]
+        for instruction in body.by_id.values():
+            sums = [(self._sent_each(instruction, body), 1)]
+            sums += [(self._sent(callee.name), sends) for callee, _, _, sends in self._run_by(instruction, body)]
+            payloads += [repeated(payload, sends) for (payload, _), sends in sums]
+            wires += [repeated(wire, sends) for (_, wire), sends in sums]
         return sum_of(*payloads), sum_of(*wires)

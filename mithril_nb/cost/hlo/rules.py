@@ -66,36 +66,36 @@ _FREE = {
 _RULES: dict[str, tuple[str, HloRule]] = {}
 
 
-def hlo_work(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> tuple[Work | None, str]:
+def hlo_work(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> tuple[Work | None, str]:
     """Return the FLOPs and transcendentals (`Work`) of one run of an instruction, and the formula for the FLOPs.
 
     If the opcode has no rule, return `None` and `"no rule"`. The instruction must not run other computations, as a
     `fusion`, `call`, `while` or `conditional` does.
     """
-    opcode = one.opcode
+    opcode = instruction.opcode
     if opcode in _ELEMENTWISE:
-        return Work(_items(one)), "n"
+        return Work(_items(instruction)), "n"
     if opcode in _TRANSCENDENTAL:
-        return Work(0, _items(one)), "n transcendentals"
+        return Work(0, _items(instruction)), "n transcendentals"
     if opcode in _FREE:
         return Work(0), _FREE[opcode]
-    formula, found = _RULES.get(opcode, ("no rule", None))
-    return (None if found is None else found(one, operands, combiner)), formula
+    formula, rule = _RULES.get(opcode, ("no rule", None))
+    return (None if rule is None else rule(instruction, operands, combiner)), formula
 
 
-def hlo_bytes(one: Instruction, body: Computation) -> int | None:
+def hlo_bytes(instruction: Instruction, body: Computation) -> int | None:
     """Return the bytes that an instruction in `body` reads and writes; `None` if the size of a dtype is unknown.
 
     The instruction must not run other computations; see `fusion_bytes` for a fusion.
     """
-    opcode = one.opcode
+    opcode = instruction.opcode
     if opcode in ("parameter", "constant", "get-tuple-element", "bitcast", "after-all", "domain"):
         return 0
     # A tuple is a table of pointers to its elements; only the table is written.
     if opcode == "tuple":
-        return POINTER_BYTES * len(one.operands)
-    out, sizes = _made(one), [_bytes(operand) for operand in body.operands(one)]
-    if opcode == "transpose" and _keeps_place(one, body):
+        return POINTER_BYTES * len(instruction.operands)
+    out, sizes = _made(instruction), [_bytes(operand) for operand in body.operands(instruction)]
+    if opcode == "transpose" and _keeps_place(instruction, body):
         return 0
     # The elements of the slice are read and written; the rest of the operand does not count.
     if opcode == "slice":
@@ -123,19 +123,19 @@ def fusion_bytes(body: Computation) -> int | None:
     if root is None:
         return None
     results = body.operands(root) if root.opcode == "tuple" else (root,)
-    written = [_written(body, one) for one in results]
+    write_sizes = [_written(body, result) for result in results]
     read = [
-        _read(body, one) if one.opcode == "parameter" else _bytes(one)
-        for one in body.by_id.values()
+        _read(body, instruction) if instruction.opcode == "parameter" else _bytes(instruction)
+        for instruction in body.by_id.values()
         # A constant of one element is part of the generated code: XLA's immediate_constant_max_elements.
-        if one.opcode == "parameter" or (one.opcode == "constant" and _items(one) > 1)
+        if instruction.opcode == "parameter" or (instruction.opcode == "constant" and _items(instruction) > 1)
     ]
-    return sum_of(*written, *read)
+    return sum_of(*write_sizes, *read)
 
 
-def _written(body: Computation, one: Instruction) -> int | None:
-    operands = body.operands(one)
-    return _made(operands[1] if one.opcode == "dynamic-update-slice" and len(operands) > 1 else one)
+def _written(body: Computation, instruction: Instruction) -> int | None:
+    operands = body.operands(instruction)
+    return _made(operands[1] if instruction.opcode == "dynamic-update-slice" and len(operands) > 1 else instruction)
 
 
 def _read(body: Computation, param: Instruction) -> int | None:
@@ -144,32 +144,32 @@ def _read(body: Computation, param: Instruction) -> int | None:
     A slice reads only its elements. A broadcast or reshape reads the whole operand each time; all other users of the
     operand share one read.
     """
-    found: list[int | None] = []
+    reads: list[int | None] = []
     is_shared = False
     for user in body.users.get(param.id, ()):
         is_first = user.operands[0] == param.id
         if user.opcode == "slice" or (user.opcode == "dynamic-slice" and is_first):
-            found.append(_bytes(user))
+            reads.append(_bytes(user))
         elif user.opcode == "dynamic-update-slice" and is_first:
             continue  # updated in place, so the rest is not read
         elif user.opcode in ("broadcast", "reshape"):
-            found.append(_bytes(param))
+            reads.append(_bytes(param))
         elif not is_shared:
             is_shared = True
-            found.append(_bytes(param))
-    return sum_of(*found)
+            reads.append(_bytes(param))
+    return sum_of(*reads)
 
 
-def _keeps_place(one: Instruction, body: Computation) -> bool:
+def _keeps_place(instruction: Instruction, body: Computation) -> bool:
     """Return whether a transpose moves no element in memory, in which case XLA counts 0 bytes."""
-    given = body.operands(one)
-    if not given or not given[0].shapes:
+    operands = body.operands(instruction)
+    if not operands or not operands[0].shapes:
         return False
-    sizes = given[0].shapes[0].shape
-    axes = _numbers(dict(one.attributes).get("dimensions", ""))
+    sizes = operands[0].shapes[0].shape
+    axes = _numbers(dict(instruction.attributes).get("dimensions", ""))
     row_by_row = tuple(range(len(axes) - 1, -1, -1))
-    before = [axis for axis in body.layouts.get(given[0].id, row_by_row) if sizes[axis] != 1]
-    return before == [axes[axis] for axis in body.layouts.get(one.id, row_by_row) if sizes[axes[axis]] != 1]
+    before = [axis for axis in body.layouts.get(operands[0].id, row_by_row) if sizes[axis] != 1]
+    return before == [axes[axis] for axis in body.layouts.get(instruction.id, row_by_row) if sizes[axes[axis]] != 1]
 
 
 def _rule(*opcodes: str, formula: str) -> Callable[[HloRule], HloRule]:
@@ -182,24 +182,24 @@ def _rule(*opcodes: str, formula: str) -> Callable[[HloRule], HloRule]:
 
 
 @_rule("dot", formula="2·B·M·N·K")
-def _dot(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+def _dot(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     # As in XLA's GetDotFlops. The contracted axes of both operands have the same sizes.
-    axes = _numbers(dict(one.attributes).get("lhs_contracting_dims", ""))
+    axes = _numbers(dict(instruction.attributes).get("lhs_contracting_dims", ""))
     sizes = operands[0].shapes[0].shape if operands and operands[0].shapes else ()
-    return Work(2 * _items(one) * prod(int(sizes[axis]) for axis in axes if axis < len(sizes)))
+    return Work(2 * _items(instruction) * prod(int(sizes[axis]) for axis in axes if axis < len(sizes)))
 
 
 @_rule("ragged-dot", formula=f"2·M·N·K, {ONE_GROUP}")
-def _ragged_dot(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    return Work(2 * _items(one) * int(operands[0].shapes[0].shape[-1]))
+def _ragged_dot(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    return Work(2 * _items(instruction) * int(operands[0].shapes[0].shape[-1]))
 
 
 @_rule("convolution", formula=f"2·B·F·(C/G)·valid, {NO_PADDING}")
-def _convolution(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    attributes = dict(one.attributes)
+def _convolution(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    attributes = dict(instruction.attributes)
     labels = _LABELS.match(attributes["dim_labels"])
     assert labels is not None
-    left, kernel, out = ([int(dim) for dim in spec.shape] for spec in _first_specs(*operands[:2], one))
+    left, kernel, out = ([int(dim) for dim in spec.shape] for spec in _first_specs(*operands[:2], instruction))
     of_left, of_kernel, of_out = labels.groups()
     window = dict(_WINDOW_PART.findall(attributes.get("window", "")))
     spatial = sorted(label for label in of_kernel if label.isdigit())
@@ -223,89 +223,93 @@ def _convolution(one: Instruction, operands: Sequence[Instruction], combiner: Co
 
 
 @_rule("reduce", formula="(in - out)·combiner")
-def _reduce(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+def _reduce(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     # If several arrays are reduced together, one run of the combiner is for all of them, so one array is counted.
-    given, made = _first_specs(operands[0], one)
-    return _times(size(given) - size(made), combiner("to_apply"))
+    operand, result = _first_specs(operands[0], instruction)
+    return _times(size(operand) - size(result), combiner("to_apply"))
 
 
 @_rule("reduce-window", formula="n·(window - 1)·combiner")
-def _reduce_window(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    return _times(size(one.shapes[0]) * (_window(one) - 1), combiner("to_apply"))
+def _reduce_window(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    return _times(size(instruction.shapes[0]) * (_window(instruction) - 1), combiner("to_apply"))
 
 
 @_rule("select-and-scatter", formula="source·((window - 1)·select + scatter)")
-def _select_and_scatter(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+def _select_and_scatter(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     source = size(operands[1].shapes[0])
-    chosen, added = _times(source * (_window(one) - 1), combiner("select")), _times(source, combiner("scatter"))
+    chosen, added = _times(source * (_window(instruction) - 1), combiner("select")), _times(source, combiner("scatter"))
     return Work(chosen.flops + added.flops, chosen.transcendentals + added.transcendentals)
 
 
 @_rule("scatter", formula="updates·combiner")
-def _scatter(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+def _scatter(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     # All updates have the same shape, and one run of the combiner is for all of them.
     return _times(size(operands[-1].shapes[0]), combiner("to_apply"))
 
 
 @_rule("map", formula="n·combiner")
-def _map(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    return _times(_items(one), combiner("to_apply"))
+def _map(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    return _times(_items(instruction), combiner("to_apply"))
 
 
 @_rule("sort", formula="n·ceil(log2 n)")
-def _sort(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+def _sort(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     # XLA's HandleSort ignores the axis: n is the size of the whole operand.
     count = size(operands[0].shapes[0])
     return Work(count * ceil(log2(count)) if count > 1 else 0)
 
 
 @_rule("fft", formula="8·n·floor(log2(length)), multiplied over the axes")
-def _fourier(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    lengths = _numbers(dict(one.attributes).get("fft_length", ""))
+def _fourier(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    lengths = _numbers(dict(instruction.attributes).get("fft_length", ""))
     # XLA's HandleFft: 4 multiply-adds for each complex product, times the logarithm of the length of each axis.
     return Work(8 * size(operands[0].shapes[0]) * prod(map(rounds, lengths)))
 
 
 @_rule("cholesky", formula="n³/3")
-def _cholesky(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+def _cholesky(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     spec = operands[0].shapes[0]
     # XLA rounds down once for the whole batch.
     return Work(int(spec.shape[-1]) * size(spec) // 3)
 
 
 @_rule("triangular-solve", formula="2·n·m²")
-def _triangular_solve(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+def _triangular_solve(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     left, right = _first_specs(*operands[:2])
     # Twice the count of the literature: XLA's HandleTriangularSolve counts the full matrix, not the triangle.
     return Work(2 * int(left.shape[-1]) * size(right))
 
 
 @_rule("all-reduce", "all-reduce-start", formula="n: as for two devices")
-def _all_reduce(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+def _all_reduce(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     # XLA's HandleAllReduce assumes two devices, so one addition for each element.
-    return Work(_items(one))
+    return Work(_items(instruction))
 
 
 def _times(count: int, work: Work) -> Work:
     return Work(count * work.flops, count * work.transcendentals)
 
 
-def _items(one: Instruction) -> int:
-    return sum(size(spec) for spec in one.shapes)
+def _items(instruction: Instruction) -> int:
+    return sum(size(spec) for spec in instruction.shapes)
 
 
 def _first_specs(*instructions: Instruction) -> tuple[TensorSpec, ...]:
-    return tuple(one.shapes[0] for one in instructions)
+    return tuple(instruction.shapes[0] for instruction in instructions)
 
 
-def _made(one: Instruction) -> int | None:
+def _made(instruction: Instruction) -> int | None:
     """Return the bytes of a result; for a tuple, those of all its arrays."""
-    return _spec_bytes(one.shapes[0]) if len(one.shapes) == 1 else sum_of(*map(_spec_bytes, one.shapes))
+    return (
+        _spec_bytes(instruction.shapes[0])
+        if len(instruction.shapes) == 1
+        else sum_of(*map(_spec_bytes, instruction.shapes))
+    )
 
 
-def _bytes(one: Instruction) -> int | None:
+def _bytes(instruction: Instruction) -> int | None:
     """Return the bytes of an operand; for a tuple, those of its table of pointers."""
-    return POINTER_BYTES * len(one.shapes) if len(one.shapes) > 1 else _made(one)
+    return POINTER_BYTES * len(instruction.shapes) if len(instruction.shapes) > 1 else _made(instruction)
 
 
 @lru_cache(maxsize=4096)
@@ -313,8 +317,8 @@ def _spec_bytes(spec: TensorSpec) -> int | None:
     return nbytes(spec)  # cached: a program of thousands of instructions has only tens of specs
 
 
-def _window(one: Instruction) -> int:
-    window: Mapping[str, str] = dict(_WINDOW_PART.findall(dict(one.attributes).get("window", "")))
+def _window(instruction: Instruction) -> int:
+    window: Mapping[str, str] = dict(_WINDOW_PART.findall(dict(instruction.attributes).get("window", "")))
     return prod(int(part) for part in window.get("size", "1").split("x"))
 
 

@@ -33,15 +33,15 @@ class Memory:
 
 def source_of(name: str, figures: Callable[[], Any]) -> Source:
     """Return XLA's own costs, which the function `figures` reports; a cost is `None` if XLA does not report it."""
-    found = _figures(figures)
+    report = _figures(figures)
     # The structure is not documented and differs between versions of JAX: it may be a list of dicts.
-    if isinstance(found, (list, tuple)):
-        found = found[0] if found else None
-    if not isinstance(found, Mapping):
+    if isinstance(report, (list, tuple)):
+        report = report[0] if report else None
+    if not isinstance(report, Mapping):
         return Source(name)
     # XLA reports -1 if it cannot count an instruction of the module, and leaves out costs of 0.
-    known = {key: found.get(key, 0) for key in ("flops", "transcendentals", "bytes accessed")}
-    return Source(name, *(round(value) if value >= 0 else None for value in known.values()))
+    totals = {key: report.get(key, 0) for key in ("flops", "transcendentals", "bytes accessed")}
+    return Source(name, *(round(value) if value >= 0 else None for value in totals.values()))
 
 
 def xla_figures(inspection: ProgramStages, *, lower: bool = False, compile: bool = False) -> tuple[Source, ...]:
@@ -55,14 +55,14 @@ def xla_figures(inspection: ProgramStages, *, lower: bool = False, compile: bool
     Raises:
         Exception: An error of JAX or XLA while lowering or compiling.
     """
-    found: list[Source] = []
+    totals: list[Source] = []
     if lower or compile or inspection.is_lowered:
         _ = inspection.lowered
-        found.append(source_of("XLA lowered", lambda: inspection.analysis("lowered")))
+        totals.append(source_of("XLA lowered", lambda: inspection.analysis("lowered")))
     if compile or inspection.is_optimized:
         _ = inspection.optimized
-        found.append(source_of("XLA compiled", lambda: inspection.analysis("compiled")))
-    return tuple(found)
+        totals.append(source_of("XLA compiled", lambda: inspection.analysis("compiled")))
+    return tuple(totals)
 
 
 def xla_memory(figures: Callable[[], Any]) -> Memory | None:
@@ -71,11 +71,11 @@ def xla_memory(figures: Callable[[], Any]) -> Memory | None:
     Args:
         figures: A function that returns the result of XLA's memory analysis.
     """
-    found = _figures(figures)
-    if found is None:
+    report = _figures(figures)
+    if report is None:
         return None
     names = ("argument", "output", "temp", "alias", "generated_code")
-    return Memory(*(int(getattr(found, f"{name}_size_in_bytes")) for name in names))
+    return Memory(*(int(getattr(report, f"{name}_size_in_bytes")) for name in names))
 
 
 def _figures(figures: Callable[[], Any]) -> Any:

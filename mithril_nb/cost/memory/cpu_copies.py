@@ -50,12 +50,12 @@ class CpuCopies:
         last: A dict from each value that is freed before its last use to this earlier position.
     """
 
-    def __init__(self, values: Sequence[Value], equations: Sequence[Equation], taken: Sequence[Sequence[int]]):
-        self._values, self._equations, self._taken = values, equations, taken
-        self._places = {equation.id: place for place, equation in enumerate(equations)}
+    def __init__(self, values: Sequence[Value], equations: Sequence[Equation], operands: Sequence[Sequence[int]]):
+        self._values, self._equations, self._taken = values, equations, operands
+        self._places = {equation.id: index for index, equation in enumerate(equations)}
         self._made: dict[int, list[int]] = {}
-        for place, value in enumerate(values):
-            self._made.setdefault(value.made, []).append(place)
+        for position, value in enumerate(values):
+            self._made.setdefault(value.made, []).append(position)
         self.lives: list[LiveRange] = []
         self.turned: set[int] = set()
         self.absorbed: set[int] = set()
@@ -65,75 +65,75 @@ class CpuCopies:
         self._windows: dict[TensorSpec, int] = {}
         """The position of the last `reduce_window` over each spec."""
         self._loop_ends = _ends_of_loops(equations)
-        for place, equation in enumerate(equations):
+        for position, equation in enumerate(equations):
             if not equation.is_used:
                 continue
             if equation.primitive == "dot_general":
-                self._turn(place, equation)
+                self._turn(position, equation)
             if _computes_wide(equation):
-                self._widen(place, equation)
+                self._widen(position, equation)
             if equation.primitive.startswith("reduce_window"):
-                self._windows[equation.inputs[0]] = place
+                self._windows[equation.inputs[0]] = position
             if equation.primitive == "select_and_scatter_add":
-                self._scatter(place, equation)
+                self._scatter(position, equation)
             if equation.primitive in _CUMULATIVE:
-                self._copy(f"{equation.id}.windows", equation.block, _sums_of_windows(equation), place, place)
+                self._copy(f"{equation.id}.windows", equation.block, _sums_of_windows(equation), position, position)
             if equation.primitive == "svd":
-                self._decompose(place, equation)
+                self._decompose(position, equation)
         self.lives += self._widened.values()
-        for place, value in enumerate(values):
+        for position, value in enumerate(values):
             if value.made != BEFORE and equations[value.made].primitive == "convert_element_type":
                 # XLA converts arguments when the program starts, not where the jaxpr does.
-                if all(values[self._behind(one)].is_argument for one in taken[value.made]):
-                    self.first[place] = 0
+                if all(values[self._behind(operand)].is_argument for operand in operands[value.made]):
+                    self.first[position] = 0
             # Users other than products need the transposed array itself.
             if any(equations[use].primitive != "dot_general" for use in value.uses):
-                self.absorbed.discard(place)
+                self.absorbed.discard(position)
 
     def _copy(self, id: str, block: str, size: int | None, first: int, last: int) -> LiveRange:
         life = LiveRange(id, TEMPORARIES, block, size or 0, first, max(first, last))
         self.lives.append(life)
         return life
 
-    def _scatter(self, place: int, equation: Equation) -> None:
+    def _scatter(self, index: int, equation: Equation) -> None:
         """Add the two arrays of indices that XLA needs for a `select_and_scatter_add`, which becomes a scatter.
 
         If a `reduce_window` over an array of the same shape and dtype comes before, XLA computes the indices with it.
         """
         spec = equation.outputs[0]
-        searched = self._windows.get(spec, place)
+        searched = self._windows.get(spec, index)
         self._copy(f"{equation.id}.places", equation.block, _indices(spec), 0, searched)
-        self._copy(f"{equation.id}.found", equation.block, _indices(equation.inputs[0]), searched, place)
-        for made in self._made.get(place, ()):  # the accumulator starts at zero
-            self.first[made] = 0
+        self._copy(f"{equation.id}.found", equation.block, _indices(equation.inputs[0]), searched, index)
+        for result in self._made.get(index, ()):  # the accumulator starts at zero
+            self.first[result] = 0
 
-    def _decompose(self, place: int, equation: Equation) -> None:
+    def _decompose(self, index: int, equation: Equation) -> None:
         """Add the copies for an `svd`: the column-major matrices of LAPACK, and singular vectors that are not used."""
-        before = max(place - 1, 0)
+        before = max(index - 1, 0)
         *batch, rows, columns = equation.inputs[0].shape
         shortest = min(rows, columns, key=int)
         is_full = equation.param.get("full_matrices", True)
-        made = {self._values[one].id for one in self._made.get(place, ())}
+        ids = {self._values[index].id for index in self._made.get(index, ())}
         for number, shape in (
             (1, (*batch, rows, rows if is_full else shortest)),
             (2, (*batch, columns if is_full else shortest, columns)),
         ):
             size = nbytes(TensorSpec(shape, equation.inputs[0].dtype))
-            last = place if f"{equation.id}{{{number}}}" in made else before
+            last = index if f"{equation.id}{{{number}}}" in ids else before
             self._copy(f"{equation.id}.x{number}", equation.block, size, before, last)
-        for taken in self._taken[place]:
-            value = self._values[taken]
-            if value.is_argument or value.is_output or max(value.uses) > place:
+        for operand in self._taken[index]:
+            value = self._values[operand]
+            if value.is_argument or value.is_output or max(value.uses) > index:
                 # LAPACK overwrites a copy of the operand. The copy is freed before the results are copied to row-major
                 # order, so it does not count at the position of the `svd`.
-                is_apart = place > 0 or len(made) == 1
+                is_apart = index > 0 or len(ids) == 1
                 self._copy(
                     f"{equation.id}.columns", equation.block, nbytes(value.spec) if is_apart else 0, before, before
                 )
             elif value.made < before:
-                self.last[taken] = before
+                self.last[operand] = before
 
-    def _turn(self, place: int, equation: Equation) -> None:
+    def _turn(self, index: int, equation: Equation) -> None:
         """Add a copy of each operand of a product whose axes are not in an order that `_AXES_IN_ORDER` matches."""
         params: Any = equation.param["dimension_numbers"]
         if _computes_wide(equation) and any(spec.dtype in _NARROW for spec in equation.inputs):
@@ -141,79 +141,79 @@ class CpuCopies:
         for number, (spec, inner, batch) in enumerate(zip(equation.inputs, params[0], params[1], strict=True)):
             kinds = ["b" if axis in batch else "k" if axis in inner else "n" for axis in range(len(spec.shape))]
             # Values do not record which operand they are, so an operand is identified by its spec.
-            found = [one for one in self._taken[place] if self._values[one].spec == spec]
-            by_transpose = [one for one in found if self._maker(one) == "transpose"]
+            operands = [index for index in self._taken[index] if self._values[index].spec == spec]
+            by_transpose = [index for index in operands if self._maker(index) == "transpose"]
             if by_transpose:
                 self._absorb(by_transpose[0], kinds)
                 continue
             if _is_in_order(kinds, spec.shape):
                 continue
-            made = [one for one in found if self._maker(one) not in ("", *_PRODUCTS)]
-            if made:
-                self.turned.update(made)
+            results = [index for index in operands if self._maker(index) not in ("", *_PRODUCTS)]
+            if results:
+                self.turned.update(results)
             else:
-                self._copy(f"{equation.id}.x{number}", equation.block, nbytes(spec), place, place)
+                self._copy(f"{equation.id}.x{number}", equation.block, nbytes(spec), index, index)
 
-    def _absorb(self, place: int, kinds: Sequence[str]) -> None:
+    def _absorb(self, index: int, kinds: Sequence[str]) -> None:
         """Mark the result of a transpose as absorbed if the product can read the operand of the transpose directly.
 
         Args:
-            place: Index of the result of the transpose.
+            index: Index of the result of the transpose.
             kinds: A letter for each axis of this result: `"b"` for a batch axis, `"k"` for a contracted axis, `"n"` for
                 any other axis.
         """
-        made = self._equations[self._values[place].made]
-        order: Any = made.param["permutation"]
+        transpose = self._equations[self._values[index].made]
+        order: Any = transpose.param["permutation"]
         before = [""] * len(kinds)
         for kind, axis in zip(kinds, order, strict=True):
             before[axis] = kind
-        if _is_in_order(before, made.inputs[0].shape):
-            self.absorbed.add(place)
+        if _is_in_order(before, transpose.inputs[0].shape):
+            self.absorbed.add(index)
 
-    def _maker(self, place: int) -> str:
-        made = self._values[place].made
-        return "" if made == BEFORE else self._equations[made].primitive
+    def _maker(self, index: int) -> str:
+        maker = self._values[index].made
+        return "" if maker == BEFORE else self._equations[maker].primitive
 
-    def _widen(self, place: int, equation: Equation) -> None:
+    def _widen(self, index: int, equation: Equation) -> None:
         """Add the float32 copies of the 16-bit operands and results of an equation that computes in float32.
 
         Arguments are converted when the program starts. An array is also converted then, as a whole,
         if a `scan` uses one slice of it in each iteration.
         """
-        for taken in self._taken[place]:
-            if self._values[taken].spec.dtype not in _NARROW:
+        for operand in self._taken[index]:
+            if self._values[operand].spec.dtype not in _NARROW:
                 continue
-            value = self._values[self._behind(taken)]
+            value = self._values[self._behind(operand)]
             size = nbytes(value.spec) or 0
             is_slice = _SLICE.fullmatch(value.id) if value.made != BEFORE else None
             if is_slice is not None and is_slice[1] in self._places:
                 loop = self._places[is_slice[1]]
                 spec = self._equations[loop].inputs[int(is_slice[2])]
-                taken_by_loop = (self._values[one] for one in self._taken[loop])
-                is_given = any(one.is_argument and one.spec == spec for one in taken_by_loop)
+                taken_by_loop = (self._values[index] for index in self._taken[loop])
+                is_given = any(value_.is_argument and value_.spec == spec for value_ in taken_by_loop)
                 size = (nbytes(spec) or 0) * (1 if is_given else 1.5)
             if value.is_argument or is_slice is not None:
                 id = f"{value.id}.float32"
-                self._widened[id] = LiveRange(id, TEMPORARIES, value.block, int(2 * size), 0, self._loop_ends[place])
+                self._widened[id] = LiveRange(id, TEMPORARIES, value.block, int(2 * size), 0, self._loop_ends[index])
             else:
                 is_shared = len(set(value.uses)) > 1
-                first = place if is_shared else max(value.made, 0)  # if not shared, it is computed only in float32
-                self._copy(f"{value.id}.float32", value.block, int(size * (1 + is_shared)), first, place)
-        made = self._made.get(place, ()) if equation.outputs[0].dtype in _NARROW else ()
-        for value in (self._values[one] for one in made):
+                first = index if is_shared else max(value.made, 0)  # if not shared, it is computed only in float32
+                self._copy(f"{value.id}.float32", value.block, int(size * (1 + is_shared)), first, index)
+        results = self._made.get(index, ()) if equation.outputs[0].dtype in _NARROW else ()
+        for value in (self._values[index] for index in results):
             if not value.uses or not all(_computes_wide(self._equations[use]) for use in value.uses):
-                last = max(value.uses, default=place) - 1  # its user overwrites it
-                self._copy(f"{value.id}.float32", value.block, nbytes(value.spec), place, last)
+                last = max(value.uses, default=index) - 1  # its user overwrites it
+                self._copy(f"{value.id}.float32", value.block, nbytes(value.spec), index, last)
 
-    def _behind(self, place: int) -> int:
-        """Return the index of the value that this value is a moved or converted copy of; `place` if it is no copy."""
-        value = self._values[place]
+    def _behind(self, index: int) -> int:
+        """Return the index of the value that this value is a moved or converted copy of; `index` if it is no copy."""
+        value = self._values[index]
         while value.made != BEFORE and self._equations[value.made].primitive in _MOVED and self._taken[value.made]:
-            place = self._taken[value.made][0]
-            if self._values[place].made >= value.made:  # for the result of a `cond`, `made` is its last equation
+            index = self._taken[value.made][0]
+            if self._values[index].made >= value.made:  # for the result of a `cond`, `made` is its last equation
                 break
-            value = self._values[place]
-        return place
+            value = self._values[index]
+        return index
 
 
 def _sums_of_windows(equation: Equation) -> int | None:
@@ -223,10 +223,10 @@ def _sums_of_windows(equation: Equation) -> int | None:
     so on. An axis whose length is not a multiple of 16 is copied with padding.
     """
     spec, axis = equation.outputs[0], int(str(equation.param["axis"]))
-    whole, length = nbytes(spec), int(spec.shape[axis])
-    if whole is None or length <= _WINDOW:
+    size, length = nbytes(spec), int(spec.shape[axis])
+    if size is None or length <= _WINDOW:
         return 0
-    return whole // length * _items_of_windows(length)
+    return size // length * _items_of_windows(length)
 
 
 def _items_of_windows(length: int) -> int:
@@ -249,12 +249,12 @@ def _ends_of_loops(equations: Sequence[Equation]) -> list[int]:
     """
     ends = list(range(len(equations)))
     loop, start = "", 0
-    for place, equation in enumerate(equations):
+    for index, equation in enumerate(equations):
         if loop and not equation.id.startswith(f"{loop}."):
-            ends[start:place] = [place - 1] * (place - start)
+            ends[start:index] = [index - 1] * (index - start)
             loop = ""
         if not loop and equation.primitive in ("scan", "while"):
-            loop, start = equation.id, place
+            loop, start = equation.id, index
     if loop:
         ends[start:] = [len(equations) - 1] * (len(equations) - start)
     return ends

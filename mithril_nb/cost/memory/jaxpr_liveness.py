@@ -59,20 +59,20 @@ class _Estimate:
     def __init__(self, values: Sequence[Value], equations: Sequence[Equation], end: int, is_cpu: bool):
         self._values, self._equations, self._end = values, equations, end
         # Equal specs are mostly the same object, so their size is computed once.
-        known = {key: nbytes(spec) for key, spec in {id(value.spec): value.spec for value in values}.items()}
-        self._sizes = [known[id(value.spec)] for value in values]
+        sizes = {key: nbytes(spec) for key, spec in {id(value.spec): value.spec for value in values}.items()}
+        self._sizes = [sizes[id(value.spec)] for value in values]
         self._given_up = self._donated()
-        self._last = [self._last_use(place) for place in range(len(values))]
+        self._last = [self._last_use(index) for index in range(len(values))]
         self._taken: list[list[int]] = [[] for _ in equations]
         """Indices of the values that each equation uses."""
-        for place, value in enumerate(values):
+        for number, value in enumerate(values):
             uses = value.uses
             # `x + x` uses x twice. Most values have one use, for which a set would only take time.
             for use in uses if len(uses) < 2 else set(uses):
-                self._taken[use].append(place)
+                self._taken[use].append(number)
         self._copies = CpuCopies(values, equations, self._taken) if is_cpu else None
-        for place, last in ({} if self._copies is None else self._copies.last).items():
-            self._last[place] = last
+        for number, last in ({} if self._copies is None else self._copies.last).items():
+            self._last[number] = last
 
     def _donated(self) -> set[int]:
         """Return the indices of the donated arguments whose memory a result reuses.
@@ -84,39 +84,39 @@ class _Estimate:
             for value in self._values
             if value.is_output and not (value.made != BEFORE and self._equations[value.made].primitive in _TURNED)
         )
-        found: set[int] = set()
-        for place, value in enumerate(self._values):
+        donated: set[int] = set()
+        for index, value in enumerate(self._values):
             if value.is_donated and (value.uses or value.is_output) and left[value.spec]:
                 left[value.spec] -= 1
-                found.add(place)
-        return found
+                donated.add(index)
+        return donated
 
-    def _stays(self, place: int) -> bool:
+    def _stays(self, index: int) -> bool:
         """Return whether a value keeps its memory to the end of the program."""
-        value = self._values[place]
-        return value.is_output or (value.is_argument and place not in self._given_up)
+        value = self._values[index]
+        return value.is_output or (value.is_argument and index not in self._given_up)
 
-    def _last_use(self, place: int) -> int:
-        value = self._values[place]
-        if self._stays(place):
+    def _last_use(self, index: int) -> int:
+        value = self._values[index]
+        if self._stays(index):
             return self._end
         return max(value.uses, default=max(value.made, 0))
 
     def lives(self) -> tuple[list[LiveRange], int]:
-        kept = self._kept()
+        stored = self._kept()
         lives: list[LiveRange] = []
         unknown = 0
-        for place, value in enumerate(self._values):
-            size = self._sizes[place]
+        for index, value in enumerate(self._values):
+            size = self._sizes[index]
             is_dropped = value.is_argument and not value.uses and not value.is_output  # as `jax.jit` does
-            if not kept[place] or size == 0 or is_dropped:
+            if not stored[index] or size == 0 or is_dropped:
                 continue
             if size is None:
                 unknown += 1
                 continue
-            first, last = max(value.made, 0), self._last[place]
+            first, last = max(value.made, 0), self._last[index]
             if self._copies is not None:
-                first = self._copies.first.get(place, first)
+                first = self._copies.first.get(index, first)
             if not value.is_argument and value.made == BEFORE:
                 kind, first, last = CONSTANTS, 0, self._end
             else:
@@ -125,7 +125,7 @@ class _Estimate:
                 continue
             lives.append(LiveRange(value.id, kind, value.block, size, first, last))
             # Arguments and results have separate memory, so a value that is both is copied.
-            copies = value.given - (not value.is_argument or place in self._given_up)
+            copies = value.given - (not value.is_argument or index in self._given_up)
             lives += [
                 LiveRange(f"{value.id}.copy{number}", OUTPUTS, value.block, size, self._end, self._end)
                 for number in range(copies)
@@ -138,36 +138,38 @@ class _Estimate:
         A value that is fused or a view has no memory: its users read the operands that it is computed from. These
         operands live until the last use of the value.
         """
-        kept = [True] * len(self._values)
+        stored = [True] * len(self._values)
         absorbed = self._copies.absorbed if self._copies is not None else frozenset[int]()
         # In reverse order, so that the last use of a value is final before it extends the live ranges of operands.
-        for place in range(len(self._values) - 1, -1, -1):
-            value = self._values[place]
+        for index in range(len(self._values) - 1, -1, -1):
+            value = self._values[index]
             if value.made == BEFORE or value.is_output:
                 continue
             maker = self._equations[value.made]
             if value.is_in_place:
-                kept[place] = False
-            elif maker.primitive in _VIEWS or place in absorbed or self._is_fused(value, maker):
-                kept[place] = False
-                for taken in self._taken[value.made]:
-                    self._last[taken] = max(self._last[taken], self._last[place])
+                stored[index] = False
+            elif maker.primitive in _VIEWS or index in absorbed or self._is_fused(value, maker):
+                stored[index] = False
+                for operand in self._taken[value.made]:
+                    self._last[operand] = max(self._last[operand], self._last[index])
             elif maker.primitive in _CHEAP and not maker.is_call:
-                self._compute_again(place, value)
-        self._write_over(kept)
-        return kept
+                self._compute_again(index, value)
+        self._write_over(stored)
+        return stored
 
-    def _compute_again(self, place: int, value: Value) -> None:
+    def _compute_again(self, index: int, value: Value) -> None:
         """End the live range of a cheap value at the last user that reads it from memory.
 
         Later users recompute the value, so its operands live until the last use of the value.
         """
         takers = [self._equations[use].primitive for use in value.uses]
-        stored = [use for use, one in zip(value.uses, takers, strict=True) if one not in (*_TAKES, *_HANDS_ON)]
-        if stored and stored[-1] < self._last[place] and self._equations[value.made].repeats == 1:
-            for taken in self._taken[value.made]:
-                self._last[taken] = max(self._last[taken], self._last[place])
-            self._last[place] = stored[-1]
+        stored = [
+            use for use, primitive in zip(value.uses, takers, strict=True) if primitive not in (*_TAKES, *_HANDS_ON)
+        ]
+        if stored and stored[-1] < self._last[index] and self._equations[value.made].repeats == 1:
+            for operand in self._taken[value.made]:
+                self._last[operand] = max(self._last[operand], self._last[index])
+            self._last[index] = stored[-1]
 
     def _is_fused(self, value: Value, maker: Equation) -> bool:
         if maker.is_call:
@@ -180,29 +182,29 @@ class _Estimate:
         takers = _TAKES | _HANDS_ON if maker.primitive in _CHEAP else _TAKES
         return all(self._equations[use].primitive in takers for use in value.uses)
 
-    def _write_over(self, kept: list[bool]) -> None:
+    def _write_over(self, stored: list[bool]) -> None:
         """End the live range of an operand one position earlier if a result of the same size overwrites it."""
         turned = self._copies.turned if self._copies is not None else frozenset[int]()
-        ending = {(self._last[place], size) for place, size in enumerate(self._sizes) if kept[place]}
-        for place, value in enumerate(self._values):
-            if value.made == BEFORE or not kept[place] or place in turned:
+        ending = {(self._last[index], size) for index, size in enumerate(self._sizes) if stored[index]}
+        for number, value in enumerate(self._values):
+            if value.made == BEFORE or not stored[number] or number in turned:
                 continue
-            if (value.made, self._sizes[place]) not in ending:
+            if (value.made, self._sizes[number]) not in ending:
                 continue
             maker = self._equations[value.made]
             of_branch = "" if self._is_made_by(value, maker) else f"{value.id.partition('{')[0]}.b"
             is_scatter = maker.primitive.startswith("scatter")
             if not (maker.primitive in _TAKES or maker.is_call or is_scatter or of_branch):
                 continue
-            for taken in self._held_for(value.made, self._sizes[place], kept):
-                other = self._values[taken]
+            for operand in self._held_for(value.made, self._sizes[number], stored):
+                other = self._values[operand]
                 if (
-                    not self._stays(taken)
-                    and self._last[taken] == value.made
+                    not self._stays(operand)
+                    and self._last[operand] == value.made
                     and (other.made < value.made or (of_branch and other.id.startswith(of_branch)))
-                    and self._sizes[taken] == self._sizes[place]
+                    and self._sizes[operand] == self._sizes[number]
                 ):
-                    self._last[taken] = value.made - 1
+                    self._last[operand] = value.made - 1
                     break
 
     @staticmethod
@@ -220,23 +222,23 @@ class _Estimate:
         """
         return self._equations[value.made].primitive == "transpose" and len(value.spec.shape) > 2
 
-    def _held_for(self, made: int, size: int | None, kept: Sequence[bool]) -> Iterator[int]:
-        """Yield the indices of the operands of the equation at index `made` that hold memory, according to `kept`.
+    def _held_for(self, equation: int, size: int | None, stored: Sequence[bool]) -> Iterator[int]:
+        """Yield the indices of the operands of an equation that hold memory, according to `stored`.
 
         A fused operand holds no memory. If it has `size` bytes, the operands that it is computed from are searched.
         """
-        left = [(taken, made) for taken in reversed(self._taken[made])]
+        left = [(operand, equation) for operand in reversed(self._taken[equation])]
         seen: set[int] = set()
         while left:
-            taken, by = left.pop()
-            if kept[taken]:
-                yield taken
+            candidate, by = left.pop()
+            if stored[candidate]:
+                yield candidate
             elif (
-                taken not in seen
-                and self._sizes[taken] == size
-                and self._values[taken].made < by  # not a result of a `cond`, see `_is_made_by`
-                and not self._is_turned(self._values[taken])
+                candidate not in seen
+                and self._sizes[candidate] == size
+                and self._values[candidate].made < by  # not a result of a `cond`, see `_is_made_by`
+                and not self._is_turned(self._values[candidate])
             ):
-                seen.add(taken)
-                inside = self._values[taken].made
-                left += [(one, inside) for one in reversed(self._taken[inside])]
+                seen.add(candidate)
+                inside = self._values[candidate].made
+                left += [(inner, inside) for inner in reversed(self._taken[inside])]

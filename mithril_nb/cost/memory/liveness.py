@@ -54,26 +54,26 @@ class LiveRange:
     last: int
 
 
-def held(lives: Iterable[LiveRange], places: int) -> list[int]:
+def held(lives: Iterable[LiveRange], positions: int) -> list[int]:
     """Return the bytes that values hold at each position, from 0 to `places - 1`.
 
     Examples:
         >>> held([LiveRange("x", "arguments", "", 4, 0, 2), LiveRange("y", "temporaries", "", 8, 1, 1)], 3)
         [4, 12, 4]
     """
-    changes = [0] * (places + 1)
+    changes = [0] * (positions + 1)
     for life in lives:
         changes[life.first] += life.size_bytes
         changes[life.last + 1] -= life.size_bytes
-    return list(accumulate(changes[:places]))
+    return list(accumulate(changes[:positions]))
 
 
-def allocated_for(lives: Iterable[LiveRange], places: int) -> int:
+def allocated_for(lives: Iterable[LiveRange], positions: int) -> int:
     """Estimate the bytes that XLA allocates before a program runs, from the live ranges of the program's values.
 
     - Each argument, output and constant has its own memory for the whole run. But an output overwrites a donated
       argument of the same size that is not used any more. An argument is donated if its live range ends before the
-      last of the `places` positions.
+      last of the `positions` positions.
     - A temporary uses the memory of an output of at least its size that is not written yet, if there is one.
     - The other temporaries share memory. Their sizes are rounded up to 64 bytes.
     - Two or more outputs need a table of pointers, 8 bytes each.
@@ -100,29 +100,29 @@ def allocated_for(lives: Iterable[LiveRange], places: int) -> int:
         72
     """
     lives = list(lives)
-    before = _taken_over(lives, places)
+    before = _taken_over(lives, positions)
     # These outputs and the donated arguments that they overwrite are both added below, but share memory.
-    whole = -sum(life.size_bytes for life in before.values())
-    taken = _Taken(places)
+    separate = -sum(life.size_bytes for life in before.values())
+    in_use = _Taken(positions)
     shared = 0
     others: list[LiveRange] = []
     # Outputs come before temporaries of the same size, so that these can use their memory.
-    for life in sorted(lives, key=lambda one: (-one.size_bytes, one.kind != OUTPUTS)):
+    for life in sorted(lives, key=lambda value: (-value.size_bytes, value.kind != OUTPUTS)):
         if life.kind != TEMPORARIES:
-            whole += life.size_bytes
+            separate += life.size_bytes
             if life.kind == OUTPUTS:
-                for one in (life, before.get(id(life))):
-                    if one is not None:
-                        taken.add(shared, one)
+                for user in (life, before.get(id(life))):
+                    if user is not None:
+                        in_use.add(shared, user)
                 shared += 1
             continue
-        free = ~taken.during(life) & ((1 << shared) - 1)
+        free = ~in_use.during(life) & ((1 << shared) - 1)
         if free:
-            taken.add(free.bit_length() - 1, life)  # the highest bit is the smallest output
+            in_use.add(free.bit_length() - 1, life)  # the highest bit is the smallest output
         else:
             others.append(replace(life, size_bytes=-(-life.size_bytes // _ALIGNED) * _ALIGNED))
     table = _POINTER * shared if shared > 1 else 0
-    return whole + table + max(held(others, places), default=0)
+    return separate + table + max(held(others, positions), default=0)
 
 
 class _Taken:
@@ -131,15 +131,15 @@ class _Taken:
     A list of live ranges for each output would take quadratic time: a training step has an output for each parameter.
     """
 
-    def __init__(self, places: int):
-        self._leaves = places
-        self._throughout = [0] * (2 * places)
+    def __init__(self, positions: int):
+        self._leaves = positions
+        self._throughout = [0] * (2 * positions)
         """For each node, the outputs whose memory is in use at all positions of the node."""
-        self._somewhere = [0] * (2 * places)
+        self._somewhere = [0] * (2 * positions)
         """For each node, the outputs whose memory is in use at one of its positions or more."""
 
-    def _above(self, place: int) -> Iterator[int]:
-        node = place + self._leaves
+    def _above(self, position: int) -> Iterator[int]:
+        node = position + self._leaves
         while node:
             yield node
             node //= 2
@@ -160,34 +160,34 @@ class _Taken:
         for node in self._covering(life):
             self._throughout[node] |= 1 << output
             self._somewhere[node] |= 1 << output
-        for place in (life.first, life.last):
-            for node in self._above(place):
+        for position in (life.first, life.last):
+            for node in self._above(position):
                 self._somewhere[node] |= 1 << output
 
     def during(self, life: LiveRange) -> int:
         """Return the bits of the outputs whose memory is in use at any position of a live range."""
-        found = 0
+        outputs = 0
         for node in self._covering(life):
-            found |= self._somewhere[node]
-        for place in (life.first, life.last):
-            for node in self._above(place):
-                found |= self._throughout[node]
-        return found
+            outputs |= self._somewhere[node]
+        for position in (life.first, life.last):
+            for node in self._above(position):
+                outputs |= self._throughout[node]
+        return outputs
 
 
-def _taken_over(lives: Iterable[LiveRange], places: int) -> dict[int, LiveRange]:
+def _taken_over(lives: Iterable[LiveRange], positions: int) -> dict[int, LiveRange]:
     """Return a dict from the `id` of an output's live range to the donated argument that the output overwrites."""
     ended: dict[int, list[LiveRange]] = {}
     # Sorted so that `pop` returns the argument that ends first.
-    for life in sorted(lives, key=lambda one: -one.last):
-        if life.kind == ARGUMENTS and life.last < places - 1:
+    for life in sorted(lives, key=lambda life: -life.last):
+        if life.kind == ARGUMENTS and life.last < positions - 1:
             ended.setdefault(life.size_bytes, []).append(life)
-    found: dict[int, LiveRange] = {}
-    for life in sorted(lives, key=lambda one: one.first):
+    overwritten: dict[int, LiveRange] = {}
+    for life in sorted(lives, key=lambda life: life.first):
         free = ended.get(life.size_bytes)
         if life.kind == OUTPUTS and free and free[-1].last < life.first:
-            found[id(life)] = free.pop()
-    return found
+            overwritten[id(life)] = free.pop()
+    return overwritten
 
 
 def allocated(buffers: Iterable[Buffer]) -> int:
@@ -212,24 +212,24 @@ def compiled_lives(buffers: Iterable[Buffer], ranges: LiveRanges, makers: Makers
             name = "" if first is None else first.instruction + first.index
             lives.append(LiveRange(name, CONSTANTS, block, buffer.size_bytes, 0, end))
             continue
-        places: dict[int, list[tuple[int, int, Held]]] = {}
+        by_offset: dict[int, list[tuple[int, int, Held]]] = {}
         for value in buffer.values:
-            known = ranges.ranges.get((value.instruction, value.index or "{}"))
-            if known is None or known[0] > end:
+            span = ranges.ranges.get((value.instruction, value.index or "{}"))
+            if span is None or span[0] > end:
                 unknown += 1
             else:
-                places.setdefault(value.offset_bytes, []).append((*known, value))
-        for values in places.values():
+                by_offset.setdefault(value.offset_bytes, []).append((*span, value))
+        for values in by_offset.values():
             lives += _in_turn(buffer, values, end, makers)
     return lives, unknown
 
 
 def _in_turn(buffer: Buffer, values: list[tuple[int, int, Held]], end: int, makers: Makers) -> Iterable[LiveRange]:
-    values.sort(key=lambda one: one[:2])
+    values.sort(key=lambda entry: entry[:2])
     reached = -1
-    for place, (first, last, value) in enumerate(values):
+    for index, (first, last, value) in enumerate(values):
         reached = max(reached, last)
-        following = values[place + 1][0] if place + 1 < len(values) else reached + 1
+        following = values[index + 1][0] if index + 1 < len(values) else reached + 1
         until = min(reached, following - 1, end)
         if until < first:  # overwritten where it is produced
             continue
@@ -247,15 +247,15 @@ class Makers:
 
     def __init__(self, stage: Stage):
         self._module = HloModule.of(stage)
-        self._by_id = {one.id: one for one in stage.instructions}
+        self._by_id = {instruction.id: instruction for instruction in stage.instructions}
         self._home: dict[str, Computation] = {}
         self._callers: dict[str, tuple[Instruction, Computation]] = {}
         for computation in () if self._module is None else self._module.computations.values():
-            for one in computation.by_id.values():
-                self._home[one.id] = computation
-                if one.opcode in _CALLS:
-                    for called in self._module.called(one) if self._module is not None else ():
-                        self._callers[called.name] = one, computation
+            for inner in computation.by_id.values():
+                self._home[inner.id] = computation
+                if inner.opcode in _CALLS:
+                    for called in self._module.called(inner) if self._module is not None else ():
+                        self._callers[called.name] = inner, computation
 
     def block_of(self, id: str, index: str = "") -> str:
         """Return the path of the block that produces most of a value; `""` if not attributed.
@@ -269,45 +269,45 @@ class Makers:
             return UNATTRIBUTED
         if index == "{}":
             return UNATTRIBUTED  # XLA's own table of pointers to the elements of a tuple
-        made = self._maker(first, [int(number) for number in _NUMBERS.findall(index)])
-        return block_of(made) or block_of(first)
+        maker = self._maker(first, [int(number) for number in _NUMBERS.findall(index)])
+        return block_of(maker) or block_of(first)
 
     def is_argument(self, id: str) -> bool:
         """Return whether a value is an argument of the program."""
         home = self._home.get(id)
         return home is not None and home.is_entry and self._by_id[id].opcode == "parameter"
 
-    def _maker(self, one: Instruction, index: list[int]) -> Instruction:
-        """Return the instruction that computes one element of the result of `one`; `index` may be nested."""
+    def _maker(self, instruction: Instruction, index: list[int]) -> Instruction:
+        """Return the instruction that computes one element of the result of `instruction`; `index` may be nested."""
         for _ in range(_MOST_STEPS):
-            found = self._source(one, index)
-            if found is None:
+            source = self._source(instruction, index)
+            if source is None:
                 break
-            one, index = found
-        return one
+            instruction, index = source
+        return instruction
 
-    def _source(self, one: Instruction, index: list[int]) -> tuple[Instruction, list[int]] | None:
-        """Return the instruction and index that an element is a copy of; `None` if `one` computes the element."""
-        home = self._home.get(one.id)
+    def _source(self, instruction: Instruction, index: list[int]) -> tuple[Instruction, list[int]] | None:
+        """Return the instruction and index that an element is a copy of; `None` if it is computed here."""
+        home = self._home.get(instruction.id)
         if home is None or self._module is None:
             return None
-        if one.opcode == "parameter":
+        if instruction.opcode == "parameter":
             caller = self._callers.get(home.name)
             if caller is None:
                 return None
             return self._source_of_loop(caller[0], index) if caller[0].opcode == "while" else None
-        operands = home.operands(one)
-        if one.opcode == "tuple" and index and index[0] < len(one.operands):
-            return self._known(one.operands[index[0]], index[1:])
-        if one.opcode == "get-tuple-element" and operands:
-            place = index_of(one)
-            return operands[0], index if place is None else [place, *index]
-        if one.opcode == "while":
-            return self._source_of_loop(one, index)
-        if one.opcode in _CALLS:
-            roots = [body.root for body in self._module.called(one) if body.root is not None]
+        operands = home.operands(instruction)
+        if instruction.opcode == "tuple" and index and index[0] < len(instruction.operands):
+            return self._known(instruction.operands[index[0]], index[1:])
+        if instruction.opcode == "get-tuple-element" and operands:
+            position = index_of(instruction)
+            return operands[0], index if position is None else [position, *index]
+        if instruction.opcode == "while":
+            return self._source_of_loop(instruction, index)
+        if instruction.opcode in _CALLS:
+            roots = [body.root for body in self._module.called(instruction) if body.root is not None]
             return (roots[0], index) if roots else None
-        if not one.shares and operands and one.opcode in ("copy", "bitcast", "copy-start", "copy-done"):
+        if not instruction.shares and operands and instruction.opcode in ("copy", "bitcast", "copy-start", "copy-done"):
             return operands[0], []
         return None
 
@@ -318,13 +318,13 @@ class Makers:
         """
         assert self._module is not None
         bodies = self._module.called(loop, "body")
-        found = bodies[0].element(index[0]) if bodies and index else None
-        if found is None:
+        element = bodies[0].element(index[0]) if bodies and index else None
+        if element is None:
             return None
-        if bodies[0].carried(found) == index[0]:
+        if bodies[0].carried(element) == index[0]:
             return self._known(loop.operands[0], index) if loop.operands else None
-        return found, index[1:]
+        return element, index[1:]
 
     def _known(self, id: str, index: list[int]) -> tuple[Instruction, list[int]] | None:
-        one = self._by_id.get(id)
-        return None if one is None else (one, index)
+        instruction = self._by_id.get(id)
+        return None if instruction is None else (instruction, index)

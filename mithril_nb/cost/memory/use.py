@@ -118,7 +118,7 @@ class MemoryUse(Shown):
             "peak_bytes": self.peak_bytes,
             "peak_at": self.peak_at,
             "filled_bytes": self.filled_bytes,
-            "timeline": [{"id": one.id, "bytes": one.bytes} for one in self.timeline],
+            "timeline": [{"id": moment.id, "bytes": moment.bytes} for moment in self.timeline],
             "at_peak": dict(self.at_peak),
             "kinds": dict(self.kinds),
             "lives": [dict(vars(life)) for life in self.lives],
@@ -161,11 +161,11 @@ def memory_of(inspection: ProgramStages, source: str = "compiled") -> MemoryUse:
             (("sources", ", ".join(SOURCES)),),
             'memory_of(inspection, "compiled")',
         )
-    known = _KNOWN.setdefault(inspection, {})
-    if source not in known:
+    cached = _KNOWN.setdefault(inspection, {})
+    if source not in cached:
         with paused_collector():  # creates a record for each value, with a traced program in memory
-            known[source] = _compiled(inspection) if source == "compiled" else _analytic(inspection)
-    return known[source]
+            cached[source] = _compiled(inspection) if source == "compiled" else _analytic(inspection)
+    return cached[source]
 
 
 def best_memory_of(inspection: ProgramStages) -> MemoryUse:
@@ -179,11 +179,11 @@ def best_memory_of(inspection: ProgramStages) -> MemoryUse:
     except StageUnavailableError as error:
         if inspection.given is not None:
             raise inspection.given.error("hlo") if inspection.given.reason("hlo") else error from None
-        found = memory_of(inspection, "analytic")
-        if found.peak_bytes is None:
-            return found
+        estimate = memory_of(inspection, "analytic")
+        if estimate.peak_bytes is None:
+            return estimate
         note = f"an estimate, because the program does not compile: {_reason(error)}"
-        return replace(found, notes=(*found.notes, note))
+        return replace(estimate, notes=(*estimate.notes, note))
 
 
 def _analytic(inspection: ProgramStages) -> MemoryUse:
@@ -210,14 +210,14 @@ def _state(inspection: ProgramStages) -> dict[str, str]:
     if inspection.given is not None:
         return {}
     equations = inspection.equations
-    found: dict[str, str] = {}
+    blocks_of: dict[str, str] = {}
     for value in inspection.values:
         if value.is_argument:
             users = [equations[use] for use in value.uses if not equations[use].is_call]
-            blocks = {one.block for one in users}
-            is_kept = len(blocks) == 1 and all(one.role == "update" for one in users)
-            found[value.id] = blocks.pop() if is_kept else UNATTRIBUTED
-    return found
+            blocks = {equation.block for equation in users}
+            is_kept = len(blocks) == 1 and all(equation.role == "update" for equation in users)
+            blocks_of[value.id] = blocks.pop() if is_kept else UNATTRIBUTED
+    return blocks_of
 
 
 def _with_state(lives: Sequence[LiveRange], blocks: Mapping[str, str]) -> list[LiveRange]:
@@ -254,16 +254,20 @@ def _compiled(inspection: ProgramStages) -> MemoryUse:
     except StageUnavailableError as error:
         return _in_sum(inspection, "compiled", _sizes(buffers, makers), xla, _reason(error))
     lives, unknown = compiled_lives(buffers, ranges, makers)
-    arguments = {one.id: one.equations[0] for one in stage.instructions if one.opcode == "parameter" and one.equations}
-    state = {f"arg{place}": block for place, block in enumerate(_state(inspection).values())}
+    arguments = {
+        instruction.id: instruction.equations[0]
+        for instruction in stage.instructions
+        if instruction.opcode == "parameter" and instruction.equations
+    }
+    state = {f"arg{index}": block for index, block in enumerate(_state(inspection).values())}
     lives = _with_state(lives, {id: state[argument] for id, argument in arguments.items() if argument in state})
     notes = (f"{unknown} values are not counted, because XLA reports no live range for them",) if unknown else ()
     return _use(inspection, "compiled", lives, ranges.sequence, allocated(buffers), xla, notes)
 
 
 def _sizes_without_numbers(inspection: ProgramStages) -> tuple[str, ...]:
-    given = inspection.given
-    return SymbolicProgram(inspection.name, (), inspection.inputs).symbols if given is None else tuple(given.sizes)
+    file = inspection.given
+    return SymbolicProgram(inspection.name, (), inspection.inputs).symbols if file is None else tuple(file.sizes)
 
 
 def _use(
@@ -319,12 +323,14 @@ def _by_block_and_kind(parts: Iterable[tuple[str, str, int]]) -> tuple[dict[str,
     for kind, block, size in parts:
         blocks[block] = blocks.get(block, 0) + size
         kinds[kind] += size
-    return dict(sorted(blocks.items(), key=lambda one: -one[1])), kinds
+    return dict(sorted(blocks.items(), key=lambda entry: -entry[1])), kinds
 
 
 def _blocks(inspection: ProgramStages) -> tuple[str, ...]:
-    made = [equation.block for equation in known_equations(inspection)]
-    return tuple(dict.fromkeys(block for block in (*made, *(one.block for one in inspection.inputs)) if block))
+    blocks = [equation.block for equation in known_equations(inspection)]
+    return tuple(
+        dict.fromkeys(block for block in (*blocks, *(argument.block for argument in inspection.inputs)) if block)
+    )
 
 
 def _sizes(buffers: Iterable[Buffer], makers: Makers) -> dict[tuple[str, str], int]:
@@ -343,8 +349,8 @@ def _sizes(buffers: Iterable[Buffer], makers: Makers) -> dict[tuple[str, str], i
 
 def _sizes_from_xla(xla: Memory) -> dict[tuple[str, str], int]:
     # An output that reuses the buffer of an argument is counted in `output` too, so `alias` is subtracted.
-    known = {ARGUMENTS: xla.argument, OUTPUTS: xla.output - xla.alias, TEMPORARIES: xla.temp}
-    return {(kind, UNATTRIBUTED): size for kind, size in known.items()}
+    sizes = {ARGUMENTS: xla.argument, OUTPUTS: xla.output - xla.alias, TEMPORARIES: xla.temp}
+    return {(kind, UNATTRIBUTED): size for kind, size in sizes.items()}
 
 
 def _reason(error: StageUnavailableError) -> str:
