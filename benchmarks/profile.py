@@ -20,7 +20,7 @@ import jax
 import mithril_nb as ml
 from benchmarks.corpus import corpus
 from mithril_nb.analysis.measure import Machine, Profile
-from mithril_nb.analysis.measure.profiles import BETWEEN, DISPATCH
+from mithril_nb.analysis.measure.profiling import BETWEEN, DISPATCH
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = {"MLP, train step": 12, "LeNet, train step": 8, "GPT-2 small, forward": 2}

@@ -21,7 +21,7 @@ PACKAGE = ROOT / "mithril_nb"
 PICTURE = ROOT / "docs" / "architecture.svg"
 DOORS = {"__init__", "display"}
 """Files that import upper rooms on demand."""
-HIDDEN = {"__main__", "atomic_write", "errors", "jobs", "plugins"} | DOORS
+HIDDEN = {"__main__", "atomic_write", "errors", "figures", "jobs", "plugins"} | DOORS
 """Files without an arrow in the picture: nearly every room imports them."""
 WIDTH, HEIGHT, MARGIN = 92, 30, 8
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
 
 from mithril_nb.backends.backend import notice
-from mithril_nb.cost import Cost
 from mithril_nb.cost.counting import SOURCES
-from mithril_nb.cost.memory.use import MemoryUse
+from mithril_nb.cost.equations import unknown_params
 from mithril_nb.cost.records import NO_TRIP_COUNT
-from mithril_nb.cost.symbolic import unknown_params
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
 from mithril_nb.errors import CostBoundError, Diagnostic, UnknownOptionError, nearest, short_repr
 from mithril_nb.inspection import Inspection
@@ -35,42 +34,6 @@ _WORDS = {
     "params": ("has", "parameters"),
     "peak_bytes": ("holds", "bytes at once"),
 }
-
-
-@dataclass(frozen=True)
-class _Measured:
-    """One kind of cost of a program, such as its FLOPs.
-
-    Attributes:
-        value: The sum of the known costs; `None` if it cannot be computed.
-        source: How the cost was counted: `"analytic"`, `"lowered"` or `"compiled"`.
-        unknown: Descriptions of the costs that `value` leaves out, with the reasons.
-        blocks: The cost of each block, by path.
-        option: Code for the option of `ml.inspect` that makes an unknown cost known; `""` if there is none.
-        numbers: An example number for each symbolic size in the cost, for the advice of the error.
-        formula: The cost as a formula of the symbolic sizes; `""` if unknown.
-        is_of_rows: True if the cost is a sum over equations or instructions, which may leave out unknown ones.
-    """
-
-    value: int | None
-    source: str
-    unknown: tuple[str, ...]
-    blocks: Mapping[str, int]
-    option: str = ""
-    numbers: Mapping[str, int] = field(default_factory=dict[str, int])
-    formula: str = ""
-    is_of_rows: bool = False
-
-    def violated(self, low: float | None, high: float | None) -> float | None:
-        """Return the bound that the cost violates, or `None`.
-
-        A sum that leaves out unknown costs cannot violate a lower bound.
-        """
-        if self.value is None:
-            return None
-        if high is not None and self.value > high:
-            return high
-        return low if low is not None and self.value < low and not self.unknown else None
 
 
 def assert_cost(
@@ -138,46 +101,34 @@ def assert_cost(
     bounds = {"flops": flops, "bytes_accessed": bytes_accessed, "params": params, "peak_bytes": peak_bytes}
     pairs = {name: _pair(name, bound) for name, bound in bounds.items() if bound is not None}
     if not pairs:
-        unknown_names = [name for name in options if name not in OPTIONS and has_argument(target, name) is False]
+        others = [name for name in options if name not in OPTIONS and has_argument(target, name) is False]
         raise UnknownOptionError(
-            f"ml.assert_cost takes no argument {unknown_names[0]!r}."
-            if unknown_names
+            f"ml.assert_cost takes no argument {others[0]!r}."
+            if others
             else "ml.assert_cost received no bound, so it would never fail.",
             (("bounds", ", ".join(bounds)),),
             "ml.assert_cost(program, *args, flops=1_000_000)",
         )
-    if source is not None and source not in SOURCES:
-        raise UnknownOptionError(
-            f"ml.assert_cost does not accept source={short_repr(source, 40)}.",
-            (("sources", ", ".join(SOURCES)),),
-            f'source="{nearest(source, SOURCES) or "analytic"}"',
-        )
-    if unknown not in UNKNOWN:
-        raise UnknownOptionError(
-            f"ml.assert_cost does not accept unknown={short_repr(unknown, 40)}.",
-            (("takes", ", ".join(UNKNOWN)),),
-            f'unknown="{nearest(unknown, UNKNOWN) or "warn"}"',
-        )
+    for name, value, values in (("source", source, (None, *SOURCES)), ("unknown", unknown, UNKNOWN)):
+        if value not in values:
+            choices = [choice for choice in values if choice]
+            raise UnknownOptionError(
+                f"ml.assert_cost does not accept {name}={short_repr(value, 40)}.",
+                (("takes", ", ".join(choices)),),
+                f'{name}="{nearest(value, choices) or choices[0]}"',
+            )
     if isinstance(target, Inspection) and (args or options):
-        options_text = ", ".join((*("an argument" for _ in args[:1]), *options))
-        raise UnknownOptionError(
-            f"ml.assert_cost received {options_text} for program {target.name!r}, which already has its arguments.",
-            (),
-            "ml.assert_cost(inspection, flops=1_000_000)",
-        )
+        raise UnknownOptionError(f"program {target.name!r} already has its arguments; ml.assert_cost takes no others.")
     check_options(options)
     inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
-    measured = {name: _measured(inspection, name, source or first_source(inspection)) for name in pairs}
-    diagnostics = [
-        _problem(inspection, name, measured[name], low, high, unknown) for name, (low, high) in pairs.items()
-    ]
-    problems = [problem for problem in diagnostics if problem is not None]
-    if problems:
-        raise CostBoundError(problems[0], more=tuple(problems[1:]))
+    source = source or first_source(inspection)
+    problems = [_problem(_measured(inspection, name, source), *pair, unknown) for name, pair in pairs.items()]
+    diagnostics = [problem for problem in problems if problem is not None]
+    if diagnostics:
+        raise CostBoundError(diagnostics[0], more=tuple(diagnostics[1:]))
 
 
 def _pair(name: str, bound: Any) -> tuple[float | None, float | None]:
-    """Return the lower and the upper bound of a cost, each `None` if there is none. Raise if `bound` is not valid."""
     pair: Any = bound if isinstance(bound, tuple | list) else (None, bound)
     ends = [end for end in pair if end is not None]
     is_pair = len(pair) == 2 and all(isinstance(end, Real) and not isinstance(end, bool) for end in ends)
@@ -190,129 +141,96 @@ def _pair(name: str, bound: Any) -> tuple[float | None, float | None]:
     return pair[0], pair[1]
 
 
+@dataclass(frozen=True)
+class _Measured:
+    program: str
+    name: str
+    source: str
+    value: int | None
+    unknown: tuple[str, ...] = ()
+    blocks: Mapping[str, int] = field(default_factory=dict[str, int])
+    formula: str = ""
+    numbers: Mapping[str, int] = field(default_factory=dict[str, int])
+    advice: str = ""
+
+    @property
+    def code(self) -> str:
+        return "inspection.memory" if self.name == "peak_bytes" else f'inspection.cost("{self.source}")'
+
+
 def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
     if name == "peak_bytes":
-        memory: MemoryUse = inspection.memory
-        if memory.source != "compiled" or memory.peak_bytes is None:  # an estimate cannot be checked
-            numbers = {} if inspection.given is not None else _numbers(inspection.cost("analytic"))
-            return _Measured(None, "compiled", memory.notes, {}, numbers=numbers)
-        held = {path: size for path, size in memory.at_peak.items() if size}
-        return _Measured(memory.peak_bytes, memory.source, (), held)
-    cost: Cost = inspection.cost(source=source)
+        memory = inspection.memory
+        if memory.source == "compiled" and memory.peak_bytes is not None:
+            blocks = {path: size for path, size in memory.at_peak.items() if size}
+            return _Measured(inspection.name, name, "compiled", memory.peak_bytes, blocks=blocks)
+        # An estimate cannot be checked.
+        symbolic = None if inspection.given is not None else inspection.cost("analytic").symbolic
+        numbers = {} if symbolic is None else symbolic.example
+        advice = "print(inspection.memory)  # and leave out peak_bytes="
+        return _Measured(inspection.name, name, "compiled", None, memory.notes, numbers=numbers, advice=advice)
+    cost = inspection.cost(source=source)
     unknown_argument = unknown_params(inspection.inputs) if name == "params" else None
     if unknown_argument is not None:
         why, option = unknown_argument
-        return _Measured(None, source, (why,), {}, option)
-    each = {path or UNATTRIBUTED: getattr(figures, name) for path, figures in cost.by_block.items()}
-    each[UNATTRIBUTED] = getattr(cost.unattributed, name)
-    blocks = {path: value for path, value in each.items() if value}
-    value, unknown = getattr(cost.total, name), _unknown(cost, name)
-    if not cost.symbols or value is not None:
-        return _Measured(value, source, unknown, blocks, is_of_rows=name != "params")
-    return _Measured(value, source, unknown, blocks, numbers=_numbers(cost), formula=cost.formula(field=name))
+        advice = f"ml.inspect(program, *args, {option})  # or params=() if it has none"
+        return _Measured(inspection.name, name, source, None, (why,), advice=advice)
+    blocks = {path or UNATTRIBUTED: getattr(figures, name) for path, figures in cost.by_block.items()}
+    blocks[UNATTRIBUTED] = getattr(cost.unattributed, name)
+    known = {path: value for path, value in blocks.items() if value}
+    groups = Counter(
+        f"{row.opcode}: {NO_TRIP_COUNT if row.repeats is None else row.formula}"
+        for row in (cost.rows if name != "params" else ())
+        if getattr(row, name) is None
+    )
+    unknown = tuple(f"{count} × {group}" for group, count in groups.items())
+    value = getattr(cost.total, name)
+    if not cost.symbols or value is not None or cost.symbolic is None:
+        return _Measured(inspection.name, name, source, value, unknown, known)
+    numbers, formula = cost.symbolic.example, cost.formula(field=name)
+    return _Measured(inspection.name, name, source, value, unknown, known, formula, numbers)
 
 
-def _numbers(cost: Cost) -> Mapping[str, int]:
-    """Return example numbers for the symbolic sizes of a program."""
-    return {} if cost.symbolic is None else cost.symbolic.example
-
-
-def _unknown(cost: Cost, name: str) -> tuple[str, ...]:
-    """Return a text for each group of rows with an unknown cost, such as `"2 × sort: no rule"`."""
-    groups: dict[tuple[str, str], int] = {}
-    for row in cost.rows if name != "params" else ():
-        if getattr(row, name) is None:
-            why = NO_TRIP_COUNT if row.repeats is None else row.formula
-            groups[row.opcode, why] = groups.get((row.opcode, why), 0) + 1
-    return tuple(f"{count} × {opcode}: {why}" for (opcode, why), count in groups.items())
-
-
-def _problem(
-    inspection: Inspection,
-    name: str,
-    measured: _Measured,
-    low: float | None,
-    high: float | None,
-    unknown: str,
-) -> Diagnostic | None:
-    """Return the error for a cost that is unknown or outside its bounds; `None` if the cost is within them.
-
-    Warns if only the known part of the cost is within the bounds, and `unknown` is `"warn"`.
-    """
-    value, (verb, noun) = measured.value, _WORDS[name]
-    end = measured.violated(low, high)
-    is_over = value is not None and end is not None and value > end
-    if end is None and value is not None and not measured.unknown:
+def _problem(cost: _Measured, low: float | None, high: float | None, unknown: str) -> Diagnostic | None:
+    # If only the known part of a cost is within its bounds, this warns.
+    value, (verb, noun) = cost.value, _WORDS[cost.name]
+    # A sum that leaves out unknown costs cannot be below a bound.
+    is_over = value is not None and high is not None and value > high
+    is_under = value is not None and low is not None and value < low and not cost.unknown
+    if value is not None and not (is_over or is_under or cost.unknown):
         return None
-    if measured.numbers:
-        return _without_numbers(inspection.name, name, measured, low, high)
-    shown_value = "unknown" if value is None else f"{'at least ' if measured.unknown else ''}{value:,}"
-    facts = [(name, f"{shown_value} ({measured.source})"), ("bound", _bound_text(low, high))]
-    if measured.unknown and measured.is_of_rows and not is_over and unknown != "fail":
+    number = "unknown" if value is None else f"{'at least ' if cost.unknown else ''}{value:,}"
+    facts = [(cost.name, f"{cost.formula or number} ({cost.source})"), ("bound", _bound_text(low, high))]
+    advice = cost.advice
+    if cost.numbers:
+        names, sizes = ", ".join(cost.numbers), ", ".join(f"{name}={size}" for name, size in cost.numbers.items())
+        summary = f"cannot be checked against its bound of {noun}: no number for {names}."
+        advice = f"inspection.cost().at({sizes}).total.{cost.name}" if cost.formula else ""
+        return _diagnostic(cost, summary, facts, advice or f"ml.inspect(program, *args)  # with a number for {names}")
+    unknown_fact = [("unknown", "\n".join(cost.unknown))] if cost.unknown else []
+    if cost.unknown and not (advice or is_over or unknown == "fail"):
         if unknown == "warn":
-            notice(
-                _only_known(f"program {inspection.name!r}: only the known {noun} are checked.", facts, measured.unknown)
-            )
+            facts += [*unknown_fact, ("no warning", 'unknown="fail" or unknown="ignore"')]
+            notice(str(Diagnostic(f"program {cost.program!r}: only the known {noun} are checked.", tuple(facts))))
         return None
-    code = f"print({_costs(name, measured.source)})"
-    if value is not None and end is not None:
+    if value is not None and (is_over or is_under):
         summary = f"{verb} {'more' if is_over else 'fewer'} {noun} than {'allowed' if is_over else 'it should'}."
-        facts.append(("over by" if is_over else "under by", _far(value, end)))
-        advice = f"{name}={value:_}  # if that is intended"
-    elif measured.is_of_rows:
-        summary = f"cannot be checked against its bound of {noun}: some {noun} are unknown."
-        advice = f'unknown="warn"  # checks only the known {noun}'
+        end = (high if is_over else low) or 0
+        share = f" ({100 * abs(value - end) / end:.1f} %)" if end else ""
+        facts.append(("over by" if is_over else "under by", f"{_number(abs(value - end))}{share}"))
+        advice = f"{cost.name}={value:_}  # if that is intended"
     else:
-        summary = f"cannot be checked against its bound of {noun}: their number is unknown."
-        advice = f"{code}  # and leave out {name}="
-    if measured.option:
-        advice = f"ml.inspect(program, *args, {measured.option})  # or params=() if it has none"
-    if measured.unknown:
-        facts.append(("unknown", "\n".join(measured.unknown)))
-    if measured.blocks:
-        facts.append(("blocks", _most_expensive(measured.blocks)))
-        facts.append(("details", code))
-    return Diagnostic(f"program {inspection.name!r} {summary}", tuple(facts), advice, code=CostBoundError.__name__)
+        reason = "their number is unknown" if advice else f"some {noun} are unknown"
+        summary = f"cannot be checked against its bound of {noun}: {reason}."
+        advice = advice or f'unknown="warn"  # checks only the known {noun}'
+    facts += unknown_fact
+    if cost.blocks:
+        facts += [("blocks", _most_expensive(cost.blocks)), ("details", f"print({cost.code})")]
+    return _diagnostic(cost, summary, facts, advice)
 
 
-def _only_known(summary: str, facts: list[tuple[str, str]], unknown: tuple[str, ...]) -> str:
-    """Return the warning that a bound was compared only with the known part of a cost."""
-    more = ("unknown", "\n".join(unknown)), ("no warning", 'unknown="fail" or unknown="ignore"')
-    return str(Diagnostic(summary, (*facts, *more)))
-
-
-def _without_numbers(program: str, name: str, measured: _Measured, low: float | None, high: float | None) -> Diagnostic:
-    """Return the error for a cost that cannot be compared because of symbolic sizes."""
-    names, sizes = (
-        ", ".join(measured.numbers),
-        ", ".join(f"{symbol}={number}" for symbol, number in measured.numbers.items()),
-    )
-    facts = [(name, f"{measured.formula or 'unknown'} ({measured.source})"), ("bound", _bound_text(low, high))]
-    advice = f"ml.inspect(program, *args)  # with a number for {' and '.join(measured.numbers)}"
-    if " + unknown" in measured.formula:  # even with numbers, part of the cost stays unknown
-        advice = f"print({_costs(name, measured.source)})  # and leave out {name}="
-    elif measured.formula:
-        least, most = ("" if low is None else f"{_literal(low)} <= "), ("" if high is None else f" <= {_literal(high)}")
-        advice = f"assert {least}inspection.cost().at({sizes}).total.{name}{most}"
-    return Diagnostic(
-        f"program {program!r} cannot be checked against its bound of {_WORDS[name][1]}: no number for {names}.",
-        tuple(facts),
-        advice,
-        code=CostBoundError.__name__,
-    )
-
-
-def _costs(name: str, source: str) -> str:
-    return "inspection.memory" if name == "peak_bytes" else f'inspection.cost("{source}")'
-
-
-def _literal(bound: float) -> str:
-    return f"{int(bound):_}" if math.isfinite(bound) and bound == int(bound) else str(bound)
-
-
-def _far(value: float, end: float) -> str:
-    far = abs(value - end)
-    return f"{_number(far)} ({100 * far / end:.1f} %)" if end else _number(far)
+def _diagnostic(cost: _Measured, summary: str, facts: list[tuple[str, str]], advice: str) -> Diagnostic:
+    return Diagnostic(f"program {cost.program!r} {summary}", tuple(facts), advice, code=CostBoundError.__name__)
 
 
 def _number(value: float) -> str:
@@ -326,7 +244,6 @@ def _bound_text(low: float | None, high: float | None) -> str:
 
 
 def _most_expensive(blocks: Mapping[str, int]) -> str:
-    """Return a table of the blocks with the largest costs, each with its share of the sum over all blocks."""
     total = sum(blocks.values())
     first = sorted(blocks.items(), key=lambda item: -item[1])[:_MOST_SHOWN]
     rows = [(path or UNATTRIBUTED_LABEL, f"{value:,}", f"{100 * value / total:.1f} %") for path, value in first]

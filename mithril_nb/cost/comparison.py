@@ -1,22 +1,20 @@
-"""Costs before and after a change, side by side: by block, in total, and the bytes that each fusion saves."""
+"""Costs before and after a change by block, and two counts of a program by primitive or opcode, side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
-from mithril_nb.cost.by_name import ByBlock
-from mithril_nb.cost.notes import ONE_OF
 from mithril_nb.cost.records import Figures, Fusion, format_change, format_sum
-from mithril_nb.cost.totals import CostTotals
 from mithril_nb.display import UNATTRIBUTED_LABEL, Shown, columns, draw
+from mithril_nb.figures import FIGURES, OF_BLOCKS, SENT
 
-_COMPARED = ("flops", "transcendentals", "bytes_accessed", "params", "time_s")
-_SENT = ("payload_bytes", "wire_bytes")
 _MOST_FUSIONS = 10
 _UNFUSED = ("analytic", "lowered")
+# A relative difference up to this counts as rounding: XLA sums in float32.
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -35,23 +33,12 @@ class Change:
     def delta(self) -> Figures:
         """The figures after minus the figures before; a figure is `None` if part of it is unknown before or after."""
 
-        def of(field: str, unknown: int) -> Any:
-            before, after = getattr(self.before, field), getattr(self.after, field)
-            return None if unknown or before is None or after is None else after - before
+        def of(key: str) -> Any:
+            before, after = getattr(self.before, key), getattr(self.after, key)
+            is_open = self.before.unknown_in(key) or self.after.unknown_in(key)
+            return None if is_open or before is None or after is None else after - before
 
-        unknown = self.before.unknown + self.after.unknown
-        uncalled = self.before.unknown_transcendentals + self.after.unknown_transcendentals
-        unknown_bytes = self.before.unknown_bytes + self.after.unknown_bytes
-        unknown_communication = self.before.unknown_communication + self.after.unknown_communication
-        return Figures(
-            of("flops", unknown),
-            of("transcendentals", uncalled),
-            of("bytes_accessed", unknown_bytes),
-            of("params", 0),
-            of("time_s", 0),
-            payload_bytes=of("payload_bytes", unknown_communication),
-            wire_bytes=of("wire_bytes", unknown_communication),
-        )
+        return Figures(**{key: of(key) for key in OF_BLOCKS})
 
     @property
     def communicates(self) -> bool:
@@ -60,12 +47,16 @@ class Change:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as plain data."""
-        delta = self.delta
-        return {
-            "before": self.before.to_dict(),
-            "after": self.after.to_dict(),
-            "delta": {field: getattr(delta, field) for field in (*_COMPARED, *(_SENT if self.communicates else ()))},
-        }
+        left_out = () if self.communicates else SENT
+        delta = {key: value for key, value in vars(self.delta).items() if key in OF_BLOCKS and key not in left_out}
+        return {"before": self.before.to_dict(), "after": self.after.to_dict(), "delta": delta}
+
+    def texts(self, key: str) -> tuple[str, str, str]:
+        """Return a figure before and after the change, and the difference, as texts; a time in microseconds."""
+        if FIGURES[key].is_measured:
+            before, after, delta = (getattr(side, key) for side in (self.before, self.after, self.delta))
+            return _microseconds(before), _microseconds(after), _microseconds(delta, "+")
+        return self.before.text(key), self.after.text(key), format_change(getattr(self.delta, key))
 
 
 @dataclass(frozen=True)
@@ -116,9 +107,6 @@ class CostComparison(Shown):
             field: `"flops"`, `"transcendentals"`, `"bytes_accessed"`, `"params"` or `"time_s"`. By default
                 `"time_s"` if both costs were measured, else `"bytes_accessed"`.
             width: Width in px.
-
-        Raises:
-            UnknownOptionError: Unknown field, or the width is not valid.
         """
         if field is None:
             field = "bytes_accessed" if self.total.delta.time_s is None else "time_s"
@@ -127,15 +115,12 @@ class CostComparison(Shown):
     @property
     def tables(self) -> dict[str, list[tuple[str, ...]]]:
         """A dict from the title of each table to its rows; the first row has the titles of the columns."""
-        head = ("block", "FLOPs before", "after", "change", "bytes before", "after", "change")
+        keys = ["time_s"] if self._is_timed else []
+        keys += ["flops", "bytes_accessed", *(["wire_bytes"] if self.total.communicates else [])]
+        heads = [("µs" if key == "time_s" else FIGURES[key].column) + " before" for key in keys]
         rows = [*self.by_block.items(), (UNATTRIBUTED_LABEL, self.unattributed), ("total", self.total)]
-        table = [head, *((path, *change_cells(change)) for path, change in rows)]
-        if self.total.communicates:
-            sent = [("wire bytes before", "after", "change"), *(_sent(change) for _, change in rows)]
-            table = [(*row, *more) for row, more in zip(table, sent, strict=True)]
-        if self._is_timed:
-            times = [("µs before", "after", "change"), *(_times(change) for _, change in rows)]
-            table = [(row[0], *more, *row[1:]) for row, more in zip(table, times, strict=True)]
+        table = [("block", *chain(*((head, "after", "change") for head in heads)))]
+        table += [(path, *chain(*map(change.texts, keys))) for path, change in rows]
         tables = {f"{self.before} -> {self.after}": table}
         if self.fusions:
             saved = format_sum(self.saved_by_fusion)
@@ -157,7 +142,7 @@ class CostComparison(Shown):
         """Notes below the tables."""
         more = len(self.fusions) - _MOST_FUSIONS
         same = ("nothing changes: every number here is the same before and after",) if self._is_same else ()
-        return *((f"and {more} more fusions",) if more > 0 else ()), *same, *self._note_of_fusion, *self.devices
+        return *((f"and {more} more fusions",) if more > 0 else ()), *same, *self._note_of_fusion(), *self.devices
 
     @property
     def _is_timed(self) -> bool:
@@ -165,15 +150,12 @@ class CostComparison(Shown):
 
     @property
     def _is_same(self) -> bool:
-        """True if all costs are known, and the same before and after."""
         changes = (self.total, self.unattributed, *self.by_block.values())
         total = self.total.before
         unknown = total.unknown or total.unknown_bytes or total.unknown_communication
         return all(change.before == change.after for change in changes) and not unknown
 
-    @property
     def _note_of_fusion(self) -> tuple[str, ...]:
-        """A note if fusion does not save the same number of bytes as all passes of XLA together."""
         saved, delta = self.saved_by_fusion, self.total.delta.bytes_accessed
         (program, _, source), (other, _, _) = self.before.rpartition(": "), self.after.rpartition(": ")
         if program != other or source not in _UNFUSED or not saved or delta is None or saved == -delta:
@@ -195,92 +177,104 @@ class CostComparison(Shown):
         return "\n".join(["\n\n".join(texts), *self.notes])
 
 
-def compared(before: CostTotals, after: CostTotals, paths: Mapping[str, str] | None = None) -> CostComparison:
-    """Compare the costs before and after a change.
-
-    Args:
-        before: The cost before the change.
-        after: The cost after the change.
-        paths: A dict from the old path of each block to its new path; by default all blocks keep their paths.
-            The comparison lists blocks by their new path. A block that is not in the dict was removed or is new.
-
-    Examples:
-        >>> import jax.numpy as jnp
-        >>> from mithril_nb.inspection import inspect
-        >>> program = inspect(lambda x: jnp.tanh(x + 1) * 2, jnp.zeros(1000))
-        >>> found = compared(program.cost("lowered"), program.cost("compiled"))
-        >>> found.total.delta.flops, found.total.delta.bytes_accessed < 0
-        (0, True)
-    """
-    return CostComparison(
-        f"{before.program}: {before.source}",
-        f"{after.program}: {after.source}",
-        Change(before.total, after.total),
-        ByBlock(
-            {
-                name: Change(before.by_block.get(path, before.nothing), after.by_block.get(other, after.nothing))
-                for name, path, other in _named(before.by_block, after.by_block, paths)
-            },
-            f"costs of {before.program!r} and {after.program!r}",
-            "comparison.by_block",
-        ),
-        Change(before.unattributed, after.unattributed),
-        tuple(sorted(after.fusions, key=lambda fusion: -(fusion.saved or 0))),
-        one_sided(("before", before), ("after", after)),
-    )
-
-
-def _named(
-    before: Mapping[str, Any], after: Mapping[str, Any], paths: Mapping[str, str] | None
-) -> Iterator[tuple[str, str, str]]:
-    """Yield (name of the row, old path, new path) of each block; a path is `""` if the block was removed or is new."""
-    partners = {path: path for path in before} if paths is None else paths
-    sources = {to: path for path, to in partners.items()}
-    for path in before:
-        to = partners.get(path, "")
-        # A new block may have the path of a removed one. No path contains " (", so the suffix makes the name unique.
-        yield to or (f"{path} (removed)" if path in after else path), path, to
-    for path in after:
-        if sources.get(path) not in before:
-            yield path, sources.get(path, ""), path
-
-
-def one_sided(*sides: tuple[str, CostTotals]) -> tuple[str, ...]:
-    """Return a note if one of two named costs is for one device, and the other for all devices together."""
-    return tuple(
-        f"{name}: {note}; {other_name}: counted for all devices together"
-        for (name, cost), (other_name, other) in (sides, sides[::-1])
-        for note in cost.notes
-        if note.startswith(ONE_OF) and not any(other_note.startswith(ONE_OF) for other_note in other.notes)
-    )
-
-
 def change_cells(change: Change) -> tuple[str, ...]:
     """Return six texts: the FLOPs before, the FLOPs after and their change, then the same for bytes."""
-    before, after, delta = change.before, change.after, change.delta
-    return (
-        format_sum(before.flops, before.unknown),
-        format_sum(after.flops, after.unknown),
-        format_change(delta.flops),
-        format_sum(before.bytes_accessed, before.unknown_bytes),
-        format_sum(after.bytes_accessed, after.unknown_bytes),
-        format_change(delta.bytes_accessed),
-    )
-
-
-def _sent(change: Change) -> tuple[str, ...]:
-    before, after = change.before, change.after
-    return (
-        format_sum(before.wire_bytes, before.unknown_communication),
-        format_sum(after.wire_bytes, after.unknown_communication),
-        format_change(change.delta.wire_bytes),
-    )
-
-
-def _times(change: Change) -> tuple[str, ...]:
-    before, after, delta = (figures.time_s for figures in (change.before, change.after, change.delta))
-    return _microseconds(before), _microseconds(after), _microseconds(delta, "+")
+    return *change.texts("flops"), *change.texts("bytes_accessed")
 
 
 def _microseconds(seconds: float | None, sign: str = "") -> str:
     return "unknown" if seconds is None else f"{1e6 * seconds:{sign},.1f}"
+
+
+@dataclass(frozen=True)
+class DifferenceRow:
+    """The two counts for all equations of one primitive, or for all instructions of one opcode.
+
+    "Our" count is that of the `Cost` on which `difference` was called.
+
+    Attributes:
+        opcode: The primitive, if equations are compared with instructions. An instruction that comes from no equation
+            then has its opcode in parentheses: `"(copy)"`. If instructions are compared with XLA's count, the opcode.
+        count: Number of equations or instructions in our count; if there are none, in the other count.
+        ours: Our count; `None` if entirely unknown.
+        theirs: The other count; `None` if entirely unknown. XLA returns only a total, so its rows have `None`.
+        reason: Why the two counts differ, or why our count is partly unknown; `""` if no reason is known.
+    """
+
+    opcode: str
+    count: int
+    ours: int | None
+    theirs: int | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Difference(Shown):
+    """The difference between two counts of a program. In both, each loop counts as one iteration.
+
+    "Our" count is that of the `Cost` on which `difference` was called.
+
+    Attributes:
+        program: Name of the program.
+        ours: Source of our count: `"analytic"`, `"lowered"` or `"compiled"`.
+        theirs: Source of the other count: `"lowered"`, `"compiled"`, `"XLA lowered"` or `"XLA compiled"`.
+        field: The kind of cost: `"flops"`, `"transcendentals"` or `"bytes_accessed"`.
+        our_total: Our total; `None` if unknown.
+        their_total: The other total; `None` if unknown.
+        rows: The differences by primitive or opcode, in the order of the program.
+        devices: A note if only one of the two counts is for all devices together, else `()`.
+    """
+
+    program: str
+    ours: str
+    theirs: str
+    field: str
+    our_total: int | None
+    their_total: int | None
+    rows: tuple[DifferenceRow, ...]
+    devices: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int | None:
+        """Our total minus the other total; `None` if one of them is unknown."""
+        return None if self.our_total is None or self.their_total is None else self.our_total - self.their_total
+
+    @property
+    def relative(self) -> float | None:
+        """`total / their_total`; 0 if both totals are 0. `None` if `total` is unknown, or `their_total` alone is 0."""
+        if self.total is None:
+            return None
+        return self.total / self.their_total if self.their_total else 0.0 if not self.total else None
+
+    @property
+    def is_rounding(self) -> bool:
+        """True if the difference is so small that it may come from XLA's float32 sums."""
+        return self.relative is not None and abs(self.relative) <= _ROUNDING
+
+    @property
+    def _is_xla(self) -> bool:
+        return self.theirs.startswith("XLA ")
+
+    @property
+    def differing(self) -> tuple[DifferenceRow, ...]:
+        """The rows that have a reason, or whose two counts differ. A count may be unknown on one side."""
+        return tuple(row for row in self.rows if row.reason or (not self._is_xla and row.ours != row.theirs))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the difference as plain data."""
+        own = {key: value for key, value in vars(self).items() if key != "rows"}
+        return {**own, "total": self.total, "relative": self.relative, "rows": [dict(vars(row)) for row in self.rows]}
+
+    def __str__(self) -> str:
+        noun = FIGURES[self.field].column
+        lines = [f"{self.program}: {noun}, {self.ours} against {self.theirs}; each loop counts as one iteration"]
+        rows = [("total", "", format_sum(self.our_total), format_sum(self.their_total), format_change(self.total))]
+        rows = [
+            (row.opcode, str(row.count), format_sum(row.ours), "" if self._is_xla else format_sum(row.theirs),
+             "" if row.theirs is None or row.ours is None else format_change(row.ours - row.theirs))
+            for row in (self.rows if self._is_xla else self.differing)
+        ] + rows  # fmt: skip
+        lines.append(columns([("opcode", "count", "ours", "theirs", "difference"), *rows], range(1, 5)))
+        if self.total and self.is_rounding:
+            lines.append("the total difference is rounding: XLA sums in float32")
+        return "\n".join([*lines, *(f"{row.opcode}: {row.reason}" for row in self.rows if row.reason), *self.devices])

@@ -10,11 +10,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from mithril_nb.cost.costs import Cost, of_equations
-from mithril_nb.cost.hlo.instruction_costs import hlo_costs
-from mithril_nb.cost.hlo.rules import NAMING
-from mithril_nb.cost.hlo.xla import Memory, source_of, xla_memory
-from mithril_nb.cost.kinds import devices_by_map, devices_of
+from mithril_nb.cost.costs import Cost, SourceLines, of_equations, once_of
+from mithril_nb.cost.equations import SymbolicProgram, devices_by_map, devices_of
+from mithril_nb.cost.hlo.instruction_costs import NAMING, hlo_costs
+from mithril_nb.cost.hlo.xla import Memory, xla_memory, xla_totals
 from mithril_nb.cost.notes import (
     NOT_RUN,
     ON_EACH_DEVICE,
@@ -24,9 +23,7 @@ from mithril_nb.cost.notes import (
     notes_of_communication,
     notes_of_params,
 )
-from mithril_nb.cost.records import CostRow, Fusion, Source, once_of
-from mithril_nb.cost.symbolic import SymbolicProgram
-from mithril_nb.cost.totals import SourceLines
+from mithril_nb.cost.records import CostRow, Fusion
 from mithril_nb.display import Shown, draw, finite, for_stdout
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.given import jax_modules
@@ -80,24 +77,14 @@ class Costs(Shown, Mapping[str, Cost]):
     unavailable: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __getitem__(self, source: str) -> Cost:
-        """Return the costs of one source.
-
-        Raises:
-            StageUnavailableError: The program has no such costs; the message has the reason.
-            UnknownOptionError: The source was not requested, or is unknown.
-        """
+        """Return the costs of one source."""
         if source in self.by_source:
             return self.by_source[source]
         if source in self.unavailable:
-            raise StageUnavailableError(
-                f"program {self.program!r} has no {source} costs.",
-                (("reason", self.unavailable[source]),),
-                f'costs["{next(iter(self), "analytic")}"]',
-            )
+            reason = self.unavailable[source]
+            raise StageUnavailableError(f"program {self.program!r} has no {source} costs.", (("reason", reason),))
         raise UnknownOptionError(
-            f"these costs of {self.program!r} have no source {source!r}.",
-            (("sources", ", ".join(self) or "none"),),
-            f'costs["{nearest(source, self) or next(iter(self), "analytic")}"]',
+            f"these costs of {self.program!r} have no source {source!r}.", (("sources", ", ".join(self) or "none"),)
         )
 
     def __iter__(self) -> Iterator[str]:
@@ -142,10 +129,6 @@ def cost_of(inspection: ProgramStages, source: str | None = None, trips: Mapping
             `"analytic"`, or for a program without a jaxpr the first of the others that it has.
         trips: Numbers of iterations of loops, as in `with_trips`.
 
-    Raises:
-        UnknownOptionError: Unknown source, or no loop is at a place in `trips`.
-        StageUnavailableError: The program cannot be traced, lowered or compiled.
-
     Examples:
         >>> import jax, jax.numpy as jnp
         >>> from mithril_nb.inspection import inspect
@@ -162,9 +145,7 @@ def cost_of(inspection: ProgramStages, source: str | None = None, trips: Mapping
         equations = with_trips(known_equations(inspection), trips, "inspection.cost(trips={})")
         if source == "analytic":
             return _analytic(inspection, equations)
-        stage = inspection.stage(_STAGES[source])
-        ahead = None if stage.unavailable else _count(inspection, source, stage, equations)
-        return _counted(inspection, source, ahead)
+        return _counted(inspection, source, equations=equations)
     # Not locked while counting: two threads may count the same program, but they store equal costs.
     cached = _known(inspection)
     if source not in cached:
@@ -174,27 +155,15 @@ def cost_of(inspection: ProgramStages, source: str | None = None, trips: Mapping
 
 def forget_analytic() -> None:
     """Clear the cached `"analytic"` costs, after a rule has changed."""
-    for _, cached in _programs():
-        cached.pop("analytic", None)
-
-
-def is_in_programs(primitive: str) -> bool:
-    """Return whether a primitive occurs in a program with cached costs."""
-    return any(
-        equation.primitive == primitive for inspection, _ in _programs() for equation in known_equations(inspection)
-    )
+    with _LOCK:
+        cached = list(_KNOWN.values())
+    for costs in cached:
+        costs.pop("analytic", None)
 
 
 def _known(inspection: ProgramStages) -> dict[str, Cost]:
-    """Return the cached costs of a program."""
     with _LOCK:
         return _KNOWN.setdefault(inspection, {})
-
-
-def _programs() -> list[tuple[ProgramStages, dict[str, Cost]]]:
-    """Return the programs with cached costs, each with its costs by source."""
-    with _LOCK:
-        return list(_KNOWN.items())
 
 
 def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Costs:
@@ -203,9 +172,6 @@ def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Cos
     Args:
         inspection: The program.
         sources: Some of `SOURCES`. With `"compiled"`, the result also has the memory of the compiled program.
-
-    Raises:
-        UnknownOptionError: Unknown source.
     """
     for source in sources:
         _check_source(inspection, source, 'inspection.costs("{}")')
@@ -227,7 +193,6 @@ def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Cos
 
 
 def _check_source(inspection: ProgramStages, source: object, call: str) -> None:
-    """Raise an error for an unknown source. It suggests the code `call`, in which a known source replaces `{}`."""
     if isinstance(source, str) and source in SOURCES:
         return
     raise UnknownOptionError(
@@ -243,9 +208,6 @@ def costs_so_far(inspection: ProgramStages, stages: Collection[str] = ()) -> Cos
     Args:
         inspection: The program.
         stages: HLO stages to create if they do not exist: `"hlo_before"` lowers the program, `"hlo"` compiles it.
-
-    Raises:
-        StageUnavailableError: The program cannot be traced.
     """
     if inspection.given is None:
         cost_of(inspection)
@@ -261,32 +223,40 @@ def _analytic(inspection: ProgramStages, equations: tuple[Equation, ...] | None 
     return of_equations(program.costs(), program, inspection.device, _files(inspection))
 
 
-def _counted(inspection: ProgramStages, source: str, ahead: _Counted | None = None) -> Cost:
+_Count = tuple[tuple[Instruction, ...], tuple[CostRow, ...], tuple[Fusion, ...]]
+"""The instructions of an HLO stage, and the result of `hlo_costs`. It needs only the text, not the compiled program."""
+
+
+def _counted(
+    inspection: ProgramStages, source: str, ahead: _Count | None = None, equations: Sequence[Equation] | None = None
+) -> Cost:
     stage = inspection.stage(_STAGES[source])
     if stage.unavailable is not None:
-        file = inspection.given
-        if file is not None and source not in file.sources:
-            raise file.error(_STAGES[source], is_of_costs=True)
-        sizes = cost_of(inspection).symbols if file is None else ()  # raises if it cannot be traced
-        otherwise = 'inspection.cost(source="analytic")' if file is None else file.advice_to_compile
+        given = inspection.given
+        if given is not None and source not in given.sources:
+            raise given.error(_STAGES[source], is_of_costs=True)
+        sizes = cost_of(inspection).symbols if given is None else ()  # raises if it cannot be traced
+        otherwise = 'inspection.cost(source="analytic")' if given is None else given.advice_to_compile
         raise StageUnavailableError(
             f"program {inspection.name!r} has no {source} costs.",
             (("reason", stage.unavailable),),
             with_numbers(sizes, inspection.check_sizes) if sizes else otherwise,
         )
     # The early count is valid only if XLA has not changed the instructions since.
-    counted = ahead
-    if counted is None or counted.instructions is not stage.instructions:
-        counted = _count(inspection, source, stage)
+    if ahead is None or ahead[0] is not stage.instructions:
+        ahead = _count(inspection, source, stage, equations)
+    _, rows, fusions = ahead
+    notes = [*notes_of(rows), *notes_of_communication(rows)]
+    notes += notes_of_branches(row.opcode for row in rows if row.repeats != 0)
     return Cost(
         inspection.name,
         source,
-        counted.rows,
+        rows,
         SymbolicProgram(inspection.name, (), inspection.inputs).params,
-        (*counted.notes, *notes_of_params(inspection.inputs), *_notes_of_devices(inspection, source), NOT_RUN),
-        source_of(f"XLA {source}", lambda: inspection.analysis(source)),
-        counted.once,
-        counted.fusions,
+        (*notes, *notes_of_params(inspection.inputs), *_notes_of_devices(inspection, source), NOT_RUN),
+        xla_totals(lambda: inspection.analysis(source)),
+        once_of(rows),
+        fusions,
         order=tuple(dict.fromkeys(equation.block for equation in known_equations(inspection))),
         device=inspection.device,
         lines=_files(inspection).of_instructions(stage.instructions, known_equations(inspection)),
@@ -294,24 +264,12 @@ def _counted(inspection: ProgramStages, source: str, ahead: _Counted | None = No
 
 
 def _files(inspection: ProgramStages) -> SourceLines:
-    """Return the source files of a program, not linked to equations or instructions yet."""
     files, model = inspection.source_files
     return SourceLines(files=files, model=model)
 
 
-@dataclass(frozen=True)
-class _Counted:
-    """Costs of the instructions of an HLO stage. They need only the text of the stage, not the compiled program."""
-
-    instructions: tuple[Instruction, ...]
-    rows: tuple[CostRow, ...]
-    notes: tuple[str, ...]
-    once: Source
-    fusions: tuple[Fusion, ...]
-
-
 def _cost_ahead(inspection: ProgramStages) -> Cost:
-    """Return the `"compiled"` costs like `cost_of`, but count the optimized HLO while XLA generates machine code."""
+    # Counts the optimized HLO while XLA generates machine code.
     cached = _known(inspection)
     if "compiled" not in cached:
         stage = None if inspection.has_stage("hlo") else inspection.hlo_ahead()
@@ -320,27 +278,20 @@ def _cost_ahead(inspection: ProgramStages) -> Cost:
     return cached["compiled"]
 
 
-def _count(
-    inspection: ProgramStages, source: str, stage: Stage, equations: tuple[Equation, ...] | None = None
-) -> _Counted:
+def _count(inspection: ProgramStages, source: str, stage: Stage, equations: Sequence[Equation] | None = None) -> _Count:
     equations = equations or tuple(known_equations(inspection))
     with paused_collector():
         is_divided = _before_partitioning(inspection) if source == "lowered" else None
         # The compiled program is that of one device; before, arrays have their whole size except in a `shard_map`.
         by_map = devices_by_map(equations) if source == "lowered" else {}
-        rows, fusions = hlo_costs(
-            stage,
-            trip_counts(equations),
-            is_divided,
-            lambda instruction: devices_of((instruction.equations or ("",))[0], by_map),
-        )
-    branches = notes_of_branches(row.opcode for row in rows if row.repeats != 0)
-    notes = *notes_of(rows), *notes_of_communication(rows), *branches
-    return _Counted(stage.instructions, rows, notes, once_of(source, rows), fusions)
+
+        def devices(instruction: Instruction) -> int:
+            return devices_of((instruction.equations or ("",))[0], by_map)
+
+        return stage.instructions, *hlo_costs(stage, trip_counts(equations), is_divided, devices)
 
 
 def _before_partitioning(inspection: ProgramStages) -> Callable[[Instruction, int | None], bool] | None:
-    """Return the argument `is_divided` of `hlo_costs` for the lowered program; `None` if no array is sharded."""
     # Without a jaxpr, any array of a program on several devices may be sharded.
     open_ids = ids_on_sharded(known_equations(inspection), inspection.inputs)
     moved = {id for id in open_ids if id.startswith("arg")}
@@ -358,7 +309,6 @@ def _before_partitioning(inspection: ProgramStages) -> Callable[[Instruction, in
 
 
 def _notes_of_devices(inspection: ProgramStages, source: str) -> tuple[str, ...]:
-    """Return a note if costs are for one device, as those of a compiled program, or if equations run on each device."""
     if source != "compiled":
         is_mapped = any("shard_map" in equation.transforms for equation in known_equations(inspection))
         return (ON_EACH_DEVICE,) if is_mapped else ()

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mithril_nb.cost.equations import SymbolicProgram, likely_holders, unknown_params
 from mithril_nb.cost.formulas.communication import SENDS_MORE
-from mithril_nb.cost.records import COUNTED, NO_TRIP_COUNT, CostRow
-from mithril_nb.cost.symbolic import SymbolicProgram, likely_holders, unknown_params
+from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow
+from mithril_nb.figures import OF_XLA
 from mithril_nb.stages.trace.params import COLLECTIVES
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
     if all_rows and all(row.repeats == 0 for row in all_rows):
         return ("all costs are 0: the results of the program do not depend on any of its equations",)
     for row in all_rows:
-        unknown = [name for name in COUNTED if getattr(row, name) is None]
+        unknown = [name for name in OF_XLA if getattr(row, name) is None]
         if unknown:
             why = NO_TRIP_COUNT if row.repeats is None else row.formula
             *first, last = unknown
@@ -130,12 +131,7 @@ def notes_of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> t
 
 
 def notes_of_communication(rows: Iterable[CostRow], *, has_symbols: bool = False) -> tuple[str, ...]:
-    """Return notes on equations or instructions for which it is unknown how much they send to other devices, and why.
-
-    Args:
-        rows: The cost of each equation or instruction.
-        has_symbols: True if sizes are symbolic. Collectives then need no note, because `Cost.formula` has their bytes.
-    """
+    """Return notes on equations or instructions of which it is unknown how much they send to other devices."""
     groups: dict[str, int] = {}
     for row in rows:
         if row.wire_bytes is None:
@@ -161,11 +157,7 @@ def _of_collective(row: CostRow) -> str:
 
 @dataclass
 class _Counts:
-    """Counts of equations with the same formula: their number, and their FLOPs by our rules and by XLA's.
-
-    `ours` and `theirs` are FLOPs in all runs; `None` if the FLOPs of one of the equations are unknown.
-    """
-
+    # `None` if the FLOPs of one of the equations are unknown.
     count: int = 0
     ours: int | None = 0
     theirs: int | None = 0

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 from mithril_nb.cost.formulas.rules import NO_RULE, NO_SIZE
+from mithril_nb.figures import FIGURES, SENT, UNKNOWN
 from mithril_nb.stages.records import Role, quick_to_make
 
-COUNTED = ("flops", "transcendentals", "bytes_accessed")
-COMMUNICATION = ("payload_bytes", "wire_bytes", "unknown_communication")
-"""Fields of `Figures` that `to_dict` leaves out if they are 0, because most programs send nothing."""
+Key = TypeVar("Key", bound=Hashable)
 NO_TRIP_COUNT = "trip count unknown"
+# Measured times are multiples of 1/TICKS_PER_S seconds, so that sums of times are exact floats, in any order.
 TICKS_PER_S = 1 << 40
-"""Measured times are multiples of 1/TICKS_PER_S seconds. So sums of times are exact floats, in any order."""
+_UNSENT = {*SENT, *(FIGURES[key].unknown for key in SENT)}
+_OF_ROWS = [figure for figure in FIGURES.values() if figure.per == "row"]
+_OF_BLOCKS = [figure for figure in FIGURES.values() if figure.per != "program"]
 
 
 @quick_to_make
@@ -71,7 +72,15 @@ class Figures:
         if self.unknown_transcendentals == self.unknown:
             del data["unknown_transcendentals"]
         del data["shared"]  # internal; the data has the shares and bounds computed from it
-        return _without_zeros(data)
+        return _without_unsent(data)
+
+    def unknown_in(self, key: str) -> int:
+        """Return the number of equations or instructions in which a figure, such as `"flops"`, is unknown."""
+        return getattr(self, FIGURES[key].unknown) if FIGURES[key].unknown else 0
+
+    def text(self, key: str) -> str:
+        """Return a figure as text. It begins with `≥` if the figure is not 0 and leaves out unknown parts."""
+        return format_sum(getattr(self, key), self.unknown_in(key))
 
 
 Piece = tuple[str, tuple[tuple[str, float], ...], Role | None, int]
@@ -146,7 +155,7 @@ class CostRow:
         data = {
             key: value for key, value in self.__dict__.items() if key not in ("once", "equations", "pieces", "macs")
         }
-        return _without_zeros({**data, "blocks": dict(self.blocks), "letters": dict(self.letters)})
+        return _without_unsent({**data, "blocks": dict(self.blocks), "letters": dict(self.letters)})
 
 
 @dataclass(frozen=True)
@@ -179,139 +188,64 @@ class Fusion:
         return {**self.__dict__, "blocks": dict(self.blocks), "saved": self.saved}
 
 
-@dataclass(frozen=True)
-class Source:
-    """Total costs of a program with each loop counted as one iteration, as XLA counts.
-
-    Attributes:
-        name: Name of the count: `"XLA lowered"` or `"XLA compiled"`; for our own count, the source with `"loops once"`,
-            such as `"analytic, loops once"`.
-        flops: Arithmetic operations; `None` if unknown.
-        transcendentals: Calls of transcendental functions; `None` if unknown.
-        bytes: Bytes read and written; `None` if unknown.
-        unknown: Number of equations or instructions with unknown FLOPs or transcendentals. The totals leave them out.
-        unknown_bytes: Number of equations or instructions with unknown bytes. `bytes` leaves them out.
-    """
-
-    name: str
-    flops: int | None = None
-    transcendentals: int | None = None
-    bytes: int | None = None
-    unknown: int = field(default=0, kw_only=True)
-    unknown_bytes: int = field(default=0, kw_only=True)
+def _without_unsent(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if key not in _UNSENT or value != 0}
 
 
-def _without_zeros(data: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in data.items() if key not in COMMUNICATION or value != 0}
+def is_unknown(row: CostRow, count: str = "unknown") -> bool:
+    """Return whether a row adds to a count of unknown rows; by default, to that of unknown FLOPs or transcendentals."""
+    return any(getattr(row, key) is None for key in UNKNOWN[count])
 
 
-def share_of(figures: Figures, total: Figures) -> tuple[float | None, str]:
-    """Return the FLOPs of a block as a share of the total, and `""`, `"≤"` or `"≥"`; see `Cost.share_of`."""
-    if not total.unknown:
-        return (figures.flops or 0) / total.flops if total.flops else 0.0, ""
-    # This block and others have unknown costs, so the share may be larger or smaller.
-    if figures.flops is None or not total.flops or figures.shared or 0 < figures.unknown < total.unknown:
-        return None, ""
-    share = figures.flops / total.flops
-    is_exact = share == 1.0 if figures.unknown else share == 0.0
-    return share, "" if is_exact else "≥" if figures.unknown else "≤"
+def count_unknown(rows: Iterable[CostRow]) -> dict[str, int]:
+    """Return all counts of unknown rows."""
+    rows = tuple(rows)
+    return {count: sum(is_unknown(row, count) for row in rows) for count in UNKNOWN}
 
 
-def known_sum(values: Iterable[int | None]) -> int | None:
-    """Return the sum of the known values; `None` if this is 0 and some values are unknown.
-
-    Examples:
-        >>> known_sum([1, 2]), known_sum([1, None]), known_sum([0, None]), known_sum([])
-        (3, 1, None, 0)
-    """
-    numbers = tuple(values)
-    total = sum([value for value in numbers if value])
-    return None if not total and None in numbers else total
-
-
-def is_unknown(row: CostRow) -> bool:
-    """Return whether the FLOPs or transcendentals of a row are unknown."""
-    return row.flops is None or row.transcendentals is None
-
-
-def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figures:
-    """Return the sum of figures, field by field.
-
-    Args:
-        parts: The figures.
-        all_known: True to sum a field to `None` if one of its values is unknown. By default, unknown values are left
-            out of the sum.
-    """
-    every = tuple(parts)
-    if len(every) == 1:
-        return every[0]
-
-    communicating = [
-        figures for figures in every if figures.payload_bytes != 0 or figures.wire_bytes != 0
-    ]  # nearly always empty
-
-    def of(field: Callable[[Figures], int | None]) -> int | None:
-        values = [field(figures) for figures in every]
-        return None if all_known and None in values else known_sum(values)
-
-    return Figures(
-        of(lambda one: one.flops),
-        of(lambda one: one.transcendentals),
-        of(lambda one: one.bytes_accessed),
-        of(lambda one: one.params),
-        _seconds(every),
-        sum([one.unknown for one in every]),
-        sum([one.unknown_bytes for one in every]),
-        sum([one.shared for one in every]),
-        *((of(lambda one: one.payload_bytes), of(lambda one: one.wire_bytes)) if communicating else (0, 0)),
-        sum([one.unknown_communication for one in communicating]),
-        sum([one.unknown_transcendentals for one in every]),
-    )
+def sum_of(parts: Iterable[Figures | CostRow], *, all_known: bool = False) -> Figures:
+    """Return the sum of figures, or of rows."""
+    parts = [*parts]
+    if len(parts) == 1 and isinstance(parts[0], Figures):
+        return parts[0]
+    rows = [part for part in parts if isinstance(part, CostRow)]
+    sums: dict[str, Any] = {}
+    is_known = True
+    for figure in _OF_ROWS if rows else _OF_BLOCKS:
+        values = [getattr(part, figure.key) for part in parts]
+        sums[figure.key] = figure.add(values, all_known=all_known)
+        is_known = is_known and (figure.is_measured or None not in values)
+    if not rows:
+        sums |= {count: sum([getattr(part, count) for part in parts]) for count in (*UNKNOWN, "shared")}
+    elif not is_known:
+        sums |= count_unknown(rows)
+    return Figures(**sums)
 
 
-def sum_of_rows(rows: Iterable[CostRow], *, all_known: bool = False) -> Figures:
-    """Return the sum of rows; `all_known` is as in `sum_of_figures`.
-
-    This takes a fifth of the time of creating a `Figures` for each row and calling `sum_of_figures`.
-    """
-    all_rows = tuple(rows)
-    flops, transcendentals = [row.flops for row in all_rows], [row.transcendentals for row in all_rows]
-    moved = [row.bytes_accessed for row in all_rows]
-    communicating = [row for row in all_rows if row.payload_bytes != 0 or row.wire_bytes != 0]
-    payload, wire = [row.payload_bytes for row in communicating], [row.wire_bytes for row in communicating]
-
-    def of(values: list[int | None]) -> int | None:
-        return None if all_known and None in values else known_sum(values)
-
-    unknown = sum(map(is_unknown, all_rows)) if None in flops or None in transcendentals else 0
-    return Figures(
-        of(flops),
-        of(transcendentals),
-        of(moved),
-        0,
-        _seconds(all_rows),
-        unknown,
-        moved.count(None),
-        0,
-        of(payload),
-        of(wire),
-        wire.count(None),
-        transcendentals.count(None),
-    )
-
-
-def once_of(source: str, rows: Iterable[CostRow]) -> Source:
-    """Return the sum of rows with each loop counted as one iteration, as XLA counts."""
-    parts = [row.once or Figures(None, None, None) for row in rows]
-    return Source(
-        f"{source}, loops once",
-        *(
-            known_sum(getattr(figures, field) for figures in parts)
-            for field in ("flops", "transcendentals", "bytes_accessed")
-        ),
-        unknown=sum(figures.flops is None or figures.transcendentals is None for figures in parts),
-        unknown_bytes=sum(figures.bytes_accessed is None for figures in parts),
-    )
+def sums_by(
+    rows: Iterable[CostRow], groups_of: Callable[[CostRow], Sequence[tuple[Key, float]]], *, all_known: bool = False
+) -> dict[Key, Figures]:
+    """Return the sum of the rows of each group. A row of several groups is split by their shares."""
+    # A row of one group is not converted to `Figures`, which would take five times as long.
+    own: dict[Key, list[CostRow]] = {}
+    split: dict[Key, list[Figures]] = {}
+    order: dict[Key, None] = {}
+    for row in rows:
+        for piece in _pieces_of(row) if row.pieces else (row,):
+            groups = groups_of(piece)
+            order |= dict.fromkeys(key for key, _ in groups)
+            if len(groups) == 1:
+                own.setdefault(groups[0][0], []).append(piece)
+                continue
+            counts = {count: int(is_unknown(piece, count)) for count in UNKNOWN}
+            for (key, _), part in zip(groups, _split(piece, [share for _, share in groups]), strict=True):
+                split.setdefault(key, []).append(Figures(**part, **counts, shared=counts["unknown"]))
+    return {
+        key: sum_of(
+            [*([sum_of(own[key], all_known=all_known)] if key in own else []), *split.get(key, ())], all_known=all_known
+        )
+        for key in order
+    }
 
 
 def format_sum(value: int | None, unknown: int = 0) -> str:
@@ -331,83 +265,31 @@ def format_change(value: int | None) -> str:
     return "unknown" if value is None else f"{value:+,}" if value else "0"
 
 
-def _seconds(parts: Iterable[Figures | CostRow]) -> float | None:
-    """Return the sum of the measured times; `None` if nothing was measured.
-
-    Rows without a time count 0, because an instruction without an event in the profile did not run on its own.
-    """
-    times = [part.time_s for part in parts if part.time_s is not None]
-    # fsum is exact, so the total does not depend on the order of the rows.
-    return math.fsum(times) if times else None
-
-
-def pieces_of(row: CostRow) -> list[CostRow]:
-    """Return a row for each collective that XLA combined into this row; for other rows, return the row.
-
-    The cost is split in proportion to the payloads. The parts sum exactly to the row.
-    """
-    if not row.pieces:
-        return [row]
-    payload = sum(size for *_, size in row.pieces)
-    parts = _split(row, [Fraction(size, payload) for *_, size in row.pieces])
+def _pieces_of(row: CostRow) -> list[CostRow]:
+    parts = _split(row, [size for *_, size in row.pieces])
     return [
         replace(row, id=id, blocks=blocks, role=role, pieces=(), **part)
         for (id, blocks, role, _), part in zip(row.pieces, parts, strict=True)
     ]
 
 
-def parts_of(row: CostRow) -> list[tuple[str, Figures]]:
-    """Split a row between its blocks: return pairs of path and cost, which sum exactly to the row.
-
-    The path `""` means not attributed.
-    """
-    unknown = int(is_unknown(row))
-    unknowns = int(row.wire_bytes is None), int(row.transcendentals is None)
-    if len(row.blocks) < 2:
-        figures = Figures(
-            row.flops,
-            row.transcendentals,
-            row.bytes_accessed,
-            0,
-            row.time_s,
-            unknown,
-            int(row.bytes_accessed is None),
-            0,
-            row.payload_bytes,
-            row.wire_bytes,
-            *unknowns,
-        )
-        return [(row.blocks[0][0] if row.blocks else "", figures)]
+def _split(row: CostRow, weights: Sequence[float]) -> list[dict[str, Any]]:
     # Fractions instead of floats, so the shares sum to exactly 1 and no count is lost to rounding.
-    weights = {path: Fraction(share) for path, share in row.blocks}
-    total = sum(weights.values())
-    parts = _split(row, [weight / total for weight in weights.values()])
-    return [
-        (
-            path,
-            Figures(
-                unknown=unknown,
-                unknown_bytes=int(row.bytes_accessed is None),
-                shared=unknown,
-                unknown_communication=unknowns[0],
-                unknown_transcendentals=unknowns[1],
-                **part,
-            ),
-        )
-        for path, part in zip(weights, parts, strict=True)
-    ]
+    exact = [Fraction(weight) for weight in weights]
+    total = sum(exact)
+    shares = [weight / total for weight in exact]
+    columns: dict[str, Sequence[float | None]] = {}
+    for figure in _OF_ROWS:
+        value = getattr(row, figure.key)
+        if not figure.is_measured:
+            columns[figure.key] = split_number(value, shares)
+        else:
+            ticks = split_number(None if value is None else round(value * TICKS_PER_S), shares)
+            columns[figure.key] = [None if part is None else part / TICKS_PER_S for part in ticks]
+    return [dict(zip(columns, parts, strict=True)) for parts in zip(*columns.values(), strict=True)]
 
 
-def _split(row: CostRow, shares: list[Fraction]) -> list[dict[str, Any]]:
-    """Split a row by shares. Return, for each share, a dict from a field of `Figures` to its value."""
-    names = (*COUNTED, "payload_bytes", "wire_bytes")
-    columns = [split_number(getattr(row, name), shares) for name in names]
-    ticks = split_number(None if row.time_s is None else round(row.time_s * TICKS_PER_S), shares)
-    times = [None if part is None else part / TICKS_PER_S for part in ticks]
-    return [dict(zip((*names, "time_s"), part, strict=True)) for part in zip(*columns, times, strict=True)]
-
-
-def split_number(value: int | None, shares: list[Fraction]) -> list[int | None]:
+def split_number(value: int | None, shares: Sequence[Fraction]) -> list[int | None]:
     """Split an integer by shares into integers with the same sum. Parts with the largest remainders are rounded up.
 
     Examples:
@@ -419,16 +301,6 @@ def split_number(value: int | None, shares: list[Fraction]) -> list[int | None]:
         return [value] * len(shares)
     exact = [value * share for share in shares]
     parts = [int(part) for part in exact]
-    for place in sorted(range(len(parts)), key=lambda index: parts[index] - exact[index])[: value - sum(parts)]:
-        parts[place] += 1
+    for index in sorted(range(len(parts)), key=lambda index: parts[index] - exact[index])[: value - sum(parts)]:
+        parts[index] += 1
     return [*parts]
-
-
-def rows_by_block(rows: Iterable[CostRow]) -> Mapping[str, Mapping[str, list[Figures]]]:
-    """Return a dict from block to role to the costs of its rows; `""` means no block or no role."""
-    by_block: dict[str, dict[str, list[Figures]]] = {}
-    for row in rows:
-        for piece in pieces_of(row) if row.pieces else (row,):
-            for path, figures in parts_of(piece):
-                by_block.setdefault(path, {}).setdefault(piece.role or "", []).append(figures)
-    return by_block

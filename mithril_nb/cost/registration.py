@@ -11,24 +11,22 @@ from typing import Any
 from jax.extend.core import Primitive
 
 from mithril_nb.backends.backend import notice
-from mithril_nb.cost.counting import forget_analytic, is_in_programs
+from mithril_nb.cost.counting import forget_analytic
 from mithril_nb.cost.formulas.communication import sent_by
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES, USER_RULES, Formula, Rule
 from mithril_nb.cost.formulas.sizes import as_size, bytes_of, bytes_sum
 from mithril_nb.cost.formulas.structure import CALLS
 from mithril_nb.cost.formulas.symbols import Expression, Polynomial, UndecidedError
-from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.errors import UnknownOptionError, alike, short_repr
+from mithril_nb.figures import COUNTED
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import Equation
 
-Figures = float | Mapping[str, float]
+Result = float | Mapping[str, float]
 """The result of a user's rule: the FLOPs, or a dict from the name of a cost to its value."""
 
-_FIGURES = ("flops", "transcendentals", "bytes_accessed", "payload_bytes", "wire_bytes")
-_EXAMPLE = "ml.register_cost({}, lambda equation: 1_000)  # FLOPs"
 
-
-def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures | None] | None) -> None:
+def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Result | None] | None) -> None:
     """Register a function that returns the cost of each equation of a primitive.
 
     The function replaces the built-in rule of the primitive, also inside Pallas kernels. `inspection.cost()` then
@@ -67,44 +65,29 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures
     """
     name = primitive if isinstance(primitive, str) else getattr(primitive, "name", None)
     if not isinstance(primitive, str | Primitive) or not isinstance(name, str) or not name:
-        raise UnknownOptionError(
-            f"ml.register_cost needs a primitive, not {short_repr(primitive, 40)}.",
-            (("needs", "a jax.extend.core.Primitive, or its name"), ("given", type(primitive).__name__)),
-            _EXAMPLE.format('"ffi_call"'),
-        )
+        raise _error(f"needs a primitive or its name, not {short_repr(primitive, 40)}", "ffi_call")
     if name in CALLS:
-        raise UnknownOptionError(
-            f"ml.register_cost cannot take {name!r}: its cost is already the sum over the equations inside it.",
-            (("reason", "a rule would count these equations twice"),),
-            _EXAMPLE.format('"ffi_call"') + f"; or another primitive inside {name!r}",
-        )
+        # A rule would count the equations inside it twice.
+        raise _error(f"cannot take {name!r}: its cost is the sum over the equations inside it", "ffi_call")
     if rule is None:
         USER_RULES.pop(name, None)
     elif callable(rule):
-        if isinstance(primitive, str):
-            _warn_of_misspelt(name)
+        near = alike(name, [known for known in RULES if not known.endswith(OF_COMPLEX)], 0.8)
+        # No error: the user may define the primitive later.
+        if isinstance(primitive, str) and name not in RULES and near:
+            notice(f"ml.register_cost has a rule for the unknown primitive {name!r}; {near[0]!r} is similar.")
         USER_RULES[name] = _as_rule(name, rule)
     else:
-        raise UnknownOptionError(
-            f"ml.register_cost needs a function as the rule of {name!r}, not {short_repr(rule, 40)}.",
-            (("needs", "a function of an equation that returns FLOPs"), ("given", type(rule).__name__)),
-            _EXAMPLE.format(repr(name)),
-        )
+        raise _error(f"needs a function as the rule of {name!r}, not {short_repr(rule, 40)}", name)
     forget_analytic()
 
 
-def _warn_of_misspelt(name: str) -> None:
-    """Warn if a name is unknown but similar to a known primitive. No error: the user may define the primitive later."""
-    primitives = [name_ for name_ in RULES if not name_.endswith(OF_COMPLEX)]
-    near = None if name in RULES or is_in_programs(name) else nearest(name, primitives)
-    if near is not None:
-        notice(
-            f"ml.register_cost has a rule for {name!r}, an unknown primitive similar to {near!r}. The rule applies "
-            f"only if a program has a primitive named {name!r}.\n    Try: {_EXAMPLE.format(repr(near))}"
-        )
+def _error(problem: str, name: str) -> UnknownOptionError:
+    code = f"ml.register_cost({name!r}, lambda equation: 1_000)  # FLOPs"
+    return UnknownOptionError(f"ml.register_cost {problem}.", (), code)
 
 
-def _as_rule(name: str, rule: Callable[[Equation], Figures | None]) -> Rule:
+def _as_rule(name: str, rule: Callable[[Equation], Result | None]) -> Rule:
     def find(equation: Equation) -> Formula | str | None:
         costs = _figures(name, rule, equation)
         if costs is None:
@@ -129,12 +112,6 @@ def _as_rule(name: str, rule: Callable[[Equation], Figures | None]) -> Rule:
 
 
 def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> Mapping[str, Expression] | None:
-    """Call the user's rule for an equation and return the costs by name; `None` if the rule returns `None`.
-
-    Raises:
-        UnknownOptionError: The rule raises an error, or returns something that is not a cost.
-        UndecidedError: The rule raises an error for symbolic sizes; it may work for numbers.
-    """
     specs = (*equation.inputs, *equation.outputs)
     # A symbolic size is a string, which has no arithmetic, so the rule receives polynomials instead.
     is_named = not all(spec.is_concrete for spec in specs)
@@ -145,31 +122,17 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
         costs = rule(shown_equation)
     # The rule is code of the user, which may raise anything.
     except Exception as error:
-        if is_named:
+        if is_named:  # it may work for numbers
             raise UndecidedError(f"the rule of {name!r} needs numbers") from error
-        raise UnknownOptionError(
-            f"the rule registered with ml.register_cost for {name!r} raised {type(error).__name__}.",
-            (("error", short_repr(str(error), 80)), ("inputs", short_repr(equation.inputs, 80))),
-            _EXAMPLE.format(repr(name)),
-        ) from error
+        text = short_repr(str(error), 80)
+        raise _error(f"called the rule of {name!r}, which raised {type(error).__name__}: {text}", name) from error
     if costs is None:
         return None
     figures: Any = costs if isinstance(costs, Mapping) else {"flops": costs}
-    wrong = [key for key in figures if key not in _FIGURES]
-    if wrong:
-        raise UnknownOptionError(
-            f"the rule registered with ml.register_cost for {name!r} returns an unknown cost: {short_repr(wrong[0])}.",
-            (("costs", ", ".join(_FIGURES)),),
-            f'ml.register_cost({name!r}, lambda equation: {{"{nearest(wrong[0], _FIGURES) or "flops"}": 1_000}})',
-        )
-    bad = [value for value in figures.values() if not _is_count(value)]
-    if bad:
-        raise UnknownOptionError(
-            f"the rule registered with ml.register_cost for {name!r} returns {short_repr(bad[0], 40)}, "
-            "which is not a valid count.",
-            (("needs", "numbers, each 0 or more, or a dict of them"), ("given", type(bad[0]).__name__)),
-            _EXAMPLE.format(repr(name)),
-        )
+    if any(key not in COUNTED or not _is_count(value) for key, value in figures.items()):
+        keys = ", ".join(COUNTED)
+        needs = f"a number of FLOPs of 0 or more, or a dict of such numbers with some of the keys {keys}"
+        raise _error(f"called the rule of {name!r}, which returned {short_repr(costs, 60)}; it needs {needs}", name)
     # Rules may compute in floats. Counts are integers, so that sums are exact.
     return {key: value if isinstance(value, Polynomial) else round(value) for key, value in figures.items()}
 

@@ -10,7 +10,7 @@ from jax import lax
 from jax_programs import on_host, spec
 
 from mithril_nb.cost import SOURCES, Cost
-from mithril_nb.cost.analytic import count_most_expensive_branches, equation_row
+from mithril_nb.cost.equations import count_most_expensive_branches, equation_row
 from mithril_nb.cost.formulas.rules import counted
 from mithril_nb.inspection import inspect
 

@@ -10,7 +10,7 @@ import pytest
 from fresh import run_fresh
 from process import EIGHT_DEVICES
 
-from mithril_nb.cost.analytic import equation_row
+from mithril_nb.cost.equations import equation_row
 from mithril_nb.cost.formulas.communication import sent
 from mithril_nb.cost.formulas.parsing import parse
 from mithril_nb.cost.formulas.rules import counted

@@ -13,7 +13,7 @@ import pytest
 from jax import lax
 from jax_programs import programs, spec
 
-from mithril_nb.cost import Cost, Figures, Source
+from mithril_nb.cost import Cost, Figures
 from mithril_nb.cost.comparison import Change
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.inspection import Inspection, inspect
@@ -96,7 +96,7 @@ def test_a_difference_as_text_and_as_data() -> None:
 
 
 def test_a_platform_without_xla_figures() -> None:
-    cost = Cost("step", "lowered", (), {}, (), Source("XLA lowered"), Source("lowered, loops once", 0, 0, 0))
+    cost = Cost("step", "lowered", (), {}, (), Figures(None, None, None), Figures())
     found = cost.difference()
     assert (found.total, found.relative, found.is_rounding) == (None, None, False)
     assert str(found).splitlines()[-1].split() == ["total", "0", "unknown", "unknown"]
@@ -117,9 +117,8 @@ def test_messages(step: Inspection) -> None:
     with pytest.raises(UnknownOptionError) as error:
         step.cost().difference()
     assert str(error.value) == (
-        "XLA has no count to compare with the analytic costs of 'step'.\n"
-        "    needs  lowered or compiled costs\n"
-        "    given  analytic costs\n"
+        "analytic costs of 'step' cannot be compared in this way.\n"
+        "    needs  analytic costs and others, or lowered or compiled costs alone\n"
         '    Try: inspection.cost().difference(inspection.cost("lowered"))'
     )
 
@@ -228,17 +227,9 @@ def test_a_fusion_in_a_loop_saves_in_each_iteration() -> None:
 
 def test_only_equations_have_a_difference_by_primitive() -> None:
     program = inspect(lambda x: jnp.tanh(x) @ x.T, spec(64, 64), name="layer")
-    for source, other, against in (
-        ("lowered", "compiled", "compiled"), ("compiled", "lowered", "lowered"), ("lowered", "analytic", "lowered"),
-    ):  # fmt: skip
-        with pytest.raises(UnknownOptionError) as caught:
+    for source, other in (("lowered", "compiled"), ("compiled", "lowered"), ("lowered", "analytic")):
+        with pytest.raises(UnknownOptionError, match=f"{source} costs of 'layer' cannot be compared in this way"):
             program.cost(source).difference(program.cost(other))
-        assert str(caught.value) == (
-            f"cannot compare {source} costs of 'layer' with {other} costs by primitive.\n"
-            "    needs  analytic costs before .difference\n"
-            f"    given  {source} costs\n"
-            f'    Try: inspection.cost("analytic").difference(inspection.cost("{against}"))'
-        )
 
 
 def test_partly_unknown_figures_have_no_difference() -> None:

@@ -17,8 +17,8 @@ from jax import lax
 from jax_programs import programs, spec
 
 import mithril_nb as ml
-from mithril_nb.cost import SOURCES, Cost, CostRow, Figures, Source
-from mithril_nb.cost.by_name import ByBlock
+from mithril_nb.cost import SOURCES, Cost, CostRow, Figures
+from mithril_nb.cost.by_name import ByName
 from mithril_nb.cost.records import split_number
 from mithril_nb.errors import StageUnavailableError, UnknownBlockError, UnknownOptionError
 from mithril_nb.inspection import Inspection, inspect
@@ -68,7 +68,7 @@ def test_products_cost_the_same_by_each_source(step: Inspection) -> None:
 def test_xla_figures_match_the_sum(step: Inspection, source: str) -> None:
     cost = step.cost(source=source)
     assert cost.xla is not None
-    for field in ("flops", "transcendentals", "bytes"):
+    for field in ("flops", "transcendentals", "bytes_accessed"):
         ours = getattr(cost.once, field)
         assert ours == pytest.approx(getattr(cost.xla, field), rel=1e-6, abs=0)  # XLA adds in float32
     assert cost.once.flops == cost.total.flops  # without a loop
@@ -196,20 +196,11 @@ def test_costs_are_a_mapping_from_each_way_of_counting() -> None:
     assert str(costs).splitlines()[0] == "program: analytic, lowered"
     with pytest.raises(UnknownOptionError) as error:
         _ = costs["compiled"]
-    assert str(error.value) == (
-        "these costs of 'program' have no source 'compiled'.\n"
-        "    sources  analytic, lowered\n"
-        '    Try: costs["analytic"]'
-    )
-    with pytest.raises(UnknownOptionError) as error:
-        _ = costs["lower"]
-    assert str(error.value).endswith('    Try: costs["lowered"]')
+    assert str(error.value) == ("these costs of 'program' have no source 'compiled'.\n    sources  analytic, lowered")
     missing = replace(costs, unavailable={"compiled": "no compiler"})
     with pytest.raises(StageUnavailableError) as unavailable:
         _ = missing["compiled"]
-    assert str(unavailable.value) == (
-        "program 'program' has no compiled costs.\n    reason  no compiler\n    Try: costs[\"analytic\"]"
-    )
+    assert str(unavailable.value) == "program 'program' has no compiled costs.\n    reason  no compiler"
 
 
 @pytest.mark.parametrize(
@@ -237,7 +228,7 @@ def test_an_unknown_block_lists_the_known_ones(path: Any, summary: str, advice: 
 
 def test_a_dotted_path_of_an_outer_block_suggests_subtree() -> None:
     with pytest.raises(UnknownBlockError) as error:
-        _ = ByBlock({"net/up/matmul": 1}, "costs of 'step'")["net.up"]
+        _ = ByName({"net/up/matmul": 1}, "costs of 'step'")["net.up"]
     assert str(error.value) == (
         "costs of 'step' have no block 'net.up'.\n    blocks  net/up/matmul\n    Try: cost.subtree(\"net/up\")"
     )
@@ -284,7 +275,7 @@ def test_an_unknown_shared_by_blocks_bounds_their_parent() -> None:
         CostRow("1", "fusion", (("net/a", 0.5), ("net/b", 0.5)), None, None, None, 8, None, "n"),
         CostRow("2", "dot", (("head", 1.0),), None, 40, 0, 8, 1, "n"),
     ]
-    cost = Cost("program", "compiled", tuple(rows), {}, (), None, Source("once"))
+    cost = Cost("program", "compiled", tuple(rows), {}, (), None, Figures())
     assert cost.share_of(cost.subtree("net")) == (0.6, "≥")
     assert cost.share_of(cost.subtree("net/a")) == cost.share_of(cost.by_block["net/a"]) == (None, "")
     assert cost.share_of(cost.by_block["head"]) == (0.4, "≤")
@@ -297,20 +288,15 @@ def test_costs_are_compared_with_costs_alone(step: Inspection) -> None:
     with pytest.raises(UnknownOptionError) as error:
         step.cost().compare(cast("Cost", 3))
     assert str(error.value) == (
-        "costs of 'step' cannot be compared with 3.\n"
-        f"    needs  the Cost of another program or stage\n    given  int\n    {advice}"
+        f"costs of 'step' cannot be compared with 3.\n    needs  the Cost of another program or stage\n    {advice}"
     )
-    with pytest.raises(UnknownOptionError) as error:
+    with pytest.raises(UnknownOptionError, match="costs of 'step' cannot be compared with 'flops'"):
         step.cost().difference(cast("Cost", "flops"))
-    assert str(error.value) == (
-        "costs of 'step' cannot be compared with 'flops'.\n"
-        f"    needs  the Cost of another program or stage\n    given  str\n    {advice}"
-    )
 
 
 def test_a_time_that_is_nan_is_null_in_json() -> None:
     row = CostRow("%r", "dot", (("a", 1.0),), None, 10**400, 0, 0, 1, "", float("nan"))
-    data = json.loads(Cost("step", "measured", (row,), {}, (), None, Source("measured")).to_json())
+    data = json.loads(Cost("step", "measured", (row,), {}, (), None, Figures()).to_json())
     assert (data["total"]["time_s"], data["rows"][0]["time_s"], data["total"]["flops"]) == (None, None, 10**400)
 
 
@@ -332,7 +318,7 @@ def test_seconds_add_up_over_rows_blocks_and_roles() -> None:
         row((("net", 1.0),), "forward", None),
         row((), None, 0.2),
     )
-    found = Cost("step", "measured", rows, {"net": 5}, (), None, Source("measured"))
+    found = Cost("step", "measured", rows, {"net": 5}, (), None, Figures())
     assert {path: figures.time_s for path, figures in found.by_block.items()} == {
         "net/a": pytest.approx(0.2), "net/b": pytest.approx(0.2), "net": None,
     }  # fmt: skip

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 import mithril_nb as ml
 from mithril_nb.cost import CostRow
-from mithril_nb.cost.hlo.collectives import group_size
-from mithril_nb.cost.hlo.instruction_costs import hlo_costs
+from mithril_nb.cost.hlo.instruction_costs import group_size, hlo_costs
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.hlo.syntax import attribute_pairs
 from mithril_nb.stages.records import Stage

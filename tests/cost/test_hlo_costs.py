@@ -93,7 +93,7 @@ def test_special_characters_in_block_names_change_no_count(source: str) -> None:
 
     cost = inspect(fn, spec(4, 4), spec(4, 4)).cost(source)
     assert cost.total.flops == cost.xla.flops == 128
-    assert cost.total.bytes_accessed == cost.xla.bytes
+    assert cost.total.bytes_accessed == cost.xla.bytes_accessed
 
 
 def test_the_high_half_of_a_product_counts_as_in_xla() -> None:

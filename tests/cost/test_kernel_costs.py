@@ -189,8 +189,8 @@ def test_a_library_call_costs_its_estimate_or_has_a_reason() -> None:
     specs = (TensorSpec((4,)),)
     plain = Equation("0", "tpu_custom_call", "", None, specs, specs)
     known = Equation("0", "tpu_custom_call", "", None, specs, specs, params=(("estimate", (5, 1, 7)),))
-    assert (counted(plain).flops, counted(plain).formula) == (None, "no rule: an opaque custom call")
-    assert (counted(known).flops, counted(known).transcendentals) == (5, 1)
+    assert (counted(plain).figures["flops"], counted(plain).formula) == (None, "no rule: an opaque custom call")
+    assert tuple(counted(known).figures[key] for key in ("flops", "transcendentals")) == (5, 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         call = jax.ffi.ffi_call("anything", spec(4))

@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 from jax_programs import EVERYTHING_PARAMS, everything, linear_params, mlp, on_host, programs, spec, train_step
 
-from mithril_nb.cost import Cost, Source, cost_of, costs_of, costs_so_far, xla_figures
+from mithril_nb.cost import Cost, cost_of, costs_of, costs_so_far
 from mithril_nb.inspection import inspect
 
 PROGRAMS = programs()
@@ -120,18 +120,14 @@ def test_remat_is_paid_twice_and_nested_blocks_add_up() -> None:
     assert by_role(found, "scan/cell")[0] >= 3 * 2 * 3 * 9 * 9
 
 
-def test_xla_figures_are_computed_on_demand() -> None:
+def test_costs_so_far_lower_nothing() -> None:
     inspection = inspect(lambda x: (x @ x).sum(), SQUARE)
-    total = cost_of(inspection).total
-    assert xla_figures(inspection) == ()
+    assert list(costs_so_far(inspection).by_source) == ["analytic"]
     assert not inspection.is_lowered
-    (lowered,) = xla_figures(inspection, lower=True)
-    assert lowered == Source("XLA lowered", total.flops, total.transcendentals, lowered.bytes)
-    assert [source.name for source in xla_figures(inspection, compile=True)] == ["XLA lowered", "XLA compiled"]
-    assert list(costs_so_far(inspection).by_source) == ["analytic"]  # no text of HLO is read yet
     costs = costs_of(inspection)
     assert list(costs.by_source) == ["analytic", "lowered", "compiled"]
-    assert costs["lowered"].xla == lowered
+    total, lowered = costs["analytic"].total, costs["lowered"].xla
+    assert (lowered.flops, lowered.transcendentals) == (total.flops, total.transcendentals)
     assert (costs.memory.argument, costs.memory.output) == (128 * 128 * 4, 4)
     assert costs_so_far(inspection) == costs
 
@@ -146,8 +142,7 @@ def test_side_by_side_costs_of_a_program_that_does_not_compile() -> None:
 
 def test_a_platform_without_cost_analysis_has_no_figures() -> None:
     inspection = inspect(lambda a, b: lax.linalg.triangular_solve(a, b), spec(9, 9), spec(9, 9))
-    (lowered,) = xla_figures(inspection, lower=True)
-    assert lowered.flops is None  # XLA returns -1
+    assert cost_of(inspection, "lowered").xla.flops is None  # XLA returns -1
     assert cost_of(inspection).total.flops == 9**3
 
 

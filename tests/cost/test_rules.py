@@ -211,7 +211,7 @@ def test_convolution_pairs_of_a_small_example() -> None:
             ("feature_group_count", 1), ("batch_group_count", 1),
         ),
     )  # fmt: skip
-    assert counted(equation).flops == 2 * 10
+    assert counted(equation).figures["flops"] == 2 * 10
 
 
 @pytest.mark.parametrize("shape", [(1000,), (10, 100), (2, 5, 100), (1, 1000)], ids=str)

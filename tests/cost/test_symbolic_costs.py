@@ -166,10 +166,7 @@ def test_formulas_of_unknown_names_raise(given: tuple[Any, ...], what: str, know
 def test_xla_counts_have_no_formula() -> None:
     with pytest.raises(UnknownOptionError) as error:
         inspect(jnp.sin, spec(3)).cost("lowered").formula()
-    assert str(error.value) == (
-        "cannot write a formula for the lowered costs of 'sin'.\n    needs  analytic costs\n    given  lowered costs\n"
-        '    Try: inspection.cost(source="analytic").formula()'
-    )
+    assert str(error.value) == "lowered costs of 'sin' have no formula; analytic costs have."
 
 
 def test_costs_of_symbolic_sizes_have_no_number() -> None:
@@ -214,19 +211,14 @@ def test_parameters_may_have_symbolic_sizes() -> None:
     assert cost.at(width=10).total.params == 30
 
 
-@pytest.mark.parametrize(
-    ("sizes", "fact"),
-    [({"b": 3}, "missing  t"), ({"b": 3, "t": 0}, "invalid  t=0"), ({"b": 3, "t": 4, "d": 5}, "unknown  d")],
-)
-def test_sizes_that_do_not_fit_raise(sizes: dict, fact: str) -> None:
+@pytest.mark.parametrize("sizes", [{"b": 3}, {"b": 3, "t": 0}, {"b": 3, "t": 4, "d": 5}])
+def test_sizes_that_do_not_fit_raise(sizes: dict) -> None:
     cost = costs("sort", *symbolic_shape("b, t"))
     with pytest.raises(UnknownOptionError) as error:
         cost.at(**sizes)
-    left, _, right = fact.partition("  ")
-    width = len("symbolic sizes")
     assert str(error.value) == (
-        "the given sizes do not match the symbolic sizes of program 'sort'.\n"
-        f"    symbolic sizes  b, t\n    {left:<{width}}  {right}\n    Try: cost.at(b=32, t=32)"
+        f"{', '.join(f'{name}={size}' for name, size in sizes.items())} cannot replace the symbolic sizes of program "
+        "'sort'.\n    symbolic sizes  b, t\n    Try: cost.at(b=32, t=32)"
     )
 
 

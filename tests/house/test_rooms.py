@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "mithril_nb"
 
 FLOORS = [
-    {"errors", "display", "atomic_write", "jobs", "plugins"},
+    {"errors", "display", "figures", "atomic_write", "jobs", "plugins"},
     {"graph"},
     {"models"},
     {"program"},
@@ -65,7 +65,7 @@ STACKS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "analysis": (("retraces", "measure", "whatif"), ()),
     "ui": (("session", "widgets"), ()),
     "stages": (("trace", "hlo", "xla", "graph", "transforms"), ("pipeline", "program_stages")),
-    "cost": (("formulas", "hlo", "memory"), ("comparison", "counting", "difference")),
+    "cost": (("formulas", "hlo", "memory"), ("costs", "counting")),
 }
 """Folders within a room, from the ground up, and the files beside them that import all of them."""
 

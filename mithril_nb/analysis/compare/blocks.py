@@ -100,12 +100,6 @@ def blocks_of_graph(graph: LogicalGraph) -> dict[str, BlockInfo]:
 
 
 def _notes(graph: LogicalGraph, name: str) -> dict[str, str]:
-    """Return the names and declarations that the user gave to ports of a block: `{"output dtype": "float32"}`.
-
-    Args:
-        graph: The graph that contains the block.
-        name: Name of the block; `""` for the graph itself.
-    """
     notes = {f"name of {end.port}": label for label, end in graph.labels if end.node == name != ""}
     for end, note in graph.notes:
         if end.node == name:
@@ -116,14 +110,7 @@ def _notes(graph: LogicalGraph, name: str) -> dict[str, str]:
 
 
 def blocks_of_stage(stage: Stage, kinds: Mapping[str, str], of_model: Blocks) -> dict[str, BlockInfo]:
-    """Return the blocks of a program by path, from the instructions of a stage.
-
-    Args:
-        stage: The stage.
-        kinds: The kind of each block by path. A block without an entry gets the kind `""`.
-        of_model: The blocks of the program's model; empty if it has no model. The result contains them, and the blocks
-            that only the program has, such as the loss.
-    """
+    """Return the blocks of a program by path, from the instructions of a stage."""
     own: dict[str, list[Hashable]] = {}
     for instruction in stage.instructions:
         for path, _ in instruction.shares[:1]:
@@ -191,7 +178,6 @@ def _levels(blocks: Blocks) -> dict[str, list[str]]:
 
 
 def _match_level(before: Sequence[BlockInfo], after: Sequence[BlockInfo]) -> list[tuple[str, str]]:
-    """Match the blocks directly inside two matched blocks, and return the pairs of their paths."""
     pairs: list[tuple[str, str]] = []
     left, right = ({_name(block): block for block in side} for side in (before, after))
 
@@ -229,7 +215,6 @@ def _match_moved(
     others: Mapping[str, Sequence[str]],
     matches: dict[str, str],
 ) -> None:
-    """Match blocks with the same structure inside different blocks, outer blocks first, and add them to `matches`."""
     matched = set(matches.values())
     free: dict[Hashable, list[str]] = {}
     for path in reversed([*after]):
@@ -259,13 +244,6 @@ def changes_of_blocks(
     """Return the blocks that differ, in the order of `after`.
 
     A removed block comes after the block that preceded it in `before`.
-
-    Args:
-        before: The blocks of the left side.
-        after: The blocks of the right side.
-        matches: The result of `match_blocks`.
-        details: For each block whose equations or instructions differ, the triple that counts them, as in
-            `BlockChange.details`. The keys are paths in `after`.
     """
     changes: list[tuple[int, bool, BlockChange]] = []
     sources = {to: at for at, to in matches.items()}
@@ -298,12 +276,10 @@ def changes_of_blocks(
 
 
 def _inside(blocks: Blocks, matched: Container[str]) -> Counter[str]:
-    """Return, for each block, the number of blocks inside it that are not in `matched`."""
     return Counter(outer for path in blocks if path not in matched for outer in _around(path)[:-1])
 
 
 def _differences(left: BlockInfo, right: BlockInfo) -> tuple[tuple[str, str, str], ...]:
-    """Return the options that differ, as in `BlockChange.details`."""
     changes = [("kind", left.kind, right.kind)] if left.kind != right.kind else []
     for name in dict.fromkeys((*left.options, *right.options)):
         option, other = left.options.get(name), right.options.get(name)
@@ -323,11 +299,6 @@ def connections_of(graph: LogicalGraph, paths: Mapping[str, str]) -> dict[str, N
     """Return the connections of a model in order, as keys of a dict: `"linear_0.output -> relu_0.input"`.
 
     Connections inside a block are left out if the block is not in `paths`.
-
-    Args:
-        graph: One of the two models that are compared.
-        paths: For each block that both models have, the path to write in its connections. For both models, this is the
-            path in the right one, so that the connections of a renamed block are equal.
     """
     connections: dict[str, None] = {}
 

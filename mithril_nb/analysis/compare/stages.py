@@ -1,7 +1,11 @@
-"""The differences of one stage of two programs: lines and instructions that are added, removed, changed or moved."""
+"""The differences of one stage of two programs: lines and instructions that are added, removed, changed or moved.
+
+Lines are compared without the names of variables, so that a diff ignores variables that are only renumbered.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,10 +13,117 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
-from mithril_nb.analysis.compare.names import Line, Renaming, lines_without_names
 from mithril_nb.display import Shown
 from mithril_nb.stages.alignment import align
 from mithril_nb.stages.records import Instruction, Stage
+from mithril_nb.stages.stage_kinds import language_of
+
+HOLE = "\0"
+"""Placeholder of a variable in a `NamelessLine`; no text of a stage contains it."""
+# A name is a definition if a colon or an equals sign follows: %0 = ..., %0:2 = ..., %arg0: tensor<f32>, a:f32[3].
+_DEFINES = r"(?=:|\s*=(?!=))"
+_PERCENT = re.compile(
+    rf"(?P<name>%[\w$.#-]+|![0-9]+|(?<=ENTRY )[\w.-]+|(?<=[(, ])[\w.-]+(?=: ))(?P<defines>{_DEFINES})?"
+)
+_SYMBOLS = re.compile(rf"(?P<name>%[\w$.-]+)(?P<defines>{_DEFINES})?|(?P<symbol>@[A-Za-z$.-][\w$.-]*?)_[0-9]+\b")
+_NESTED = r"\[(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*\]"
+# In a jaxpr, no `%` marks a name: skip types, params, comments, keywords and the primitive after "= ".
+_JAXPR = re.compile(
+    rf"{_NESTED}|= [\w.]+|#.*|\bin (?=\()|\blet$|\blambda\b|'[^']*'|[0-9.][\w.+-]*|"
+    rf"(?<![\w.])(?P<name>[a-z]+)(?P<defines>(?=:[a-z]))?(?![\w.=(])"
+)
+_DEFINED = re.compile(r"(?<![\w.])(?!(?:inf|nan):)([a-z]+):(?=[a-z]\w*[\[<])")  # inf and nan are literals
+_PATTERNS = {"jaxpr": _JAXPR, "mlir": _SYMBOLS, "hlo": _PERCENT, "llvm": _PERCENT}
+
+
+class NamelessLine(NamedTuple):
+    """One line of a stage.
+
+    Attributes:
+        text: The line with the placeholder `HOLE` instead of each name of a variable.
+        names: The names of the variables, in order.
+        defines: For each of `names`, true if the line defines it, and false if the line uses it.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    defines: tuple[bool, ...]
+
+
+def lines_without_names(text: str, stage: str) -> list[NamelessLine]:
+    r"""Return the lines of a stage without the names of their variables.
+
+    Examples:
+        >>> [line.names for line in lines_without_names("a:f32[3] = mul b 2.0\nc:f32[3] = sin a", "jaxpr")]
+        [('a',), ('c', 'a')]
+        >>> lines_without_names("%1 = stablehlo.add %0, %0 : tensor<f32>", "stablehlo")[0].names
+        ('%1', '%0', '%0')
+    """
+    lines = text.removesuffix("\n").split("\n") if text else []
+    language = language_of(stage)
+    pattern = _PATTERNS.get(language)
+    if pattern is None:
+        return [NamelessLine(line, (), ()) for line in lines]
+    variables = set(_DEFINED.findall(text)) if language == "jaxpr" else None
+    return [_line(line, pattern, variables) for line in lines]
+
+
+def _line(line: str, pattern: re.Pattern[str], variables: set[str] | None) -> NamelessLine:
+    parts: list[str] = []
+    names: list[str] = []
+    defines: list[bool] = []
+    end = 0
+    for match in pattern.finditer(line):
+        name = match["name"]
+        if name is None:
+            symbol = match.groupdict().get("symbol")
+            if symbol:  # @relu_3 is @relu, numbered by JAX
+                parts += (line[end : match.start()], symbol)
+                end = match.end()
+            continue
+        if variables is not None and name not in variables:
+            continue
+        parts += (line[end : match.start()], HOLE)
+        end = match.end()
+        names.append(name)
+        defines.append(match["defines"] is not None)
+    return NamelessLine("".join((*parts, line[end:])), tuple(names), tuple(defines))
+
+
+class Renaming:
+    """A one-to-one mapping from the names of variables on the left to those on the right, built line by line.
+
+    The last definition of a name counts, because each function of a StableHLO module defines the same names again.
+    """
+
+    def __init__(self) -> None:
+        self._right: dict[str, str] = {}
+        self._left: dict[str, str] = {}
+
+    def define(self, left: NamelessLine, right: NamelessLine) -> None:
+        """Map the names that the left line defines to the names that the right line defines, in order."""
+        for name, other in zip(_defined(left), _defined(right), strict=False):
+            self._bind(name, other)
+
+    def agrees(self, left: NamelessLine, right: NamelessLine) -> bool:
+        """Map the names that two lines with equal text define, and return whether the names that they use agree."""
+        is_same = True
+        for name, other, is_defined in zip(left.names, right.names, left.defines, strict=True):
+            if is_defined or (name not in self._right and other not in self._left):
+                self._bind(name, other)
+            elif self._right.get(name) != other:
+                is_same = False
+        return is_same
+
+    def _bind(self, name: str, other: str) -> None:
+        self._left.pop(self._right.get(name, ""), None)
+        self._right.pop(self._left.get(other, ""), None)
+        self._right[name], self._left[other] = other, name
+
+
+def _defined(line: NamelessLine) -> Iterator[str]:
+    return (name for name, is_defined in zip(line.names, line.defines, strict=True) if is_defined)
+
 
 RowMark = Literal["same", "added", "removed", "changed"]
 SIGNS: Mapping[str, str] = {"same": " ", "added": "+", "removed": "-", "changed": "~"}
@@ -20,7 +131,7 @@ _AROUND = 2
 """Number of unchanged lines that the text form shows before and after a change."""
 
 
-class Row(NamedTuple):
+class DiffRow(NamedTuple):
     """A row of a side-by-side diff.
 
     Attributes:
@@ -34,8 +145,8 @@ class Row(NamedTuple):
     after: int | None
 
 
-class Key(NamedTuple):
-    """Key for matching a line: lines of the two sides can match if their keys are equal.
+class LineKey(NamedTuple):
+    """LineKey for matching a line: lines of the two sides can match if their keys are equal.
 
     The key of a line on which no instruction starts has the default values.
 
@@ -66,7 +177,7 @@ class StageComparison(Shown):
 
     before: Stage
     after: Stage
-    rows: tuple[Row, ...] = field(repr=False)
+    rows: tuple[DiffRow, ...] = field(repr=False)
     moved: Mapping[int, int] = field(repr=False, default_factory=dict[int, int])
     rewired: frozenset[int] = field(repr=False, default=frozenset())
 
@@ -126,7 +237,7 @@ class StageComparison(Shown):
     def _right(self) -> Mapping[int, Instruction]:
         return starts_of(self.after)
 
-    def _of(self, mark: str, is_counted: Callable[[Row], bool], stage: Stage) -> tuple[Instruction, ...]:
+    def _of(self, mark: str, is_counted: Callable[[DiffRow], bool], stage: Stage) -> tuple[Instruction, ...]:
         starts = self._right if stage is self.after else self._left
         rows = [row for row in self.rows if row.mark == mark and is_counted(row)]
         lines = [row.after if stage is self.after else row.before for row in rows]
@@ -195,7 +306,7 @@ def split_lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def runs(rows: Sequence[Row]) -> Iterator[tuple[int, int]]:
+def runs(rows: Sequence[DiffRow]) -> Iterator[tuple[int, int]]:
     """Yield the start and end index of each longest run of rows that are all unchanged, or all different."""
     start = 0
     for at in range(1, len(rows) + 1):
@@ -218,7 +329,7 @@ def compare_stages(before: Stage, after: Stage, paths: Mapping[str, str]) -> Sta
     left, right = (lines_without_names(side.text, side.name) for side in (before, after))
     if after.text < before.text:
         rows, moved = _compared((after, before), (right, left), {to: at for at, to in paths.items()})
-        rows = _removed_first([Row(_FLIPPED.get(row.mark, row.mark), row.after, row.before) for row in rows])
+        rows = _removed_first([DiffRow(_FLIPPED.get(row.mark, row.mark), row.after, row.before) for row in rows])
         moved = {to: at for at, to in sorted(moved.items())}
     else:
         rows, moved = _compared((before, after), (left, right), paths)
@@ -230,17 +341,16 @@ def compare_stages(before: Stage, after: Stage, paths: Mapping[str, str]) -> Sta
 _FLIPPED: Mapping[str, RowMark] = {"added": "removed", "removed": "added"}
 
 
-def _removed_first(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Sort each run of removed and added rows: removed rows first."""
-    sorted_rows: list[Row] = []
+def _removed_first(rows: Sequence[DiffRow]) -> tuple[DiffRow, ...]:
+    sorted_rows: list[DiffRow] = []
     for _, some in groupby(rows, lambda row: row.before is not None and row.after is not None):
         sorted_rows += sorted(some, key=lambda row: row.mark == "added")
     return tuple(sorted_rows)
 
 
 def _compared(
-    sides: tuple[Stage, Stage], lines: tuple[list[Line], list[Line]], paths: Mapping[str, str]
-) -> tuple[tuple[Row, ...], dict[int, int]]:
+    sides: tuple[Stage, Stage], lines: tuple[list[NamelessLine], list[NamelessLine]], paths: Mapping[str, str]
+) -> tuple[tuple[DiffRow, ...], dict[int, int]]:
     (before, after), (left, right) = sides, lines
     keys = _keys(before, len(left), {path: path for path in paths}, "left")
     others = _keys(after, len(right), {to: at for at, to in paths.items()}, "right")
@@ -249,17 +359,10 @@ def _compared(
     return _rows(left, right, pairs, moved), {at + 1: to + 1 for at, to in moved.items()}
 
 
-def _keys(stage: Stage, count: int, paths: Mapping[str, str], side: str) -> list[Key]:
-    """Return the key of each line of a stage.
-
-    Args:
-        stage: The stage of one side.
-        count: Number of lines of the stage.
-        paths: For each block of this side with a counterpart, its path on the left.
-        side: `"left"` or `"right"`. It is part of the key if a block has no counterpart, so that the key differs from
-            all keys of the other side.
-    """
-    keys = [Key()] * count
+def _keys(stage: Stage, count: int, paths: Mapping[str, str], side: str) -> list[LineKey]:
+    # A block without a counterpart has `side` in its key, so that the key differs from all keys of the other
+    # side.
+    keys = [LineKey()] * count
     counterparts = {"": "", **paths}
     for line, instruction in starts_of(stage).items():
         if line <= count:
@@ -267,14 +370,18 @@ def _keys(stage: Stage, count: int, paths: Mapping[str, str], side: str) -> list
                 (counterparts.get(path, ""), path if path not in counterparts else "") for path, _ in instruction.shares
             )
             is_matched = all(path in counterparts for path, _ in instruction.shares)
-            keys[line - 1] = Key(tuple(blocks) if is_matched else (side, *blocks), instruction.role or "", is_matched)
+            keys[line - 1] = LineKey(
+                tuple(blocks) if is_matched else (side, *blocks), instruction.role or "", is_matched
+            )
     return keys
 
 
 def _pairs(
-    before: Stage, after: Stage, lines: tuple[list[Line], list[Line]], keys: tuple[list[Key], list[Key]]
+    before: Stage,
+    after: Stage,
+    lines: tuple[list[NamelessLine], list[NamelessLine]],
+    keys: tuple[list[LineKey], list[LineKey]],
 ) -> dict[int, int]:
-    """Return the index of each matched line on the left, with the index of its counterpart on the right, in order."""
     (left, right), (ours, theirs) = lines, keys
     pairs = dict(
         align(
@@ -296,18 +403,17 @@ def _pairs(
     return _fill(pairs, [_head(line) for line in left], [_head(line) for line in right])
 
 
-def _text_key(key: Key, line: Line) -> Hashable:
+def _text_key(key: LineKey, line: NamelessLine) -> Hashable:
     return line.text, key.is_matched
 
 
-def _head(line: Line) -> Hashable:
-    """Return the first word and the indentation of a line such as `module ...`; `None` for other lines."""
+def _head(line: NamelessLine) -> Hashable:
     words = line.text.split(None, 1)
     return (words[0], len(line.text) - len(line.text.lstrip())) if len(words) > 1 and words[0][0].isalpha() else None
 
 
 def _fill(pairs: dict[int, int], left: Sequence[Hashable], right: Sequence[Hashable]) -> dict[int, int]:
-    """Match lines between the pairs in `pairs` by keys, and return all pairs. The key `None` matches no key."""
+    # The key `None` matches no key.
     filled = dict(pairs)
     start = low = 0
     for at, to in (*pairs.items(), (len(left), len(right))):
@@ -320,16 +426,17 @@ def _fill(pairs: dict[int, int], left: Sequence[Hashable], right: Sequence[Hasha
 
 
 def _moved(
-    left: Sequence[Line], right: Sequence[Line], ours: Sequence[Key], theirs: Sequence[Key], pairs: Mapping[int, int]
+    left: Sequence[NamelessLine],
+    right: Sequence[NamelessLine],
+    ours: Sequence[LineKey],
+    theirs: Sequence[LineKey],
+    pairs: Mapping[int, int],
 ) -> dict[int, int]:
-    """Match lines that are not in `pairs` but have the same text, blocks and role; return a dict from left to right.
-
-    Only lines on which an instruction starts can move.
-    """
+    # Only lines on which an instruction starts can move.
     matched = set(pairs.values())
     free: dict[Hashable, list[int]] = {}
     for to in range(len(right) - 1, -1, -1):
-        if to not in matched and theirs[to] != Key():
+        if to not in matched and theirs[to] != LineKey():
             free.setdefault((theirs[to], right[to].text), []).append(to)
     moved: dict[int, int] = {}
     for at, line in enumerate(left):
@@ -340,22 +447,22 @@ def _moved(
 
 
 def _rows(
-    left: Sequence[Line], right: Sequence[Line], pairs: Mapping[int, int], moved: Mapping[int, int]
-) -> tuple[Row, ...]:
+    left: Sequence[NamelessLine], right: Sequence[NamelessLine], pairs: Mapping[int, int], moved: Mapping[int, int]
+) -> tuple[DiffRow, ...]:
     names = Renaming()
     sources = {to: at for at, to in moved.items()}
-    rows: list[Row] = []
+    rows: list[DiffRow] = []
     start = low = 0
     for at, to in (*pairs.items(), (len(left), len(right))):
-        rows += [Row("removed", line + 1, None) for line in range(start, at)]
+        rows += [DiffRow("removed", line + 1, None) for line in range(start, at)]
         for number in range(low, to):
             if number in sources:
                 names.define(left[sources[number]], right[number])
-            rows.append(Row("added", None, number + 1))
+            rows.append(DiffRow("added", None, number + 1))
         if at < len(left):
             is_same = left[at].text == right[to].text and names.agrees(left[at], right[to])
             if not is_same:
                 names.define(left[at], right[to])
-            rows.append(Row("same" if is_same else "changed", at + 1, to + 1))
+            rows.append(DiffRow("same" if is_same else "changed", at + 1, to + 1))
         start, low = at + 1, to + 1
     return tuple(rows)

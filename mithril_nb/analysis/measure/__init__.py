@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from mithril_nb.analysis.measure.backends import BackendTimes, time_backends
 from mithril_nb.analysis.measure.machines import Machine, known_machine, machine
-from mithril_nb.analysis.measure.profiles import Profile, Rate, Spread
-from mithril_nb.analysis.measure.profiling import profile
+from mithril_nb.analysis.measure.profiling import Profile, Rate, Spread, profile
 
 __all__ = [
     "BackendTimes",

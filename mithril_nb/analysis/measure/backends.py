@@ -93,11 +93,6 @@ def time_backends(
         runs: Number of measured runs. Times of emitted source are medians over the runs; for XLA see `ml.profile`.
         **options: The other arguments of `ml.inspect`.
 
-    Raises:
-        UnknownOptionError: A backend is unknown.
-        UnsupportedPrimitiveError: A backend has no operation for a primitive of the program.
-        StageUnavailableError: The program cannot be traced, or does not compile.
-
     Examples:
         >>> import mithril_nb as ml
         >>> pm = ml.compile(ml.models.MLP(4, [8], 3), shapes={"input": [5, 4]})
@@ -164,12 +159,6 @@ def _python(inspection: Inspection, name: str, values: Any, runs: int) -> list[_
 
 
 class _Ticking(ast.NodeTransformer):
-    """Adds a call after each statement of the functions that compute equations. The called `_tick` reads the clock.
-
-    Args:
-        timed: Numbers of the lines that compute equations.
-    """
-
     def __init__(self, timed: set[int]):
         self._timed = timed
 
@@ -211,7 +200,6 @@ def _c(inspection: Inspection, values: Any, runs: int) -> list[_Sample]:
 
 
 def _ticking_c(source: Source) -> tuple[str, dict[int, range]]:
-    """Return C source that reads a clock before each statement, and the range of lines by first line of a statement."""
     lines, groups = list[str](), dict[int, range]()
     is_body, is_emitted, start = False, False, 0
     for number, line in enumerate(source.lines, 1):
@@ -231,7 +219,6 @@ def _ticking_c(source: Source) -> tuple[str, dict[int, range]]:
 
 
 def _shares_by_line(source: Source, program: traced.Program) -> dict[int, tuple[str, ...]]:
-    """Return, for each line number, the block of every equation that the line computes."""
     _, rows = instructions_of(source, program.by_id, program.inputs)
     return {row.line: tuple([path for path, _ in row.shares]) for row in rows if row.line is not None}
 

@@ -205,14 +205,6 @@ def _from(file: Path, cached: Machine) -> Machine:
 
 @dataclass(frozen=True)
 class _Peak:
-    """One measured rate: the best of several rounds of measurement.
-
-    Attributes:
-        rate: FLOP/s or bytes/s.
-        is_busy: True if the machine was busy, so that the true peak may be higher.
-        is_quiet: True if the best rounds had about the same rate.
-    """
-
     rate: float
     date: str
     is_busy: bool
@@ -248,7 +240,7 @@ def _peaks(machine: Machine) -> dict[str, _Peak]:
 
 
 def _kept(file: Path, here: Machine, peaks: Mapping[str, _Peak]) -> Machine:
-    """Return the peaks as a `Machine`, and write them to the file. Higher peaks in the file are kept."""
+    # Another process may have measured higher peaks meanwhile.
     stored = _read(file)
     other = stored.get(_key(here))
     best = dict(peaks)
@@ -271,13 +263,7 @@ def _kept(file: Path, here: Machine, peaks: Mapping[str, _Peak]) -> Machine:
 
 
 def _best(rounds: Callable[[], float]) -> tuple[float, bool]:
-    """Measure several rounds. Return the best rate, and whether the best three rates agree.
-
-    The best rate counts, because other work on the machine only lowers a rate.
-
-    Args:
-        rounds: Function that measures one round, and returns its rate.
-    """
+    # The best rate counts, because other work on the machine only lowers a rate.
     least, most = _ROUNDS
     rates: list[float] = []
     while len(rates) < most:
@@ -322,20 +308,14 @@ def copy_rounds(platform: str) -> Callable[[], float]:
 
 def cache_folder() -> Path:
     """Return the folder for cached measurements: `mithril_nb` in the user's cache folder."""
-    if sys.platform == "win32":
-        configured, usual = os.environ.get("LOCALAPPDATA"), Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        configured, usual = os.environ.get("XDG_CACHE_HOME"), Path.home() / "Library" / "Caches"
-    else:
-        configured, usual = os.environ.get("XDG_CACHE_HOME"), Path.home() / ".cache"
-    return (Path(configured) if configured else usual) / "mithril_nb"
+    variable = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
+    usual = {"win32": Path("AppData", "Local"), "darwin": Path("Library", "Caches")}.get(sys.platform, Path(".cache"))
+    configured = os.environ.get(variable)
+    return (Path(configured) if configured else Path.home() / usual) / "mithril_nb"
 
 
 def _quickest(run: Callable[[], Any], budget_s: float) -> float:
-    """Return the shortest time of a run in seconds, over as many runs as fit in `budget_s` seconds, at least one.
-
-    Longer times include work of other processes.
-    """
+    # Longer times include work of other processes.
     best, begun = float("inf"), time.perf_counter()
     while True:
         start = time.perf_counter()
@@ -352,16 +332,15 @@ def _is_busy(cores: int) -> bool:
 
 def _described(device: Any) -> Machine:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    settings = " ".join(
-        [os.environ.get("XLA_FLAGS", ""), *(f"NPROC={os.environ[name]}" for name in ("NPROC",) if name in os.environ)]
-    ).strip()
+    nproc = os.environ.get("NPROC")
+    settings = " ".join([os.environ.get("XLA_FLAGS", ""), *([f"NPROC={nproc}"] if nproc is not None else [])]).strip()
     processor = _processor() if device.platform == "cpu" else ""
     kind = device.device_kind
     return Machine(device.platform, kind, cores, jax.__version__, settings, {}, 0.0, "", processor=processor)
 
 
 def _processor() -> str:
-    """Return the model name of the processor. It is part of the cache key, because machines may share a folder."""
+    # Part of the cache key, because machines may share a folder.
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("model name"):
@@ -374,25 +353,25 @@ def _key(machine: Machine) -> str:
 
 
 def _read(file: Path) -> dict[str, Machine]:
-    """Return the cached machines; unreadable files and entries are ignored, so their peaks are measured again."""
+    # Unreadable files and entries are ignored, so their peaks are measured again.
     machines: dict[str, Machine] = {}
     with suppress(OSError, ValueError, AttributeError):
         for key, entry in json.loads(file.read_text(encoding="utf-8")).items():
             with suppress(TypeError, ValueError, AttributeError):
                 machine = Machine(**entry)
-                rates = {str(dtype): float(rate) for dtype, rate in machine.flops_per_s.items()}
-                if rates and min(*rates.values(), float(machine.bytes_per_s)) > 0 and _key(machine) == key:
-                    dates = {str(name): str(date) for name, date in machine.dates.items()}
-                    speed, busy = float(machine.bytes_per_s), tuple(str(name) for name in machine.busy)
-                    versions = {str(name): str(version) for name, version in machine.jax_versions.items()}
-                    machines[key] = replace(
-                        machine, flops_per_s=rates, bytes_per_s=speed, dates=dates, busy=busy, jax_versions=versions
-                    )
+                machine = replace(
+                    machine,
+                    busy=tuple(machine.busy),
+                    dates=dict(machine.dates),
+                    jax_versions=dict(machine.jax_versions),
+                )
+                if min(*machine.flops_per_s.values(), machine.bytes_per_s) > 0 and _key(machine) == key:
+                    machines[key] = machine
     return machines
 
 
 def _write(file: Path, machines: Mapping[str, Machine]) -> None:
-    """Write the file. An error is ignored: without the file, each process measures the peaks."""
+    # An error is ignored: without the file, each process measures the peaks.
     text = json.dumps({key: machine.to_dict() for key, machine in machines.items()}, indent=1, allow_nan=False)
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)

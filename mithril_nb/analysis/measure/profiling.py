@@ -1,30 +1,317 @@
-"""`profile`: run a program under JAX's profiler, and return the time of each instruction, block and role."""
+"""`profile`: run a program under JAX's profiler, and return the time of each instruction, block and role.
+
+A `Profile` has costs with measured seconds, their spread over the runs, and rates compared with the machine's peaks.
+"""
 
 from __future__ import annotations
 
 import inspect as signatures
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Literal
 
 from mithril_nb import targets
-from mithril_nb.analysis.measure.events import TRIED_PLANES, RunTimes, callers_of, divided
 from mithril_nb.analysis.measure.machines import MATMUL, Machine, machine
-from mithril_nb.analysis.measure.profiles import BETWEEN, DISPATCH, WHOLE, Profile, middle_mean
-from mithril_nb.analysis.measure.runs import Runner, Runs, Values, measured_runs, values_for
+from mithril_nb.analysis.measure.runs import (
+    TRIED_PLANES,
+    Runner,
+    Runs,
+    RunTimes,
+    Values,
+    callers_of,
+    divided,
+    measured_runs,
+    values_for,
+)
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.notes import NOT_RUN
-from mithril_nb.cost.records import TICKS_PER_S, CostRow, Figures
+from mithril_nb.cost.records import TICKS_PER_S, CostRow, Figures, sum_of
 from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError, short_repr
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.failure import failure_of
-from mithril_nb.stages.records import Stage
+from mithril_nb.stages.records import UNATTRIBUTED, Stage
 from mithril_nb.stages.xla.compilation import OtherProgramError
 from mithril_nb.stages.xla.dump import compile_with
 from mithril_nb.targets.constants import static_arguments, without_partial
 from mithril_nb.targets.entry_point import check_options
 from mithril_nb.targets.unsupported import refuse_misspelt, takes_params
+
+BETWEEN = "(between instructions)"
+"""Id of the row with the time between instructions."""
+DISPATCH = "(dispatch)"
+"""Id of the row with the time before the first instruction and after the last one."""
+WHOLE = "(whole runs)"
+"""Id of the row with the whole time, if the times of instructions are unknown."""
+OVERHEAD = (BETWEEN, DISPATCH)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The distribution of a time over the runs, in seconds.
+
+    Attributes:
+        lower: First quartile.
+        median: Median.
+        upper: Third quartile.
+        least: Minimum.
+        most: Maximum.
+    """
+
+    lower: float
+    median: float
+    upper: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, samples: Sequence[float]) -> Spread | None:
+        """Return the distribution of the samples; `None` if there are none.
+
+        Examples:
+            >>> Spread.of([4.0, 1.0, 2.0, 3.0, 5.0])
+            Spread(lower=2.0, median=3.0, upper=4.0, least=1.0, most=5.0)
+        """
+        if not samples:
+            return None
+        quartiles = statistics.quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else [samples[0]] * 3
+        lower, median, upper = quartiles
+        return cls(lower, median, upper, min(samples), max(samples))
+
+
+@dataclass(frozen=True)
+class Rate:
+    """The rates that a block or program achieves, each `None` if unknown.
+
+    Attributes:
+        flops_per_s: FLOPs in a second.
+        bytes_per_s: Bytes read and written in a second.
+        roofline: Shortest time that the machine's peaks allow, divided by the measured time. It is above 1 if part of
+            the data came from cache, which is faster than main memory.
+        limit: The peak that determines the shortest time: `"compute"` or `"memory"`.
+    """
+
+    flops_per_s: float | None
+    bytes_per_s: float | None
+    roofline: float | None
+    limit: Literal["compute", "memory"] | None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Profile(Cost):
+    """The measured cost of a program, returned by `ml.profile`.
+
+    All times are seconds of one run. The total time is `wall_s`, measured without the profiler. The times of
+    instructions are measured with the profiler: each is a mean over the half of the profiled runs whose wall time is
+    closest to `wall_s`. Two further rows have the remaining time: `"(between instructions)"`, and `"(dispatch)"` for
+    the time before the first and after the last instruction. All rows sum to the total. If the profiler does not report
+    the times of instructions, the only row with a time is `"(whole runs)"`.
+
+    FLOPs and bytes are those of `cost("compiled")`, or analytic ones if there is no optimized HLO.
+
+    Attributes:
+        runs: Number of measured runs without the profiler; as many more are measured with it.
+        warm_up: Number of runs before the measured runs.
+        times_run: Number of all runs of the program.
+        walls_s: Seconds of each measured run without the profiler.
+        profiled_s: Seconds of each measured run with the profiler. Runs without times of instructions are left out,
+            unless no run has them.
+        samples: Seconds of each row in each run of `profiled_s`, by the row's id. If no run has times of instructions,
+            the only row is `"(whole runs)"`, with the seconds in `walls_s`: the runs without the profiler.
+        contractions: Dtype of the operands of each matmul and convolution, by id of the instruction. The machine has a
+            separate peak for each dtype.
+        machine: The machine's peaks; `None` if they could not be measured.
+    """
+
+    runs: int
+    warm_up: int
+    times_run: int
+    walls_s: tuple[float, ...]
+    profiled_s: tuple[float, ...]
+    samples: Mapping[str, tuple[float, ...]]
+    contractions: Mapping[str, str]
+    machine: Machine | None
+
+    @cached_property
+    def wall_s(self) -> float:
+        """Seconds of one run without the profiler, from the call until the results are ready.
+
+        This is the mean over the middle half of the runs.
+        """
+        return middle_mean(self.walls_s)
+
+    @property
+    def profiler_s(self) -> float:
+        """Seconds that the profiler adds to a run; on a busy machine the difference may be negative."""
+        return middle_mean(self.profiled_s) - self.wall_s
+
+    @property
+    def instructions_s(self) -> float | None:
+        """Seconds of one run in which instructions run, without the time between and around them; `None` if unknown."""
+        times = [row.time_s for row in self.rows if row.time_s is not None and row.id not in (*OVERHEAD, WHOLE)]
+        return sum(times) if times else None
+
+    @property
+    def spread(self) -> Spread | None:
+        """Distribution of the wall time of runs without the profiler."""
+        return Spread.of(self.walls_s)
+
+    @cached_property
+    def spreads(self) -> Mapping[str, Spread]:
+        """Distribution of the time of each block, by path; `""` is the time outside all blocks.
+
+        The time of a block excludes the blocks inside it.
+        """
+        spreads = {path: Spread.of(seconds) for path, seconds in self._seconds.items()}
+        return {path: spread for path, spread in spreads.items() if spread is not None}
+
+    def spread_of(self, paths: Iterable[str]) -> Spread | None:
+        """Return the distribution of the time of several blocks together; `None` if none of their times is known.
+
+        Args:
+            paths: Paths of the blocks. The blocks inside a block count only if they are listed too.
+        """
+        samples = [self._seconds[path] for path in paths if path in self._seconds]
+        return Spread.of([sum(each) for each in zip(*samples, strict=True)])
+
+    @cached_property
+    def rates(self) -> Mapping[str, Rate]:
+        """Rates of each block, by path, excluding the blocks inside it; `""` is the work outside all blocks."""
+        return {path: self.rate_of([path]) for path in self._figures}
+
+    def rate_of(self, paths: Sequence[str]) -> Rate:
+        """Return the rates of several blocks together.
+
+        Args:
+            paths: Paths of the blocks; `""` is the work outside all blocks. The blocks inside a block count only if
+                they are listed too.
+        """
+        figures = sum_of(self._figures[path] for path in paths)
+        return self._rate(figures, sum(self._compute_s(path) for path in paths))
+
+    @cached_property
+    def rate(self) -> Rate:
+        """Rates of the whole program over its whole time."""
+        return self._rate(self.total, self._compute_s(None))
+
+    def roofline_points(self) -> list[dict[str, Any]]:
+        """Return a point of a roofline plot for each block that took time, as a dict.
+
+        The keys are `block` (its path), `flops`, `bytes_accessed`, `time_s` and `roofline` (as in `Rate`).
+        """
+        return [
+            {
+                "block": path,
+                "flops": figures.flops,
+                "bytes_accessed": figures.bytes_accessed,
+                "time_s": figures.time_s,
+                "roofline": self.rates[path].roofline,
+            }
+            for path, figures in self._figures.items()
+            if figures.time_s
+        ]
+
+    def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
+        """Return the profile as plain data: the entries of `Cost.to_dict()`, and times, rates and the machine."""
+        return {
+            **super().to_dict(rows=rows),
+            "runs": self.runs,
+            "warm_up": self.warm_up,
+            "times_run": self.times_run,
+            "wall_s": self.wall_s,
+            "walls_s": list(self.walls_s),
+            "profiled_s": list(self.profiled_s),
+            "instructions_s": self.instructions_s,
+            "spread": None if self.spread is None else asdict(self.spread),
+            "spreads": {path: asdict(spread) for path, spread in self.spreads.items()},
+            "rate": asdict(self.rate),
+            "rates": {path: asdict(rate) for path, rate in self.rates.items()},
+            "machine": None if self.machine is None else self.machine.to_dict(),
+            "peaks": None if self.machine is None else self.machine.peaks(),
+        }
+
+    @property
+    def overhead(self) -> Mapping[str, float | None]:
+        """Seconds of one run in which no instruction runs: `"(between instructions)"` and `"(dispatch)"`.
+
+        If the times of instructions are unknown, the only entry is the whole run, `"(whole runs)"`.
+        """
+        return {row.id: row.time_s for row in self.rows if row.id in (*OVERHEAD, WHOLE)}
+
+    def __str__(self) -> str:
+        return self._repr_mimebundle_()["text/plain"]
+
+    @cached_property
+    def _seconds(self) -> Mapping[str, list[float]]:
+        sums: dict[str, list[float]] = {}
+        for row in self.rows:
+            seconds = self.samples.get(row.id, ())
+            total = sum(share for _, share in row.blocks) or 1.0
+            for path, share in (row.blocks or ((UNATTRIBUTED, 1.0),)) if seconds else ():
+                block_seconds = sums.setdefault(path, [0.0] * len(seconds))
+                for index, each in enumerate(seconds):
+                    block_seconds[index] += each * share / total
+        return sums
+
+    @cached_property
+    def _figures(self) -> Mapping[str, Figures]:
+        instructions = self._only(row for row in self.rows if row.id not in (*OVERHEAD, WHOLE))
+        return {**self.by_block, UNATTRIBUTED: instructions.unattributed}
+
+    def _only(self, rows: Iterable[CostRow]) -> Cost:
+        return replace(self, rows=tuple(rows), params={})
+
+    @cached_property
+    def _by_dtype(self) -> list[tuple[float, Cost]]:
+        assert self.machine is not None
+        groups: dict[str | None, list[CostRow]] = {}
+        for row in self.rows:
+            groups.setdefault(self.contractions.get(row.id), []).append(row)
+        return [(self.machine.peak_of(dtype), self._only(rows)) for dtype, rows in groups.items()]
+
+    def _compute_s(self, path: str | None) -> float:
+        seconds = 0.0
+        for peak, cost in self._by_dtype if self.machine is not None else ():
+            figures = cost.total if path is None else cost.by_block.get(path, Figures())
+            figures = cost.unattributed if path == UNATTRIBUTED else figures
+            seconds += (figures.flops or 0) / peak
+        return seconds
+
+    def _rate(self, figures: Figures, compute_s: float) -> Rate:
+        time_s, flops, moved = figures.time_s, figures.flops, figures.bytes_accessed
+        if not time_s:
+            return Rate(None, None, None, None)
+        per_s = (None if flops is None else flops / time_s, None if moved is None else moved / time_s)
+        if self.machine is None or flops is None or moved is None:
+            return Rate(*per_s, None, None)
+        memory_s = moved / self.machine.bytes_per_s
+        limit = "compute" if compute_s > memory_s else "memory"
+        return Rate(*per_s, max(compute_s, memory_s) / time_s, limit)
+
+
+def middle_half(lengths: Sequence[float]) -> list[int]:
+    """Return the indices of the runs, sorted by length, without the shortest and the longest quarter.
+
+    Examples:
+        >>> middle_half([5.0, 1.0, 3.0, 2.0])
+        [3, 2]
+    """
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    cut = len(order) // 4
+    return order[cut : len(order) - cut]
+
+
+def middle_mean(lengths: Sequence[float]) -> float:
+    """Return the mean length of runs without the shortest and the longest quarter.
+
+    Examples:
+        >>> middle_mean([5.0, 1.0, 3.0, 2.0])
+        2.5
+    """
+    return statistics.fmean(lengths[index] for index in middle_half(lengths))
+
 
 _NS_PER_S = 1e9
 _NO_GRAPHS = {"xla_gpu_enable_command_buffer": ""}
@@ -145,16 +432,7 @@ def _check(runs: int, warm_up: int, peaks: Any) -> None:
 
 
 def inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Inspection, tuple[Any, ...]]:
-    """Return the inspection of a target, and the arguments of its program in order, without static arguments.
-
-    Args:
-        target: An `Inspection`, or any target of `ml.inspect`.
-        args: Arguments of the program. They are returned unchanged for an `Inspection`.
-        options: The other arguments of `ml.inspect`.
-
-    Raises:
-        UnknownOptionError: `target` is an `Inspection`, and `options` is not empty.
-    """
+    """Return the inspection of a target, and the arguments of its program in order, without static arguments."""
     if not isinstance(target, Inspection):
         check_options(options)
         own = signatures.signature(targets.inspect).parameters
@@ -194,7 +472,6 @@ def _compiled_cost(inspection: Inspection) -> tuple[Cost, Stage, str | None]:
 
 
 def _contractions(stage: Stage) -> dict[str, str]:
-    """Return the dtype of the operands of each matmul and convolution, by id of the instruction."""
     dtypes = {instruction.id: instruction.shapes[0].dtype for instruction in stage.instructions if instruction.shapes}
     return {
         instruction.id: dtypes.get(instruction.operands[0], instruction.shapes[0].dtype)
@@ -211,11 +488,8 @@ def _peaks(compiled: Any, dtypes: Sequence[str]) -> tuple[Machine | None, tuple[
 
 
 def _recorded(inspection: Inspection, compiled: Any) -> Any:
-    """Return the program to run with the profiler. For a GPU, it is compiled again without CUDA graphs.
-
-    In a CUDA graph, the profiler's events name the graph and the kernel, and equal instructions share one kernel.
-    Without CUDA graphs, each event names its instruction.
-    """
+    # In a CUDA graph, the profiler's events name the graph and the kernel, and equal instructions share one
+    # kernel. Without CUDA graphs, each event names its instruction.
     if inspection.given is not None or _device_of(compiled).platform != "gpu":
         return compiled
     return compile_with(
@@ -230,7 +504,6 @@ def _device_of(compiled: Any) -> Any:
 
 
 def _note_on_peaks(compiled: Any, peaks: Machine) -> tuple[str, ...]:
-    """Return a note if `peaks=` describes another kind of device than the one on which the program ran."""
     try:
         device = _device_of(compiled)
     except Exception:  # only the note is missing
@@ -247,16 +520,6 @@ def _note_on_peaks(compiled: Any, peaks: Machine) -> tuple[str, ...]:
 def _timed(
     cost: Cost, measured: Runs, times: Sequence[RunTimes]
 ) -> tuple[tuple[CostRow, ...], dict[str, tuple[float, ...]]]:
-    """Add the mean times to the rows of a cost, and rows for the time outside instructions.
-
-    Args:
-        cost: The cost without times.
-        measured: The runs, for the total time.
-        times: The times of the instructions in each profiled run; empty if they are unknown.
-
-    Returns:
-        The rows, and the seconds of each row in each run, by the row's id.
-    """
     if not times:
         total = _row(WHOLE, "whole runs; the times of instructions are unknown", middle_mean(measured.walls_s))
         return (*cost.rows, total), {WHOLE: measured.walls_s}
@@ -277,18 +540,15 @@ def _timed(
         means[BETWEEN], means[DISPATCH] = (means[id] * own_s / around_s for id in (BETWEEN, DISPATCH))
     row_ids = {row.id for row in cost.rows}
     rows = [replace(row, time_s=_on_ticks(means[row.id])) if row.id in means else row for row in cost.rows]
-    for id, mean in means.items():
-        if id == BETWEEN:
-            rows.append(_row(id, "time between instructions, without the profiler's overhead", mean))
-        elif id == DISPATCH:
-            rows.append(
-                _row(id, "time before the first instruction and after the last, without the profiler's overhead", mean)
-            )
-        elif id not in row_ids:
-            rows.append(
-                _row(id, "not in the program's text; its cost is counted at the instruction that contains it", mean)
-            )
+    rows += [_row(id, _OUTSIDE.get(id, _NOT_IN_TEXT), mean) for id, mean in means.items() if id not in row_ids]
     return tuple(rows), samples
+
+
+_OUTSIDE = {
+    BETWEEN: "time between instructions, without the profiler's overhead",
+    DISPATCH: "time before the first instruction and after the last, without the profiler's overhead",
+}
+_NOT_IN_TEXT = "not in the program's text; its cost is counted at the instruction that contains it"
 
 
 def _row(id: str, formula: str, time_s: float) -> CostRow:

@@ -1,26 +1,250 @@
-"""Runs of a compiled program, with and without the profiler in turns, on the user's arrays or placeholder values."""
+"""Runs of a compiled program, with and without the profiler in turns, and the profiler's events.
+
+The program runs on the user's arrays or placeholder values. The time of a run is divided among its instructions.
+"""
 
 from __future__ import annotations
 
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.profiler import ProfileData
 
-from mithril_nb.analysis.measure.events import MARKER, RUN, Recording, RunEvents, read_recording
 from mithril_nb.errors import ProfilingError, UnexpectedInputError
 from mithril_nb.inspection.inspection import Inspection
 from mithril_nb.stages.failure import failure_of
-from mithril_nb.stages.records import Input
+from mithril_nb.stages.hlo.module import HloModule
+from mithril_nb.stages.jax_jit import hold_types_of_stats
+from mithril_nb.stages.records import Input, Stage
 from mithril_nb.targets.arrays import NUMBERS
+
+MARKER = "mithril_nb run"
+"""Name of the profiler's annotation around each run. Its attribute `RUN` is the number of the run."""
+RUN = "run"
+NAMED = "hlo_op"
+"""Attribute of the events of instructions on every platform; its value is the name of the instruction."""
+MODULE = "hlo_module"
+PROGRAM = "program_id"
+DEVICE_PLANE = "/device:"
+"""Prefix of the planes of accelerators. A plane is the profiler's group of events of one device or of the host."""
+TRIED_PLANES = ("/host:CPU", "/device:GPU")
+"""Prefixes of the planes whose event format was verified, on a CPU and on an H100 (JAX 0.11.2). Events of other planes
+are read in the same way, with a note."""
+# XLA's CPU runtime writes a second event when an instruction completes, maybe on another thread. Attribute `_p` of the
+# first event equals attribute `_c` of the second. If there is no second event, the end of the first one counts.
+_THROUGH, _GIVES, _TAKES = "end: ", "_p", "_c"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One execution of an instruction."""
+
+    id: str
+    start_ns: float
+    end_ns: float
+
+
+@dataclass
+class RunEvents:
+    """The events of one run of a program: the executions of its instructions.
+
+    Attributes:
+        start_ns: Time of the call in nanoseconds, by the profiler's clock.
+        end_ns: Time when the results were ready, by the same clock.
+        events: The executions that started between these two times.
+    """
+
+    start_ns: float
+    end_ns: float
+    events: list[Event] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The profiler's events of one program: the executions of its instructions.
+
+    Attributes:
+        runs: The runs of the program in order. The keys are the numbers given to `Runner.run`.
+        planes: Names of the profiler's planes with these events. A plane is one device or the host, such as
+            `"/device:GPU:0"`.
+        unavailable: The reason why there are no events; `None` if there are some.
+    """
+
+    runs: Mapping[int, RunEvents]
+    planes: tuple[str, ...] = ()
+    unavailable: str | None = None
+
+
+@dataclass(frozen=True)
+class _Raw:
+    plane: str
+    id: str
+    module: str
+    program: Any
+    start_ns: float
+    end_ns: float
+
+
+def read_recording(folder: Path, module: str, ids: Collection[str]) -> Recording:
+    """Return the events of one program from the profiler's files."""
+    files = sorted(folder.rglob("*.xplane.pb"))
+    if not files:
+        return Recording({}, unavailable="the profiler wrote no file")
+    runs: dict[int, RunEvents] = {}
+    raw_events: list[_Raw] = []
+    hold_types_of_stats()
+    for file in files:
+        for plane in ProfileData.from_file(str(file)).planes:
+            raw_events.extend(_events_of(plane, runs))
+    return _recording(dict(sorted(runs.items())), raw_events, module, ids)
+
+
+def _events_of(plane: Any, runs: dict[int, RunEvents]) -> Iterator[_Raw]:
+    begun: list[tuple[Any, dict[str, Any]]] = []
+    through: dict[Any, float] = {}
+    for line in plane.lines:
+        for event in line.events:
+            name = event.name
+            if name.startswith(_THROUGH):
+                through[dict(event.stats).get(_TAKES)] = event.start_ns
+                continue
+            stats = dict(event.stats)
+            if NAMED in stats:
+                begun.append((event, stats))
+            elif name == MARKER and RUN in stats:
+                runs[int(stats[RUN])] = RunEvents(event.start_ns, event.end_ns)
+    for event, stats in begun:
+        end_ns = through.get(stats.get(_GIVES), event.end_ns) if _GIVES in stats else event.end_ns
+        yield _Raw(
+            plane.name, str(stats[NAMED]), str(stats.get(MODULE, "")), stats.get(PROGRAM), event.start_ns,
+            max(end_ns, event.start_ns),
+        )  # fmt: skip
+
+
+def _recording(runs: Mapping[int, RunEvents], raw_events: list[_Raw], module: str, ids: Collection[str]) -> Recording:
+    if not runs:
+        return Recording({}, unavailable="the profiler recorded no run of the program")
+    if not raw_events:
+        return Recording(runs, unavailable="the profiler of this platform records no instructions")
+    if any(event.plane.startswith(DEVICE_PLANE) for event in raw_events):
+        raw_events = [event for event in raw_events if event.plane.startswith(DEVICE_PLANE)]
+    starts = [run.start_ns for run in runs.values()]
+    numbers = list(runs)
+    during: list[tuple[RunEvents, _Raw]] = []
+    for event in raw_events:
+        index = bisect_right(starts, event.start_ns) - 1
+        if event.module == module and index >= 0 and event.start_ns <= runs[numbers[index]].end_ns:
+            during.append((runs[numbers[index]], event))
+    programs = {event.program for _, event in during}
+    if len(programs) > 1:  # another thread ran a program of the same name: drop programs with other instructions
+        strange = {event.program for _, event in during if event.id not in ids}
+        programs -= strange
+    if not during:
+        return Recording(runs, unavailable=f"the profiler recorded no instruction of module {module!r}")
+    if len(programs) != 1:
+        return Recording(runs, unavailable=f"several programs called {module!r} ran at the same time")
+    for run, event in during:
+        if event.program in programs:
+            run.events.append(Event(event.id, event.start_ns, event.end_ns))
+    planes = {event.plane for _, event in during if event.program in programs}
+    return Recording(runs, tuple(sorted(planes)))
+
+
+@dataclass(frozen=True)
+class RunTimes:
+    """The time of one run, divided into parts that add up to `wall_ns`.
+
+    Attributes:
+        wall_ns: Time from the call until the results are ready.
+        by_id: Time of each instruction. The time of a loop, branch or call excludes the instructions inside it.
+        between_ns: Time between instructions.
+        dispatch_ns: Time before the first and after the last instruction.
+        events: Number of recorded executions of instructions.
+    """
+
+    wall_ns: float
+    by_id: Mapping[str, float]
+    between_ns: float
+    dispatch_ns: float
+    events: int
+
+
+def callers_of(stage: Stage) -> Mapping[str, frozenset[str]]:
+    """Return a dict from the id of each instruction to the ids of all loops, branches and calls around it."""
+    module = HloModule.of(stage)
+    if module is None:
+        return {}
+    called: dict[str, set[str]] = {}
+    home: dict[str, str] = {}
+    for body in module.computations.values():
+        for instruction in body.by_id.values():
+            home[instruction.id] = body.name
+            for callee in module.called(instruction):
+                called.setdefault(callee.name, set()).add(instruction.id)
+    around: dict[str, frozenset[str]] = {}
+
+    def outside(body: str) -> frozenset[str]:
+        if body not in around:
+            direct = called.get(body, set())
+            around[body] = frozenset(direct).union(*(outside(home[id]) for id in direct))
+        return around[body]
+
+    return {id: outside(body) for id, body in home.items()}
+
+
+def divided(run: RunEvents, callers: Mapping[str, frozenset[str]]) -> RunTimes:
+    """Divide the time of a run among its instructions.
+
+    Each moment belongs to the instruction that runs. If a loop and an instruction inside it run, the moment belongs to
+    the inner one. Instructions that run at the same time on different threads or devices share the moment equally.
+
+    Examples:
+        >>> from mithril_nb.analysis.measure.runs import Event
+        >>> run = RunEvents(0, 100, [Event("while", 10, 90), Event("dot", 20, 50), Event("tanh", 40, 70)])
+        >>> times = divided(run, {"dot": frozenset({"while"}), "tanh": frozenset({"while"})})
+        >>> times.by_id, times.dispatch_ns
+        ({'while': 30.0, 'dot': 25.0, 'tanh': 25.0}, 20)
+    """
+    by_id = {event.id: 0.0 for event in run.events}
+    points: list[tuple[float, bool, int]] = []
+    for index, event in enumerate(run.events):
+        start, end = max(event.start_ns, run.start_ns), min(event.end_ns, run.end_ns)
+        if end > start:
+            points += [(start, True, index), (end, False, index)]
+    points.sort()  # at the same moment, ends come before starts
+    wall = run.end_ns - run.start_ns
+    if not points:
+        return RunTimes(wall, by_id, 0.0, wall, len(run.events))
+    between, before = 0.0, points[0][0]
+    running: dict[int, str] = {}
+    nobody: frozenset[str] = frozenset()
+    for moment, begins, index in points:
+        if moment > before:
+            ids = list(running.values())
+            outer = frozenset().union(*(callers.get(id, nobody) for id in ids)) if len(ids) > 1 else nobody
+            inner = [id for id in ids if id not in outer]
+            for id in inner:
+                by_id[id] += (moment - before) / len(inner)
+            if not inner:
+                between += moment - before
+            before = moment
+        if begins:
+            running[index] = run.events[index].id
+        else:
+            del running[index]
+    dispatch = points[0][0] - run.start_ns + run.end_ns - points[-1][0]
+    return RunTimes(wall, by_id, between, dispatch, len(run.events))
+
 
 _MOST_NAMES = 4
 _SEED = 0
@@ -66,16 +290,7 @@ class Values:
 
 
 def values_for(inspection: Inspection, args: tuple[Any, ...]) -> Values:
-    """Return the arguments for running a compiled program.
-
-    Args:
-        inspection: The program; it is compiled if necessary.
-        args: The user's arrays for all inputs, for the last ones, or none. Missing inputs and
-            `jax.ShapeDtypeStruct`s get placeholder values.
-
-    Raises:
-        UnexpectedInputError: The program does not accept these arrays.
-    """
+    """Return the arguments for running a compiled program."""
     compiled, inputs = inspection.compiled, inspection.inputs
     avals = jax.tree.leaves(compiled.in_avals)
     shardings = jax.tree.leaves(compiled.input_shardings, is_leaf=lambda leaf: leaf is None)
@@ -97,14 +312,8 @@ def values_for(inspection: Inspection, args: tuple[Any, ...]) -> Values:
 
 
 def _fitting(inspection: Inspection, args: tuple[Any, ...], avals: Sequence[Any], inputs: Sequence[Input]) -> list[Any]:
-    """Return the leaves of `args` that are inputs of the program.
-
-    Python numbers may be inputs or static arguments. They are returned if all leaves together fit the inputs, and left
-    out if only the arrays fit.
-
-    Raises:
-        UnexpectedInputError: The shapes, dtypes or number of the leaves do not fit.
-    """
+    # Python numbers may be inputs or static arguments. They are returned if all leaves together fit the inputs,
+    # and left out if only the arrays fit.
     leaves = [leaf for leaf in jax.tree.leaves(args) if _is_array(leaf) or _is_number(leaf)]
     for candidates in (leaves, [leaf for leaf in leaves if _is_array(leaf)]):
         expected = avals[len(avals) - len(candidates) :] if len(candidates) <= len(avals) else ()
@@ -209,14 +418,7 @@ class Runner:
         self.times_run = 0
 
     def run(self, number: int | None = None) -> float:
-        """Run the program once, and return the seconds until its results are ready.
-
-        Args:
-            number: Number that identifies the run in the profiler's recording; `None` to run without the profiler.
-
-        Raises:
-            ProfilingError: The program raised an error.
-        """
+        """Run the program once, and return the seconds until its results are ready."""
         args, kwargs = self._values.arguments()
         self.times_run += 1
         program = self._compiled if number is None else self._recorded
@@ -241,16 +443,6 @@ def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Col
     """Run a program `warm_up` times, then `runs` times without and `runs` times with the profiler.
 
     These runs are divided into up to four turns: some runs without the profiler, then as many with it.
-
-    Args:
-        runner: The program.
-        runs: Number of measured runs without the profiler; as many more are measured with it.
-        warm_up: Number of runs before the measured runs.
-        module: Name of the program's HLO module. The profiler's events for other modules are dropped.
-        ids: Names of the instructions of the module.
-
-    Raises:
-        ProfilingError: The program raised an error, or JAX's profiler is already in use.
     """
     walls: list[float] = []
     profiled_walls: list[float] = []
@@ -274,22 +466,12 @@ def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Col
 
 
 def _in_turns(runs: int) -> list[int]:
-    """Divide a number of runs into at most four turns of about equal length, and return the length of each turn.
-
-    Examples:
-        >>> _in_turns(10), _in_turns(2)
-        ([3, 3, 2, 2], [1, 1])
-    """
     turns = min(_TURNS, runs)
     return [runs // turns + (turn < runs % turns) for turn in range(turns)]
 
 
 def _recorded(runner: Runner, count: int, walls: list[float], module: str, ids: Collection[str]) -> Recording:
-    """Run a program `count` times under the profiler, add the seconds of each run to `walls`, and return the events.
-
-    `module` is the name of the program's HLO module, and `ids` are the names of its instructions. Afterwards the
-    profiler is off and its folder is deleted, also after an error.
-    """
+    # Afterwards the profiler is off and its folder is deleted, also after an error.
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0  # no events for Python
     options.host_tracer_level = 1  # events for instructions, not for every task of the thread pool
@@ -320,7 +502,6 @@ def _recorded(runner: Runner, count: int, walls: list[float], module: str, ids: 
 
 
 def _stop(is_failing: bool) -> str | None:
-    """Stop the profiler. Return the reason if this fails; `None` if it succeeds or the program has failed."""
     try:
         jax.profiler.stop_trace()
     except Exception as error:

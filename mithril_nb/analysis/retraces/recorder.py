@@ -1,20 +1,25 @@
-"""Counts of the traces and compilations of one function with the reason for each retrace, and reports of them."""
+"""Counts of the traces and compilations of functions with the reason for each retrace, and reports of them."""
 
 from __future__ import annotations
 
+import functools
 import threading
+import types
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mithril_nb.analysis.retraces.differences import differences, sentence
-from mithril_nb.analysis.retraces.signature import Signature, function_text, signature_of
-from mithril_nb.display import Shown
+import jax
+
+from mithril_nb.analysis.retraces.signature import Signature, differences, function_text, sentence, signature_of
+from mithril_nb.display import Shown, draw
 from mithril_nb.errors import UnknownOptionError, listed, nearest, short_repr
+from mithril_nb.stages import jax_jit, jit_events
+from mithril_nb.stages.jax_jit import JitWrapper
 from mithril_nb.stages.jax_versions import file_label, library_of
-from mithril_nb.stages.jit_events import UNNAMED, JitCall
+from mithril_nb.stages.jit_events import UNNAMED, JitCall, Source, thread
 
 
 @dataclass(frozen=True)
@@ -134,11 +139,7 @@ class WatchReport(Shown):
         return sum(report.time_s for report in self.functions)
 
     def __getitem__(self, name: str) -> FunctionReport:
-        """Return the report of the function with a name. If several functions have it, return the slowest one's report.
-
-        Raises:
-            UnknownOptionError: No function with this name was traced or compiled.
-        """
+        """Return the report of the function with a name; of several, that of the slowest one."""
         by_name = {report.name: report for report in reversed(self.functions)}
         if name not in by_name:
             near = nearest(name, by_name)
@@ -160,8 +161,7 @@ _OR_STATIC = ", or a static argument is not equal to the earlier one"
 
 
 class _Entry:
-    """A trace, or a compilation without a trace. All except the first of a function become a `Retrace`."""
-
+    # All except the first of a function become a `Retrace`.
     def __init__(self, reason: str | None, call: JitCall | None, number: int | None, is_traced: bool):
         self.reason, self.number, self.is_traced = reason, number, is_traced
         self.file, self.line = ("", 0) if call is None else call.place
@@ -211,21 +211,18 @@ class Recorder:
         """Signatures of earlier calls: under `True` calls that traced, under `False` calls that lowered."""
         self._functions: dict[int, weakref.ref[Any] | None] = {}
         self._entries: list[_Entry] = []
-        self._left_out = 0
-        self._calls = self._misses = self._unjitted = 0
-        self._traces = self._untimed = self._lowerings = self._compilations = self._disk_hits = 0
-        self._trace_s = self._lower_s = self._compile_s = 0.0
+        self._counts: Any = Counter()
+        """Counts and seconds by name: the fields of `FunctionReport`, and `misses`."""
 
-    def count_call(self) -> int:
-        """Count a call and return its number."""
-        with self._lock:
-            self._calls += 1
-            return self._calls
+    def count(self, *names: str) -> int:
+        """Count a call (`"calls"`), a call that was no cache hit (`"misses"`) or one without `jax.jit` (`"unjitted"`).
 
-    def count_miss(self) -> None:
-        """Count a call that caused a trace, a lowering or a compilation."""
+        Returns:
+            The number of calls so far.
+        """
         with self._lock:
-            self._misses += 1
+            self._counts.update(names)
+            return self._counts["calls"]
 
     @property
     def has_no_signature(self) -> bool:
@@ -238,28 +235,20 @@ class Recorder:
             self._remember(True, call)
             self._remember(False, call)
 
-    def count_unjitted(self) -> None:
-        """Count a call under `jax.disable_jit()`, in which the Python function itself runs."""
-        with self._lock:
-            self._calls += 1
-            self._unjitted += 1
-
     def trace(self, call: JitCall, number: int | None = None) -> Callable[[float], None]:
         """Count a trace, and return a function that records the seconds that the trace took."""
         with self._lock:
             if self.name == UNNAMED:  # JAX has no name for a callable object
                 self._title = type(call.function).__qualname__.rpartition("<locals>.")[2]
             entry = _Entry(self._reason_of_trace(call), call, number, is_traced=True)
-            self._traces += 1
-            self._untimed += 1
+            self._counts.update(("traces", "untimed_traces"))
             self._keep(entry)
         self._thread.entry = entry
 
         def timed(seconds: float) -> None:
             with self._lock:
                 entry.trace_s = seconds
-                self._trace_s += seconds
-                self._untimed -= 1
+                self._counts.update({"trace_s": seconds, "untimed_traces": -1})
 
         return timed
 
@@ -267,8 +256,7 @@ class Recorder:
         """Count a lowering. It belongs to the last trace on this thread. A second lowering is a new entry."""
         entry: _Entry | None = getattr(self._thread, "entry", None)
         with self._lock:
-            self._lowerings += 1
-            self._lower_s += seconds
+            self._counts.update({"lowerings": 1, "lower_s": seconds})
             if entry is None or entry.lower_s is not None:
                 entry = None
                 if call is not None:
@@ -284,9 +272,7 @@ class Recorder:
         """Count a compilation; `from_disk` is true if it was read from the persistent compilation cache."""
         entry: _Entry | None = getattr(self._thread, "entry", None)
         with self._lock:
-            self._compilations += 1
-            self._disk_hits += from_disk
-            self._compile_s += seconds
+            self._counts.update({"compilations": 1, "disk_hits": from_disk, "compile_s": seconds})
             if entry is not None:
                 entry.compile_s = (entry.compile_s or 0.0) + seconds
 
@@ -294,31 +280,25 @@ class Recorder:
         """Return the counts so far."""
         file, line = self.source
         with self._lock:
+            counts = self._counts
+            hits = counts["calls"] - counts["misses"] - counts["unjitted"]
+            names = ("traces", "lowerings", "compilations", "disk_hits", "untimed_traces", "left_out", "unjitted")
+            numbers: dict[str, Any] = {name: counts[name] for name in names}
+            numbers |= {name: float(counts[name]) for name in ("trace_s", "lower_s", "compile_s")}
             return FunctionReport(
                 self._title,
                 f"{file_label(file)}:{line}" if file else "",
                 library_of(file) if file and not self.is_of_user else None,
-                self._calls if self._counts_calls else None,
-                self._calls - self._misses - self._unjitted if self._counts_calls else None,
-                self._traces,
-                self._lowerings,
-                self._compilations,
-                self._disk_hits,
-                self._trace_s,
-                self._untimed,
-                self._lower_s,
-                self._compile_s,
-                tuple(entry.record() for entry in self._entries),
-                self._left_out,
-                self._unjitted,
+                counts["calls"] if self._counts_calls else None,
+                hits if self._counts_calls else None,
+                retraces=tuple(entry.record() for entry in self._entries),
+                **numbers,
             )
 
     def reset(self) -> None:
         """Set all counts to 0 and drop the retraces; signatures stay, so that later retraces have a reason."""
         with self._lock:
-            self._calls = self._misses = self._unjitted = self._left_out = 0
-            self._traces = self._untimed = self._lowerings = self._compilations = self._disk_hits = 0
-            self._trace_s = self._lower_s = self._compile_s = 0.0
+            self._counts.clear()
             self._entries.clear()
 
     def _keep(self, entry: _Entry) -> None:
@@ -327,7 +307,7 @@ class Recorder:
         if len(self._entries) < MOST_RETRACES:
             self._entries.append(entry)
         else:
-            self._left_out += 1
+            self._counts["left_out"] += 1
 
     def _reason_of_trace(self, call: JitCall) -> str | None:
         is_known = self._is_known(call.function)
@@ -356,7 +336,6 @@ class Recorder:
         return _DROPPED.format("traced" if is_trace else "compiled") + (_OR_STATIC if has_static else "")
 
     def _remember(self, is_trace: bool, call: JitCall) -> list[str] | None:
-        """Store a call, and return its differences from the most similar earlier call; `None` for the first call."""
         earlier = self._signatures[is_trace]
         try:
             new = signature_of(call, earlier[-1] if earlier else None)
@@ -374,7 +353,6 @@ class Recorder:
         ]
 
     def _is_known(self, function: Any) -> bool:
-        """Return false if this function object is new: it was not traced before, but another object was."""
         is_first = not self._functions
         reference = self._functions.get(id(function))
         is_known = id(function) in self._functions and (reference is None or reference() is function)
@@ -386,3 +364,257 @@ class Recorder:
         except TypeError:  # an object with slots
             self._functions[id(function)] = None
         return is_known or is_first
+
+
+MOST_FOLLOWERS = 4
+"""Most cell outputs that are updated for a watched function or block; older outputs stay unchanged."""
+MOST_FUNCTIONS = 1_000
+"""Most functions that a `with ml.watch()` block distinguishes; events of further functions are only counted."""
+
+
+class Following(Shown):
+    """Mixin that updates the output of a cell after each trace, lowering and compilation."""
+
+    def __init__(self) -> None:
+        self._followers: deque[Callable[[], None]] = deque(maxlen=MOST_FOLLOWERS)
+
+    def follow(self, changed: Callable[[], None]) -> None:
+        """Register a callback that runs after each trace, lowering and compilation, on the same thread."""
+        self._followers.append(changed)
+
+    def changed(self) -> None:
+        """Call the registered callbacks."""
+        for follower in tuple(self._followers):
+            follower()
+
+    def _ipython_display_(self) -> None:
+        draw(self, "live")
+
+
+class _Call:
+    __slots__ = ("has_missed", "number", "watched")
+
+    def __init__(self, watched: Watched, number: int | None):
+        self.watched, self.number, self.has_missed = watched, number, False
+
+    def on_trace(self, call: JitCall) -> Callable[[float], None] | None:
+        if not self.watched.is_of(call) or not self._is_innermost():
+            return None
+        timed = self.watched.recorder.trace(call, self.number)
+        self.miss()
+        return timed
+
+    def on_lower(self, name: str, source: Source, seconds: float, call: JitCall | None) -> None:
+        if self.watched.is_named(name, source) and self._is_innermost():
+            self.watched.recorder.lower(seconds, call, self.number)
+            self.miss()
+
+    def on_compile(self, name: str, source: Source, seconds: float, from_disk: bool) -> None:
+        if self.watched.is_named(name, source) and self._is_innermost():
+            self.watched.recorder.compile(seconds, from_disk)
+            self.miss()
+
+    def _is_innermost(self) -> bool:
+        # There may be several by recursion.
+        return (
+            next(scope for scope in reversed(thread.scopes) if getattr(scope, "watched", None) is self.watched) is self
+        )
+
+    def miss(self) -> None:
+        """Record that the call is not a cache hit."""
+        if self.number is not None and not self.has_missed:
+            self.has_missed = True
+            self.watched.recorder.count("misses")
+        self.watched.changed()
+
+
+class Watched(Following, JitWrapper):
+    """A jitted function that counts its calls, traces, lowerings and compilations. Returned by `ml.watch`.
+
+    It has the signature and the attributes of the jitted function: `lower`, `trace`, `eval_shape`, `clear_cache`, ...
+    `print` and a notebook show its report.
+
+    Attributes:
+        recorder: The counter of calls, traces, lowerings and compilations.
+    """
+
+    def __init__(self, function: Callable[..., Any]):
+        super().__init__()
+        jit_events.listen()
+        self._jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
+        self._function: Any = getattr(self._jitted, "_fun", None)
+        size = getattr(self._jitted, "_cache_size", lambda: 0)()
+        inner = self._jitted if self._function is None else self._function
+        name, source = jit_events.name_of(inner), jit_events.source_of(inner)
+        self.recorder = Recorder(name, source, is_seen=size > 0, counts_calls=True)
+        functools.update_wrapper(self, self._jitted, updated=())
+        self.__wrapped__ = self._jitted
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        if jax_jit.is_jit_disabled():
+            self.recorder.count("calls", "unjitted")
+            return self._jitted(*args, **kwargs)
+        scopes, call = thread.scopes, _Call(self, self.recorder.count("calls"))
+        scopes.append(call)
+        try:
+            result = self._jitted(*args, **kwargs)
+        except BaseException:
+            call.miss()
+            raise
+        finally:
+            scopes.pop()
+        if not call.has_missed and self.recorder.has_no_signature:
+            hit = jit_events.call_of(self._jitted, args, kwargs)
+            if hit is not None:
+                self.recorder.remember(hit)
+        return result
+
+    def lower(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Lower the function for the given arguments, as the jitted function does; the trace is counted."""
+        return self._ahead(self._jitted.lower, args, kwargs)
+
+    def trace(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Trace the function for the given arguments, as the jitted function does; the trace is counted."""
+        return self._ahead(self._jitted.trace, args, kwargs)
+
+    def eval_shape(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Return the shapes of the results, as the jitted function does; the trace is counted."""
+        return self._ahead(self._jitted.eval_shape, args, kwargs)
+
+    def report(self) -> FunctionReport:
+        """Return the counts so far, and the retraces with their reasons."""
+        return self.recorder.report()
+
+    def reset(self) -> None:
+        """Set all counts to 0 and drop the retraces; later calls are still compared with earlier ones."""
+        self.recorder.reset()
+
+    @property
+    def calls(self) -> int:
+        """The number of calls so far."""
+        return self.report().calls or 0
+
+    @property
+    def retraces(self) -> tuple[Retrace, ...]:
+        """The first 100 retraces so far."""
+        return self.report().retraces
+
+    def is_of(self, call: JitCall) -> bool:
+        """Return whether JAX's report of a trace is about this function, rather than about a function that it calls.
+
+        The name is not enough: a library such as Equinox jits its own function, and gives it the user's name.
+        """
+        return call.name == self.recorder.name if self._function is None else call.function is self._function
+
+    def is_named(self, name: str, source: Source) -> bool:
+        """Return whether a program that JAX lowers or compiles belongs to this function."""
+        recorder = self.recorder
+        return name == recorder.name and (self._function is None or source == recorder.source or not source[0])
+
+    def _ahead(self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        scopes = thread.scopes
+        scopes.append(_Call(self, None))
+        try:
+            return method(*args, **kwargs)
+        finally:
+            scopes.pop()
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_jitted":  # not set yet, as in a copy
+            raise AttributeError(name)
+        return getattr(self._jitted, name)
+
+    def __reduce__(self) -> Any:
+        return Watched, (self._jitted,)
+
+    def __repr__(self) -> str:
+        return f"Watched({self._jitted!r})"
+
+
+class Watch(Following):
+    """Watch all jitted functions that are called inside a `with` block, on all threads. Returned by `ml.watch()`.
+
+    `print` and a notebook show its report.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._thread = threading.local()
+        self._recorders: dict[tuple[str, Source, str], Recorder] = {}
+        self._left_out = self._depth = 0
+
+    def __enter__(self) -> Watch:
+        with self._lock:
+            self._depth += 1
+            if self._depth == 1:
+                jit_events.observe(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                jit_events.ignore(self)
+
+    def report(self) -> WatchReport:
+        """Return a report for each function that was traced, lowered or compiled so far, the slowest function first."""
+        with self._lock:
+            recorders, left_out = [*self._recorders.values()], self._left_out
+        reports = sorted((recorder.report() for recorder in recorders), key=lambda report: -report.time_s)
+        return WatchReport(tuple(reports), left_out)
+
+    @property
+    def retraces(self) -> tuple[Retrace, ...]:
+        """The retraces of the user's functions so far."""
+        return self.report().retraces
+
+    def on_trace(self, call: JitCall) -> Callable[[float], None] | None:
+        """Count a trace. A trace of a library function inside another trace is not counted separately."""
+        if call.is_nested and not call.is_of_user and library_of(call.source[0]) is not None:
+            return None
+        recorder = self._recorder(call.name, call.source, call)
+        if recorder is None:
+            return None
+        timed = recorder.trace(call)
+        self.changed()
+        return timed
+
+    def on_lower(self, name: str, source: Source, seconds: float, call: JitCall | None) -> None:
+        """Count a lowering."""
+        recorder = self._recorder(name, source, call)
+        if recorder is not None:
+            recorder.lower(seconds, call)
+            self.changed()
+
+    def on_compile(self, name: str, source: Source, seconds: float, from_disk: bool) -> None:
+        """Count a compilation."""
+        recorder = self._recorder(name, source, None)
+        if recorder is not None:
+            recorder.compile(seconds, from_disk)
+            self.changed()
+
+    def _recorder(self, name: str, source: Source, call: JitCall | None) -> Recorder | None:
+        # A function has a separate counter for each function that wraps it, such as the result of `jax.grad`.
+        # If `call` is `None`, the wrapper is unknown. Then the wrapper in the last event of this function on
+        # this thread is used.
+        latest: dict[tuple[str, Source], str] = vars(self._thread).setdefault("latest", {})
+        wrapper = latest.get((name, source), "") if call is None else call.wrapper
+        latest[name, source] = wrapper
+        with self._lock:
+            recorder = self._recorders.get((name, source, wrapper))
+            if recorder is None:
+                if len(self._recorders) >= MOST_FUNCTIONS:
+                    self._left_out += 1
+                    return None
+                recorder = self._recorders[name, source, wrapper] = Recorder(name, source, wrapper=wrapper)
+            if call is not None and call.is_of_user:
+                recorder.is_of_user = True
+            return recorder
+
+    def __repr__(self) -> str:
+        return f"Watch({len(self._recorders)} functions)"

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from mithril_nb.analysis.whatif.settings import format_value, plain
+from mithril_nb.analysis.whatif.subjects import format_value, plain
 from mithril_nb.cost import Cost, Figures
-from mithril_nb.cost.by_name import ByRole
+from mithril_nb.cost.by_name import ByName
 from mithril_nb.cost.comparison import Change as Pair
 from mithril_nb.cost.comparison import CostComparison
 from mithril_nb.display import Shown
@@ -68,10 +68,6 @@ class Future(Generic[Value]):
 
         Args:
             timeout: Seconds to wait; by default without limit.
-
-        Raises:
-            TimeoutError: The value is not ready in time; the computation continues.
-            Exception: The error that the computation raised.
         """
         if timeout is None:
             return self._once.get()
@@ -123,7 +119,7 @@ class Change(Shown):
         settings: For each setting that changed, by name, the value before and the value after.
         before: The cost before the change.
         after: The cost after the change.
-        way: How `after` was found. `"formula"`, `"learned and verified"` and `"traced"` are exact; `WhatIf.ways`
+        way: How `after` was found. `"learned and verified"` and `"traced"` are exact; `WhatIf.ways`
             describes them. `"estimate"` counts the arrays of the old equations in the new dtype. `"compiled"` counts
             the compiled program.
         notes: Limits of the costs, as text.
@@ -160,7 +156,7 @@ class Change(Shown):
         before, after = self.before.by_role, self.after.by_role
         roles = dict.fromkeys((*before, *after))
         pairs = {role: Pair(before.get(role, Figures()), after.get(role, Figures())) for role in roles}
-        return ByRole(pairs, f"changes of {self.program!r}", "change.by_role")
+        return ByName(pairs, f"changes of {self.program!r}", "role", "change.by_role")
 
     @property
     def peaks(self) -> tuple[Peak, Peak]:

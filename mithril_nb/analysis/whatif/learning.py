@@ -1,22 +1,207 @@
-"""Rules for the effect of settings on a program's cost, learned from a few traces, and the range in which they hold.
+"""Rules for the effect of sizes on a program's cost, learned from a few traces and verified by others.
 
-A deeper program repeats the same blocks: `block_1` costs as much as `block_2`. Outside of the repeated blocks, each
-further block adds the same rows. So the costs at two depths give the costs at any depth; a trace at a third must agree.
+A dim of an operand is a setting, or a multiple, product, quotient or sum of settings: `batch*tokens`, `3*width`,
+`floordiv(width, heads)`. A deeper program repeats the same blocks: `block_1` costs as much as `block_2`, and outside of
+the repeated blocks, each further block adds the same rows. JAX's symbolic sizes would need no traces, but fail at the
+first `if` on a size, at `range(depth)`, and at a square root of a size.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from math import lcm, prod
+from typing import Any, NamedTuple
 
-from mithril_nb.analysis.whatif.inferred import Inferred, agree
-from mithril_nb.analysis.whatif.settings import Settings, is_size, key_of
-from mithril_nb.cost import Cost, CostRow, Source
+from mithril_nb.analysis.whatif.subjects import Settings, is_size, key_of
+from mithril_nb.cost import Cost, CostRow, Figures
+from mithril_nb.cost.costs import of_equations
+from mithril_nb.cost.equations import Substitution, SymbolicProgram
+from mithril_nb.display import UNATTRIBUTED_LABEL
+from mithril_nb.figures import OF_XLA
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.records import Equation
+
+Trace = Callable[[Settings], Cost]
+"""Returns the cost of the program at some settings; raises if the program does not exist there."""
+_EXPONENTS = (1, -1, 2)
+# Most small changes of a size to try. Often only multiples of a number are possible, such as the number of heads.
+MOST_TRIES = 8
+_DEPTH_NAME = re.compile("depth|layer|block|num_l|n_l")
+
+
+class NotInferredError(ValueError):
+    """Raised if the equations change with the settings, or a size is not a simple function of the settings."""
+
+
+class SizeRule(NamedTuple):
+    """One size as a function of settings: a sum of terms, each a factor and the power of each setting."""
+
+    terms: tuple[tuple[Fraction, tuple[tuple[str, int], ...]], ...]
+
+    def at(self, point: Mapping[str, int]) -> Fraction:
+        """Return the size at a point. A fraction means that the program does not exist there."""
+        return sum(
+            (factor * prod(Fraction(point[name]) ** power for name, power in powers) for factor, powers in self.terms),
+            Fraction(0),
+        )
+
+    def text(self, letters: Mapping[str, str]) -> str:
+        """Format the size as JAX formats symbolic sizes.
+
+        Examples:
+            >>> SizeRule(((Fraction(3, 2), (("width", 1), ("heads", -1))),)).text({"width": "w", "heads": "h"})
+            'floordiv((3)*w, 2*h)'
+        """
+        below = lcm(*(factor.denominator for factor, _ in self.terms))
+        above = " + ".join(
+            f"({int(factor * below)})" + "".join(f"*{letters[name]}" * power for name, power in powers)
+            for factor, powers in self.terms
+        )
+        divisors = [letters[name] for _, powers in self.terms for name, power in powers if power < 0]
+        return f"floordiv({above}, {'*'.join([str(below), *divisors])})" if divisors or below > 1 else above
+
+
+class InferredCosts:
+    """The costs of a program for any sizes between the traced ones.
+
+    Args:
+        points: The settings of each trace. The first is the base; the others differ from it in one or several settings.
+        costs: The analytic cost of each trace.
+    """
+
+    def __init__(self, points: Sequence[Settings], costs: Sequence[Cost]):
+        self._points = points
+        self.names = tuple(name for name in points[0] if len({key_of({name: point[name]}) for point in points}) > 1)
+        self._letters = {name: f"size_{index}" for index, name in enumerate(self.names)}
+        self._sizes: dict[tuple[int, ...], SizeRule] = {}
+        self._program = self._program_of([cost.symbolic for cost in costs])
+        for point, cost in zip(points, costs, strict=True):
+            if comparable(self.at(point)) != comparable(cost):
+                where = ", ".join(f"{name}={point[name]}" for name in self.names)
+                raise NotInferredError(f"the predicted cost differs from a trace at {where}")
+
+    def covers(self, point: Settings) -> bool:
+        """Return whether each setting is between its traced values, and all predicted sizes are integers."""
+        for name in self.names:
+            values = [traced[name] for traced in self._points]
+            if not min(values) <= point[name] <= max(values):
+                return False
+        sizes = [size.at(point) for size in self._sizes.values()]
+        return all(value.denominator == 1 and value >= 0 for value in sizes)
+
+    def input_shapes(self, point: Settings) -> list[tuple[Any, ...]]:
+        """Return the shapes of the program's inputs at a covered point."""
+        numbers = Substitution(self._numbers(point))
+        return [numbers.spec(argument.spec).shape for argument in self._program.inputs]
+
+    def at(self, point: Settings) -> Cost:
+        """Return the costs at a covered point."""
+        template = self._program
+        program = SymbolicProgram(
+            template.name, template.equations, template.inputs, self._numbers(point), template.kinds
+        )
+        return of_equations(program.costs(), program)
+
+    def _numbers(self, point: Settings) -> dict[str, int]:
+        return {letter: int(point[name]) for name, letter in self._letters.items()}
+
+    def _program_of(self, programs: Sequence[SymbolicProgram | None]) -> SymbolicProgram:
+        known = [program for program in programs if program is not None]
+        if len({len(program.equations) for program in known}) > 1:
+            raise NotInferredError("the number of equations differs")
+        equations = [self._equation(same) for same in zip(*(program.equations for program in known), strict=True)]
+        inputs = [
+            replace(same[0], spec=self._merged([argument.spec for argument in same], "an input"))
+            for same in zip(*(program.inputs for program in known), strict=True)
+        ]
+        return SymbolicProgram(known[0].name, tuple(equations), tuple(inputs))
+
+    def _equation(self, same: tuple[Equation, ...]) -> Equation:
+        first = same[0]
+        if len({_structure(equation) for equation in same}) > 1:
+            raise NotInferredError(f"equation {first.id} ({first.primitive}) differs")
+        if all(equation == first for equation in same[1:]):
+            return first
+        where = f"{first.primitive} in {first.block or UNATTRIBUTED_LABEL}"
+        changed = {name: [getattr(equation, name) for equation in same] for name in ("inputs", "outputs", "params")}
+        constants = zip(*(equation.constants for equation in same), strict=True)
+        return replace(
+            first,
+            **{name: self._merged(values, where) for name, values in changed.items()},
+            # If they differ, the loops around the equation determine them.
+            repeats=first.repeats if len({equation.repeats for equation in same}) == 1 else None,
+            constants=tuple(_constant(values, where) for values in constants),
+        )
+
+    def _merged(self, same: Sequence[Any], where: str) -> Any:
+        first = same[0]
+        if all(value == first for value in same[1:]):
+            return first
+        if isinstance(first, TensorSpec):
+            if len({(len(spec.shape), spec.dtype) for spec in same}) > 1:
+                raise NotInferredError(f"ranks or dtypes differ in {where}")
+            return TensorSpec(self._merged([spec.shape for spec in same], where), first.dtype)
+        if isinstance(first, tuple) and all(isinstance(value, tuple) and len(value) == len(first) for value in same):
+            return tuple(self._merged(values, where) for values in zip(*same, strict=True))
+        if not all(type(value) is int for value in same):
+            return first  # irrelevant if wrong: the costs are verified at every point
+        values = tuple(same)
+        if values not in self._sizes:
+            size = self._fitted(values)
+            if size is None:
+                raise NotInferredError(f"the sizes {', '.join(map(str, values))} of {where} follow no simple rule")
+            self._sizes[values] = size
+        return self._sizes[values].text(self._letters)
+
+    def _fitted(self, values: tuple[int, ...]) -> SizeRule | None:
+        base, start = self._points[0], values[0]
+        powers: list[tuple[str, int]] = []
+        slopes: list[tuple[Fraction, str]] = []
+        is_product = start != 0
+        for name in self.names:
+            index = next((index for index, point in enumerate(self._points) if _differs_in(point, base, name)), None)
+            if index is None or values[index] == start:
+                continue
+            before, after = base[name], self._points[index][name]
+            slopes.append((Fraction(values[index] - start, after - before), name))
+            fitting = [power for power in _EXPONENTS if start * Fraction(after, before) ** power == values[index]]
+            is_product = is_product and bool(fitting)
+            powers += [(name, fitting[0])] if fitting else []
+        candidates: list[SizeRule] = []
+        if is_product and powers:
+            factor = start / prod((Fraction(base[name]) ** power for name, power in powers), start=Fraction(1))
+            candidates.append(SizeRule(((factor, tuple(powers)),)))
+        rest = start - sum((slope * base[name] for slope, name in slopes), Fraction(0))
+        candidates.append(SizeRule((*((slope, ((name, 1),)) for slope, name in slopes), (rest, ()))))
+        samples = list(zip(self._points, values, strict=True))
+        return next((size for size in candidates if all(size.at(point) == value for point, value in samples)), None)
+
+
+def _structure(equation: Equation) -> Any:
+    names = tuple(name for name, _ in equation.params)
+    flags = equation.is_call, equation.is_used, len(equation.inputs), len(equation.outputs)
+    return equation.id, equation.primitive, equation.block, equation.role, flags, names
+
+
+def _constant(same: Sequence[Any], where: str) -> Any:
+    if all(constant == same[0] for constant in same[1:]):
+        return same[0]
+    # Costs depend on whether a constant is 0 or 1, as in `x + 0`.
+    for is_alike in (lambda value: value > 1, lambda value: 0 < value < 1, lambda value: value < 0):
+        if all(isinstance(constant, float) and is_alike(constant) for constant in same):
+            return "?"
+    raise NotInferredError(f"the constants {', '.join(map(str, same))} of {where} follow no simple rule")
+
+
+def _differs_in(point: Settings, base: Settings, name: str) -> bool:
+    return [setting for setting in base if point[setting] != base[setting]] == [name]
 
 
 class Repeated:
@@ -37,90 +222,71 @@ class Repeated:
 
     def at(self, depth: int) -> Cost | None:
         """Return the cost at a depth, with rows sorted by block and without ids; `None` if it cannot be predicted."""
-        first, templates = self._found
-        if not templates and set(_paths(self._deeper)) != set(_paths(self._cost)):
+        first, templates = self._repeats
+        paths = _paths(self._cost)
+        if (not templates and set(_paths(self._deeper)) != set(paths)) or self._cost.notes != self._deeper.notes:
             return None
+        last = first + self._depth - 1
+        instances = {template.format(index) for template in templates for index in range(first, last + 1)}
+        (own, own_params), (other, other_params) = (
+            (_by_block(cost), cost.params or {}) for cost in (self._cost, self._deeper)
+        )
         rows: list[CostRow] = []
         params: dict[str, int | None] = {}
-        here, there = self._cost.params or {}, self._deeper.params or {}
-        for path, (template, number) in self._numbered.items():
-            if template is None:
-                grown = self._grown(path, depth)
-                if grown is None:
-                    return None
-                rows += grown
-                if path in here:
-                    count = _line(self._depth, self._next, here[path], there.get(path), depth)
-                    if count is None:
-                        return None
-                    params[path] = count
-            elif number == first and template == templates[0]:
-                for index in range(first, first + depth):
-                    is_last = index == first + depth - 1
-                    like = first if index == first else first + self._depth - 1 if is_last else first + 1
-                    for pattern in templates:
-                        source, target = pattern.format(like), pattern.format(index)
-                        rows += [replace(row, blocks=((target, 1.0),)) for row in self._rows[0].get(source, ())]
-                        if source in here:
-                            params[target] = here[source]
-        once = [
-            _line(self._depth, self._next, getattr(self._cost.once, field), getattr(self._deeper.once, field), depth)
-            for field in ("flops", "transcendentals", "bytes")
-        ]
-        if self._cost.notes != self._deeper.notes:
+        try:
+            for path in paths:
+                if templates and path == templates[0].format(first):
+                    for index in range(first, first + depth):
+                        like = first if index == first else last if index == first + depth - 1 else first + 1
+                        for template in templates:
+                            source, target = template.format(like), template.format(index)
+                            rows += [replace(row, blocks=((target, 1.0),)) for row in own.get(source, ())]
+                            params |= {target: own_params[source]} if source in own_params else {}
+                if path in instances:
+                    continue
+                here, there = Counter(own.get(path, ())), Counter(other.get(path, ()))
+                for row in {**here, **there}:
+                    rows += [row] * self._extended(here[row], there[row], depth)
+                if path in own_params:
+                    params[path] = self._extended(own_params[path], other_params.get(path), depth)
+            pairs = {key: (getattr(self._cost.once, key), getattr(self._deeper.once, key)) for key in OF_XLA}
+            once: dict[str, Any] = {
+                key: None if None in pair else self._extended(*pair, depth) for key, pair in pairs.items()
+            }
+        except NotInferredError:
             return None
-        param_counts, deeper = None if self._cost.params is None else params, self._deeper.once
-        outside = Source(self._cost.once.name, *once, unknown=deeper.unknown, unknown_bytes=deeper.unknown_bytes)
-        return replace(self._cost, rows=tuple(rows), params=param_counts, once=outside, symbolic=None)
+        unknown = self._deeper.once
+        total = Figures(**once, unknown=unknown.unknown, unknown_bytes=unknown.unknown_bytes)
+        known_params = None if self._cost.params is None else params
+        return replace(self._cost, rows=tuple(rows), params=known_params, once=total, symbolic=None)
 
-    def _grown(self, path: str, depth: int) -> list[CostRow] | None:
-        """Return the rows at a depth of a block that is not repeated; `None` if their number is not linear in depth."""
-        here, there = (Counter(rows.get(path, ())) for rows in self._rows)
-        rows: list[CostRow] = []
-        for row in {**here, **there}:
-            count = _line(self._depth, self._next, here[row], there[row], depth)
-            if count is None:
-                return None
-            rows += [row] * count
-        return rows
+    def _extended(self, count: int | None, other: int | None, depth: int) -> int:
+        if count is None or other is None:
+            raise NotInferredError("a count is unknown")
+        grown, rest = divmod((other - count) * (depth - self._depth), self._next - self._depth)
+        if rest or count + grown < 0:
+            raise NotInferredError("a count is not linear in the depth")
+        return count + grown
 
     @cached_property
-    def _numbered(self) -> dict[str, tuple[str | None, int]]:
-        """The template and the number of each block, by path; `(None, 0)` if the block is not repeated."""
-        first, templates = self._found
-        indices = range(first, first + self._depth)
-        instances = {template.format(index): (template, index) for template in templates for index in indices}
-        return {path: instances.get(path, (None, 0)) for path in _paths(self._cost)}
-
-    @cached_property
-    def _found(self) -> tuple[int, tuple[str, ...]]:
-        """The number in the path of the first repeated block, 0 or 1, and the templates of all repeated blocks.
-
-        A template is a path with `{}` instead of the number, such as `"block_{}/mlp"`. Without repeated blocks, the
-        tuple of templates is empty.
-        """
+    def _repeats(self) -> tuple[int, tuple[str, ...]]:
         here, there = _paths(self._cost), _paths(self._deeper)
         new = [path for path in there if path not in set(here)]
+        order = {path: index for index, path in enumerate(here)}
         for first in (0, 1):
-            number = first + self._next - 1
+            inner = range(first + 1, first + self._depth - 1)
             templates = dict.fromkeys(
                 template
                 for path in new
-                for template in _templates_of(path, number)
-                if all(template.format(index) in here for index in range(first + 1, first + self._depth - 1))
+                for template in _templates_of(path, first + self._next - 1)
+                if all(template.format(index) in order for index in inner)
             )
             # In the order of the program.
-            order = {path: index for index, path in enumerate(here)}
             repeated = sorted(templates, key=lambda template: order.get(template.format(first + 1), len(order)))
             instances = {template.format(index) for template in repeated for index in range(first, first + self._next)}
             if repeated and set(new) <= instances:
                 return first, tuple(repeated)
         return 0, ()
-
-    @cached_property
-    def _rows(self) -> tuple[dict[str, list[CostRow]], dict[str, list[CostRow]]]:
-        """The rows by block at both depths."""
-        return _by_block(self._cost), _by_block(self._deeper)
 
 
 def _paths(cost: Cost) -> tuple[str, ...]:
@@ -136,48 +302,19 @@ def _by_block(cost: Cost) -> dict[str, list[CostRow]]:
 
 
 def _nameless(row: CostRow) -> CostRow:
-    """Return a row without id and equations."""
     return replace(row, id="", equations=())
 
 
 def _templates_of(path: str, number: int) -> Iterable[str]:
-    """Yield a template for each occurrence of `number` in `path`, with `{}` instead of this occurrence."""
     escaped = path.replace("{", "{{").replace("}", "}}")
     for match in re.finditer(r"\d+", escaped):
         if match.group() == str(number):
             yield f"{escaped[: match.start()]}{{}}{escaped[match.end() :]}"
 
 
-def _line(start: int, other: int, at_start: int | None, at_other: int | None, at: int) -> int | None:
-    """Return the count at depth `at` of items whose number is linear in the depth, from the counts at two depths.
-
-    Args:
-        start: A depth.
-        other: Another depth.
-        at_start: The count at depth `start`; `None` if unknown.
-        at_other: The count at depth `other`; `None` if unknown.
-        at: The depth of the result.
-
-    Returns:
-        The count; `None` if a given count is unknown, or the result is not an integer of at least 0.
-    """
-    if at_start is None or at_other is None:
-        return None
-    grown, rest = divmod((at_other - at_start) * (at - start), other - start)
-    return None if rest or at_start + grown < 0 else at_start + grown
-
-
 def comparable(cost: Cost) -> list[Any]:
     """Return a value that is equal for costs with the same rows in any order, ignoring ids."""
-    rows = Counter(_nameless(row) for row in cost.rows)
-    return [rows, cost.params, cost.once.flops, cost.once.transcendentals, cost.once.bytes, cost.notes]
-
-
-Trace = Callable[[Settings], Cost]
-"""Returns the cost of the program at some settings; raises if the program does not exist there."""
-MOST_TRIES = 8
-"""Most small changes of a size to try. Often only multiples of a number are possible, such as the number of heads."""
-_DEPTH_NAME = re.compile("depth|layer|block|num_l|n_l")
+    return [Counter(map(_nameless, cost.rows)), cost.params, *(getattr(cost.once, key) for key in OF_XLA), cost.notes]
 
 
 @dataclass
@@ -195,7 +332,7 @@ class Learned:
 
     base: Settings
     depth: str | None = None
-    inferred: dict[int, Inferred] = field(default_factory=dict[int, Inferred])
+    inferred: dict[int, InferredCosts] = field(default_factory=dict[int, InferredCosts])
     reasons: dict[str, str] = field(default_factory=dict[str, str])
     most_deep: int = 0
 
@@ -212,85 +349,61 @@ class Learned:
         numbers = {name: value for name, value in settings.items() if name in names}
         if key_of(others) != key_of({name: self.base[name] for name in others if name in self.base}) or not names:
             return None
-        if not all(is_size(value) for value in numbers.values()):
+        if not all(map(is_size, numbers.values())) or not all(fit.covers(numbers) for fit in self.inferred.values()):
             return None
-        if not all(fit.covers(numbers) for fit in self.inferred.values()):
-            return None
-        costs = {depth: fit.at(numbers) for depth, fit in self.inferred.items()}
         if self.depth is None:
-            return next(iter(costs.values()))
-        is_covered = min(self.inferred) <= numbers[self.depth] <= self.most_deep
-        return Repeated(*costs.items()).at(int(numbers[self.depth])) if is_covered else None
-
-    def input_shapes(self, settings: Settings) -> list[tuple[int, ...]] | None:
-        """Return the shapes of the program's inputs; `None` for a depth that was not traced."""
-        if self.depth is not None and settings[self.depth] not in self.inferred:
+            return next(iter(self.inferred.values())).at(numbers)
+        if not min(self.inferred) <= numbers[self.depth] <= self.most_deep:
             return None
+        first, second = ((depth, fit.at(numbers)) for depth, fit in self.inferred.items())
+        return Repeated(first, second).at(int(numbers[self.depth]))
+
+    def input_shapes(self, settings: Settings) -> list[tuple[Any, ...]] | None:
+        """Return the shapes of the program's inputs; `None` for a depth that was not traced."""
         depth = 0 if self.depth is None else settings[self.depth]
-        return self.inferred[depth].input_shapes(settings)
+        return self.inferred[depth].input_shapes(settings) if depth in self.inferred else None
 
 
 def learn(trace: Trace, base: Settings, names: Sequence[str]) -> Learned:
-    """Learn the cost of a program as a function of several sizes together, and verify it by further traces.
-
-    Args:
-        trace: Function that returns the cost of the program at some settings.
-        base: The settings of the first trace.
-        names: Names of the settings to learn, which are all sizes.
-    """
+    """Learn the cost of a program as a function of several sizes together, and verify it by further traces."""
     learned, starts = Learned(base), [base]
     sizes: dict[str, list[int]] = {}
     for name in sorted(names, key=lambda name: _DEPTH_NAME.search(name) is None):
-        trial = _first(trace, starts[0], name, _near(base[name]))
-        if trial is None:
+        value = _first(trace, starts[0], name, _near(base[name]))
+        if value is None:
             learned.reasons[name] = "tracing fails at all other values"
-        elif _shape(trial[1]) == _shape(trace(starts[0])):
-            sizes[name] = [trial[0]]
+        elif _shape(trace({**starts[0], name: value})) == _shape(trace(starts[0])):
+            sizes[name] = [value]
         elif learned.depth is None and _learn_depth(trace, learned, name):
             starts = [{**base, name: depth} for depth in learned.inferred]  # shallow programs trace fast
         else:
-            learned.reasons.setdefault(name, f"the equations at {trial[0]} differ from those at {base[name]}")
+            learned.reasons.setdefault(name, f"the equations at {value} differ from those at {base[name]}")
     for name in tuple(sizes):
         problem = _widen(trace, starts[0], name, sizes[name])
         if len(sizes[name]) < 2:
             learned.reasons[name] = problem or "tracing succeeds at too few values"
             del sizes[name]
-    _infer(trace, learned, starts, sizes)
+    while sizes:
+        problem = _learn_together(trace, learned, starts, sizes)
+        if not problem:
+            break
+        name, _ = sizes.popitem()
+        learned.reasons[name] = problem
     return learned
 
 
-def first_mismatch(predict: Trace, trace: Trace, base: Settings, name: str) -> int | None:
-    """Return a value of a setting at which a prediction differs from a trace; `None` if it agrees.
-
-    Two values are tried: one near to the base value, and one far from it.
-    """
-    for values in (_near(base[name]), _far(base[name])):
-        trial = _first(trace, base, name, values)
-        if trial is not None and not agree(predict({**base, name: trial[0]}), trial[1]):
-            return trial[0]
-    return None
-
-
 def _widen(trace: Trace, start: Settings, name: str, values: list[int]) -> str:
-    """Add to `values` a larger and a smaller value of a setting at which the program follows the same rules.
-
-    Costs are predicted only between these values. Beyond them the equations may differ, for example if a size is 1.
-
-    Args:
-        trace: Function that returns the cost of the program at some settings.
-        start: The settings of the first trace.
-        name: Name of the setting.
-        values: The other values of the setting that were traced.
-
-    Returns:
-        The text of the last error; `""` if there was none.
-    """
+    # Costs are predicted only between these values. Beyond them the equations may differ, for example if a size
+    # is 1.
     problem = ""
-    for candidates in (_far(start[name]), _low(start[name])):
+    size = start[name]
+    far = 64 * size, 8 * size, 4 * size, 2 * size, 3 * size // 2
+    low = [value for value in (2, size // 4, size // 2, 2 * size // 3) if 1 < value < size]
+    for candidates in (far, low):
         for value in candidates:
             try:
-                points = [start, *({**start, name: size} for size in (*values, value))]
-                Inferred(points, [trace(point) for point in points])
+                points = [start, *({**start, name: traced} for traced in (*values, value))]
+                InferredCosts(points, [trace(point) for point in points])
             except Exception as error:
                 problem = first_line(error)
                 continue
@@ -307,86 +420,57 @@ def _learn_depth(trace: Trace, learned: Learned, name: str) -> bool:
     except Exception as error:
         learned.reasons[name] = f"tracing at {first}, {second} and {last} fails: {first_line(error)}"
         return False
-    repeated = Repeated((first, costs[first]), (second, costs[second]))
-    if not repeated.matches(last, costs[last]):
+    if not Repeated((first, costs[first]), (second, costs[second])).matches(last, costs[last]):
         learned.reasons[name] = f"at {last} the program does not repeat the blocks found at {first} and {second}"
         return False
     learned.depth, learned.most_deep = name, 8 * last
-    points = [{**learned.base, name: value} for value in (first, second)]
-    learned.inferred = {point[name]: Inferred([point], [trace(point)]) for point in points}
+    learned.inferred = {
+        value: InferredCosts([{**learned.base, name: value}], [costs[value]]) for value in (first, second)
+    }
     return True
 
 
-def _infer(trace: Trace, learned: Learned, starts: Sequence[Settings], sizes: dict[str, list[int]]) -> None:
-    """Learn all `sizes` together. While that fails, leave out the last size, with the reason."""
-    while sizes:
-        joint = _joint(trace, starts[0], sizes)
-        points = [{name: value} for name, values in sizes.items() for value in values] + joint
-        inferred: dict[int, Inferred] = {}
-        problem = "" if joint or len(sizes) == 1 else "tracing fails if other settings change too"
-        try:
-            for start in starts:
-                there: list[Settings] = [start, *({**start, **point} for point in points)]
-                depth = start[learned.depth] if learned.depth else 0
-                inferred[depth] = Inferred(there, [trace(point) for point in there])
-        except Exception as error:
-            problem = first_line(error)
-        if not problem and learned.depth is not None:
-            problem = _deep_problem(trace, learned, inferred, joint or points[:1])
-        if not problem:
-            learned.inferred = inferred
-            return
-        name, _ = sizes.popitem()
-        learned.reasons[name] = problem
-
-
-def _deep_problem(trace: Trace, learned: Learned, inferred: dict[int, Inferred], points: Sequence[Settings]) -> str:
-    """Return an error if the cost of a deeper program with changed sizes differs from the prediction, else `""`."""
-    assert learned.depth is not None
-    for point in points[:1]:
-        settings = {**learned.base, **point}
-        deep = settings[learned.depth] if learned.base[learned.depth] > 4 else max(inferred) + 2
-        settings = {**settings, learned.depth: deep}
-        first, second = ((depth, fit.at(settings)) for depth, fit in inferred.items())
-        if not Repeated(first, second).matches(deep, trace(settings)):
-            return f"at {learned.depth}={deep} the blocks do not repeat"
+def _learn_together(trace: Trace, learned: Learned, starts: Sequence[Settings], sizes: dict[str, list[int]]) -> str:
+    joint: list[Settings] = []
+    for index in (-1, 0, 1) if len(sizes) > 1 else ():
+        point = {name: values[index] for name, values in sizes.items()}
+        with suppress(Exception):  # not every combination of values is possible
+            trace({**starts[0], **point})
+            joint.append(point)
+    if len(sizes) > 1 and not joint:
+        return "tracing fails if other settings change too"
+    points: list[Settings] = [{name: value} for name, values in sizes.items() for value in values] + joint[:2]
+    inferred: dict[int, InferredCosts] = {}
+    try:
+        for start in starts:
+            traced: list[Settings] = [start, *({**start, **point} for point in points)]
+            depth = start[learned.depth] if learned.depth else 0
+            inferred[depth] = InferredCosts(traced, [trace(point) for point in traced])
+        if learned.depth is not None:
+            settings = {**learned.base, **(joint or points)[0]}
+            deep = settings[learned.depth] if learned.base[learned.depth] > 4 else max(inferred) + 2
+            settings[learned.depth] = deep
+            first, second = ((depth, fit.at(settings)) for depth, fit in inferred.items())
+            if not Repeated(first, second).matches(deep, trace(settings)):
+                return f"at {learned.depth}={deep} the blocks do not repeat"
+    except Exception as error:
+        return first_line(error)
+    learned.inferred = inferred
     return ""
 
 
-def _joint(trace: Trace, start: Settings, sizes: dict[str, list[int]]) -> list[dict[str, int]]:
-    """Return at most two settings at which all sizes have changed and the program can be traced."""
-    points: list[dict[str, int]] = []
-    for index in (-1, 0, 1) if len(sizes) > 1 else ():
-        point = {name: values[index] for name, values in sizes.items()}
-        try:
-            trace({**start, **point})
-        except Exception:  # not every combination of values is possible
-            continue
-        points.append(point)
-    return points[:2]
-
-
-def _first(trace: Trace, base: Settings, name: str, values: Iterator[int]) -> tuple[int, Cost] | None:
+def _first(trace: Trace, base: Settings, name: str, values: Iterable[int]) -> int | None:
     for value in values:
-        try:
-            return value, trace({**base, name: value})
-        except Exception:  # the program need not exist for every value
-            continue
+        with suppress(Exception):  # the program need not exist for every value
+            trace({**base, name: value})
+            return value
     return None
 
 
 def _near(size: int) -> Iterator[int]:
-    """Yield slightly larger values, which reveal sizes that are rounded up to a multiple; then twice the size."""
+    # Slightly larger values reveal sizes that are rounded up to a multiple.
     yield from [size + step for step in range(1, size) if size % step == 0][:MOST_TRIES]
     yield 2 * size
-
-
-def _far(size: int) -> Iterator[int]:
-    yield from (64 * size, 8 * size, 4 * size, 2 * size, 3 * size // 2)
-
-
-def _low(size: int) -> Iterator[int]:
-    yield from (value for value in (2, size // 4, size // 2, 2 * size // 3) if 1 < value < size)
 
 
 def _shape(cost: Cost) -> list[Any]:

@@ -1,21 +1,162 @@
-"""Programs with settings: a function that makes a program, or a program whose arguments can be changed."""
+"""Programs with settings: made by a function, fixed with arguments that can be changed, or models of mithril_nb."""
 
 from __future__ import annotations
 
+import copy
 import inspect as python_inspect
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any
 
 import jax
+import numpy as np
 
-from mithril_nb.analysis.whatif.settings import NOT_SWEPT, PRECISIONS, Settings, checked, format_setting, format_value
-from mithril_nb.errors import ShapeError, UnknownOptionError, short_repr
+from mithril_nb.compilation import PhysicalModel, compile, graph_of
+from mithril_nb.errors import ShapeError, UnknownOptionError, alike, short_repr
+from mithril_nb.graph import edit
+from mithril_nb.graph.nesting import inside
+from mithril_nb.graph.paths import split_path
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.graph.spec import Dim, as_dtype
 from mithril_nb.inspection import Inspection
+from mithril_nb.models.model import Model, with_attributes
 from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
-from mithril_nb.targets.mithril_models import is_mithril_model
+from mithril_nb.targets.entry_point import OPTIONS
+from mithril_nb.targets.mithril_models import compiled_for, given_specs, is_mithril_model
+
+Settings = Mapping[str, Any]
+"""Value of each setting by name."""
+Key = tuple[Any, ...]
+PRECISIONS = ("default", "high", "highest", "bfloat16", "tensorfloat32", "float32")
+"""Values of `precision`, as in `jax.default_matmul_precision`."""
+
+
+def key_of(settings: Settings) -> Key:
+    """Return a hashable key that is equal for equal settings; values need not be hashable.
+
+    Examples:
+        >>> key_of({"a": 1, "b": [2]}) == key_of({"b": [2], "a": 1}), key_of({"a": 1}) == key_of({"a": True})
+        (True, False)
+    """
+    return tuple((name, type(settings[name]), _hashable(settings[name])) for name in sorted(settings))
+
+
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        if isinstance(value, list | tuple):
+            elements: Sequence[Any] = value
+            return tuple((type(element), _hashable(element)) for element in elements)
+        if isinstance(value, dict):
+            named: dict[Any, Any] = value
+            return tuple((name, type(element), _hashable(element)) for name, element in named.items())
+        if hasattr(value, "shape") and hasattr(value, "dtype"):  # the repr of a long array omits its middle
+            array = np.asarray(value)
+            return array.shape, array.dtype.name, array.tobytes()
+        return repr(value)
+    return value
+
+
+def is_size(value: Any) -> bool:
+    """Return whether a value is an integer; truth values are not."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def plain(value: Any) -> Any:
+    """Return a value for JSON: numbers, strings, truth values and `None` unchanged, others as a short text.
+
+    Examples:
+        >>> plain(np.int64(3)), plain(None), plain(np.dtype("float32"))
+        (3, None, 'float32')
+    """
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return format_value(value)
+
+
+def format_value(value: Any) -> str:
+    """Format a value as a short text. A dtype, as a NumPy dtype or scalar type, is formatted as its name.
+
+    Examples:
+        >>> format_value("bfloat16"), format_value(np.float32), format_value(64)
+        ('bfloat16', 'float32', '64')
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, np.dtype | type):
+        with suppress(TypeError):  # a class that is not a dtype
+            return np.dtype(value).name
+    return short_repr(value, 40)
+
+
+def format_setting(name: str, value: Any) -> str:
+    """Format a setting as Python code.
+
+    Examples:
+        >>> format_setting("batch", 16), format_setting("a.dimension", "x")
+        ('batch=16', '{"a.dimension": "x"}')
+    """
+    text = short_repr(value, 40)
+    text = text if '"' in text else text.replace("'", '"')
+    return f"{name}={text}" if name.isidentifier() else f'{{"{name}": {text}}}'
+
+
+def checked(
+    base: Settings, changes: Settings, program: str, takes_any: bool = False, is_made: bool = True
+) -> dict[str, Any]:
+    """Return all settings with the changes applied."""
+    for name, value in by_name(changes).items():
+        if name not in base and not takes_any:
+            near = alike(name, base)
+            make = f"def make({name}=...): ...  # use {name} in the function"
+            raise UnknownOptionError(
+                f"{program} has no setting {name!r}.",
+                (("settings", ", ".join(base) or "none"),),
+                format_setting(near[0], value) if near else make if is_made else f"ml.what_if(make)  # {make}",
+            )
+        before: Any = base.get(name)
+        if is_size(before) and (not is_size(value) or (value < 0 <= before)):
+            least = " of at least 0" * (before >= 0)
+            raise UnknownOptionError(
+                f"setting {name!r} of {program} must be an integer{least}, not {short_repr(value, 40)}.",
+                (("current value", str(before)),),
+                format_setting(name, max(1, 2 * before)),
+            )
+    return {**base, **changes}
+
+
+def by_name(changes: Any) -> Settings:
+    """Return a dict of changes; an empty dict for `None`. Raise an error if it is not a dict with string keys."""
+    if changes is None:
+        return {}
+    names: Any = changes
+    if not isinstance(changes, Mapping) or not all(isinstance(name, str) for name in names):
+        text = " ".join(short_repr(changes, 40).split())
+        raise UnknownOptionError(
+            f"settings must be keyword arguments or a dict with string keys, got {text}.",
+            advice='batch=64  # or {"linear_0.dimension": 512} for names with a dot',
+        )
+    return changes  # pyright: ignore[reportUnknownVariableType]
+
+
+def values_of(name: str, values: Any) -> tuple[Any, ...]:
+    """Return the values of a swept setting without duplicates."""
+    is_list = isinstance(values, Sequence | range) and not isinstance(values, str)
+    if not (is_list or (isinstance(values, np.ndarray) and values.ndim)) or not len(values):
+        raise UnknownOptionError(
+            f"the values of {name!r} must be a non-empty list, not {short_repr(values, 40)}.",
+            advice=f"{name}=[8, 16, 32]",
+        )
+    unpacked: list[Any] = list(values)
+    listed: list[Any] = [value.item() if isinstance(value, np.generic) else value for value in unpacked]
+    return tuple({key_of({name: value}): value for value in listed}.values())
+
 
 NUMERICS = ("dtype", "precision")
 """Settings of numbers that every program has: they change its arguments and the context of its trace."""
@@ -24,7 +165,7 @@ COMMON_SETTINGS = ("batch", *NUMERICS)
 _CASTS = "only its inputs have the new dtype, and the casts inside it are unchanged; "
 
 
-class Subject(Protocol):
+class VariableProgram:
     """A program that can be built with different settings, such as its batch size or dtype.
 
     Attributes:
@@ -36,31 +177,19 @@ class Subject(Protocol):
 
     name: str
     base: dict[str, Any]
-    makes: bool
-    casts: str
+    makes = False
+    casts = ""
 
-    def with_changes(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
-        """Return all settings with the changes applied.
-
-        Args:
-            changes: The new values.
-            swept: For a call of `ml.sweep`, the values of each swept setting, for errors.
-
-        Raises:
-            UnknownOptionError: A setting does not exist, or a value is not valid.
-        """
-        ...
+    def with_changes(self, changes: Settings) -> dict[str, Any]:
+        """Return all settings with the changes applied."""
+        raise NotImplementedError
 
     def inspection(self, settings: Settings) -> Inspection:
-        """Return the program for these settings, without computing a stage.
-
-        Raises:
-            Exception: The error that the user's function raised.
-        """
-        ...
+        """Return the program for these settings, without computing a stage."""
+        raise NotImplementedError
 
 
-class MadeProgram:
+class MadeProgram(VariableProgram):
     """A program made by a user's function of settings.
 
     Args:
@@ -68,15 +197,12 @@ class MadeProgram:
             of its inputs, or an `Inspection`.
         settings: Settings that replace the defaults of `make`.
         starts: For a call of `ml.sweep`, initial values of swept settings that have no default.
-
-    Raises:
-        UnknownOptionError: `settings` contains a setting that `make` does not have, or a setting has no value.
     """
 
     makes = True
     casts = f'{_CASTS}make(dtype="float32") can build it in the new dtype'
 
-    def __init__(self, make: Callable[..., Any], settings: Settings, starts: Settings = NOT_SWEPT):
+    def __init__(self, make: Callable[..., Any], settings: Settings, starts: Settings = MappingProxyType({})):
         self.name = title_of(make)
         self._make = make
         defaults, self._takes_any = _defaults(make)
@@ -93,25 +219,22 @@ class MadeProgram:
                 f"ml.what_if({self.name}, {', '.join(f'{name}=...' for name in missing)})  # or, if {self.name}() is "
                 f"the program itself, ml.what_if({self.name}, {', '.join(missing)})(batch=64)",
             )
-        self.base: dict[str, Any] = {
-            **{name: value for name, value in defaults.items() if value is not _NONE},
-            **settings,
-        }
+        self.base = {name: value for name, value in defaults.items() if value is not _NONE} | dict(settings)
 
-    def with_changes(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
+    def with_changes(self, changes: Settings) -> dict[str, Any]:
         """Return all settings with the changes applied."""
         around = {name: value for name, value in changes.items() if name in NUMERICS and name not in self.base}
         own = {name: value for name, value in changes.items() if name not in around}
-        check_numerics(around, swept)
-        _check_width(around.get("dtype"))
-        return {**checked(self.base, own, f"{self.name}()", self._takes_any, swept=swept), **around}
+        check_numerics(around)
+        return {**checked(self.base, own, f"{self.name}()", self._takes_any), **around}
 
     def inspection(self, settings: Settings) -> Inspection:
         """Return the program for these settings, without computing a stage."""
-        takes = self._own | (set(settings) - set(NUMERICS) if self._takes_any else frozenset[str]())
-        around = {name: value for name, value in settings.items() if name not in takes}
-        own = {name: value for name, value in settings.items() if name in takes}
-        return with_numerics(lambda: self._inspected(self._make(**own)), around)
+        around = {name for name in settings if name not in self._own and (not self._takes_any or name in NUMERICS)}
+        own = {name: value for name, value in settings.items() if name not in around}
+        return with_numerics(
+            lambda: self._inspected(self._make(**own)), **{name: settings[name] for name in around if name in NUMERICS}
+        )
 
     def _inspected(self, result: Any) -> Inspection:
         if isinstance(result, Inspection):
@@ -131,10 +254,9 @@ class MadeProgram:
         )
 
 
-class FixedProgram:
+class FixedProgram(VariableProgram):
     """A program that is not made by a function: its batch, dtype and precision can change."""
 
-    makes = False
     casts = f'{_CASTS}ml.what_if(model, ...), or ml.what_if(make) with make(dtype="float32"), rebuilds it'
 
     def __init__(self, inspection: Inspection):
@@ -146,7 +268,7 @@ class FixedProgram:
         if dtype is not None:
             self.base["dtype"] = dtype
 
-    def with_changes(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
+    def with_changes(self, changes: Settings) -> dict[str, Any]:
         """Return all settings with the changes applied."""
         if "remat" in changes:
             raise UnknownOptionError(
@@ -154,14 +276,12 @@ class FixedProgram:
                 (("settings", "batch, dtype, precision"),),
                 "ml.what_if(make)(remat=True)  # make(remat) calls jax.checkpoint if remat is true",
             )
-        available = {"batch": None, "dtype": None, "precision": None, **self.base}
         if "batch" in changes and self._batch is None:
             self._batch = batch_of(self._inspection)
             self.base["batch"] = self._batch.size
-        available |= self.base
-        check_numerics({name: value for name, value in changes.items() if name in NUMERICS}, swept)
-        _check_width(changes.get("dtype"))
-        settings = checked(available, changes, repr(self.name), is_made=False, swept=swept)
+        check_numerics(changes)
+        available = {"batch": None, "dtype": None, "precision": None, **self.base}
+        settings = checked(available, changes, repr(self.name), is_made=False)
         return {name: value for name, value in settings.items() if name in self.base or name in changes}
 
     def inspection(self, settings: Settings) -> Inspection:
@@ -171,14 +291,13 @@ class FixedProgram:
         if size is not None and batch is not None and size != batch.size:
             inspection = inspection.altered(lambda args: resized(args, batch, size))
         changed = {name: settings.get(name) for name in NUMERICS if settings.get(name) != self.base.get(name)}
-        return with_numerics(lambda: inspection, changed)
+        return with_numerics(lambda: inspection, **changed)
 
 
 _NONE: Any = object()
 
 
 def _defaults(make: Callable[..., Any]) -> tuple[dict[str, Any], bool]:
-    """Return the settings of a function with their defaults (`_NONE` for none), and whether it accepts any others."""
     try:
         parameters = python_inspect.signature(make).parameters.values()
     except (TypeError, ValueError):
@@ -192,34 +311,22 @@ def _defaults(make: Callable[..., Any]) -> tuple[dict[str, Any], bool]:
     return defaults, any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
-def check_numerics(settings: Settings, swept: Settings = NOT_SWEPT) -> None:
-    """Raise if the setting `dtype` or `precision` is not valid.
-
-    Args:
-        settings: The settings. Settings with other names are ignored.
-        swept: For a call of `ml.sweep`, the values of each swept setting, for errors.
-
-    Raises:
-        UnknownOptionError: `dtype` is not a floating-point dtype, or `precision` is unknown.
-    """
+def check_numerics(settings: Settings, checks_width: bool = True) -> None:
+    """Raise an error if the setting `dtype` or `precision` is not valid."""
     precision, dtype = settings.get("precision"), settings.get("dtype")
     if precision is not None and precision not in PRECISIONS:
-        raise UnknownOptionError(
-            f"unknown precision {short_repr(precision, 40)}.",
-            (("known", ", ".join(PRECISIONS)),),
-            format_setting("precision", ("default", "highest"), "precision" in swept),
-        )
-    if dtype is not None and not _is_float(dtype):
+        facts = (("known", ", ".join(PRECISIONS)),)
+        raise UnknownOptionError(f"unknown precision {short_repr(precision, 40)}.", facts, 'precision="highest"')
+    if dtype is None:
+        return
+    if not _is_float(dtype):
         raise UnknownOptionError(
             f"floating-point arrays cannot be cast to {format_value(dtype)!r}.",
             (("known", "float16, bfloat16, float32, float64"),),
-            format_setting("dtype", ("float32", "bfloat16"), "dtype" in swept),
+            'dtype="bfloat16"',
         )
-
-
-def _check_width(dtype: Any) -> None:
-    """Raise `UnknownOptionError` if JAX would silently use a narrower dtype instead, with other costs."""
-    if dtype is not None and jax.dtypes.canonicalize_dtype(dtype) != jax.numpy.dtype(dtype):
+    # JAX would silently use a narrower dtype instead, with other costs.
+    if checks_width and jax.dtypes.canonicalize_dtype(dtype) != jax.numpy.dtype(dtype):
         raise UnknownOptionError(
             f"JAX creates no {format_value(dtype)} arrays by default.",
             (("because", "jax_enable_x64 is off, so JAX would truncate them to 32 bits"),),
@@ -236,14 +343,8 @@ def _is_float(dtype: Any) -> bool:
         return False
 
 
-def with_numerics(make: Callable[[], Inspection], settings: Settings) -> Inspection:
-    """Make a program with another precision, and with its floating-point arguments in another dtype.
-
-    Args:
-        make: Function that makes the program.
-        settings: The settings `precision` and `dtype`. A setting that is missing or `None` changes nothing.
-    """
-    dtype, precision = settings.get("dtype"), settings.get("precision")
+def with_numerics(make: Callable[[], Inspection], *, dtype: Any = None, precision: Any = None) -> Inspection:
+    """Make a program with another precision, and with its floating-point arguments in another dtype."""
     with nullcontext() if precision is None else jax.default_matmul_precision(precision):
         inspection = make()
         if dtype is None and precision is None:
@@ -292,11 +393,7 @@ def batch_of(inspection: Inspection) -> Batch:
     """Return the number of samples of a program, and its arrays with one row per sample.
 
     A size is a candidate if it is the first dim of all arrays of an argument. Of several candidates, the batch is the
-    one that can change while all other sizes stay: for each candidate, the program is traced with one more sample. The
-    first dim of a weight cannot change in this way, because the other arrays would no longer fit.
-
-    Raises:
-        ShapeError: There is no candidate, or not exactly one of several candidates can change.
+    one that can change while all other sizes stay. The first dim of a weight cannot change in this way.
     """
     candidates = _candidates(inspection.arguments)
     fitting = [batch for batch in candidates if _is_free(inspection, batch)] if len(candidates) > 1 else candidates
@@ -310,15 +407,9 @@ def batch_of(inspection: Inspection) -> Batch:
         )
         for batch in fitting or candidates
     ]
+    why = "several first dims are possible" if fitting else "no first dim of all arrays of an argument can vary"
     raise ShapeError(
-        f"cannot determine the batch of {inspection.name!r}: "
-        + (
-            "several first dims are possible."
-            if fitting
-            else "none of these first dims can vary."
-            if candidates
-            else "each argument is scalar, or has arrays with different first dims."
-        ),
+        f"cannot determine the batch of {inspection.name!r}: {why}.",
         tuple(facts),
         "ml.what_if(make)  # make(batch=32) returns the function and the shapes of its arguments",
     )
@@ -338,7 +429,6 @@ def _candidates(args: tuple[Any, ...]) -> list[Batch]:
 
 
 def _is_free(inspection: Inspection, batch: Batch) -> bool:
-    """Return whether the program can be traced with one more sample in the arrays of `batch`, and no other change."""
     other = inspection.altered(lambda args: resized(args, batch, batch.size + 1))
     return other.stage("jaxpr").unavailable is None
 
@@ -348,6 +438,158 @@ def _is_floating(leaf: Any) -> bool:
 
 
 def _spec(leaf: Any, shape: tuple[Any, ...], dtype: Any) -> jax.ShapeDtypeStruct:
-    """Return the shape and dtype of an array, with its sharding if it has one."""
     sharding, is_weak = getattr(leaf, "sharding", None), bool(getattr(leaf, "weak_type", False))
     return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=is_weak)
+
+
+def attributes_of(graph: LogicalGraph) -> dict[str, Any]:
+    """Return a dict of the attributes of all blocks, such as `{"mlp/linear_0.dimension": 64}`."""
+    return {f"{path}.{name}": value for path, node in graph.walk() for name, value in node.block.attributes}
+
+
+def with_attribute(graph: LogicalGraph, name: str, value: Any) -> LogicalGraph:
+    """Return a graph with another value of a block's attribute, such as `"linear_0.dimension"`."""
+    path, _, attribute = name.rpartition(".")
+    names = split_path(path)
+
+    def change(level: LogicalGraph) -> LogicalGraph:
+        block = edit.node_of(level, names[-1]).block
+        return edit.swap(level, names[-1], with_attributes(Model.of_block(block), {attribute: value}).block)
+
+    return inside(graph, names[:-1], change)
+
+
+class MithrilModel(VariableProgram):
+    """A mithril_nb model with settings.
+
+    The settings are:
+
+    - `batch`, the size of the first axis of all inputs; only if this is the same number for all of them;
+    - the sizes of the other axes of inputs, such as `"input.1"`;
+    - `dtype`, `precision` and `remat`;
+    - the attributes of blocks by path, such as `"linear_0.dimension"`.
+
+    Args:
+        target: The model, compiled or not.
+        args: The inputs of the model, or their shapes.
+        shapes: Shapes of the inputs by name.
+        options: Other arguments of `ml.inspect`, and inputs by name.
+    """
+
+    casts = "some of its blocks always compute in float32"
+
+    def __init__(
+        self,
+        target: Any,
+        args: Sequence[Any],
+        shapes: Mapping[str, Sequence[Dim]] | None,
+        options: Mapping[str, Any],
+    ):
+        self._options = {name: value for name, value in options.items() if name in OPTIONS and name != "kwargs"}
+        named = {name: value for name, value in options.items() if name not in OPTIONS} | dict(
+            options.get("kwargs") or {}
+        )
+        model = compiled_for(target, *given_specs(target, args, named, shapes))
+        self._target, self._model = target, model
+        self._graph: LogicalGraph = target.graph if isinstance(target, PhysicalModel) else graph_of(target)
+        self._shapes = {name: tuple(spec.shape) for name, spec in model.input_specs.items()}
+        inspection = inspect(model, **self._options)
+        self.name = inspection.name
+        self.base: dict[str, Any] = {}
+        firsts = {shape[0] for shape in self._shapes.values() if shape}
+        if len(firsts) == 1 and isinstance(first := firsts.pop(), int):
+            self.base["batch"] = first
+        for name, shape in self._shapes.items():
+            start = 1 if "batch" in self.base else 0
+            self.base |= {f"{name}.{axis}": dim for axis, dim in enumerate(shape) if axis >= start}
+        self.base |= {"dtype": common_dtype(inspection.arguments), "remat": False}
+
+    def with_changes(self, changes: Settings) -> dict[str, Any]:
+        """Return all settings with the changes applied."""
+        for name, value in changes.items():
+            if name not in self.base and name not in NUMERICS:
+                self._add_attribute(name, value)
+        check_numerics(changes, checks_width=False)
+        if not isinstance(changes.get("remat", False), bool):
+            raise UnknownOptionError(
+                f"remat must be True or False, not {short_repr(changes['remat'], 40)}.",
+                advice="remat=True",
+            )
+        program = f"program {self.name!r}"
+        settings = checked({"precision": None, **self.base}, changes, program, is_made=False)
+        return {name: value for name, value in settings.items() if name in self.base or name in changes}
+
+    def inspection(self, settings: Settings) -> Inspection:
+        """Return the program for these settings, without computing a stage."""
+        shapes = {name: self._shape(name, settings) for name in self._shapes}
+        attributes = {
+            name: value
+            for name, value in settings.items()
+            if "." in name and name.rpartition(".")[0] not in self._shapes and value != self.base[name]
+        }
+        model, backend, dtype = self._model, self._model.backend, settings.get("dtype")
+        if dtype is not None and dtype != self.base.get("dtype"):
+            # The parameters and constants of a model have the dtype of the backend. If only the inputs were cast,
+            # blocks would cast them back.
+            backend = copy.copy(backend)
+            backend.default_dtype = as_dtype(dtype)
+        if attributes or shapes != self._shapes or backend is not model.backend:
+            graph = self._graph
+            for name, value in attributes.items():
+                graph = with_attribute(graph, name, value)
+            model = compile(Model.of(graph), backend, shapes=shapes, jit=model.jit)
+        if settings.get("remat"):
+            model = rematerialized(model)
+        # `dtype` is not passed: the loss and the optimizer keep their dtypes, as for a model compiled in this dtype.
+        return with_numerics(lambda: inspect(model, **self._options), precision=settings.get("precision"))
+
+    def _shape(self, name: str, settings: Settings) -> tuple[Any, ...]:
+        shape = self._shapes[name]
+        dims = [settings.get(f"{name}.{axis}", dim) for axis, dim in enumerate(shape)]
+        return tuple(settings["batch"] if axis == 0 and "batch" in settings else dim for axis, dim in enumerate(dims))
+
+    def _add_attribute(self, name: str, value: Any) -> None:
+        attributes = attributes_of(self._graph)
+        if name in attributes:
+            self.base[name] = attributes[name]
+            return
+        path = name.rpartition(".")[0]
+        if not path and "/" not in name and not any(attribute.endswith(f".{name}") for attribute in attributes):
+            return  # it may be another setting, misspelled
+        own = [attribute.removeprefix(f"{path}.") for attribute in attributes if attribute.rpartition(".")[0] == path]
+        blocks = [node_path for node_path, _ in self._graph.walk()]
+        raise UnknownOptionError(
+            f"program {self.name!r} has no setting {name!r}.",
+            (
+                ("settings", ", ".join(self.base)),
+                (f"of {path}", ", ".join(own) or "no attributes") if path in blocks else ("blocks", ", ".join(blocks)),
+            ),
+            self._advice(name, value),
+        )
+
+    def _advice(self, name: str, value: Any) -> str:
+        attributes = attributes_of(self._graph)
+        path, _, own = name.rpartition(".")
+        same = [attribute for attribute in attributes if attribute.rpartition(".")[2] == own]
+        exact = [attribute for attribute in attributes if attribute.replace("/", ".") == name.replace("/", ".")]
+        near = exact or (alike(name, same) if path else same) or same or alike(name, attributes, 0.8)
+        return format_setting(near[0], value) if near else ""
+
+
+def rematerialized(model: PhysicalModel) -> PhysicalModel:
+    """Return a copy of a model that saves only its arguments: the backward pass recomputes intermediate values."""
+    other = copy.copy(model)
+
+    def recomputed(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(params: Any, inputs: Any, state: Any = None, *, key: Any = None, training: bool = False) -> Any:
+            def run(params: Any, inputs: Any, state: Any, key: Any) -> Any:
+                return method(params, inputs, state=state, key=key, training=training)
+
+            return jax.checkpoint(run)(params, inputs, state, key)
+
+        return call
+
+    # An instance attribute overrides the method, as in `evaluate`.
+    for name in ("forward", "forward_with_state"):
+        other.__dict__[name] = recomputed(getattr(model, name))
+    return other

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
@@ -13,12 +12,13 @@ import numpy as np
 from mithril_nb.analysis.measure import profile
 from mithril_nb.analysis.whatif.change import Peak, quiet_queue
 from mithril_nb.analysis.whatif.cost_oracle import CostOracle
-from mithril_nb.analysis.whatif.settings import Settings, by_name, plain, values_of
+from mithril_nb.analysis.whatif.subjects import Settings, by_name, plain, values_of
 from mithril_nb.analysis.whatif.what_if import peak as peak_of
 from mithril_nb.analysis.whatif.what_if import peak_compiled, reason_of, subject_of
 from mithril_nb.cost import Cost
+from mithril_nb.cost.costs import import_pandas
 from mithril_nb.display import Shown
-from mithril_nb.errors import UnavailableBackendError, UnknownOptionError, nearest
+from mithril_nb.errors import UnknownOptionError, nearest
 from mithril_nb.graph.spec import Dim
 
 SOURCES = ("analytic", "compiled", "measured")
@@ -100,17 +100,8 @@ class Sweep(Shown):
         }
 
     def to_pandas(self) -> Any:
-        """Return a `pandas.DataFrame` with a row for each point; unknown costs are missing.
-
-        Raises:
-            UnavailableBackendError: pandas is not installed.
-        """
-        try:
-            pandas = importlib.import_module("pandas")
-        except ImportError as error:
-            raise UnavailableBackendError(
-                "Sweep.to_pandas needs pandas.", (("because", str(error)),), "pip install pandas"
-            ) from error
+        """Return a `pandas.DataFrame` with a row for each point; unknown costs are missing."""
+        pandas = import_pandas("Sweep.to_pandas")
         rows = [{**point["settings"], **{name: point[name] for name in FIELDS}} for point in self.to_dict()["points"]]
         return pandas.DataFrame(rows)
 
@@ -155,7 +146,7 @@ def sweep(
         >>> [(point.settings["batch"], point.settings["width"], point.flops) for point in found.points]
         [(8, 16, 1024), (8, 32, 2048), (16, 16, 2048), (16, 32, 4096)]
     """
-    requested = {**settings, **by_name(changes, is_swept=True)}
+    requested = {**settings, **by_name(changes)}
     swept = {name: values for name, values in requested.items() if isinstance(values, list | range | np.ndarray)}
     others = {name: value for name, value in requested.items() if name not in swept}
     starts = {name: values_of(name, listed)[0] for name, listed in swept.items()}
@@ -165,11 +156,7 @@ def sweep(
 
 
 def swept_over(oracle: CostOracle, swept: Mapping[str, Any], source: str, peak: bool) -> Sweep:
-    """Compute the cost of a program at all combinations of values.
-
-    Raises:
-        UnknownOptionError: As in `sweep`.
-    """
+    """Compute the cost of a program at all combinations of values."""
     subject = oracle.subject
     if source not in SOURCES:
         raise UnknownOptionError(
@@ -185,7 +172,7 @@ def swept_over(oracle: CostOracle, swept: Mapping[str, Any], source: str, peak: 
         )
     values = {name: values_of(name, listed) for name, listed in swept.items()}
     combinations = [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
-    settled = [subject.with_changes(point, swept) for point in combinations]
+    settled = [subject.with_changes(point) for point in combinations]
     points = tuple(
         _point(oracle, point, settings, source, peak) for point, settings in zip(combinations, settled, strict=True)
     )
@@ -215,14 +202,11 @@ def _of(cost: Cost, point: Settings, held: Peak, origin: str) -> Point:
     reasons = {name: _reason(cost.notes, name) for name, value in figures.items() if value is None}
     reasons |= {"peak_bytes": held.reason} if held.bytes is None else {}
     reasons |= {"time_s": no_time} if time_s is None else {}
-    calls = total.unknown_transcendentals
-    bounds = {"flops": total.unknown, "transcendentals": calls, "bytes_accessed": total.unknown_bytes}
-    at_least = tuple(name for name, count in bounds.items() if count and figures[name])
+    at_least = tuple(name for name, value in figures.items() if value and total.unknown_in(name))
     return Point(point, **figures, peak_bytes=held.bytes, time_s=time_s, way=origin, reasons=reasons, at_least=at_least)
 
 
 def _reason(notes: Sequence[str], figure: str) -> str:
-    """Return the notes on a cost as the reason why it is unknown; all notes if none names the cost."""
     own = [note.removeprefix(f"{figure}: ") for note in notes if figure in note.partition(":")[0]]
     return "; ".join(own or notes) or "no reason given"
 
@@ -232,7 +216,7 @@ def _known_somewhere(points: Sequence[Point]) -> list[str]:
 
 
 def _notes(points: Sequence[Point]) -> tuple[str, ...]:
-    """Return a note for costs that are unknown at all points, with the reason; other points show their own reasons."""
+    # Only for costs that are unknown at all points: other points show their own reasons.
     available = _known_somewhere(points)
     by_reason: dict[str, list[str]] = {}
     for point in points:

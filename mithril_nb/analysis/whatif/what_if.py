@@ -9,13 +9,21 @@ from functools import partial
 from typing import Any
 
 from mithril_nb.analysis.whatif.change import Change, Future, Peak, quiet_queue
-from mithril_nb.analysis.whatif.cost_oracle import MOST_KEPT, TRACED, CostOracle
-from mithril_nb.analysis.whatif.models import MithrilModel
-from mithril_nb.analysis.whatif.settings import NOT_SWEPT, Settings, by_name, format_setting, key_of
-from mithril_nb.analysis.whatif.subjects import COMMON_SETTINGS, FixedProgram, MadeProgram, Subject
+from mithril_nb.analysis.whatif.cost_oracle import ESTIMATE, MOST_KEPT, TRACED, CostOracle
+from mithril_nb.analysis.whatif.subjects import (
+    COMMON_SETTINGS,
+    FixedProgram,
+    MadeProgram,
+    MithrilModel,
+    Settings,
+    VariableProgram,
+    by_name,
+    format_setting,
+    key_of,
+)
 from mithril_nb.cost import Cost
 from mithril_nb.cost.memory.use import memory_of
-from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
+from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError
 from mithril_nb.graph.spec import Dim
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.failure import failure_of
@@ -35,16 +43,16 @@ SHARDED = 'XLA decides how much of sharded arrays each device holds; source="com
 class WhatIf:
     """A program with settings: call it with other settings to get the change of its costs.
 
-    If the program takes long to trace, a background thread finds formulas and rules for the costs, so that later calls
+    If the program takes long to trace, a background thread learns rules for the costs, so that later calls
     need no trace. The thread ends by itself. Slow work on request, such as compiling, runs in a second thread.
 
     Args:
         subject: The program.
-        learns: True to find formulas and rules in the background, as `ways` describes. By default, this is done if the
+        learns: True to learn rules in the background, as `ways` describes. By default, this is done if the
             program takes long to trace.
     """
 
-    def __init__(self, subject: Subject, learns: bool | None = None):
+    def __init__(self, subject: VariableProgram, learns: bool | None = None):
         self._queue, self._requests = quiet_queue(), quiet_queue()
         weakref.finalize(self, self._queue.end)
         self._oracle = CostOracle(subject, self._queue, learns)
@@ -65,8 +73,6 @@ class WhatIf:
     def ways(self) -> Mapping[str, str]:
         """The way in which costs for other values of a setting are found, by name of the setting.
 
-        - `"formula"`: by a formula, from a trace with a symbolic size for the setting; it was compared with traces of
-          one or two other values;
         - `"learned and verified"`: by rules from traces of a few values, which were compared with further traces;
         - `"traced"`: by a new trace for each value. The text may continue with the reason: `"traced: ..."`.
 
@@ -81,11 +87,6 @@ class WhatIf:
         Args:
             changes: Settings whose names are not Python names: `{"linear_0.dimension": 512}`.
             **settings: Settings by name: `batch=64`.
-
-        Raises:
-            UnknownOptionError: A setting does not exist, or a value is not valid.
-            StageUnavailableError: The program cannot be traced with these settings.
-            Exception: The error that the function that makes the program raised.
         """
         subject = self._oracle.subject
         after = subject.with_changes({**by_name(changes), **settings})
@@ -100,7 +101,7 @@ class WhatIf:
             (*answer.notes, *self._casts(changed, was, answer.cost)),
             Future(partial(_peaks, self._oracle, before, after), self._requests),
             self._compiled(before, after),
-            None if answer.is_exact else partial(self._exact, before, after),
+            partial(self._exact, before, after) if answer.way == ESTIMATE else None,
         )
 
     def _casts(self, changed: Settings, before: Cost, after: Cost) -> tuple[str, ...]:
@@ -161,8 +162,8 @@ def what_if(
         target: A function that makes the program, or the program.
         *args: Arguments of the function or inputs of the model; none if `target` makes the program.
         shapes: Shapes of a model's inputs, instead of arguments.
-        learns: True to find formulas and rules for the costs in the background, as `WhatIf.ways` describes; false to
-            trace always. By default, they are found if the program takes long to trace.
+        learns: True to learn rules for the costs in the background, as `WhatIf.ways` describes; false to
+            trace always. By default, they are learned if the program takes long to trace.
         **settings: Values that replace the defaults of `target`; for a program, other arguments of `ml.inspect`.
 
     Returns:
@@ -182,16 +183,6 @@ def what_if(
         >>> change.before.total.flops, change.after.total.flops, change.delta.flops, change.way
         (1024, 4096, 3072, 'traced')
     """
-    if learns is not None and not isinstance(learns, bool):
-        raise UnknownOptionError(
-            f"ml.what_if cannot take learns={' '.join(short_repr(learns, 40).split())}.",
-            (
-                ("True", "finds formulas for the costs in the background"),
-                ("False", "traces the program again for each change"),
-                ("None", "finds formulas if the program takes long to trace"),
-            ),
-            "learns=False",
-        )
     subject = subject_of(target, args, shapes, settings)
     return WhatIf(subject, learns)
 
@@ -201,26 +192,14 @@ def subject_of(
     args: tuple[Any, ...],
     shapes: Mapping[str, Sequence[Dim]] | None,
     settings: dict[str, Any],
-    starts: Settings = NOT_SWEPT,
-) -> Subject:
-    """Return the program with its settings.
-
-    Args:
-        target: A program, or a function that makes one.
-        args: Arguments of the program.
-        shapes: Shapes of a model's inputs, instead of arguments.
-        settings: For a function that makes a program, values that replace its defaults; for a program, other arguments
-            of `ml.inspect`.
-        starts: For a call of `ml.sweep`, initial values of swept settings, for functions without a default for them.
-
-    Raises:
-        UnknownOptionError: As in `what_if`.
-    """
+    starts: Settings | None = None,
+) -> VariableProgram:
+    """Return the program with its settings; for a call of `ml.sweep`, `starts` has values of the swept settings."""
     is_ours = type(target).__module__.startswith("mithril_nb.")  # such as a `WhatIf`, which is callable
     is_function = callable(target) and not isinstance(target, type) and not hasattr(target, "init") and not is_ours
     is_made = not args and shapes is None and is_function and not is_mithril_model(target)
     if not is_made and not isinstance(target, Inspection):
-        _refuse_settings(target, {"shapes": shapes, **settings}, starts is not NOT_SWEPT)
+        _refuse_settings(target, {"shapes": shapes, **settings}, starts is not None)
         check_options(settings)
     if is_mithril_model(target):
         return MithrilModel(target, args, shapes, settings)
@@ -232,33 +211,22 @@ def subject_of(
             )
         return FixedProgram(target)
     if is_made:
-        return MadeProgram(target, settings, starts)
+        return MadeProgram(target, settings, starts or {})
     return FixedProgram(inspect(target, *args, shapes=shapes, **settings))
 
 
 def _refuse_settings(target: Any, options: Settings, is_swept: bool) -> None:
-    """Raise `UnknownOptionError` if settings to change are passed with the program, and not to the result."""
     names = (*COMMON_SETTINGS, "remat") if is_mithril_model(target) else COMMON_SETTINGS
     changed = {name: value for name, value in options.items() if name in names and has_argument(target, name) is False}
     if not changed:
         return
-    facts = (("given", _given(changed)), ("settings", ", ".join(names)))
-    if is_swept:
-        name, value = next(iter(changed.items()))
-        raise UnknownOptionError(
-            f"ml.sweep varies settings of {title_of(target)!r} only if they are given as lists.",
-            facts,
-            format_setting(name, (value,), is_swept=True),
-        )
-    raise UnknownOptionError(
-        f"ml.what_if does not take new settings of {title_of(target)!r}: pass them to its result.",
-        facts,
-        f"ml.what_if(program, *args)({_given(changed)})",
-    )
+    facts = (("settings", ", ".join(names)),)
+    what = "ml.sweep varies them if they are lists" if is_swept else "pass them to the result of ml.what_if"
+    raise UnknownOptionError(f"{_given(changed)} cannot be set with program {title_of(target)!r}: {what}.", facts)
 
 
 def _given(settings: Settings) -> str:
-    return ", ".join(format_setting(name, (value,)) for name, value in settings.items())
+    return ", ".join(format_setting(name, value) for name, value in settings.items())
 
 
 def _casts(cost: Cost) -> int:
@@ -266,7 +234,7 @@ def _casts(cost: Cost) -> int:
 
 
 def _peaks(oracle: CostOracle, before: Settings, after: Settings) -> tuple[Peak, Peak]:
-    """Return both peaks from the same source, XLA's plan or estimates, so that they can be compared."""
+    # Both peaks come from the same source, so that they can be compared.
     with suppress(Exception):  # for a program that cannot be traced, the estimate has the reason
         programs = [oracle.traced(settings)[0] for settings in (before, after)]
         if all(

@@ -42,13 +42,6 @@ SENDS_MORE = "in a branch that has fewer FLOPs but may send more than the counte
 def sent(kind: str, operands: Sequence[Expression | None], group: int | None) -> Sent:
     """Return the bytes that one device passes to a collective (payload), and the bytes that it sends (wire).
 
-    Args:
-        kind: Opcode of the collective in HLO: `"all-reduce"`, `"all-gather"`, `"reduce-scatter"`, `"all-to-all"`,
-            `"collective-permute"`, `"collective-broadcast"` or `"ragged-all-to-all"`.
-        operands: The bytes of each operand on one device; `None` if unknown.
-        group: The number of devices in a group; `None` if unknown. A collective-permute has no groups: pass 1 if no
-            device sends to another, else 2.
-
     Examples:
         >>> sent("all-reduce", [1024], 8), sent("all-gather", [128], 8), sent("reduce-scatter", [1024], 8)
         ((1024, 1792), (1024, 896), (1024, 896))
@@ -97,9 +90,6 @@ def sent_by(equation: Equation, bytes_of: Callable[[TensorSpec], Expression | No
 
     They are unknown for an equation on sharded arrays, because XLA's partitioner may add collectives to it. Other
     equations that are not collectives send 0 bytes.
-
-    Raises:
-        UndecidedError: A size is neither a number nor a polynomial.
     """
     if (PARTITIONED, True) in equation.params:
         return UNKNOWN

@@ -135,12 +135,6 @@ def valid_pairs(outputs: int, window: int, inputs: int, steps: tuple[int, int, i
 
     The other pairs read padding, or a zero between the elements of a dilated input.
 
-    Args:
-        outputs: Size of the result.
-        window: Size of the kernel.
-        inputs: Size of the input before padding and dilation.
-        steps: Stride of the window, padding before the first element, dilation of the input, dilation of the kernel.
-
     Examples:
         Three inputs, a kernel of three, and one element of padding on each side; the first and the last result read
         only two inputs:

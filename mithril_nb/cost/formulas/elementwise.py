@@ -112,7 +112,7 @@ _CONVERGENCE = f"the number of iterations, assumed to be {ITERATIONS}"
 
 
 def _conversions(equation: Equation) -> int:
-    """Return the number of conversions for each element: 16-bit operands are converted to float32, the result back."""
+    # 16-bit operands are converted to float32, the result back.
     return 0 if equation.inputs[0].dtype in ("float32", "float64") else len(equation.inputs) + 1
 
 

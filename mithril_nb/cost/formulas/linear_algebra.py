@@ -53,13 +53,13 @@ def _batch(spec: TensorSpec, axes: int = 2) -> Letters:
 
 
 def _square(equation: Equation) -> Letters:
-    """Return the letters `B` and `n` for square matrices, `n` x `n`."""
+    """`n` x `n` matrices."""
     spec = equation.inputs[0]
     return {**_batch(spec), "n": length(spec, -1)}
 
 
 def _matrix(equation: Equation) -> Letters:
-    """Return the letters `B`, `m`, `n` and `k = min(m, n)` for `m` x `n` matrices."""
+    """`m` x `n` matrices, with `k = min(m, n)`."""
     spec = equation.inputs[0]
     rows, columns = length(spec, -2), length(spec, -1)
     return {**_batch(spec), "m": rows, "n": columns, "k": call("min", rows, columns)}

@@ -24,9 +24,6 @@ from mithril_nb.cost.formulas.symbols import (
 def parse(text: str) -> Polynomial:
     """Parse a formula in the notation of JAX's symbolic dims (`2*b^2`) or of costs (`2·b²`).
 
-    Raises:
-        UndecidedError: The text is not a polynomial.
-
     Examples:
         >>> parse("floordiv(- 2*b^2 + 4, 3)"), parse("2·B·I² + B"), parse("n·ceil(log2(n))")
         (floor((-2·b² + 4)/3), 2·B·I² + B, n·ceil(log2(n)))

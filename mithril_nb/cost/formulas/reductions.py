@@ -193,12 +193,6 @@ def _combined(times: str, letters: Letters, equation: Equation, *more: str) -> F
     """Return the formula of an equation that runs a combiner: the function that combines two elements.
 
     If the combiner contains an equation of unknown cost, return a text that names this equation.
-
-    Args:
-        times: The formula for how often the combiner runs.
-        letters: The values of the letters in `times` and `more`.
-        equation: The equation.
-        *more: Letters to add to the FLOPs.
     """
     flops, calls, theirs = 0, 0, 0
     for inner in equations_of(equation.param.get(COMBINER, ())):
@@ -206,9 +200,9 @@ def _combined(times: str, letters: Letters, equation: Equation, *more: str) -> F
         if inner.is_call or not inner.is_used:
             continue
         each = counted(inner)
-        by_xla = each.rule.value(each.rule.xla) if each.rule and each.rule.xla else each.flops
-        figures = [value if isinstance(value, int) else None for value in (each.flops, each.transcendentals, by_xla)]
-        runs = [repeated(value, inner.repeats) for value in figures]
+        by_xla = each.rule.value(each.rule.xla) if each.rule and each.rule.xla else each.figures["flops"]
+        counts = (each.figures["flops"], each.figures["transcendentals"], by_xla)
+        runs = [repeated(value if isinstance(value, int) else None, inner.repeats) for value in counts]
         if None in runs:
             return f"inside {inner.primitive} ({each.formula})"
         flops, calls, theirs = (total + (value or 0) for total, value in zip((flops, calls, theirs), runs, strict=True))

@@ -22,6 +22,7 @@ from mithril_nb.cost.formulas.communication import NOTHING, UNKNOWN, Sent, sent_
 from mithril_nb.cost.formulas.parsing import parse, substituted
 from mithril_nb.cost.formulas.sizes import bytes_of, bytes_sum, count
 from mithril_nb.cost.formulas.symbols import Expression, UndecidedError
+from mithril_nb.figures import SENT
 from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace.params import KERNEL, PARTITIONED
 
@@ -122,9 +123,6 @@ def rule(
     `Formula` for this equation. If the cost is unknown, it returns the reason as text, or `None` if there is no reason.
     `Formula` and `Rule` document the arguments. `is_product` is true for matrix products and convolutions, whose FLOPs
     are all multiply-adds.
-
-    Raises:
-        ValueError: One of the primitives has a rule already.
     """
 
     def register(letters: Finding) -> Finding:
@@ -184,30 +182,20 @@ NOT_SENT = "the bytes sent to other devices are unknown"
 
 
 @dataclass(frozen=True)
-class Counted:
-    """The cost of one run of an equation. A cost is a number, a polynomial in symbolic sizes, or `None` if unknown.
+class EquationCost:
+    """The cost of one run of an equation.
 
     Attributes:
-        flops: Floating-point operations.
-        transcendentals: Calls of exp, log, tanh, ...
-        once: The value of `Formula.once`, by default `flops`.
-        bytes: Bytes read and written.
+        figures: The cost by key: a number, a polynomial in symbolic sizes, or `None` if unknown. The keys are those of
+            figures, `"once"` for the value of `Formula.once`, and `"products"` for the FLOPs of matrix products and
+            convolutions.
         formula: The formula as text, or the reason why the cost is unknown or 0.
         rule: The formula; `None` if the cost is not computed by a formula.
-        payload: Payload bytes of collectives, as in `Figures`.
-        wire: Wire bytes of collectives, as in `Figures`.
-        products: The FLOPs of matrix products and convolutions.
     """
 
-    flops: Expression | None
-    transcendentals: Expression | None
-    once: Expression | None
-    bytes: Expression | None
+    figures: Mapping[str, Expression | None]
     formula: str
     rule: Formula | None = None
-    payload: Expression | None = 0
-    wire: Expression | None = 0
-    products: Expression | None = 0
 
     @property
     def letters(self) -> Letters:
@@ -217,9 +205,9 @@ class Counted:
         names = parse(self.rule.flops).names | parse(self.rule.transcendentals).names
         return {letter: value for letter, value in self.rule.letters.items() if letter in names}
 
-    def why_unknown(self, figure: str) -> str:
-        """Return why the cost with the name `figure`, such as `"flops"` or `"payload_bytes"`, is unknown."""
-        return NOT_SENT if figure in ("payload_bytes", "wire_bytes") else self.formula
+    def why_unknown(self, key: str) -> str:
+        """Return why a figure is unknown."""
+        return NOT_SENT if key in SENT else self.formula
 
 
 def has_cost(equation: Equation) -> bool:
@@ -227,7 +215,7 @@ def has_cost(equation: Equation) -> bool:
     return not equation.is_call or equation.primitive == "pallas_call" or (PARTITIONED, True) in equation.params
 
 
-def counted(equation: Equation) -> Counted:
+def counted(equation: Equation) -> EquationCost:
     """Return the cost of one run of an equation."""
     cost = _computed(equation)
     user = USER_RULES.get(equation.primitive)
@@ -238,38 +226,52 @@ def counted(equation: Equation) -> Counted:
             payload, wire = user.sent(equation) if user and user.sent else sent_by(equation, bytes_of)
     except UndecidedError:
         payload, wire = UNKNOWN
-    return cost if (payload, wire) == NOTHING else replace(cost, payload=payload, wire=wire)
+    return replace(cost, figures={**cost.figures, "payload_bytes": payload, "wire_bytes": wire})
 
 
-def _computed(equation: Equation) -> Counted:
+def _cost(
+    flops: Expression | None,
+    transcendentals: Expression | None,
+    moved: Expression | None,
+    text: str,
+    rule: Formula | None = None,
+    *,
+    once: Expression | None = None,
+    products: Expression | None = None,
+) -> EquationCost:
+    figures = {"flops": flops, "transcendentals": transcendentals, "bytes_accessed": moved}
+    return EquationCost({**figures, "once": once, "products": products}, text, rule)
+
+
+def _computed(equation: Equation) -> EquationCost:
     found_rule = rule_of(equation)
     if equation.is_call:
         moved = _known(found_rule.moved, equation) if found_rule and found_rule.moved else 0
-        return Counted(0, 0, 0, moved, "0: the equations inside the call are counted")
+        return _cost(0, 0, moved, "0: the equations inside the call are counted", once=0, products=0)
     # The operands of a kernel's equations are blocks on the chip; the bytes of `pallas_call` are read and written.
     moved = 0 if "pallas" in equation.transforms else _known(bytes_moved, equation)
     if not equation.is_used:
-        return Counted(0, 0, 0, moved, "0: unused")
+        return _cost(0, 0, moved, "0: unused", once=0, products=0)
     if found_rule is None:
-        return Counted(None, None, None, moved, NO_RULE, products=None)
+        return _cost(None, None, moved, NO_RULE)
     # The rule of a user counts even if XLA folds the equation.
     if equation.primitive not in USER_RULES and is_folded(equation):
-        return Counted(0, 0, 0, moved, "0: folded by XLA")
+        return _cost(0, 0, moved, "0: folded by XLA", once=0, products=0)
     try:
         formula = found_rule.find(equation)
         if formula is None or isinstance(formula, str):
-            return Counted(None, None, None, moved, f"{NO_RULE}: {formula}" if formula else NO_RULE, products=None)
+            return _cost(None, None, moved, f"{NO_RULE}: {formula}" if formula else NO_RULE)
         flops, transcendentals = (_rounded(formula.value(text)) for text in (formula.flops, formula.transcendentals))
         once = flops if formula.once is None else _rounded(formula.value(formula.once))
         products = 0 if flops == 0 else None if formula.products is None else _rounded(formula.value(formula.products))
     except UndecidedError as error:
         products = 0 if found_rule.general.products == "0" else None
-        return Counted(None, None, None, moved, f"{NO_SIZE}: {error}", products=products)
-    return Counted(flops, transcendentals, once, moved, repr(formula), formula, products=products)
+        return _cost(None, None, moved, f"{NO_SIZE}: {error}", products=products)
+    return _cost(flops, transcendentals, moved, repr(formula), formula, once=once, products=products)
 
 
 def _rounded(value: Expression | Fraction) -> Expression:
-    """Return a count rounded to the nearest integer: `n³/3` is a fraction for most `n`."""
+    # `n³/3` is a fraction for most `n`.
     return floor(value + Fraction(1, 2)) if isinstance(value, Fraction) else value
 
 

@@ -34,11 +34,7 @@ def length(spec: TensorSpec, axis: int) -> Expression:
 
 
 def as_size(dim: Any) -> Expression:
-    """Return a size as a polynomial if it is text, such as `"2*batch"`, else as an integer.
-
-    Raises:
-        UndecidedError: `dim` is a text that is not a polynomial, such as `"..."`.
-    """
+    """Return a size as a polynomial if it is text, such as `"2*batch"`, else as an integer."""
     return parse(dim) if isinstance(dim, str) else int(dim)
 
 

@@ -22,7 +22,7 @@ class UndecidedError(ValueError):
 
 
 @dataclass(frozen=True)
-class Call:
+class FunctionCall:
     """A function of polynomials that is not a polynomial, such as max(T, 4). A `Polynomial` may contain it.
 
     Attributes:
@@ -42,7 +42,7 @@ class Call:
         return f"{self.function}({', '.join(map(str, self.args))})"
 
 
-Atom = str | Call
+Atom = str | FunctionCall
 Monomial = tuple[tuple[Atom, int], ...]
 """A product of names and calls: pairs of a factor and its power, in display order; `()` is the number 1."""
 
@@ -80,12 +80,7 @@ class Polynomial:
         return self.terms.get((), 0) if not self.terms or self.terms.keys() == {()} else None
 
     def evaluate(self, **sizes: int) -> int:
-        """Return the value of the polynomial for these sizes. It must be an integer.
-
-        Raises:
-            KeyError: A name in the polynomial is not in `sizes`.
-            ValueError: The value is not an integer.
-        """
+        """Return the value of the polynomial for these sizes. It must be an integer."""
         value = self.value(sizes)
         if not isinstance(value, int):
             raise ValueError(f"{self} is {value}, not an integer")
@@ -157,10 +152,7 @@ class Polynomial:
         return constant(other) % self
 
     def _quotient(self, other: Polynomial) -> Polynomial | None:
-        """Return `self / other` if `other` divides each term and all coefficients are integers; else `None`.
-
-        Only a number or a single product can divide.
-        """
+        # Only a number or a single product can divide.
         if self.number is not None and other.number is not None and other.number:
             return constant(self.number // other.number) if self.number % other.number == 0 else None
         if len(other.terms) != 1:
@@ -259,7 +251,7 @@ def call(function: str, *args: Expression) -> Expression:
         return args[0]
     numbers = [arg if isinstance(arg, int) else arg.number for arg in args]
     if None in numbers:
-        return Polynomial({((Call(function, tuple(map(constant, args))), 1),): 1})
+        return Polynomial({((FunctionCall(function, tuple(map(constant, args))), 1),): 1})
     return FUNCTIONS[function](*numbers)
 
 
@@ -321,7 +313,7 @@ def _product(left: Monomial, right: Monomial) -> Monomial:
 
 def _order(part: tuple[Atom, int]) -> tuple[bool, str, str]:
     text = str(part[0])
-    return isinstance(part[0], Call), text.lower(), text
+    return isinstance(part[0], FunctionCall), text.lower(), text
 
 
 def _value(atom: Atom, sizes: Mapping[str, Any]) -> Any:
@@ -341,18 +333,14 @@ def _substituted(atom: Atom, sizes: Mapping[str, Expression]) -> Polynomial:
 
 
 def _is_never_negative(polynomial: Polynomial) -> bool:
-    """Return True if a proof succeeds that a polynomial is at least 0 for all sizes of at least 1.
-
-    The proof: `size - 1` is at least 0, so a polynomial in `size - 1` with positive coefficients is at least 0.
-    """
-    if any(isinstance(atom, Call) for product in polynomial.terms for atom, _ in product):
+    # The proof: `size - 1` is at least 0, so a polynomial in `size - 1` with positive coefficients is at least 0.
+    if any(isinstance(atom, FunctionCall) for product in polynomial.terms for atom, _ in product):
         return False
     shifted = polynomial.substitute({name: symbol(name) + 1 for name in polynomial.names})
     return all(coefficient > 0 for coefficient in shifted.terms.values())
 
 
 def _ordered(polynomial: Polynomial) -> list[tuple[Monomial, Number]]:
-    """Return the terms in display order: by decreasing degree, then alphabetically."""
     return sorted(polynomial.terms.items(), key=lambda term: (-sum(power for _, power in term[0]), _written(term[0])))
 
 

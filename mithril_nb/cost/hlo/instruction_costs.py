@@ -1,20 +1,422 @@
-"""The cost of each HLO instruction in one run of the program, including instructions in fusions and loops."""
+"""Costs of HLO instructions, counted like XLA's HloCostAnalysis: a rule for each opcode, and the bytes of collectives.
+
+Rules use shapes and attributes only. Fusions, calls, loops and conditionals run other computations, which are counted.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from math import ceil, log2, prod
 from types import MappingProxyType
+from typing import Any
 
-from mithril_nb.cost.formulas.communication import sends_no_more
+from mithril_nb.cost.formulas.communication import UNKNOWN, sends_no_more, sent
+from mithril_nb.cost.formulas.contractions import NO_PADDING, ONE_GROUP, rounds, valid_pairs
 from mithril_nb.cost.formulas.rules import NO_RULE
-from mithril_nb.cost.formulas.sizes import repeated, sum_of
-from mithril_nb.cost.hlo.collectives import hlo_sent, pieces
-from mithril_nb.cost.hlo.rules import NAMING, Work, fusion_bytes, hlo_bytes, hlo_work
-from mithril_nb.cost.records import CostRow, Figures, Fusion
+from mithril_nb.cost.formulas.sizes import nbytes, repeated, size, sum_of
+from mithril_nb.cost.records import CostRow, Figures, Fusion, Piece
+from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.hlo.module import Computation, HloModule, counted_rounds, rounds_of_loops
+from mithril_nb.stages.jax_versions import POINTER_BYTES
 from mithril_nb.stages.records import Instruction, Stage
+
+
+@dataclass(frozen=True)
+class Work:
+    """FLOPs and calls of `exp`, `tanh`, `sqrt`, ... in one run of an instruction or computation."""
+
+    flops: int
+    transcendentals: int = 0
+
+
+Combiner = Callable[[str], Work]
+"""A function from the name of an attribute, such as `"to_apply"`, to the work of one run of the computation in it."""
+HloRule = Callable[[Instruction, Sequence[Instruction], Combiner], Work]
+
+_LABELS = re.compile(r"(\w+)_(\w+)->(\w+)")  # bf01_oi01->bf01 in dim_labels=bf01_oi01->bf01
+_WINDOW_PART = re.compile(r"(\w+)=([^\s{}]+)")  # pad=1_1x1_1 in window={size=3x3 pad=1_1x1_1}
+
+# XLA's HandleElementwiseOp: an opcode counts either FLOPs or transcendentals, never both.
+_ELEMENTWISE = frozenset(
+    "abs add and bitcast-convert ceil clamp compare complex convert count-leading-zeros divide floor imag is-finite "
+    "maximum minimum mulhi multiply negate not or popcnt real reduce-precision remainder round-nearest-afz "
+    "round-nearest-even select shift-left shift-right-arithmetic shift-right-logical sign stochastic-convert subtract "
+    "xor".split()
+)
+# XLA also counts a transcendental for each random number: HandleRngBitGenerator.
+_TRANSCENDENTAL = frozenset(
+    "acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exponential exponential-minus-one log log-plus-one "
+    "logistic power rng rng-bit-generator rsqrt sine sinh sqrt tan tanh".split()
+)
+NAMING = frozenset("after-all bitcast constant domain get-tuple-element opt-barrier parameter tuple".split())
+"""Opcodes that compute nothing and move no data."""
+_MOVING = frozenset(
+    "all-gather all-gather-done all-gather-start all-reduce-done all-to-all broadcast collective-broadcast "
+    "collective-permute collective-permute-done collective-permute-start concatenate copy copy-done copy-start "
+    "dynamic-slice dynamic-update-slice gather infeed iota outfeed pad partition-id ragged-all-to-all recv recv-done "
+    "replica-id reshape reverse send send-done slice transpose".split()
+)
+_FREE = {
+    **dict.fromkeys(NAMING, "0: alias"),
+    **dict.fromkeys(_MOVING, "0: moves data"),
+    # HandleReduceScatter is empty, although HandleAllReduce counts one addition for each element.
+    "reduce-scatter": "0: XLA does not count the additions",
+    "topk": "0: XLA does not count the comparisons",
+}
+"""A dict from an opcode for which XLA counts 0 operations to the formula that we show."""
+
+
+def hlo_work(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> tuple[Work | None, str]:
+    """Return the FLOPs and transcendentals (`Work`) of one run of an instruction, and the formula for the FLOPs.
+
+    If the opcode has no rule, return `None` and `"no rule"`. The instruction must not run other computations, as a
+    `fusion`, `call`, `while` or `conditional` does.
+    """
+    opcode = instruction.opcode
+    if opcode in _ELEMENTWISE:
+        return Work(_items(instruction)), "n"
+    if opcode in _TRANSCENDENTAL:
+        return Work(0, _items(instruction)), "n transcendentals"
+    if opcode in _FREE:
+        return Work(0), _FREE[opcode]
+    formula, rule = _RULES.get(opcode, ("no rule", None))
+    return (None if rule is None else rule(instruction, operands, combiner)), formula
+
+
+def hlo_bytes(instruction: Instruction, body: Computation) -> int | None:
+    """Return the bytes that an instruction in `body` reads and writes; `None` if the size of a dtype is unknown.
+
+    The instruction must not run other computations; see `fusion_bytes` for a fusion.
+    """
+    opcode = instruction.opcode
+    if opcode in ("parameter", "constant", "get-tuple-element", "bitcast", "after-all", "domain"):
+        return 0
+    # A tuple is a table of pointers to its elements; only the table is written.
+    if opcode == "tuple":
+        return POINTER_BYTES * len(instruction.operands)
+    out, sizes = _made(instruction), [_bytes(operand) for operand in body.operands(instruction)]
+    if opcode == "transpose" and _keeps_place(instruction, body):
+        return 0
+    # The elements of the slice are read and written; the rest of the operand does not count.
+    if opcode == "slice":
+        return sum_of(out, out)
+    # The indices are read too. A dynamic-slice has an operand for the index on each axis; XLA counts only the first.
+    if opcode in ("dynamic-slice", "gather") and len(sizes) > 1:
+        return sum_of(out, out, sizes[1])
+    # The result aliases the operand, so only the update is read and written. XLA counts only the first index.
+    if opcode == "dynamic-update-slice" and len(sizes) > 2:
+        return sum_of(sizes[1], sizes[1], sizes[2])
+    if opcode == "scatter":
+        # As in XLA, the updates are read, and the elements that they replace are read and written. The operands are n
+        # arrays, one array of indices, and n updates.
+        count = len(sizes) // 2
+        return sum_of(*sizes[count:], *(2 * [*sizes[count + 1 :]]))
+    return sum_of(out, *sizes)
+
+
+def fusion_bytes(body: Computation) -> int | None:
+    """Return the bytes that a fusion with this body reads and writes: the used parts of operands, and the results.
+
+    The result is `None` if the size of a dtype is unknown, or the text of the body is incomplete.
+    """
+    root = body.root
+    if root is None:
+        return None
+    results = body.operands(root) if root.opcode == "tuple" else (root,)
+    write_sizes = [_written(body, result) for result in results]
+    read = [
+        _read(body, instruction) if instruction.opcode == "parameter" else _bytes(instruction)
+        for instruction in body.by_id.values()
+        # A constant of one element is part of the generated code: XLA's immediate_constant_max_elements.
+        if instruction.opcode == "parameter" or (instruction.opcode == "constant" and _items(instruction) > 1)
+    ]
+    return sum_of(*write_sizes, *read)
+
+
+def _written(body: Computation, instruction: Instruction) -> int | None:
+    operands = body.operands(instruction)
+    return _made(operands[1] if instruction.opcode == "dynamic-update-slice" and len(operands) > 1 else instruction)
+
+
+def _read(body: Computation, param: Instruction) -> int | None:
+    # As in XLA's FusionParameterReadBytes: a slice reads only its elements. A broadcast or reshape reads the
+    # whole operand each time; all other users of the operand share one read.
+    reads: list[int | None] = []
+    is_shared = False
+    for user in body.users.get(param.id, ()):
+        is_first = user.operands[0] == param.id
+        if user.opcode == "slice" or (user.opcode == "dynamic-slice" and is_first):
+            reads.append(_bytes(user))
+        elif user.opcode == "dynamic-update-slice" and is_first:
+            continue  # updated in place, so the rest is not read
+        elif user.opcode in ("broadcast", "reshape"):
+            reads.append(_bytes(param))
+        elif not is_shared:
+            is_shared = True
+            reads.append(_bytes(param))
+    return sum_of(*reads)
+
+
+def _keeps_place(instruction: Instruction, body: Computation) -> bool:
+    # XLA counts 0 bytes for a transpose that moves no element.
+    operands = body.operands(instruction)
+    if not operands or not operands[0].shapes:
+        return False
+    sizes = operands[0].shapes[0].shape
+    axes = _axes(instruction, "dimensions")
+    row_by_row = tuple(range(len(axes) - 1, -1, -1))
+    before = [axis for axis in body.layouts.get(operands[0].id, row_by_row) if sizes[axis] != 1]
+    return before == [axes[axis] for axis in body.layouts.get(instruction.id, row_by_row) if sizes[axes[axis]] != 1]
+
+
+def _dot(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    # As in XLA's GetDotFlops. The contracted axes of both operands have the same sizes.
+    axes = _axes(instruction, "lhs_contracting_dims")
+    sizes = operands[0].shapes[0].shape if operands and operands[0].shapes else ()
+    return Work(2 * _items(instruction) * prod(int(sizes[axis]) for axis in axes if axis < len(sizes)))
+
+
+def _convolution(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    attributes = dict(instruction.attributes)
+    labels = _LABELS.match(attributes["dim_labels"])
+    assert labels is not None
+    left, kernel, out = (
+        [int(dim) for dim in spec.shape] for spec in (part.shapes[0] for part in (*operands[:2], instruction))
+    )
+    of_left, of_kernel, of_out = labels.groups()
+    window = dict(_WINDOW_PART.findall(attributes.get("window", "")))
+    spatial = sorted(label for label in of_kernel if label.isdigit())
+
+    def each(part: str, usual: str) -> list[str]:
+        return window[part].split("x") if part in window else [usual] * len(spatial)
+
+    valid = 1
+    for label, stride, pad, base, dilation in zip(
+        spatial, each("stride", "1"), each("pad", "0_0"), each("lhs_dilate", "1"), each("rhs_dilate", "1"), strict=True
+    ):
+        valid *= valid_pairs(
+            out[of_out.index(label)],
+            kernel[of_kernel.index(label)],
+            left[of_left.index(label)],
+            (int(stride), int(pad.split("_")[0]), int(base), int(dilation)),
+        )
+    batch = left[of_left.index("b")] // int(attributes.get("batch_group_count", "1"))
+    channels = left[of_left.index("f")] // int(attributes.get("feature_group_count", "1"))
+    return Work(2 * batch * out[of_out.index("f")] * channels * valid)
+
+
+def _select_and_scatter(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    source = size(operands[1].shapes[0])
+    chosen = _times(source * (_window(instruction) - 1), combiner("select"))
+    added = _times(source, combiner("scatter"))
+    return Work(chosen.flops + added.flops, chosen.transcendentals + added.transcendentals)
+
+
+def _sort(count: int) -> Work:
+    # XLA's HandleSort ignores the axis: the size of the whole operand counts.
+    return Work(count * ceil(log2(count)) if count > 1 else 0)
+
+
+_RULES: dict[str, tuple[str, HloRule]] = {
+    "dot": ("2·B·M·N·K", _dot),
+    "ragged-dot": (
+        f"2·M·N·K, {ONE_GROUP}",
+        lambda instruction, operands, _: Work(2 * _items(instruction) * int(operands[0].shapes[0].shape[-1])),
+    ),
+    "convolution": (f"2·B·F·(C/G)·valid, {NO_PADDING}", _convolution),
+    # If several arrays are reduced together, one run of the combiner is for all of them, so one array is counted.
+    "reduce": (
+        "(in - out)·combiner",
+        lambda instruction, operands, combiner: _times(
+            size(operands[0].shapes[0]) - size(instruction.shapes[0]), combiner("to_apply")
+        ),
+    ),
+    "reduce-window": (
+        "n·(window - 1)·combiner",
+        lambda instruction, _, combiner: _times(
+            size(instruction.shapes[0]) * (_window(instruction) - 1), combiner("to_apply")
+        ),
+    ),
+    "select-and-scatter": ("source·((window - 1)·select + scatter)", _select_and_scatter),
+    # All updates have the same shape, and one run of the combiner is for all of them.
+    "scatter": (
+        "updates·combiner",
+        lambda _, operands, combiner: _times(size(operands[-1].shapes[0]), combiner("to_apply")),
+    ),
+    "map": ("n·combiner", lambda instruction, _, combiner: _times(_items(instruction), combiner("to_apply"))),
+    "sort": ("n·ceil(log2 n)", lambda _, operands, __: _sort(size(operands[0].shapes[0]))),
+    # XLA's HandleFft: 4 multiply-adds for each complex product, times the logarithm of the length of each axis.
+    "fft": (
+        "8·n·floor(log2(length)), multiplied over the axes",
+        lambda instruction, operands, _: Work(
+            8 * size(operands[0].shapes[0]) * prod(map(rounds, _axes(instruction, "fft_length")))
+        ),
+    ),
+    # XLA rounds down once for the whole batch.
+    "cholesky": (
+        "n³/3",
+        lambda _, operands, __: Work(int(operands[0].shapes[0].shape[-1]) * size(operands[0].shapes[0]) // 3),
+    ),
+    # Twice the count of the literature: XLA's HandleTriangularSolve counts the full matrix, not the triangle.
+    "triangular-solve": (
+        "2·n·m²",
+        lambda _, operands, __: Work(2 * int(operands[0].shapes[0].shape[-1]) * size(operands[1].shapes[0])),
+    ),
+    # XLA's HandleAllReduce assumes two devices, so one addition for each element.
+    **dict.fromkeys(
+        ("all-reduce", "all-reduce-start"),
+        ("n: as for two devices", lambda instruction, _, __: Work(_items(instruction))),
+    ),
+}
+
+
+def _times(count: int, work: Work) -> Work:
+    return Work(count * work.flops, count * work.transcendentals)
+
+
+def _items(instruction: Instruction) -> int:
+    return sum(size(spec) for spec in instruction.shapes)
+
+
+def _made(instruction: Instruction) -> int | None:
+    return (
+        _spec_bytes(instruction.shapes[0])
+        if len(instruction.shapes) == 1
+        else sum_of(*map(_spec_bytes, instruction.shapes))
+    )
+
+
+def _bytes(instruction: Instruction) -> int | None:
+    # An operand that is a tuple is a table of pointers.
+    return POINTER_BYTES * len(instruction.shapes) if len(instruction.shapes) > 1 else _made(instruction)
+
+
+@lru_cache(maxsize=4096)
+def _spec_bytes(spec: TensorSpec) -> int | None:
+    return nbytes(spec)  # cached: a program of thousands of instructions has only tens of specs
+
+
+def _window(instruction: Instruction) -> int:
+    window: Mapping[str, str] = dict(_WINDOW_PART.findall(dict(instruction.attributes).get("window", "")))
+    return prod(int(part) for part in window.get("size", "1").split("x"))
+
+
+def _axes(instruction: Instruction, attribute: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", dict(instruction.attributes).get(attribute, ""))]
+
+
+_GROUPED = frozenset({"all-reduce", "all-gather", "reduce-scatter"})
+"""Collectives that may have kCrossReplicaAndPartition groups, see `_group`."""
+_COMBINED = _GROUPED | {"collective-permute", "collective-broadcast"}
+"""Kinds of collectives that XLA combines: the result of the combined collective is a tuple with their results."""
+_KINDS = _COMBINED | {"all-to-all", "ragged-all-to-all", "send"}
+_INNER = re.compile(r"\{([\d,]*)\}")  # {0,2} in replica_groups={{0,2},{1,3}}
+_IOTA = re.compile(r"\[([\d,]+)\]<=")  # [2,4]<=[8], a short form of replica_groups
+_MESH = re.compile(r"mesh\[([^\]]*)\].*\{([^}]*)\}$")  # mesh['a'=2,'b'=4] {'b'}
+_AXIS = re.compile(r"([^=:,]+)(?:=(\d+)|:\(\d+\)(\d+))?(?:,|$)")  # 'a'=2, or 'b':(1)2, a part of size 2 of an axis
+
+
+def hlo_sent(instruction: Instruction, body: Computation, module: HloModule) -> tuple[int | None, int | None]:
+    """Return the bytes that one device passes to a collective (payload) and sends (wire) in one run of an instruction.
+
+    Both are 0 for other instructions, and `None` if unknown. Of an asynchronous collective, the start instruction sends
+    all bytes and the done instruction 0.
+    """
+    kind = instruction.opcode.removesuffix("-start")
+    if kind not in _KINDS:
+        return 0, 0
+    attributes = dict(instruction.attributes)
+    if kind == "send":  # point to point, or to the host, which is not a device of the mesh
+        group, kind = (1 if attributes.get("is_host_transfer") == "true" else 2), "collective-permute"
+    elif kind == "collective-permute":
+        group = _senders(attributes.get("source_target_pairs"))
+    else:
+        group = _group(kind, attributes, module)
+    # Sizes come from the operands, because the result of a start instruction contains the operands too.
+    operands = body.operands(instruction)
+    is_complete = len(operands) == len(instruction.operands) > 0
+    payload, wire = sent(kind, [_operand_bytes(operand) for operand in operands], group) if is_complete else UNKNOWN
+    return None if payload is None else int(payload), None if wire is None else int(wire)
+
+
+def pieces(instruction: Instruction, body: Computation) -> tuple[Piece, ...]:
+    """Return the collectives that XLA combined into an instruction, each with its size in bytes; empty if none.
+
+    XLA copies the metadata of each original collective to the `get-tuple-element` that reads its result. The block and
+    the part of a training step of each collective come from this metadata.
+    """
+    kind = instruction.opcode.removesuffix("-start")
+    operands = body.operands(instruction)
+    if kind not in _COMBINED or len(operands) < 2:
+        return ()
+    users = body.users.get(instruction.id, ())
+    # The result of an asynchronous collective is the result of its done instruction.
+    if instruction.opcode != kind:
+        users = tuple(item for done in users for item in body.users.get(done.id, ()))
+    items = {dict(user.attributes).get("index"): user for user in users if user.opcode == "get-tuple-element"}
+    parts: list[Piece] = []
+    for index, operand in enumerate(operands):
+        size, item = _operand_bytes(operand), items.get(str(index), operand)
+        if size is None:
+            return ()
+        parts.append((item.id, item.shares, item.role, size))
+    return tuple(parts) if any(size for *_, size in parts) else ()
+
+
+def group_size(text: str) -> int | None:
+    """Return the number of devices in the largest group of a collective.
+
+    The result is `None` if the text lists no groups or has an unknown form.
+
+    Examples:
+        >>> group_size("{{0,1},{2,3}}"), group_size("{}")
+        (2, None)
+        >>> group_size("[2,4]<=[8]"), group_size("[4,2]<=[2,4]T(1,0)")
+        (4, 2)
+        >>> group_size("mesh['a'=2,'b'=4] {'b'}"), group_size("mesh['a'=2,'b'=4] {'a','b':(1)2}")
+        (4, 4)
+    """
+    if iota := _IOTA.match(text):
+        # The last axis is the size of a group.
+        return int(iota[1].split(",")[-1])
+    if mesh := _MESH.match(text):
+        sizes = {name: int(size) for name, size, _ in _AXIS.findall(mesh[1])}
+        parts = [(name, part) for name, _, part in _AXIS.findall(mesh[2])]
+        if not all(name in sizes for name, _ in parts):
+            return None
+        return prod(int(part) if part else sizes[name] for name, part in parts)
+    return max((len(group.split(",")) for group in _INNER.findall(text) if group), default=None)
+
+
+def _group(kind: str, attributes: Mapping[str, str], module: HloModule) -> int | None:
+    # The comments name the modes of XLA's `CollectiveOpGroupMode`, and what the groups list in each mode.
+    listed = group_size(attributes.get("replica_groups", ""))
+    if "channel_id" not in attributes:  # kCrossReplica: replicas
+        return listed or module.replicas
+    if attributes.get("use_global_device_ids") == "true":  # kFlattenedID: devices
+        return listed or _product_of(module.replicas, module.partitions)
+    if kind in _GROUPED:  # kCrossReplicaAndPartition: replicas; all partitions of a replica are in the group
+        return _product_of(listed or module.replicas, module.partitions)
+    return listed or module.partitions  # kCrossPartition: partitions
+
+
+def _product_of(factor: int | None, other: int | None) -> int | None:
+    return None if factor is None or other is None else factor * other
+
+
+def _senders(pairs: str | None) -> int | None:
+    if pairs is None:
+        return None
+    ends = [pair.split(",") for pair in _INNER.findall(pairs) if pair]
+    return 2 if any(source != target for source, target in ends) else 1
+
+
+def _operand_bytes(instruction: Instruction) -> int | None:
+    return sum_of(*map(nbytes, instruction.shapes))
+
 
 _ESTIMATED = re.compile(r"(\w+)=(-?\d+)")  # flops=64
 _MARKS = frozenset(
@@ -36,15 +438,6 @@ def hlo_costs(
 
     The bytes of a fusion count for the fusion; the instructions inside it have 0 bytes. Only the most expensive branch
     of a conditional counts, as in XLA.
-
-    Args:
-        stage: The stage `"hlo_before"` or `"hlo"`.
-        trips: A dict from the id of each loop equation in the jaxpr to its trip count; `None` if unknown. It is used
-            for instructions without XLA's attribute for the trip count.
-        is_divided: A function that takes an instruction and the bytes that it passes to a collective. It returns
-            whether XLA's partitioner, which runs later, decides how much the instruction sends. `None` if no array is
-            sharded.
-        devices: A function that returns how many devices run an instruction, if the costs are those of all devices.
     """
     module = HloModule.of(stage)
     return ((), ()) if module is None else _Costs(module, trips, is_divided, devices).count()
@@ -112,7 +505,6 @@ class _Costs:
         )
 
     def _run_by(self, instruction: Instruction, home: Computation) -> list[_Run]:
-        """Return the computations that an instruction calls, and how often each counts for one run of it."""
         module = self._module
         if instruction.opcode == "while":
             body = self._rounds(instruction, home)
@@ -137,16 +529,13 @@ class _Costs:
         return []
 
     def _other_branch(self, branch: Computation, most_expensive: Computation) -> _Run:
-        """Return a branch that is not the most expensive one: it counts 0 times, or `None` if its cost is unknown."""
+        # It counts 0 times, or `None` if its cost is unknown.
         if not self._is_known(branch.name):
             return branch, None, 0, None
         return branch, 0, 0, 0 if sends_no_more(self._sent(branch.name), self._sent(most_expensive.name)) else None
 
     def _rounds(self, loop: Instruction, home: Computation) -> int | None:
-        """Return the trip count of a loop from XLA's attribute, from the jaxpr, or from the condition of the loop.
-
-        The result is `None` if it is unknown.
-        """
+        # From XLA's attribute, from the jaxpr, or from the condition of the loop.
         text = dict(loop.attributes).get("known_trip_count")
         trips = int(text) if text and text.isdigit() else self._trips.get(loop.id)
         return counted_rounds(loop, home, self._module) if trips is None else trips
@@ -163,28 +552,24 @@ class _Costs:
             moved = 0
         runs, once, sends = self._runs[body.name], self._once[body.name], self._sends[body.name]
         runs = repeated(self._devices(instruction), runs)
+        costs: dict[str, int | None] = {"flops": flops, "transcendentals": transcendentals, "bytes_accessed": moved}
+        in_all_runs: dict[str, Any] = {key: repeated(value, runs) for key, value in costs.items()}
         return CostRow(
             instruction.id,
             instruction.opcode,
             instruction.shares,
             instruction.role,
-            repeated(flops, runs),
-            repeated(transcendentals, runs),
-            repeated(moved, runs),
-            runs,
-            formula,
-            None,
-            Figures(repeated(flops, once), repeated(transcendentals, once), repeated(moved, once)),
-            instruction.equations,
-            (),
-            "",
-            repeated(payload, sends),
-            repeated(wire, sends),
-            pieces(instruction, body),
+            repeats=runs,
+            formula=formula,
+            once=Figures(repeated(flops, once), repeated(transcendentals, once), repeated(moved, once)),
+            equations=instruction.equations,
+            payload_bytes=repeated(payload, sends),
+            wire_bytes=repeated(wire, sends),
+            pieces=pieces(instruction, body),
+            **in_all_runs,
         )
 
     def _each(self, instruction: Instruction, body: Computation) -> tuple[Work | None, int | None, str]:
-        """Return work, bytes and formula of one run of an instruction, without the computations that it calls."""
         if instruction.opcode == "fusion":
             inner = self._module.called(instruction, "calls")
             return Work(0), sum_of(*(fusion_bytes(callee) for callee in inner)), "its body"
@@ -216,7 +601,7 @@ class _Costs:
         return work.flops + work.transcendentals
 
     def _sum_of_body(self, name: str) -> Work:
-        """Return the work of one run of a computation. Unknown work counts 0."""
+        # Unknown work counts 0.
         body = self._module.computations[name]
         flops = transcendentals = 0
         for instruction in body.by_id.values():
@@ -231,7 +616,6 @@ class _Costs:
         return Work(flops, transcendentals)
 
     def _is_body_known(self, name: str) -> bool:
-        """Return whether the work of one run of a computation is fully known."""
         body = self._module.computations[name]
         for instruction in body.by_id.values():
             if self._each(instruction, body)[0] is None:
@@ -247,7 +631,6 @@ class _Costs:
         return (None, None) if is_open else (payload, wire)
 
     def _sent_by_body(self, name: str) -> _Sent:
-        """Return the payload and wire bytes of one run of a computation."""
         body = self._module.computations[name]
         payloads: list[int | None] = []
         wires: list[int | None] = []

@@ -1,20 +1,262 @@
-"""Estimated live ranges of the arrays of a jaxpr in the compiled program.
+"""Estimated live ranges of the arrays of a jaxpr in the compiled program, and arrays that XLA adds on CPU.
 
 A compiled program has fewer arrays in memory than the jaxpr: elementwise operations are fused into their users, and
-results overwrite operands that are not used again. The rules are estimates of XLA's decisions from the equations alone.
+results overwrite operands that are not used again. On CPU, XLA allocates further ones, such as copies in another axis
+order or dtype. The rules are estimates of XLA's decisions from the equations alone, observed from the supported
+versions of JAX; `tests/cost/test_estimates.py` checks them.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from mithril_nb.cost.formulas.sizes import nbytes
-from mithril_nb.cost.memory.cpu_copies import CpuCopies
 from mithril_nb.cost.memory.liveness import ARGUMENTS, CONSTANTS, OUTPUTS, TEMPORARIES, LiveRange
-from mithril_nb.stages.jax_versions import CALL_NAMES
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.jax_versions import CALL_NAMES, MULTIPLIES_NARROW
 from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace.dataflow import BEFORE, Value
+
+_NARROW = ("bfloat16", "float16")
+_PRODUCTS = ("dot_general", "conv_general_dilated")
+"""Primitives that are computed by library calls on float32."""
+_CUMULATIVE = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+# The length of the windows in XLA's ReduceWindowRewriter on CPU.
+_WINDOW = 16
+_AXES_IN_ORDER = re.compile(r"b*(k*n*|n*k*)")
+"""Orders of the axes of an operand that the matrix product on CPU reads without a copy.
+
+`b` is a batch axis, `k` a contracted axis, `n` any other axis.
+"""
+_SLICE = re.compile(r"(.*)\.x(\d+)")
+_MOVED = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "convert_element_type")
+
+
+class CpuCopies:
+    """The arrays that XLA's CPU compiler adds to a program, and the live ranges that it changes.
+
+    In the attributes, a value is its index in `values`, and a position is an index in `equations`.
+
+    Args:
+        values: The arrays of the program.
+        equations: The equations of the program.
+        taken: Indices of the values that each equation uses.
+
+    Attributes:
+        lives: Live ranges of the added arrays.
+        turned: Values that are written in another axis order, which the matrix product that uses them needs. They do
+            not overwrite an operand, because their elements move.
+        absorbed: Results of transposes that are not computed, because a product reads the operand of the transpose.
+        first: A dict from each value that is allocated before the equation that computes it to this earlier position.
+        last: A dict from each value that is freed before its last use to this earlier position.
+    """
+
+    def __init__(self, values: Sequence[Value], equations: Sequence[Equation], operands: Sequence[Sequence[int]]):
+        self._values, self._equations, self._operands = values, equations, operands
+        self._positions = {equation.id: index for index, equation in enumerate(equations)}
+        self._results: dict[int, list[int]] = {}
+        for position, value in enumerate(values):
+            self._results.setdefault(value.made, []).append(position)
+        self.lives: list[LiveRange] = []
+        self.turned: set[int] = set()
+        self.absorbed: set[int] = set()
+        self.first: dict[int, int] = {}
+        self.last: dict[int, int] = {}
+        self._widened: dict[str, LiveRange] = {}
+        self._windows: dict[TensorSpec, int] = {}
+        """The position of the last `reduce_window` over each spec."""
+        self._loop_ends = _ends_of_loops(equations)
+
+    def add(self) -> None:
+        """Find the added arrays and the changed live ranges; before, there are none."""
+        values, equations = self._values, self._equations
+        for position, equation in enumerate(equations):
+            if not equation.is_used:
+                continue
+            if equation.primitive == "dot_general":
+                self._copy_in_axis_order(position, equation)
+            if _computes_wide(equation):
+                self._widen(position, equation)
+            if equation.primitive.startswith("reduce_window"):
+                self._windows[equation.inputs[0]] = position
+            if equation.primitive == "select_and_scatter_add":
+                self._scatter(position, equation)
+            if equation.primitive in _CUMULATIVE:
+                self._copy(f"{equation.id}.windows", equation.block, _sums_of_windows(equation), position, position)
+            if equation.primitive == "svd":
+                self._decompose(position, equation)
+        self.lives += self._widened.values()
+        for position, value in enumerate(values):
+            if value.made != BEFORE and equations[value.made].primitive == "convert_element_type":
+                # XLA converts arguments when the program starts, not where the jaxpr does.
+                if all(values[self._origin(operand)].is_argument for operand in self._operands[value.made]):
+                    self.first[position] = 0
+            # Users other than products need the transposed array itself.
+            if any(equations[use].primitive != "dot_general" for use in value.uses):
+                self.absorbed.discard(position)
+
+    def _copy(self, id: str, block: str, size: int | None, first: int, last: int) -> None:
+        self.lives.append(LiveRange(id, TEMPORARIES, block, size or 0, first, max(first, last)))
+
+    def _scatter(self, index: int, equation: Equation) -> None:
+        # If a `reduce_window` over an array of the same shape and dtype comes before, XLA computes the
+        # indices with it.
+        spec = equation.outputs[0]
+        searched = self._windows.get(spec, index)
+        self._copy(f"{equation.id}.places", equation.block, _indices(spec), 0, searched)
+        self._copy(f"{equation.id}.found", equation.block, _indices(equation.inputs[0]), searched, index)
+        for result in self._results.get(index, ()):  # the accumulator starts at zero
+            self.first[result] = 0
+
+    def _decompose(self, index: int, equation: Equation) -> None:
+        # The column-major matrices of LAPACK, and singular vectors that are not used.
+        before = max(index - 1, 0)
+        *batch, rows, columns = equation.inputs[0].shape
+        shortest = min(rows, columns, key=int)
+        is_full = equation.param.get("full_matrices", True)
+        ids = {self._values[index].id for index in self._results.get(index, ())}
+        for number, shape in (
+            (1, (*batch, rows, rows if is_full else shortest)),
+            (2, (*batch, columns if is_full else shortest, columns)),
+        ):
+            size = nbytes(TensorSpec(shape, equation.inputs[0].dtype))
+            last = index if f"{equation.id}{{{number}}}" in ids else before
+            self._copy(f"{equation.id}.x{number}", equation.block, size, before, last)
+        for operand in self._operands[index]:
+            value = self._values[operand]
+            if value.is_argument or value.is_output or max(value.uses) > index:
+                # LAPACK overwrites a copy of the operand. The copy is freed before the results are copied to row-major
+                # order, so it does not count at the position of the `svd`.
+                is_apart = index > 0 or len(ids) == 1
+                self._copy(
+                    f"{equation.id}.columns", equation.block, nbytes(value.spec) if is_apart else 0, before, before
+                )
+            elif value.made < before:
+                self.last[operand] = before
+
+    def _copy_in_axis_order(self, index: int, equation: Equation) -> None:
+        # Axes that are not in an order of `_AXES_IN_ORDER` need a copy of the operand.
+        params: Any = equation.param["dimension_numbers"]
+        if _computes_wide(equation) and any(spec.dtype in _NARROW for spec in equation.inputs):
+            return  # operands are copied to float32 anyway
+        for number, (spec, inner, batch) in enumerate(zip(equation.inputs, params[0], params[1], strict=True)):
+            kinds = ["b" if axis in batch else "k" if axis in inner else "n" for axis in range(len(spec.shape))]
+            # Values do not record which operand they are, so an operand is identified by its spec.
+            operands = [index for index in self._operands[index] if self._values[index].spec == spec]
+            by_transpose = [index for index in operands if self._producer(index) == "transpose"]
+            if by_transpose:
+                self._absorb_transpose(by_transpose[0], kinds)
+                continue
+            if _is_in_order(kinds, spec.shape):
+                continue
+            results = [index for index in operands if self._producer(index) not in ("", *_PRODUCTS)]
+            if results:
+                self.turned.update(results)
+            else:
+                self._copy(f"{equation.id}.x{number}", equation.block, nbytes(spec), index, index)
+
+    def _absorb_transpose(self, index: int, kinds: Sequence[str]) -> None:
+        # The product may read the operand of the transpose directly. `kinds` has a letter for each axis of
+        # its result.
+        transpose = self._equations[self._values[index].made]
+        order: Any = transpose.param["permutation"]
+        before = [""] * len(kinds)
+        for kind, axis in zip(kinds, order, strict=True):
+            before[axis] = kind
+        if _is_in_order(before, transpose.inputs[0].shape):
+            self.absorbed.add(index)
+
+    def _producer(self, index: int) -> str:
+        producer = self._values[index].made
+        return "" if producer == BEFORE else self._equations[producer].primitive
+
+    def _widen(self, index: int, equation: Equation) -> None:
+        # Arguments are converted when the program starts. An array is also converted then, as a whole, if a
+        # `scan` uses one slice of it in each iteration.
+        for operand in self._operands[index]:
+            if self._values[operand].spec.dtype not in _NARROW:
+                continue
+            value = self._values[self._origin(operand)]
+            size = nbytes(value.spec) or 0
+            is_slice = _SLICE.fullmatch(value.id) if value.made != BEFORE else None
+            if is_slice is not None and is_slice[1] in self._positions:
+                loop = self._positions[is_slice[1]]
+                spec = self._equations[loop].inputs[int(is_slice[2])]
+                taken_by_loop = (self._values[index] for index in self._operands[loop])
+                is_given = any(value_.is_argument and value_.spec == spec for value_ in taken_by_loop)
+                size = (nbytes(spec) or 0) * (1 if is_given else 1.5)
+            if value.is_argument or is_slice is not None:
+                id = f"{value.id}.float32"
+                self._widened[id] = LiveRange(id, TEMPORARIES, value.block, int(2 * size), 0, self._loop_ends[index])
+            else:
+                is_shared = len(set(value.uses)) > 1
+                first = index if is_shared else max(value.made, 0)  # if not shared, it is computed only in float32
+                self._copy(f"{value.id}.float32", value.block, int(size * (1 + is_shared)), first, index)
+        results = self._results.get(index, ()) if equation.outputs[0].dtype in _NARROW else ()
+        for value in (self._values[index] for index in results):
+            if not value.uses or not all(_computes_wide(self._equations[use]) for use in value.uses):
+                last = max(value.uses, default=index) - 1  # its user overwrites it
+                self._copy(f"{value.id}.float32", value.block, nbytes(value.spec), index, last)
+
+    def _origin(self, index: int) -> int:
+        value = self._values[index]
+        while value.made != BEFORE and self._equations[value.made].primitive in _MOVED and self._operands[value.made]:
+            index = self._operands[value.made][0]
+            if self._values[index].made >= value.made:  # for the result of a `cond`, `made` is its last equation
+                break
+            value = self._values[index]
+        return index
+
+
+def _sums_of_windows(equation: Equation) -> int | None:
+    # XLA's ReduceWindowRewriter first computes the sums of windows of 16 elements, then the sums of 16 of these
+    # sums, and so on. An axis whose length is not a multiple of 16 is copied with padding.
+    spec, axis = equation.outputs[0], int(str(equation.param["axis"]))
+    size, length = nbytes(spec), int(spec.shape[axis])
+    if size is None or length <= _WINDOW:
+        return 0
+    return size // length * _items_of_windows(length)
+
+
+def _items_of_windows(length: int) -> int:
+    if length <= _WINDOW:
+        return length + 1
+    windows = -(-length // _WINDOW)
+    sums = _WINDOW * windows
+    return sums + max(sums if length % _WINDOW else 0, _items_of_windows(windows))
+
+
+def _indices(spec: TensorSpec) -> int | None:
+    return nbytes(TensorSpec((len(spec.shape), *spec.shape), "int32"))
+
+
+def _ends_of_loops(equations: Sequence[Equation]) -> list[int]:
+    # For an equation outside loops, this is its own position.
+    ends = list(range(len(equations)))
+    loop, start = "", 0
+    for index, equation in enumerate(equations):
+        if loop and not equation.id.startswith(f"{loop}."):
+            ends[start:index] = [index - 1] * (index - start)
+            loop = ""
+        if not loop and equation.primitive in ("scan", "while"):
+            loop, start = equation.id, index
+    if loop:
+        ends[start:] = [len(equations) - 1] * (len(equations) - start)
+    return ends
+
+
+def _is_in_order(kinds: Sequence[str], shape: Sequence[Any]) -> bool:
+    return bool(_AXES_IN_ORDER.fullmatch("".join(kind for kind, size in zip(kinds, shape, strict=True) if size != 1)))
+
+
+def _computes_wide(equation: Equation) -> bool:
+    if equation.primitive == "dot_general" and MULTIPLIES_NARROW:
+        return any(spec.dtype not in _NARROW for spec in equation.inputs)
+    return equation.primitive in _PRODUCTS or equation.primitive.startswith("reduce_window")
+
 
 _VIEWS = frozenset(
     "reshape squeeze expand_dims bitcast_convert_type stop_gradient sharding_constraint optimization_barrier "
@@ -27,7 +269,7 @@ _CHEAP = frozenset(
     "shift_left shift_right_logical shift_right_arithmetic integer_pow add_any reduce_precision concatenate".split()
 )
 """Cheap primitives: XLA recomputes the result in each of its users instead of storing it."""
-_TURNED = frozenset({"transpose", "rev", "sort"})
+_REORDERING = frozenset({"transpose", "rev", "sort"})
 """Primitives that move elements, so the result cannot overwrite the operand."""
 _EXPENSIVE = frozenset(
     "div rem exp exp2 log log1p expm1 tanh logistic sin cos tan asin acos atan atan2 sinh cosh sqrt rsqrt cbrt pow erf "
@@ -39,9 +281,9 @@ _ROWS = frozenset(
     "reduce_precision cumsum cumprod cummax cummin cumlogsumexp".split()
 )
 """Primitives whose operands may be fused into them, but whose result is stored in memory."""
-_HANDS_ON = CALL_NAMES - {"remat2", "checkpoint"}
+_PASSING_ON = CALL_NAMES - {"remat2", "checkpoint"}
 """Calls that do not use their operands: the equations inside the call do."""
-_TAKES = _CHEAP | _EXPENSIVE | _ROWS | _VIEWS
+_FUSING = _CHEAP | _EXPENSIVE | _ROWS | _VIEWS
 
 
 def jaxpr_lives(
@@ -61,28 +303,28 @@ class _Estimate:
         # Equal specs are mostly the same object, so their size is computed once.
         sizes = {key: nbytes(spec) for key, spec in {id(value.spec): value.spec for value in values}.items()}
         self._sizes = [sizes[id(value.spec)] for value in values]
-        self._given_up = self._donated()
+        self._reused = self._donated()
         self._last = [self._last_use(index) for index in range(len(values))]
-        self._taken: list[list[int]] = [[] for _ in equations]
+        self._operands: list[list[int]] = [[] for _ in equations]
         """Indices of the values that each equation uses."""
         for number, value in enumerate(values):
             uses = value.uses
             # `x + x` uses x twice. Most values have one use, for which a set would only take time.
             for use in uses if len(uses) < 2 else set(uses):
-                self._taken[use].append(number)
-        self._copies = CpuCopies(values, equations, self._taken) if is_cpu else None
-        for number, last in ({} if self._copies is None else self._copies.last).items():
+                self._operands[use].append(number)
+        self._copies = CpuCopies(values, equations, self._operands)
+        if is_cpu:
+            self._copies.add()
+        for number, last in self._copies.last.items():
             self._last[number] = last
 
     def _donated(self) -> set[int]:
-        """Return the indices of the donated arguments whose memory a result reuses.
-
-        A result reuses one argument of its shape and dtype; the result of a transpose, `rev` or `sort` reuses none.
-        """
+        # A result reuses one argument of its shape and dtype; the result of a transpose, `rev` or `sort`
+        # reuses none.
         left = Counter(
             value.spec
             for value in self._values
-            if value.is_output and not (value.made != BEFORE and self._equations[value.made].primitive in _TURNED)
+            if value.is_output and not (value.made != BEFORE and self._equations[value.made].primitive in _REORDERING)
         )
         donated: set[int] = set()
         for index, value in enumerate(self._values):
@@ -92,9 +334,8 @@ class _Estimate:
         return donated
 
     def _stays(self, index: int) -> bool:
-        """Return whether a value keeps its memory to the end of the program."""
         value = self._values[index]
-        return value.is_output or (value.is_argument and index not in self._given_up)
+        return value.is_output or (value.is_argument and index not in self._reused)
 
     def _last_use(self, index: int) -> int:
         value = self._values[index]
@@ -103,7 +344,7 @@ class _Estimate:
         return max(value.uses, default=max(value.made, 0))
 
     def lives(self) -> tuple[list[LiveRange], int]:
-        stored = self._kept()
+        stored = self._stored()
         lives: list[LiveRange] = []
         unknown = 0
         for index, value in enumerate(self._values):
@@ -115,8 +356,7 @@ class _Estimate:
                 unknown += 1
                 continue
             first, last = max(value.made, 0), self._last[index]
-            if self._copies is not None:
-                first = self._copies.first.get(index, first)
+            first = self._copies.first.get(index, first)
             if not value.is_argument and value.made == BEFORE:
                 kind, first, last = CONSTANTS, 0, self._end
             else:
@@ -125,76 +365,67 @@ class _Estimate:
                 continue
             lives.append(LiveRange(value.id, kind, value.block, size, first, last))
             # Arguments and results have separate memory, so a value that is both is copied.
-            copies = value.given - (not value.is_argument or index in self._given_up)
+            copies = value.given - (not value.is_argument or index in self._reused)
             lives += [
                 LiveRange(f"{value.id}.copy{number}", OUTPUTS, value.block, size, self._end, self._end)
                 for number in range(copies)
             ]
-        return [*lives, *(self._copies.lives if self._copies is not None else ())], unknown
+        return [*lives, *self._copies.lives], unknown
 
-    def _kept(self) -> list[bool]:
-        """Return for each value whether it has its own memory, and update the ends of live ranges.
-
-        A value that is fused or a view has no memory: its users read the operands that it is computed from. These
-        operands live until the last use of the value.
-        """
+    def _stored(self) -> list[bool]:
+        # A value that is fused or a view has no memory: its users read the operands that it is computed from.
+        # These operands live until the last use of the value.
         stored = [True] * len(self._values)
-        absorbed = self._copies.absorbed if self._copies is not None else frozenset[int]()
         # In reverse order, so that the last use of a value is final before it extends the live ranges of operands.
         for index in range(len(self._values) - 1, -1, -1):
             value = self._values[index]
             if value.made == BEFORE or value.is_output:
                 continue
-            maker = self._equations[value.made]
+            producer = self._equations[value.made]
             if value.is_in_place:
                 stored[index] = False
-            elif maker.primitive in _VIEWS or index in absorbed or self._is_fused(value, maker):
+            elif producer.primitive in _VIEWS or index in self._copies.absorbed or self._is_fused(value, producer):
                 stored[index] = False
-                for operand in self._taken[value.made]:
+                for operand in self._operands[value.made]:
                     self._last[operand] = max(self._last[operand], self._last[index])
-            elif maker.primitive in _CHEAP and not maker.is_call:
+            elif producer.primitive in _CHEAP and not producer.is_call:
                 self._compute_again(index, value)
         self._write_over(stored)
         return stored
 
     def _compute_again(self, index: int, value: Value) -> None:
-        """End the live range of a cheap value at the last user that reads it from memory.
-
-        Later users recompute the value, so its operands live until the last use of the value.
-        """
+        # Later users recompute the value, so its operands live until the last use of the value.
         takers = [self._equations[use].primitive for use in value.uses]
         stored = [
-            use for use, primitive in zip(value.uses, takers, strict=True) if primitive not in (*_TAKES, *_HANDS_ON)
+            use for use, primitive in zip(value.uses, takers, strict=True) if primitive not in (*_FUSING, *_PASSING_ON)
         ]
         if stored and stored[-1] < self._last[index] and self._equations[value.made].repeats == 1:
-            for operand in self._taken[value.made]:
+            for operand in self._operands[value.made]:
                 self._last[operand] = max(self._last[operand], self._last[index])
             self._last[index] = stored[-1]
 
-    def _is_fused(self, value: Value, maker: Equation) -> bool:
-        if maker.is_call:
+    def _is_fused(self, value: Value, producer: Equation) -> bool:
+        if producer.is_call:
             return False
-        is_number = bool(maker.constants) and None not in maker.constants
-        if maker.primitive not in _CHEAP and maker.primitive not in _EXPENSIVE and not is_number:
+        is_number = bool(producer.constants) and None not in producer.constants
+        if producer.primitive not in _CHEAP and producer.primitive not in _EXPENSIVE and not is_number:
             return False
-        if not is_number and maker.primitive in _EXPENSIVE and len(set(value.uses)) != 1:
+        if not is_number and producer.primitive in _EXPENSIVE and len(set(value.uses)) != 1:
             return False
-        takers = _TAKES | _HANDS_ON if maker.primitive in _CHEAP else _TAKES
+        takers = _FUSING | _PASSING_ON if producer.primitive in _CHEAP else _FUSING
         return all(self._equations[use].primitive in takers for use in value.uses)
 
     def _write_over(self, stored: list[bool]) -> None:
-        """End the live range of an operand one position earlier if a result of the same size overwrites it."""
-        turned = self._copies.turned if self._copies is not None else frozenset[int]()
         ending = {(self._last[index], size) for index, size in enumerate(self._sizes) if stored[index]}
         for number, value in enumerate(self._values):
-            if value.made == BEFORE or not stored[number] or number in turned:
+            if value.made == BEFORE or not stored[number] or number in self._copies.turned:
                 continue
             if (value.made, self._sizes[number]) not in ending:
                 continue
-            maker = self._equations[value.made]
-            of_branch = "" if self._is_made_by(value, maker) else f"{value.id.partition('{')[0]}.b"
-            is_scatter = maker.primitive.startswith("scatter")
-            if not (maker.primitive in _TAKES or maker.is_call or is_scatter or of_branch):
+            producer = self._equations[value.made]
+            of_branch = "" if self._is_made_by(value, producer) else f"{value.id.partition('{')[0]}.b"
+            is_scatter = producer.primitive.startswith("scatter")
+            if not (producer.primitive in _FUSING or producer.is_call or is_scatter or of_branch):
                 continue
             for operand in self._held_for(value.made, self._sizes[number], stored):
                 other = self._values[operand]
@@ -209,25 +440,18 @@ class _Estimate:
 
     @staticmethod
     def _is_made_by(value: Value, equation: Equation) -> bool:
-        """Return whether a value is a result of `equation`, which is the equation at index `value.made`.
-
-        It is not if the value is the result of a `cond`: `made` is then the last equation in the branches.
-        """
+        # It is not if the value is the result of a `cond`: `made` is then the last equation in the branches.
         return value.id.partition("{")[0] == equation.id
 
-    def _is_turned(self, value: Value) -> bool:
-        """Return whether a value is a transposed array of more than two axes.
-
-        A transposed matrix needs no computation: the product before it can write the matrix in either axis order.
-        """
+    def _is_transposed(self, value: Value) -> bool:
+        # A transposed matrix needs no computation: the product before it can write the matrix in either axis
+        # order.
         return self._equations[value.made].primitive == "transpose" and len(value.spec.shape) > 2
 
     def _held_for(self, equation: int, size: int | None, stored: Sequence[bool]) -> Iterator[int]:
-        """Yield the indices of the operands of an equation that hold memory, according to `stored`.
-
-        A fused operand holds no memory. If it has `size` bytes, the operands that it is computed from are searched.
-        """
-        left = [(operand, equation) for operand in reversed(self._taken[equation])]
+        # A fused operand holds no memory. If it has `size` bytes, the operands that it is computed from are
+        # searched.
+        left = [(operand, equation) for operand in reversed(self._operands[equation])]
         seen: set[int] = set()
         while left:
             candidate, by = left.pop()
@@ -237,8 +461,8 @@ class _Estimate:
                 candidate not in seen
                 and self._sizes[candidate] == size
                 and self._values[candidate].made < by  # not a result of a `cond`, see `_is_made_by`
-                and not self._is_turned(self._values[candidate])
+                and not self._is_transposed(self._values[candidate])
             ):
                 seen.add(candidate)
                 inside = self._values[candidate].made
-                left += [(inner, inside) for inner in reversed(self._taken[inside])]
+                left += [(inner, inside) for inner in reversed(self._operands[inside])]

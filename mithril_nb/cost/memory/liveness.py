@@ -100,10 +100,10 @@ def allocated_for(lives: Iterable[LiveRange], positions: int) -> int:
         72
     """
     lives = list(lives)
-    before = _taken_over(lives, positions)
+    before = _overwritten_by(lives, positions)
     # These outputs and the donated arguments that they overwrite are both added below, but share memory.
     separate = -sum(life.size_bytes for life in before.values())
-    in_use = _Taken(positions)
+    in_use = _MemoryInUse(positions)
     shared = 0
     others: list[LiveRange] = []
     # Outputs come before temporaries of the same size, so that these can use their memory.
@@ -125,12 +125,9 @@ def allocated_for(lives: Iterable[LiveRange], positions: int) -> int:
     return separate + table + max(held(others, positions), default=0)
 
 
-class _Taken:
-    """A segment tree over the schedule that stores which outputs' memory is in use, as a bit for each output.
-
-    A list of live ranges for each output would take quadratic time: a training step has an output for each parameter.
-    """
-
+class _MemoryInUse:
+    # A segment tree over the schedule. A list of live ranges for each output would take quadratic time: a
+    # training step has an output for each parameter.
     def __init__(self, positions: int):
         self._leaves = positions
         self._throughout = [0] * (2 * positions)
@@ -145,7 +142,6 @@ class _Taken:
             node //= 2
 
     def _covering(self, life: LiveRange) -> Iterator[int]:
-        """Yield the fewest nodes that together cover a live range."""
         left, right = life.first + self._leaves, life.last + 1 + self._leaves
         while left < right:
             if left % 2:
@@ -175,8 +171,8 @@ class _Taken:
         return outputs
 
 
-def _taken_over(lives: Iterable[LiveRange], positions: int) -> dict[int, LiveRange]:
-    """Return a dict from the `id` of an output's live range to the donated argument that the output overwrites."""
+def _overwritten_by(lives: Iterable[LiveRange], positions: int) -> dict[int, LiveRange]:
+    # By the `id` of the output's live range.
     ended: dict[int, list[LiveRange]] = {}
     # Sorted so that `pop` returns the argument that ends first.
     for life in sorted(lives, key=lambda life: -life.last):
@@ -195,7 +191,7 @@ def allocated(buffers: Iterable[Buffer]) -> int:
     return sum(buffer.size_bytes for buffer in buffers if buffer.kind in _COUNTED)
 
 
-def compiled_lives(buffers: Iterable[Buffer], ranges: LiveRanges, makers: Makers) -> tuple[list[LiveRange], int]:
+def compiled_lives(buffers: Iterable[Buffer], ranges: LiveRanges, producers: Producers) -> tuple[list[LiveRange], int]:
     """Return the live ranges of values, and the number of values left out because XLA reports no live range.
 
     No byte is counted twice: the live range of a value ends before the next value at the same offset begins.
@@ -208,7 +204,7 @@ def compiled_lives(buffers: Iterable[Buffer], ranges: LiveRanges, makers: Makers
             continue
         if buffer.kind == "constant":
             first = buffer.values[0] if buffer.values else None
-            block = "" if first is None else makers.block_of(first.instruction, first.index)
+            block = "" if first is None else producers.block_of(first.instruction, first.index)
             name = "" if first is None else first.instruction + first.index
             lives.append(LiveRange(name, CONSTANTS, block, buffer.size_bytes, 0, end))
             continue
@@ -220,11 +216,13 @@ def compiled_lives(buffers: Iterable[Buffer], ranges: LiveRanges, makers: Makers
             else:
                 by_offset.setdefault(value.offset_bytes, []).append((*span, value))
         for values in by_offset.values():
-            lives += _in_turn(buffer, values, end, makers)
+            lives += _in_turn(buffer, values, end, producers)
     return lives, unknown
 
 
-def _in_turn(buffer: Buffer, values: list[tuple[int, int, Held]], end: int, makers: Makers) -> Iterable[LiveRange]:
+def _in_turn(
+    buffer: Buffer, values: list[tuple[int, int, Held]], end: int, producers: Producers
+) -> Iterable[LiveRange]:
     values.sort(key=lambda entry: entry[:2])
     reached = -1
     for index, (first, last, value) in enumerate(values):
@@ -233,16 +231,16 @@ def _in_turn(buffer: Buffer, values: list[tuple[int, int, Held]], end: int, make
         until = min(reached, following - 1, end)
         if until < first:  # overwritten where it is produced
             continue
-        if buffer.kind == "parameter" and makers.is_argument(value.instruction):
+        if buffer.kind == "parameter" and producers.is_argument(value.instruction):
             kind = ARGUMENTS
         else:
             # As in XLA, a temporary in the buffer of a later output counts as an output.
             kind = OUTPUTS if buffer.is_given_back else TEMPORARIES
-        block = makers.block_of(value.instruction, value.index)
+        block = producers.block_of(value.instruction, value.index)
         yield LiveRange(value.instruction + value.index, kind, block, value.size_bytes, first, until)
 
 
-class Makers:
+class Producers:
     """The instructions and blocks that produce the values of a compiled program, read from its optimized HLO."""
 
     def __init__(self, stage: Stage):
@@ -258,27 +256,21 @@ class Makers:
                         self._callers[called.name] = inner, computation
 
     def block_of(self, id: str, index: str = "") -> str:
-        """Return the path of the block that produces most of a value; `""` if not attributed.
-
-        Args:
-            id: Id of the instruction that defines the value.
-            index: Index of the value in a tuple result, such as `"{1}"`; `""` if the result is an array.
-        """
+        """Return the path of the block that produces most of a value; `""` if not attributed."""
         first = self._by_id.get(id)
         if first is None:
             return UNATTRIBUTED
         if index == "{}":
             return UNATTRIBUTED  # XLA's own table of pointers to the elements of a tuple
-        maker = self._maker(first, [int(number) for number in _NUMBERS.findall(index)])
-        return block_of(maker) or block_of(first)
+        producer = self._producer(first, [int(number) for number in _NUMBERS.findall(index)])
+        return block_of(producer) or block_of(first)
 
     def is_argument(self, id: str) -> bool:
         """Return whether a value is an argument of the program."""
         home = self._home.get(id)
         return home is not None and home.is_entry and self._by_id[id].opcode == "parameter"
 
-    def _maker(self, instruction: Instruction, index: list[int]) -> Instruction:
-        """Return the instruction that computes one element of the result of `instruction`; `index` may be nested."""
+    def _producer(self, instruction: Instruction, index: list[int]) -> Instruction:
         for _ in range(_MOST_STEPS):
             source = self._source(instruction, index)
             if source is None:
@@ -287,7 +279,6 @@ class Makers:
         return instruction
 
     def _source(self, instruction: Instruction, index: list[int]) -> tuple[Instruction, list[int]] | None:
-        """Return the instruction and index that an element is a copy of; `None` if it is computed here."""
         home = self._home.get(instruction.id)
         if home is None or self._module is None:
             return None
@@ -312,10 +303,8 @@ class Makers:
         return None
 
     def _source_of_loop(self, loop: Instruction, index: list[int]) -> tuple[Instruction, list[int]] | None:
-        """Return the instruction and index that an element of a loop's result is a copy of.
-
-        This is an instruction in the body, or the operand of the loop if the body does not change the element.
-        """
+        # This is an instruction in the body, or the operand of the loop if the body does not change the
+        # element.
         assert self._module is not None
         bodies = self._module.called(loop, "body")
         element = bodies[0].element(index[0]) if bodies and index else None

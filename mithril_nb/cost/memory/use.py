@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 import jax
 
+from mithril_nb.cost.equations import SymbolicProgram
 from mithril_nb.cost.hlo.xla import Memory, xla_memory
 from mithril_nb.cost.memory.jaxpr_liveness import jaxpr_lives
 from mithril_nb.cost.memory.liveness import (
@@ -20,13 +21,12 @@ from mithril_nb.cost.memory.liveness import (
     TEMPORARIES,
     UNFILLED,
     LiveRange,
-    Makers,
+    Producers,
     allocated,
     allocated_for,
     compiled_lives,
     held,
 )
-from mithril_nb.cost.symbolic import SymbolicProgram
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.graph.paths import is_within
@@ -144,10 +144,6 @@ def memory_of(inspection: ProgramStages, source: str = "compiled") -> MemoryUse:
         source: `"compiled"` compiles the program and reads XLA's buffer assignment. `"analytic"` only traces the
             program, and estimates its memory from the equations.
 
-    Raises:
-        UnknownOptionError: Unknown source.
-        StageUnavailableError: The program cannot be traced or compiled.
-
     Examples:
         >>> import jax.numpy as jnp
         >>> from mithril_nb.inspection import inspect
@@ -169,11 +165,7 @@ def memory_of(inspection: ProgramStages, source: str = "compiled") -> MemoryUse:
 
 
 def best_memory_of(inspection: ProgramStages) -> MemoryUse:
-    """Return the memory use of the compiled program. If the program does not compile, return an estimate with a note.
-
-    Raises:
-        StageUnavailableError: The program does not compile, and has no jaxpr from which to estimate its memory.
-    """
+    """Return the memory use of the compiled program; if it does not compile, an estimate with a note."""
     try:
         return memory_of(inspection)
     except StageUnavailableError as error:
@@ -203,10 +195,7 @@ def _analytic(inspection: ProgramStages) -> MemoryUse:
 
 
 def _state(inspection: ProgramStages) -> dict[str, str]:
-    """Return a dict from the id of each argument to the block whose optimizer state it is; `""` if it is no such state.
-
-    An argument is the optimizer state of a block if only the update of this block uses it.
-    """
+    # An argument is the optimizer state of a block if only the update of this block uses it.
     if inspection.given is not None:
         return {}
     equations = inspection.equations
@@ -221,7 +210,6 @@ def _state(inspection: ProgramStages) -> dict[str, str]:
 
 
 def _with_state(lives: Sequence[LiveRange], blocks: Mapping[str, str]) -> list[LiveRange]:
-    """Return the live ranges; an argument without a block has the block that `blocks` contains for its id."""
     return [
         replace(life, block=blocks.get(life.id, UNATTRIBUTED)) if life.kind == ARGUMENTS and not life.block else life
         for life in lives
@@ -248,12 +236,12 @@ def _compiled(inspection: ProgramStages) -> MemoryUse:
         buffers = inspection.buffers
     except StageUnavailableError as error:
         return _in_sum(inspection, "compiled", {} if xla is None else _sizes_from_xla(xla), xla, _reason(error))
-    makers = Makers(stage)
+    producers = Producers(stage)
     try:
         ranges = inspection.live_ranges
     except StageUnavailableError as error:
-        return _in_sum(inspection, "compiled", _sizes(buffers, makers), xla, _reason(error))
-    lives, unknown = compiled_lives(buffers, ranges, makers)
+        return _in_sum(inspection, "compiled", _sizes(buffers, producers), xla, _reason(error))
+    lives, unknown = compiled_lives(buffers, ranges, producers)
     arguments = {
         instruction.id: instruction.equations[0]
         for instruction in stage.instructions
@@ -279,11 +267,7 @@ def _use(
     xla: Memory | None,
     notes: Iterable[str],
 ) -> MemoryUse:
-    """Return the memory use for known live ranges (`lives`).
-
-    `sequence` has the ids of the instructions or equations in the order in which they run. `aside` is the number of
-    bytes that XLA allocates before the program runs. If values never fill all of them, the rest is `"unfilled"`.
-    """
+    # XLA allocates `aside` bytes before the program runs. If values never fill all of them, the rest is unfilled.
     filled = held(lives, len(sequence))
     most = max(filled, default=0)
     # XLA allocates before the program runs, so the gaps between values count at the peak too.
@@ -306,7 +290,6 @@ def _use(
 def _in_sum(
     inspection: ProgramStages, source: str, sizes: Mapping[tuple[str, str], int], xla: Memory | None, why: str
 ) -> MemoryUse:
-    """Return the memory use for unknown live ranges: only the allocated bytes (`sizes`), and the reason (`why`)."""
     at_peak, kinds = _by_block_and_kind((*key, size) for key, size in sizes.items())
     peak = sum(sizes.values()) if sizes else None
     missing = "timeline" if sizes else "peak_bytes, timeline"
@@ -317,7 +300,6 @@ def _in_sum(
 
 
 def _by_block_and_kind(parts: Iterable[tuple[str, str, int]]) -> tuple[dict[str, int], dict[str, int]]:
-    """Sum triples of kind, block and bytes; return the bytes by block, the largest first, and the bytes by kind."""
     blocks: dict[str, int] = {}
     kinds = dict.fromkeys(KINDS, 0)
     for kind, block, size in parts:
@@ -333,7 +315,7 @@ def _blocks(inspection: ProgramStages) -> tuple[str, ...]:
     )
 
 
-def _sizes(buffers: Iterable[Buffer], makers: Makers) -> dict[tuple[str, str], int]:
+def _sizes(buffers: Iterable[Buffer], producers: Producers) -> dict[tuple[str, str], int]:
     kinds = {"parameter": ARGUMENTS, "result": OUTPUTS, "temporary": TEMPORARIES, "constant": CONSTANTS}
     sizes: dict[tuple[str, str], int] = {}
     for buffer in buffers:
@@ -341,7 +323,7 @@ def _sizes(buffers: Iterable[Buffer], makers: Makers) -> dict[tuple[str, str], i
         if kind is None:
             continue
         # If values of several blocks share a buffer, it belongs to none of them.
-        blocks = {makers.block_of(value.instruction, value.index) for value in buffer.values}
+        blocks = {producers.block_of(value.instruction, value.index) for value in buffer.values}
         block = blocks.pop() if len(blocks) == 1 else UNATTRIBUTED
         sizes[kind, block] = sizes.get((kind, block), 0) + buffer.size_bytes
     return sizes

@@ -18,9 +18,10 @@ from mithril_nb.jobs import JobQueue, rests
 from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.ui.session.commands import Client, Reply, RequestHandler, check_choice, command
-from mithril_nb.ui.session.cost_tables import FIGURES, BlockFormula, cost_table, formula_of, rows_of
+from mithril_nb.ui.session.cost_tables import BlockFormula, cost_table, formula_of, rows_of
 from mithril_nb.viz.costs.beside import beside, pair_of
 from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.costs.fields import BLOCK_FIELDS
 from mithril_nb.viz.costs.roofline import roofline
 from mithril_nb.viz.costs.treemap import treemap
 
@@ -200,7 +201,7 @@ class CostRequests(RequestHandler):
             UnknownOptionError: `source` or `figure` is unknown.
         """
         check_choice("source", source, SOURCES)
-        check_choice("figure", figure, FIGURES)
+        check_choice("figure", figure, BLOCK_FIELDS)
         current = self._program()
         # One key per block, because several rows may be open.
         self._worker(source).submit(lambda _: self._send_rows(current, source, block, figure), f"rows {block}")
@@ -236,7 +237,7 @@ class CostRequests(RequestHandler):
         """
         for source in sources:
             check_choice("source", source, SOURCES)
-        check_choice("figure", figure, FIGURES)
+        check_choice("figure", figure, BLOCK_FIELDS)
         check_choice("view", view, PICTURES)
         if len(sources) != (2 if view == "beside" else 1):
             raise UnknownOptionError(

@@ -9,14 +9,13 @@ from typing import Any
 from mithril_nb.cost import Cost, CostRow, Figures
 from mithril_nb.cost.formulas.parsing import meaning
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
+from mithril_nb.figures import FIGURES, OF_BLOCKS, SENT
 from mithril_nb.stages.records import UNATTRIBUTED
-from mithril_nb.viz.costs.tables.rows import COMMUNICATION, short_formula
+from mithril_nb.viz.costs.tables.rows import short_formula
 from mithril_nb.viz.palette import hue_of
 from mithril_nb.viz.text import one_line
 
-FIGURES = ("flops", "bytes_accessed", "transcendentals", "params", "time_s")
-_OF_ROWS = ("flops", "bytes_accessed", "transcendentals", "time_s")
-"""Figures of a single equation or instruction."""
+_OF_ROWS = tuple(key for key in OF_BLOCKS if FIGURES[key].per == "row" and key not in SENT)
 
 MOST_ROWS = 20
 """Maximum number of equations or instructions of a block to show."""
@@ -77,7 +76,7 @@ def _row(
 
 def _nonzero_figures(figures: Figures) -> dict[str, Any]:
     """Return the known costs that are not 0. The dict is empty for most roles of a block."""
-    return {name: value for name in (*FIGURES, *COMMUNICATION) if (value := getattr(figures, name))}
+    return {name: value for name in OF_BLOCKS if (value := getattr(figures, name))}
 
 
 def _line(figures: Figures) -> dict[str, Any]:
@@ -87,20 +86,14 @@ def _line(figures: Figures) -> dict[str, Any]:
 
 
 def _unknown(figures: Figures) -> dict[str, int]:
-    return {
-        "flops": figures.unknown,
-        "transcendentals": figures.unknown_transcendentals,
-        "bytes_accessed": figures.unknown_bytes,
-        **dict.fromkeys(COMMUNICATION, figures.unknown_communication),
-    }
+    return {key: figures.unknown_in(key) for key, figure in FIGURES.items() if figure.unknown}
 
 
 def _figures(figures: Figures, formulas: Mapping[str, str] | None) -> dict[str, Any]:
     unknown = _unknown(figures)
     return {
-        **{name: getattr(figures, name) for name in FIGURES},
         # Omit communication of 0 bytes, because most programs do not communicate.
-        **{name: value for name in COMMUNICATION if (value := getattr(figures, name)) != 0},
+        **{name: value for name in OF_BLOCKS if (value := getattr(figures, name)) != 0 or name not in SENT},
         # With symbolic sizes, costs are formulas; costs that are numbers do not depend on a size.
         "unknown": {name: count for name, count in unknown.items() if count and not formulas},
         **({"formulas": {name: [short_formula(text), text] for name, text in formulas.items()}} if formulas else {}),
@@ -113,7 +106,7 @@ def rows_of(cost: Cost, block: str, figure: str) -> dict[str, Any]:
     Args:
         cost: The costs.
         block: Path of the block. The blocks inside it are not included.
-        figure: Cost to sort by, one of `FIGURES`. Equations have no `"params"`: they are then sorted by FLOPs.
+        figure: Cost to sort by, one of `OF_BLOCKS`. Equations have no `"params"`: they are then sorted by FLOPs.
     """
     own = [row for row in cost.rows if block in dict(row.blocks) or (not row.blocks and not block)]
     by = figure if figure in _OF_ROWS else "flops"

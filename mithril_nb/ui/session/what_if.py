@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.analysis.whatif import Change, Peak, WhatIf
-from mithril_nb.analysis.whatif.settings import PRECISIONS
-from mithril_nb.analysis.whatif.subjects import batch_of
+from mithril_nb.analysis.whatif.subjects import PRECISIONS, batch_of
 from mithril_nb.errors import MithrilError, ShapeError, UnknownOptionError, short_repr
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import rests
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.ui.session.commands import Client, Reply, RequestHandler, check_choice, command, problem_of
 from mithril_nb.ui.session.cost_requests import Look, draw_beside, picture_data
-from mithril_nb.ui.session.cost_tables import FIGURES
+from mithril_nb.viz.costs.fields import BLOCK_FIELDS
 
 Changes = Sequence[tuple[str, str, Any]]
 """Path of a block, or `""` for the whole program; name of the setting; new value."""
@@ -92,7 +91,6 @@ _COMPARED = ("flops", "bytes_accessed", "transcendentals", "params")
 _UNKNOWN = "unknown: see the notes of the table"
 _COMPUTING = Peak(None, "computing")
 _WAYS = {
-    "formula": "from a formula with the setting as a variable",
     "learned and verified": "from rules that were learned at a few values and verified at others",
     "traced": "traced again",
     "estimate": "an estimate: the current equations with the new dtype",
@@ -162,7 +160,7 @@ class WhatIfRequests(RequestHandler):
         Raises:
             UnknownOptionError: `figure` is unknown, or the changes have a wrong form.
         """
-        check_choice("figure", figure, FIGURES)
+        check_choice("figure", figure, BLOCK_FIELDS)
         request = _Request(self._subject(), str(key), checked_changes(changes), figure, max(1, int(width)))
         if compile:
             self._slow.submit(lambda is_wanted: self._compile(request, is_wanted), "what if")

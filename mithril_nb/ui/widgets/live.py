@@ -12,7 +12,7 @@ import traitlets
 from IPython.display import display, update_display
 
 from mithril_nb.analysis.retraces import Watch, Watched
-from mithril_nb.analysis.retraces.watching import Following
+from mithril_nb.analysis.retraces.recorder import Following
 from mithril_nb.display import render, renderer
 from mithril_nb.errors import Diagnostic, UnknownOptionError, short_repr
 from mithril_nb.jobs import JobQueue, Wanted

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
+from mithril_nb.figures import MEASURED, OF_XLA
 from mithril_nb.viz.costs.blocks import hue_or_grey, path_text, strip_numbers
 from mithril_nb.viz.costs.canvas.svg_canvas import FOOT, HEAD_H, MARGIN, NO_HUE, NORMAL, Page, SvgCanvas, hidden_notes
 from mithril_nb.viz.costs.drawing import Drawing, Numbers, replace_undrawable, validate_width
@@ -305,8 +306,8 @@ def _numbers(pair: Pair, kind: Field, rows: Sequence[Row]) -> Numbers:
 
 Changed = Mapping[str, Any]
 """The costs of a program before and after other settings, as data: the result of `Change.to_dict()`."""
-_COUNTED = ("flops", "transcendentals", "bytes_accessed", "params")
-_TABLE = (*_COUNTED, "peak_bytes", "time_s")
+_COUNTED = (*OF_XLA, "params")
+_TABLE = (*_COUNTED, "peak_bytes", *MEASURED)
 
 
 def change(changed: Changed) -> Drawing:

@@ -9,21 +9,12 @@ from typing import Any
 
 from mithril_nb.display import AT_LEAST
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.figures import FIGURES, OF_BLOCKS, SENT, Figure
 from mithril_nb.viz import units
 from mithril_nb.viz.text import one_line
 
 OF_KNOWN = "≥: some costs are unknown; shares refer to the known part"
 """Note of pictures that show lower bounds."""
-CALLS = "unknown_transcendentals"
-"""Key of the number of operations whose transcendentals are unknown; see `unknown_in`."""
-_COUNTS = {
-    "flops": "unknown",
-    "transcendentals": CALLS,
-    "bytes_accessed": "unknown_bytes",
-    "payload_bytes": "unknown_communication",
-    "wire_bytes": "unknown_communication",
-}
-"""For each field, the key of the number of operations in which this field is unknown."""
 Data = Mapping[str, Any]
 """Costs as data: `program`, `source`, `by_block`, `unattributed`, `total`, `notes`."""
 
@@ -45,34 +36,31 @@ class Field:
     exact: Callable[[float | None], str]
 
 
-def _with(unit: str) -> Callable[[float | None], str]:
-    return lambda value: units.UNKNOWN if value is None else f"{units.exact(value)} {unit}"
-
-
-FIELDS = {
-    field.name: field
-    for field in (
-        Field("flops", "FLOPs", units.flops, _with("FLOP")),
-        Field("bytes_accessed", "bytes accessed", units.nbytes, _with("B")),
-        Field("transcendentals", "transcendentals", units.si, _with("calls")),
-        Field("params", "parameters", units.si, _with("parameters")),
-        Field("peak_bytes", "peak memory", units.nbytes, _with("B")),
-        Field("time_s", "time", units.seconds, lambda value: units.UNKNOWN if value is None else f"{value:.9g} s"),
-        Field("payload_bytes", "payload bytes", units.nbytes, _with("B")),
-        Field("wire_bytes", "wire bytes", units.nbytes, _with("B")),
+def _field(figure: Figure) -> Field:
+    if figure.unit == "s":
+        return Field(figure.key, figure.title, units.seconds, _exact_seconds)
+    return Field(
+        figure.key,
+        figure.title,
+        lambda value: units.si(value, figure.symbol),
+        lambda value: units.UNKNOWN if value is None else f"{units.exact(value)} {figure.unit}",
     )
-}
 
-BLOCK_FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
-"""Fields that are known for each block."""
-ON_GRAPHS = (*BLOCK_FIELDS, "payload_bytes", "wire_bytes")
+
+def _exact_seconds(value: float | None) -> str:
+    return units.UNKNOWN if value is None else f"{value:.9g} s"
+
+
+FIELDS = {key: _field(figure) for key, figure in FIGURES.items()}
+ON_GRAPHS = OF_BLOCKS
 """Fields that can be shown on a graph: the columns of the table of costs."""
-_UNITS = {"flops": "FLOP", "bytes_accessed": "B", "time_s": "s", "payload_bytes": "B", "wire_bytes": "B"}
+BLOCK_FIELDS = tuple(key for key in OF_BLOCKS if key not in SENT)
+"""Fields that are known for each block."""
 
 
 def unit_of(field: Field) -> str:
     """Return the unit of a field; `""` for counts, such as parameters."""
-    return _UNITS.get(field.name, "")
+    return FIGURES[field.name].symbol
 
 
 def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS), call: str = 'field="{}"') -> Field:
@@ -109,25 +97,9 @@ def notes_of(data: Data, field: str) -> tuple[str, ...]:
     return tuple(note for note in _notes(data) if re.search(rf"\b{field}\b", note.partition(":")[0]))
 
 
-def unknown_in(figures: Mapping[str, Any], key: str) -> int:
-    """Return the number of operations whose cost is unknown; 0 if `figures` does not contain this number.
-
-    Args:
-        figures: Costs of a block or program.
-        key: Key of the number in `figures`, such as `"unknown"` for FLOPs, or `CALLS` for transcendentals. If the
-            number for transcendentals is missing, the number for FLOPs is returned.
-
-    Examples:
-        >>> figures = {"unknown": 2, "unknown_transcendentals": 0}
-        >>> unknown_in(figures, "unknown"), unknown_in(figures, CALLS), unknown_in({"unknown": 2}, CALLS)
-        (2, 0, 2)
-    """
-    return figures.get(key, figures.get("unknown") if key == CALLS else 0) or 0
-
-
 def is_bound(figures: Mapping[str, Any], field: str) -> bool:
     """Return whether a cost is a lower bound: above 0, but unknown in some operations. A formula is never a bound."""
-    return bool(figures.get(field) and unknown_in(figures, _COUNTS.get(field, "")) and "formulas" not in figures)
+    return FIGURES[field].is_bound(figures)
 
 
 def at_least(text: str, is_least: bool) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.figures import SENT
 from mithril_nb.graph.records import BlockSpecs
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.viz import units
@@ -52,7 +53,7 @@ def inclusive(data: Data, field: str) -> dict[str, float | None]:
 
 def _figure(figures: Mapping[str, Any], field: str) -> float | None:
     """Return a cost; `None` if it is unknown or cannot be drawn. Bytes of communication are 0 if they have no entry."""
-    return known_number(figures.get(field, 0 if field in ("payload_bytes", "wire_bytes") else None))
+    return known_number(figures.get(field, 0 if field in SENT else None))
 
 
 @dataclass
@@ -137,7 +138,7 @@ class _Sums:
         least = {path for path, figures in by_block.items() if _is_least(figures, field)}
         if not own:
             values, least = inclusive(data, field), {above for path in least for above in outer_paths(path)}
-        nothing = None if data["total"].get(field) is None and field not in ("payload_bytes", "wire_bytes") else 0
+        nothing = None if data["total"].get(field) is None and field not in SENT else 0
         rows = None
         # Parameters belong to blocks, not to equations.
         if graph is not None and "rows" in data and (data.get("source"), graph.stage) in _ROWS_OF and field != "params":

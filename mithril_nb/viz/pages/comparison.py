@@ -260,7 +260,7 @@ def _cost_row(name: str, cells: Sequence[str], is_block: bool) -> Markup:
 def _cost_rows(found: Comparison) -> Iterator[tuple[str, ...]]:
     """Yield the titles, a row for each block, and the total. If there are many blocks, unchanged ones share a row."""
     from mithril_nb.cost.comparison import Change, change_cells
-    from mithril_nb.cost.records import sum_of_figures
+    from mithril_nb.cost.records import sum_of
 
     assert found.cost is not None
     yield "block", "FLOPs before", "after", "change", "bytes before", "after", "change"
@@ -271,7 +271,7 @@ def _cost_rows(found: Comparison) -> Iterator[tuple[str, ...]]:
         if not (is_long and change.before == change.after):
             yield name, *change_cells(change)
     if is_long:
-        total: Change = Change(*(sum_of_figures(getattr(one, side) for one in same) for side in ("before", "after")))
+        total: Change = Change(*(sum_of(getattr(one, side) for one in same) for side in ("before", "after")))
         yield f"{len(same):,} unchanged blocks", *change_cells(total)
     if found.cost.unattributed.before != found.cost.unattributed.after or any(
         figures.flops or figures.bytes_accessed for figures in vars(found.cost.unattributed).values()

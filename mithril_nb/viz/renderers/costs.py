@@ -7,16 +7,13 @@ from typing import Any
 
 from mithril_nb.analysis.compare import Comparison, StageComparison
 from mithril_nb.analysis.measure import machines
-from mithril_nb.analysis.measure.profiles import Profile
-from mithril_nb.analysis.retraces.recorder import FunctionReport, WatchReport
-from mithril_nb.analysis.retraces.watching import Watch, Watched
+from mithril_nb.analysis.measure.profiling import Profile
+from mithril_nb.analysis.retraces.recorder import FunctionReport, Watch, Watched, WatchReport
 from mithril_nb.analysis.whatif.change import Change
 from mithril_nb.analysis.whatif.sweeps import Sweep
-from mithril_nb.cost.comparison import CostComparison
-from mithril_nb.cost.costs import Cost
+from mithril_nb.cost.comparison import CostComparison, Difference
+from mithril_nb.cost.costs import ByLine, Cost
 from mithril_nb.cost.counting import Costs
-from mithril_nb.cost.difference import Difference
-from mithril_nb.cost.lines import ByLine
 from mithril_nb.cost.memory.use import MemoryUse
 from mithril_nb.display import renderer
 from mithril_nb.viz.bundles import Bundle

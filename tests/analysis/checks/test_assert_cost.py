@@ -241,10 +241,10 @@ def test_symbolic_sizes_fail() -> None:
         "program 'forward' cannot be checked against its bound of FLOPs: no number for batch.\n"
         "    flops  72·batch (analytic)\n"
         "    bound  at most 1,000\n"
-        "    Try: assert inspection.cost().at(batch=32).total.flops <= 1_000"
+        "    Try: inspection.cost().at(batch=32).total.flops"
     )
     assert broken(Linear(8), shapes=sizes, bytes_accessed=(10, 1e6)).splitlines()[-1] == (
-        "    Try: assert 10 <= inspection.cost().at(batch=32).total.bytes_accessed <= 1_000_000"
+        "    Try: inspection.cost().at(batch=32).total.bytes_accessed"
     )
     assert broken(Linear(8), shapes=sizes, peak_bytes=10) == (
         "program 'forward' cannot be checked against its bound of bytes at once: no number for batch.\n"
@@ -258,11 +258,11 @@ def test_symbolic_sizes_fail() -> None:
         "program 'network' cannot be checked against its bound of FLOPs: no number for B, D.\n"
         "    flops  8·B·D + 4·B (analytic)\n"
         "    bound  at most 1.5\n"
-        "    Try: assert inspection.cost().at(B=32, D=32).total.flops <= 1.5\n"
+        "    Try: inspection.cost().at(B=32, D=32).total.flops\n"
         "program 'network' cannot be checked against its bound of parameters: no number for B, D.\n"
         "    params  4·D (analytic)\n"
         "    bound   at least 8\n"
-        "    Try: assert 8 <= inspection.cost().at(B=32, D=32).total.params"
+        "    Try: inspection.cost().at(B=32, D=32).total.params"
     )
     ml.assert_cost(Linear(8), shapes=sizes, params=40)  # the part without symbolic sizes is known
 
@@ -278,11 +278,11 @@ def test_symbolic_sizes_with_unknown_costs_fail() -> None:
         "program 'program' cannot be checked against its bound of FLOPs: no number for B.\n"
         "    flops  8·B + 24 + unknown (1 × pure_callback: no rule: Python on the host) (analytic)\n"
         "    bound  at most 1,000\n"
-        '    Try: print(inspection.cost("analytic"))  # and leave out flops=\n'
+        "    Try: inspection.cost().at(B=32).total.flops\n"
         "program 'program' cannot be checked against its bound of bytes: no number for B.\n"
         "    bytes_accessed  64·B + 312 (analytic)\n"
         "    bound           at most 1,000,000,000\n"
-        "    Try: assert inspection.cost().at(B=32).total.bytes_accessed <= 1_000_000_000"
+        "    Try: inspection.cost().at(B=32).total.bytes_accessed"
     )
     ml.assert_cost(program, spec(32, 4), given[1], bytes_accessed=1e9)
     assert (ml.inspect(program, *given).cost().at(B=32).total.bytes_accessed or 0) > 0
@@ -336,10 +336,7 @@ def test_a_misspelled_bound_raises(others: dict[str, Any]) -> None:
 def test_arguments_for_an_inspection_raise() -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.assert_cost(ml.inspect(network, *ARGS), *ARGS, name="again", flops=1)
-    assert str(error.value) == (
-        "ml.assert_cost received an argument, name for program 'network', which already has its arguments.\n"
-        "    Try: ml.assert_cost(inspection, flops=1_000_000)"
-    )
+    assert str(error.value) == ("program 'network' already has its arguments; ml.assert_cost takes no others.")
 
 
 def test_a_program_that_cannot_be_traced_raises() -> None:
@@ -373,7 +370,7 @@ def test_an_unknown_source_raises(given: Any, meant: str) -> None:
         ml.assert_cost(Linear(3), shapes={"input": [2, 5]}, flops=100, source=given)
     assert str(error.value) == (
         f"ml.assert_cost does not accept source={given!r}.\n"
-        "    sources  analytic, lowered, compiled\n"
+        "    takes  analytic, lowered, compiled\n"
         f'    Try: source="{meant}"'
     )
 

@@ -15,8 +15,7 @@ from strategies import models
 
 import mithril_nb as ml
 from mithril_nb.analysis.compare import Comparison
-from mithril_nb.analysis.compare.names import Renaming, lines_without_names
-from mithril_nb.analysis.compare.stages import compare_stages
+from mithril_nb.analysis.compare.stages import Renaming, compare_stages, lines_without_names
 from mithril_nb.errors import MithrilError
 from mithril_nb.inspection.saved import PAGE_VERSION, saved_inspection
 from mithril_nb.models import Gelu, Linear, Model, Relu

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax.profiler import ProfileData
 
-from mithril_nb.analysis.measure.events import Event, RunEvents, _Raw, _recording, divided, read_recording
+from mithril_nb.analysis.measure.runs import Event, RunEvents, _Raw, _recording, divided, read_recording
 
 IDS = ("while", "body", "dot", "tanh")
 INSIDE = {"body": frozenset({"while"}), "dot": frozenset({"while", "body"})}
@@ -138,7 +138,7 @@ def test_completion_event_on_another_thread_counts(tmp_path: Path) -> None:
 READING = """
 import gc, sys
 from pathlib import Path
-from mithril_nb.analysis.measure.events import read_recording
+from mithril_nb.analysis.measure.runs import read_recording
 for _ in range(3):
     gc.collect()  # collects the type of the data unless something references it
     print(read_recording(Path(sys.argv[1]), "jit_f", {"dot.1"}).planes)

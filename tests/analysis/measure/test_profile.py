@@ -16,7 +16,7 @@ from jax import lax
 
 import mithril_nb as ml
 from mithril_nb.analysis.measure import Machine, Profile
-from mithril_nb.analysis.measure.profiles import BETWEEN, DISPATCH
+from mithril_nb.analysis.measure.profiling import BETWEEN, DISPATCH
 from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError
 
 PEAKS = Machine("cpu", "cpu", 2, jax.__version__, "", {"float32": 2e11}, 6e10, "2026-11-22 07:35 UTC")

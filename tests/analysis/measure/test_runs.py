@@ -14,7 +14,7 @@ import pytest
 
 import mithril_nb as ml
 from mithril_nb.analysis.measure import Machine, Profile, profiling, runs
-from mithril_nb.analysis.measure.profiles import WHOLE
+from mithril_nb.analysis.measure.profiling import WHOLE
 from mithril_nb.analysis.measure.runs import Runner, Values, values_for
 from mithril_nb.errors import ProfilingError
 

@@ -13,7 +13,6 @@ from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models import GPT, Linear, Model, Relu
 
 SHAPES = {"input": [4, 8]}
-NAMES: dict[str, Any] = {"ml": ml, "GPT": GPT, "perceptron": perceptron}
 
 
 def gpt(layers: int = 2) -> Model:
@@ -51,45 +50,6 @@ def test_a_similar_attribute_is_suggested(model: Model, given: dict[str, Any], a
     assert made(eval(advised)).after.total.flops
 
 
-SWEPT: dict[str, tuple[Callable[[], Any], str]] = {
-    "a setting of make": (lambda: ml.sweep(perceptron, btch=[1, 2]), "batch=[1, 2]"),
-    "a size": (lambda: ml.sweep(perceptron, batch=[4, "a"]), "batch=[8, 16]"),
-    "a dtype": (lambda: ml.sweep(perceptron, precision=["best"]), 'precision=["default", "highest"]'),
-    "of make, like no other": (
-        lambda: ml.sweep(perceptron, zzz=[1, 2]),
-        "def make(zzz=1): ...  # use zzz in the function",
-    ),
-}
-
-
-@pytest.mark.parametrize("what", SWEPT)
-def test_a_sweep_is_answered_with_lists(what: str) -> None:
-    call, advised = SWEPT[what]
-    assert advice_of(call) == advised
-    if "make" not in advised:
-        assert len(eval(f"ml.sweep(perceptron, {advised})", NAMES).points) == 2
-
-
-@pytest.mark.parametrize(
-    ("given", "advised"),
-    [
-        ({"dimension": [4, 5]}, 'changes={"linear_0.dimension": [4, 5]}'),
-        ({"changes": {"linear_0/dimension": [4, 5]}}, 'changes={"linear_0.dimension": [4, 5]}'),
-        ({"remat": [3]}, "remat=[False, True]"),
-        ({"dtype": ["int8"]}, 'dtype=["float32", "bfloat16"]'),
-    ],
-)
-def test_a_sweep_of_a_model_is_answered_with_lists(given: dict[str, Any], advised: str) -> None:
-    model = chain()
-    assert advice_of(lambda: ml.sweep(model, shapes=SHAPES, **given)) == advised
-    assert len(eval(f"ml.sweep(model, shapes={SHAPES}, {advised})", {"ml": ml, "model": model}).points) == 2
-
-
-def test_unsupported_settings_are_swept_through_a_function() -> None:
-    advice = advice_of(lambda: ml.sweep(ml.inspect(chain(), shapes=SHAPES), heads=[1, 2]))
-    assert advice == ("def make(heads=2): return function, (x,)  # use heads in it; then ml.sweep(make, heads=[1, 2])")
-
-
 def test_a_what_if_is_not_a_program() -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.what_if(ml.what_if(perceptron))
@@ -101,25 +61,13 @@ def test_a_what_if_is_not_a_program() -> None:
     )
 
 
-@pytest.mark.parametrize("changes", [3, ["batch"], {1: [2]}, "batch"])
-def test_changes_of_a_sweep_without_names_raise(changes: Any) -> None:
-    with pytest.raises(UnknownOptionError) as error:
-        ml.sweep(perceptron, changes=changes)
-    assert str(error.value) == (
-        f"settings must be keyword arguments or a dict with string keys, got {changes!r}.\n"
-        '    Try: batch=[32, 64]  # or changes={"linear_0.dimension": [256, 512]} for names with a dot'
-    )
-
-
 def test_a_setting_that_is_not_a_list_in_a_sweep_raises() -> None:
     model = chain()
     with pytest.raises(UnknownOptionError) as error:
         ml.sweep(model, shapes=SHAPES, batch=[2, 4], dtype="bfloat16")
     assert str(error.value) == (
-        "ml.sweep varies settings of 'Model' only if they are given as lists.\n"
-        '    given     dtype="bfloat16"\n'
-        "    settings  batch, dtype, precision, remat\n"
-        '    Try: dtype=["bfloat16"]'
+        "dtype=\"bfloat16\" cannot be set with program 'Model': ml.sweep varies them if they are lists.\n"
+        "    settings  batch, dtype, precision, remat"
     )
 
 

@@ -8,9 +8,9 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from mithril_nb.viz.costs.fields import at_least, is_bound
+from mithril_nb.figures import COUNTED, FIGURES, MEASURED, SENT
+from mithril_nb.viz.costs.fields import FIELDS, at_least, is_bound
 from mithril_nb.viz.costs.tables.rows import (
-    COMMUNICATION,
     Row,
     folded_rows,
     share_of,
@@ -19,7 +19,7 @@ from mithril_nb.viz.costs.tables.rows import (
     value_of,
 )
 from mithril_nb.viz.text import one_line
-from mithril_nb.viz.units import exact, flops, nbytes, percent, seconds, si
+from mithril_nb.viz.units import exact, nbytes, percent, si
 
 Sources = Mapping[str, Mapping[str, Any]]
 """Costs as data, by name of the source."""
@@ -89,7 +89,7 @@ def notes(sources: Sources, unavailable: Mapping[str, str]) -> Iterator[str]:
 
 def communicates(cost: Mapping[str, Any]) -> bool:
     """Return whether a program sends data to other devices. An unknown amount counts as data."""
-    return any(value_of(cost.get("total", {}), key) != 0 for key in COMMUNICATION)
+    return any(value_of(cost.get("total", {}), key) != 0 for key in SENT)
 
 
 def communication(sources: Sources, *, is_exact: bool = False) -> Iterator[str]:
@@ -122,7 +122,7 @@ def communication(sources: Sources, *, is_exact: bool = False) -> Iterator[str]:
 def _formatted(figures: Mapping[str, Any], is_exact: bool) -> list[str]:
     """Format the payload bytes and the wire bytes: each is a number, a lower bound, a formula, or `"unknown"`."""
     cells: list[str] = []
-    for value in (value_of(figures, key) for key in COMMUNICATION):
+    for value in (value_of(figures, key) for key in SENT):
         if isinstance(value, str):
             cells.append(f"{short_formula(value)} B")
         else:
@@ -171,14 +171,7 @@ class Column:
         return at_least(self.format(value), is_bound(figures, self.key))
 
 
-QUANTITIES = (
-    Column("FLOPs", "flops", flops),
-    Column("transcendentals", "transcendentals", si),
-    Column("bytes", "bytes_accessed", nbytes),
-    Column("payload bytes", "payload_bytes", nbytes),
-    Column("wire bytes", "wire_bytes", nbytes),
-    Column("time", "time_s", seconds),
-)
+QUANTITIES = tuple(Column(FIGURES[key].column, key, FIELDS[key].short) for key in (*COUNTED, *MEASURED))
 """All columns of costs except the parameters."""
 _PARAMS = Column("params", "params", si)
 """The last column. Only the first source has it, because the parameters are the same for all sources."""
@@ -219,7 +212,7 @@ class CostTable:
         return [
             self._of_source(one, name)
             for one in (*QUANTITIES, *([_PARAMS] if has_params(self.main) else []))
-            if one.key not in COMMUNICATION or any(map(communicates, self.sources.values()))
+            if one.key not in SENT or any(map(communicates, self.sources.values()))
             for name in (timed if one.key == "time_s" else [*self.sources][:1] if one.key == "params" else counted)
         ]
 

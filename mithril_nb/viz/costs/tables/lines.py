@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
+from mithril_nb.figures import SENT
 from mithril_nb.stages.records import format_lines
 from mithril_nb.viz.costs.tables.columns import QUANTITIES, Column, column_text
-from mithril_nb.viz.costs.tables.rows import COMMUNICATION, value_of
+from mithril_nb.viz.costs.tables.rows import value_of
 from mithril_nb.viz.html_parts import Markup, html_table, output_html
 from mithril_nb.viz.languages import code_html, highlighted
 from mithril_nb.viz.text import escaped, one_line
@@ -89,7 +90,7 @@ def _notes(data: Data) -> Iterator[str]:
 def _shown(data: Data) -> tuple[Column, ...]:
     """Return the columns to show. FLOPs and bytes are always shown, other costs if their total is known and above 0."""
     total = data["total"]
-    communicating = [key for key in COMMUNICATION if value_of(total, key) != 0]
+    communicating = [key for key in SENT if value_of(total, key) != 0]
     always = ("flops", "bytes_accessed", *communicating)
     return tuple(one for one in QUANTITIES if one.key in always or value_of(total, one.key))
 

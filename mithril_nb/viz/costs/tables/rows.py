@@ -5,18 +5,17 @@ A row with rows inside shows their sum. The innermost rows and the unattributed 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mithril_nb import figures as table
 from mithril_nb.display import AT_LEAST
+from mithril_nb.figures import FIGURES, MEASURED, OF_BLOCKS, SENT, UNKNOWN, Figure
 from mithril_nb.viz.costs.blocks import Branch, path_text, strip_numbers, tree_of
-from mithril_nb.viz.costs.fields import CALLS, Data, unknown_in
+from mithril_nb.viz.costs.fields import Data
 from mithril_nb.viz.text import times
 
-COMMUNICATION = ("payload_bytes", "wire_bytes")
-"""Costs of sending data to other devices. The data leave them out if they are 0, as in most programs."""
 _WIDEST = 40
 """Longest formula in a cell, in characters. Longer formulas are shortened."""
 
@@ -32,7 +31,7 @@ def value_of(figures: Mapping[str, Any], key: str) -> Any:
         >>> value_of({"flops": 5}, "wire_bytes"), value_of({"wire_bytes": None}, "wire_bytes")
         (0, None)
     """
-    value = figures.get(key, 0 if key in COMMUNICATION else None)
+    value = figures.get(key, 0 if key in SENT else None)
     return figures.get("formulas", {}).get(key) if value is None else value
 
 
@@ -82,8 +81,7 @@ _MOST_NAMES = 8
 _APART = 0.25
 """Blocks of a stack are merged if their FLOPs differ from those of the first block by at most this fraction."""
 _OWN, _PROGRAM = "(self)", "program"
-_FIGURES = ("flops", "transcendentals", "bytes_accessed", "params", *COMMUNICATION)
-_UNKNOWN = ("unknown", "unknown_bytes", "unknown_communication", CALLS)
+_FIGURES = tuple(key for key in FIGURES if key in OF_BLOCKS and key not in MEASURED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +148,7 @@ def folded_rows(sources: Sequence[Mapping[str, Data]], figure: str = "flops", mo
         figures = by_block.get(path, {})
         roles = tuple((role, of.get("flops")) for role, of in figures.get("roles", {}).items())
         formulas = tuple(figures.get("formulas", {}).items())
-        return *(figures.get(key) for key in (*_FIGURES, *_UNKNOWN)), roles, formulas
+        return *(figures.get(key) for key in (*_FIGURES, *UNKNOWN)), roles, formulas
 
     def built_alike(path: str) -> Hashable:
         return by_block.get(path, {}).get("params")
@@ -187,19 +185,15 @@ def sum_figures(parts: Sequence[Data], total: Data | None = None) -> Data:
     if len(parts) == 1:
         return parts[0]
 
-    def of(key: str) -> int | None:
-        values = [one.get(key, 0 if key in COMMUNICATION else None) for one in parts]
-        known = sum(value for value in values if value)
-        is_open = None in values and (not known or (total is not None and total.get(key) is None))
-        return None if is_open else known
+    def of(figure: Figure) -> Any:
+        values = [one.get(figure.key, 0 if figure.is_sent else None) for one in parts]
+        return figure.add(values, all_known=total is not None and total.get(figure.key) is None)
 
-    spans = [one["time_s"] for one in parts if one.get("time_s") is not None]
     roles = dict.fromkeys(role for one in parts for role in one.get("roles", {}))
     formulas = {key: formula for key in _FIGURES if (formula := add_formulas([value_of(one, key) for one in parts]))}
     return {
-        **{key: of(key) for key in _FIGURES},
-        "time_s": math.fsum(spans) if spans else None,
-        **{key: sum(unknown_in(one, key) for one in parts) for key in _UNKNOWN},
+        **{key: of(FIGURES[key]) for key in (*_FIGURES, *MEASURED)},
+        **{of.unknown: sum(map(of.unknown_in, parts)) for of in FIGURES.values() if of.unknown},
         "roles": {
             role: {"flops": sum(one.get("roles", {}).get(role, {}).get("flops") or 0 for one in parts)}
             for role in roles
@@ -219,15 +213,8 @@ def share_of(part: Data, rest: Iterable[Data], total: Data) -> tuple[float | Non
         rest: Costs of the other blocks, and the unattributed cost.
         total: Costs of the program.
     """
-    whole, known = total.get("flops"), part.get("flops")
-    if not total.get("unknown"):
-        return (known or 0) / whole if whole else 0.0, ""
     is_elsewhere = any(one.get("unknown") for one in rest)
-    if known is None or not whole or (part.get("unknown") and is_elsewhere):
-        return None, ""
-    share = known / whole
-    is_exact = share == 1.0 if part.get("unknown") else share == 0.0
-    return share, "" if is_exact else "≥" if part.get("unknown") else "≤"
+    return table.share_of(part.get("flops"), total.get("flops"), bool(part.get("unknown")), is_elsewhere)
 
 
 def _row(branch: Branch, sources: Sequence[Mapping[str, Data]], around: int = 1) -> Row:
