@@ -338,8 +338,7 @@ def names() -> dict[str, Any]:
     import mithril_nb as ml
     import mithril_nb.models as models
     from mithril_nb.graph.check import check as check_graph
-    from mithril_nb.graph.edit import add, connect, disconnect, rename, swap
-    from mithril_nb.graph.nesting import inside
+    from mithril_nb.graph.edit import add, connect, disconnect, inside, rename, swap
     from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, Port
     from mithril_nb.models.naming import input_specs
     from mithril_nb.models.shape_inference.infer import infer

@@ -17,7 +17,7 @@ from typing import Any
 
 from mithril_nb.cli.target import load_model, shapes_of
 from mithril_nb.errors import UnavailableBackendError, UnknownOptionError
-from mithril_nb.models.saving.links import is_link
+from mithril_nb.models.saving.serialization import is_link
 
 TEMPLATE = "mithril_nb"
 _NO_BROWSER = "--no-browser"

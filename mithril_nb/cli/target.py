@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb.errors import Diagnostic, MithrilError, ModelFileError, UnexpectedInputError, UnknownOptionError
 from mithril_nb.graph.spec import read_spec
-from mithril_nb.models.saving.links import is_link
+from mithril_nb.models.saving.serialization import is_link
 from mithril_nb.plugins import load_plugins
 
 if TYPE_CHECKING:

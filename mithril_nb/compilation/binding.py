@@ -12,9 +12,9 @@ from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node, free_name
 from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.models.fields import plain
+from mithril_nb.models.library.operations.generators import Constant
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import by_port, input_names
-from mithril_nb.models.shape_inference.constants import Constant
 from mithril_nb.models.shape_inference.infer import Inference, infer
 
 

@@ -15,8 +15,8 @@ from mithril_nb.compilation.evaluating import EvaluatesAll
 from mithril_nb.compilation.options import Options
 from mithril_nb.display import Shown
 from mithril_nb.errors import ShapeError, UnknownOptionError
-from mithril_nb.graph.found import Found
 from mithril_nb.graph.ports import Ports
+from mithril_nb.graph.query import Found
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import Spec, TensorSpec
 from mithril_nb.inspection import Inspection

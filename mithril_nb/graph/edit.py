@@ -6,19 +6,213 @@ the new graph, see `mithril_nb.graph.boundary`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
+from typing import Any
 
 from mithril_nb.errors import (
     ConnectionError,
     CycleError,
+    MithrilError,
     NameTakenError,
     NestingError,
+    UnknownBlockError,
+    listed,
+    short_repr,
+    similar,
 )
-from mithril_nb.graph.boundary import infer_boundary, is_array, made_edges
+from mithril_nb.graph.boundary import INPUT, OUTPUT, automatic_name, infer_boundary, is_array, made_edges
 from mithril_nb.graph.check import path_between
-from mithril_nb.graph.paths import check_length, checked_name, component
-from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Value, free_name, node_of
+from mithril_nb.graph.paths import check_length, checked_name, component, next_name, parameter_name
+from mithril_nb.graph.records import (
+    ADD_BLOCK,
+    BOUNDARY,
+    Block,
+    Edge,
+    Endpoint,
+    LogicalGraph,
+    Node,
+    Note,
+    Value,
+    free_name,
+    node_of,
+)
+
+
+def find(graph: LogicalGraph, text: object) -> Endpoint:
+    """Return the endpoint that a name refers to.
+
+    The name is that of a graph input, of an output that the user has named, of a graph output, or `"block.port"`. A
+    graph output refers to the output of a block that it returns. An input of a block refers to the endpoint that feeds
+    it; without one, as for a parameter, it refers to itself.
+
+    Raises:
+        ConnectionError: No endpoint has this name.
+
+    Examples:
+        >>> from mithril_nb.models import Linear, Model
+        >>> find((Model() | Linear(3)(output="y")).graph, "y")
+        Endpoint(node='linear_0', port='output')
+        >>> find((Model() | Linear(3)(input="x")).graph, "linear_0.input")
+        Endpoint(node='', port='x')
+    """
+    end = Endpoint.parse(text if isinstance(text, str) else "")
+    if end.node:
+        if end.node in graph.by_name and end.port in _ports(graph, end.node):
+            return end if _is_output(graph, end) else graph.source_of.get(end, end)
+    else:
+        labels = dict(graph.labels)
+        if end.port in labels:
+            return labels[end.port]
+        if end in graph.source_of:
+            return graph.source_of[end]
+        if any(port.name == end.port for port in graph.inputs):
+            return end
+    names = [*dict(graph.labels), *(port.name for port in (*graph.inputs, *graph.outputs))]
+    names += [f"{node.name}.{port}" for node in graph.nodes for port in _ports(graph, node.name)]
+    near = similar(str(text), names)
+    raise ConnectionError(
+        f"the model has no connection {short_repr(text)}.",
+        (("names", listed(dict.fromkeys(names))),),
+        repr(near[0]) if near else f"{names[0]!r}  # or another of these names" if names else ADD_BLOCK,
+    )
+
+
+def annotate(graph: LogicalGraph, end: Endpoint, **changes: Any) -> LogicalGraph:
+    """Add annotations to an endpoint, such as `shape=` or `is_trainable=`; see `Note`.
+
+    If the endpoint is a graph input with a generated name, such as `"input"`, the name becomes permanent: new blocks do
+    not change it any more.
+    """
+    labels = dict(graph.labels)
+    named: tuple[str, ...] = ()
+    if end.node == BOUNDARY and any(port.name == end.port for port in graph.inputs):
+        named = (end.port,)
+        labels[end.port] = end
+    notes = {**graph.note_at, end: replace(graph.note_at.get(end, Note()), **changes)}
+    return infer_boundary(graph.nodes, made_edges(graph, named), labels, notes)
+
+
+def annotate_array(graph: LogicalGraph, name: str, is_trainable: bool) -> LogicalGraph:
+    """Set whether training changes the parameter `name`, such as `"mlp_0.linear_1.weight"`, of a block at any depth."""
+    end = Endpoint(BOUNDARY, name)
+    # A parameter of a block is trainable by default and needs no note; an input of the model needs one.
+    trainable = None if is_trainable and is_array(end) else is_trainable
+    note = replace(graph.note_at.get(end, Note()), is_trainable=trainable)
+    return infer_boundary(graph.nodes, made_edges(graph), dict(graph.labels), {**graph.note_at, end: note})
+
+
+def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
+    """Name or rename an input or an output, or name a parameter of a block.
+
+    Raises:
+        NameTakenError: Another endpoint has the name.
+        ConnectionError: The name is not valid.
+    """
+    name = checked_name(name)
+    labels = dict(graph.labels)
+    holder = labels.get(name)
+    inputs = {port.name for port in graph.inputs}
+    if (holder is not None and holder != end) or (name in inputs and end != Endpoint(BOUNDARY, name)):
+        raise NameTakenError(
+            f"cannot give '{end}' the name {name!r}: '{holder or Endpoint(BOUNDARY, name)}' already has it.",
+            (("names", listed(dict.fromkeys([*labels, *inputs]))),),
+            f"{name + '_2'!r}",
+            block=end.node,
+            port=end.port,
+        )
+    if end.node == BOUNDARY:
+        new = Endpoint(BOUNDARY, name)
+        edges = [
+            Edge(new if edge.source == end else edge.source, edge.target) for edge in made_edges(graph, (end.port,))
+        ]
+        labels = {label: endpoint for label, endpoint in labels.items() if endpoint != end}
+        labels[name] = new
+        notes = {new if endpoint == end else endpoint: note for endpoint, note in graph.notes}
+        return infer_boundary(graph.nodes, edges, labels, notes)
+    if not _is_output(graph, end):
+        # The note of the parameter moves to the new graph input.
+        new, old = Endpoint(BOUNDARY, name), Endpoint(BOUNDARY, parameter_name(component(end.node), end.port))
+        notes = {new if endpoint in (old, end) else endpoint: note for endpoint, note in graph.notes}
+        return infer_boundary(graph.nodes, [*made_edges(graph), Edge(new, end)], {**labels, name: new}, notes)
+    labels = {label: endpoint for label, endpoint in labels.items() if endpoint != end}
+    labels[name] = end
+    return infer_boundary(graph.nodes, made_edges(graph), labels, graph.note_at)
+
+
+def expose(graph: LogicalGraph, end: Endpoint) -> LogicalGraph:
+    """Make an output of a block an output of the graph, even if a block reads it.
+
+    Raises:
+        ConnectionError: The endpoint is an input, or a parameter.
+    """
+    if end.node != BOUNDARY and _is_output(graph, end):
+        return annotate(graph, end, is_exposed=True)
+    raise ConnectionError(
+        f"cannot expose '{end}': it is {'a parameter' if end.node else 'an input'} of the model, not an output.",
+        (("outputs of blocks", listed(f"'{source}'" for source in _outputs(graph))),),
+        f'model |= Buffer()(input="{end}", output="y")' if not end.node else f'pm.randomize_params()["{end}"]',
+        block=end.node,
+        port=end.port,
+    )
+
+
+def merge(graph: LogicalGraph, first: Endpoint, second: Endpoint) -> LogicalGraph:
+    """Merge two connections: all blocks that read one of them then read the same endpoint.
+
+    An input of the graph merged with an output of a block becomes that output. A parameter of a block merged with an
+    input or an output becomes that input or output. Two parameters become one named parameter.
+
+    Raises:
+        ConnectionError: Both are outputs of blocks, or both are the same.
+        CycleError: The merge would create a cycle.
+    """
+    if _is_open(graph, first) and not _is_open(graph, second):
+        first, second = second, first
+    if _is_open(graph, first) and first != second:
+        name = f"{first.node}_{first.port}"
+        graph, first = label(graph, first, name), Endpoint(BOUNDARY, name)
+    if _is_open(graph, second) and first != second:
+        labels = {**dict(graph.labels), **({} if first.node else {first.port: first})}
+        named = () if first.node else (first.port,)
+        return infer_boundary(graph.nodes, [*made_edges(graph, named), Edge(first, second)], labels, graph.note_at)
+    if first.node == BOUNDARY and second.node != BOUNDARY:
+        first, second = second, first
+    if second.node != BOUNDARY or first == second:
+        raise ConnectionError(
+            f"cannot merge '{first}' and '{second}'.",
+            (("because", "they are the same" if first == second else "two blocks would feed one connection"),),
+            "merge an input of the model with an output of a block, or with another input.",
+        )
+    named = tuple(end.port for end in (first, second) if end.node == BOUNDARY)
+    edges = [Edge(first, edge.target) if edge.source == second else edge for edge in made_edges(graph, named)]
+    labels = {name: end for name, end in graph.labels if end != second}
+    if first.node == BOUNDARY:
+        labels[first.port] = first
+    notes = {end: note for end, note in graph.notes if end != second}
+    return infer_boundary(graph.nodes, edges, labels, notes)
+
+
+def _outputs(graph: LogicalGraph) -> list[Endpoint]:
+    return [Endpoint(node.name, port.name) for node in graph.nodes for port in node.block.outputs]
+
+
+def _is_output(graph: LogicalGraph, end: Endpoint) -> bool:
+    return any(port.name == end.port for port in graph.by_name[end.node].block.outputs)
+
+
+def _is_open(graph: LogicalGraph, end: Endpoint) -> bool:
+    return end.node != BOUNDARY and not _is_output(graph, end)
+
+
+def _ports(graph: LogicalGraph, node: str) -> list[str]:
+    block = graph.by_name[node].block
+    return [port.name for port in (*block.outputs, *block.inputs)]
+
 
 DEEPEST = 50
 """Maximum nesting depth of a model, so that neither a walk over it nor a trace exhausts Python's stack."""
@@ -63,44 +257,9 @@ def add(
         >>> name, graph.inputs, graph.outputs
         ('relu_0', (Port(name='input', role='data'),), (Port(name='output', role='data'),))
     """
-    connections = dict(connections or {})
-    name = name or free_name(graph, block.kind)
-    check_new(block, name, connections, graph.by_name, lambda: free_name(graph, block.kind))
-    inputs = {port.name for port in block.inputs}
-    sources = {port: _named_source(graph, text, port) for port, text in connections.items() if port in inputs}
-    names = {port: _output_name(text) for port, text in connections.items() if port not in inputs}
-    edges = made_edges(graph, {end.port for end in sources.values() if end.node == BOUNDARY})
-    labels = dict(graph.labels)
-    for port in block.inputs:
-        source = sources.get(port.name)
-        if source is None and after is not None and port.role == "data":
-            source, after = after, None
-        if source is not None:
-            edges.append(Edge(source, Endpoint(name, port.name)))
-            if source.node == BOUNDARY:
-                labels[source.port] = source
-    nodes = (*graph.nodes, Node(name, block))
-    for port in block.outputs:
-        label = names.get(port.name)
-        if label is None:
-            continue
-        source = Endpoint(name, port.name)
-        holder = labels.get(label)
-        if holder is not None and holder.node != BOUNDARY:
-            raise NameTakenError(
-                f"cannot give output {str(source)!r} the name {label!r}: {str(holder)!r} already has it.",
-                (("names", ", ".join(repr(used) for used in labels)),),
-                f"{constructor_call(block)}({port.name}={label + '_2'!r})",
-                block=component(name),
-                port=port.name,
-            )
-        replaced = Endpoint(BOUNDARY, label)
-        for edge in edges:
-            if edge.source == replaced:
-                _check_no_cycle(replace(graph, nodes=nodes, edges=tuple(edges)), source, edge.target)
-        edges = [Edge(source, edge.target) if edge.source == replaced else edge for edge in edges]
-        labels[label] = source
-    return infer_boundary(nodes, edges, labels, graph.note_at), name
+    draft = Draft(graph)
+    name = draft.add(block, name=name, connections=connections, after=after)
+    return draft.graph(), name
 
 
 def check_new(
@@ -187,20 +346,20 @@ def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalG
         CycleError: The connection would create a cycle.
     """
     if source.node == BOUNDARY and all(port.name != source.port for port in graph.inputs):
-        source = _named_source(graph, str(source), "source")
-    _check_port(graph, source, "outputs", "source")
-    _check_port(graph, target, "inputs", "target")
+        end = Endpoint.parse(str(source))
+        source = (
+            dict(graph.labels).get(end.port) or graph.source_of.get(end) or Endpoint(BOUNDARY, checked_name(end.port))
+        )
+    for end in (source, target):
+        if end.node != BOUNDARY:
+            node_of(graph, end.node)
+    _check_port(graph.by_name, source, "outputs", "source")
+    _check_port(graph.by_name, target, "inputs", "target")
     _check_no_cycle(graph, source, target)
     if target.node == BOUNDARY:
-        free = (end for end in _inputs(graph) if not source.node or path_between(graph, end.node, source.node) is None)
-        open_input = next(free, None)
         raise ConnectionError(
             f"cannot connect '{source}' to '{target}', which is not an input of a block.",
-            (
-                ("inputs of blocks", ", ".join(f"'{end}'" for end in _inputs(graph)) or "none"),
-                ("model outputs", "need no connection: an output that no block reads is an output of the model"),
-            ),
-            f"target='{open_input}'" if open_input else f'model |= Buffer()(input="{source}", output="{target.port}")',
+            (("inputs of blocks", ", ".join(f"'{end}'" for end in _inputs(graph)) or "none"),),
             port=target.port,
             edge=(str(source), str(target)),
         )
@@ -221,11 +380,9 @@ def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> Logic
     """
     edge = Edge(source, target)
     if edge not in graph.edges:
-        near = max(graph.edges, key=lambda other: 2 * (other.target == target) + (other.source == source), default=None)
         raise ConnectionError(
             f"there is no connection '{edge}'.",
             (("connections", ", ".join(str(other) for other in graph.edges) or "none"),),
-            f"source='{near.source}', target='{near.target}'" if near else "connect two blocks first.",
             block=component(target.node),
             port=target.port,
         )
@@ -343,15 +500,6 @@ def constructor_call(block: Block) -> str:
     return text if len(text) <= 80 else "block"
 
 
-def _named_source(graph: LogicalGraph, text: str, argument: str) -> Endpoint:
-    """Return the output or graph input that a connection name refers to. An unknown name is a new graph input."""
-    end = Endpoint.parse(text)
-    if end.node == BOUNDARY:
-        end = dict(graph.labels).get(end.port) or graph.source_of.get(end) or Endpoint(BOUNDARY, checked_name(end.port))
-    _check_port(graph, end, "outputs", argument)
-    return end
-
-
 def _inputs(graph: LogicalGraph) -> list[Endpoint]:
     return [Endpoint(node.name, port.name) for node in graph.nodes for port in node.block.inputs if port.role == "data"]
 
@@ -361,11 +509,10 @@ def _output_name(text: str) -> str:
     return checked_name(text if end.node else end.port)
 
 
-def _check_port(graph: LogicalGraph, end: Endpoint, side: str, argument: str) -> None:
-    """Raise if the block has no port `end.port`. The advice sets `argument` to a port that the block has."""
+def _check_port(nodes: Mapping[str, Node], end: Endpoint, side: str, argument: str) -> None:
     if end.node == BOUNDARY:
         return
-    block = node_of(graph, end.node).block
+    block = nodes[end.node].block
     ports = block.outputs if side == "outputs" else block.inputs
     if end.port not in {port.name for port in ports}:
         raise ConnectionError(
@@ -390,3 +537,270 @@ def _check_no_cycle(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> 
             port=target.port,
             edge=(str(source), str(target)),
         )
+
+
+_INSIDE = "inside"
+"""Label of the error fact that names the enclosing blocks."""
+
+
+def inside(graph: LogicalGraph, names: tuple[str, ...], edit: Edit) -> LogicalGraph:
+    """Apply an edit to the graph of the composite block at a path, and rebuild the enclosing blocks.
+
+    A composite built from attributes, such as an MLP, becomes a plain model, because its attributes no longer apply.
+
+    `names` are the names of the blocks on the path to the composite; `()` refers to `graph` itself.
+
+    Raises:
+        UnknownBlockError: No composite block has this path.
+    """
+    if not names:
+        return edit(graph)
+    before = _inside_of(graph, names[0])
+    with placed(names[0], is_inside=True):
+        after = inside(before, names[1:], edit)
+    return swap(graph, names[0], composite(after))
+
+
+def rename_inside(graph: LogicalGraph, names: tuple[str, ...], new: str) -> LogicalGraph:
+    """Rename the block at a path.
+
+    Ports of the enclosing blocks whose names were generated from the old name are renamed too, and stay connected.
+
+    Args:
+        graph: The outermost graph.
+        names: Names of the blocks on the path to the block, and its own.
+        new: The new name.
+
+    Raises:
+        UnknownBlockError: No block has this path.
+        NameTakenError: `new` is empty or taken.
+
+    Examples:
+        >>> from mithril_nb.models import MLP, Model
+        >>> graph = rename_inside((Model() + MLP(4, [3], 2)).graph, ("mlp_0", "linear_0"), "encoder")
+        >>> [path for path, _ in graph.walk()]
+        ['mlp_0', 'mlp_0/encoder', 'mlp_0/relu_0', 'mlp_0/linear_1']
+    """
+    name, *rest = names
+    if not rest:
+        return rename(graph, name, new)
+    before = _inside_of(graph, name)
+    with placed(name, is_inside=True):
+        after = rename_inside(before, tuple(rest), new)
+    if after == before:
+        return graph
+    inputs, outputs = (
+        {Endpoint(name, port.name): Endpoint(name, now.name) for port, now in zip(*ports, strict=True)}
+        for ports in ((before.inputs, after.inputs), (before.outputs, after.outputs))
+    )
+    nodes = tuple(Node(name, composite(after)) if node.name == name else node for node in graph.nodes)
+    old_path, new_path = (".".join(map(component, path)) for path in (names, (*names[:-1], new)))
+    return with_names(
+        graph, nodes, lambda end: outputs.get(end, end), lambda end: inputs.get(end, end), (old_path, new_path)
+    )
+
+
+def _inside_of(graph: LogicalGraph, name: str) -> LogicalGraph:
+    block = node_of(graph, name).block
+    if block.graph is None or not block.is_composite:
+        raise UnknownBlockError(
+            f"block {name!r} has nothing inside: {block.kind} is an op.",
+            (
+                (
+                    "composite blocks",
+                    ", ".join(repr(node.name) for node in graph.nodes if node.block.is_composite) or "none",
+                ),
+            ),
+            f"edit the block {name!r} itself.",
+            block=component(name),
+        )
+    return block.graph
+
+
+@contextmanager
+def placed(name: str, *, is_inside: bool = False) -> Generator[None]:
+    """Add the name of the edited block to the block path of an error that the `with` statement raises.
+
+    Args:
+        name: Name of the block.
+        is_inside: True if a block inside it is edited: its name is put before the path. False if the block itself is
+            edited: its name becomes the path, unless the error has a path already.
+    """
+    try:
+        yield
+    except MithrilError as error:
+        first, *more = error.diagnostics
+        if not is_inside:
+            raise type(error)(replace(first, block=first.block or component(name)), more=tuple(more)) from None
+        inner, facts = "", first.facts
+        if facts and facts[0][0] == _INSIDE:
+            (_, inner), *facts = facts
+        path, block = ("/".join(part for part in (component(name), tail) if part) for tail in (inner, first.block))
+        facts = ((_INSIDE, path), *facts)
+        raise type(error)(replace(first, block=block, facts=facts), more=tuple(more)) from None
+
+
+class Draft:
+    """A graph under construction: the blocks, connections and names that the user has created so far.
+
+    The method `graph` infers the inputs and outputs (`infer_boundary`) and returns the graph. `edit.add` infers
+    them after each block, so composing n blocks takes O(n²). A draft gives the same graph in O(n).
+
+    Args:
+        graph: The graph to start from.
+
+    Examples:
+        >>> from mithril_nb.graph.records import Port
+        >>> draft = Draft(LogicalGraph())
+        >>> draft.add(Block("Relu", (), (Port("input"),), (Port("output"),), op="relu"))
+        'relu_0'
+        >>> draft.graph().inputs
+        (Port(name='input', role='data'),)
+    """
+
+    def __init__(self, graph: LogicalGraph):
+        self.restart(graph)
+
+    def restart(self, graph: LogicalGraph) -> None:
+        """Drop all blocks and connections, and continue with those of a graph."""
+        self._closed: LogicalGraph | None = graph
+        self._nodes = dict(graph.by_name)
+        self._edges = made_edges(graph)
+        self._labels = dict(graph.labels)
+        self._notes = dict(graph.notes)
+        self._counts = Counter(node.block.kind for node in graph.nodes)
+        # Names that `infer_boundary` may give to an input or an output, without their numeric suffixes.
+        self._automatic = {INPUT, OUTPUT}
+        for node in graph.nodes:
+            self._automatic |= _automatic_names(node)
+
+    def state(self) -> tuple[Any, ...]:
+        """Return a snapshot for `restore`."""
+        parts = (self._nodes, self._edges, self._labels, self._notes, self._counts, self._automatic)
+        return self._closed, *map(copy, parts)
+
+    def restore(self, state: tuple[Any, ...]) -> None:
+        """Undo all changes since a snapshot. Each snapshot can be restored once."""
+        self._closed, self._nodes, self._edges, self._labels, self._notes, self._counts, self._automatic = state
+
+    def graph(self) -> LogicalGraph:
+        """Return the current graph, with its inputs and outputs."""
+        if self._closed is None:
+            self._closed = infer_boundary(tuple(self._nodes.values()), self._edges, self._labels, self._notes)
+        return self._closed
+
+    def last_output(self) -> Endpoint | None:
+        """Return the first output of the last block; `None` if there is no block, or the block has no output."""
+        last = next(reversed(self._nodes.values()), None)
+        return Endpoint(last.name, last.block.outputs[0].name) if last and last.block.outputs else None
+
+    def node(self, name: str) -> Node:
+        """Return the node with this name."""
+        return self._nodes[name]
+
+    def free_name(self, kind: str) -> str:
+        """Return the default name of the next block of a kind."""
+        return next_name(kind, self._counts[kind], self._nodes)
+
+    def source(self, node: str, port: str) -> Endpoint:
+        """Return the endpoint that feeds an input of a block; the input itself if it is an open parameter."""
+        target = Endpoint(node, port)
+        for edge in reversed(self._edges):
+            if edge.target == target:
+                return edge.source
+        return self.graph().source_of.get(target, target)
+
+    def shared(self, end: Endpoint) -> str:
+        """Return the name of the connection at a block's input. If it has no permanent name, name it first."""
+        source = self.source(end.node, end.port)
+        if source.node != BOUNDARY:
+            name = f"{end.node}_{end.port}" if source == end else ""
+        else:
+            name = f"{end.node}_{end.port}" if "." in source.port else source.port
+        if name and name not in self._labels:
+            self.restart(label(self.graph(), end if source == end or "." in source.port else source, name))
+        return name or str(source)
+
+    def note(self, end: Endpoint, change: Callable[[Note], Note]) -> None:
+        """Change the note of an endpoint. The generated name of a graph input becomes permanent."""
+        if end.node == BOUNDARY and end.port not in self._labels:
+            self.restart(annotate(self.graph(), end))
+        self._notes[end] = change(self._notes.get(end, Note()))
+        self._closed = None
+
+    def add(
+        self,
+        block: Block,
+        *,
+        name: str = "",
+        connections: Mapping[str, str] | None = None,
+        after: Endpoint | None = None,
+    ) -> str:
+        """Add a block as the function `add`, and return its name."""
+        connections = connections or {}
+        name = name or self.free_name(block.kind)
+        check_new(block, name, connections, self._nodes, lambda: self.free_name(block.kind))
+        inputs = {port.name for port in block.inputs}
+        sources = {port: self.named_source(text, port) for port, text in connections.items() if port in inputs}
+        names = {port: _output_name(text) for port, text in connections.items() if port not in inputs}
+        edges, labels = self._edges, dict[str, Endpoint]()
+        new: list[Edge] = []
+        for port in block.inputs:
+            source = sources.get(port.name)
+            if source is None and after is not None and port.role == "data":
+                source, after = after, None
+            if source is None:
+                continue
+            if source.node == BOUNDARY and source.port not in (labels.keys() | self._labels.keys()):
+                # The generated name of an input becomes permanent, so the edges from it too.
+                readers = self.graph().targets_of.get(source, ()) if self._may_be_automatic(source.port) else ()
+                new += [Edge(source, target) for target in readers if target.node != BOUNDARY]
+                labels[source.port] = source
+            new.append(Edge(source, Endpoint(name, port.name)))
+        for port in block.outputs:
+            if (label := names.get(port.name)) is None:
+                continue
+            source, holder = Endpoint(name, port.name), labels.get(label) or self._labels.get(label)
+            if holder is not None and holder.node != BOUNDARY:
+                raise NameTakenError(
+                    f"cannot give output {str(source)!r} the name {label!r}: {str(holder)!r} already has it.",
+                    (("names", ", ".join(map(repr, sorted({**self._labels, **labels})))),),
+                    f"{constructor_call(block)}({port.name}={label + '_2'!r})",
+                    block=component(name),
+                    port=port.name,
+                )
+            if holder is not None:  # the output replaces an input of the graph
+                for edge in (*edges, *new):
+                    if edge.source == holder:
+                        _check_no_cycle(LogicalGraph(edges=(*edges, *new)), source, edge.target)
+                edges, new = (
+                    [Edge(source, edge.target) if edge.source == holder else edge for edge in part]
+                    for part in (edges, new)
+                )
+            labels[label] = source
+        self._edges = edges
+        self._edges += new
+        self._labels |= labels
+        node = Node(name, block)
+        self._nodes[name], self._closed = node, None
+        self._counts[block.kind] += 1
+        self._automatic |= _automatic_names(node)
+        return name
+
+    def named_source(self, text: str, argument: str) -> Endpoint:
+        """Return the output or graph input that a connection name refers to. An unknown name is a new graph input."""
+        end = Endpoint.parse(text)
+        if end.node == BOUNDARY:
+            output = self.graph().source_of.get(end) if self._may_be_automatic(end.port) else None
+            end = self._labels.get(end.port) or output or Endpoint(BOUNDARY, checked_name(end.port))
+        if end.node != BOUNDARY and end.node not in self._nodes:
+            node_of(self.graph(), end.node)
+        _check_port(self._nodes, end, "outputs", argument)
+        return end
+
+    def _may_be_automatic(self, name: str) -> bool:
+        return name in self._automatic or re.sub(r"(_\d+)+$", "", name) in self._automatic
+
+
+def _automatic_names(node: Node) -> set[str]:
+    return {automatic_name(Endpoint(node.name, port.name)) for port in (*node.block.inputs, *node.block.outputs)}

@@ -19,10 +19,11 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, overload
 
-from mithril_nb.display import UNATTRIBUTED_LABEL
+from mithril_nb.display import UNATTRIBUTED_LABEL, Shown
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.spec import full_dtype
 
@@ -178,7 +179,6 @@ def parse_query(text: object) -> Query:
 
 
 def _value(text: str, at: int, before: str) -> tuple[str | None, int]:
-    """Return the value that starts at an index (`None` if it is empty), and the index after the value."""
     if text[at : at + 1] != '"':
         end = at
         while end < len(text) and text[end] not in _SPACE:
@@ -234,10 +234,7 @@ def _without_value(key: str, relation: str, is_negated: bool) -> UnknownOptionEr
 
 
 def _nearest(name: str, choices: tuple[str, ...]) -> str | None:
-    """Return the known name that shares the longest prefix with `name`; `None` if no name shares any.
-
-    Not `errors.similar`, because the front end must suggest the same name.
-    """
+    # Not `errors.similar`, because the front end must suggest the same name.
 
     def common(choice: str) -> int:
         return next(
@@ -271,10 +268,7 @@ def _quoted(value: str) -> str:
 
 
 def _is_part(glob: str, path: str) -> bool:
-    """Return whether consecutive names in a path match those in the pattern `glob`, such as `"mlp_0/linear_*"`.
-
-    The path may have more names, so the pattern `"mlp_0"` also matches all blocks inside `mlp_0`.
-    """
+    # The path may have more names, so the pattern "mlp_0" also matches all blocks inside `mlp_0`.
     patterns, parts = [part.split("*") for part in glob.split("/")], path.split("/")
     return any(
         all(_fits(pattern, part) for pattern, part in zip(patterns, parts[at:], strict=False))
@@ -283,7 +277,6 @@ def _is_part(glob: str, path: str) -> bool:
 
 
 def _fits(pattern: list[str], text: str) -> bool:
-    """Return whether a text matches a pattern that was split at `*`, so `["a", "b"]` is the pattern `a*b`."""
     first, *others = pattern
     if not others:
         return text == first
@@ -299,3 +292,75 @@ def _fits(pattern: list[str], text: str) -> bool:
             return False
         at = index + len(part)
     return True
+
+
+@dataclass(frozen=True)
+class Match:
+    """One match of a search.
+
+    Attributes:
+        id: Id of the equation or instruction in its stage; the path of a block of a model.
+        kind: The operation of the equation or instruction, or the kind of the block.
+        block: Paths of the blocks that it belongs to, the block with the largest part of it first; empty if it is not
+            attributed.
+        role: `"forward"`, `"backward"` or `"update"`; `None` if unknown.
+        dtype: Dtypes of the results, each once.
+        flops: FLOPs in all its runs; `None` if unknown.
+        bytes: Bytes read and written in all its runs; `None` if unknown.
+        memory: Bytes of the results; `None` if unknown.
+        line: The user's lines of Python that created it, as `"file.py:12"`.
+        contains: The operations inside an HLO fusion, each once. They have separate FLOPs.
+    """
+
+    id: str
+    kind: str
+    block: tuple[str, ...] = ()
+    role: str | None = None
+    dtype: tuple[str, ...] = ()
+    flops: int | None = None
+    bytes: int | None = None
+    memory: int | None = None
+    line: tuple[str, ...] = ()
+    contains: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Found(Shown, Sequence[Match]):
+    """The matches of a search, in program order: a sequence of `Match`, shown as a table.
+
+    Attributes:
+        name: Name of the program or model.
+        stage: Stage of the equations or instructions; `""` for the blocks of a model.
+        query: The query.
+        matches: The matches.
+        searched: Number of items that were searched.
+    """
+
+    name: str
+    stage: str
+    query: Query
+    matches: tuple[Match, ...]
+    searched: int
+
+    @overload
+    def __getitem__(self, at: int) -> Match: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Match, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> Match | tuple[Match, ...]:
+        return self.matches[at]
+
+    def __len__(self) -> int:
+        return len(self.matches)
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """Paths of the blocks of the matches, each once."""
+        return tuple(dict.fromkeys(path for match in self.matches for path in match.block))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as plain data: `name`, `stage`, `query`, `searched` and `matches`."""
+        matches = [asdict(match) for match in self.matches]
+        head = {"name": self.name, "stage": self.stage, "query": str(self.query), "searched": self.searched}
+        return {**head, "matches": matches}

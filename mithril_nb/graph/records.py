@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnknownBlockError, listed, similar
@@ -135,7 +135,7 @@ class Block(Shown):
         return self.graph is not None and not self.op
 
     @cached_property
-    def options(self) -> Mapping[str, Value]:
+    def options(self) -> Mapping[str, Any]:
         """The attributes as a read-only mapping."""
         return MappingProxyType(dict(self.attributes))
 
@@ -300,7 +300,6 @@ class LogicalGraph(Shown):
         return (*blocks, *dict.fromkeys(end for flow in self._flows("") for end in flow if len(end) > 1 and end[0]))
 
     def _flows(self, prefix: str) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-        """Yield the source and the target of each edge, also inside composite blocks, as vertices of `_reach`."""
         for edge in self.edges:
             yield self._vertex(edge.source, prefix, "out", "in"), self._vertex(edge.target, prefix, "in", "out")
         for node in self.nodes:
@@ -323,7 +322,6 @@ class LogicalGraph(Shown):
         return {vertex for vertex in self._vertices if is_within(vertex[0], path)}
 
     def _named(self, vertices: set[tuple[str, ...]], *ends: str) -> tuple[str, ...]:
-        """Return the paths of the ops among `vertices`, without the blocks `ends` and the blocks inside them."""
         ops = (vertex for vertex in self._vertices if len(vertex) == 1 and vertex in vertices)
         return tuple(path for (path,) in ops if not any(is_within(path, end) for end in ends))
 

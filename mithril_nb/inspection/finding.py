@@ -8,9 +8,8 @@ from functools import lru_cache
 from mithril_nb.cost.counting import cost_of
 from mithril_nb.cost.records import CostRow
 from mithril_nb.errors import MithrilError, UnknownOptionError
-from mithril_nb.graph.found import Found, Match
 from mithril_nb.graph.paths import lineage
-from mithril_nb.graph.query import Item, Query, parse_query
+from mithril_nb.graph.query import Found, Item, Match, Query, parse_query
 from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec
 from mithril_nb.stages.hlo.text import by_computation
 from mithril_nb.stages.hlo.weights import TRIVIAL

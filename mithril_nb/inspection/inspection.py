@@ -13,7 +13,7 @@ from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.counting import SOURCES, Costs, cost_of, costs_of
 from mithril_nb.cost.memory.use import MemoryUse, best_memory_of
 from mithril_nb.display import draw, render
-from mithril_nb.graph.found import Found
+from mithril_nb.graph.query import Found
 from mithril_nb.inspection.exports import exporter, inspection_data, save
 from mithril_nb.inspection.finding import find_in
 from mithril_nb.stages.given.program import Given

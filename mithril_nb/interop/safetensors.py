@@ -24,8 +24,7 @@ import numpy as np
 from mithril_nb.atomic_write import replacing
 from mithril_nb.errors import DataError, MithrilError, ModelFileError, UnknownOptionError, short_repr
 from mithril_nb.models.naming import flat_params
-from mithril_nb.models.saving.reading import json_object
-from mithril_nb.models.saving.serialization import check_path
+from mithril_nb.models.saving.serialization import check_path, json_object
 from mithril_nb.train.checkpoints.file import KEY, read
 
 FORMAT, VERSION = "mithril_nb.params", 1

@@ -9,15 +9,13 @@ from mithril_nb.models.model import LogicalModel, Model, Placed
 from mithril_nb.models.op import Operator
 from mithril_nb.models.registry import KINDS, suggested_kind
 from mithril_nb.models.saving.formats import from_dict, load, save, to_dict, to_source
-from mithril_nb.models.saving.reading import LoadLimits
-from mithril_nb.models.shape_inference.constants import Constant
+from mithril_nb.models.saving.serialization import LoadLimits
 
 __all__ = [
     "KINDS",
     "Composite",
     "Cond",
     "Connection",
-    "Constant",
     "Control",
     "IOKey",
     "LoadLimits",

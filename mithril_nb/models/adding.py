@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any
 
 from mithril_nb.errors import ConnectionError, short_repr
-from mithril_nb.graph.draft import Draft
-from mithril_nb.graph.edit import swap
+from mithril_nb.graph.edit import Draft, swap
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, Note
 from mithril_nb.graph.spec import as_dtype, as_shape, exactly
@@ -208,17 +207,6 @@ def with_dtype(block: Block, port: str, dtype: str) -> Block:
 
 
 def _merge_declared(note: Note, key: IOKey, connection: str, declared: dict[str, Any]) -> Note:
-    """Return a note with the declarations of an `IOKey` added. In a shape, a number replaces the name of a size.
-
-    Args:
-        note: The annotations before.
-        key: The `IOKey`, for the message.
-        connection: Name of the connection, for the message.
-        declared: The declarations, by name of the field of the note.
-
-    Raises:
-        ConnectionError: A declaration contradicts the note.
-    """
     for field, word in (("shape", "shape"), ("dtype", "type"), ("is_trainable", "differentiable")):
         now, before = declared.get(field), getattr(note, field)
         if now is None or before is None:

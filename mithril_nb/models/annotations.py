@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from mithril_nb.errors import ConnectionError, UnknownOptionError, listed, short_repr, similar
-from mithril_nb.graph.annotate import annotate, annotate_array, expose, find, label, merge
-from mithril_nb.graph.edit import Edit, composite, swap
-from mithril_nb.graph.records import ADD_BLOCK, BOUNDARY, Block, Endpoint, LogicalGraph
+from mithril_nb.errors import ConnectionError, UnknownOptionError, listed, short_repr
+from mithril_nb.graph.edit import Edit, annotate, annotate_array, composite, expose, find, label, merge, swap
+from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, as_dtype, as_shape
 from mithril_nb.models.adding import with_dtype
 from mithril_nb.models.initializers import FIXED, Initializer, initializer_text
@@ -92,7 +91,7 @@ class AnnotationMethods:
             own = sorted(array for array in arrays if f"{array}.".startswith(f"{name.replace('/', '.')}."))
             for array in own:
                 graph = annotate_array(graph, array, is_trainable=bool(value))
-            return graph if own else _trained(graph, arrays, name, bool(value))
+            return graph if own else annotate(graph, find(graph, name), is_trainable=bool(value))
 
         return self._edit_each(edit, values.items())
 
@@ -124,13 +123,10 @@ class AnnotationMethods:
             inside = [array for array, draws in starts.items() if draws and array.startswith(f"{dotted}.")]
             names = [dotted] if dotted in starts else inside
             if not names:
-                available = list(starts) or [op.path for op in flat(graph).ops]
                 raise ConnectionError(
                     f"the model has no parameter {name!r} to set an initializer for.",
-                    (("parameters", ", ".join(starts) or "none"),),
-                    f"model.set_initializers({{{available[0]!r}: {text!r}}})"
-                    if starts
-                    else "model |= Linear(64)  # add a block with parameters",
+                    (("parameters", listed(starts) or "none"),),
+                    f"model.set_initializers({{{next(iter(starts), 'linear_0')!r}: {text!r}}})",
                 )
             for array in names:
                 graph = annotate(graph, Endpoint(BOUNDARY, array), initializer=text)
@@ -193,8 +189,6 @@ class AnnotationMethods:
     def _edit_each(
         self, edit: Callable[[LogicalGraph, str, Any], LogicalGraph], values: Iterable[tuple[str, Any]]
     ) -> Self:
-        """Apply an edit for each pair of name and value, and return the model. If one edit raises, apply none."""
-
         def edit_all(graph: LogicalGraph) -> LogicalGraph:
             for name, value in values:
                 graph = edit(graph, name, value)
@@ -225,7 +219,6 @@ def by_name(setter: str, values: object, more: Mapping[str, Any], example: str) 
 
 
 def _random_starts(graph: LogicalGraph) -> dict[str, bool]:
-    """Map the name of each parameter and state to True if its default initializer draws random numbers."""
     starts: dict[str, bool] = {}
     for op in flat(graph).ops:
         rules = OPS[op.block.op].initializers
@@ -234,29 +227,3 @@ def _random_starts(graph: LogicalGraph) -> dict[str, bool]:
         inner = _random_starts(op.block.graph) if op.inner and op.block.graph is not None else {}
         starts |= {op.inner[name]: draws for name, draws in inner.items() if name in op.inner}
     return starts
-
-
-def _trained(graph: LogicalGraph, arrays: Collection[str], name: str, value: bool) -> LogicalGraph:
-    """Annotate a connection, such as an input of the model, as trainable or not.
-
-    Raises:
-        ConnectionError: No connection has this name. The message lists the names of parameters in `arrays`.
-    """
-    try:
-        end = find(graph, name)
-    except ConnectionError:  # the message of `find` lists only connections
-        parts = [array.split(".") for array in arrays]
-        blocks = dict.fromkeys(".".join(part[:count]) for part in parts for count in range(1, len(part)))
-        inputs = [port.name for port in graph.inputs]
-        some = [*blocks, *arrays, *inputs]
-        near = similar(str(name), some)
-        raise ConnectionError(
-            f"the model has no block, parameter or input {short_repr(name)} to train.",
-            (
-                ("blocks", listed(blocks) if blocks else "none with parameters"),
-                ("parameters", listed(arrays)),
-                ("inputs", listed(inputs)),
-            ),
-            repr(near[0]) if near else f"{some[0]!r}  # or another of these names" if some else ADD_BLOCK,
-        ) from None
-    return annotate(graph, end, is_trainable=value)

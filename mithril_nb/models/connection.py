@@ -34,13 +34,7 @@ class Handle(Protocol):
 
 
 def _operators(kind: str, first: str = "left", second: str = "right") -> tuple[Operation, Operation]:
-    """Return two methods for a binary operator, such as `__add__` and `__radd__`.
-
-    Args:
-        kind: The kind of block that computes the operator.
-        first: The block's input for the left operand.
-        second: The block's input for the right operand.
-    """
+    """Return a binary operator and its reflection. `first` and `second` are the inputs for its operands."""
 
     def operation(self: Tensorlike, other: Any) -> Expression:
         return _binary(kind, first, self, second, other)
@@ -49,6 +43,14 @@ def _operators(kind: str, first: str = "left", second: str = "right") -> tuple[O
         return _binary(kind, first, other, second, self)
 
     return operation, reflected
+
+
+def _reduction(kind: str, doc: str) -> Any:
+    def reduction(self: Tensorlike, axis: Any = None, keepdim: bool = False) -> Expression:
+        return _unary(kind, self, axis=axis, keepdim=keepdim)
+
+    reduction.__doc__ = doc
+    return reduction
 
 
 class Tensorlike:
@@ -107,37 +109,18 @@ class Tensorlike:
             return Expression("Indexer", {"input": self, "index": parts[0] if len(parts) == 1 else _packed(parts)})
         return Expression("Indexer", {"input": self}, {"index": _index(index)})
 
-    def sum(self, axis: Any = None, keepdim: bool = False) -> Expression:
-        """Return the sum of all items, or the sums along `axis`."""
-        return _unary("Sum", self, axis=axis, keepdim=keepdim)
-
-    def mean(self, axis: Any = None, keepdim: bool = False) -> Expression:
-        """Return the mean of all items, or the means along `axis`."""
-        return _unary("Mean", self, axis=axis, keepdim=keepdim)
-
-    def max(self, axis: Any = None, keepdim: bool = False) -> Expression:
-        """Return the maximum of all items, or the maxima along `axis`."""
-        return _unary("Max", self, axis=axis, keepdim=keepdim)
-
-    def min(self, axis: Any = None, keepdim: bool = False) -> Expression:
-        """Return the minimum of all items, or the minima along `axis`."""
-        return _unary("Min", self, axis=axis, keepdim=keepdim)
-
-    def prod(self, axis: Any = None, keepdim: bool = False) -> Expression:
-        """Return the product of all items, or the products along `axis`."""
-        return _unary("Prod", self, axis=axis, keepdim=keepdim)
+    sum = _reduction("Sum", "Return the sum of all items, or the sums along `axis`.")
+    mean = _reduction("Mean", "Return the mean of all items, or the means along `axis`.")
+    max = _reduction("Max", "Return the maximum of all items, or the maxima along `axis`.")
+    min = _reduction("Min", "Return the minimum of all items, or the minima along `axis`.")
+    prod = _reduction("Prod", "Return the product of all items, or the products along `axis`.")
 
     def var(self, axis: Any = None, keepdim: bool = False, correction: float = 0.0) -> Expression:
         """Return the variance of all items, or the variances along `axis`. Divides by the count minus `correction`."""
         return _unary("Variance", self, axis=axis, keepdim=keepdim, correction=correction)
 
-    def argmax(self, axis: Any = None, keepdim: bool = False) -> Expression:
-        """Return the index of the maximum in the flattened array, or the indices along `axis`."""
-        return _unary("ArgMax", self, axis=axis, keepdim=keepdim)
-
-    def argmin(self, axis: Any = None, keepdim: bool = False) -> Expression:
-        """Return the index of the minimum in the flattened array, or the indices along `axis`."""
-        return _unary("ArgMin", self, axis=axis, keepdim=keepdim)
+    argmax = _reduction("ArgMax", "Return the index of the maximum of the flattened array, or those along `axis`.")
+    argmin = _reduction("ArgMin", "Return the index of the minimum of the flattened array, or those along `axis`.")
 
     def abs(self) -> Expression:
         """Return the absolute values."""
@@ -286,7 +269,6 @@ def _is_connected(item: Any) -> bool:
 
 
 def _value_of(item: Any) -> Tensorlike:
-    """Return a connection unchanged, and convert a number, slice or `...` to a block with that value."""
     if isinstance(item, Tensorlike):
         return item
     if not isinstance(item, slice):
@@ -303,7 +285,6 @@ def _packed(items: list[Tensorlike]) -> Expression:
 
 
 def _index(index: Any) -> tuple[Any, ...]:
-    """Return an index as plain data: per axis an int, `("slice", start, stop, step)`, `None`, or `"..."`."""
     return tuple(
         ("slice", part.start, part.stop, part.step) if isinstance(part, slice) else "..." if part is Ellipsis else part
         for part in (index if isinstance(index, tuple) else (index,))

@@ -11,24 +11,23 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from mithril_nb.errors import NameTakenError, UnknownOptionError, short_repr
-from mithril_nb.graph.draft import Draft
+from mithril_nb.graph.edit import Draft
 from mithril_nb.graph.records import Block, LogicalGraph, Port, Value
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
-from mithril_nb.models.fields import Range, as_int, fields_of, unmet_need
+from mithril_nb.models.fields import Range, fields_of, unmet_need
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names
 from mithril_nb.models.op import Operator
-from mithril_nb.models.rules import Infer, Inference, InferredBody, Specs
+from mithril_nb.models.rules import BodyRules, Infer, Inference, InferredBody, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, meet
 
 __all__ = ["Cond", "Control", "Repeat", "Scan"]
 
 
-class Control(Operator):
+class Control(BodyRules, Operator):
     """Base of the blocks that run other blocks. A subclass defines the shape rule, and may define the ports."""
 
     category: ClassVar[str] = ""
-    runs_others = True
 
     def __init__(self, name: str | None, bodies: Mapping[str, Model], **attributes: Value):
         Model.__init__(self, name)
@@ -42,12 +41,11 @@ class Control(Operator):
                 connections={port.name: f"{part}_{port.name}" for port in ports if port.role == "data"},
             )
         graph = draft.graph()
-        inputs, outputs = self.ports(graph)
+        inputs, outputs = self.outer_ports(graph)
         self._block = Block(type(self).__name__, tuple(attributes.items()), inputs, outputs, op=self.op, graph=graph)
 
     @classmethod
     def _check_body(cls, part: str, model: object) -> None:
-        """Raise if the argument is not a block, or has no outputs."""
         arguments = f"{part}=Linear(64)" if part == "body" else "then=Relu(), otherwise=Tanh()"
         advice, failed = f"{cls.__name__}({arguments})", f"{cls.__name__} cannot run {short_repr(model)}"
         if not isinstance(model, Model):
@@ -56,7 +54,7 @@ class Control(Operator):
             raise UnknownOptionError(f"{failed}: it has no outputs.", (("needs", "a block with an output"),), advice)
 
     @classmethod
-    def ports(cls, graph: LogicalGraph) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    def outer_ports(cls, graph: LogicalGraph) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         """Return the inputs and outputs of a block with this inner graph. By default they are those of its body."""
         body = graph.by_name["body"].block
         return tuple(map(Port, input_names(body))), body.outputs
@@ -99,7 +97,7 @@ class Scan(Control):
         self._check_body("body", body)
         inputs, outputs = input_names(body.block), tuple(port.name for port in body.outputs)
         pairs, unscanned, axis = _pairs_of(carry), _names_of(fixed), _checked_number(Scan, "axis", axis)
-        advice = f"carry={{'{outputs[0]}': '{inputs[-1]}'}}" if len(inputs) > 1 else "carry=None"
+        facts = (("inputs", ", ".join(inputs) or "none"), ("outputs", ", ".join(outputs)))
         for argument, names, available in (
             ("carry", pairs, outputs),
             ("carry", pairs.values(), inputs),
@@ -108,46 +106,35 @@ class Scan(Control):
             for port in sorted({*names} - {*available}):
                 raise UnknownOptionError(
                     f"Scan cannot take {argument} of {port!r}: the body has no such port.",
-                    (("inputs", ", ".join(inputs) or "none"), ("outputs", ", ".join(outputs))),
-                    advice if argument == "carry" else f"fixed={[*inputs[-1:]]!r}  # or fixed=[]",
+                    facts,
+                    f"{argument}=None" if argument == "carry" else f"fixed={[*inputs[-1:]]!r}  # or fixed=[]",
                     port=port,
                 )
         for port, count in Counter((*pairs.values(), *{*unscanned})).items():
             if count > 1:
-                once = {out: into for into, out in {into: out for out, into in pairs.items()}.items()}
                 raise UnknownOptionError(
                     f"Scan feeds the input {port!r} of its body twice.",
                     (("carry", str(pairs)), ("fixed", ", ".join(unscanned) or "none")),
-                    f"fixed={[other for other in unscanned if other != port]!r}"
-                    if port in unscanned
-                    else f"carry={once}",
                     port=port,
                 )
         if {*inputs} <= {*pairs.values(), *unscanned}:
             raise UnknownOptionError(
                 f"Scan cannot run {short_repr(body)}: no input is scanned along the axis.",
-                (
-                    ("inputs", ", ".join(inputs) or "none"),
-                    ("carried or fixed", ", ".join((*pairs.values(), *unscanned))),
-                ),
-                "Repeat(body, count=2)  # or a body with one more input, which Scan reads along the axis"
-                if inputs
-                else "Scan(Linear(64))",
+                (facts[0], ("carried or fixed", ", ".join((*pairs.values(), *unscanned)))),
+                "Repeat(body, count=2)  # or a body with one more input, which Scan reads along the axis",
             )
         super().__init__(name, {"body": body}, carry=tuple(sorted(pairs.items())), axis=axis, fixed=unscanned)
 
     @classmethod
     def fed_back(cls, block: Block) -> Mapping[str, str]:
         """Return the argument `carry`."""
-        pairs = block.options["carry"]
-        assert isinstance(pairs, tuple)
-        return dict(map(_plain_names, pairs))  # pyright: ignore
+        return dict(block.options["carry"])
 
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
         """Remove the axis from the inputs, infer one step, and add the axis to the outputs that are not carried."""
-        axis, carry = as_int(block.options["axis"]), cls.fed_back(block)
-        unscanned = {*carry.values(), *_plain_names(block.options["fixed"])}
+        axis, carry = block.options["axis"], cls.fed_back(block)
+        unscanned = {*carry.values(), *block.options["fixed"]}
         length: Dim = "rounds"
         inner: dict[str, TensorSpec] = {}
         for port, spec in specs.items():
@@ -162,7 +149,7 @@ class Scan(Control):
                 raise MismatchError(
                     port,
                     f"size {length} on axis {axis}, like the inputs before it",
-                    f"fixed={[*_plain_names(block.options['fixed']), port]!r}  # or give all inputs the same length",
+                    f"fixed={[*block.options['fixed'], port]!r}  # or give all inputs the same length",
                     f"axis {axis}: {spec.shape[axis]} != {length}",
                 )
             length = length if isinstance(length, int) else spec.shape[axis]
@@ -222,9 +209,9 @@ class Repeat(Control):
         super().__init__(name, {"body": body}, count=_checked_number(Repeat, "count", count))
 
     @classmethod
-    def ports(cls, graph: LogicalGraph) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    def outer_ports(cls, graph: LogicalGraph) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         """Return the ports of the body, with only its first output."""
-        inputs, outputs = super().ports(graph)
+        inputs, outputs = super().outer_ports(graph)
         return inputs, outputs[:1]
 
     @classmethod
@@ -240,10 +227,10 @@ class Repeat(Control):
         spec = inferred.outputs[f"body_{out}"]
         if isinstance(spec, TensorSpec):
             _check_same(first, specs[first], spec)
-            both = meet(specs[first].shape, spec.shape, {})
-            shape = spec.shape if both is None else both
-            return InferredBody({out: TensorSpec(shape, spec.dtype)}, inferred, as_int(block.options["count"]))
-        return InferredBody({out: _array_of(block, out, spec)}, inferred, as_int(block.options["count"]))
+            spec = TensorSpec(meet(specs[first].shape, spec.shape, {}) or spec.shape, spec.dtype)
+        else:
+            spec = _array_of(block, out, spec)
+        return InferredBody({out: spec}, inferred, block.options["count"])
 
 
 class Cond(Control):
@@ -267,7 +254,7 @@ class Cond(Control):
         super().__init__(name, {"then": then, "otherwise": otherwise})
 
     @classmethod
-    def ports(cls, graph: LogicalGraph) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    def outer_ports(cls, graph: LogicalGraph) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         """Return the inputs: `condition` and those of both blocks. Return the outputs, which both blocks have."""
         then, otherwise = (graph.by_name[part].block for part in ("then", "otherwise"))
         names = dict.fromkeys((*input_names(then), *input_names(otherwise)))
@@ -281,16 +268,10 @@ class Cond(Control):
                 )
         first, second = ({port.name for port in block.outputs} for block in (then, otherwise))
         if first != second:
-            new, old = sorted(first - second), sorted(second - first)
             raise UnknownOptionError(
                 "Cond needs two blocks with the same outputs.",
-                tuple(
-                    (part, ", ".join(port.name for port in block.outputs))
-                    for part, block in (("then", then), ("otherwise", otherwise))
-                ),
-                f"otherwise.rename_keys({old[0]}={new[0]!r})"
-                if new and old
-                else "use two blocks with the same number of outputs.",
+                (("then", ", ".join(sorted(first))), ("otherwise", ", ".join(sorted(second)))),
+                "otherwise.rename_keys(logits='output')  # or other names",
             )
         return (Port("condition"), *(Port(name) for name in names)), then.outputs
 
@@ -327,14 +308,8 @@ class Cond(Control):
         return InferredBody(outputs, inferred)
 
 
-def _plain_names(value: Value) -> tuple[str, ...]:
-    """Return an attribute that is a tuple of strings: for the type checker, `Value` becomes `tuple[str, ...]`."""
-    assert isinstance(value, tuple)
-    return tuple(str(name) for name in value)
-
-
 def _pairs_of(carry: object) -> dict[str, str]:
-    """Return the argument `carry` as a dict. A model file stores it as pairs of output and input."""
+    # A model file stores `carry` as pairs of output and input.
     argument: Any = () if carry is None else carry
     try:
         pairs = [] if isinstance(argument, str) else [*dict(argument).items()]
@@ -351,7 +326,6 @@ def _pairs_of(carry: object) -> dict[str, str]:
 
 
 def _names_of(fixed: object) -> tuple[str, ...]:
-    """Return the argument `fixed` as a tuple. Raise if it is not a list of strings."""
     if not isinstance(fixed, list | tuple) or not all(isinstance(name, str) for name in fixed):
         raise UnknownOptionError(
             f"Scan cannot take fixed={short_repr(fixed)}.",
@@ -362,7 +336,6 @@ def _names_of(fixed: object) -> tuple[str, ...]:
 
 
 def _checked_number(kind: type, name: str, value: Any) -> int:
-    """Return an argument as an `int`. Raise if it is not in the range that the constructor's signature declares."""
     field = next(field for field in fields_of(kind) if field.name == name)
     if need := unmet_need(field, value):
         raise UnknownOptionError(
@@ -374,7 +347,6 @@ def _checked_number(kind: type, name: str, value: Any) -> int:
 
 
 def _array_of(block: Block, output: str, spec: Spec | None) -> TensorSpec:
-    """Return the spec of an array of unknown shape, for an output without a spec. Raise if it is a static value."""
     if isinstance(spec, StaticSpec):
         raise MismatchError(
             block.inputs[-1].name,
@@ -391,7 +363,6 @@ def _infer_inside(block: Block, specs: Specs, infer: Infer) -> Inference:
 
 
 def _check_same(port: str, before: TensorSpec, after: TensorSpec | StaticSpec) -> None:
-    """Raise if the output of a step cannot be the input of the next step."""
     if isinstance(after, TensorSpec) and (meet(before.shape, after.shape, {}) is None or before.dtype != after.dtype):
         raise MismatchError(
             port,

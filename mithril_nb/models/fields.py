@@ -7,11 +7,22 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import inf
-from typing import Annotated, Any, Literal, SupportsIndex, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    SupportsIndex,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import Value
@@ -92,6 +103,53 @@ class Field:
     choices: tuple[str, ...] = ()
     doc: str = ""
     start: Value = None
+
+
+_REQUIRED = object()
+
+
+def keyword_field(*, default: Any = None, kw_only: Literal[True] = True) -> Any:
+    """Declare a field that is passed by keyword, to type checkers."""
+
+
+@dataclass_transform(field_specifiers=(keyword_field,))
+class Declared:
+    """Base of the classes whose annotated fields, as in a dataclass, are the arguments of their constructor.
+
+    `name` is the last argument. The nearest `__init__` that a base defines itself receives `name` and all fields.
+    """
+
+    _fields: ClassVar[Mapping[str, tuple[Any, Any]]] = {}  # hint and default by name
+
+    def __init_subclass__(cls, **settings: Any):
+        super().__init_subclass__(**settings)
+        own = {
+            name: (hint, cls.__dict__.get(name, _REQUIRED))
+            for name, hint in inspect.get_annotations(cls).items()
+            if not (name.startswith("_") or "ClassVar" in str(hint))
+        }
+        if not own or "__init__" in cls.__dict__:
+            return
+        inherited = cls._fields
+        if inherited:  # its hints name objects of the module that defines the base
+            hints = get_type_hints(cls.__init__, include_extras=True)
+            inherited = {name: (hints[name], default) for name, (_, default) in inherited.items()}
+        fields = {**inherited, **own}
+        for name in own.keys() & cls.__dict__.keys():
+            delattr(cls, name)  # as an attribute it would hide the connection or the value of that name
+        base = next(kind for kind in cls.__mro__[1:] if "__init__" in kind.__dict__ and "_fields" not in kind.__dict__)
+        code = (
+            f"def bind(construct):\n def __init__(self, {', '.join(fields)}, name):\n"
+            f"  construct(self, name, {', '.join(f'{name}={name}' for name in fields)})\n return __init__"
+        )
+        module = sys.modules.get(cls.__module__)
+        scope: dict[str, Callable[..., Any]] = {}
+        exec(code, vars(module) if module else {}, scope)
+        init: Any = scope["bind"](base.__init__)
+        init.__defaults__ = (*(default for _, default in fields.values() if default is not _REQUIRED), None)
+        init.__annotations__ = {name: hint for name, (hint, _) in fields.items()} | {"name": "str | None"}
+        init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+        cls.__init__, cls._fields = init, fields
 
 
 @cache
@@ -185,7 +243,6 @@ def unmet_need(field: Field, value: Any) -> str:
 
 
 def _fitting(field: Field, value: Any) -> Value:
-    """Return the value converted to the field's type; `None` if the value is invalid or `None`."""
     if value is None:
         return None
     try:
@@ -200,16 +257,11 @@ def _may_be_none(field: Field) -> bool:
 
 
 def _meaning(field: Field) -> str:
-    """Return the description of a field without "one number for both", which `_need` adds too."""
     return re.sub(r"; one number for (?:both|all)(?=\.)", "", field.doc)
 
 
 def _call(kind: str, fields: tuple[Field, ...], subject: str = "", attributes: Mapping[str, Any] | None = None) -> str:
-    """Return a valid constructor call as source code.
-
-    The call contains the fields that are required or have a `Start`, the user's values in `attributes` that are valid
-    and short, and the field `subject` with an example value.
-    """
+    """Return a valid constructor call as source code."""
     values: dict[str, Any] = {}
     for field in fields:
         value = (attributes or {}).get(field.name, field.default)
@@ -222,11 +274,6 @@ def _call(kind: str, fields: tuple[Field, ...], subject: str = "", attributes: M
 
 
 def _converted(field: Field, value: Any) -> Value:
-    """Return the value converted to the field's type, without a check of its range.
-
-    Raises:
-        ValueError, TypeError, OverflowError: The value has another type.
-    """
     match field.type:
         case "int":
             if isinstance(value, bool) or int(value) != value:
@@ -261,12 +308,6 @@ def _converted(field: Field, value: Any) -> Value:
             return str(value)
         case "value":
             return plain(value)
-
-
-def as_int(value: Value) -> int:
-    """Return an attribute that is an integer: for the type checker, `Value` becomes `int`."""
-    assert isinstance(value, int)
-    return value
 
 
 def plain(value: Any) -> Value:
@@ -348,35 +389,28 @@ def example(field: Field) -> Value:
 
 
 def _field(name: str, kind: Any, hint: Any, default: Any, required: bool, doc: str) -> Field:
-    limits: Range | None = None
-    start: Value = None
+    notes: list[Any] = []
     optional = False
-
-    def peel(hint: Any) -> Any:
-        nonlocal limits, start, optional
-        if get_origin(hint) is Annotated:
-            inner, *notes = get_args(hint)
-            notes = [note.ranges[kind.axes - 1] if isinstance(note, RangeByAxes) else note for note in notes]
-            limits = next((note for note in notes if isinstance(note, Range)), limits)
-            start = next((note.value for note in notes if isinstance(note, Start)), start)
-            return peel(inner)
+    while True:
         options = get_args(hint)
-        if type(None) in options:
+        if get_origin(hint) is Annotated:
+            hint, *more = options
+            notes += [note.ranges[kind.axes - 1] if isinstance(note, RangeByAxes) else note for note in more]
+        elif type(None) in options:
             optional = True
-            (inner,) = [option for option in options if option is not type(None)]
-            return peel(inner)
-        return hint
-
-    bare = peel(hint)
-    if get_origin(bare) is Literal:
-        return Field(name, "choice", default, required, optional, None, tuple(get_args(bare)), doc, start)
+            (hint,) = (option for option in options if option is not type(None))
+        else:
+            break
+    limits = next((note for note in reversed(notes) if isinstance(note, Range)), None)
+    start = next((note.value for note in reversed(notes) if isinstance(note, Start)), None)
+    if get_origin(hint) is Literal:
+        return Field(name, "choice", default, required, optional, None, options, doc, start)
     types: dict[Any, FieldType] = {int: "int", float: "float", bool: "bool", str: "text", Any: "value"}
     value = tuple(default) if isinstance(default, list | tuple) else default
-    return Field(name, types.get(bare, "ints"), value, required, optional, limits, (), doc, start)
+    return Field(name, types.get(hint, "ints"), value, required, optional, limits, (), doc, start)
 
 
 def _argument_docs(doc: str) -> dict[str, str]:
-    """Return the description of each argument in a Google-style docstring, on one line."""
     section = re.search(r"^ *Args:\n(.*?)(?:\n *\n|\Z)", inspect.cleandoc(doc), re.S | re.M)
     docs: dict[str, str] = {}
     name = ""

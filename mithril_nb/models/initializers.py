@@ -117,11 +117,6 @@ def initializer_of(text: str, default: Initializer | None = None) -> Initializer
 
 
 def _parsed(initializer: object) -> tuple[str, dict[str, float]]:
-    """Return the name and the arguments of an initializer. In a text, `scale` and `shift` may be positional.
-
-    Raises:
-        UnknownOptionError: The initializer is unknown, or an argument is invalid.
-    """
     if isinstance(initializer, Initializer):
         if initializer.parts:
             raise _invalid(initializer, "an Initializer without parts")

@@ -16,8 +16,7 @@ from typing import Any, Self
 
 from mithril_nb.display import Shown
 from mithril_nb.errors import ConnectionError, MithrilError, UnknownOptionError, listed, short_repr, similar
-from mithril_nb.graph.draft import Draft
-from mithril_nb.graph.edit import alone, composite
+from mithril_nb.graph.edit import Draft, alone, composite
 from mithril_nb.graph.paths import check_length
 from mithril_nb.graph.records import ADD_BLOCK, Block, LogicalGraph, Port
 from mithril_nb.graph.spec import Value
@@ -26,8 +25,7 @@ from mithril_nb.models.annotations import AnnotationMethods
 from mithril_nb.models.connection import Connection, IOKey, Tensorlike
 from mithril_nb.models.fields import fields_of, is_constant
 from mithril_nb.models.registry import KINDS, BlockMeta, with_attributes
-from mithril_nb.models.saving.reading import LoadLimits
-from mithril_nb.models.saving.serialization import graph_from_dict, load_graph
+from mithril_nb.models.saving.serialization import LoadLimits, graph_from_dict, load_graph
 from mithril_nb.models.summary import Portable
 
 _EMPTY = composite(LogicalGraph())
@@ -222,13 +220,18 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
     def __getattr__(self, name: str) -> Connection:
         """Return the connection with this name: a port of the block, or a named connection inside the model.
 
-        A `Model` attribute hides a connection of the same name: `model["graph"]` returns the connection `graph`.
+        Without such a connection, return the value of the attribute with this name, such as `Linear(64).dimension`. A
+        `Model` attribute hides a connection of the same name: `model["graph"]` returns the connection `graph`.
         """
         if name.startswith("_"):
             raise AttributeError(name)
+        if self._draft is not None and name in (values := dict(self._attributes)):
+            return values[name]  # pyright: ignore[reportReturnType] - in `compose`, where listing connections is slow
         names = self._connection_names()
         if name in names:
             return Connection(self, name)
+        if name in self.options:
+            return self.options[name]
         near = similar(name, names, 1, 0.6)
         raise AttributeError(
             f"{self.kind} has no attribute and no connection {name!r}."
@@ -284,7 +287,7 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
         return self._copy().__iadd__(other)
 
     def _seal(self) -> None:
-        """Set the kind and attributes of the block that a subclass has composed. Called after the constructor."""
+        # Called after the constructor of a subclass.
         if type(self) is not Model and self._block.op == "":
             self._block = composite(self.graph, type(self).__name__, self._attributes)
 
@@ -348,7 +351,6 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def _constructor_code(self) -> str:
-        """Return code that constructs the block, for advice; `"block"` if the code is long, or no call builds it."""
         kind = KINDS.get(self.kind)
         if kind is None or (
             self._block.graph is not None and not (self._block.is_composite and self._block.attributes)
@@ -368,7 +370,6 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
 
 
 def _new_handle(kind: type[Model]) -> Any:
-    """Create a model without calling its constructor. The caller sets its attributes."""
     return object.__new__(kind)
 
 

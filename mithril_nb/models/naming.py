@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mithril_nb.errors import UnexpectedInputError, UnknownOptionError, listed, similar
+from mithril_nb.errors import UnexpectedInputError, UnknownOptionError, listed
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, TensorSpec, as_shape
 from mithril_nb.models.rules import OPS, OpRules
@@ -36,7 +36,7 @@ def input_specs(
     ports = input_names(graph)
     if isinstance(shapes, Mapping):  # a parameter of the model, declared without a shape
         ports += tuple(port.name for port in graph.inputs if port.role == "param" and port.name in shapes)
-    names = by_port(shapes, ports, "input", argument="shapes", example="[32, 784]", as_source=written_shape)
+    names = by_port(shapes, ports, "input", argument="shapes", example="[32, 784]")
     return {
         port: TensorSpec(as_shape(name, shapes[name]), input_dtype(graph, port, dtype)) for port, name in names.items()
     }
@@ -66,12 +66,13 @@ def takes_any_dtype(graph: LogicalGraph, port: str) -> bool:
     note = graph.note_at.get(Endpoint(BOUNDARY, port))
     if note and note.dtype:
         return False
-    dtypes = {rule.wanted_dtype(name, "") for block, rule, name in _readers(graph, port) if name in input_names(block)}
+    dtypes = {
+        rule.required_dtype(name, "") for block, rule, name in _readers(graph, port) if name in input_names(block)
+    }
     return dtypes == {"any"}
 
 
 def _readers(graph: LogicalGraph, port: str) -> Iterator[tuple[Block, type[OpRules], str]]:
-    """Yield the ops, at any nesting level, that read a graph input: the block, its rules, and the port that reads."""
     end = Endpoint(BOUNDARY, port)
     for op in flat(graph).ops:
         for name, source in op.sources.items():
@@ -104,7 +105,6 @@ def by_port(
     *,
     argument: str,
     example: str = "...",
-    as_source: Callable[[Any], str] | None = None,
 ) -> dict[str, str]:
     """Return a dict from ports to the keys by which the user's dict refers to them.
 
@@ -114,8 +114,6 @@ def by_port(
         side: `"input"` or `"output"`. If there is only one port, this key refers to it, whatever its name.
         argument: Name of the user's dict, for messages.
         example: An example value of the dict, as source code for messages.
-        as_source: A function that formats a value as source code, or returns `""` for an invalid value. With it, the
-            advice of a message contains the user's values.
 
     Raises:
         UnknownOptionError: `entries` is not a dict.
@@ -125,8 +123,7 @@ def by_port(
         >>> by_port({"input": 1}, ("image",), "input", argument="inputs")
         {'image': 'input'}
     """
-    values = _values(entries, ports, as_source) if as_source else {}
-    expected = f"{argument} = {{{', '.join(f'{port!r}: {values.get(port, example)}' for port in ports)}}}"
+    expected = f"{argument} = {{{', '.join(f'{port!r}: {example}' for port in ports)}}}"
     if not isinstance(entries, Mapping):
         raise UnknownOptionError(
             f"{argument} must be given by name, in a dict.",
@@ -148,22 +145,6 @@ def by_port(
             )
         names[port] = name
     return names
-
-
-def _values(entries: Any, ports: tuple[str, ...], as_source: Callable[[Any], str]) -> dict[str, str]:
-    """Return the user's values as source code, each by the port with the most similar name."""
-    if not isinstance(entries, Mapping):
-        each = (
-            [entries] * len(ports) if as_source(entries) else list(entries) if isinstance(entries, list | tuple) else []
-        )
-        return {port: text for port, value in zip(ports, each, strict=False) if (text := as_source(value))}
-    texts = {port: text for port in ports if port in entries and (text := as_source(entries[port]))}
-    for name, value in entries.items():
-        left = [port for port in ports if port not in entries and port not in texts]
-        near = similar(str(name), left) or left[:1]
-        if name not in ports and near and (text := as_source(value)):
-            texts[near[0]] = text
-    return texts
 
 
 def flat_params(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -8,23 +8,49 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from mithril_nb.errors import UnknownOpError, UnknownOptionError, similar
 from mithril_nb.graph.records import Block, Port
-from mithril_nb.graph.spec import LEADING, TensorSpec
-from mithril_nb.models.fields import passed_on
+from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
+from mithril_nb.models.fields import Range, Start, keyword_field, passed_on
 from mithril_nb.models.initializers import Initializer
+from mithril_nb.models.lazy_jax import jax, jnp, lax
 from mithril_nb.models.model import Model
 from mithril_nb.models.registry import KINDS, refuse_second
-from mithril_nb.models.rules import OPS, UNKNOWN, Inferred, OpRules, Options, Shapes, Specs
+from mithril_nb.models.rules import OPS, UNKNOWN, Inferred, OpRules, Options, PortNames, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import MismatchError
 
-__all__ = ["OPS", "UNKNOWN", "Inferred", "Initializer", "Operator", "Options", "Shapes", "Specs"]
+__all__ = [
+    "LEADING",
+    "OPS",
+    "UNKNOWN",
+    "Dim",
+    "Inferred",
+    "Initializer",
+    "MismatchError",
+    "Operator",
+    "Options",
+    "PortNames",
+    "Range",
+    "Shapes",
+    "Spec",
+    "Specs",
+    "Start",
+    "StaticSpec",
+    "TensorSpec",
+    "jax",
+    "jnp",
+    "lax",
+]
 
 
-class Operator(OpRules, Model):
-    """Base of the blocks that are one op. A subclass declares its ports, shape rule and initializers, see `OpRules`.
+class Operator(Model, OpRules):
+    """Base of the blocks that are one op. A subclass declares its attributes, ports, shapes and initializers.
+
+    The annotated fields of the subclass, as in a dataclass, are its attributes: the arguments of its constructor, in
+    this order and before `name`. For the other declarations, see `OpRules`.
 
     The subclass can define the op's kernel as a method `compute(self, inputs)`, written with JAX. `inputs` is a dict of
     arrays by input port, and the result a dict of arrays by output port. `self.options` contains the attributes. If the
@@ -34,19 +60,22 @@ class Operator(OpRules, Model):
 
     Raises:
         UnknownOpError: The class defines neither `compute` nor `op`.
-        UnknownOptionError: The constructor of a subclass passes only some of its arguments to `super().__init__`, or a
-            value is invalid.
+        UnknownOptionError: A subclass has a constructor of its own, which passes only some of its arguments to
+            `super().__init__`, or a value is invalid.
 
     Examples:
         >>> class Scaled(Operator):
-        ...     def __init__(self, factor: float = 2.0, name: str | None = None):
-        ...         super().__init__(name, factor=factor)
+        ...     factor: float = 2.0
         ...
         ...     def compute(self, inputs):
         ...         return {"output": self.options["factor"] * inputs["input"]}
-        >>> [port.name for port in Scaled(3.0).inputs]
-        ['input']
+        >>> Scaled(3.0), [port.name for port in Scaled().inputs]
+        (Scaled(factor=3.0), ['input'])
     """
+
+    if TYPE_CHECKING:
+        # For type checkers, every subclass is a dataclass. Its constructor also takes the name without a keyword.
+        name: str | None = keyword_field(default=None)
 
     def __init__(self, name: str | None = None, **attributes: Any):
         super().__init__(name)
@@ -61,13 +90,14 @@ class Operator(OpRules, Model):
             )
         values = passed_on(type(self), attributes)
         options = dict(values)
+        ports = self.ports(options)
         inputs = (
-            *(Port(port) for port in self.data_ports(options)),
-            *(Port(port, "param") for port in self.param_ports(options)),
+            *map(Port, ports.inputs),
+            *(Port(port, "param") for port in ports.params),
             *(Port(port, "state") for port in self.state_ports),
             *(Port(port, "option") for port in self.option_ports),
         )
-        self._block = Block(kind, values, inputs, tuple(Port(port) for port in self.result_ports(options)), op=self.op)
+        self._block = Block(kind, values, inputs, tuple(map(Port, ports.outputs)), op=self.op)
 
     def __init_subclass__(cls, **settings: Any):
         super().__init_subclass__(**settings)
@@ -103,7 +133,7 @@ class Custom(Operator):
         Operator.__init__(self, name)  # not super(): classes other than `Custom` use this constructor
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Trace the registered function to find its output shapes. Unknown input shapes give unknown output shapes."""
         return traced(cls, options, inputs)
 
@@ -116,7 +146,7 @@ def set_shape_rule(rule: ShapeRule) -> None:
 def traced(cls: type[Operator], options: Options, inputs: Specs) -> Inferred:
     """Return the output shapes of a user-defined op, found by tracing it; unknown shapes if no trace is possible."""
     inferred = _rules[0](cls, options, inputs) if _rules else None
-    return Inferred({port: (LEADING,) for port in cls.result_ports(options)} if inferred is None else inferred)
+    return Inferred({port: (LEADING,) for port in cls.ports(options).outputs} if inferred is None else inferred)
 
 
 def computed(cls: type[Operator]) -> None:
@@ -147,7 +177,6 @@ def computed(cls: type[Operator]) -> None:
 
 
 def _defining_class(cls: type[Operator], attribute: str) -> type:
-    """Return the class from which `cls` inherits an attribute; `cls` itself if it defines the attribute."""
     return next(base for base in cls.__mro__ if attribute in base.__dict__)
 
 

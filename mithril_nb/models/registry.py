@@ -167,7 +167,7 @@ class BlockMeta(type):
 
 @lru_cache(maxsize=4096)
 def _signature(constructor: Any) -> inspect.Signature:
-    """Return the signature of an `__init__` without `self`. Cached: reading it is slower than building a block."""
+    # Cached: reading a signature is slower than building a block.
     bound = inspect.signature(constructor)
     return bound.replace(parameters=list(bound.parameters.values())[1:])
 
@@ -231,7 +231,6 @@ def with_attributes(model: Handle, changes: Mapping[str, Any]) -> Any:
 
 
 def _needed(kind: type) -> dict[str, Any]:
-    """Return an example of each argument that is required, or has a `Start` as its default; `...` if there is none."""
     fields = {field.name: field for field in fields_of(kind)} if kind in KINDS.values() else {}
     return {
         parameter.name: example(fields[parameter.name]) if parameter.name in fields else ...

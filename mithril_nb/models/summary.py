@@ -9,9 +9,8 @@ from typing import Any, SupportsIndex
 
 from mithril_nb.display import columns, draw
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.graph.found import Found, Match
 from mithril_nb.graph.paths import join_path, lineage
-from mithril_nb.graph.query import Item, parse_query
+from mithril_nb.graph.query import Found, Item, Match, parse_query
 from mithril_nb.graph.records import BlockSpecs, LogicalGraph
 from mithril_nb.graph.spec import Dim, Spec, StaticSpec, as_dtype
 from mithril_nb.models.naming import input_specs
@@ -238,7 +237,6 @@ def _bytes(count: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a name, escaped if it contains line breaks or other unprintable characters."""
     return text if text.isprintable() else repr(text)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
-from mithril_nb.graph.found import Found, Match
+from mithril_nb.graph.query import Found, Match
 from mithril_nb.stages.records import format_source
 from mithril_nb.viz.html_parts import cell, html_table, output_html
 from mithril_nb.viz.text import escaped, one_line

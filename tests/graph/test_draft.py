@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mithril_nb.errors import MithrilError
-from mithril_nb.graph.draft import Draft
-from mithril_nb.graph.edit import add
+from mithril_nb.graph.edit import Draft, add
 from mithril_nb.graph.records import Endpoint, LogicalGraph
 from mithril_nb.models import Linear, Model
 from tests.strategies import draw_connections, modest, parts
@@ -50,7 +49,7 @@ def _tried(step: Callable[..., Any], part: Model, settings: dict[str, Any]) -> A
 
 def test_adding_does_not_close_the_graph(monkeypatch):
     boundaries = []
-    monkeypatch.setattr("mithril_nb.graph.draft.infer_boundary", lambda *parts: boundaries.append(parts))
+    monkeypatch.setattr("mithril_nb.graph.edit.infer_boundary", lambda *parts: boundaries.append(parts))
     model = Model()
     for number in range(20):
         model |= Linear(8)(input=f"h{number}", output=f"h{number + 1}")
@@ -59,7 +58,7 @@ def test_adding_does_not_close_the_graph(monkeypatch):
 
 def test_connections_and_expressions_do_not_close_the_graph(monkeypatch):
     boundaries = []
-    monkeypatch.setattr("mithril_nb.graph.draft.infer_boundary", lambda *parts: boundaries.append(parts))
+    monkeypatch.setattr("mithril_nb.graph.edit.infer_boundary", lambda *parts: boundaries.append(parts))
     model, last = Model(), Linear(8)
     model |= last(input="x")
     for _ in range(20):

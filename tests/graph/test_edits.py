@@ -11,8 +11,18 @@ from strategies import WIDTH, leaf_blocks, models, modest, names
 from mithril_nb.errors import ConnectionError, CycleError, NameTakenError
 from mithril_nb.graph.boundary import infer_boundary, made_edges
 from mithril_nb.graph.check import check, run_order
-from mithril_nb.graph.edit import add, alone, composite, connect, disconnect, remove, rename, swap
-from mithril_nb.graph.nesting import inside, rename_inside
+from mithril_nb.graph.edit import (
+    add,
+    alone,
+    composite,
+    connect,
+    disconnect,
+    inside,
+    remove,
+    rename,
+    rename_inside,
+    swap,
+)
 from mithril_nb.graph.paths import split_path
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
 from mithril_nb.models import Linear, Model, Relu, Tanh

@@ -15,8 +15,7 @@ from raised import message_of
 from strategies import WIDTH, models, modest
 
 from mithril_nb import errors, targets
-from mithril_nb.graph.found import Found, Match
-from mithril_nb.graph.query import parse_query
+from mithril_nb.graph.query import Found, Match, parse_query
 from mithril_nb.inspection import Inspection, inspect
 
 HOSTILE = "<img src=x onerror=alert(1)>&\u202e\n" + "x" * 5000

@@ -221,7 +221,7 @@ def test_every_op_has_a_kernel_and_declares_its_params(op):
     if issubclass(rule, Control):
         return
     needed = {field.name: example(field) for field in fields_of(rule) if field.is_required}
-    assert set(rule.param_ports(rule(**needed).options)) <= rule.initializers.keys()
+    assert set(rule.ports(rule(**needed).options).params) <= rule.initializers.keys()
 
 
 def test_composing_imports_no_array_library():

@@ -200,26 +200,6 @@ CASES = {
             Try: IOKey("x_2", differentiable=False)  # or IOKey("x") without differentiable=
         """,
     ),
-    "a block to train that is not there": (
-        lambda: ml.compile(linear(), frozen=["linear_9"]),
-        """
-        ConnectionError: the model has no block, parameter or input 'linear_9' to train.
-            blocks      linear_0
-            parameters  linear_0.weight, linear_0.bias
-            inputs      input
-            Try: 'linear_0'
-        """,
-    ),
-    "a block without parameters": (
-        lambda: (Model() | Relu()(input="x")).set_differentiability(relu_0=False),
-        """
-        ConnectionError: the model has no block, parameter or input 'relu_0' to train.
-            blocks      none with parameters
-            parameters  none
-            inputs      x
-            Try: 'x'  # or another of these names
-        """,
-    ),
     "a number exposed": (
         lambda: linear().expose_keys(3),
         """

@@ -246,24 +246,6 @@ CASES = {
             Try: Repeat(body, count=2)  # or a body with one more input, which Scan reads along the axis
         """,
     ),
-    "a scan of a model without inputs": (
-        lambda: Scan(Constant(1.0)),
-        """
-        UnknownOptionError: Scan cannot run Constant(value=1.0, dtype=None): no input is scanned along the axis.
-            inputs            none
-            carried or fixed
-            Try: Scan(Linear(64))
-        """,
-    ),
-    "an input twice": (
-        lambda: Scan(total(), carry={"sum": "before"}, fixed=["before"]),
-        """
-        UnknownOptionError: Scan feeds the input 'before' of its body twice.
-            carry  {'sum': 'before'}
-            fixed  before
-            Try: fixed=[]
-        """,
-    ),
     "fixed as text": (
         lambda: Scan(total(), fixed="x"),
         """

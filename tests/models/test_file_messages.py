@@ -56,7 +56,6 @@ CASES = {
         """
         ModelFileError: cannot read 'nothing/here.json'.
             because  No such file or directory
-            Try: ml.load('model.json')
         """,
     ),
     "a folder": (
@@ -64,7 +63,6 @@ CASES = {
         """
         ModelFileError: cannot read 'tests'.
             because  Is a directory
-            Try: ml.load('model.json')
         """,
     ),
     "a list": (
@@ -91,14 +89,6 @@ CASES = {
         ModelFileError: this model was written in version 3 of the format.
             supported  versions 1 to 2
             Try: pip install --upgrade mithril-nb
-        """,
-    ),
-    "deeper than can be run": (
-        lambda: from_dict(nested(51)),
-        """
-        ModelFileError: this model is nested too deeply: more than 50 levels of models in models.
-            limit  50 levels, which LoadLimits cannot raise
-            Try: save a model with at most 50 levels of models in models.
         """,
     ),
 }
@@ -139,11 +129,6 @@ BROKEN = {
         "this model is broken.",
         "expected an object with 'nodes', found None",
     ),
-    "no nodes": (
-        lambda: from_dict(data(graph__nodes=None)),
-        "this model is broken.",
-        "expected 'nodes' to be a list, found only 'edges', 'labels'",
-    ),
     "nodes that are an object": (
         lambda: from_dict(data(graph__nodes={"a": 1})),
         "this model is broken.",
@@ -154,22 +139,11 @@ BROKEN = {
         "this model is broken.",
         "expected an object with 'name', found 'linear'",
     ),
-    "a node without a name": (
-        lambda: from_dict(data(graph__nodes__0__name=None)),
-        "this model is broken.",
-        "expected 'name' to be text, found only 'kind', 'attributes'",
-    ),
     "a node with an empty name": (
         lambda: from_dict(data(graph__nodes__0__name="")),
         "this model is inconsistent.",
         "a block has no name.",
         "names  '', 'inner'",
-    ),
-    "two nodes of one name": (
-        lambda: from_dict(data(graph__nodes__0__name="inner")),
-        "this model is inconsistent.",
-        "two blocks are named 'inner'.",
-        "names  'inner', 'inner'",
     ),
     "an unknown kind": (
         lambda: from_dict(data(graph__nodes__0__kind="Linaer")),
@@ -184,11 +158,6 @@ BROKEN = {
         "unknown kind of block \"__import__('os').system\".",
         "known kinds     list(mithril_nb.models.KINDS)",
         "your own kinds  first define or import the class",
-    ),
-    "a model with nothing inside": (
-        lambda: from_dict(data(graph__nodes__1__graph=None)),
-        "this model is broken.",
-        "expected 'graph' to be an object, found only 'name', 'kind', 'op'",
     ),
     "attributes that are a list": (
         lambda: from_dict(data(graph__nodes__0__attributes=[1])),
@@ -261,13 +230,6 @@ BROKEN = {
         "the port 'linear_0.input' has 2 connections into it.",
         "from  'x', 'y'",
     ),
-    "a cycle": (
-        lambda: from_dict(data(graph__edges=CYCLE)),
-        "this model is inconsistent.",
-        "the blocks 'linear_0', 'inner' feed each other in a cycle.",
-        "cycle        linear_0 -> inner -> linear_0",
-        "connections  'linear_0.output -> inner.input', 'inner.output -> linear_0.input'",
-    ),
     "a label of nothing": (
         lambda: from_dict(data(graph__labels=[["h", "linear_0", "out"]])),
         "this model is inconsistent.",
@@ -284,13 +246,6 @@ BROKEN = {
         lambda: from_dict(data(graph__nodes__1__graph__edges=7)),
         "this model is broken inside 'inner'.",
         "expected 'edges' to be a list, found 7",
-    ),
-    "a cycle inside": (
-        lambda: from_dict(data(graph__nodes__1__graph__edges=[["relu_0", "output", "relu_0", "input"]])),
-        "this model is inconsistent inside 'inner'.",
-        "the block 'relu_0' feeds itself.",
-        "cycle        relu_0 -> relu_0",
-        "connections  'relu_0.output -> relu_0.input'",
     ),
     "a name that is not a string": (
         lambda: from_dict(data(name=[1])),

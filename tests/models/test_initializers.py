@@ -116,7 +116,7 @@ CASES = [
         """
         ConnectionError: the model has no parameter 'weight' to set an initializer for.
             parameters  none
-            Try: model |= Linear(64)  # add a block with parameters""",
+            Try: model.set_initializers({'linear_0': 'zeros'})""",
     ),
 ]
 

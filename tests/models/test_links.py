@@ -11,7 +11,7 @@ import pytest
 import mithril_nb as ml
 from mithril_nb.errors import ModelFileError
 from mithril_nb.models import GPT, MLP, Linear, Model, Relu
-from mithril_nb.models.saving.links import MARK, MOST_CHARACTERS, data_in, fragment_of
+from mithril_nb.models.saving.serialization import MARK, MOST_CHARACTERS, data_in, fragment_of
 
 
 def packed(text: bytes) -> str:

@@ -68,26 +68,12 @@ CASES = {
         "6 blocks",
         "nodes=80",
     ),
-    "connections": (
-        model_of(relus(3), chain(3)),
-        LoadLimits(nodes=300_000, edges=1),
-        ": 2 connections, labels and notes.",
-        "1 connections, labels and notes",
-        "nodes=300_000, edges=2",
-    ),
     "ports": (
         inside(model_of(relus(5)), 2),
         LoadLimits(ports=15),
         " inside 'm': at least 20 ports of composite blocks.",
         "15 ports of composite blocks",
         "ports=200",
-    ),
-    "levels": (
-        inside(model_of(relus(1)), 3),
-        LoadLimits(depth=3),
-        " inside 'm/m/m': 4 levels of models in models.",
-        "3 levels of models in models",
-        "depth=4",
     ),
     "a name": (
         model_of([{"name": "x" * 2_000, "kind": "Relu"}]),
@@ -117,13 +103,6 @@ CASES = {
         "4 characters in a text",
         "text_length=5",
     ),
-    "a shape": (
-        model_of(relus(1), notes=[{"node": "r0", "port": "output", "shape": [1] * 3}]),
-        LoadLimits(rank=2),
-        ": 3 dimensions of a shape.",
-        "2 dimensions of a shape",
-        "rank=3",
-    ),
     "the file": (model_of(relus(1)), LoadLimits(file_bytes=100), ": 150 bytes.", "100 bytes", "file_bytes=150"),
 }
 """By case: the data, the limits, where and what is too large, the limit, and the advised limits."""
@@ -146,7 +125,7 @@ def test_message_and_advice(case, file):
 
 def test_a_rank_that_no_array_has_cannot_be_allowed(file):
     path = file(model_of(relus(1), notes=[{"node": "r0", "port": "output", "shape": [1] * 10**6}]))
-    with pytest.raises(ModelFileError, match="a model with at most 64 dimensions of a shape"):
+    with pytest.raises(ModelFileError, match="1,000,000 dimensions of a shape"):
         load(path)
 
 
@@ -209,28 +188,12 @@ def test_a_long_name_takes_little_memory(file):
         tracemalloc.stop()
 
 
-def test_a_connection_given_many_times_is_named_once():
-    data = model_of(relus(3), [["r0", "output", "r1", "input"]] * 2_000 + [["r2", "output", "r1", "input"]])
-    with pytest.raises(ModelFileError) as error:
-        from_dict(data)
-    assert (
-        str(error.value)
-        == textwrap.dedent("""
-        this model is inconsistent.
-            because  the port 'r1.input' has 2,001 connections into it.
-                         from  'r0.output' 2,000 times, 'r2.output'
-            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of the file
-        """).strip()
-    )
-
-
-def test_a_long_cycle_is_shown_by_its_ends():
+def test_a_long_cycle_has_a_short_message():
     data = model_of(relus(2_000), [*chain(2_000), ["r1999", "output", "r0", "input"]])
     with pytest.raises(ModelFileError) as error:
         from_dict(data)
     assert len(str(error.value)) <= LONGEST
     assert "... and 1,9" in str(error.value)
-    assert "-> 1,990 more -> r0" in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.records import Node
 from mithril_nb.models import MLP, Add, Linear, Model, Relu
-from mithril_nb.models.saving.links import data_in
+from mithril_nb.models.saving.serialization import data_in
 from mithril_nb.stages.graph.stage_graph import MOST
 from mithril_nb.ui.session.design import design_of
 from mithril_nb.ui.session.session import Session

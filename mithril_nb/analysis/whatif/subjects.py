@@ -16,7 +16,7 @@ import numpy as np
 from mithril_nb.compilation import PhysicalModel, compile, graph_of
 from mithril_nb.errors import ShapeError, UnknownOptionError, alike, short_repr
 from mithril_nb.graph import edit
-from mithril_nb.graph.nesting import inside
+from mithril_nb.graph.edit import inside
 from mithril_nb.graph.paths import split_path
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import Dim, as_dtype

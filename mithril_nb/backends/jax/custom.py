@@ -18,6 +18,7 @@ import numpy
 from jax import export
 
 import mithril_nb
+from mithril_nb.backends.jax.kernels.declared import declared
 from mithril_nb.errors import MithrilError, ShapeError, UnknownOptionError
 from mithril_nb.graph.spec import LEADING, TensorSpec, as_dtype
 from mithril_nb.models.op import GRADIENTS, OPS, PRIMITIVES, Operator, Options, Specs
@@ -68,9 +69,11 @@ def inferring_for(backend: RunsCustomOps) -> Iterator[None]:
 def kernels(backend: RunsCustomOps) -> dict[str, Kernel]:
     """Return the kernels of the custom ops that this backend can run."""
     table = {name: plain(name, primitive(backend, name)) for name in PRIMITIVES}
-    table |= {
-        name: computing(cls) for name, cls in OPS.items() if issubclass(cls, Operator) and hasattr(cls, "compute")
-    }
+    for name, cls in OPS.items():
+        if issubclass(cls, Operator) and hasattr(cls, "compute"):
+            table[name] = computing(cls)
+        elif cls.kernel is not None and not cls.__module__.startswith("mithril_nb."):
+            table[name] = declared(cls)
     return table | backend._own
 
 
@@ -120,7 +123,7 @@ def computing(cls: type[Operator]) -> Kernel:
     def run(call: Call, arrays: Arrays) -> Arrays:
         # Options may be tracers, so a block of an earlier call cannot be used again.
         block = cls(**call.options)
-        return _named(f"{cls.__name__}.compute", cls.result_ports(call.options), block.compute(dict(arrays)))  # pyright: ignore
+        return _named(f"{cls.__name__}.compute", cls.ports(call.options).outputs, block.compute(dict(arrays)))  # pyright: ignore
 
     return run
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
 from mithril_nb.graph.boundary import FreeNames, infer_boundary, is_array, made_edges
-from mithril_nb.graph.draft import Draft
+from mithril_nb.graph.edit import Draft
 from mithril_nb.graph.paths import component, join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Node
 from mithril_nb.graph.spec import exactly
@@ -111,7 +111,6 @@ def source_lines(model: LogicalGraph | Model, variable: str = "model") -> tuple[
 
 
 def _imports(kinds: Iterable[str]) -> str:
-    """Return the lines that import the classes of these kinds, and a comment that lists kinds without a module."""
     homes: dict[str, list[str]] = {}
     for kind in sorted(kinds):
         constructor = KINDS.get(kind, Model)
@@ -214,10 +213,6 @@ class _Writer:
 def _connections(
     graph: LogicalGraph, node: Node, last_output: Endpoint | None, labels: Mapping[Endpoint, str]
 ) -> tuple[bool, dict[str, str]]:
-    """Return whether a block is added by `+=`, and the names of its other connections, by port.
-
-    `+=` connects `last_output` to the first data input of the block. `labels` are the user's names of connections.
-    """
     named: dict[str, str] = {}
     first_data = next((port.name for port in node.block.inputs if port.role == "data"), None)
     chained = False
@@ -240,7 +235,6 @@ def _connections(
 
 
 def _named_arguments(named: Mapping[str, str]) -> str:
-    """Return the second call in `Linear(3)(input='x')`, which names connections; `""` without connections."""
     if not named:
         return ""
     if all(name.isidentifier() and not keyword.iskeyword(name) for name in named):
@@ -249,15 +243,12 @@ def _named_arguments(named: Mapping[str, str]) -> str:
 
 
 def _is_written_out(block: Block) -> bool:
-    """Return whether a block's inner blocks need separate lines, because no constructor call creates the block."""
+    """Return whether no constructor call creates a block, so that its inner blocks need separate lines."""
     return block.is_composite and not block.attributes
 
 
 def _call(block: Block, name: str, bodies: Mapping[str, str]) -> str:
-    """Return the constructor call of a block, without arguments that have their default.
-
-    `bodies` contains the arguments that are blocks, such as `body` of a `Scan`, as source code.
-    """
+    """`bodies` contains the arguments that are blocks, such as `body` of a `Scan`, as source code."""
     arguments: list[str] = []
     in_order = True
     for field in fields_of(kind_named(block.kind)):
@@ -281,7 +272,6 @@ def _call(block: Block, name: str, bodies: Mapping[str, str]) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Return plain data as Python code. For a float that is not finite, the code is a call, as in `float('nan')`."""
     if isinstance(value, float) and not isfinite(value):
         return f"float({str(value)!r})"
     if isinstance(value, tuple):

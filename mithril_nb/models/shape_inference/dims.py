@@ -184,7 +184,6 @@ def place_of(port: str, axis: int, shape: tuple[Dim, ...], more: int = 0) -> int
 
 
 def _factors(dims: tuple[Dim, ...]) -> tuple[int, Counter[str]]:
-    """Return the product of the numbers in a product of dims, and the count of each other factor."""
     number, factors = 1, Counter[str]()
     for dim in dims:
         terms = _terms(dim)
@@ -199,7 +198,6 @@ def _factors(dims: tuple[Dim, ...]) -> tuple[int, Counter[str]]:
 
 @lru_cache(maxsize=4096)
 def _terms(dim: Dim) -> Terms:
-    """Return a dim as a sum of products."""
     if isinstance(dim, int):
         return {(): dim} if dim else {}
     if dim.isidentifier():
@@ -241,7 +239,6 @@ def _text(node: ast.expr) -> str:
 
 
 def _written(terms: Terms) -> Dim:
-    """Return a sum of products as an expression with the constant last; as a number if there are no names."""
     terms = {factors: number for factors, number in terms.items() if number}
     if set(terms) <= {()}:
         return terms.get((), 0)

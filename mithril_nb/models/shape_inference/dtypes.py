@@ -49,7 +49,6 @@ def _two(dtype: str, other: str) -> str:
 
 
 def _signed(bits: int) -> str:
-    """Return the promoted dtype of an unsigned integer of `bits` bits and a signed one of at most as many bits."""
     return "float64" if bits == 64 else f"int{min(2 * bits, 32)}"
 
 
@@ -69,7 +68,7 @@ def input_dtype(graph: LogicalGraph, port: str, dtype: str) -> str:
         if block.graph is not None and block.is_composite:
             needed = input_dtype(block.graph, target.port, dtype)
         else:
-            needed = OPS[block.op].wanted_dtype(target.port, dtype) if block.op in OPS else dtype
+            needed = OPS[block.op].required_dtype(target.port, dtype) if block.op in OPS else dtype
             if block.graph is not None and needed in (dtype, "any"):
                 inner = [f"{node.name}_{target.port}" for node in block.graph.nodes]
                 required = {input_dtype(block.graph, name, dtype) for name in inner} - {dtype}

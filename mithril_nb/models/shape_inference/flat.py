@@ -15,7 +15,7 @@ from mithril_nb.graph.check import run_order
 from mithril_nb.graph.paths import component, join_path, parameter_name
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Note, PortRole
 from mithril_nb.models.initializers import Initializer
-from mithril_nb.models.rules import OPS
+from mithril_nb.models.rules import OPS, BodyRules
 
 
 @dataclass(frozen=True)
@@ -261,6 +261,7 @@ def activated_inside(op: FlatOp, ends: set[Endpoint]) -> set[str]:
     """
     rule, graph = OPS[op.block.op], op.block.graph
     assert graph is not None
+    assert issubclass(rule, BodyRules)
     parts = [part.name for part in graph.nodes]
     names = {f"{part}_{port}" for part in parts for port, end in op.outputs.items() if end in ends}
     while True:

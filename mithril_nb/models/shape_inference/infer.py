@@ -10,13 +10,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mithril_nb.errors import Diagnostic, UnknownDtypeError
-from mithril_nb.graph.annotate import annotate
+from mithril_nb.errors import Diagnostic, UnknownDtypeError, UnknownOpError, short_repr
+from mithril_nb.graph.edit import annotate
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, BlockSpecs, Endpoint, LogicalGraph, Note
-from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
+from mithril_nb.graph.spec import ITEM_BYTES, LEADING, Dim, Spec, StaticSpec, TensorSpec, Value
+from mithril_nb.models.fields import fields_of, unmet_need
 from mithril_nb.models.initializers import Initializer, initializer_of
-from mithril_nb.models.rules import OPS, UNKNOWN, Inference, Inferred, OpRules, Parameter
+from mithril_nb.models.registry import KINDS
+from mithril_nb.models.rules import OPS, UNKNOWN, BodyRules, Inference, Inferred, OpRules, Parameter
 from mithril_nb.models.shape_inference.dims import MismatchError, agree, meet, renamed
 from mithril_nb.models.shape_inference.dtypes import input_dtype, promoted
 from mithril_nb.models.shape_inference.flat import (
@@ -30,15 +32,44 @@ from mithril_nb.models.shape_inference.flat import (
     without_activation,
 )
 from mithril_nb.models.shape_inference.folding import all_values, as_arrays, folded
-from mithril_nb.models.shape_inference.port_checks import (
-    check_dtype,
-    check_fed,
-    check_option,
-    contradiction,
-    impossible_output,
-    invalid_attribute,
-    rule_of,
-)
+
+
+def _check_dtype(port: str, spec: TensorSpec, expected: str, is_computed: bool) -> None:
+    kind = _kind(expected)
+    if expected == "any" or (_kind(spec.dtype) == kind and "complex" not in spec.dtype):
+        return
+    raise MismatchError(
+        port,
+        f"{kind} ({expected})",
+        f'x.cast("{expected}")  # or a Cast(dtype="{expected}") before it'
+        if is_computed
+        else f'array.astype("{expected}")  # or a separate input for this block',
+        str(spec.dtype),
+    )
+
+
+def _kind(dtype: str) -> str:
+    return "whole numbers" if "int" in dtype else "booleans" if dtype == "bool" else "floating-point numbers"
+
+
+def _check_option(kind: str, port: str, value: Value) -> None:
+    fields = fields_of(KINDS[kind]) if kind in KINDS else ()
+    field = next((field for field in fields if field.name == port and field.type in ("int", "float")), None)
+    is_name = isinstance(value, str) and value not in ITEM_BYTES  # of a size that is not known yet
+    if field and not is_name and (need := unmet_need(field, value)):
+        raise MismatchError(port, need, f"connect a number, or leave {port!r} open.", short_repr(value))
+
+
+def _rule_of(op: FlatOp) -> type[OpRules]:
+    if op.block.op not in OPS:
+        raise UnknownOpError(
+            f"block {op.path!r} has an unknown op {op.block.op!r}.",
+            (("known ops", "list(mithril_nb.models.op.OPS)"),),
+            "list(ml.models.op.OPS)  # one of these names",
+            block=op.path,
+        )
+    return OPS[op.block.op]
+
 
 ANYTHING: tuple[Dim, ...] = (LEADING,)
 """The shape of an array of which nothing is known."""
@@ -94,8 +125,6 @@ def infer(
 
 @dataclass
 class _Work:
-    """The state of one call of `infer`."""
-
     flat: Flat
     dtype: str
     prefix: str = ""
@@ -128,7 +157,7 @@ class _Work:
                 return
 
     def forward(self, op: FlatOp) -> None:
-        rule = rule_of(op)
+        rule = _rule_of(op)
         data = {port.name: self.spec_of(op, port.name) for port in op.block.inputs if port.role == "data"}
         available = {port: spec for port, spec in data.items() if spec is not None}
         outputs = op.outputs.values()
@@ -144,16 +173,24 @@ class _Work:
             for port, spec in specs.items():
                 if isinstance(spec, TensorSpec):
                     source = op.sources.get(port)
-                    check_dtype(port, spec, rule.wanted_dtype(port, self.dtype), bool(source and source.node))
+                    _check_dtype(port, spec, rule.required_dtype(port, self.dtype), bool(source and source.node))
             specs = {**specs, **self.option_specs(op)} if rule.takes_values else specs
-            inferred = rule.infer(options, specs) if op.block.graph is None else self.body(op, rule, specs)
-            for port in (*inferred.params, *inferred.states):
-                if port in op.sources:
-                    check_fed(port, self.specs.get(op.sources[port]), {**inferred.params, **inferred.states}[port])
+            inferred = self.body(op, rule, specs) if issubclass(rule, BodyRules) else rule.infer(options, specs)
+            if not isinstance(inferred, Inferred):
+                inferred = Inferred({"output": inferred})
+            if inferred.params:
+                own = {port.name for port in op.block.inputs if port.role == "param"}
+                params = {port: shape for port, shape in inferred.params.items() if port in own}
+                inferred = replace(inferred, params=params)
+            for port, shape in {**inferred.params, **inferred.states}.items():
+                fed = self.specs.get(op.sources[port]) if port in op.sources else None
+                if isinstance(fed, TensorSpec) and not agree(fed.shape, shape):
+                    raise MismatchError(port, str(shape), f"connect an array of shape {shape}, or leave {port!r} open.")
         except (MismatchError, UnknownDtypeError) as error:
-            is_mismatch = isinstance(error, MismatchError)
-            problem = self.mismatch(op, error) if is_mismatch else replace(error.diagnostics[0], block=self.at(op.path))
-            self.problems.append(problem)
+            if isinstance(error, MismatchError):
+                self.mismatch(op, error)
+            else:
+                self.problems.append(replace(error.diagnostics[0], block=self.at(op.path)))
             self.specs.update(dict.fromkeys(outputs))
             return
         self.inferred[op.path] = inferred
@@ -162,7 +199,7 @@ class _Work:
             for port, spec in specs.items()
             if port in data
             and isinstance(spec, TensorSpec)
-            and rule.wanted_dtype(port, self.dtype) in ("any", self.dtype)
+            and rule.required_dtype(port, self.dtype) in ("any", self.dtype)
         ]
         dtype = promoted((*floating, *([self.dtype] if inferred.params or not floating else [])))
         for end in outputs:
@@ -172,7 +209,7 @@ class _Work:
         for port, name in op.arrays.items():
             self.array(op, port, name, inferred, rule)
 
-    def body(self, op: FlatOp, rule: type[OpRules], specs: Mapping[str, TensorSpec]) -> Inferred:
+    def body(self, op: FlatOp, rule: type[BodyRules], specs: Mapping[str, TensorSpec]) -> Inferred:
         """Infer the inner graph of a block that runs others. Adds its arrays, specs and problems to this inference."""
         location = self.at(op.path)
         outputs = activated_inside(op, self.activated)
@@ -184,14 +221,11 @@ class _Work:
         self.problems += inferred.inner.problems
         if inferred.inner.states:
             first = inferred.inner.states[0]
-            self.problems.append(
-                Diagnostic(
-                    f"the block {location!r} cannot repeat {first.path!r}, which has a state.",
-                    (("state", first.name),),
-                    "use blocks without a state, such as LayerNorm().",
-                    block=f"{location}/{first.path}",
-                    code="ShapeError",
-                )
+            self.report(
+                f"the block {location!r} cannot repeat {first.path!r}, which has a state.",
+                (("state", first.name),),
+                "use blocks without a state, such as LayerNorm().",
+                f"{location}/{first.path}",
             )
         for parameter in inferred.inner.parameters:
             shape = parameter.spec.shape if inferred.stacked is None else (inferred.stacked, *parameter.spec.shape)
@@ -218,7 +252,7 @@ class _Work:
             if port.role == "option" and port.name in op.sources:
                 spec = self.specs.get(op.sources[port.name])
                 if isinstance(spec, StaticSpec) and spec.is_known:
-                    check_option(op.block.kind, port.name, spec.value)
+                    _check_option(op.block.kind, port.name, spec.value)
                 options[port.name] = spec.value if isinstance(spec, StaticSpec) and spec.is_known else UNKNOWN
         return options
 
@@ -265,24 +299,18 @@ class _Work:
             self.sizes.setdefault(name, TensorSpec(shape, self.dtype))
         new = Parameter(name, op.path, port, TensorSpec(shape, self.dtype), initializer, trainable)
         first = self.arrays.setdefault(name, new)
-        if port in shapes and first.port not in rule_of(self.flat.op_at[first.path]).initializers:
+        if port in shapes and first.port not in _rule_of(self.flat.op_at[first.path]).initializers:
             # A block that only reads the array came first. The block that owns it determines the initializer.
             self.arrays[name] = first = replace(new, spec=first.spec)
         if not first.spec.is_concrete and new.spec.is_concrete:
             self.arrays[name] = replace(first, spec=new.spec)
         elif not agree(first.spec.shape, new.spec.shape):
-            self.problems.append(
-                Diagnostic(
-                    f"the blocks {first.path!r} and {new.path!r} share {new.name!r} in two shapes.",
-                    (
-                        (f"{first.path}.{first.port}", str(first.spec)),
-                        (f"{new.path}.{new.port}", str(new.spec)),
-                    ),
-                    "give both blocks the same sizes, or give their parameters different names.",
-                    block=new.path,
-                    port=new.port,
-                    code="ShapeError",
-                )
+            self.report(
+                f"the blocks {first.path!r} and {new.path!r} share {new.name!r} in two shapes.",
+                ((f"{first.path}.{first.port}", str(first.spec)), (f"{new.path}.{new.port}", str(new.spec))),
+                "give both blocks the same sizes, or give their parameters different names.",
+                new.path,
+                new.port,
             )
 
     def backward(self) -> bool:
@@ -302,7 +330,23 @@ class _Work:
             try:
                 needs = rule.refine(self.options(op), inputs, outputs)
             except MismatchError as mismatch:
-                self.problems.append(impossible_output(self.flat, self.at, op, outputs, mismatch))
+                readers = [
+                    f"{self.at(reader.path)}.{component(port)}"
+                    for reader in self.flat.ops
+                    for port, end in reader.sources.items()
+                    if end.node == op.path
+                ]
+                self.report(
+                    f"{op.block.kind} at {self.at(op.path)!r} cannot output the required shape.",
+                    (
+                        ("required by", ", ".join(readers) or "set_shapes"),
+                        *((port, str(spec.shape)) for port, spec in outputs.items()),
+                        *mismatch.facts,
+                    ),
+                    f"connect another output to {readers[0]!r}." if readers else mismatch.advice,
+                    self.at(op.path),
+                    mismatch.port,
+                )
                 continue
             for port, shape in needs.items():
                 if port in op.sources:
@@ -356,30 +400,45 @@ class _Work:
     def contradiction(
         self, aspect: str, subject: str, declared: str, inferred: str, advice: str, end: Endpoint
     ) -> None:
-        """Add the problem that an annotation contradicts the inferred spec."""
-        block = self.at(end.node) if end.node else ""
-        self.problems.append(contradiction(aspect, subject, declared, inferred, advice, block, end.port))
+        self.report(
+            f"{subject}: declared {aspect} does not match the inferred {aspect}.",
+            (("declared", declared), ("inferred", inferred)),
+            advice,
+            self.at(end.node) if end.node else "",
+            end.port,
+        )
 
-    def mismatch(self, op: FlatOp, error: MismatchError) -> Diagnostic:
-        """Return the diagnostic of an op that rejects an input or an attribute."""
-        end = op.sources.get(error.port)
+    def mismatch(self, op: FlatOp, error: MismatchError) -> None:
+        end, path = op.sources.get(error.port), self.at(op.path)
         if end is None and error.port not in op.arrays:
-            return invalid_attribute(self.at, op, error)
+            subject = f"{op.block.kind} at {path!r} cannot use {error.port}={op.block.options.get(error.port)!r}."
+            self.report(subject, error.facts, error.advice, path, error.port)
+            return
         spec = self.specs.get(end) if end else self.spec_of(op, error.port)
         source = op.origins[error.port] if end else op.arrays[error.port]
         source = self.at(source) if end and end.node else source
-        target = f"{self.at(op.path)}.{component(error.port)}"
+        target = f"{path}.{component(error.port)}"
         node, _, port = source.rpartition(".") if end and end.node else ("", "", source)
         label = port if port != error.port else node.rpartition("/")[2] or "given"
-        return Diagnostic(
+        self.report(
             f"cannot connect {source!r} to {target!r}." if node else f"the input {port!r} does not fit {target!r}.",
             ((label, str(spec)), *error.facts),
             error.advice,
-            block=self.at(op.path),
-            port=error.port,
-            edge=(source, target),
-            code="ShapeError",
+            path,
+            error.port,
+            (source, target),
         )
+
+    def report(
+        self,
+        subject: str,
+        facts: tuple[tuple[str, str], ...],
+        advice: str,
+        block: str,
+        port: str = "",
+        edge: tuple[str, str] | None = None,
+    ) -> None:
+        self.problems.append(Diagnostic(subject, facts, advice, block=block, port=port, edge=edge, code="ShapeError"))
 
     def result(self) -> Inference:
         blocks: dict[str, BlockSpecs] = {}
@@ -391,7 +450,11 @@ class _Work:
             params = {port: TensorSpec(shapes[port], self.dtype) if port in shapes else None for port in op.arrays}
             blocks[op.path] = BlockSpecs(self.specs_at(op.sources), params, self.specs_at(op.outputs))
         blocks.update(self.inner)
-        states = {name for name, array in self.arrays.items() if self.is_state(array)}
+        states = {
+            name
+            for name, array in self.arrays.items()
+            if array.path in self.inferred and array.port in self.inferred[array.path].states
+        }
         inputs = {end.port: spec for end, spec in self.specs.items() if end.node == BOUNDARY}
         return Inference(
             inputs,  # pyright: ignore
@@ -401,6 +464,3 @@ class _Work:
             tuple(self.problems),
             tuple(array for name, array in self.arrays.items() if name in states),
         )
-
-    def is_state(self, array: Parameter) -> bool:
-        return array.path in self.inferred and array.port in self.inferred[array.path].states

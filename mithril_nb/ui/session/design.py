@@ -22,7 +22,7 @@ from mithril_nb.errors import (
 from mithril_nb.graph import edit
 from mithril_nb.graph.boundary import INPUT, OUTPUT, FreeNames, automatic_name, infer_boundary, made_edges
 from mithril_nb.graph.check import path_between
-from mithril_nb.graph.nesting import inside, placed, rename_inside
+from mithril_nb.graph.edit import inside, placed, rename_inside
 from mithril_nb.graph.paths import join_path, split_path
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, check_rank

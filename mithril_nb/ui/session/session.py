@@ -17,7 +17,7 @@ from mithril_nb.cost import Cost, costs_so_far
 from mithril_nb.display import renderer
 from mithril_nb.inspection import Inspection
 from mithril_nb.models.model import Model
-from mithril_nb.models.saving.links import MARK, is_link
+from mithril_nb.models.saving.serialization import MARK, is_link
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.autosave import Autosave, saved_design
 from mithril_nb.ui.session.commands import Client, check_arguments, command, commands_of

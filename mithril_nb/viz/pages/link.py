@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mithril_nb.models.model import Model
 from mithril_nb.models.saving.formats import to_dict
-from mithril_nb.models.saving.links import fragment_of
+from mithril_nb.models.saving.serialization import fragment_of
 from mithril_nb.viz.diagrams.logical import first_view, model_graph
 
 

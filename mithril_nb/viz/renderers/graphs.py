@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphviz import Digraph
 
 from mithril_nb.display import renderer
-from mithril_nb.graph.found import Found
+from mithril_nb.graph.query import Found
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.models.model import Model
 from mithril_nb.viz.bundles import Bundle, bundle, picture_bundle

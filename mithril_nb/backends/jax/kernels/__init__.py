@@ -5,6 +5,7 @@ from mithril_nb.backends.jax.kernels import (  # noqa: F401 - each registers its
     attention,
     classical,
     convolution,
+    declared,
     generators,
     layers,
     loops,

@@ -1,4 +1,4 @@
-"""Arithmetic, comparisons, logic, matrix products, and reductions."""
+"""Arithmetic and reductions whose kernels need several lines."""
 
 from __future__ import annotations
 
@@ -11,22 +11,12 @@ from jax import lax
 
 from mithril_nb.backends.jax.kernels.registry import in_floating, kernel, narrowed
 from mithril_nb.errors import ShapeError
-from mithril_nb.models.library.operations.reducing import summed
 from mithril_nb.program import Arrays, Call
 
 Function = Callable[..., jax.Array]
 
 
-def elementwise(op: str, function: Function, *ports: str) -> None:
-    """Register a function of the arrays at `ports`, in this order, as the kernel of an op."""
-
-    @kernel(op, widens=False)
-    def _run(call: Call, arrays: Arrays) -> Arrays:
-        operands = [arrays[port] for port in ports]
-        return {"output": narrowed(function(*operands), *operands)}
-
-
-def scalar(call: Call, port: str, like: jax.Array) -> jax.Array:
+def scalar(call: Call, port: str, like: Any) -> jax.Array:
     """Return the value of the attribute `port` of a block, as a scalar with the dtype of `like`.
 
     Raises:
@@ -60,54 +50,9 @@ def _absolute_slope(primals: tuple[jax.Array], changes: tuple[jax.Array]) -> tup
     return jnp.abs(x), (jnp.conj(jnp.sign(x)) * change).real
 
 
-_ELEMENTWISE: dict[tuple[str, ...], dict[str, Callable[..., Any]]] = {
-    ("input",): {
-        "buffer": lambda x: x,
-        "stop_gradient": lax.stop_gradient,
-        "absolute": absolute,
-        "negate": jnp.negative,
-        "sign": jnp.sign,
-        "square": jnp.square,
-        "floor": jnp.floor,
-        "ceil": jnp.ceil,
-        "round": jnp.round,
-        "exp": jnp.exp,
-        "expm1": jnp.expm1,
-        "log1p": jnp.log1p,
-        # lax, unlike jax.numpy, rejects integers. The same holds for erf.
-        "rsqrt": lambda x: lax.rsqrt(in_floating(x)),
-        "sin": jnp.sin,
-        "cos": jnp.cos,
-        "tan": jnp.tan,
-        "arctan": jnp.arctan,
-        "erf": lambda x: lax.erf(in_floating(x)),
-        "is_nan": jnp.isnan,
-        "logical_not": jnp.logical_not,
-    },
-    ("left", "right"): {
-        "add": jnp.add,
-        "subtract": jnp.subtract,
-        "multiply": jnp.multiply,
-        "minimum": jnp.minimum,
-        "maximum": jnp.maximum,
-        "matrix_multiply": jnp.matmul,
-        "greater": jnp.greater,
-        "less": jnp.less,
-        "greater_equal": jnp.greater_equal,
-        "less_equal": jnp.less_equal,
-        "equal": jnp.equal,
-        "not_equal": jnp.not_equal,
-        "logical_and": jnp.logical_and,
-        "logical_or": jnp.logical_or,
-        "logical_xor": jnp.logical_xor,
-    },
-    ("numerator", "denominator"): {"divide": jnp.divide, "floor_divide": jnp.floor_divide, "mod": jnp.mod},
-    ("input", "shift"): {"shift_left": jnp.left_shift, "shift_right": jnp.right_shift},
-    ("cond", "input1", "input2"): {"where": jnp.where},
-}
-for _ports, _functions in _ELEMENTWISE.items():
-    for _op, _function in _functions.items():
-        elementwise(_op, _function, *_ports)
+@kernel("absolute")
+def _absolute_value(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": absolute(arrays["input"])}
 
 
 @kernel("power")
@@ -219,44 +164,6 @@ def _nan_to_num(call: Call, arrays: Arrays) -> Arrays:
     return {"output": jnp.nan_to_num(x, nan=scalar(call, "nan", x), posinf=posinf, neginf=neginf)}
 
 
-def _reduction(op: str, function: Callable[..., jax.Array], **fixed: Any) -> None:
-    @kernel(op)
-    def _run(call: Call, arrays: Arrays) -> Arrays:
-        return {"output": function(arrays["input"], **_where(call), **fixed)}
-
-
-def _where(call: Call) -> dict[str, Any]:
-    return {"axis": call.options["axis"], "keepdims": bool(call.options["keepdim"])}
-
-
-def _summed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """Return a sum or product with the dtype of the shape rule. In x64 mode, JAX would return 64-bit integers."""
-    return lambda x, **where: function(x.astype(summed(str(x.dtype))), **where, promote_integers=False)
-
-
-def _place(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    # In x64 mode, JAX returns int64.
-    return lambda x, **where: function(x, **where).astype("int32")
-
-
-_reduction("mean", jnp.mean)
-_reduction("sum", _summed(jnp.sum))
-_reduction("prod", _summed(jnp.prod))
-_reduction("max", jnp.max)
-_reduction("min", jnp.min)
-_reduction("log_sum_exp", jax.nn.logsumexp)
-_reduction("arg_max", _place(jnp.argmax))
-_reduction("arg_min", _place(jnp.argmin))
-elementwise("trapezoid", jnp.trapezoid, "y", "x")
-
-
-@kernel("variance")
-def _variance(call: Call, arrays: Arrays) -> Arrays:
-    x = in_floating(arrays["input"])
-    correction: Any = scalar(call, "correction", x)  # jnp.var is annotated with float, but accepts arrays
-    return {"output": jnp.var(x, **_where(call), correction=correction)}
-
-
 @kernel("norm")
 def _norm(call: Call, arrays: Arrays) -> Arrays:
     x, p = absolute(in_floating(arrays["input"])), call.options["p"]
@@ -272,14 +179,6 @@ def _norm(call: Call, arrays: Arrays) -> Arrays:
     length = scale * jnp.where(is_zero, 1, parts) ** (1 / p)
     length = jnp.where(is_zero, 0, length)
     return {"output": length if keepdim else jnp.squeeze(length, axis)}
-
-
-@kernel("cumsum")
-def _cumsum(call: Call, arrays: Arrays) -> Arrays:
-    x = arrays["input"]
-    # Accumulate 16-bit elements in float32, because each of the many steps rounds.
-    wide = "float32" if x.dtype in ("float16", "bfloat16") else summed(str(x.dtype))
-    return {"output": jnp.cumsum(x.astype(wide), call.options["axis"]).astype(summed(str(x.dtype)))}
 
 
 @kernel("unique")

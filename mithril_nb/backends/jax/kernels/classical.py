@@ -9,15 +9,16 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from mithril_nb.backends.jax.kernels.arithmetic import elementwise
 from mithril_nb.backends.jax.kernels.registry import kernel, widened
 from mithril_nb.program import Array, Arrays, Call
 
 _STEPS = 64
 """Steps of a bisection between neighbouring powers of two: enough for float64."""
 
-elementwise("norm_modifier", lambda x: 1 + jnp.abs((x + 3) % 8 - 4), "input")
-elementwise("coordinates", lambda coords: coords, "coords")
+
+@kernel("coordinates")
+def _coordinates(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": arrays["coords"]}
 
 
 @kernel("distance_matrix")

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from mithril_nb.backends.jax.kernels.arithmetic import elementwise
 from mithril_nb.backends.jax.kernels.registry import kernel, promoted_all, widened
 from mithril_nb.errors import ConnectionError
 from mithril_nb.models.library.layers.windows import Windows, transposed_pads, windows
@@ -120,9 +119,6 @@ for _op in ("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d"
     for _form in (_op, f"table_{_op}", f"primitive_{_op}"):
         if _form in OPS:
             kernel(_form)(partial(_max_pool if "max" in _op else _avg_pool, int(_op[-2])))
-
-
-elementwise("global_avg_pool2d", lambda x: x.mean((2, 3)), "input")
 
 
 @kernel("adaptive_avg_pool2d")

@@ -1,24 +1,17 @@
-"""Activations, Dropout, linear layers, embeddings, and norms."""
+"""Dropout, linear layers, embeddings, and norms."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from mithril_nb.backends.jax.kernels.arithmetic import elementwise, scalar
 from mithril_nb.backends.jax.kernels.registry import DRAWS, kernel, promoted_all, widened
-from mithril_nb.backends.jax.kernels.shaping import with_options
 from mithril_nb.graph.records import Value
 from mithril_nb.program import Arrays, Call
-
-with_options("softmax", lambda x, axis: jax.nn.softmax(x, axis), "axis")
-with_options("log_softmax", lambda x, axis: jax.nn.log_softmax(x, axis), "axis")
-with_options("gelu", lambda x, approximate: jax.nn.gelu(x, bool(approximate)), "approximate")
 
 
 @kernel("dropout")
@@ -40,58 +33,6 @@ def dropout_draws(options: Mapping[str, Value], training: bool) -> bool:
 
 
 DRAWS["dropout"] = dropout_draws
-
-
-for _op, _function in {
-    "relu": jax.nn.relu,
-    "relu6": jax.nn.relu6,
-    "sigmoid": jax.nn.sigmoid,
-    "log_sigmoid": jax.nn.log_sigmoid,
-    "hard_sigmoid": jax.nn.hard_sigmoid,
-    "tanh": jnp.tanh,
-    "hard_tanh": jax.nn.hard_tanh,
-    "softplus": jax.nn.softplus,
-    "softsign": jax.nn.soft_sign,
-    "silu": jax.nn.silu,
-    "hard_swish": jax.nn.hard_silu,
-    "mish": jax.nn.mish,
-    "selu": jax.nn.selu,
-}.items():
-    elementwise(_op, _function, "input")
-
-
-@kernel("leaky_relu")
-def _leaky_relu(call: Call, arrays: Arrays) -> Arrays:
-    x = arrays["input"]
-    slope = scalar(call, "slope", x)
-    # Unlike in jax.nn.leaky_relu, an infinite positive element adds 0 to the gradient of the slope, not NaN.
-    return {"output": jnp.where(x >= 0, x, slope * jnp.where(x >= 0, 0, x))}
-
-
-@kernel("elu")
-def _elu(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jax.nn.elu(arrays["input"], call.options["alpha"])}
-
-
-@kernel("celu")
-def _celu(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jax.nn.celu(arrays["input"], call.options["alpha"])}
-
-
-@kernel("glu")
-def _glu(call: Call, arrays: Arrays) -> Arrays:
-    value, gate = jnp.split(arrays["input"], 2, call.options["axis"])
-    return {"output": value * _GATES[call.options["activation"]](gate)}
-
-
-_GATES = {
-    "sigmoid": jax.nn.sigmoid,
-    "silu": jax.nn.silu,
-    # JAX approximates GELU by default; GLU and Gelu do not.
-    "gelu": partial(jax.nn.gelu, approximate=False),
-    "relu": jax.nn.relu,
-    "tanh": jnp.tanh,
-}
 
 
 @kernel("linear")

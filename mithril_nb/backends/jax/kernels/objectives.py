@@ -8,12 +8,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mithril_nb.backends.jax.kernels.arithmetic import absolute, elementwise
+from mithril_nb.backends.jax.kernels.arithmetic import absolute
 from mithril_nb.backends.jax.kernels.registry import kernel, widened
 from mithril_nb.program import Array, Arrays, Call
 
-elementwise("squared_error", lambda x, target: jnp.square(x - target), "input", "target")
-elementwise("absolute_error", lambda x, target: absolute(x - target), "input", "target")
+
+@kernel("absolute_error")
+def _absolute_error(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": absolute(arrays["input"] - arrays["target"])}
 
 
 @kernel("huber_loss")

@@ -111,7 +111,7 @@ def kernel(op: str, widens: bool = True) -> Callable[[Kernel], Kernel]:
                 return {"output": _folded(op, values)}
             # 256 classes do not fit uint8: with labels of 8 bits, CrossEntropy was NaN.
             integer_ports = {
-                port for port in arrays if widens and op in OPS and OPS[op].wanted_dtype(port, "") == "int32"
+                port for port in arrays if widens and op in OPS and OPS[op].required_dtype(port, "") == "int32"
             }
             converted = {port: as_array(call, value) for port, value in arrays.items()}
             return function(call, {p: widened_whole(a) if p in integer_ports else a for p, a in converted.items()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,40 +11,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mithril_nb.backends.jax.kernels.arithmetic import elementwise
 from mithril_nb.backends.jax.kernels.registry import as_array, is_value, kernel, narrowed, widened_whole
 from mithril_nb.errors import ShapeError
 from mithril_nb.graph.spec import Dim, StaticSpec
-from mithril_nb.models.library.operations.index_rules import Rows, index_items, picked_value
-from mithril_nb.models.library.operations.joining import pad_pairs
-from mithril_nb.models.library.operations.shape_rules import as_sizes, flat_span, reshaped, stretched
+from mithril_nb.models.library.operations.indexing import Rows, index_items, picked_value
+from mithril_nb.models.library.operations.reshaping import as_sizes, flat_span, pad_pairs, reshaped, stretched
 from mithril_nb.models.shape_inference.dims import MismatchError
 from mithril_nb.models.shape_inference.folding import dtype_of
 from mithril_nb.program import Array, Arrays, Call
 
 
-def with_options(op: str, function: Callable[..., Array], *options: str) -> None:
-    """Register a function as the kernel of an op. It receives the input, and the attributes `options` as plain data."""
-
-    @kernel(op)
-    def _run(call: Call, arrays: Arrays) -> Arrays:
-        return {"output": function(arrays["input"], *(static(call, option) for option in options))}
-
-
-with_options("identity", lambda x: x)
-with_options("at_least_1d", jnp.atleast_1d)
-with_options("expand_dims", jnp.expand_dims, "axis")
-with_options("swap_axes", jnp.swapaxes, "axis1", "axis2")
-with_options("flip", jnp.flip, "axis")
-with_options("tile", jnp.tile, "reps")
-with_options("triu", jnp.triu, "k")
-with_options("tril", jnp.tril, "k")
-with_options("split", lambda x, count, axis: jnp.stack(jnp.split(x, count, axis)), "split_size", "axis")
-with_options("transpose", lambda x, axes: jnp.transpose(x, (axes,) if isinstance(axes, int) else axes or None), "axes")
-with_options("transposed_diagonal", lambda x: jnp.diagonal(x)[:, None])
-with_options("zeros_like", jnp.zeros_like)
-with_options("ones_like", jnp.ones_like)
-elementwise("cartesian_difference", lambda left, right: left[:, None, :] - right[None, :, :], "left", "right")
+@kernel("identity")
+def _identity(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": arrays["input"]}
 
 
 @kernel("reshape")

@@ -9,25 +9,33 @@ from math import comb, factorial, log, pi
 from typing import Annotated
 
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.graph.spec import LEADING
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.connection import IOKey
-from mithril_nb.models.fields import Range
 from mithril_nb.models.library.classical.operators import Cholesky, Eigvalsh, GPRAlpha, GPRVOuter
-from mithril_nb.models.library.layers.linear import Linear
+from mithril_nb.models.library.layers import Linear
 from mithril_nb.models.library.layers.windows import Size
-from mithril_nb.models.library.operations.activations import Sigmoid
-from mithril_nb.models.library.operations.arithmetic import Add, Divide, Log, MatrixMultiply, Multiply, Power, Subtract
-from mithril_nb.models.library.operations.elementwise import Exponential, Sign, Square
-from mithril_nb.models.library.operations.generators import Eye
-from mithril_nb.models.library.operations.indexing import TransposedDiagonal
-from mithril_nb.models.library.operations.joining import CartesianDifference
-from mithril_nb.models.library.operations.reductions import Sum
-from mithril_nb.models.library.operations.reshaping import Transpose
-from mithril_nb.models.library.operations.statics import Size as SizeOf
+from mithril_nb.models.library.operations import (
+    Add,
+    CartesianDifference,
+    Divide,
+    Exponential,
+    Eye,
+    Log,
+    MatrixMultiply,
+    Multiply,
+    Power,
+    Sigmoid,
+    Sign,
+    Square,
+    Subtract,
+    Sum,
+    Transpose,
+    TransposedDiagonal,
+)
+from mithril_nb.models.library.operations import Size as SizeOf
+from mithril_nb.models.library.operations.reshaping import last_axis
 from mithril_nb.models.model import Model
-from mithril_nb.models.op import Inferred, Operator, Options, Specs
-from mithril_nb.models.shape_inference.dims import MismatchError
+from mithril_nb.models.op import LEADING, Operator, Range
 
 __all__ = [
     "GPRLoss",
@@ -49,38 +57,25 @@ class PolynomialFeatures(Operator):
 
     Args:
         degree: Maximum number of factors.
-
-    Examples:
-        >>> PolynomialFeatures(3)
-        PolynomialFeatures(degree=3)
     """
+
+    degree: Annotated[int, Range(1, 16, sample=2)] = 2
 
     op = "polynomial_features"
     category = "Classical"
     option_ports = ("degree",)
     formula = "y = all of Π x[k]^e[k], 1 ≤ Σ e ≤ degree"
 
-    def __init__(self, degree: Annotated[int, Range(1, 16, sample=2)] = 2, name: str | None = None):
-        super().__init__(name, degree=degree)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Map `(*lead, d)` to `(*lead, C(d + degree, degree) - 1)`."""
-        shape, degree = inputs["input"].shape, options["degree"]
-        if not shape:
-            raise MismatchError(
-                "input",
-                "at least one axis",
-                "use an input with axes, such as (batch, features).",
-                "rank 0",
-            )
-        if shape == (LEADING,) or not isinstance(degree, int):
-            return Inferred({"output": (LEADING,)})
-        width = shape[-1]
+        (lead, width), degree = last_axis(inputs), options["degree"]
+        if width is None or not isinstance(degree, int):
+            return (LEADING,)
         if isinstance(width, int):
-            return Inferred({"output": (*shape[:-1], comb(width + degree, degree) - 1)})
+            return (*lead, comb(width + degree, degree) - 1)
         steps = "*".join(f"({width}+{step})" for step in range(1, degree + 1))
-        return Inferred({"output": (*shape[:-1], f"{steps}//{factorial(degree)}-1")})
+        return (*lead, f"{steps}//{factorial(degree)}-1")
 
 
 class PolynomialRegression(Composite):
@@ -95,17 +90,15 @@ class PolynomialRegression(Composite):
         ['polynomial_features_0', 'linear_0']
     """
 
+    degree: Annotated[int, Range(1, 16, sample=2)]
+    dimension: Size | None = None
+
     category = "Classical"
     formula = "y = PolynomialFeatures(x) W + b"
 
-    def __init__(
-        self, degree: Annotated[int, Range(1, 16, sample=2)], dimension: Size | None = None, name: str | None = None
-    ):
-        super().__init__(name, degree=degree, dimension=dimension)
-        self |= (features := PolynomialFeatures(self.options["degree"]))(input="input")
-        self |= Linear(self.options["dimension"] or 1)(
-            input=features.output, weight="weight", bias="bias", output="output"
-        )
+    def compose(self):
+        self |= (features := PolynomialFeatures(self.degree))(input="input")
+        self |= Linear(self.dimension or 1)(input=features.output, weight="weight", bias="bias", output="output")
 
 
 class LogisticRegression(Composite):
@@ -122,8 +115,7 @@ class LogisticRegression(Composite):
     category = "Classical"
     formula = "output = x w + b, probs_output = sigmoid(output)"
 
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
+    def compose(self):
         output = IOKey("output", expose=True)
         self |= (linear := Linear(1))(input="input", weight="weight", bias="bias", output=output)
         self |= Sigmoid()(input=linear.output, output="probs_output")
@@ -143,8 +135,7 @@ class LinearSVM(Composite):
     category = "Classical"
     formula = "output = x w + b, decision_output = sign(output)"
 
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
+    def compose(self):
         output = IOKey("output", expose=True)
         self |= (linear := Linear(1))(input="input", weight="weight", bias="bias", output=output)
         self |= Sign()(input=linear.output, output="decision_output")
@@ -164,8 +155,7 @@ class RBFKernel(Composite):
     category = "Classical"
     formula = "y[i, j] = sigma² exp(-|input1[i] - input2[j]|² / (2 l_scale²))"
 
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
+    def compose(self):
         self |= (difference := CartesianDifference())(left="input1", right="input2")
         self |= (squares := Square())(input=difference.output)
         self |= (distance := Sum(axis=-1))(input=squares.output)
@@ -189,15 +179,16 @@ class PolynomialKernel(Composite):
         ['degree', 'input1', 'input2', 'poly_coef']
     """
 
+    robust: bool = True
+
     category = "Classical"
     formula = "y[i, j] = (input1[i] · input2[j] + poly_coef) ^ degree"
 
-    def __init__(self, robust: bool = True, name: str | None = None):
-        super().__init__(name, robust=robust)
+    def compose(self):
         self |= (turned := Transpose())(input="input2")
         self |= (products := MatrixMultiply())(left="input1", right=turned.output)
         self |= (shifted := Add())(left=products.output, right="poly_coef")
-        self |= Power(robust)(base=shifted.output, exponent="degree", output="output")
+        self |= Power(self.robust)(base=shifted.output, exponent="degree", output="output")
 
 
 class KernelizedSVM(Composite):
@@ -252,16 +243,17 @@ class GPRLoss(Composite):
         ['K_term', 'L', 'alpha', 'labels', 'mu']
     """
 
+    robust: bool = False
+
     category = "Classical"
     formula = "y = ½ (labels - mu)ᵀ α + Σ log diag L + ½ n log 2π"
 
-    def __init__(self, robust: bool = False, name: str | None = None):
-        super().__init__(name, robust=robust)
+    def compose(self):
         self |= (difference := Subtract())(left="labels", right="mu")
         self |= (each := Multiply())(left=difference.output, right="alpha")
         self |= (fit := Sum())(input=each.output)
         self |= (roots := Eigvalsh())(K_term="K_term", L="L")
-        self |= (logarithms := Log(robust))(input=roots.output)
+        self |= (logarithms := Log(self.robust))(input=roots.output)
         self |= (determinant := Sum())(input=logarithms.output)
         self |= (count := SizeOf(dim=0))(input="labels")
         self |= (constant := Multiply())(left=count.output, right=log(2 * pi) / 2)
@@ -294,11 +286,12 @@ class GaussProcessRegressionCore(Composite):
         ['loss', 'prediction', 'confidence']
     """
 
+    new_points: bool = False
+
     category = "Classical"
     formula = "prediction = mu + kᵀ α, confidence = diag(k_star - vᵀ v), α = (k + s I)⁻¹ (label - mu)"
 
-    def __init__(self, new_points: bool = False, name: str | None = None):
-        super().__init__(name, new_points=new_points)
+    def compose(self):
         self |= (count := SizeOf(dim=0))(input="k")
         self |= (identity := Eye())(N=count.output)
         self |= (noise := Multiply())(left=identity.output, right="s")
@@ -309,7 +302,7 @@ class GaussProcessRegressionCore(Composite):
         self |= GPRLoss()(
             labels="label", mu="mu", L=root.output, K_term=term.output, alpha=alpha.output, output=IOKey("loss")
         )
-        across = "k_cross" if new_points else "k"
+        across = "k_cross" if self.new_points else "k"
         self |= (turned := Transpose())(input=across)
         self |= (learnt := MatrixMultiply())(left=turned.output, right=alpha.output)
         self |= Add()(left="mu", right=learnt.output, output=IOKey("prediction"))

@@ -6,18 +6,24 @@ from typing import Annotated, Literal
 
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models.composite import Composite
-from mithril_nb.models.fields import Range
 from mithril_nb.models.library.classical.operators import Coordinates, DistanceMatrix, NormModifier, TsnePJoint
 from mithril_nb.models.library.layers.windows import Size as Width
-from mithril_nb.models.library.objectives.losses import KLDivergence
-from mithril_nb.models.library.operations.arithmetic import Add, Divide, Power, Subtract
-from mithril_nb.models.library.operations.elementwise import Absolute, Buffer, Square
-from mithril_nb.models.library.operations.generators import EyeComplement
-from mithril_nb.models.library.operations.logic import Where
-from mithril_nb.models.library.operations.reductions import Sum
-from mithril_nb.models.library.operations.statics import Size
+from mithril_nb.models.library.objectives import KLDivergence
+from mithril_nb.models.library.operations import (
+    Absolute,
+    Add,
+    Buffer,
+    Divide,
+    EyeComplement,
+    Power,
+    Size,
+    Square,
+    Subtract,
+    Sum,
+    Where,
+)
 from mithril_nb.models.model import Model, Placed
-from mithril_nb.models.op import Options
+from mithril_nb.models.op import Options, Range
 
 __all__ = ["MDS", "TSNE", "DistanceEncoder", "EncoderDistanceMatrix", "MDSCore", "TSNECore"]
 InputType = Literal["distances", "powers", "points"]
@@ -38,18 +44,20 @@ class EncoderDistanceMatrix(Composite):
         ['norm', 'input1', 'input2']
     """
 
+    get_final_distance: bool = True
+    robust: bool = True
+
     category = "Classical"
     formula = "y[i, j] = (Σ_k |input1[i, k] - input2[j, k]| ^ p) ^ (1 / p)"
 
-    def __init__(self, get_final_distance: bool = True, robust: bool = True, name: str | None = None):
-        super().__init__(name, get_final_distance=get_final_distance, robust=robust)
+    def compose(self):
         self |= (order := NormModifier())(input="norm")
         powers = DistanceMatrix()
-        if not get_final_distance:
+        if not self.get_final_distance:
             self |= powers(left="input1", right="input2", norm=order.output, output="output")
             return
         self |= powers(left="input1", right="input2", norm=order.output)
-        self |= Power(robust)(base=powers.output, exponent=1.0 / order.output, output="output")
+        self |= Power(self.robust)(base=powers.output, exponent=1.0 / order.output, output="output")
 
 
 class MDSCore(Composite):
@@ -67,17 +75,19 @@ class MDSCore(Composite):
         ['distances', 'norm', 'pred_distances']
     """
 
+    exact_distances: bool = True
+    robust: bool = True
+
     category = "Classical"
     formula = "y = (Σ |d - pred|^p / Σ d^p) ^ (1 / p)"
 
-    def __init__(self, exact_distances: bool = True, robust: bool = True, name: str | None = None):
-        super().__init__(name, exact_distances=exact_distances, robust=robust)
+    def compose(self):
         self |= (order := NormModifier())(input="norm")
         self |= (root := Divide())(numerator=1.0, denominator=order.output)
         target, predicted = "distances", "pred_distances"
-        if not exact_distances:
-            self |= (wanted_root := Power(robust))(base="distances", exponent=root.output)
-            self |= (found_root := Power(robust))(base="pred_distances", exponent=root.output)
+        if not self.exact_distances:
+            self |= (wanted_root := Power(self.robust))(base="distances", exponent=root.output)
+            self |= (found_root := Power(self.robust))(base="pred_distances", exponent=root.output)
             target, predicted = wanted_root.output, found_root.output
         self |= (difference := Subtract())(left=target, right=predicted)
         self |= (error := Absolute())(input=difference.output)
@@ -87,7 +97,7 @@ class MDSCore(Composite):
         self |= (total := Sum())(input=powers.output)
         self |= (norm := Where())(cond=total.output == 0, input1=1.0, input2=total.output)
         self |= (share := Divide())(numerator=all_errors.output, denominator=norm.output)
-        self |= Power(robust)(base=share.output, exponent=root.output, output="output")
+        self |= Power(self.robust)(base=share.output, exponent=root.output, output="output")
 
 
 class TSNECore(Composite):
@@ -109,31 +119,24 @@ class TSNECore(Composite):
         ['distances', 'pred_distances']
     """
 
+    exact_distances: bool = True
+    calculate_p_joint: bool = False
+    perplexity: Perplexity = 20.0
+
     category = "Classical"
     formula = "y = Σ p log(p / q), q[i, j] ∝ 1 / (1 + pred[i, j]²), i ≠ j"
 
-    def __init__(
-        self,
-        exact_distances: bool = True,
-        calculate_p_joint: bool = False,
-        perplexity: Perplexity = 20.0,
-        name: str | None = None,
-    ):
-        super().__init__(
-            name, exact_distances=exact_distances, calculate_p_joint=calculate_p_joint, perplexity=perplexity
-        )
+    def compose(self):
 
         def squared(port: str) -> object:
-            if not exact_distances:
+            if not self.exact_distances:
                 return port
             self.__ior__((square := Square())(input=port))
             return square.output
 
-        if calculate_p_joint:
+        if self.calculate_p_joint:
             joint = TsnePJoint()
-            self |= joint(
-                squared_distances=squared("distances"), target_perplexity=self.options["perplexity"], output="p_joint"
-            )
+            self |= joint(squared_distances=squared("distances"), target_perplexity=self.perplexity, output="p_joint")
         self |= (beyond := Add())(left=squared("pred_distances"), right=1.0)
         self |= (size := Size(dim=0))(input="pred_distances")
         self |= (others := EyeComplement())(N=size.output)
@@ -196,18 +199,16 @@ class MDS(Composite):
         prediction_dim: Number of coordinates of a point.
         input_type: Contents of `input`: `"distances"` between all points, `"powers"` for distances to the power of the
             norm's order, or `"points"`.
-
-    Examples:
-        >>> MDS(2)
-        MDS(prediction_dim=2, input_type='distances')
     """
+
+    prediction_dim: Width
+    input_type: InputType = "distances"
 
     category = "Classical"
     formula = "y = stress of the distances of coords"
 
-    def __init__(self, prediction_dim: Width, input_type: InputType = "distances", name: str | None = None):
-        super().__init__(name, prediction_dim=prediction_dim, input_type=input_type)
-        core = MDSCore(exact_distances=input_type != "powers")
+    def compose(self):
+        core = MDSCore(exact_distances=self.input_type != "powers")
         self |= _encoder(core, self.options)
 
 
@@ -230,38 +231,26 @@ class TSNE(Composite):
         5.0
     """
 
+    prediction_dim: Width
+    input_type: InputType = "distances"
+    preplexity: Perplexity = 20.0
+    calculate_p_joint: bool = False
+    perplexity: Perplexity | None = None
+
     category = "Classical"
     formula = "y = Σ p log(p / q)"
 
-    def __init__(
-        self,
-        prediction_dim: Width,
-        input_type: InputType = "distances",
-        preplexity: Perplexity = 20.0,
-        calculate_p_joint: bool = False,
-        perplexity: Perplexity | None = None,
-        name: str | None = None,
-    ):
-        super().__init__(
-            name,
-            prediction_dim=prediction_dim,
-            input_type=input_type,
-            preplexity=preplexity,
-            calculate_p_joint=calculate_p_joint,
-            perplexity=perplexity,
-        )
-        target = preplexity if perplexity is None else perplexity
-        self |= _encoder(TSNECore(input_type != "powers", calculate_p_joint, target), self.options)
+    def compose(self):
+        target = self.preplexity if self.perplexity is None else self.perplexity
+        self |= _encoder(TSNECore(self.input_type != "powers", self.calculate_p_joint, target), self.options)
 
 
 def _encoder(core: Model, options: Options) -> Placed:
-    """Return a `DistanceEncoder` with the loss `core`. Its ports keep their names in the model."""
     encoder = DistanceEncoder(core, options["input_type"], options["prediction_dim"])  # pyright: ignore
     return encoder(**{port.name: port.name for port in (*encoder.inputs, *encoder.outputs)})
 
 
 def _check_base(base_model: object, input_type: object) -> None:
-    """Raise an `UnknownOptionError` if an argument of `DistanceEncoder` is invalid."""
     call = "DistanceEncoder(MDSCore(), prediction_dim=2)"
     if not isinstance(base_model, Model):
         raise UnknownOptionError(

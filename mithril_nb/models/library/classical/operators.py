@@ -5,14 +5,13 @@ Numbers of algorithms refer to Rasmussen and Williams (2006), Gaussian Processes
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from mithril_nb.graph.spec import LEADING, Dim
 from mithril_nb.models.library.layers.windows import Size
-from mithril_nb.models.library.operations.arithmetic import Threshold
-from mithril_nb.models.library.operations.shape_rules import KeepsShape
-from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Shapes, Specs
-from mithril_nb.models.shape_inference.dims import MismatchError, meet
+from mithril_nb.models.library.operations.elementwise import Threshold
+from mithril_nb.models.library.operations.reshaping import KeepsShape
+from mithril_nb.models.op import LEADING, Dim, Inferred, Initializer, MismatchError, Operator, Specs
+from mithril_nb.models.shape_inference.dims import meet
 
 __all__ = [
     "Cholesky",
@@ -31,10 +30,6 @@ class Cholesky(KeepsShape, Operator):
 
     The result is NaN if x is not positive definite. Axes before the last two are batch axes. A matrix that is not
     symmetric is replaced by its symmetric part.
-
-    Examples:
-        >>> Cholesky()
-        Cholesky()
     """
 
     op = "cholesky"
@@ -42,24 +37,22 @@ class Cholesky(KeepsShape, Operator):
     formula = "L Lᵀ = x"
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Keep the shape `(*batch, n, n)`."""
         shape = inputs["input"].shape
         if shape == (LEADING,):
-            return Inferred({"output": shape})
+            return shape
         rows, columns = shape[-2:] if len(shape) > 1 else (LEADING, LEADING)
         if len(shape) < 2 or (isinstance(rows, int) and isinstance(columns, int) and rows != columns):
             raise MismatchError("input", "a square matrix", "x.T @ x  # or another square matrix")
-        return Inferred({"output": shape})
+        return shape
 
 
 class _Factored(Operator):
-    """Base of the ops on a matrix `K_term` and its Cholesky factor `L`."""
-
     category = "Classical"
 
     @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+    def refine(cls, options, inputs, outputs):
         """Infer that `L` and `K_term` have the same shape."""
         return {"K_term": inputs["L"].shape, "L": inputs["K_term"].shape}
 
@@ -78,18 +71,17 @@ class Eigvalsh(_Factored):
         ['K_term', 'L', 'threshold']
     """
 
+    threshold: Threshold | None = None
+
     op = "eigvalsh"
     input_ports = ("K_term", "L")
     option_ports = ("threshold",)
     formula = "y = diag L, or √λ(K_term)"
 
-    def __init__(self, threshold: Threshold | None = None, name: str | None = None):
-        super().__init__(name, threshold=threshold)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Map the matrices `(n, n)` to `(n,)`."""
-        return Inferred({"output": _same_square(inputs, "K_term", "L")[:1]})
+        return _same_square(inputs, "K_term", "L")[:1]
 
 
 class GPRAlpha(_Factored):
@@ -108,18 +100,18 @@ class GPRAlpha(_Factored):
     formula = "L Lᵀ α = label_mu_diff"
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return the shape of `label_mu_diff`, `(n,)` or `(n, 1)`. The matrices `K_term` and `L` are `(n, n)`."""
         size = _same_square(inputs, "K_term", "L")[0]
         shape = inputs["label_mu_diff"].shape
         if shape[:1] == (LEADING,):
-            return Inferred({"output": shape})
+            return shape
         if not 1 <= len(shape) <= 2 or meet((size, 1)[: len(shape)], shape, {}) is None:
             raise MismatchError("label_mu_diff", f"({size}, 1)", f"use labels and a mean of shape ({size}, 1).")
-        return Inferred({"output": shape})
+        return shape
 
     @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+    def refine(cls, options, inputs, outputs):
         """Infer that `label_mu_diff` has the output's shape, and that `L` and `K_term` have the same shape."""
         return {"label_mu_diff": outputs["output"].shape, **super().refine(options, inputs, outputs)}
 
@@ -141,15 +133,19 @@ class GPRVOuter(_Factored):
     formula = "y = vᵀ v, L v = K"
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Map `K` of shape `(n, m)` to `(m, m)`. The matrices `K_term` and `L` are `(n, n)`."""
         size = _same_square(inputs, "K_term", "L")[0]
         shape = inputs["K"].shape
         if shape[:1] == (LEADING,):
-            return Inferred({"output": (LEADING,)})
+            return (LEADING,)
         if len(shape) != 2 or meet((size,), shape[:1], {}) is None:
             raise MismatchError("K", f"({size}, new points)", "use the kernel of labelled points and new points as K.")
-        return Inferred({"output": (shape[1], shape[1])})
+        return (shape[1], shape[1])
+
+
+def _triangle_wave(x: Any) -> Any:
+    return 1 + abs((x + 3) % 8 - 4)
 
 
 class NormModifier(KeepsShape, Operator):
@@ -157,15 +153,12 @@ class NormModifier(KeepsShape, Operator):
 
     Numbers from 1 to 5 are unchanged. Outside, the function is a triangle wave of period 8. At its minima and maxima,
     the gradient is the slope on the right.
-
-    Examples:
-        >>> NormModifier()
-        NormModifier()
     """
 
     op = "norm_modifier"
     category = "Classical"
     formula = "y = 1 + |(x + 3) mod 8 - 4|"
+    kernel = _triangle_wave
 
 
 class DistanceMatrix(Operator):
@@ -185,17 +178,17 @@ class DistanceMatrix(Operator):
     formula = "y[i, j] = Σ_k |left[i, k] - right[j, k]| ^ norm"
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Map `(n, features)`, `(m, features)` and a number to `(n, m)`."""
         scalar(inputs, "norm", "use one order for all distances.")
         (rows, width), (columns, other) = points(inputs, "left"), points(inputs, "right")
         if isinstance(width, int) and isinstance(other, int) and width != other:
             detail = f"axis 1: {other} != {width}"
             raise MismatchError("right", f"(points, {width})", f"use points with {width} features.", detail)
-        return Inferred({"output": (LEADING,) if rows is None or columns is None else (rows, columns)})
+        return (LEADING,) if rows is None or columns is None else (rows, columns)
 
     @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+    def refine(cls, options, inputs, outputs):
         """Infer the number of points of each input from the output, and the number of features from the other input."""
         shapes: dict[str, tuple[Dim, ...]] = {"norm": ()}
         sizes = outputs["output"].shape
@@ -224,23 +217,22 @@ class TsnePJoint(Operator):
         ['squared_distances', 'target_perplexity', 'threshold']
     """
 
+    threshold: Threshold | None = None
+
     op = "tsne_p_joint"
     category = "Classical"
     input_ports = ("squared_distances", "target_perplexity")
     option_ports = ("threshold",)
     formula = "y[i, j] = (p[j | i] + p[i | j]) / 2n, p[j | i] ∝ exp(-β[i] d²[i, j])"
 
-    def __init__(self, threshold: Threshold | None = None, name: str | None = None):
-        super().__init__(name, threshold=threshold)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return the shape of the distances, `(n, n)`."""
         scalar(inputs, "target_perplexity", "use one perplexity for all points.")
-        return Inferred({"output": square(inputs, "squared_distances")})
+        return square(inputs, "squared_distances")
 
     @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+    def refine(cls, options, inputs, outputs):
         """Infer the shape of the distances: it is the output's."""
         return {"squared_distances": outputs["output"].shape, "target_perplexity": ()}
 
@@ -256,17 +248,16 @@ class Coordinates(Operator):
         (Port(name='input', role='data'), Port(name='coords', role='param'))
     """
 
+    dimension: Size | None = None
+
     op = "coordinates"
     category = "Classical"
     formula = "y = coords"
     initializers: ClassVar = {"coords": Initializer("normal", scale=0.01)}
     input_dtypes: ClassVar = {"*": "any"}
 
-    def __init__(self, dimension: Size | None = None, name: str | None = None):
-        super().__init__(name, dimension=dimension)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Map `(n, ...)` to `(n, dimension)`."""
         shape, dimension = inputs["input"].shape, options["dimension"]
         if not shape:
@@ -294,11 +285,6 @@ def square(inputs: Specs, port: str) -> tuple[Dim, ...]:
 
 
 def _same_square(inputs: Specs, port: str, other: str) -> tuple[Dim, ...]:
-    """Return the common shape of two inputs that are square matrices.
-
-    Raises:
-        MismatchError: An input is not a square matrix, or the shapes differ.
-    """
     left, right = square(inputs, port), square(inputs, other)
     both = meet(left, right, {})
     if both is None:

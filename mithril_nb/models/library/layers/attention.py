@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
-from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.graph.records import Value
 from mithril_nb.models.composite import Composite
-from mithril_nb.models.fields import Range, as_int
-from mithril_nb.models.library.layers.attention_rules import (
-    broadcast_heads,
-    check_divides,
-    check_equal,
-    check_mask,
-    check_time,
-    ends,
-    joined,
-    numbers,
-)
 from mithril_nb.models.library.layers.linear import Linear
 from mithril_nb.models.library.layers.windows import Size
-from mithril_nb.models.library.operations.shape_rules import KeepsShape
-from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Specs
-from mithril_nb.models.shape_inference.dims import MismatchError, product, quotient
+from mithril_nb.models.library.operations.reshaping import KeepsShape
+from mithril_nb.models.model import Model
+from mithril_nb.models.op import (
+    LEADING,
+    Dim,
+    Inferred,
+    Initializer,
+    MismatchError,
+    Operator,
+    Options,
+    PortNames,
+    Range,
+    TensorSpec,
+)
+from mithril_nb.models.shape_inference.dims import broadcast, product, quotient
 from mithril_nb.models.shape_inference.dtypes import promoted
 
 __all__ = [
@@ -34,6 +36,129 @@ __all__ = [
     "ScaledDotProduct",
     "SplitHeads",
 ]
+
+_AXES = {1: "(..., features)", 2: "(..., time, features)", 3: "(..., heads, time, size)"}
+
+
+def ends(port: str, spec: TensorSpec, count: int) -> tuple[tuple[Dim, ...], tuple[Dim | None, ...]]:
+    """Return the leading sizes of an array, and its last `count` sizes; `None` for an unknown size.
+
+    Raises:
+        MismatchError: The array has fewer than `count` axes.
+
+    Examples:
+        >>> ends("query", TensorSpec(("batch", 8, 10, 64)), 2), ends("query", TensorSpec(("...", 64)), 2)
+        ((('batch', 8), (10, 64)), (('...',), (None, 64)))
+    """
+    shape = spec.shape
+    if shape[:1] == (LEADING,):
+        tail = shape[1:]
+        if len(tail) < count:
+            return (LEADING,), (*(None,) * (count - len(tail)), *tail)
+    elif len(shape) < count:
+        raise MismatchError(port, _AXES[count], f"use an array with at least {count} axes.", f"rank {len(shape)}")
+    return shape[: len(shape) - count], shape[len(shape) - count :]
+
+
+def joined(lead: tuple[Dim, ...], last: tuple[Dim | None, ...]) -> tuple[Dim, ...]:
+    """Return the shape `(*lead, *last)`, the inverse of `ends`. `"..."` replaces the sizes up to the last `None`.
+
+    Examples:
+        >>> joined(("batch", 8), (None, 64))
+        ('...', 64)
+    """
+    dims: list[Dim] = []
+    for dim in reversed(last):
+        if dim is None:
+            return (LEADING, *reversed(dims))
+        dims.append(dim)
+    return (*lead, *reversed(dims))
+
+
+def check_equal(port: str, other: str, size: Dim | None, expected: Dim | None, axis: int) -> None:
+    """Raise a `MismatchError` if the size of `port` on an axis certainly differs from the wanted size, that of `other`.
+
+    Unknown sizes are accepted: `None` and names.
+    """
+    if isinstance(size, int) and isinstance(expected, int) and size != expected:
+        raise MismatchError(
+            port,
+            f"size {expected} on axis {axis}, like the {other}",
+            f"use the same size for {port} and {other}.",
+            f"axis {axis}: {size} != {expected}",
+        )
+
+
+def broadcast_heads(port: str, lead: tuple[Dim, ...], other: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """Broadcast the leading sizes of queries with those of keys or values, which may have fewer heads.
+
+    The last leading size is the number of heads.
+
+    Args:
+        port: `"key"` or `"value"`, for the error message.
+        lead: The leading sizes of the queries.
+        other: The leading sizes of the keys or values.
+
+    Raises:
+        MismatchError: Sizes other than the numbers of heads do not broadcast, or the number of heads of the keys or
+            values does not divide that of the queries.
+
+    Examples:
+        >>> broadcast_heads("key", ("batch", 8), ("batch", 2))
+        ('batch', 8)
+    """
+    if lead[-1:] and other[-1:] and other[-1] != LEADING:
+        heads, fewer = lead[-1], other[-1]
+        divides = isinstance(heads, int) and isinstance(fewer, int) and 0 < fewer < heads and heads % fewer == 0
+        if heads == LEADING or divides:
+            other = (*other[:-1], 1)
+    try:
+        return broadcast(TensorSpec(lead), TensorSpec(other))
+    except MismatchError as error:
+        raise MismatchError(
+            port,
+            f"leading axes that match {lead} of the query",
+            f"use the same sizes, or fewer heads of {port} whose number divides that of the query.",
+            str(other),
+        ) from error
+
+
+def check_mask(mask: TensorSpec, scores: tuple[Dim | None, ...]) -> None:
+    """Raise a `MismatchError` if a mask has integers, or does not broadcast to the shape `scores`."""
+    if "int" in mask.dtype:
+        need = "booleans, or floating-point numbers that are added to the scores"
+        raise MismatchError("attn_mask", need, 'array.astype("bool")', str(mask.dtype))
+    unknown = LEADING in scores or LEADING in mask.shape
+    pairs = list(zip(reversed(mask.shape), reversed(scores), strict=False))
+    fits = all(
+        size in (1, expected) or not isinstance(size, int) or not isinstance(expected, int) for size, expected in pairs
+    )
+    if not fits or (len(mask.shape) > len(scores) and not unknown):
+        raise MismatchError(
+            "attn_mask",
+            f"a shape that broadcasts to {scores}, the shape of the scores",
+            "use a mask with the axes (..., query time, key time).",
+            str(mask.shape),
+        )
+
+
+def check_time(time: Dim | None, most: Value, advice: str) -> None:
+    """Raise a `MismatchError` with this advice if there are certainly more than `most` time steps."""
+    if isinstance(time, int) and isinstance(most, int) and time > most:
+        raise MismatchError("input", f"at most {most} time steps", advice, f"axis -2: {time} > {most}")
+
+
+def check_divides(model: Model, **numbers: int) -> None:
+    """Raise an `UnknownOptionError` if the first of two arguments, `heads=8, width=64`, does not divide the second."""
+    (part, few), (total, many) = numbers.items()
+    if many % few:
+        near = max(number for number in range(1, few + 1) if many % number == 0)
+        raise UnknownOptionError(
+            f"{type(model).__name__} cannot split {total}={many} into {part}={few}.",
+            (("because", f"{many} = {few} * {many // few} + {many % few}"),),
+            f"{part}={near}",
+        )
+
 
 Heads = Annotated[int, Range(1, 4096)]
 ServedHeads = Annotated[int, Range(1, 4096, sample=2)]
@@ -60,38 +185,26 @@ class ScaledDotProduct(Operator):
         ['query', 'key', 'value', 'attn_mask']
     """
 
+    is_causal: bool = True
+    scale: float | None = None
+    dropout_p: Annotated[float, Range(0.0, 0.99)] = 0.0
+    use_attn_mask: bool = False
+    use_lengths: bool = False
+
     op = "scaled_dot_product"
     category = "Layers"
     formula = "y = softmax(query keyᵀ scale) value"
     option_ports: ClassVar = ("dropout_p", "is_causal", "scale")
     input_dtypes: ClassVar = {"attn_mask": "any", "lengths": "int32"}
 
-    def __init__(
-        self,
-        is_causal: bool = True,
-        scale: float | None = None,
-        dropout_p: Annotated[float, Range(0.0, 0.99)] = 0.0,
-        use_attn_mask: bool = False,
-        use_lengths: bool = False,
-        name: str | None = None,
-    ):
-        super().__init__(
-            name,
-            is_causal=is_causal,
-            scale=scale,
-            dropout_p=dropout_p,
-            use_attn_mask=use_attn_mask,
-            use_lengths=use_lengths,
-        )
-
     @classmethod
-    def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return the names of the data inputs. `attn_mask` and `lengths` are optional."""
+    def ports(cls, options: Options) -> PortNames:
+        """Return the ports. `attn_mask` and `lengths` are optional."""
         more = (port for port in ("attn_mask", "lengths") if options[f"use_{port}"])
-        return ("query", "key", "value", *more)
+        return PortNames(("query", "key", "value", *more))
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Map a query `(..., t, e)`, a key `(..., s, e)` and a value `(..., s, f)` to `(..., t, f)`."""
         lead, (time, features) = ends("query", inputs["query"], 2)
         key_lead, (steps, key_features) = ends("key", inputs["key"], 2)
@@ -103,10 +216,10 @@ class ScaledDotProduct(Operator):
         dtype = promoted([inputs[port].dtype for port in ("query", "key", "value")])
         if "attn_mask" in inputs:
             check_mask(inputs["attn_mask"], (*lead, time, steps))
-        return Inferred({"output": TensorSpec(joined(lead, (time, out)), dtype)})
+        return TensorSpec(joined(lead, (time, out)), dtype)
 
     @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Mapping[str, tuple[Dim, ...]]:
+    def refine(cls, options, inputs, outputs):
         """Infer that query and key have the same number of features."""
         features, key_features = (ends(port, inputs[port], 1)[1][0] for port in ("query", "key"))
         if features is None and key_features is not None:
@@ -126,23 +239,23 @@ class SplitHeads(Operator):
         ['query', 'key', 'value']
     """
 
+    heads: Annotated[Sequence[int], Range(1, 4096)]
+
     op = "split_heads"
     computes_in_order = True
     category = "Shape"
     formula = "y[h, t] = x[t, h]"
 
-    def __init__(self, heads: Annotated[Sequence[int], Range(1, 4096)], name: str | None = None):
-        super().__init__(name, heads=heads)
+    @classmethod
+    def ports(cls, options: Options) -> PortNames:
+        """Return the ports: one output for each number of heads."""
+        names = {1: ("output",), 2: ("key", "value")}
+        return PortNames(outputs=names.get(len(options["heads"]), ("query", "key", "value")))
 
     @classmethod
-    def result_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `output` for one number of heads, `key` and `value` for two, and also `query` for three."""
-        return {1: ("output",), 2: ("key", "value")}.get(len(numbers(options["heads"])), ("query", "key", "value"))
-
-    @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Map `(..., t, width)` to `(..., h, t, size)` for each output, which has h heads."""
-        heads = numbers(options["heads"])
+        heads = options["heads"]
         if len(heads) > 3 or not heads:
             raise MismatchError("input", "one, two or three numbers of heads", "SplitHeads((12, 12, 12))", str(heads))
         lead, (time, width) = ends("input", inputs["input"], 2)
@@ -155,35 +268,28 @@ class SplitHeads(Operator):
                 f"{width} = {total} * {width // total} + {width % total}",
             )
         size = None if width is None else quotient((width,), (total,))
-        ports = cls.result_ports(options)
+        ports = cls.ports(options).outputs
         return Inferred(
             {port: joined(lead, (count, time, size)) for port, count in zip(ports, heads, strict=True)},
         )
 
 
 class MergeHeads(Operator):
-    """Merges heads into one axis: `(..., heads, time, size)` becomes `(..., time, heads * size)`.
-
-    Examples:
-        >>> MergeHeads()
-        MergeHeads()
-    """
+    """Merges heads into one axis: `(..., heads, time, size)` becomes `(..., time, heads * size)`."""
 
     op = "merge_heads"
     category = "Shape"
     formula = "y[t] = all x[h, t] in one row"
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Map `(..., h, t, size)` to `(..., t, h * size)`."""
         lead, (heads, time, size) = ends("input", inputs["input"], 3)
         width = None if heads is None or size is None else product((heads, size))
-        return Inferred({"output": joined(lead, (time, width))})
+        return joined(lead, (time, width))
 
 
 class _Positions(KeepsShape, Operator):
-    """Base of the blocks that encode the position of each time step of `(..., time, features)`."""
-
     category = "Layers"
 
 
@@ -193,21 +299,17 @@ class PositionalEncoding(_Positions):
     Args:
         hidden_dim: Number of features: size of the last axis of the input.
         max_len: Maximum number of time steps.
-
-    Examples:
-        >>> PositionalEncoding(512)
-        PositionalEncoding(hidden_dim=512, max_len=5000)
     """
+
+    hidden_dim: Size
+    max_len: Size = 5000
 
     op = "positional_encoding"
     formula = "y[t, 2i] = x + sin(t / 10000^(2i/d)), y[t, 2i+1] = x + cos(...)"
     option_ports: ClassVar = ("hidden_dim", "max_len")
 
-    def __init__(self, hidden_dim: Size, max_len: Size = 5000, name: str | None = None):
-        super().__init__(name, hidden_dim=hidden_dim, max_len=max_len)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Keep the shape."""
         lead, (time, width) = ends("input", inputs["input"], 2)
         hidden, most = options["hidden_dim"], options["max_len"]
@@ -216,7 +318,7 @@ class PositionalEncoding(_Positions):
                 "input", f"(..., time, {hidden})", f"PositionalEncoding({width})", f"{width} != {hidden}"
             )
         check_time(time, most, f"PositionalEncoding({hidden}, max_len={time})")
-        return Inferred({"output": joined(lead, (time, hidden if isinstance(hidden, int) else width))})
+        return joined(lead, (time, hidden if isinstance(hidden, int) else width))
 
 
 class RotaryEmbedding(_Positions):
@@ -230,34 +332,25 @@ class RotaryEmbedding(_Positions):
         is_interleaved: If true, neighbouring features form a pair, as in GPT-J. By default, a feature of the first half
             forms a pair with one of the second half, as in Llama.
         start: Position of the first time step of the input: the number of steps before it.
-
-    Examples:
-        >>> RotaryEmbedding()
-        RotaryEmbedding(base=10000.0, is_interleaved=False, start=0)
     """
+
+    base: Annotated[float, Range(1.0, 1e12)] = 10000.0
+    is_interleaved: bool = False
+    start: Annotated[int, Range(0, 2**31 - 1)] = 0
 
     op = "rotary_embedding"
     formula = "y[t] = R(t base^(-2i/d)) x[t]"
     option_ports: ClassVar = ("start",)
 
-    def __init__(
-        self,
-        base: Annotated[float, Range(1.0, 1e12)] = 10000.0,
-        is_interleaved: bool = False,
-        start: Annotated[int, Range(0, 2**31 - 1)] = 0,
-        name: str | None = None,
-    ):
-        super().__init__(name, base=base, is_interleaved=is_interleaved, start=start)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Keep the shape, after checking that the number of features is even."""
         _, (_, width) = ends("input", inputs["input"], 2)
         if isinstance(width, int) and width % 2:
             raise MismatchError(
                 "input", "an even number of features", f"use {width + 1} features per head.", f"axis -1: {width}"
             )
-        return Inferred({"output": inputs["input"].shape})
+        return inputs["input"].shape
 
 
 class LearnedPositions(_Positions):
@@ -265,25 +358,20 @@ class LearnedPositions(_Positions):
 
     Args:
         context: Maximum number of time steps.
-
-    Examples:
-        >>> LearnedPositions(1024)
-        LearnedPositions(context=1024)
     """
+
+    context: Size
 
     op = "learned_positions"
     formula = "y[t] = x[t] + W[t]"
     initializers: ClassVar = {"weight": Initializer("normal", scale=0.02)}
 
-    def __init__(self, context: Size, name: str | None = None):
-        super().__init__(name, context=context)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Keep the shape. The weight has `context` rows."""
         _, (time, width) = ends("input", inputs["input"], 2)
         check_time(time, options["context"], f"LearnedPositions({time})  # or shorter inputs")
-        row = as_int(options["context"]), width if width is not None else "features"
+        row = options["context"], width if width is not None else "features"
         return Inferred({"output": inputs["input"].shape}, {"weight": row})
 
 
@@ -312,47 +400,32 @@ class MultiHeadAttention(Composite):
         ['qkv', 'split', 'attention', 'merge', 'out']
     """
 
+    width: Size
+    heads: Heads = 8
+    kv_heads: ServedHeads | None = None
+    is_causal: bool = False
+    dropout: Annotated[float, Range(0.0, 0.99)] = 0.0
+    use_bias: bool = True
+    use_rotary: bool = False
+    is_cross: bool = False
+    use_attn_mask: bool = False
+    use_lengths: bool = False
+
     category = "Layers"
     formula = "y = W merge(attention(heads of W x))"
 
-    def __init__(
-        self,
-        width: Size,
-        heads: Heads = 8,
-        kv_heads: ServedHeads | None = None,
-        is_causal: bool = False,
-        dropout: Annotated[float, Range(0.0, 0.99)] = 0.0,
-        use_bias: bool = True,
-        use_rotary: bool = False,
-        is_cross: bool = False,
-        use_attn_mask: bool = False,
-        use_lengths: bool = False,
-        name: str | None = None,
-    ):
-        super().__init__(
-            name,
-            width=width,
-            heads=heads,
-            kv_heads=kv_heads,
-            is_causal=is_causal,
-            dropout=dropout,
-            use_bias=use_bias,
-            use_rotary=use_rotary,
-            is_cross=is_cross,
-            use_attn_mask=use_attn_mask,
-            use_lengths=use_lengths,
-        )
-        width, heads = self.options["width"], self.options["heads"]
-        served = self.options["kv_heads"] or heads
+    def compose(self):
+        width, heads = self.width, self.heads
+        served = self.kv_heads or heads
         check_divides(self, heads=heads, width=width)
         check_divides(self, kv_heads=served, heads=heads)
         size = width // heads
 
         def linear(columns: int, name: str) -> Linear:
-            return Linear(columns, use_bias, input_size=width, name=name)
+            return Linear(columns, self.use_bias, input_size=width, name=name)
 
         # Queries, keys and values that read the same input are computed by one matrix product.
-        if is_cross:
+        if self.is_cross:
             self |= linear(width, "query")(input="input")
             self |= SplitHeads((heads,), name="split_query")(input="query.output")
             self |= linear(2 * served * size, "kv")(input="memory")
@@ -362,12 +435,16 @@ class MultiHeadAttention(Composite):
             self |= linear((heads + 2 * served) * size, "qkv")(input="input")
             self |= SplitHeads((heads, served, served), name="split")(input="qkv.output")
             ends = {port: f"split.{port}" for port in ("query", "key", "value")}
-        if use_rotary:
+        if self.use_rotary:
             for port in ("query", "key"):
                 self |= RotaryEmbedding(name=f"rotary_{port}")(input=ends[port])
                 ends[port] = f"rotary_{port}.output"
-        ends |= {port: port for port, used in (("attn_mask", use_attn_mask), ("lengths", use_lengths)) if used}
-        product = ScaledDotProduct(is_causal, None, dropout, use_attn_mask, use_lengths, name="attention")
+        ends |= {
+            port: port for port, used in (("attn_mask", self.use_attn_mask), ("lengths", self.use_lengths)) if used
+        }
+        product = ScaledDotProduct(
+            self.is_causal, None, self.dropout, self.use_attn_mask, self.use_lengths, name="attention"
+        )
         self |= product(**ends)
         self |= MergeHeads(name="merge")(input="attention.output")
         self |= linear(width, "out")(input="merge.output")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from mithril_nb.graph.spec import LEADING, Dim
 from mithril_nb.models.connection import Connection
-from mithril_nb.models.fields import Range
 from mithril_nb.models.library.layers.windows import Size
-from mithril_nb.models.library.operations.shape_rules import KeepsShape
+from mithril_nb.models.library.operations.reshaping import KeepsShape, last_axis
 from mithril_nb.models.model import Placed
-from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Specs
-from mithril_nb.models.shape_inference.dims import MismatchError
+from mithril_nb.models.op import LEADING, Dim, Inferred, Initializer, MismatchError, Operator, Options, PortNames, Range
 
 __all__ = [
     "BatchNorm",
@@ -35,25 +32,19 @@ class _Norm(KeepsShape, Operator):
     initializers: ClassVar = {"weight": Initializer("ones"), "bias": Initializer("zeros")}
 
     @classmethod
-    def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return the names of the parameters: `weight` if `use_scale` is true, and `bias` if `use_bias` is true."""
-        return tuple(port for port, flag in (("weight", "use_scale"), ("bias", "use_bias")) if options.get(flag))
+    def ports(cls, options: Options) -> PortNames:
+        """Return the ports: the parameter `weight` if `use_scale` is true, and `bias` if `use_bias` is true."""
+        flags = (("weight", "use_scale"), ("bias", "use_bias"))
+        return PortNames(params=tuple(port for port, flag in flags if options.get(flag)))
 
 
 class _LastAxis(_Norm):
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Keep the shape. The parameters have the size of the last axis."""
-        shape = inputs["input"].shape
-        if not shape:
-            raise MismatchError(
-                "input",
-                "at least one axis",
-                "use an input with axes, such as (batch, features).",
-                "rank 0",
-            )
-        last: Dim = "features" if shape[-1] == LEADING else shape[-1]
-        return Inferred({"output": shape}, {port: (last,) for port in cls.param_ports(options)})
+        _, last = last_axis(inputs)
+        size: tuple[Dim, ...] = ("features" if last is None else last,)
+        return Inferred({"output": inputs["input"].shape}, {"weight": size, "bias": size})
 
 
 class LayerNorm(_LastAxis):
@@ -65,17 +56,14 @@ class LayerNorm(_LastAxis):
         use_scale: If true, multiply by a parameter.
         use_bias: If true, add a parameter.
         eps: Added to the variance, to avoid a division by zero for a constant row.
-
-    Examples:
-        >>> LayerNorm()
-        LayerNorm(use_scale=True, use_bias=True, eps=1e-05)
     """
+
+    use_scale: bool = True
+    use_bias: bool = True
+    eps: Share = 1e-5
 
     op = "layer_norm"
     formula = "y = (x - mean) / √(var + eps) w + b"
-
-    def __init__(self, use_scale: bool = True, use_bias: bool = True, eps: Share = 1e-5, name: str | None = None):
-        super().__init__(name, use_scale=use_scale, use_bias=use_bias, eps=eps)
 
     def __call__(self, /, **settings: Any) -> Placed:
         """Connect ports and set attributes, as `Model.__call__`. `b` is another name of the port `bias`."""
@@ -93,18 +81,14 @@ class RMSNorm(_LastAxis):
     Args:
         use_scale: If true, multiply by a parameter.
         eps: Added to the mean square, to avoid a division by zero for a row of zeros.
-
-    Examples:
-        >>> RMSNorm()
-        RMSNorm(use_scale=True, eps=1e-06)
     """
+
+    use_scale: bool = True
+    eps: Share = 1e-6
 
     op = "rms_norm"
     formula = "y = x / √(mean(x²) + eps) w"
     initializers: ClassVar = {"weight": Initializer("ones")}
-
-    def __init__(self, use_scale: bool = True, eps: Share = 1e-6, name: str | None = None):
-        super().__init__(name, use_scale=use_scale, eps=eps)
 
 
 class ElementWiseAffine(_LastAxis):
@@ -119,22 +103,16 @@ class ElementWiseAffine(_LastAxis):
     formula = "y = x w + b"
 
     @classmethod
-    def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return the names of the parameters: `weight` and `bias`."""
-        return "weight", "bias"
+    def ports(cls, options: Options) -> PortNames:
+        """Return the ports: both parameters."""
+        return PortNames(params=("weight", "bias"))
 
 
 class _Channels(_Norm):
-    """Base of the norms of `(batch, channels, ...)`. Each parameter has one number per channel.
-
-    Attributes:
-        ranks: The numbers of axes that the input may have; empty for 2 or more.
-    """
-
     ranks: ClassVar[tuple[int, ...]] = ()
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Keep the shape. Parameters and states have one number per channel."""
         shape = inputs["input"].shape
         is_open = shape[:1] == (LEADING,)
@@ -151,7 +129,7 @@ class _Channels(_Norm):
                 raise MismatchError("input", f"(batch, {declared}, ...)", advice, f"axis 1: {channels} != {declared}")
             channels = declared
         cls.check(options, shape, channels)
-        params = {port: (channels,) for port in cls.param_ports(options)}
+        params: dict[str, tuple[Dim, ...]] = {"weight": (channels,), "bias": (channels,)}
         return Inferred({"output": shape}, params, {port: (channels,) for port in cls.state_ports})
 
     @classmethod
@@ -167,24 +145,15 @@ class GroupNorm(_Channels):
         use_scale: If true, multiply by a parameter.
         use_bias: If true, add a parameter.
         eps: Added to the variance, to avoid a division by zero for a constant group.
-
-    Examples:
-        >>> GroupNorm(4)
-        GroupNorm(num_groups=4, use_scale=True, use_bias=True, eps=1e-05)
     """
+
+    num_groups: Size = 32
+    use_scale: bool = True
+    use_bias: bool = True
+    eps: Share = 1e-5
 
     op = "group_norm"
     formula = "y = (x - mean of group) / √(var of group + eps) w + b"
-
-    def __init__(
-        self,
-        num_groups: Size = 32,
-        use_scale: bool = True,
-        use_bias: bool = True,
-        eps: Share = 1e-5,
-        name: str | None = None,
-    ):
-        super().__init__(name, num_groups=num_groups, use_scale=use_scale, use_bias=use_bias, eps=eps)
 
     @classmethod
     def check(cls, options: Options, shape: tuple[Dim, ...], channels: Dim) -> None:
@@ -207,17 +176,14 @@ class InstanceNorm(_Channels):
         use_scale: If true, multiply by a parameter.
         use_bias: If true, add a parameter.
         eps: Added to the variance, to avoid a division by zero for a constant channel.
-
-    Examples:
-        >>> InstanceNorm()
-        InstanceNorm(use_scale=True, use_bias=True, eps=1e-05)
     """
+
+    use_scale: bool = True
+    use_bias: bool = True
+    eps: Share = 1e-5
 
     op = "instance_norm"
     formula = "y = (x - mean of channel) / √(var of channel + eps) w + b"
-
-    def __init__(self, use_scale: bool = True, use_bias: bool = True, eps: Share = 1e-5, name: str | None = None):
-        super().__init__(name, use_scale=use_scale, use_bias=use_bias, eps=eps)
 
 
 class BatchNorm(_Channels):
@@ -240,6 +206,13 @@ class BatchNorm(_Channels):
         ['running_mean', 'running_var']
     """
 
+    num_features: Size | None = None
+    use_scale: bool = True
+    use_bias: bool = True
+    eps: Share = 1e-5
+    momentum: Share = 0.1
+    inference: bool | None = None
+
     op = "batch_norm"
     formula = "y = (x - mean of channel) / √(var of channel + eps) w + b"
     state_ports = STATES
@@ -248,19 +221,6 @@ class BatchNorm(_Channels):
         "running_mean": Initializer("zeros"),
         "running_var": Initializer("ones"),
     }
-
-    def __init__(
-        self,
-        num_features: Size | None = None,
-        use_scale: bool = True,
-        use_bias: bool = True,
-        eps: Share = 1e-5,
-        momentum: Share = 0.1,
-        inference: bool | None = None,
-        name: str | None = None,
-    ):
-        attributes = {"num_features": num_features, "use_scale": use_scale, "use_bias": use_bias, "eps": eps}
-        super().__init__(name, **attributes, momentum=momentum, inference=inference)
 
 
 class BatchNorm1d(BatchNorm):
@@ -322,18 +282,13 @@ class BatchNorm2D(BatchNorm):
         True
     """
 
+    num_features: Size | None = None
+    use_scale: bool = True
+    use_bias: bool = True
+    eps: Share = 1e-5
+    momentum: Share = 0.1
+    inference: bool | None = True
+
     op = "table_batch_norm2d"
     category = "As in Mithril"
     ranks = (4,)
-
-    def __init__(
-        self,
-        num_features: Size | None = None,
-        use_scale: bool = True,
-        use_bias: bool = True,
-        eps: Share = 1e-5,
-        momentum: Share = 0.1,
-        inference: bool | None = True,
-        name: str | None = None,
-    ):
-        super().__init__(num_features, use_scale, use_bias, eps, momentum, inference, name)

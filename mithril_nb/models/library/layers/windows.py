@@ -4,15 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import Value
-from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
-from mithril_nb.models.fields import Range, RangeByAxes, fields_of
-from mithril_nb.models.library.operations.shape_rules import is_count
-from mithril_nb.models.op import UNKNOWN, Shapes, Specs
-from mithril_nb.models.shape_inference.dims import MismatchError, same_padding, window_size
+from mithril_nb.models.fields import RangeByAxes, fields_of
+from mithril_nb.models.library.operations.reshaping import is_count
+from mithril_nb.models.op import (
+    LEADING,
+    UNKNOWN,
+    Dim,
+    Inferred,
+    Initializer,
+    MismatchError,
+    Operator,
+    Options,
+    PortNames,
+    Range,
+    Shapes,
+    Specs,
+    Start,
+    TensorSpec,
+)
+from mithril_nb.models.shape_inference.dims import same_padding, window_size
+
+__all__ = [
+    "AdaptiveAvgPool2d",
+    "AdaptiveMaxPool2d",
+    "AvgPool1d",
+    "AvgPool2D",
+    "AvgPool2d",
+    "AvgPool3d",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "Convolution1D",
+    "Convolution2D",
+    "GlobalAvgPool2d",
+    "MaxPool1D",
+    "MaxPool1d",
+    "MaxPool2D",
+    "MaxPool2d",
+    "MaxPool3d",
+    "PrimitiveAvgPool2D",
+    "PrimitiveConvolution1D",
+    "PrimitiveConvolution2D",
+    "PrimitiveMaxPool1D",
+    "PrimitiveMaxPool2D",
+]
 
 if TYPE_CHECKING:
     from mithril_nb.models.model import Model
@@ -236,3 +278,830 @@ def as_output(inputs: Specs, outputs: Specs, axes: int) -> Shapes:
     if lead < 1 or len(output) < lead or LEADING in (shape[0], output[0]):
         return {}
     return {"input": (*output[:lead], *shape[lead:])}
+
+
+Shape = tuple[Dim, ...]
+
+
+class Convolution(Operator):
+    """Base of the convolutions.
+
+    The weight and bias are parameters if the block has the attributes `out_channels` and `kernel_size`; else inputs.
+
+    Attributes:
+        axes: Number of axes that the windows slide over.
+    """
+
+    axes: ClassVar[int]
+    category = "Layers"
+    formula = "y[o] = Σ_i w[o, i] ⋆ x[i] + b[o]"
+    init_depends_on_reader = True
+    initializers: ClassVar = {"weight": Initializer("he_normal", in_axis=1, out_axis=0), "bias": Initializer("zeros")}
+
+    def __init__(self, name: str | None = None, **attributes: Any):
+        super().__init__(name, **attributes)
+        refuse_padding(self, self.axes)
+        groups = self.options.get("groups", 1)
+        for key in ("out_channels", "in_channels"):
+            if (self.options.get(key) or groups) % groups:
+                need = f"a number that divides {key}={self.options[key]}"
+                raise refusal(self, "groups", (("needs", need),), 1)
+
+    @classmethod
+    def ports(cls, options: Options) -> PortNames:
+        """Return the ports. Without sizes, weight and bias are inputs."""
+        weights = ("weight", "bias") if options["use_bias"] else ("weight",)
+        return PortNames(params=weights) if _is_sized(options) else PortNames(("input", *weights))
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Map `(batch, in, ...)` to `(batch, out, ...)`."""
+        shape, groups = shape_with_channels(inputs["input"], cls.axes), options.get("groups", 1)
+        unknown = (LEADING,)
+        if groups == UNKNOWN:
+            return unknown
+        (count,) = each("groups", groups, 1)
+        if _is_sized(options):
+            weight = cls.weight_shape(options, shape[1] if shape else "in_channels", count)
+        elif (weight := cls._given_weight(options, inputs, count)) is None:
+            return unknown
+        cls._check_channels(options, shape, weight, count)
+        out = cls.channels(weight, count)[1]
+        if isinstance(out, int) and out % count:
+            raise MismatchError("groups", f"a number that divides out_channels={out}", "groups=1", str(count))
+        kernel = [size for size in weight[2:] if isinstance(size, int)]
+        window = windows(options, cls.axes, kernel) if len(kernel) == cls.axes else None
+        output = (LEADING,) if shape is None or window is None else (shape[0], out, *cls.sizes(options, shape, window))
+        return Inferred({"output": output}, {"weight": weight, "bias": (out,)})
+
+    @classmethod
+    def refine(cls, options, inputs, outputs):
+        """Infer the batch size of the input from the output, and its channels from `in_channels`."""
+        shape: Shape = inputs["input"].shape
+        output: Shape = outputs["output"].shape if "output" in outputs else ()
+        if len(shape) != cls.axes + 2 or shape[0] == LEADING:
+            return {}
+        batch = output[:1] if len(output) == len(shape) and LEADING not in output[:1] else shape[:1]
+        channels = options.get("in_channels")
+        return {"input": (*batch, channels if isinstance(channels, int) else shape[1], *shape[2:])}
+
+    @classmethod
+    def weight_shape(cls, options: Options, channels: Dim, groups: int) -> Shape:
+        """Return the shape of the weight, `(out, in / groups, ...)`, for an input with a number of channels."""
+        out, declared = options["out_channels"], options.get("in_channels")
+        return (out, _divided(declared if isinstance(declared, int) else channels, groups), *_kernel(options, cls.axes))
+
+    @classmethod
+    def channels(cls, weight: Shape, groups: int) -> tuple[Dim | None, Dim]:
+        """Return the numbers of input and output channels for a weight; `None` for an unknown number."""
+        return weight[1] * groups if isinstance(weight[1], int) else None, weight[0]
+
+    @classmethod
+    def sizes(cls, options: Options, shape: Shape, window: Windows) -> Shape:
+        """Return the sizes of the output's axes after batch and channels."""
+        return window.counts(shape)
+
+    @classmethod
+    def _check_channels(cls, options: Options, shape: Shape | None, weight: Shape, groups: int) -> None:
+        has, declared = shape[1] if shape else None, options.get("in_channels")
+        needs = declared if _is_sized(options) else cls.channels(weight, groups)[0]
+        if isinstance(has, int) and isinstance(needs, int) and has != needs:
+            advice = f"{cls.__name__}({options.get('out_channels')}, in_channels={has})  # or leave in_channels out"
+            raise MismatchError(
+                "input",
+                f"(batch, {needs}, {', '.join(SPATIAL[cls.axes])})",
+                advice if _is_sized(options) else f"use a weight for {has} input channels.",
+                f"axis 1: {has} != {needs}",
+            )
+        if isinstance(has, int) and has % groups:
+            need, advice = f"a number of channels that groups={groups} divides", f"{cls.__name__}(..., groups=1)"
+            raise MismatchError("input", need, advice, f"axis 1: {has} channels")
+
+    @classmethod
+    def _given_weight(cls, options: Options, inputs: Specs, groups: int) -> Shape | None:
+        weight = inputs["weight"].shape
+        if weight[:1] == (LEADING,):
+            return None
+        kernel = _kernel(options, cls.axes) if options.get("kernel_size") is not None else weight[2:]
+        out = options.get("out_channels") or (cls.channels(weight, groups)[1] if len(weight) > 1 else 0)
+        if len(weight) != cls.axes + 2 or cls.channels(weight, groups)[1] != out or weight[2:] != kernel:
+            parts = [str(size) for size in kernel] if options.get("kernel_size") is not None else SPATIAL[cls.axes]
+            need = f"({options.get('out_channels') or 'out'}, in / groups, {', '.join(parts)})"
+            raise MismatchError("weight", need, f"use a weight of the shape {need}.", f"rank {len(weight)}")
+        if isinstance(out, int) and out % groups:
+            need = f"a number of output channels that groups={groups} divides"
+            raise MismatchError("weight", need, "groups=1", f"axis 0: {out}")
+        bias = inputs["bias"].shape if "bias" in inputs else (out,)
+        if bias[:1] != (LEADING,) and (len(bias) != 1 or (isinstance(bias[0], int) and bias[0] != out)):
+            raise MismatchError("bias", f"({out},)", "use a bias with one number for each channel of the output.")
+        return weight
+
+
+class _OwnWeight(Convolution):
+    out_channels: Size
+    kernel_size: Window = 3
+    in_channels: Size | None = None
+    stride: Window = 1
+    padding: Any = "same"
+    use_bias: bool = True
+    dilation: Window = 1
+    groups: Size = 1
+
+
+class Conv1d(_OwnWeight):
+    """Cross-correlation of series with learned windows. Series are `(batch, channels, length)`.
+
+    The weight is stored as `(out, in / groups, length)`.
+
+    Args:
+        out_channels: Number of channels of the output.
+        kernel_size: Length of a window.
+        in_channels: Number of channels of the input; by default taken from the input.
+        stride: Distance between neighbouring windows.
+        padding: `"same"` keeps the size for a stride of 1, `"valid"` adds nothing. Also a number of zeros, or a pair
+            (before, after).
+        use_bias: If true, add a bias to each channel.
+        dilation: Distance between neighbouring items of a window.
+        groups: Number of groups of channels. The windows of a group use only its channels.
+
+    Examples:
+        >>> Conv1d(16, kernel_size=5).options["kernel_size"]
+        (5,)
+    """
+
+    op = "conv1d"
+    axes = 1
+
+
+class Conv2d(_OwnWeight):
+    """Cross-correlation of images with learned windows. Images are `(batch, channels, height, width)`.
+
+    The weight is stored as `(out, in / groups, height, width)`.
+
+    Args:
+        out_channels: Number of channels of the output.
+        kernel_size: Height and width of a window; one number for both.
+        in_channels: Number of channels of the input; by default taken from the input.
+        stride: Distance between neighbouring windows; one number for both.
+        padding: `"same"` keeps the size at stride 1, `"valid"` adds nothing. Or the number of zeros at each end:
+            one number for both axes, or for each axis a number or a pair (before, after).
+        use_bias: If true, add a bias to each channel.
+        dilation: Distance between neighbouring items of a window; one number for both.
+        groups: Number of groups of channels. The windows of a group use only its channels.
+
+    Examples:
+        >>> Conv2d(16, kernel_size=3).options["kernel_size"]
+        (3, 3)
+        >>> Conv2d(16, 5, stride=2, padding=((2, 1), 2)).options["padding"]
+        ((2, 1), 2)
+    """
+
+    op = "conv2d"
+    axes = 2
+
+
+class Conv3d(_OwnWeight):
+    """Cross-correlation of volumes with learned windows. Volumes are `(batch, channels, depth, height, width)`.
+
+    The weight is stored as `(out, in / groups, depth, height, width)`.
+
+    Args:
+        out_channels: Number of channels of the output.
+        kernel_size: Depth, height and width of a window; one number for all.
+        in_channels: Number of channels of the input; by default taken from the input.
+        stride: Distance between neighbouring windows.
+        padding: `"same"` keeps the size at stride 1, `"valid"` adds nothing. Or the number of zeros at each end:
+            one number for both axes, or for each axis a number or a pair (before, after).
+        use_bias: If true, add a bias to each channel.
+        dilation: Distance between neighbouring items of a window.
+        groups: Number of groups of channels. The windows of a group use only its channels.
+
+    Examples:
+        >>> Conv3d(16).options["kernel_size"]
+        (3, 3, 3)
+    """
+
+    op = "conv3d"
+    axes = 3
+
+
+class _Transposed(_OwnWeight):
+    output_padding: Annotated[int, Range(0, 63)] = 0
+    formula = "y[o] = Σ_i w[i, o] * (x[i] with stride - 1 zeros between its items) + b[o]"
+    initializers: ClassVar = {"weight": Initializer("he_normal", in_axis=0, out_axis=1), "bias": Initializer("zeros")}
+
+    @classmethod
+    def weight_shape(cls, options: Options, channels: Dim, groups: int) -> Shape:
+        """Return the shape of the weight, `(in, out / groups, ...)`, for an input with a number of channels."""
+        out, declared = options["out_channels"], options["in_channels"]
+        channels = declared if isinstance(declared, int) else channels
+        return (channels, _divided(out, groups), *_kernel(options, cls.axes))
+
+    @classmethod
+    def channels(cls, weight: Shape, groups: int) -> tuple[Dim | None, Dim]:
+        """Return the numbers of input and output channels for a weight."""
+        assert isinstance(weight[1], int)
+        return weight[0], weight[1] * groups
+
+    @classmethod
+    def sizes(cls, options: Options, shape: Shape, window: Windows) -> Shape:
+        """Return the sizes of the output's axes after batch and channels."""
+        extra = options["output_padding"]
+        sizes: list[Dim] = []
+        spans = zip(shape[2:], window.stride, window.reach, transposed_pads(window, extra), strict=True)
+        for axis, (size, step, reach, pads) in enumerate(spans, start=2):
+            change = sum(pads) + 2 - reach - step
+            sizes.append(
+                size * step + change
+                if isinstance(size, int)
+                else (size if step == 1 else f"({size})*{step}") + (f"{change:+d}" if change else "")
+            )
+            if isinstance(sizes[-1], int) and sizes[-1] < 1:
+                raise MismatchError(
+                    "input", f"more items on axis {axis}", "reduce the padding.", f"axis {axis}: {size}"
+                )
+        return tuple(sizes)
+
+
+class ConvTranspose1d(_Transposed):
+    """Transposed convolution, which upsamples series. Series are `(batch, channels, length)`.
+
+    The weight is stored as `(in, out / groups, length)`, unlike that of `Conv1d`.
+
+    Args:
+        out_channels: Number of channels of the output.
+        kernel_size: Length of a window.
+        in_channels: Number of channels of the input; by default taken from the input.
+        stride: Upsampling factor.
+        padding: `"same"` gives `size * stride` items, `"valid"` all items that the windows reach. Numbers are the
+            padding of the `Conv1d` whose gradient this block is: that many items are removed from the output.
+        use_bias: If true, add a bias to each channel.
+        dilation: Distance between neighbouring items of a window.
+        groups: Number of groups of channels. The windows of a group use only its channels.
+        output_padding: Number of items to add at the end of each spatial axis of the output.
+
+    Examples:
+        >>> ConvTranspose1d(8, 4, stride=2).options["stride"]
+        (2,)
+    """
+
+    op = "conv_transpose1d"
+    axes = 1
+
+
+class ConvTranspose2d(_Transposed):
+    """Transposed convolution, which upsamples images. Images are `(batch, channels, height, width)`.
+
+    The weight is stored as `(in, out / groups, height, width)`, unlike that of `Conv2d`.
+
+    Args:
+        out_channels: Number of channels of the output.
+        kernel_size: Height and width of a window; one number for both.
+        in_channels: Number of channels of the input; by default taken from the input.
+        stride: Upsampling factor.
+        padding: `"same"` gives `size * stride` items, `"valid"` all items that the windows reach. Numbers are the
+            padding of the `Conv2d` whose gradient this block is: that many items are removed from the output.
+        use_bias: If true, add a bias to each channel.
+        dilation: Distance between neighbouring items of a window.
+        groups: Number of groups of channels. The windows of a group use only its channels.
+        output_padding: Number of items to add at the end of each spatial axis of the output.
+
+    Examples:
+        >>> ConvTranspose2d(8, 4, stride=2).options["stride"]
+        (2, 2)
+    """
+
+    op = "conv_transpose2d"
+    axes = 2
+
+
+class ConvTranspose3d(_Transposed):
+    """Transposed convolution, which upsamples volumes. Volumes are `(batch, channels, depth, height, width)`.
+
+    The weight is stored as `(in, out / groups, depth, height, width)`, unlike that of `Conv3d`.
+
+    Args:
+        out_channels: Number of channels of the output.
+        kernel_size: Depth, height and width of a window; one number for all.
+        in_channels: Number of channels of the input; by default taken from the input.
+        stride: Upsampling factor.
+        padding: `"same"` gives `size * stride` items, `"valid"` all items that the windows reach. Numbers are the
+            padding of the `Conv3d` whose gradient this block is: that many items are removed from the output.
+        use_bias: If true, add a bias to each channel.
+        dilation: Distance between neighbouring items of a window.
+        groups: Number of groups of channels. The windows of a group use only its channels.
+        output_padding: Number of items to add at the end of each spatial axis of the output.
+
+    Examples:
+        >>> ConvTranspose3d(8, 4, stride=2).options["stride"]
+        (2, 2, 2)
+    """
+
+    op = "conv_transpose3d"
+    axes = 3
+
+
+def _divided(channels: Dim, groups: int) -> Dim:
+    if groups == 1:
+        return channels
+    return channels // groups if isinstance(channels, int) else f"({channels})//{groups}"
+
+
+def _is_sized(options: Options) -> bool:
+    return options.get("out_channels") is not None and options.get("kernel_size") is not None
+
+
+def _kernel(options: Options, axes: int) -> tuple[int, ...]:
+    return each("kernel_size", options["kernel_size"], axes)
+
+
+class Pool(Operator):
+    """Base of the pools with a window size and a stride. By default, the stride is the size of a window.
+
+    Attributes:
+        axes: Number of axes that the windows slide over.
+    """
+
+    axes: ClassVar[int]
+    category = "Layers"
+    keeps_scale = True
+
+    def __init__(self, name: str | None = None, **attributes: Any):
+        if attributes["stride"] is None and "stride" not in self.option_ports:
+            attributes["stride"] = attributes["kernel_size"]
+        super().__init__(name, **attributes)
+        refuse_padding(self, self.axes)
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Return the shape of the output, whose axes after the channels contain one item per window."""
+        shape, window = shape_with_channels(inputs["input"], cls.axes, needs_batch=False), windows(options, cls.axes)
+        if shape is None or window is None:
+            return (LEADING,)
+        return (*shape[: -cls.axes], *window.counts(shape))
+
+    @classmethod
+    def refine(cls, options, inputs, outputs):
+        """Infer the input's batch and channels from the output."""
+        return as_output(inputs, outputs, cls.axes)
+
+
+class _MaxPool(Pool):
+    kernel_size: Window = 2
+    stride: Window | None = None
+    padding: Any = "valid"
+    dilation: Window = 1
+    formula = "y = max over each window of x"
+
+
+class _AvgPool(Pool):
+    kernel_size: Window = 2
+    stride: Window | None = None
+    padding: Any = "valid"
+    count_include_pad: bool = True
+    formula = "y = mean over each window of x"
+
+
+class MaxPool1d(_MaxPool):
+    """Maximum of each window of a series, channel by channel.
+
+    If several items are the maximum, the gradient goes to the first, as in PyTorch. With `dilation`, they share it.
+
+    Args:
+        kernel_size: Length of a window.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: `"valid"` for no padding, `"same"` for an output of size `ceil(size / stride)`, a number of items
+            to add at both ends, or a pair (before, after).
+        dilation: Distance between neighbouring items of a window.
+
+    Examples:
+        >>> MaxPool1d(2).options["stride"]
+        (2,)
+    """
+
+    op = "max_pool1d"
+    axes = 1
+
+
+class AvgPool1d(_AvgPool):
+    """Mean of each window of a series, channel by channel.
+
+    Args:
+        kernel_size: Length of a window.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: `"valid"` for no padding, `"same"` for an output of size `ceil(size / stride)`, a number of items
+            to add at both ends, or a pair (before, after).
+        count_include_pad: If true, padding counts as zeros in the mean, as in PyTorch and Flax.
+
+    Examples:
+        >>> AvgPool1d(3, stride=1, padding="same").options["stride"]
+        (1,)
+    """
+
+    op = "avg_pool1d"
+    axes = 1
+
+
+class MaxPool2d(_MaxPool):
+    """Maximum of each window of an image, channel by channel.
+
+    If several items are the maximum, the gradient goes to the first, as in PyTorch. With `dilation`, they share it.
+
+    Args:
+        kernel_size: Height and width of a window; one number for both.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: `"valid"` for no padding, `"same"` for an output of size `ceil(size / stride)` on each axis, a number
+            of items to add at both ends of each axis, or a tuple with a number or pair (before, after) for each axis.
+        dilation: Distance between neighbouring items of a window.
+
+    Examples:
+        >>> MaxPool2d(2).options["stride"]
+        (2, 2)
+    """
+
+    op = "max_pool2d"
+    axes = 2
+
+
+class AvgPool2d(_AvgPool):
+    """Mean of each window of an image, channel by channel.
+
+    Args:
+        kernel_size: Height and width of a window; one number for both.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: `"valid"` for no padding, `"same"` for an output of size `ceil(size / stride)` on each axis, a number
+            of items to add at both ends of each axis, or a tuple with a number or pair (before, after) for each axis.
+        count_include_pad: If true, padding counts as zeros in the mean, as in PyTorch and Flax.
+
+    Examples:
+        >>> AvgPool2d(3, stride=1, padding="same").options["stride"]
+        (1, 1)
+    """
+
+    op = "avg_pool2d"
+    axes = 2
+
+
+class MaxPool3d(_MaxPool):
+    """Maximum of each window of a volume, channel by channel.
+
+    If several items are the maximum, the gradient goes to the first, as in PyTorch. With `dilation`, they share it.
+
+    Args:
+        kernel_size: Depth, height and width of a window; one number for all.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: `"valid"` for no padding, `"same"` for an output of size `ceil(size / stride)` on each axis, a number
+            of items to add at both ends of each axis, or a tuple with a number or pair (before, after) for each axis.
+        dilation: Distance between neighbouring items of a window.
+
+    Examples:
+        >>> MaxPool3d(2).options["stride"]
+        (2, 2, 2)
+    """
+
+    op = "max_pool3d"
+    axes = 3
+
+
+class AvgPool3d(_AvgPool):
+    """Mean of each window of a volume, channel by channel.
+
+    Args:
+        kernel_size: Depth, height and width of a window; one number for all.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: `"valid"` for no padding, `"same"` for an output of size `ceil(size / stride)` on each axis, a number
+            of items to add at both ends of each axis, or a tuple with a number or pair (before, after) for each axis.
+        count_include_pad: If true, padding counts as zeros in the mean, as in PyTorch and Flax.
+
+    Examples:
+        >>> AvgPool3d(3, stride=1, padding="same").options["stride"]
+        (1, 1, 1)
+    """
+
+    op = "avg_pool3d"
+    axes = 3
+
+
+class _Adaptive(Operator):
+    category = "Layers"
+    keeps_scale = True
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Map `(batch, channels, h, w)` to `(batch, channels, *output_size)`, or to `(batch, channels)` if global."""
+        shape, size = shape_with_channels(inputs["input"], 2), options.get("output_size", ())
+        if shape is None:
+            return (LEADING,)
+        for axis, length in enumerate(shape[2:], start=2):
+            if length == 0:
+                raise MismatchError("input", "a non-empty image", "use a larger image.", f"axis {axis}: 0")
+        dims: list[Dim] = [dim for dim in size if isinstance(dim, int)]
+        return (*shape[:2], *dims)
+
+    @classmethod
+    def refine(cls, options, inputs, outputs):
+        """Infer the input's batch and channels from the output."""
+        return as_output(inputs, outputs, 2)
+
+
+class AdaptiveAvgPool2d(_Adaptive):
+    """Mean of each window of an image. The output has the size `output_size` for images of any size.
+
+    The windows cover the image and have nearly equal sizes. Each window gives one item of the output.
+
+    Args:
+        output_size: Height and width of the output; one number for both.
+    """
+
+    output_size: Pair = 1
+
+    op = "adaptive_avg_pool2d"
+    formula = "y = mean over each window of x"
+
+
+class AdaptiveMaxPool2d(_Adaptive):
+    """Maximum of each window of an image. The output has the size `output_size` for images of any size.
+
+    The windows cover the image and have nearly equal sizes. Each window gives one item of the output. Equal maxima
+    share the gradient.
+
+    Args:
+        output_size: Height and width of the output; one number for both.
+    """
+
+    output_size: Pair = 1
+
+    op = "adaptive_max_pool2d"
+    formula = "y = max over each window of x"
+
+
+def _mean_of_image(x: Any) -> Any:
+    return x.mean((2, 3))
+
+
+class GlobalAvgPool2d(_Adaptive):
+    """Mean of each channel of an image: `(batch, channels, height, width)` becomes `(batch, channels)`."""
+
+    op = "global_avg_pool2d"
+    formula = "y = mean over height and width of x"
+    kernel = _mean_of_image
+
+
+class Convolution1D(Convolution):
+    """Cross-correlation of series with windows, like `Conv1d`.
+
+    As in Mithril, outputs of other blocks can be connected to `stride`, `padding` and `dilation`.
+
+    If `kernel_size` or `out_channels` is `None`, the weight and the bias are data inputs instead of parameters.
+
+    Args:
+        kernel_size: Length of a window.
+        out_channels: Number of channels of the output.
+        stride: Distance between neighbouring windows.
+        padding: Number of zeros at both ends of the series, a pair (before, after), or `"same"` or `"valid"`, see
+            `Conv1d`.
+        dilation: Distance between neighbouring items of a window.
+        use_bias: If true, add a bias to each channel.
+
+    Examples:
+        >>> [port.name for port in Convolution1D(3, 16).inputs]
+        ['input', 'weight', 'bias', 'stride', 'padding', 'dilation']
+    """
+
+    kernel_size: Annotated[Line | None, Start(3)] = None
+    out_channels: Annotated[Size | None, Start(16)] = None
+    stride: Line = 1
+    padding: Any = 0
+    dilation: Line = 1
+    use_bias: bool = True
+
+    op = "convolution1d"
+    category = "As in Mithril"
+    axes = 1
+    option_ports = ("stride", "padding", "dilation")
+
+
+class Convolution2D(Convolution):
+    """Cross-correlation of images with windows, like `Conv2d`.
+
+    As in Mithril, outputs of other blocks can be connected to `stride`, `padding`, `dilation` and `groups`.
+
+    If `kernel_size` or `out_channels` is `None`, the weight and the bias are data inputs instead of parameters.
+
+    Args:
+        kernel_size: Height and width of a window; one number for both.
+        out_channels: Number of channels of the output.
+        stride: Distance between neighbouring windows; one number for both.
+        padding: Number of zeros to add at both ends of each axis, a tuple with one number or pair (before, after) for
+            each axis, or `"same"` or `"valid"`, see `Conv2d`.
+        dilation: Distance between neighbouring items of a window; one number for both.
+        groups: Number of groups of channels. The windows of a group use only its channels.
+        use_bias: If true, add a bias to each channel.
+
+    Examples:
+        >>> [port.name for port in Convolution2D(3, 16).inputs]
+        ['input', 'weight', 'bias', 'stride', 'padding', 'dilation', 'groups']
+    """
+
+    kernel_size: Annotated[Pair | None, Start((3, 3))] = None
+    out_channels: Annotated[Size | None, Start(16)] = None
+    stride: Pair = (1, 1)
+    padding: Any = (0, 0)
+    dilation: Pair = (1, 1)
+    groups: Size = 1
+    use_bias: bool = True
+
+    op = "convolution2d"
+    category = "As in Mithril"
+    axes = 2
+    option_ports = ("stride", "padding", "dilation", "groups")
+
+
+class PrimitiveConvolution1D(Convolution):
+    """Cross-correlation of series with windows, which are the input `weight`.
+
+    Args:
+        use_bias: If true, there is an input `bias`.
+        stride: Distance between neighbouring windows.
+        padding: Number of zeros at both ends of the series, a pair (before, after), or `"same"` or `"valid"`, see
+            `Conv1d`.
+        dilation: Distance between neighbouring items of a window.
+
+    Examples:
+        >>> [port.name for port in PrimitiveConvolution1D(use_bias=False).inputs]
+        ['input', 'weight', 'stride', 'padding', 'dilation']
+    """
+
+    use_bias: bool = True
+    stride: Line = 1
+    padding: Any = 0
+    dilation: Line = 1
+
+    op = "primitive_convolution1d"
+    category = "As in Mithril"
+    axes = 1
+    option_ports = ("stride", "padding", "dilation")
+
+
+class PrimitiveConvolution2D(Convolution):
+    """Cross-correlation of images with windows, which are the input `weight`.
+
+    Args:
+        use_bias: If true, there is an input `bias`.
+        stride: Distance between neighbouring windows; one number for both.
+        padding: Number of zeros to add at both ends of each axis, a tuple with one number or pair (before, after) for
+            each axis, or `"same"` or `"valid"`, see `Conv2d`.
+        dilation: Distance between neighbouring items of a window; one number for both.
+        groups: Number of groups of channels. The windows of a group use only its channels.
+
+    Examples:
+        >>> [port.name for port in PrimitiveConvolution2D(use_bias=False).inputs]
+        ['input', 'weight', 'stride', 'padding', 'dilation', 'groups']
+    """
+
+    use_bias: bool = True
+    stride: Pair = 1
+    padding: Any = 0
+    dilation: Pair = 1
+    groups: Size = 1
+
+    op = "primitive_convolution2d"
+    category = "As in Mithril"
+    axes = 2
+    option_ports = ("stride", "padding", "dilation", "groups")
+
+
+class MaxPool1D(Pool):
+    """Maximum of each window, like `MaxPool1d`.
+
+    As in Mithril, outputs of other blocks can be connected to the attributes.
+
+    Args:
+        kernel_size: Length of a window.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: Number of items to add at both ends of the series, a pair (before, after), or `"same"` or `"valid"`,
+            see `MaxPool1d`.
+        dilation: Distance between neighbouring items of a window.
+
+    Examples:
+        >>> [port.name for port in MaxPool1D(2).inputs]
+        ['input', 'kernel_size', 'stride', 'padding', 'dilation']
+    """
+
+    kernel_size: Line = 2
+    stride: Line | None = None
+    padding: Any = 0
+    dilation: Line = 1
+
+    op = "table_max_pool1d"
+    category = "As in Mithril"
+    formula = MaxPool1d.formula
+    axes = 1
+    option_ports = ("kernel_size", "stride", "padding", "dilation")
+
+
+class _ConnectedPool2D(Pool):
+    kernel_size: Pair = 2
+    stride: Pair | None = None
+    padding: Any = (0, 0)
+    dilation: Pair = (1, 1)
+
+    category = "As in Mithril"
+    axes = 2
+    option_ports = ("kernel_size", "stride", "padding", "dilation")
+
+
+class MaxPool2D(_ConnectedPool2D):
+    """Maximum of each window, like `MaxPool2d`.
+
+    As in Mithril, outputs of other blocks can be connected to the attributes.
+
+    Args:
+        kernel_size: Height and width of a window; one number for both.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: One of: a number of items to add at both ends of each axis; a tuple with a number or a pair (before,
+            after) for each axis; `"same"`; `"valid"`. See the layer `MaxPool2d`.
+        dilation: Distance between neighbouring items of a window.
+
+    Examples:
+        >>> [port.name for port in MaxPool2D(2).inputs]
+        ['input', 'kernel_size', 'stride', 'padding', 'dilation']
+    """
+
+    op = "table_max_pool2d"
+    formula = MaxPool2d.formula
+
+
+class AvgPool2D(_ConnectedPool2D):
+    """Mean of each window, like `AvgPool2d`.
+
+    As in Mithril, outputs of other blocks can be connected to the attributes.
+
+    Args:
+        kernel_size: Height and width of a window; one number for both.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: Number of items to add at both ends of each axis, a tuple with one number or pair (before, after) for
+            each axis, or `"same"` or `"valid"`, see `AvgPool2d`.
+        dilation: Distance between neighbouring items of a window.
+
+    Examples:
+        >>> [port.name for port in AvgPool2D(2).inputs]
+        ['input', 'kernel_size', 'stride', 'padding', 'dilation']
+    """
+
+    op = "table_avg_pool2d"
+    formula = AvgPool2d.formula
+
+
+class PrimitiveMaxPool1D(MaxPool1D):
+    """The same as `MaxPool1D`, under the name of a primitive of Mithril.
+
+    Args:
+        kernel_size: Length of a window.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: Number of items to add at both ends of the series, a pair (before, after), or `"same"` or `"valid"`,
+            see `MaxPool1d`.
+        dilation: Distance between neighbouring items of a window.
+
+    Examples:
+        >>> PrimitiveMaxPool1D(2).options["kernel_size"]
+        (2,)
+    """
+
+    op = "primitive_max_pool1d"
+
+
+class PrimitiveMaxPool2D(MaxPool2D):
+    """The same as `MaxPool2D`, under the name of a primitive of Mithril.
+
+    Args:
+        kernel_size: Height and width of a window; one number for both.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: One of: a number of items to add at both ends of each axis; a tuple with a number or a pair (before,
+            after) for each axis; `"same"`; `"valid"`. See the layer `MaxPool2d`.
+        dilation: Distance between neighbouring items of a window.
+
+    Examples:
+        >>> PrimitiveMaxPool2D(2).options["kernel_size"]
+        (2, 2)
+    """
+
+    op = "primitive_max_pool2d"
+
+
+class PrimitiveAvgPool2D(AvgPool2D):
+    """The same as `AvgPool2D`, under the name of a primitive of Mithril.
+
+    Args:
+        kernel_size: Height and width of a window; one number for both.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: Number of items to add at both ends of each axis, a tuple with one number or pair (before, after) for
+            each axis, or `"same"` or `"valid"`, see `AvgPool2d`.
+        dilation: Distance between neighbouring items of a window.
+
+    Examples:
+        >>> PrimitiveAvgPool2D(2).options["kernel_size"]
+        (2, 2)
+    """
+
+    op = "primitive_avg_pool2d"

@@ -11,16 +11,12 @@ from typing import Annotated, Any, Literal
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.connection import Connection
-from mithril_nb.models.fields import Range, checked, fields_of
-from mithril_nb.models.library.layers.convolution import Conv2d
-from mithril_nb.models.library.layers.linear import Linear
-from mithril_nb.models.library.layers.normalization import BatchNorm2d
-from mithril_nb.models.library.layers.pooling import GlobalAvgPool2d, MaxPool2d
+from mithril_nb.models.fields import checked, fields_of
+from mithril_nb.models.library.layers import BatchNorm2d, Conv2d, GlobalAvgPool2d, Linear, MaxPool2d
 from mithril_nb.models.library.layers.windows import Pair, Size
-from mithril_nb.models.library.operations.activations import Gelu, Relu, Sigmoid, Tanh
-from mithril_nb.models.library.operations.arithmetic import Add
-from mithril_nb.models.library.operations.reshaping import Flatten
+from mithril_nb.models.library.operations import Add, Flatten, Gelu, Relu, Sigmoid, Tanh
 from mithril_nb.models.model import Model
+from mithril_nb.models.op import Range
 
 __all__ = ["CNN", "MLP", "Layer", "ResNet", "Residual", "ResidualBlock", "Sequential"]
 
@@ -106,7 +102,6 @@ class Residual(Composite):
         self |= Add()(left=around, right=branch, output="output")
 
     def _reading(self, block: Model) -> Connection:
-        """Add a block, connect its first input to the model's input, and return its first output."""
         if not isinstance(block, Model):
             raise UnknownOptionError(
                 f"cannot build Residual around {short_repr(block)}.",
@@ -216,27 +211,23 @@ class CNN(Composite):
         ['conv2d_0', 'relu_0', 'max_pool2d_0', 'flatten_0', 'linear_0']
     """
 
+    channels: Sizes = (32, 64)
+    dimension: Size = 10
+    kernel_size: Pair = 3
+    use_norm: bool = False
+
     category = "Composites"
     formula = "y = Linear(Flatten(MaxPool(act(Conv(... x)))))"
 
-    def __init__(
-        self,
-        channels: Sizes = (32, 64),
-        dimension: Size = 10,
-        kernel_size: Pair = 3,
-        use_norm: bool = False,
-        name: str | None = None,
-    ):
-        super().__init__(name, channels=channels, dimension=dimension, kernel_size=kernel_size, use_norm=use_norm)
-        options = self.options
-        for count in options["channels"]:
-            self += Conv2d(count, options["kernel_size"], use_bias=not use_norm)
-            if use_norm:
+    def compose(self):
+        for count in self.channels:
+            self += Conv2d(count, self.kernel_size, use_bias=not self.use_norm)
+            if self.use_norm:
                 self += BatchNorm2d()
             self += Relu()
             self += MaxPool2d(2)
         self += Flatten()
-        self += Linear(options["dimension"])
+        self += Linear(self.dimension)
 
 
 class ResidualBlock(Composite):
@@ -255,31 +246,38 @@ class ResidualBlock(Composite):
         ['residual_0', 'relu_0']
     """
 
+    channels: Size = 64
+    stride: Small = 1
+    bottleneck: bool = False
+    project: bool = False
+
     category = "Composites"
     formula = "y = relu(x + Norm(Conv(relu(Norm(Conv(x))))))"
 
-    def __init__(
-        self,
-        channels: Size = 64,
-        stride: Small = 1,
-        bottleneck: bool = False,
-        project: bool = False,
-        name: str | None = None,
-    ):
-        super().__init__(name, channels=channels, stride=stride, bottleneck=bottleneck, project=project)
-        options = self.options
-        width, step = options["channels"], options["stride"]
-        if bottleneck:
+    def compose(self):
+        width, step = self.channels, self.stride
+        if self.bottleneck:
             wide = 4 * width
             branch = [*_normed(width, 1), Relu(), *_normed(width, 3, step), Relu(), *_normed(wide, 1)]
         else:
             wide = width
             branch = [*_normed(width, 3, step), Relu(), *_normed(width, 3)]
-        self += Residual(Sequential(*branch), Sequential(*_normed(wide, 1, step)) if project else None)
+        self += Residual(Sequential(*branch), Sequential(*_normed(wide, 1, step)) if self.project else None)
         self += Relu()
 
 
-class ResNet(Composite):
+class _Stages(Composite):
+    def __init__(self, name: str | None = None, **attributes: Any):
+        if str(layers := attributes["layers"]).isdigit():  # ResNet(18) means ResNet-18, not one stage of 18 blocks
+            raise UnknownOptionError(
+                f"ResNet cannot take layers={layers!r}.",
+                (("needs", "a list with the number of residual blocks per stage"),),
+                _BY_DEPTH.get(int(str(layers)), "ResNet((2, 2, 2, 2))"),
+            )
+        super().__init__(name, **attributes)
+
+
+class ResNet(_Stages):
     """A residual network (He et al., 2016). The weights have the same shapes as in torchvision.
 
     | network | arguments |
@@ -304,41 +302,30 @@ class ResNet(Composite):
         ['residual_block_0', 'residual_block_1']
     """
 
+    layers: Annotated[Sequence[int], Range(1, 64)] = (2, 2, 2, 2)
+    dimension: Size = 1000
+    width: Annotated[int, Range(1, 2**12)] = 64
+    bottleneck: bool = False
+    small: bool = False
+
     category = "Composites"
     formula = "y = Linear(mean(ResidualBlock(... Conv(x))))"
 
-    def __init__(
-        self,
-        layers: Annotated[Sequence[int], Range(1, 64)] = (2, 2, 2, 2),
-        dimension: Size = 1000,
-        width: Annotated[int, Range(1, 2**12)] = 64,
-        bottleneck: bool = False,
-        small: bool = False,
-        name: str | None = None,
-    ):
-        if str(layers).isdigit():  # ResNet(18) means the network ResNet-18, not one stage of 18 blocks
-            raise UnknownOptionError(
-                f"ResNet cannot take layers={layers!r}.",
-                (("needs", "a list with the number of residual blocks per stage"),),
-                _BY_DEPTH.get(int(str(layers)), "ResNet((2, 2, 2, 2))"),
-            )
-        super().__init__(name, layers=layers, dimension=dimension, width=width, bottleneck=bottleneck, small=small)
-        options = self.options
-        channels = options["width"]
-        for block in _normed(channels, 3) if small else _normed(channels, 7, 2):
+    def compose(self):
+        for block in _normed(self.width, 3) if self.small else _normed(self.width, 7, 2):
             self += block
         self += Relu()
-        if not small:
+        if not self.small:
             self += MaxPool2d(3, stride=2, padding=1)
-        for stage, count in enumerate(options["layers"]):
+        for stage, count in enumerate(self.layers):
             for index in range(count):
                 step = 2 if stage and not index else 1
-                changes = step == 2 or (bottleneck and not index)
-                self += ResidualBlock(channels * 2**stage, step, bottleneck, changes)
+                changes = step == 2 or (self.bottleneck and not index)
+                self += ResidualBlock(self.width * 2**stage, step, self.bottleneck, changes)
         self += GlobalAvgPool2d()
-        self += Linear(options["dimension"])
+        self += Linear(self.dimension)
 
 
 def _normed(channels: int, size: int, stride: int = 1) -> tuple[Conv2d, BatchNorm2d]:
-    """Return a convolution and a norm. Both sides have the same padding, as in PyTorch and unlike `"same"`."""
+    # Both sides have the same padding, as in PyTorch and unlike "same".
     return Conv2d(channels, size, stride=stride, padding=size // 2, use_bias=False), BatchNorm2d()

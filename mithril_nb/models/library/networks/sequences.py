@@ -10,15 +10,11 @@ from inspect import signature
 from typing import Any, ClassVar, Literal
 
 from mithril_nb.errors import UnknownOptionError, short_repr
-from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.connection import IOKey
-from mithril_nb.models.library.operations.arithmetic import Add
-from mithril_nb.models.library.operations.joining import Concat
-from mithril_nb.models.library.operations.reshaping import PermuteTensor
+from mithril_nb.models.library.operations import Add, Concat, PermuteTensor
 from mithril_nb.models.model import Model, with_attributes
-from mithril_nb.models.op import Inferred, Operator, Options, Specs
-from mithril_nb.models.shape_inference.dims import MismatchError
+from mithril_nb.models.op import LEADING, MismatchError, Operator, TensorSpec
 
 __all__ = [
     "Bidirectional",
@@ -46,7 +42,7 @@ class RowsLike(Operator):
     input_dtypes: ClassVar = {"*": "any"}
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Map an input `(m, *rest)` to `(n, *rest)`, for n rows of `like`."""
         rows, shape = inputs["like"].shape[:1], inputs["input"].shape
         for port in cls.input_ports:
@@ -57,7 +53,7 @@ class RowsLike(Operator):
             need = f"at most {shape[0]} rows, like the input"
             raise MismatchError("like", need, advice, f"axis 0: {rows[0]}")
         output = (LEADING, *shape[1:]) if LEADING in (rows[0], shape[0]) else (*rows, *shape[1:])
-        return Inferred({"output": TensorSpec(output, inputs["input"].dtype)})
+        return TensorSpec(output, inputs["input"].dtype)
 
 
 class OneToMany(Composite):
@@ -265,11 +261,6 @@ class Bidirectional(Composite):
 
 
 def _cell(model: Model, cell: Model, **flags: bool) -> Model:
-    """Return a copy of a cell with the attributes in `flags`, except for attributes that the cell does not have.
-
-    Raises:
-        UnknownOptionError: `cell` is not a block with the ports of a cell. The message names the network `model`.
-    """
     if not isinstance(cell, Model):
         raise _cell_error(model, cell, "a block")
     ports = {port.name for port in cell.inputs}
@@ -291,7 +282,6 @@ def _cell_error(model: Model, cell: Any, needs: str) -> UnknownOptionError:
 
 
 def _call(model: Model) -> str:
-    """Return source code of a valid constructor call for the network, for an error's advice."""
     lengths = [name for name in signature(type(model)).parameters if name.startswith("max_")]
     return f"{type(model).__name__}(RNNCell(hidden_size=32), {', '.join(f'{name}=10' for name in lengths)})"
 
@@ -307,16 +297,6 @@ def _check_length(model: Model, name: str, length: Any) -> None:
 def _add_step(
     model: Model, cell: Model, step: int, source: str, *, is_last: bool, ends: frozenset[str] | set[str] = frozenset()
 ) -> None:
-    """Add the cell of one step to a network.
-
-    Args:
-        model: The network.
-        cell: The cell. All steps share its parameters.
-        step: Number of the step, from 0.
-        source: The connection that the cell reads as its input.
-        is_last: If true, the states after this step become outputs of the network.
-        ends: The states that do not become outputs even then.
-    """
     params = {port.name: port.name for port in cell.inputs if port.role == "param"}
     outputs = {port.name for port in cell.outputs}
     states = [port.name.removeprefix("prev_") for port in cell.inputs if port.name.startswith("prev_")]

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from mithril_nb.graph.boundary import infer_boundary, made_edges
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph, Note
-from mithril_nb.graph.spec import LEADING, Dim
 from mithril_nb.models.composite import Composite
-from mithril_nb.models.fields import Range, Start
-from mithril_nb.models.library.layers.attention import Heads, LearnedPositions, MultiHeadAttention, ServedHeads
-from mithril_nb.models.library.layers.linear import Embedding, Linear
-from mithril_nb.models.library.layers.normalization import LayerNorm, RMSNorm
+from mithril_nb.models.library.layers import Embedding, LayerNorm, LearnedPositions, Linear, MultiHeadAttention, RMSNorm
+from mithril_nb.models.library.layers.attention import Heads, ServedHeads
 from mithril_nb.models.library.layers.windows import Size
-from mithril_nb.models.library.operations.activations import Dropout, Gelu, Relu, SiLU
-from mithril_nb.models.library.operations.arithmetic import Add, Multiply
-from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Specs
-from mithril_nb.models.shape_inference.dims import MismatchError
+from mithril_nb.models.library.operations import Add, Dropout, Gelu, Multiply, Relu, SiLU
+from mithril_nb.models.library.operations.reshaping import last_axis
+from mithril_nb.models.op import Inferred, Initializer, Operator, Range, Start
 
 __all__ = ["GPT", "FeedForward", "SwiGLU", "TransformerBlock", "TransformerEncoder", "Unembedding"]
 
@@ -40,18 +36,21 @@ class SwiGLU(Composite):
         ['gate', 'silu', 'up', 'product', 'down']
     """
 
+    width: Size
+    hidden_size: Size | None = None
+    use_bias: bool = False
+
     category = "Composites"
     formula = "y = (silu(x W) x V) U"
 
-    def __init__(self, width: Size, hidden_size: Size | None = None, use_bias: bool = False, name: str | None = None):
-        super().__init__(name, width=width, hidden_size=hidden_size, use_bias=use_bias)
-        width = self.options["width"]
-        hidden = self.options["hidden_size"] or max(1, 8 * width // 3)
-        self |= Linear(hidden, use_bias, input_size=width, name="gate")(input="input")
+    def compose(self):
+        width = self.width
+        hidden = self.hidden_size or max(1, 8 * width // 3)
+        self |= Linear(hidden, self.use_bias, input_size=width, name="gate")(input="input")
         self += SiLU(name="silu")
-        self |= Linear(hidden, use_bias, input_size=width, name="up")(input="input")
+        self |= Linear(hidden, self.use_bias, input_size=width, name="up")(input="input")
         self |= Multiply(name="product")(left="silu.output", right="up.output")
-        self += Linear(width, use_bias, name="down")
+        self += Linear(width, self.use_bias, name="down")
 
 
 class FeedForward(Composite):
@@ -68,25 +67,27 @@ class FeedForward(Composite):
         ['up', 'gelu_0', 'down']
     """
 
+    width: Size
+    hidden_size: Size | None = None
+    activation: Literal["gelu", "gelu_tanh", "relu"] = "gelu"
+    use_bias: bool = True
+
     category = "Composites"
     formula = "y = act(x W + b) V + c"
 
-    def __init__(
-        self,
-        width: Size,
-        hidden_size: Size | None = None,
-        activation: Literal["gelu", "gelu_tanh", "relu"] = "gelu",
-        use_bias: bool = True,
-        name: str | None = None,
-    ):
-        super().__init__(name, width=width, hidden_size=hidden_size, activation=activation, use_bias=use_bias)
-        width = self.options["width"]
-        self |= Linear(self.options["hidden_size"] or 4 * width, use_bias, input_size=width, name="up")(input="input")
-        self += Relu() if activation == "relu" else Gelu(approximate=activation == "gelu_tanh")
-        self += Linear(width, use_bias, name="down")
+    def compose(self):
+        width = self.width
+        self |= Linear(self.hidden_size or 4 * width, self.use_bias, input_size=width, name="up")(input="input")
+        self += Relu() if self.activation == "relu" else Gelu(approximate=self.activation == "gelu_tanh")
+        self += Linear(width, self.use_bias, name="down")
 
 
-class TransformerBlock(Composite):
+class _Transformer(Composite):
+    def _shared(self, kind: type[Composite]) -> dict[str, Any]:
+        return {key: value for key, value in self._attributes if key in kind._fields}
+
+
+class TransformerBlock(_Transformer):
     """Attention over time, then a feed-forward network per step, both with residual connections (Vaswani et al., 2017).
 
     Args:
@@ -114,77 +115,48 @@ class TransformerBlock(Composite):
         ['norm_1', 'attention', 'sum_1', 'norm_2', 'mlp', 'sum_2']
     """
 
+    width: Size
+    heads: Heads = 8
+    hidden_size: Size | None = None
+    activation: Activation = "gelu"
+    is_causal: bool = False
+    dropout: Chance = 0.0
+    norm: Literal["layer", "rms"] = "layer"
+    norm_first: bool = True
+    kv_heads: ServedHeads | None = None
+    use_rotary: bool = False
+    use_bias: bool = True
+    use_attn_mask: bool = False
+    use_lengths: bool = False
+
     category = "Composites"
     formula = "z = x + attention(norm(x)), y = z + mlp(norm(z))"
 
-    def __init__(
-        self,
-        width: Size,
-        heads: Heads = 8,
-        hidden_size: Size | None = None,
-        activation: Activation = "gelu",
-        is_causal: bool = False,
-        dropout: Chance = 0.0,
-        norm: Literal["layer", "rms"] = "layer",
-        norm_first: bool = True,
-        kv_heads: ServedHeads | None = None,
-        use_rotary: bool = False,
-        use_bias: bool = True,
-        use_attn_mask: bool = False,
-        use_lengths: bool = False,
-        name: str | None = None,
-    ):
-        super().__init__(
-            name,
-            width=width,
-            heads=heads,
-            hidden_size=hidden_size,
-            activation=activation,
-            is_causal=is_causal,
-            dropout=dropout,
-            norm=norm,
-            norm_first=norm_first,
-            kv_heads=kv_heads,
-            use_rotary=use_rotary,
-            use_bias=use_bias,
-            use_attn_mask=use_attn_mask,
-            use_lengths=use_lengths,
-        )
-        attention = MultiHeadAttention(
-            width,
-            heads,
-            kv_heads,
-            is_causal,
-            dropout,
-            use_bias,
-            use_rotary,
-            use_attn_mask=use_attn_mask,
-            use_lengths=use_lengths,
-            name="attention",
-        )
-        if activation == "swiglu":
-            mlp = SwiGLU(width, hidden_size, use_bias, name="mlp")
+    def compose(self):
+        attention = MultiHeadAttention(**self._shared(MultiHeadAttention), name="attention")
+        if self.activation == "swiglu":
+            mlp = SwiGLU(self.width, self.hidden_size, self.use_bias, name="mlp")
         else:
-            mlp = FeedForward(width, hidden_size, activation, use_bias, name="mlp")
+            mlp = FeedForward(self.width, self.hidden_size, self.activation, self.use_bias, name="mlp")
         last = "input"
         for number, part in enumerate((attention, mlp), start=1):
             name = str(part.name)
             more = {port.name: port.name for port in part.inputs if port.name in ("attn_mask", "lengths")}
-            normal = (LayerNorm if norm == "layer" else RMSNorm)(name=f"norm_{number}")
-            if norm_first:
+            normal = (LayerNorm if self.norm == "layer" else RMSNorm)(name=f"norm_{number}")
+            if self.norm_first:
                 self |= normal(input=last)
-            self |= part(input=f"norm_{number}.output" if norm_first else last, **more)
-            if dropout:
-                self |= Dropout(dropout, name=f"dropout_{number}")(input=f"{name}.output")
+            self |= part(input=f"norm_{number}.output" if self.norm_first else last, **more)
+            if self.dropout:
+                self |= Dropout(self.dropout, name=f"dropout_{number}")(input=f"{name}.output")
                 name = f"dropout_{number}"
             self |= Add(name=f"sum_{number}")(left=last, right=f"{name}.output")
             last = f"sum_{number}.output"
-            if not norm_first:
+            if not self.norm_first:
                 self |= normal(input=last)
                 last = f"norm_{number}.output"
 
 
-class TransformerEncoder(Composite):
+class TransformerEncoder(_Transformer):
     """Transformer blocks in sequence. With `norm_first`, one more norm follows.
 
     Args:
@@ -212,49 +184,32 @@ class TransformerEncoder(Composite):
         ['block_0', 'block_1', 'norm']
     """
 
+    layers: Annotated[Layers, Start(2)]
+    width: Size
+    heads: Heads = 8
+    hidden_size: Size | None = None
+    activation: Activation = "gelu"
+    is_causal: bool = False
+    dropout: Chance = 0.0
+    norm: Literal["layer", "rms"] = "layer"
+    norm_first: bool = True
+    kv_heads: ServedHeads | None = None
+    use_rotary: bool = False
+    use_bias: bool = True
+    use_lengths: bool = False
+
     category = "Composites"
     formula = "y = norm(block(... block(x)))"
 
-    def __init__(
-        self,
-        layers: Annotated[Layers, Start(2)],
-        width: Size,
-        heads: Heads = 8,
-        hidden_size: Size | None = None,
-        activation: Activation = "gelu",
-        is_causal: bool = False,
-        dropout: Chance = 0.0,
-        norm: Literal["layer", "rms"] = "layer",
-        norm_first: bool = True,
-        kv_heads: ServedHeads | None = None,
-        use_rotary: bool = False,
-        use_bias: bool = True,
-        use_lengths: bool = False,
-        name: str | None = None,
-    ):
-        attributes = {
-            "width": width,
-            "heads": heads,
-            "hidden_size": hidden_size,
-            "activation": activation,
-            "is_causal": is_causal,
-            "dropout": dropout,
-            "norm": norm,
-            "norm_first": norm_first,
-            "kv_heads": kv_heads,
-            "use_rotary": use_rotary,
-            "use_bias": use_bias,
-            "use_lengths": use_lengths,
-        }
-        super().__init__(name, layers=layers, **attributes)
-        block = TransformerBlock(**attributes)
+    def compose(self):
+        block = TransformerBlock(**self._shared(TransformerBlock))
         source = "input"
-        for number in range(self.options["layers"]):
-            more = {"lengths": "lengths"} if use_lengths else {}
+        for number in range(self.layers):
+            more = {"lengths": "lengths"} if self.use_lengths else {}
             self |= self.of_block(block.block, f"block_{number}")(input=source, **more)
             source = f"block_{number}.output"
-        if norm_first:
-            self += (LayerNorm if norm == "layer" else RMSNorm)(name="norm")
+        if self.norm_first:
+            self += (LayerNorm if self.norm == "layer" else RMSNorm)(name="norm")
 
 
 class Unembedding(Operator):
@@ -264,34 +219,20 @@ class Unembedding(Operator):
 
     Args:
         num_embeddings: Number of rows of the embedding.
-
-    Examples:
-        >>> Unembedding(1000)
-        Unembedding(num_embeddings=1000)
     """
+
+    num_embeddings: Size
 
     op = "unembedding"
     category = "Layers"
     formula = "y = x Wᵀ"
     initializers: ClassVar = {"weight": Initializer("normal", scale=0.02)}
 
-    def __init__(self, num_embeddings: Size, name: str | None = None):
-        super().__init__(name, num_embeddings=num_embeddings)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Map `(..., dim)` to `(..., num_embeddings)`."""
-        shape, rows = inputs["input"].shape, options["num_embeddings"]
-        assert isinstance(rows, int)
-        if not shape:
-            raise MismatchError(
-                "input",
-                "at least one axis",
-                "use an input with axes, such as (batch, features).",
-                "rank 0",
-            )
-        last: Dim = "input_size" if shape[-1] == LEADING else shape[-1]
-        return Inferred({"output": (*(shape if shape == (LEADING,) else shape[:-1]), rows)}, {"weight": (rows, last)})
+        (lead, last), rows = last_axis(inputs), options["num_embeddings"]
+        return Inferred({"output": (*lead, rows)}, {"weight": (rows, "input_size" if last is None else last)})
 
 
 class GPT(Composite):
@@ -318,53 +259,41 @@ class GPT(Composite):
         ['tokens', 'positions', 'block_0', 'block_1', 'norm', 'head']
     """
 
+    vocabulary: Annotated[Size, Start(256)] = 50257
+    context: Annotated[Size, Start(64)] = 1024
+    layers: Annotated[Layers, Start(2)] = 12
+    heads: Annotated[Heads, Start(4)] = 12
+    width: Annotated[Size, Start(64)] = 768
+    dropout: Chance = 0.0
+    is_tied: bool = True
+
     category = "Composites"
     formula = "y = norm(block(... block(W[x] + P))) Wᵀ"
 
-    def __init__(
-        self,
-        vocabulary: Annotated[Size, Start(256)] = 50257,
-        context: Annotated[Size, Start(64)] = 1024,
-        layers: Annotated[Layers, Start(2)] = 12,
-        heads: Annotated[Heads, Start(4)] = 12,
-        width: Annotated[Size, Start(64)] = 768,
-        dropout: Chance = 0.0,
-        is_tied: bool = True,
-        name: str | None = None,
-    ):
-        super().__init__(
-            name,
-            vocabulary=vocabulary,
-            context=context,
-            layers=layers,
-            heads=heads,
-            width=width,
-            dropout=dropout,
-            is_tied=is_tied,
-        )
-        layers = self.options["layers"]
-        block = TransformerBlock(width, heads, None, "gelu_tanh", True, dropout)
-        weight = {"weight": "embedding"} if is_tied else {}
-        self |= Embedding(vocabulary, width, name="tokens")(input="input", **weight)
-        self += LearnedPositions(context, name="positions")
-        if dropout:
-            self += Dropout(dropout, name="dropout")
+    def compose(self):
+        layers = self.layers
+        block = TransformerBlock(self.width, self.heads, None, "gelu_tanh", True, self.dropout)
+        weight = {"weight": "embedding"} if self.is_tied else {}
+        self |= Embedding(self.vocabulary, self.width, name="tokens")(input="input", **weight)
+        self += LearnedPositions(self.context, name="positions")
+        if self.dropout:
+            self += Dropout(self.dropout, name="dropout")
         for number in range(layers):
             self += self.of_block(block.block, f"block_{number}")
         self += LayerNorm(name="norm")
-        if is_tied:
-            self += Unembedding(vocabulary, name="head")(**weight)
+        if self.is_tied:
+            self += Unembedding(self.vocabulary, name="head")(**weight)
         else:
-            self += Linear(vocabulary, use_bias=False, input_size=width, name="head")
+            self += Linear(self.vocabulary, use_bias=False, input_size=self.width, name="head")
         plain, ending = "normal(0.02)", f"normal({0.02 / (2 * layers) ** 0.5})"
         starts = {"attention.qkv": plain, "attention.out": ending, "mlp.up": plain, "mlp.down": ending}
         names = {f"block_{number}.{part}.weight": text for number in range(layers) for part, text in starts.items()}
-        if not is_tied:
+        if not self.is_tied:
             names["head.weight"] = plain
         self._edit(lambda graph: _starting(graph, names))
 
 
 def _starting(graph: LogicalGraph, starts: Mapping[str, str]) -> LogicalGraph:
-    """Return the graph with initializers by parameter name. One call for all parameters is fast."""
+    # One call for all parameters: each infers the inputs of the graph again.
     notes = {Endpoint(BOUNDARY, name): Note(initializer=text) for name, text in starts.items()}
     return infer_boundary(graph.nodes, made_edges(graph), dict(graph.labels), {**graph.note_at, **notes})

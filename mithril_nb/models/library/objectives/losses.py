@@ -6,22 +6,24 @@ regularizer returns one number. All logarithms are natural.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, ClassVar, Literal
 
-from mithril_nb.graph.spec import LEADING, Dim
+from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models.composite import Composite
-from mithril_nb.models.fields import Range
-from mithril_nb.models.library.operations.arithmetic import MatrixMultiply, Multiply, Threshold
-from mithril_nb.models.library.operations.elementwise import Absolute, Square
-from mithril_nb.models.library.operations.reductions import Sum
-from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
-from mithril_nb.models.shape_inference.dims import MismatchError, agree, broadcast, meet, place_of
+from mithril_nb.models.fields import plain
+from mithril_nb.models.library.operations import Absolute, MatrixMultiply, Multiply, Square, Sum
+from mithril_nb.models.library.operations.elementwise import Threshold
+from mithril_nb.models.op import LEADING, Dim, MismatchError, Operator, Options, Range, Specs, jnp
+from mithril_nb.models.shape_inference.dims import agree, broadcast, meet, place_of
 
 __all__ = [
     "L1",
     "L2",
     "AbsoluteError",
+    "BinaryCrossEntropy",
     "CosineSimilarity",
+    "CrossEntropy",
+    "FocalLoss",
     "HingeLoss",
     "HuberLoss",
     "InfoNCE",
@@ -30,6 +32,7 @@ __all__ = [
     "QuadHingeLoss",
     "QuadraticFormRegularizer",
     "QuantileLoss",
+    "SoftCrossEntropy",
     "SquaredError",
 ]
 
@@ -68,9 +71,13 @@ class Paired(Operator):
     input_ports = ("input", "target")
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return the shape of an elementwise result."""
-        return Inferred({"output": paired(inputs, *cls.input_ports)})
+        return paired(inputs, *cls.input_ports)
+
+
+def _squared_error(x: Any, target: Any) -> Any:
+    return jnp.square(x - target)
 
 
 class SquaredError(Paired):
@@ -83,15 +90,11 @@ class SquaredError(Paired):
 
     op = "squared_error"
     formula = "y = (input - target)²"
+    kernel = _squared_error
 
 
 class AbsoluteError(Paired):
-    """Absolute difference of each item and its target. The gradient at equality is 0, as in PyTorch.
-
-    Examples:
-        >>> AbsoluteError()
-        AbsoluteError()
-    """
+    """Absolute difference of each item and its target. The gradient at equality is 0, as in PyTorch."""
 
     op = "absolute_error"
     formula = "y = |input - target|"
@@ -105,26 +108,16 @@ class HuberLoss(Paired):
 
     Args:
         delta: Largest absolute difference with a quadratic loss.
-
-    Examples:
-        >>> HuberLoss()
-        HuberLoss(delta=1.0)
     """
+
+    delta: Annotated[float, Range(1e-6, 1e6)] = 1.0
 
     op = "huber_loss"
     formula = "y = ½ e² near zero, delta (|e| - ½ delta) beyond"
 
-    def __init__(self, delta: Annotated[float, Range(1e-6, 1e6)] = 1.0, name: str | None = None):
-        super().__init__(name, delta=delta)
-
 
 class LogCosh(Paired):
-    """Logarithm of the hyperbolic cosine of the difference: a smooth approximation of the absolute error.
-
-    Examples:
-        >>> LogCosh()
-        LogCosh()
-    """
+    """Logarithm of the hyperbolic cosine of the difference: a smooth approximation of the absolute error."""
 
     op = "log_cosh"
     formula = "y = log cosh(input - target)"
@@ -138,28 +131,19 @@ class QuantileLoss(Paired):
 
     Args:
         quantile: The fraction of targets that should be below the input.
-
-    Examples:
-        >>> QuantileLoss(0.9)
-        QuantileLoss(quantile=0.9)
     """
+
+    quantile: Annotated[float, Range(0.0, 1.0)] = 0.5
 
     op = "quantile_loss"
     option_ports = ("quantile",)
     formula = "y = max(q e, (q - 1) e), e = target - input"
-
-    def __init__(self, quantile: Annotated[float, Range(0.0, 1.0)] = 0.5, name: str | None = None):
-        super().__init__(name, quantile=quantile)
 
 
 class HingeLoss(Paired):
     """Hinge loss: penalises scores for which target · input is below the margin of 1. Targets are -1 and 1.
 
     The gradient at the margin is 0, like that of `Relu` at 0 (Rosasco et al., 2004).
-
-    Examples:
-        >>> HingeLoss()
-        HingeLoss()
     """
 
     op = "hinge_loss"
@@ -167,12 +151,7 @@ class HingeLoss(Paired):
 
 
 class QuadHingeLoss(Paired):
-    """Square of the hinge loss. Unlike the hinge loss, its slope is continuous. Targets are -1 and 1.
-
-    Examples:
-        >>> QuadHingeLoss()
-        QuadHingeLoss()
-    """
+    """Square of the hinge loss. Unlike the hinge loss, its slope is continuous. Targets are -1 and 1."""
 
     op = "quad_hinge_loss"
     formula = "y = max(0, 1 - target · input)²"
@@ -186,18 +165,13 @@ class KLDivergence(Paired):
 
     Args:
         threshold: The threshold t; by default the dtype's smallest normal number.
-
-    Examples:
-        >>> KLDivergence()
-        KLDivergence(threshold=None)
     """
+
+    threshold: Threshold | None = None
 
     op = "kl_divergence"
     option_ports = ("threshold",)
     formula = "y = target (log target - log input)"
-
-    def __init__(self, threshold: Threshold | None = None, name: str | None = None):
-        super().__init__(name, threshold=threshold)
 
 
 class CosineSimilarity(Operator):
@@ -206,28 +180,23 @@ class CosineSimilarity(Operator):
     Args:
         axis: The axis of the vectors.
         eps: Lower bound of a vector's length, so that the zero vector has a value and a gradient.
-
-    Examples:
-        >>> CosineSimilarity()
-        CosineSimilarity(axis=-1, eps=1e-08)
     """
+
+    axis: Axis = -1
+    eps: Annotated[float, Range(1e-18, 1.0)] = 1e-8
 
     op = "cosine_similarity"
     category = "Losses"
     input_ports = ("left", "right")
     formula = "y = left · right / (max(|left|, eps) max(|right|, eps))"
 
-    def __init__(self, axis: Axis = -1, eps: Annotated[float, Range(1e-18, 1.0)] = 1e-8, name: str | None = None):
-        super().__init__(name, axis=axis, eps=eps)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return the shape of an elementwise result, without the axis of the vectors."""
         shape = paired(inputs, "left", "right")
         axis = options["axis"]
-        assert isinstance(axis, int)
         position = place_of("left", axis, shape)
-        return Inferred({"output": (LEADING,) if position is None else (*shape[:position], *shape[position + 1 :])})
+        return (LEADING,) if position is None else (*shape[:position], *shape[position + 1 :])
 
 
 class InfoNCE(Operator):
@@ -239,11 +208,9 @@ class InfoNCE(Operator):
 
     Args:
         temperature: Divisor of the similarities. With a smaller temperature, the most similar rows have more weight.
-
-    Examples:
-        >>> InfoNCE()
-        InfoNCE(temperature=0.07)
     """
+
+    temperature: Annotated[float, Range(1e-3, 1e3)] = 0.07
 
     op = "info_nce"
     category = "Losses"
@@ -251,11 +218,8 @@ class InfoNCE(Operator):
     option_ports = ("temperature",)
     formula = "y[i] = -log(exp(s[i, i]) / Σ_j exp(s[i, j])), s = cos(input, target) / temperature"
 
-    def __init__(self, temperature: Annotated[float, Range(1e-3, 1e3)] = 0.07, name: str | None = None):
-        super().__init__(name, temperature=temperature)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Map inputs `(batch, features)` to `(batch,)`."""
         both = meet(("batch", "features"), inputs["input"].shape, {})
         if both is None:
@@ -264,10 +228,10 @@ class InfoNCE(Operator):
         shape = meet(both, inputs["target"].shape, names)
         if shape is None:
             raise MismatchError("target", str(both), "use a target with the shape of the input.")
-        return Inferred({"output": shape[:1]})
+        return shape[:1]
 
     @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+    def refine(cls, options, inputs, outputs):
         """Infer that input and target have the same shape."""
         return {"input": inputs["target"].shape, "target": inputs["input"].shape}
 
@@ -283,8 +247,7 @@ class L1(Composite):
     category = "Losses"
     formula = "y = Σ |x|"
 
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
+    def compose(self):
         self |= Absolute()(input="input")
         self += Sum()(output="output")
 
@@ -300,8 +263,7 @@ class L2(Composite):
     category = "Losses"
     formula = "y = ½ Σ x²"
 
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
+    def compose(self):
         self |= (square := Square())(input="input")
         self |= (total := Sum())(input=square.output)
         self |= Multiply()(left=total.output, right=0.5, output="output")
@@ -321,9 +283,208 @@ class QuadraticFormRegularizer(Composite):
     category = "Losses"
     formula = "y = ½ xᵀ K x"
 
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
+    def compose(self):
         self |= (seen := MatrixMultiply())(left="kernel", right="input")
         self |= (each := Multiply())(left="input", right=seen.output)
         self |= (total := Sum())(input=each.output)
         self |= Multiply()(left=total.output, right=0.5, output="output")
+
+
+class _Weighted(Operator):
+    category = "Losses"
+    input_ports = ("input", "target")
+
+    def __init__(self, name: str | None = None, **attributes: Any):
+        for port in ("pos_weight", "weights"):
+            if port in attributes:
+                _check_weights(type(self).__name__, port, attributes[port])
+        super().__init__(name, **attributes)
+
+
+class BinaryCrossEntropy(_Weighted, Paired):
+    """Binary cross entropy of each item. Targets are 1 and 0, or probabilities in between.
+
+    Args:
+        input_type: `"logits"`, whose sigmoid is the probability of a positive, or `"probs"` for probabilities.
+        pos_weight: Weight of positives: one number, or one per item of the last axis. `"auto"` is the number of
+            negatives in the batch divided by the number of positives, which is usual if positives are rare.
+        threshold: The threshold t of `robust`; by default the dtype's smallest normal number.
+        robust: If true, values and gradients are finite for a probability of zero or an infinite logit. For a
+            probability x below a threshold t, `log x` is replaced by `2 log t - log(2t - x)`. For logits, the logarithm
+            of the probability is at least `log t`.
+    """
+
+    input_type: Literal["logits", "probs"] = "logits"
+    pos_weight: Any = 1.0
+    threshold: Threshold | None = None
+    robust: bool = False
+
+    op = "binary_cross_entropy"
+    option_ports = ("pos_weight", "threshold", "robust")
+    formula = "y = -(w t log p + (1 - t) log(1 - p))"
+
+
+class FocalLoss(Paired):
+    """Focal loss: binary cross entropy of logits, with less weight on easy items (Lin et al., 2017).
+
+    Args:
+        gamma: With a larger gamma, easy items have less weight. With 0, the loss is the weighted cross entropy.
+        alpha: Weight of positives; negatives have the weight `1 - alpha`. With `None`, all items have the weight 1.
+    """
+
+    gamma: Annotated[float, Range(0.0, 10.0)] = 2.0
+    alpha: Annotated[float, Range(0.0, 1.0)] | None = 0.25
+
+    op = "focal_loss"
+    formula = "y = -α (1 - p)^γ log p, p the probability of the target"
+
+
+class SoftCrossEntropy(_Weighted):
+    """Cross entropy with probabilities of all classes as targets: the op of `CrossEntropy(categorical=False)`.
+
+    Args:
+        input_type: `"logits"`, whose softmax gives the probabilities, `"probs"` for probabilities, or `"log_probs"` for
+            logarithms of probabilities, such as the output of `LogSoftmax`.
+        weights: Weight of each class, see `CrossEntropy`.
+        robust: If true, the loss is finite for a probability of zero, see `CrossEntropy`.
+        threshold: The threshold of `robust`, see `CrossEntropy`.
+        axis: The axis of the classes.
+        label_smoothing: Fraction of the target that is spread over all classes.
+
+    Examples:
+        >>> SoftCrossEntropy().inputs[1]
+        Port(name='target', role='data')
+    """
+
+    input_type: Literal["logits", "probs", "log_probs"] = "logits"
+    weights: Any = ""
+    robust: bool = False
+    threshold: Threshold | None = None
+    axis: Axis = 1
+    label_smoothing: Annotated[float, Range(0.0, 1.0)] = 0.0
+
+    op = "soft_cross_entropy"
+    option_ports = ("weights", "threshold", "robust")
+    formula = "y = -Σ_c w[c] t[c] log p[c]"
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Map `(batch, classes, *rest)` and a target of the same shape to `(batch, *rest)`."""
+        shape, target = inputs["input"].shape, inputs["target"].shape
+        rest, classes = _without_classes(options, shape)
+        _check_count(options["weights"], classes)
+        if meet(shape, target, {}) is None:
+            raise MismatchError("target", str(shape), "CrossEntropy()  # for targets that are class indices")
+        return (LEADING,) if rest is None else rest
+
+    @classmethod
+    def refine(cls, options, inputs, outputs):
+        """Infer that input and target have the same shape."""
+        return {"input": inputs["target"].shape, "target": inputs["input"].shape}
+
+
+class CrossEntropy(SoftCrossEntropy):
+    """Cross entropy of each sample: the negative log-probability of its class.
+
+    Args:
+        input_type: `"logits"`, whose softmax gives the probabilities, `"probs"` for probabilities, or `"log_probs"` for
+            logarithms of probabilities, such as the output of `LogSoftmax`.
+        weights: Weight of each class: a tuple with a number per class, `""` for equal weights, or `"auto"` for
+            `samples / (classes * samples of this class)`, counted in the batch (King and Zeng, 2001). A `Mean` after
+            this block divides by the number of samples, not by the sum of their weights.
+        robust: If true, values and gradients are finite for a probability of zero or a logit of -∞. For a probability x
+            below a threshold t, `log x` is replaced by `2 log t - log(2t - x)`. For logits, the logarithm of the
+            probability is at least `log t`.
+        threshold: The threshold t of `robust`; by default the dtype's smallest normal number.
+        categorical: If true, a target is a class index. If false, it has a probability for each class.
+        axis: The axis of the classes: 1 for `(batch, classes, ...)`, such as images; -1 for `(batch, time, classes)`.
+        label_smoothing: Fraction of the target that is spread over all classes (Szegedy et al., 2016).
+
+    Examples:
+        >>> CrossEntropy().options["categorical"], CrossEntropy(categorical=False).block.op
+        (True, 'soft_cross_entropy')
+    """
+
+    op = "cross_entropy"
+    formula = "y = -w[t] log p[t]"
+    input_dtypes: ClassVar = {"target": "int32"}
+
+    def __init__(
+        self,
+        input_type: Literal["logits", "probs", "log_probs"] = "logits",
+        weights: Any = "",
+        robust: bool = False,
+        threshold: Threshold | None = None,
+        categorical: bool = True,
+        axis: Axis = 1,
+        label_smoothing: Annotated[float, Range(0.0, 1.0)] = 0.0,
+        name: str | None = None,
+    ):
+        if not categorical:
+            # Targets with probabilities need another op, because the targets of "cross_entropy" are integers.
+            self.op = SoftCrossEntropy.op  # pyright: ignore[reportAttributeAccessIssue]
+        _Weighted.__init__(
+            self,
+            name,
+            input_type=input_type,
+            weights=weights,
+            robust=robust,
+            threshold=threshold,
+            categorical=categorical,
+            axis=axis,
+            label_smoothing=label_smoothing,
+        )
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Map `(batch, classes, *rest)` and a target `(batch, *rest)` to `(batch, *rest)`."""
+        shape, target = inputs["input"].shape, inputs["target"].shape
+        rest, classes = _without_classes(options, shape)
+        _check_count(options["weights"], classes)
+        both = target if rest is None else meet(rest, target, {})
+        if both is None:
+            advice = "use one class index for each sample as the target."
+            if agree(shape, target):
+                advice = "CrossEntropy(categorical=False)  # for targets that are probabilities"
+            elif agree(shape[:-1], target):
+                advice = "CrossEntropy(axis=-1)  # for classes on the last axis"
+            raise MismatchError("target", str(rest), advice)
+        return both
+
+    @classmethod
+    def refine(cls, options, inputs, outputs):
+        """Infer the target's shape: that of the input without the axis of the classes."""
+        rest, _ = _without_classes(options, inputs["input"].shape)
+        return {"target": outputs["output"].shape if rest is None else rest}
+
+
+def _without_classes(options: Options, shape: tuple[Dim, ...]) -> tuple[tuple[Dim, ...] | None, Dim | None]:
+    axis = options["axis"]
+    position = place_of("input", axis, shape)
+    return (None, None) if position is None else ((*shape[:position], *shape[position + 1 :]), shape[position])
+
+
+def _check_count(weights: Any, classes: Dim | None) -> None:
+    if isinstance(weights, tuple) and isinstance(classes, int) and len(weights) != classes:
+        raise MismatchError(
+            "input",
+            f"{len(weights)} classes, one for each of the weights",
+            f"weights={[1.0] * classes if classes <= 16 else 'auto'!r}",
+        )
+
+
+def _check_weights(kind: str, argument: str, weights: Any) -> None:
+    words = ("auto",) if argument == "pos_weight" else ("", "auto")
+    try:
+        converted = plain(weights)
+    except TypeError:
+        converted = None
+    numbers = converted if isinstance(converted, tuple) else (converted,)
+    is_row = all(isinstance(number, int | float) and not isinstance(number, bool) and number >= 0 for number in numbers)
+    if converted not in words and not (is_row and (isinstance(converted, tuple) or argument == "pos_weight")):
+        single = "a number, or " if argument == "pos_weight" else ""
+        raise UnknownOptionError(
+            f"{kind} cannot take {argument}={weights!r}.",
+            (("needs", f"{single}a number per class, each 0 or more, or {' or '.join(map(repr, words))}"),),
+            f'{kind}({argument}="auto")',
+        )

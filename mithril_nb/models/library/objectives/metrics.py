@@ -6,43 +6,209 @@ Only `MeanSquaredError` and `R2` have a gradient.
 from __future__ import annotations
 
 from math import isfinite
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.connection import Connection, IOKey, Tensorlike
-from mithril_nb.models.fields import Range
-from mithril_nb.models.library.objectives.counting import (
-    AUCCore,
-    ClassCounts,
-    ClassDifference,
-    Classes,
-    ClassesSeen,
-    ConfusionCounts,
-    TopKHits,
-)
 from mithril_nb.models.library.objectives.losses import SquaredError
-from mithril_nb.models.library.operations.arithmetic import Divide, Maximum
-from mithril_nb.models.library.operations.elementwise import Buffer
-from mithril_nb.models.library.operations.indexing import OneHot
-from mithril_nb.models.library.operations.logic import Greater
-from mithril_nb.models.library.operations.reductions import ArgMax, Mean, Trapezoid
-from mithril_nb.models.library.operations.reshaping import Transpose
-from mithril_nb.models.library.operations.statics import Cast
-from mithril_nb.models.op import Operator
+from mithril_nb.models.library.operations import (
+    ArgMax,
+    Buffer,
+    Cast,
+    Divide,
+    Greater,
+    Maximum,
+    Mean,
+    OneHot,
+    Transpose,
+    Trapezoid,
+)
+from mithril_nb.models.op import LEADING, Dim, Inferred, MismatchError, Operator, Range, Specs, TensorSpec
+from mithril_nb.models.shape_inference.dims import meet, plus
 
-__all__ = ["AUC", "F1", "R2", "Accuracy", "ConfusionMatrix", "MeanSquaredError", "Precision", "Recall", "TopKAccuracy"]
+__all__ = [
+    "AUC",
+    "F1",
+    "R2",
+    "AUCCore",
+    "Accuracy",
+    "ClassCounts",
+    "ClassDifference",
+    "ClassesSeen",
+    "ConfusionCounts",
+    "ConfusionMatrix",
+    "MeanSquaredError",
+    "Precision",
+    "Recall",
+    "TopKAccuracy",
+    "TopKHits",
+]
+
+Classes = Annotated[int, Range(1, 2**20)]
+
+
+class _Numbers(Operator):
+    category = "Metrics"
+    input_ports = ("pred", "label")
+    input_dtypes: ClassVar = {"*": "int32"}
+
+    @classmethod
+    def refine(cls, options, inputs, outputs):
+        """Infer that both inputs have the same shape."""
+        return {"pred": inputs["label"].shape, "label": inputs["pred"].shape}
+
+
+class ClassDifference(_Numbers):
+    """Index of the predicted class minus the index of the true class: 0 for a correct prediction.
+
+    Both inputs must have the same shape. Inputs such as `(n, 1)` and `(n,)` do not broadcast.
+    """
+
+    op = "class_difference"
+    formula = "y = pred - label"
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Return the common shape of both inputs."""
+        return TensorSpec(_same(inputs, "pred", "label"), "int32")
+
+
+class ClassCounts(_Numbers):
+    """Counts true positives, false positives and false negatives of each class.
+
+    An index outside 0 to `n_classes - 1` belongs to no class. If only one of prediction and label is such an index, the
+    sample still counts for the class of the other: as a false positive or a false negative.
+
+    Args:
+        n_classes: Number of classes.
+
+    Examples:
+        >>> [port.name for port in ClassCounts(3).outputs]
+        ['true_positive', 'false_positive', 'false_negative']
+    """
+
+    n_classes: Classes
+
+    op = "class_counts"
+    output_ports = ("true_positive", "false_positive", "false_negative")
+    formula = "counts of pred = c = label, of pred = c ≠ label, of label = c ≠ pred"
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Return the shape `(n_classes,)` for each count."""
+        _same(inputs, "pred", "label")
+        count = options["n_classes"]
+        return Inferred(dict.fromkeys(cls.output_ports, TensorSpec((count,), "int32")))
+
+
+class ClassesSeen(_Numbers):
+    """Counts the distinct classes that occur in predictions, labels, or both."""
+
+    op = "classes_seen"
+    formula = "y = number of different items of pred and label"
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Return the spec of one integer."""
+        _same(inputs, "pred", "label")
+        return TensorSpec((), "int32")
+
+
+class ConfusionCounts(_Numbers):
+    """Confusion matrix: the number of samples of each true class (row) and predicted class (column).
+
+    Args:
+        n_classes: Number of classes.
+    """
+
+    n_classes: Annotated[int, Range(1, 2**14)]
+
+    op = "confusion_counts"
+    formula = "y[i, j] = number of samples of class i that were predicted as j"
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Return the shape `(n_classes, n_classes)`."""
+        _same(inputs, "pred", "label")
+        count = options["n_classes"]
+        return TensorSpec((count, count), "int32")
+
+
+class TopKHits(Operator):
+    """True for each sample whose true class has one of the k highest scores.
+
+    Of two classes with equal scores, the class with the lower index ranks higher. A class with a NaN score ranks higher
+    than the true class.
+
+    Args:
+        k: Number of highest scores to accept.
+    """
+
+    k: Annotated[int, Range(1, 2**20)] = 5
+
+    op = "top_k_hits"
+    category = "Metrics"
+    input_ports = ("pred", "label")
+    input_dtypes: ClassVar = {"label": "int32"}
+    formula = "y = label is among the k highest of pred"
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Map scores `(*samples, classes)` and labels `samples` to `samples`."""
+        scores, label = inputs["pred"].shape, inputs["label"].shape
+        if not scores:
+            raise MismatchError("pred", "(..., classes)", "use an input with a score for each class.", "rank 0")
+        rest = scores if scores == (LEADING,) else scores[:-1]
+        both = meet(rest, label, {})
+        if both is None:
+            raise MismatchError("label", str(rest), "use one class index for each sample.")
+        return TensorSpec(both, "bool")
+
+
+class AUCCore(Operator):
+    """Points of the ROC curve: false and true positive rates for each threshold, from the highest score to the lowest.
+
+    Scores and labels of shape `(..., samples)` give `(2, ..., samples + 1)`: first the false positive rates, then the
+    true positive rates. Both start at 0. Samples with equal scores share one point, so a tie counts half in the area
+    (Fawcett, 2006). If all labels are equal, one of the rates is NaN.
+
+    Examples:
+        >>> [port.name for port in AUCCore().inputs]
+        ['input', 'label']
+    """
+
+    op = "auc_core"
+    category = "Metrics"
+    input_ports = ("input", "label")
+    input_dtypes: ClassVar = {"label": "any"}
+    formula = "y[0] = false positives / negatives, y[1] = true positives / positives"
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Map scores and labels of shape `(*curves, n)` to `(2, *curves, n + 1)`."""
+        shape = _same(inputs, "input", "label")
+        if not shape:
+            raise MismatchError("input", "(..., samples)", "use an input with one score for each sample.", "rank 0")
+        if LEADING in shape:
+            return TensorSpec((LEADING,), "float32")
+        return TensorSpec((2, *shape[:-1], plus(shape[-1], 1)), "float32")
+
+
+def _same(inputs: Specs, port: str, other: str) -> tuple[Dim, ...]:
+    shape = meet(inputs[port].shape, inputs[other].shape, {})
+    if shape is None:
+        advice = f"reshape {port} or {other}, so that they have the same shape."
+        raise MismatchError(other, str(inputs[port].shape), advice)
+    return shape
 
 
 class _Classified(Composite):
-    """Base of the classification metrics: converts predictions and labels to class indices. See `Accuracy`."""
-
     category = "Metrics"
 
     def _classify(
         self, threshold: float | None, is_binary: bool, is_pred_one_hot: bool, is_label_one_hot: bool
     ) -> Connection:
-        """Add the blocks that convert predictions and labels to indices, and return the difference of the indices."""
         kind = type(self).__name__
         if threshold is not None and not is_binary:
             valid = threshold if isfinite(threshold) else 0.5
@@ -85,24 +251,15 @@ class Accuracy(_Classified):
         ['pred_formatted', 'label_formatted', 'metric_out', 'output']
     """
 
+    threshold: float | None = None
+    is_binary: bool = False
+    is_pred_one_hot: bool = True
+    is_label_one_hot: bool = True
+
     formula = "y = number of samples with pred = label / number of samples"
 
-    def __init__(
-        self,
-        threshold: float | None = None,
-        is_binary: bool = False,
-        is_pred_one_hot: bool = True,
-        is_label_one_hot: bool = True,
-        name: str | None = None,
-    ):
-        super().__init__(
-            name,
-            threshold=threshold,
-            is_binary=is_binary,
-            is_pred_one_hot=is_pred_one_hot,
-            is_label_one_hot=is_label_one_hot,
-        )
-        difference = self._classify(threshold, is_binary, is_pred_one_hot, is_label_one_hot)
+    def compose(self):
+        difference = self._classify(self.threshold, self.is_binary, self.is_pred_one_hot, self.is_label_one_hot)
         self |= Mean()(input=(difference == 0).cast("float32"), output="output")
 
 
@@ -112,38 +269,27 @@ Average = Literal["micro", "macro", "weighted"]
 class _Counted(_Classified):
     """Base of the metrics that are a quotient of counts: `_quotient` returns numerator and denominator."""
 
-    def __init__(
-        self,
-        average: Average = "micro",
-        n_classes: Classes | None = None,
-        threshold: float | None = None,
-        is_binary: bool = False,
-        is_pred_one_hot: bool = True,
-        is_label_one_hot: bool = True,
-        name: str | None = None,
-    ):
-        super().__init__(
-            name,
-            average=average,
-            n_classes=n_classes,
-            threshold=threshold,
-            is_binary=is_binary,
-            is_pred_one_hot=is_pred_one_hot,
-            is_label_one_hot=is_label_one_hot,
-        )
-        if n_classes is None and average != "micro" and not is_binary:
+    average: Average = "micro"
+    n_classes: Classes | None = None
+    threshold: float | None = None
+    is_binary: bool = False
+    is_pred_one_hot: bool = True
+    is_label_one_hot: bool = True
+
+    def compose(self):
+        if self.n_classes is None and self.average != "micro" and not self.is_binary:
             kind = type(self).__name__
             raise UnknownOptionError(
                 f"{kind} needs 'n_classes' to average over classes.",
-                (("average", repr(average)),),
-                f'{kind}("{average}", n_classes=10)',
+                (("average", repr(self.average)),),
+                f'{kind}("{self.average}", n_classes=10)',
             )
-        wrong = self._classify(threshold, is_binary, is_pred_one_hot, is_label_one_hot)
+        wrong = self._classify(self.threshold, self.is_binary, self.is_pred_one_hot, self.is_label_one_hot)
         numbers = {"pred": self.pred_formatted, "label": self.label_formatted}
         self |= (seen := ClassesSeen())(**numbers, output=IOKey("n_classes", expose=True))
-        per_class = average != "micro" and not is_binary
-        if per_class or is_binary:
-            self |= (counts := ClassCounts(n_classes if per_class else 2))(**numbers)
+        per_class = self.average != "micro" and not self.is_binary
+        if per_class or self.is_binary:
+            self |= (counts := ClassCounts(self.n_classes if per_class else 2))(**numbers)
             totals = [getattr(counts, port) for port in ClassCounts.output_ports]
             totals = totals if per_class else [count[1] for count in totals]
         else:
@@ -160,7 +306,7 @@ class _Counted(_Classified):
             self |= Divide()(numerator=above, denominator=divisor.output, output="output")
             return
         self |= (score := Divide())(numerator=above, denominator=divisor.output)
-        weight = outputs[0] + outputs[2] if average == "weighted" else None
+        weight = outputs[0] + outputs[2] if self.average == "weighted" else None
         scores, count = (score.output, seen.output) if weight is None else (score.output * weight, weight.sum())
         self |= (most := Maximum())(left=count, right=1)
         self |= Divide()(numerator=scores.sum(), denominator=most.output, output="output")
@@ -279,20 +425,22 @@ class AUC(Composite):
         ['label_argmax', 'output']
     """
 
+    n_classes: Classes
+    is_label_one_hot: bool = True
+
     category = "Metrics"
     formula = "y[c] = P(pred[i, c] > pred[j, c]) for i of class c and j of another"
 
-    def __init__(self, n_classes: Classes, is_label_one_hot: bool = True, name: str | None = None):
-        super().__init__(name, n_classes=n_classes, is_label_one_hot=is_label_one_hot)
-        many = self.options["n_classes"] > 1
+    def compose(self):
+        many = self.n_classes > 1
         # `model += AUC(3)` connects the first input, which must be `pred`. So the block that reads it comes first.
         self |= (scores := Transpose() if many else Buffer())(input="pred")
-        self |= (numbers := _number(many and is_label_one_hot))(
+        self |= (numbers := _number(many and self.is_label_one_hot))(
             input="label", output=IOKey("label_argmax", expose=True)
         )
         true = numbers.output
         if many:
-            self |= (one_hot := OneHot(self.options["n_classes"], axis=0, dtype="int32"))(input=true)
+            self |= (one_hot := OneHot(self.n_classes, axis=0, dtype="int32"))(input=true)
             true = one_hot.output
         self |= (curve := AUCCore())(input=scores.output, label=true)
         self |= Trapezoid()(y=curve.output[1], x=curve.output[0], output="output")
@@ -310,14 +458,16 @@ class TopKAccuracy(Composite):
         ['label', 'pred']
     """
 
+    k: Annotated[int, Range(1, 2**20)] = 5
+    is_label_one_hot: bool = False
+
     category = "Metrics"
     formula = "y = number of samples whose label is among the k highest of pred / number of samples"
 
-    def __init__(self, k: Annotated[int, Range(1, 2**20)] = 5, is_label_one_hot: bool = False, name: str | None = None):
-        super().__init__(name, k=k, is_label_one_hot=is_label_one_hot)
+    def compose(self):
         self |= (scores := Buffer())(input="pred")  # first, so that `+=` connects the scores and not the labels
-        self |= (true := _number(is_label_one_hot))(input="label")
-        self |= (hits := TopKHits(self.options["k"]))(pred=scores.output, label=true.output)
+        self |= (true := _number(self.is_label_one_hot))(input="label")
+        self |= (hits := TopKHits(self.k))(pred=scores.output, label=true.output)
         self |= Mean()(input=hits.output.cast("float32"), output="output")
 
 
@@ -334,20 +484,17 @@ class ConfusionMatrix(Composite):
         ['label', 'pred']
     """
 
+    n_classes: Annotated[int, Range(1, 2**14)]
+    is_pred_one_hot: bool = True
+    is_label_one_hot: bool = True
+
     category = "Metrics"
     formula = "y[i, j] = number of samples of class i that were predicted as j"
 
-    def __init__(
-        self,
-        n_classes: Annotated[int, Range(1, 2**14)],
-        is_pred_one_hot: bool = True,
-        is_label_one_hot: bool = True,
-        name: str | None = None,
-    ):
-        super().__init__(name, n_classes=n_classes, is_pred_one_hot=is_pred_one_hot, is_label_one_hot=is_label_one_hot)
-        self |= (predicted := _number(is_pred_one_hot))(input="pred")
-        self |= (true := _number(is_label_one_hot))(input="label")
-        self |= ConfusionCounts(self.options["n_classes"])(pred=predicted.output, label=true.output, output="output")
+    def compose(self):
+        self |= (predicted := _number(self.is_pred_one_hot))(input="pred")
+        self |= (true := _number(self.is_label_one_hot))(input="label")
+        self |= ConfusionCounts(self.n_classes)(pred=predicted.output, label=true.output, output="output")
 
 
 class MeanSquaredError(Composite):
@@ -361,8 +508,7 @@ class MeanSquaredError(Composite):
     category = "Metrics"
     formula = "y = mean (input - target)²"
 
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
+    def compose(self):
         self |= (error := SquaredError())(input="input", target="target")
         self |= Mean()(input=error.output, output="output")
 
@@ -381,8 +527,7 @@ class R2(Composite):
     category = "Metrics"
     formula = "y = 1 - Σ (input - target)² / Σ (target - mean target)²"
 
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
+    def compose(self):
         self |= (error := SquaredError())(input="input", target="target")
         self |= (middle := Mean(axis=0, keepdim=True))(input="target")
         self |= (spread := SquaredError())(input="target", target=middle.output)
@@ -391,5 +536,4 @@ class R2(Composite):
 
 
 def _number(is_one_hot: bool) -> Operator:
-    """Return the block that converts scores on the last axis, or numbers, to class indices."""
     return ArgMax(axis=-1) if is_one_hot else Cast("int32")

@@ -2,35 +2,26 @@
 
 from mithril_nb.models.library.operations import (
     activations,
-    arithmetic,
     elementwise,
     generators,
     indexing,
-    joining,
-    logic,
     reductions,
     reshaping,
     statics,
 )
 from mithril_nb.models.library.operations.activations import *
-from mithril_nb.models.library.operations.arithmetic import *
 from mithril_nb.models.library.operations.elementwise import *
 from mithril_nb.models.library.operations.generators import *
 from mithril_nb.models.library.operations.indexing import *
-from mithril_nb.models.library.operations.joining import *
-from mithril_nb.models.library.operations.logic import *
 from mithril_nb.models.library.operations.reductions import *
 from mithril_nb.models.library.operations.reshaping import *
 from mithril_nb.models.library.operations.statics import *
 
 __all__ = []
 __all__ += activations.__all__
-__all__ += arithmetic.__all__
 __all__ += elementwise.__all__
 __all__ += generators.__all__
 __all__ += indexing.__all__
-__all__ += joining.__all__
-__all__ += logic.__all__
 __all__ += reductions.__all__
 __all__ += reshaping.__all__
 __all__ += statics.__all__

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import Value
-from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
-from mithril_nb.models.library.operations.shape_rules import KeepsShape, as_sizes
-from mithril_nb.models.library.operations.statics import dtype_name, dtype_option
-from mithril_nb.models.op import UNKNOWN, Inferred, Operator, Options, Specs
-from mithril_nb.models.shape_inference.dims import MismatchError, at_least_0, plus, times
+from mithril_nb.graph.spec import ITEM_BYTES, as_dtype
+from mithril_nb.models.library.operations.reshaping import KeepsShape, as_sizes
+from mithril_nb.models.library.operations.statics import Typed, dtype_option
+from mithril_nb.models.op import LEADING, UNKNOWN, Dim, MismatchError, Operator, Spec, TensorSpec, jnp
+from mithril_nb.models.shape_inference.dims import at_least_0, plus, times
+from mithril_nb.models.shape_inference.folding import dtype_of, shape_of
 
 __all__ = [
     "Arange",
+    "Constant",
     "Eye",
     "EyeComplement",
     "Full",
@@ -27,13 +30,13 @@ __all__ = [
 ]
 
 
-class _Generator(Operator):
+class _Generator(Typed):
     input_ports = ()
     category = "Values"
     input_dtypes: ClassVar = {"*": "int32", "key": "uint32"}
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return the requested shape."""
         return _inferred(wanted_shape(options["shape"]), options["dtype"])
 
@@ -44,18 +47,14 @@ class Ones(_Generator):
     Args:
         shape: The shape. It may be connected, for example to `x.shape()`.
         dtype: The dtype; by default the model's.
-
-    Examples:
-        >>> Ones((2, 3))
-        Ones(shape=(2, 3), dtype=None)
     """
+
+    shape: Any = None
+    dtype: Any = None
 
     op = "ones"
     option_ports = ("shape", "dtype")
     formula = "y = 1"
-
-    def __init__(self, shape: Any = None, dtype: Any = None, name: str | None = None):
-        super().__init__(name, shape=shape, dtype=dtype_name(dtype))
 
 
 class Zeros(Ones):
@@ -64,10 +63,6 @@ class Zeros(Ones):
     Args:
         shape: The shape. It may be connected, for example to `x.shape()`.
         dtype: The dtype; by default the model's.
-
-    Examples:
-        >>> Zeros((2, 3))
-        Zeros(shape=(2, 3), dtype=None)
     """
 
     op = "zeros"
@@ -81,45 +76,34 @@ class Full(_Generator):
         shape: The shape. It may be connected, for example to `x.shape()`.
         value: The value.
         dtype: The dtype; by default the model's.
-
-    Examples:
-        >>> Full((2, 3), 0.5)
-        Full(shape=(2, 3), value=0.5, dtype=None)
     """
+
+    shape: Any = None
+    value: float = 0.0
+    dtype: Any = None
 
     op = "full"
     option_ports = ("shape", "value", "dtype")
     input_dtypes: ClassVar = {"shape": "int32"}
     formula = "y = value"
 
-    def __init__(self, shape: Any = None, value: float = 0.0, dtype: Any = None, name: str | None = None):
-        super().__init__(name, shape=shape, value=value, dtype=dtype_name(dtype))
-
 
 class ZerosLike(KeepsShape, Operator):
-    """Zeros with the shape and dtype of the input.
-
-    Examples:
-        >>> ZerosLike()
-        ZerosLike()
-    """
+    """Zeros with the shape and dtype of the input."""
 
     op = "zeros_like"
     category = "Values"
     input_dtypes: ClassVar = {"*": "any"}
     formula = "y = 0"
+    kernel = jnp.zeros_like
 
 
 class OnesLike(ZerosLike):
-    """Ones with the shape and dtype of the input.
-
-    Examples:
-        >>> OnesLike()
-        OnesLike()
-    """
+    """Ones with the shape and dtype of the input."""
 
     op = "ones_like"
     formula = "y = 1"
+    kernel = jnp.ones_like
 
 
 class Eye(_Generator):
@@ -129,21 +113,18 @@ class Eye(_Generator):
         N: Number of rows.
         M: Number of columns; by default the number of rows.
         dtype: The dtype; by default the model's.
-
-    Examples:
-        >>> Eye(3)
-        Eye(N=3, M=None, dtype=None)
     """
+
+    N: int | None = None
+    M: int | None = None
+    dtype: Any = None
 
     op = "eye"
     option_ports = ("N", "M", "dtype")
     formula = "y[i, j] = 1 if i = j, else 0"
 
-    def __init__(self, N: int | None = None, M: int | None = None, dtype: Any = None, name: str | None = None):
-        super().__init__(name, N=N, M=M, dtype=dtype_name(dtype))
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return `(N, M)`."""
         rows, columns = options["N"], options["M"]
         columns = rows if columns is None else columns
@@ -159,10 +140,6 @@ class EyeComplement(Eye):
         N: Number of rows.
         M: Number of columns; by default the number of rows.
         dtype: The dtype; by default the model's.
-
-    Examples:
-        >>> EyeComplement(3)
-        EyeComplement(N=3, M=None, dtype=None)
     """
 
     op = "eye_complement"
@@ -185,15 +162,17 @@ class Arange(_Generator):
         Arange(start=0, stop=3, step=1, dtype=None)
     """
 
+    start: Any = 0
+    stop: Any = None
+    step: Any = 1
+    dtype: Any = None
+
     op = "arange"
     option_ports = ("start", "stop", "step", "dtype")
     formula = "y[i] = start + i step"
 
-    def __init__(self, start: Any = 0, stop: Any = None, step: Any = 1, dtype: Any = None, name: str | None = None):
-        super().__init__(name, start=start, stop=stop, step=step, dtype=dtype_name(dtype))
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Infer the number of items and the dtype."""
         start, stop, step = (options[port] for port in ("start", "stop", "step"))
         if UNKNOWN in (start, stop, step):
@@ -215,19 +194,16 @@ class Randn(_Generator):
         dtype: The dtype; by default the model's.
         key: An integer seed. It may be connected to an integer or a JAX random key. By default, each call draws new
             numbers.
-
-    Examples:
-        >>> Randn((2, 3))
-        Randn(shape=(2, 3), dtype=None, key=None)
     """
+
+    shape: Any = None
+    dtype: Any = None
+    key: int | None = None
 
     op = "randn"
     option_ports = ("shape", "dtype", "key")
     category = "Random"
     formula = "y ~ N(0, 1)"
-
-    def __init__(self, shape: Any = None, dtype: Any = None, key: int | None = None, name: str | None = None):
-        super().__init__(name, shape=shape, dtype=dtype_name(dtype), key=key)
 
 
 class PrimitiveRandn(Randn):
@@ -238,10 +214,6 @@ class PrimitiveRandn(Randn):
         dtype: The dtype; by default the model's.
         key: An integer seed. It may be connected to an integer or a JAX random key. By default, each call draws new
             numbers.
-
-    Examples:
-        >>> PrimitiveRandn((2, 3), key=0)
-        PrimitiveRandn(shape=(2, 3), dtype=None, key=0)
     """
 
     op = "primitive_randn"
@@ -258,30 +230,21 @@ class RandInt(_Generator):
         dtype: The dtype; by default `"int32"`.
         key: An integer seed. It may be connected to an integer or a JAX random key. By default, each call draws new
             numbers.
-
-    Examples:
-        >>> RandInt((2, 3), 0, 10)
-        RandInt(shape=(2, 3), low=0, high=10, dtype=None, key=None)
     """
+
+    shape: Any = None
+    low: int = 0
+    high: int = 2
+    dtype: Any = None
+    key: int | None = None
 
     op = "rand_int"
     option_ports = ("shape", "low", "high", "dtype", "key")
     category = "Random"
     formula = "y ~ U{low, ..., high - 1}"
 
-    def __init__(
-        self,
-        shape: Any = None,
-        low: int = 0,
-        high: int = 2,
-        dtype: Any = None,
-        key: int | None = None,
-        name: str | None = None,
-    ):
-        super().__init__(name, shape=shape, low=low, high=high, dtype=dtype_name(dtype), key=key)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return the requested shape."""
         low, high, dtype = options["low"], options["high"], options["dtype"] or "int32"
         if isinstance(low, int) and isinstance(high, int) and low >= high:
@@ -303,10 +266,6 @@ class PrimitiveRandInt(RandInt):
         dtype: The dtype; by default `"int32"`.
         key: An integer seed. It may be connected to an integer or a JAX random key. By default, each call draws new
             numbers.
-
-    Examples:
-        >>> PrimitiveRandInt((2, 3), 0, 10, key=0)
-        PrimitiveRandInt(shape=(2, 3), low=0, high=10, dtype=None, key=0)
     """
 
     op = "primitive_rand_int"
@@ -357,5 +316,72 @@ def _size(port: str, value: Value) -> Dim:
     return value
 
 
-def _inferred(shape: tuple[Dim, ...], dtype: Value) -> Inferred:
-    return Inferred({"output": shape if dtype is None else TensorSpec(shape, dtype_option("dtype", dtype))})
+def _inferred(shape: tuple[Dim, ...], dtype: Value) -> Spec | tuple[Dim, ...]:
+    return shape if dtype is None else TensorSpec(shape, dtype_option("dtype", dtype))
+
+
+class Constant(Operator):
+    """Constant array.
+
+    Args:
+        value: A number, or nested lists of numbers. Lists at the same depth have the same length.
+        dtype: Dtype of the array; by default the model's dtype for floats, `"int32"` for integers, `"bool"` for
+            booleans.
+
+    Raises:
+        UnknownOptionError: The value is not an array of numbers, or a number does not fit into the dtype.
+        UnknownDtypeError: The dtype is unknown.
+    """
+
+    op = "constant"
+    input_ports = ()
+    category = "Values"
+    formula = "y = value"
+
+    def __init__(self, value: Any = 0.0, dtype: str | None = None, name: str | None = None):
+        super().__init__(name, value=value, dtype=None if dtype is None else str(as_dtype(dtype)))
+        attributes = dict(self.block.attributes)
+        _check_numbers(attributes["value"], attributes["dtype"])
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Return the shape and dtype of the value."""
+        value = options["value"]
+        shape, dtype = shape_of(value), options["dtype"] or dtype_of(value)
+        return TensorSpec(shape, str(dtype)) if dtype else shape
+
+
+def _check_numbers(value: Value, dtype: Value) -> None:
+    numbers = _leaves(value, shape_of(value))
+    if numbers is None or not all(isinstance(number, int | float) for number in numbers):
+        raise UnknownOptionError(
+            f"Constant cannot take value={short_repr(value)}.",
+            (("needs", "a number, or nested lists of numbers, of equal length at each depth"),),
+            "Constant([[1.0, 2.0], [3.0, 4.0]])",
+        )
+    named = str(dtype or dtype_of(value))
+    bits, is_signed = 8 * ITEM_BYTES.get(named, 8), not named.startswith("uint")
+    # The conversion of an integer to a float goes through a 64-bit integer.
+    width = bits if "int" in named else 64
+    least, most = (-(2 ** (width - 1)), 2 ** (width - 1) - 1) if is_signed else (0, 2**width - 1)
+    for number in numbers:
+        if isinstance(number, int) and not least <= number <= most:
+            raise UnknownOptionError(
+                f"Constant cannot hold {short_repr(number, 24)} in {named if 'int' in named else '64 bits'}.",
+                (("needs", f"whole numbers from {least} to {most}"),),
+                f'Constant({number}, dtype="float32")' if abs(number) < 2**63 else "Constant(1e30)",
+            )
+
+
+def _leaves(value: Value, shape: tuple[int, ...]) -> list[Value] | None:
+    if not shape or not isinstance(value, tuple):
+        return None if shape or isinstance(value, tuple) else [value]
+    if len(value) != shape[0]:
+        return None
+    leaves: list[Value] = []
+    for entry in value:
+        inner = _leaves(entry, shape[1:])
+        if inner is None:
+            return None
+        leaves += inner
+    return leaves

@@ -2,20 +2,221 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import Value
-from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
-from mithril_nb.models.fields import Range
-from mithril_nb.models.library.operations.index_rules import Rows, index_items, indexed, picked_value
-from mithril_nb.models.library.operations.reshaping import NOTHING_KNOWN, Rearranging
-from mithril_nb.models.library.operations.shape_rules import KeepsShape
-from mithril_nb.models.library.operations.statics import dtype_name
-from mithril_nb.models.op import UNKNOWN, Inferred, Options, Specs
-from mithril_nb.models.shape_inference.dims import MismatchError, broadcast, least, place_of
+from mithril_nb.models.library.operations.reshaping import NOTHING_KNOWN, KeepsShape, Rearranging
+from mithril_nb.models.library.operations.statics import Typed
+from mithril_nb.models.op import (
+    LEADING,
+    UNKNOWN,
+    Dim,
+    MismatchError,
+    Operator,
+    Range,
+    Spec,
+    StaticSpec,
+    TensorSpec,
+    jnp,
+)
+from mithril_nb.models.shape_inference.dims import broadcast, least, place_of, sliced
+from mithril_nb.models.shape_inference.folding import shape_of
 
-__all__ = ["Gather", "Indexer", "OneHot", "Take", "TransposedDiagonal", "Tril", "Triu"]
+__all__ = [
+    "Gather",
+    "Indexer",
+    "OneHot",
+    "Take",
+    "TransposedDiagonal",
+    "Tril",
+    "Triu",
+]
+
+
+class Rows(NamedTuple):
+    """An array of integers in an index. `numbers` are nested tuples, or `None` if they are known only at run time."""
+
+    shape: tuple[Dim, ...]
+    numbers: Value = None
+
+
+def index_items(index: Value) -> tuple[Any, ...]:
+    """Convert the attribute `index` of an `Indexer` to a tuple with one item per integer, slice or array in it.
+
+    An array of integers becomes a `Rows`. A name such as `"n"` in the index is a number that is not known yet.
+
+    Raises:
+        MismatchError: `index` is not a valid index.
+
+    Examples:
+        >>> index_items((0, ("slice", 1, None, None), "...", (0, 2)))
+        (0, slice(1, None, None), Ellipsis, Rows(shape=(2,), numbers=(0, 2)))
+    """
+    items = index if isinstance(index, tuple) and not _is_slice(index) else (index,)
+    converted: list[Any] = []
+    for item in items:
+        if _is_slice(item):
+            _, *bounds = item  # pyright: ignore
+            if not all(_is_bound(bound) for bound in bounds) or bounds[2] == 0:
+                raise MismatchError("input", f"a slice with whole numbers as bounds, not {bounds}", "x[1:3]")
+            converted.append(slice(*bounds))
+        elif item == LEADING:
+            converted.append(...)
+        elif isinstance(item, tuple):
+            converted += _rows(item)
+        elif item is None or (isinstance(item, int | str) and not isinstance(item, bool)):
+            converted.append(item)
+        else:
+            raise MismatchError(
+                "input",
+                f"an index of whole numbers, slices, None, ... and arrays of numbers, not {item!r}",
+                "x[0], x[1:], x[[0, 2]]",
+            )
+    if converted.count(...) > 1:
+        raise MismatchError("input", f"one '...' at most, not {index!r}", "x[..., 0]")
+    return tuple(converted)
+
+
+def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
+    """Return the shape of an array of this shape after indexing it with `items`, which `index_items` returned.
+
+    Raises:
+        MismatchError: A number is out of range, there are more items than axes, or the arrays of the index do not
+            broadcast.
+
+    Examples:
+        >>> indexed(("batch", 4, 6), (slice(1, None), 0)), indexed((2, 3, 4), (..., Rows((5,)), None))
+        (('max(batch-1,0)', 6), (2, 3, 5, 1))
+    """
+    used = sum(item is not None and item is not ... for item in items)
+    if LEADING in shape[:1]:
+        is_tail = bool(items) and items[0] is ... and used < len(shape)
+        return (LEADING, *indexed(shape[1:], items)) if is_tail else (LEADING,)
+    if used > len(shape):
+        raise MismatchError(
+            "input",
+            f"at least {used} axes, for an index of {used} items",
+            f"use an index of at most {len(shape)} items.",
+            f"rank {len(shape)}",
+        )
+    fill = (slice(None),) * (len(shape) - used)
+    position = items.index(...) if ... in items else len(items)
+    # As in NumPy, a number counts as an array if the index contains an array. The axis that the arrays produce replaces
+    # theirs; it comes first if the arrays are not next to each other, as in x[rows, :, columns].
+    is_by_array = any(isinstance(item, Rows) for item in items)
+    sizes: list[Dim] = []
+    arrays: list[Rows] = []
+    before: int | None = None
+    is_apart, last = False, -1
+    axis = 0
+    spread = (*items[:position], *fill, *items[position + 1 :])
+    # Arrays on both sides of a '...' are not next to each other, even if the '...' covers no axis.
+    gap = position if ... in items and not fill else None
+    for number, item in enumerate(spread):
+        if item is None:
+            sizes.append(1)
+            continue
+        size = shape[axis]
+        if isinstance(item, slice):
+            sizes.append(sliced(size, item.start, item.stop, item.step))
+        elif isinstance(item, Rows) or is_by_array:
+            rows = item if isinstance(item, Rows) else Rows((), item)
+            _check_range(rows.numbers, size, axis)
+            is_apart = is_apart or (bool(arrays) and (number != last + 1 or number == gap))
+            before = len(sizes) if before is None else before
+            arrays.append(rows)
+            last = number
+        else:
+            _check_range(item, size, axis)
+        axis += 1
+    if not arrays:
+        return tuple(sizes)
+    picked: tuple[Dim, ...] = ()
+    for rows in arrays:
+        try:
+            picked = broadcast(TensorSpec(picked), TensorSpec(rows.shape))
+        except MismatchError as error:
+            raise MismatchError(
+                "input", "arrays in the index that broadcast", "use arrays of the same shape.", error.detail
+            ) from None
+    front = 0 if is_apart or before is None else before
+    return (*sizes[:front], *picked, *sizes[front:])
+
+
+def picked_value(value: StaticSpec, items: tuple[Any, ...]) -> StaticSpec:
+    """Index a static value, such as a shape, by the first item; then index the result by the next item, and so on.
+
+    Raises:
+        MismatchError: A number is out of range, an item is not a number or slice, or the value is not a tuple.
+
+    Examples:
+        >>> picked_value(StaticSpec(("batch", 3)), (0,)), picked_value(StaticSpec((2, 3, 4)), (slice(1, None),))
+        (static 'batch', static (3, 4))
+    """
+    if not value.is_known:
+        return value
+    picked: Value = value.value
+    for item in items:
+        if item is ...:
+            continue
+        if isinstance(item, Rows) and item.numbers is None:
+            return StaticSpec(is_known=False)
+        bounds = (item.start, item.stop, item.step) if isinstance(item, slice) else (item,)
+        if any(isinstance(bound, str) for bound in bounds):
+            return StaticSpec(is_known=False)
+        if not isinstance(picked, tuple) or not isinstance(item, int | slice):
+            raise MismatchError("input", "a whole number or a slice for a tuple", "x.shape()[0]", f"{picked!r}")
+        if LEADING in picked[:1]:
+            is_known = isinstance(item, int) and -len(picked) < item < 0
+            if not is_known:
+                return StaticSpec(is_known=False)
+        elif isinstance(item, int) and not -len(picked) <= item < len(picked):
+            valid = f"use an index from {-len(picked)} to {len(picked) - 1}."
+            advice = valid if picked else "use a tuple that is not empty."
+            raise MismatchError("input", f"an item with index {item}", advice, f"{len(picked)} items")
+        picked = picked[item]
+    return StaticSpec(picked)
+
+
+def _check_range(number: Value, size: Dim, axis: int) -> None:
+    if isinstance(number, tuple):
+        for entry in number:
+            _check_range(entry, size, axis)
+    elif isinstance(number, int) and isinstance(size, int) and not -size <= number < size:
+        advice = f"use an index from {-size} to {size - 1}." if size else "use an input that is not empty."
+        need = f"an item with index {number} on axis {axis}"
+        raise MismatchError("input", need, advice, f"axis {axis}: {size} items")
+
+
+def _is_bound(bound: Value) -> bool:
+    return bound is None or (isinstance(bound, int | str) and not isinstance(bound, bool))
+
+
+def _is_slice(item: Value) -> bool:
+    return isinstance(item, tuple) and len(item) == 4 and item[0] == "slice"
+
+
+def _rows(item: tuple[Value, ...]) -> list[Rows]:
+    # NumPy replaces an array of booleans by one array per axis, with the indices of true items.
+    kinds = {type(leaf) for leaf in _leaves(item)}
+    if kinds == {bool}:
+        positions = list(_true_places(item))
+        shape = shape_of(item)
+        return [Rows((len(positions),), tuple(position[axis] for position in positions)) for axis in range(len(shape))]
+    if kinds - {int}:
+        raise MismatchError("input", f"whole numbers in the index, not {item!r}", "x[[0, 2]]")
+    return [Rows(shape_of(item), item)]
+
+
+def _leaves(item: Value) -> list[Value]:
+    return [leaf for entry in item for leaf in _leaves(entry)] if isinstance(item, tuple) else [item]
+
+
+def _true_places(item: Value, position: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
+    if isinstance(item, tuple):
+        return [index for number, entry in enumerate(item) for index in _true_places(entry, (*position, number))]
+    return [position] if item else []
 
 
 class Indexer(Rearranging):
@@ -28,10 +229,6 @@ class Indexer(Rearranging):
 
     Raises:
         UnknownOptionError: `index` is not such a tuple.
-
-    Examples:
-        >>> Indexer((0, ("slice", 1, None, None)))
-        Indexer(index=(0, ('slice', 1, None, None)))
     """
 
     op = "indexer"
@@ -40,7 +237,7 @@ class Indexer(Rearranging):
     takes_values = True
 
     def __init__(self, index: Any = (), name: str | None = None):
-        super().__init__(name, index=index)
+        Operator.__init__(self, name, index=index)
         attribute = dict(self.block.attributes)["index"]
         try:
             items = index_items(attribute)
@@ -51,7 +248,7 @@ class Indexer(Rearranging):
             raise _index_error(attribute, "whole numbers, slices, None, '...' and lists of numbers")
 
     @classmethod
-    def infer(cls, options: Options, inputs: dict[str, Spec]) -> Inferred:
+    def infer(cls, options, inputs: dict[str, Spec]):
         """Return the shape of the indexed array, or the selected items of a static value."""
         spec, index = inputs["input"], inputs.get("index")
         if isinstance(index, TensorSpec):
@@ -63,10 +260,10 @@ class Indexer(Rearranging):
         else:
             items = index_items(options["index"])
         if isinstance(spec, StaticSpec):
-            return Inferred({"output": StaticSpec(is_known=False) if items is None else picked_value(spec, items)})
+            return StaticSpec(is_known=False) if items is None else picked_value(spec, items)
         if items is None or (isinstance(index, TensorSpec) and LEADING in index.shape[:1]):
-            return Inferred({"output": TensorSpec((LEADING,), spec.dtype)})
-        return Inferred({"output": TensorSpec(indexed(spec.shape, items), spec.dtype)})
+            return TensorSpec((LEADING,), spec.dtype)
+        return TensorSpec(indexed(spec.shape, items), spec.dtype)
 
 
 def _bounds(item: Any) -> tuple[Any, ...]:
@@ -93,25 +290,24 @@ class Take(Rearranging):
         ['input', 'indices', 'axis']
     """
 
+    axis: int | None = None
+
     op = "take"
     input_ports = ("input", "indices")
     option_ports = ("axis",)
-    input_dtypes: ClassVar = {"input": "any", "indices": "int32"}
+    input_dtypes: ClassVar = {"indices": "int32", **Rearranging.input_dtypes}
     formula = "y[i] = x[indices[i]]"
 
-    def __init__(self, axis: int | None = None, name: str | None = None):
-        super().__init__(name, axis=axis)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Replace the size of the axis by the shape of the indices."""
         shape, some, axis = inputs["input"].shape, inputs["indices"].shape, options["axis"]
         if axis is None:
-            return Inferred({"output": some})
+            return some
         position = place_of("input", axis, shape) if isinstance(axis, int) else None
         if position is None or (LEADING in some[:1] and position):
             return NOTHING_KNOWN
-        return Inferred({"output": (*shape[:position], *some, *shape[position + 1 :])})
+        return (*shape[:position], *some, *shape[position + 1 :])
 
 
 class Gather(Rearranging):
@@ -119,23 +315,18 @@ class Gather(Rearranging):
 
     Args:
         axis: The axis.
-
-    Examples:
-        >>> Gather(axis=1)
-        Gather(axis=1)
     """
+
+    axis: int = -1
 
     op = "gather"
     input_ports = ("input", "indices")
     option_ports = ("axis",)
-    input_dtypes: ClassVar = {"input": "any", "indices": "int32"}
+    input_dtypes: ClassVar = {"indices": "int32", **Rearranging.input_dtypes}
     formula = "y[i, j] = x[i, indices[i, j]]"
 
-    def __init__(self, axis: int = -1, name: str | None = None):
-        super().__init__(name, axis=axis)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return the shape of the indices. On the other axes, it broadcasts with that of the input."""
         shape, some, axis = inputs["input"].shape, inputs["indices"].shape, options["axis"]
         if not isinstance(axis, int) or LEADING in shape[:1] or LEADING in some[:1]:
@@ -162,55 +353,43 @@ class Gather(Rearranging):
                 error.detail,
             ) from None
         sizes[position] = some[position]
-        return Inferred({"output": tuple(sizes)})
+        return tuple(sizes)
 
 
-class OneHot(Rearranging):
+class OneHot(Typed, Rearranging):
     """Converts each integer to a row of zeros with a 1 at that index. An integer out of range gives only zeros.
 
     Args:
         num_classes: Length of a row.
         axis: Position of the new axis in the output.
         dtype: Dtype of the output; by default the model's.
-
-    Examples:
-        >>> OneHot(10)
-        OneHot(num_classes=10, axis=-1, dtype=None)
     """
+
+    num_classes: Annotated[int, Range(1, 2**20)]
+    axis: int = -1
+    dtype: str | None = None
 
     op = "one_hot"
     option_ports = ("num_classes",)
-    input_dtypes: ClassVar = {"input": "int32"}
+    input_dtypes: ClassVar = {"*": "int32"}
     formula = "y[i, c] = 1 if x[i] = c, else 0"
 
-    def __init__(
-        self,
-        num_classes: Annotated[int, Range(1, 2**20)],
-        axis: int = -1,
-        dtype: str | None = None,
-        name: str | None = None,
-    ):
-        super().__init__(name, num_classes=num_classes, axis=axis, dtype=dtype_name(dtype))
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Insert `num_classes` at the position of the new axis."""
         shape, count, axis, dtype = inputs["input"].shape, options["num_classes"], options["axis"], options["dtype"]
-        assert isinstance(axis, int)
         position = len(shape) if axis == -1 else place_of("input", axis, shape, more=1)
         is_known = count != UNKNOWN and position is not None and isinstance(count, int | str)
         sizes = (*shape[:position], count, *shape[position:]) if is_known else (LEADING,)
-        return Inferred({"output": TensorSpec(sizes, str(dtype)) if dtype else sizes})  # pyright: ignore
+        return TensorSpec(sizes, str(dtype)) if dtype else sizes  # pyright: ignore
 
 
 class _Triangle(KeepsShape, Rearranging):
+    k: int = 0
     option_ports = ("k",)
 
-    def __init__(self, k: int = 0, name: str | None = None):
-        super().__init__(name, k=k)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Keep the shape."""
         shape = inputs["input"].shape
         if LEADING not in shape[:1] and len(shape) < 2:
@@ -225,14 +404,11 @@ class Triu(_Triangle):
 
     Args:
         k: The diagonal: 0 is the main diagonal, 1 the diagonal above it, and -1 the one below it.
-
-    Examples:
-        >>> Triu()
-        Triu(k=0)
     """
 
     op = "triu"
     formula = "y[i, j] = x[i, j] if j - i ≥ k, else 0"
+    kernel = jnp.triu
 
 
 class Tril(_Triangle):
@@ -240,29 +416,26 @@ class Tril(_Triangle):
 
     Args:
         k: The diagonal: 0 is the main diagonal, 1 the diagonal above it, and -1 the one below it.
-
-    Examples:
-        >>> Tril()
-        Tril(k=0)
     """
 
     op = "tril"
     formula = "y[i, j] = x[i, j] if j - i ≤ k, else 0"
+    kernel = jnp.tril
+
+
+def _transposed_diagonal(x: Any) -> Any:
+    return jnp.diagonal(x)[:, None]
 
 
 class TransposedDiagonal(Rearranging):
-    """Diagonal of a matrix, as a column.
-
-    Examples:
-        >>> TransposedDiagonal()
-        TransposedDiagonal()
-    """
+    """Diagonal of a matrix, as a column."""
 
     op = "transposed_diagonal"
     formula = "y[i, 0] = x[i, i]"
+    kernel = _transposed_diagonal
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Map `(n, m)` to `(min(n, m), 1)`."""
         shape = inputs["input"].shape
         if LEADING in shape[:1]:
@@ -270,4 +443,4 @@ class TransposedDiagonal(Rearranging):
         if len(shape) != 2:
             raise MismatchError("input", "(rows, columns)", "x.reshape(rows, -1)", f"rank {len(shape)} != 2")
         sizes: tuple[Dim, ...] = (least(*shape), 1)
-        return Inferred({"output": sizes})
+        return sizes

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
-from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
-from mithril_nb.models.fields import Range
-from mithril_nb.models.library.operations.elementwise import ANY, NUMBERS, check_kind, floating
-from mithril_nb.models.library.operations.reducing import Axes, Axis, Reduction, axes_of, negative_axes, summed
-from mithril_nb.models.library.operations.shape_rules import KeepsShape, broadcast_all
-from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
-from mithril_nb.models.shape_inference.dims import MismatchError
+from mithril_nb.graph.records import Value
+from mithril_nb.models.library.operations.elementwise import ANY, NUMBERS, Kind, check_kind, floating, kind_of
+from mithril_nb.models.library.operations.reshaping import KeepsShape, broadcast_all
+from mithril_nb.models.op import LEADING, Dim, MismatchError, Operator, Options, Range, Shapes, TensorSpec, jax, jnp
 from mithril_nb.models.shape_inference.dtypes import promoted
 
 __all__ = [
@@ -29,6 +27,159 @@ __all__ = [
     "Variance",
 ]
 
+Axis = Annotated[int, Range(-32, 31)]
+Axes = Annotated[int | Sequence[int], Range(-32, 31)]
+
+
+def summed(dtype: str) -> str:
+    """Return the dtype of a sum. The sum of integers or booleans is an integer of at least 32 bits.
+
+    Examples:
+        >>> summed("bool"), summed("uint8"), summed("float16")
+        ('int32', 'uint32', 'float16')
+    """
+    if kind_of(dtype) in ("truth", "whole") and not dtype.endswith("64"):
+        return "uint32" if dtype.startswith("uint") else "int32"
+    return dtype
+
+
+def axes_of(axis: Value) -> tuple[int, ...] | None:
+    """Return the attribute `axis` as a tuple of axes, or `None` for all axes."""
+    if axis is None:
+        return None
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    assert all(isinstance(number, int) for number in axes)
+    return axes  # pyright: ignore[reportReturnType]
+
+
+def negative_axes(kind: str, shape: tuple[Dim, ...], axes: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """Return axes as negative numbers; `None` if their position is unknown.
+
+    Negative axes count from the end, so the last axis is -1. A shape that starts with `"..."` has unknown leading axes.
+
+    Args:
+        kind: The block's kind, for the error message.
+        shape: The input's shape.
+        axes: The axes; `None` for all.
+
+    Raises:
+        MismatchError: The shape does not have an axis, or an axis is repeated.
+
+    Examples:
+        >>> negative_axes("Sum", (2, 3, 4), (0, -1)), negative_axes("Sum", (2, 3), None)
+        ((-3, -1), (-2, -1))
+        >>> negative_axes("Sum", ("...", 3), (-1,)), negative_axes("Sum", ("...", 3), (0,))
+        ((-1,), None)
+    """
+    is_open = shape[:1] == (LEADING,)
+    if axes is None:
+        return None if is_open else tuple(range(-len(shape), 0))
+    if is_open:
+        return axes if all(-len(shape) < axis < 0 for axis in axes) and len(set(axes)) == len(axes) else None
+    positions: list[int] = []
+    for axis in axes:
+        if not -len(shape) <= axis < len(shape):
+            nearest = f"{kind}(axis={-1 if axis < 0 else len(shape) - 1})"
+            advice = nearest if shape else "use an input with at least one axis."
+            raise MismatchError("input", f"an array that has axis {axis}", advice, f"rank {len(shape)}")
+        position = axis - len(shape) if axis >= 0 else axis
+        if position in positions:
+            raise MismatchError(
+                "input", "each axis once", f"{kind}(axis={position})", f"axis {position} twice in {axes}"
+            )
+        positions.append(position)
+    return tuple(positions)
+
+
+def reduced(shape: tuple[Dim, ...], at: tuple[int, ...] | None, axis: Value, keepdim: bool) -> tuple[Dim, ...]:
+    """Return the shape after a reduction of the axes `at`, which `negative_axes` found from the attribute `axis`."""
+    if at is None:
+        return () if axis is None and not keepdim else (LEADING,)
+    sizes = [1 if position in at else shape[position] for position in range(-len(shape), 0)]
+    return tuple(sizes if keepdim else [shape[position] for position in range(-len(shape), 0) if position not in at])
+
+
+def sizes_before_reduction(options: Options, output: tuple[Dim, ...]) -> Shapes:
+    """Infer the input's shape from the output's: the sizes after the last reduced axis are equal.
+
+    The result is empty if the output determines no size of the input.
+
+    Examples:
+        >>> sizes_before_reduction({"axis": (-2,), "keepdim": False}, ("batch", 5))
+        {'input': ('...', 5)}
+    """
+    axes = axes_of(options["axis"])
+    if not axes:
+        return {} if axes is None else {"input": output}
+    rank = len(output) + (0 if options["keepdim"] else len(axes))
+    if output[:1] == (LEADING,) and max(axes) >= 0:
+        return {}
+    after = -1 - max(axis - rank if axis >= 0 else axis for axis in axes)
+    tail = output[len(output) - after :]
+    return {} if not tail or LEADING in tail else {"input": (LEADING, *tail)}
+
+
+class Reduction(Operator):
+    """Base of the ops that reduce some axes to one item.
+
+    Attributes:
+        takes: The kinds of dtypes that the input may have, see `kind_of`.
+        gives: The dtype of the output: `"same"` for the dtype of the input, `"floating"` for its floating-point dtype,
+            `"summed"` for the dtype of a sum, `"place"` for an index, which is an int32.
+        needs_items: True if the op is not defined for an axis of size 0.
+    """
+
+    axis: Axes | None = None
+    keepdim: bool = False
+
+    category = "Reductions"
+    input_dtypes: ClassVar = {"*": "any"}
+    takes: ClassVar[tuple[Kind, ...]] = ("floating", "whole", "truth")
+    gives: ClassVar[Literal["same", "floating", "summed", "place"]] = "floating"
+    needs_items: ClassVar[bool] = False
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Remove the axes, or keep them with size 1 if `keepdim` is set."""
+        spec, axis = inputs["input"], options["axis"]
+        check_kind("input", spec, cls.takes)
+        at = negative_axes(cls.__name__, spec.shape, axes_of(axis))
+        for position in at or ():
+            if cls.needs_items and spec.shape[position] == 0:
+                raise MismatchError(
+                    "input",
+                    f"at least one item along axis {position}",
+                    f"use an array with at least one item along axis {position}.",
+                    f"axis {position}: size 0",
+                )
+        dtype = {
+            "same": spec.dtype,
+            "floating": floating(spec.dtype),
+            "summed": summed(spec.dtype),
+            "place": "int32",
+        }[cls.gives]
+        return TensorSpec(reduced(spec.shape, at, axis, bool(options["keepdim"])), dtype)
+
+    @classmethod
+    def refine(cls, options, inputs, outputs):
+        """Infer the input's sizes after the last reduced axis from the output. A connected attribute is a scalar."""
+        return {**dict.fromkeys(cls.option_ports, ()), **sizes_before_reduction(options, outputs["output"].shape)}
+
+
+def reduction(function: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
+    """Return the kernel of a reduction by a function of `jax.numpy`."""
+    return lambda x, axis, keepdim: function(x, axis=axis, keepdims=keepdim, **settings)
+
+
+def _summing(function: Callable[..., Any]) -> Callable[..., Any]:
+    # In x64 mode, JAX would return 64-bit integers.
+    return lambda x, *where: reduction(function, promote_integers=False)(x.astype(summed(str(x.dtype))), *where)
+
+
+def _indexing(function: Callable[..., Any]) -> Callable[..., Any]:
+    # In x64 mode, JAX returns int64.
+    return lambda x, *where: reduction(function)(x, *where).astype("int32")
+
 
 class Mean(Reduction):
     """Mean of all items, or along axes. The mean of an empty array is NaN.
@@ -36,14 +187,11 @@ class Mean(Reduction):
     Args:
         axis: One axis or several; `None` for all.
         keepdim: If true, the reduced axes stay, with size 1.
-
-    Examples:
-        >>> Mean(axis=-1)
-        Mean(axis=(-1,), keepdim=False)
     """
 
     op = "mean"
     formula = "y = Σ x / n"
+    kernel = reduction(jnp.mean)
     takes = ANY
 
 
@@ -53,14 +201,11 @@ class Sum(Reduction):
     Args:
         axis: One axis or several; `None` for all.
         keepdim: If true, the reduced axes stay, with size 1.
-
-    Examples:
-        >>> Sum([0, 1], keepdim=True)
-        Sum(axis=(0, 1), keepdim=True)
     """
 
     op = "sum"
     formula = "y = Σ x"
+    kernel = _summing(jnp.sum)
     takes = ANY
     gives = "summed"
 
@@ -71,14 +216,11 @@ class Prod(Reduction):
     Args:
         axis: One axis or several; `None` for all.
         keepdim: If true, the reduced axes stay, with size 1.
-
-    Examples:
-        >>> Prod()
-        Prod(axis=None, keepdim=False)
     """
 
     op = "prod"
     formula = "y = Π x"
+    kernel = _summing(jnp.prod)
     takes = ANY
     gives = "summed"
 
@@ -89,14 +231,11 @@ class Max(Reduction):
     Args:
         axis: One axis or several; `None` for all.
         keepdim: If true, the reduced axes stay, with size 1.
-
-    Examples:
-        >>> Max(axis=0)
-        Max(axis=(0,), keepdim=False)
     """
 
     op = "max"
     formula = "y = max x"
+    kernel = reduction(jnp.max)
     gives = "same"
     needs_items = True
 
@@ -107,16 +246,17 @@ class Min(Reduction):
     Args:
         axis: One axis or several; `None` for all.
         keepdim: If true, the reduced axes stay, with size 1.
-
-    Examples:
-        >>> Min(axis=0)
-        Min(axis=(0,), keepdim=False)
     """
 
     op = "min"
     formula = "y = min x"
+    kernel = reduction(jnp.min)
     gives = "same"
     needs_items = True
+
+
+def _variance(x: Any, axis: Any, keepdim: bool, correction: Any) -> Any:
+    return reduction(jnp.var, correction=correction)(x.astype(floating(str(x.dtype))), axis, keepdim)
 
 
 class Variance(Reduction):
@@ -127,24 +267,16 @@ class Variance(Reduction):
         keepdim: If true, the reduced axes stay, with size 1.
         correction: The sum of squares is divided by `n - correction` for n items. With 1, the result is the unbiased
             estimate from a sample.
-
-    Examples:
-        >>> Variance(axis=-1, correction=1)
-        Variance(axis=(-1,), keepdim=False, correction=1.0)
     """
+
+    axis: Axes | None = None
+    keepdim: bool = False
+    correction: float = 0.0
 
     op = "variance"
     option_ports = ("correction",)
     formula = "y = Σ (x - mean)² / (n - correction)"
-
-    def __init__(
-        self,
-        axis: Axes | None = None,
-        keepdim: bool = False,
-        correction: float = 0.0,
-        name: str | None = None,
-    ):
-        Operator.__init__(self, name, axis=axis, keepdim=keepdim, correction=correction)
+    kernel = _variance
 
 
 class LogSumExp(Reduction):
@@ -153,14 +285,11 @@ class LogSumExp(Reduction):
     Args:
         axis: One axis or several; `None` for all.
         keepdim: If true, the reduced axes stay, with size 1.
-
-    Examples:
-        >>> LogSumExp(axis=-1)
-        LogSumExp(axis=(-1,), keepdim=False)
     """
 
     op = "log_sum_exp"
     formula = "y = log Σ exp(x)"
+    kernel = reduction(jax.nn.logsumexp)
 
 
 class Norm(Reduction):
@@ -170,10 +299,6 @@ class Norm(Reduction):
         p: Order of the norm: 2 for the Euclidean norm, 1 for the sum of absolute values, `inf` for their maximum.
         axis: One axis or several; `None` for all.
         keepdim: If true, the reduced axes stay, with size 1.
-
-    Examples:
-        >>> Norm(axis=-1)
-        Norm(p=2.0, axis=(-1,), keepdim=False)
     """
 
     op = "norm"
@@ -191,11 +316,10 @@ class Norm(Reduction):
 
 
 class _ArgReduction(Reduction):
+    axis: Axis | None = None
+    keepdim: bool = False
     gives = "place"
     needs_items = True
-
-    def __init__(self, axis: Axis | None = None, keepdim: bool = False, name: str | None = None):
-        Operator.__init__(self, name, axis=axis, keepdim=keepdim)
 
 
 class ArgMax(_ArgReduction):
@@ -204,14 +328,11 @@ class ArgMax(_ArgReduction):
     Args:
         axis: The axis; `None` for the flattened array.
         keepdim: If true, the reduced axis stays, with size 1.
-
-    Examples:
-        >>> ArgMax(axis=-1)
-        ArgMax(axis=-1, keepdim=False)
     """
 
     op = "arg_max"
     formula = "y = argmax x"
+    kernel = _indexing(jnp.argmax)
 
 
 class ArgMin(_ArgReduction):
@@ -220,14 +341,18 @@ class ArgMin(_ArgReduction):
     Args:
         axis: The axis; `None` for the flattened array.
         keepdim: If true, the reduced axis stays, with size 1.
-
-    Examples:
-        >>> ArgMin(axis=-1)
-        ArgMin(axis=-1, keepdim=False)
     """
 
     op = "arg_min"
     formula = "y = argmin x"
+    kernel = _indexing(jnp.argmin)
+
+
+def _cumsum(x: Any, axis: int) -> Any:
+    dtype = summed(str(x.dtype))
+    # Accumulate 16-bit items in float32, because each of the many steps rounds.
+    wide = "float32" if x.dtype in ("float16", "bfloat16") else dtype
+    return jnp.cumsum(x.astype(wide), axis).astype(dtype)
 
 
 class Cumsum(KeepsShape, Operator):
@@ -235,26 +360,22 @@ class Cumsum(KeepsShape, Operator):
 
     Args:
         axis: The axis.
-
-    Examples:
-        >>> Cumsum()
-        Cumsum(axis=-1)
     """
+
+    axis: Axis = -1
 
     op = "cumsum"
     category = "Reductions"
     formula = "y[i] = Σ x[0..i]"
+    kernel = _cumsum
     input_dtypes: ClassVar = {"*": "any"}
 
-    def __init__(self, axis: Axis = -1, name: str | None = None):
-        super().__init__(name, axis=axis)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Keep the shape, after checking the axis."""
         spec = inputs["input"]
         negative_axes("Cumsum", spec.shape, axes_of(options["axis"]))
-        return Inferred({"output": TensorSpec(spec.shape, summed(spec.dtype))})
+        return TensorSpec(spec.shape, summed(spec.dtype))
 
 
 class Trapezoid(Operator):
@@ -271,10 +392,11 @@ class Trapezoid(Operator):
     input_ports = ("y", "x")
     category = "Reductions"
     formula = "∫ y dx = Σ (y[i] + y[i+1]) (x[i+1] - x[i]) / 2"
+    kernel = jnp.trapezoid
     input_dtypes: ClassVar = {"*": "any"}
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return the shape that the leading axes of both inputs broadcast to."""
         for port, spec in inputs.items():
             check_kind(port, spec, NUMBERS)
@@ -290,10 +412,10 @@ class Trapezoid(Operator):
         if isinstance(n, int) and isinstance(m, int) and n != m:
             raise MismatchError("x", f"(..., {n})", "use as many positions x as values y.", f"axis -1: {m} != {n}")
         lead = {port: TensorSpec(_lead(spec.shape)) for port, spec in inputs.items()}
-        return Inferred({"output": TensorSpec(broadcast_all(lead), floating(promoted([y.dtype, x.dtype])))})
+        return TensorSpec(broadcast_all(lead), floating(promoted([y.dtype, x.dtype])))
 
     @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+    def refine(cls, options, inputs, outputs):
         """Infer the size of the last axis of each input from the other input."""
         sizes = [spec.shape[-1] for spec in inputs.values() if spec.shape and isinstance(spec.shape[-1], int)]
         return {port: (LEADING, sizes[0]) for port in inputs} if sizes else {}
@@ -312,27 +434,18 @@ class Unique(Operator):
         size: Length of the row; required. If there are more distinct items, the smallest are kept. If there are fewer,
             `fill_value` is appended.
         fill_value: The value of the appended items; by default the smallest item.
-
-    Examples:
-        >>> Unique(size=10)
-        Unique(size=10, fill_value=None)
     """
+
+    size: Annotated[int, Range(0, 2**31 - 1)] | None = None
+    fill_value: float | None = None
 
     op = "unique"
     category = "Reductions"
     formula = "y = sorted set of x"
     input_dtypes: ClassVar = {"*": "any"}
 
-    def __init__(
-        self,
-        size: Annotated[int, Range(0, 2**31 - 1)] | None = None,
-        fill_value: float | None = None,
-        name: str | None = None,
-    ):
-        super().__init__(name, size=size, fill_value=fill_value)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Map any shape to `(size,)`."""
         spec, size = inputs["input"], options["size"]
         if size is None:
@@ -343,5 +456,4 @@ class Unique(Operator):
             )
         if size and spec.size == 0 and options["fill_value"] is None:
             raise MismatchError("input", "at least one item", f"Unique(size={size}, fill_value=0.0)", "size 0")
-        assert isinstance(size, int)
-        return Inferred({"output": TensorSpec((size,), spec.dtype)})
+        return TensorSpec((size,), spec.dtype)

@@ -4,34 +4,381 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from mithril_nb.graph.spec import LEADING, Spec, TensorSpec
-from mithril_nb.models.fields import Start
-from mithril_nb.models.library.operations.shape_rules import (
-    KeepsShape,
-    as_sizes,
-    flat_span,
-    places_of,
-    reshaped,
-    stretched,
+from mithril_nb.graph.records import Value
+from mithril_nb.models.op import (
+    LEADING,
+    UNKNOWN,
+    Dim,
+    MismatchError,
+    Operator,
+    Options,
+    PortNames,
+    Range,
+    Spec,
+    Start,
+    TensorSpec,
+    jnp,
 )
-from mithril_nb.models.op import UNKNOWN, Inferred, Operator, Options, Shapes, Specs
-from mithril_nb.models.shape_inference.dims import MismatchError, place_of, product
+from mithril_nb.models.rules import OpRules, Shapes, Specs
+from mithril_nb.models.shape_inference.dims import broadcast, place_of, plus, product, quotient
 from mithril_nb.models.shape_inference.folding import as_array
 
 __all__ = [
     "AtLeast1D",
     "BroadcastTo",
+    "CartesianDifference",
+    "Concat",
     "ExpandDims",
     "Flatten",
+    "Flip",
     "Identity",
+    "Pad",
     "PermuteTensor",
+    "RepeatItems",
     "Reshape",
+    "Roll",
+    "Split",
     "Squeeze",
+    "Stack",
     "SwapAxes",
+    "Tile",
     "Transpose",
 ]
 
-NOTHING_KNOWN: Inferred = Inferred({"output": (LEADING,)})
+
+class KeepsShape(OpRules):
+    """The rule of an op whose output has the shape of its input."""
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Keep the shape."""
+        return inputs["input"].shape
+
+    @classmethod
+    def refine(cls, options, inputs, outputs):
+        """Infer the input's shape: it is the output's."""
+        return {"input": outputs["output"].shape} if "output" in outputs else {}
+
+
+def last_axis(inputs: Specs) -> tuple[tuple[Dim, ...], Dim | None]:
+    """Return the sizes of `input` before its last axis, and that of the last axis; `None` if it is unknown."""
+    shape = inputs["input"].shape
+    if not shape:
+        raise MismatchError(
+            "input", "at least one axis", "use an input with axes, such as (batch, features).", "rank 0"
+        )
+    return (shape, None) if shape == (LEADING,) else (shape[:-1], shape[-1])
+
+
+def as_sizes(port: str, value: Value) -> tuple[Dim, ...]:
+    """Return the value of an attribute, one size or a tuple of sizes, as a tuple. A size is an integer or a name.
+
+    Raises:
+        MismatchError: `value` contains something else. The message names the attribute, `port`.
+    """
+    sizes = value if isinstance(value, tuple) else (value,)
+    if any(isinstance(size, bool) or not isinstance(size, int | str) for size in sizes):
+        raise MismatchError(port, "sizes", f"{port}=(2, 3)  # or a connected shape: {port}=x.shape()")
+    return tuple(size for size in sizes if isinstance(size, int | str))
+
+
+def reshaped(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = False) -> tuple[Dim, ...]:
+    """Return the shape of an array after reshaping it to `target`, for `Reshape`.
+
+    Args:
+        shape: The shape of the array.
+        target: The new sizes, see `Reshape`.
+        connected: True if `target` comes from a connection. A name in it is then the size itself, and is not inferred.
+
+    Raises:
+        MismatchError: The number of items differs, or `target` is invalid.
+
+    Examples:
+        A size of -1 is inferred:
+
+        >>> reshaped(("batch", 4, 6), (-1, 24)), reshaped((0, 3), (0, -1))
+        (('batch', 24), (0, 3))
+
+        A name next to a -1 is the array's size on the same axis. A name alone is inferred:
+
+        >>> reshaped((2, 4, 6), ("batch", -1)), reshaped((2, 4, 6), ("rows", 6))
+        ((2, 24), (8, 6))
+    """
+    if LEADING in target[:1]:
+        return target if -1 not in target else (LEADING,)
+    if target.count(-1) > 1 or any(isinstance(size, int) and size < -1 for size in target):
+        raise MismatchError("input", f"a shape with at most one -1, not {target}", "shape=(2, -1)")
+    names = [] if connected else [position for position, size in enumerate(target) if isinstance(size, str)]
+    sizes = list(target)
+    if len(names) == 1 and -1 not in target:
+        (open_one,) = names
+    else:
+        open_one = target.index(-1) if -1 in target else None
+        for position in names:
+            sizes[position] = _kept(shape, target, position)
+    others = tuple(size for position, size in enumerate(sizes) if position != open_one)
+    if LEADING in shape[:1]:
+        # The number of items is unknown. An inferred size keeps its name. A -1 has no name, so its size is unknown.
+        return tuple(sizes) if -1 not in sizes else (LEADING,)
+    total = product(shape)
+    rest = product(others)
+    if open_one is None:
+        ratio = (
+            1
+            if rest == total
+            else None
+            if isinstance(rest, int) and isinstance(total, int)
+            else quotient(shape, others)
+        )
+        fits = ratio == 1 or isinstance(ratio, str)
+    else:
+        ratio, name = quotient(shape, others), target[open_one]
+        fits = ratio is not None and (ratio == name or name not in shape)
+        sizes[open_one] = -1 if ratio is None else ratio
+    if not fits:
+        needed = f"a multiple of {rest}" if -1 in target else product(tuple(target) if names else tuple(sizes))
+        raise MismatchError(
+            "input",
+            f"{needed} items, for shape {target}",
+            f"use sizes whose product is {total}.",
+            f"{total} items" if -1 in target else f"{total} != {needed}",
+        )
+    return tuple(sizes)
+
+
+def _kept(shape: tuple[Dim, ...], target: tuple[Dim, ...], position: int) -> Dim:
+    """Return the size for the name `target[place]` of a reshape: the input's size on the same axis."""
+    name = target[position]
+    if LEADING in shape[:1]:
+        return name
+    if position >= len(shape):
+        raise MismatchError(
+            "input",
+            f"an axis {position}, for {name!r} in {target}",
+            f"replace {name!r} by a number or -1.",
+            f"rank {len(shape)}",
+        )
+    if name in shape and shape[position] != name:
+        raise MismatchError(
+            "input",
+            f"{name!r} on axis {position}, for shape {target}",
+            f"x.reshape({_by_place(shape, target)})  # each size from its axis",
+            f"axis {position}: {shape[position]} != {name}",
+        )
+    return shape[position]
+
+
+def _by_place(shape: tuple[Dim, ...], target: tuple[Dim, ...]) -> str:
+    return ", ".join(
+        f"x.shape()[{shape.index(size)}]" if isinstance(size, str) and size in shape else str(size) for size in target
+    )
+
+
+def stretched(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = False) -> tuple[Dim, ...]:
+    """Return the shape of an array after broadcasting it to `target`, for `BroadcastTo`.
+
+    Args:
+        shape: The shape of the array.
+        target: The new sizes, see `BroadcastTo`.
+        connected: True if `target` comes from a connection. A name in it is then the size itself.
+
+    Raises:
+        MismatchError: The array does not broadcast to `target`, or a size is negative.
+
+    Examples:
+        >>> stretched((1, 3), (2, 3)), stretched(("batch", 1), ("batch", 4))
+        ((2, 3), ('batch', 4))
+    """
+    if LEADING in shape[:1] or LEADING in target[:1]:
+        return target
+    if len(target) < len(shape):
+        raise MismatchError(
+            "input",
+            f"at most {len(target)} axes, for shape {target}",
+            f"use a shape with at least {len(shape)} sizes.",
+            f"rank {len(shape)}",
+        )
+    sizes = list(target)
+    offset = len(target) - len(shape)
+    for axis, size in enumerate(target):
+        own = shape[axis - offset] if axis >= offset else 1
+        if isinstance(size, int) and size < 0:
+            raise MismatchError(
+                "input",
+                f"sizes of 0 or more, not {target}",
+                f"replace {size} by a number of 0 or more, or by a name.",
+                f"axis {axis}: {size}",
+            )
+        if isinstance(size, str) and not connected:
+            if axis < offset:
+                raise MismatchError(
+                    "input",
+                    f"an axis for {size!r} in {target}",
+                    f"replace {size!r} by a number, or connect shape.",
+                    f"rank {len(shape)}",
+                )
+            sizes[axis] = own
+        elif isinstance(own, int) and isinstance(size, int) and own not in (1, size):
+            raise MismatchError(
+                "input",
+                f"a shape that broadcasts to {target}",
+                f"use an input with size 1 or {size} on axis {axis - offset}.",
+                f"axis {axis - offset}: {own} != {size}",
+            )
+    return tuple(sizes)
+
+
+def flat_span(shape: tuple[Dim, ...], start: int, end: int) -> tuple[int, int] | None:
+    """Return `(a, b)` if `Flatten` merges the axes `shape[a:b]`; `None` if their positions are unknown.
+
+    If a equals b, `Flatten` inserts an axis of size 1.
+
+    Raises:
+        MismatchError: The array does not have these axes, or `end` is before `start`.
+
+    Examples:
+        >>> flat_span((2, 3, 4), 1, -1), flat_span((2,), 1, -1)
+        ((1, 3), (1, 1))
+    """
+    rank = len(shape)
+    if LEADING not in shape[:1]:
+        if rank == 0 and start > 0:
+            raise MismatchError("input", "at least one axis", "use an input with a batch axis.", "rank 0")
+        if (start, end) == (rank, -1) or (rank == 0 and start in (0, -1) and end in (0, -1)):
+            return rank, rank
+    first, last = place_of("input", start, shape), place_of("input", end, shape)
+    if first is None or last is None:
+        return None
+    if first > last:
+        raise MismatchError(
+            "input",
+            "start_dim at or before end_dim",
+            f"Flatten(start_dim={end}, end_dim={start})",
+            f"start_dim={start} is axis {first}, end_dim={end} is axis {last}",
+        )
+    return first, last + 1
+
+
+def places_of(port: str, axes: Value, shape: tuple[Dim, ...], adds: bool = False) -> list[int] | None:
+    """Return axes as non-negative numbers; `None` if one is unknown because the shape has unknown leading axes.
+
+    Args:
+        port: The attribute with the axes, for the error message.
+        axes: One axis, or a tuple of axes. A negative axis counts from the end.
+        shape: The shape.
+        adds: True for axes that the block adds. They are then positions in the shape of the result.
+
+    Raises:
+        MismatchError: The shape does not have an axis, an axis is repeated, or an axis is not an integer.
+
+    Examples:
+        >>> places_of("axis", (0, -1), (2, 3, 4)), places_of("axis", -1, (2, 3), adds=True)
+        ([0, 2], [2])
+        >>> places_of("axis", (0, -1), ("...", 3)) is None
+        True
+    """
+    several = axes if isinstance(axes, tuple) else (axes,)
+    if any(isinstance(axis, bool) or not isinstance(axis, int) for axis in several):
+        raise MismatchError("input", f"whole numbers as {port}, not {axes!r}", f"{port}=0")
+    more = len(several) if adds else 0
+    resolved = [place_of("input", axis, shape, more) for axis in several if isinstance(axis, int)]
+    positions = [position for position in resolved if position is not None]
+    if len(positions) < len(resolved):
+        return None
+    if len(set(positions)) < len(positions):
+        raise MismatchError(
+            "input", f"different axes, not {port}={axes!r}", f"use each axis once in {port}.", f"rank {len(shape)}"
+        )
+    return positions
+
+
+def is_count(value: object, least: int = 0) -> bool:
+    """Return whether a value is an integer of at least `least`, and not a boolean."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def broadcast_all(inputs: Specs) -> tuple[Dim, ...]:
+    """Return the shape that several inputs broadcast to.
+
+    Raises:
+        MismatchError: Two sizes differ and neither is 1.
+
+    Examples:
+        >>> broadcast_all({"a": TensorSpec((3, 1)), "b": TensorSpec((4,)), "c": TensorSpec(())})
+        (3, 4)
+    """
+    (_, so_far), *rest = inputs.items()
+    for port, spec in rest:
+        try:
+            so_far = TensorSpec(broadcast(so_far, spec))
+        except MismatchError as error:
+            raise MismatchError(port, error.need, error.advice, error.detail) from None
+    return so_far.shape
+
+
+def broadcast_back(inputs: Specs, output: tuple[Dim, ...]) -> Shapes:
+    """Infer the shapes of broadcast inputs from the shape of the result.
+
+    If all inputs except one have size 1 on an axis, this one input has the size of the result. An input is omitted if
+    nothing is known about its shape.
+
+    Examples:
+        The last size of `left` must be 3, because `right` has size 1 there:
+
+        >>> broadcast_back({"left": TensorSpec(("n", "m")), "right": TensorSpec((4, 1))}, (4, 3))
+        {'left': ('n', 3), 'right': (4, 1)}
+        >>> broadcast_back({"left": TensorSpec(("...",)), "right": TensorSpec(())}, ("batch", 3))
+        {'left': ('batch', 3)}
+    """
+    shapes: dict[str, tuple[Dim, ...]] = {}
+    for port, spec in inputs.items():
+        others = [other.shape for name, other in inputs.items() if name != port]
+        if all(shape == () for shape in others):
+            shapes[port] = output
+        elif LEADING not in (*spec.shape[:1], *output[:1], *(dim for shape in others for dim in shape[:1])):
+            shape = list(spec.shape)
+            for offset in range(1, len(shape) + 1):
+                if all(offset > len(other) or other[-offset] == 1 for other in others) and offset <= len(output):
+                    shape[-offset] = output[-offset]
+            shapes[port] = tuple(shape)
+    return shapes
+
+
+def same_sizes(inputs: Specs, except_axis: int | None = None) -> tuple[Dim, ...]:
+    """Return the common shape of all inputs. A size is a name only if it is a name in all inputs.
+
+    Args:
+        inputs: Specs by port.
+        except_axis: An axis on which the sizes may differ. The result has the size of the first input there.
+
+    Raises:
+        MismatchError: The shapes differ on another axis, or in their number of axes.
+
+    Examples:
+        >>> same_sizes({"input1": TensorSpec(("batch", 3)), "input2": TensorSpec((8, 3))})
+        (8, 3)
+    """
+    (first, reference), *others = inputs.items()
+    sizes = list(reference.shape)
+    for port, spec in others:
+        expected = ["any" if axis == except_axis else str(size) for axis, size in enumerate(sizes)]
+        need = f"({', '.join(expected)}{',' * (len(expected) == 1)}), like {first} {reference.shape}"
+        if len(spec.shape) != len(sizes):
+            raise MismatchError(
+                port, need, "use arrays with the same number of axes.", f"rank {len(spec.shape)} != {len(sizes)}"
+            )
+        for axis, (size, other) in enumerate(zip(sizes, spec.shape, strict=True)):
+            if axis == except_axis or size == other:
+                continue
+            if isinstance(size, int) and isinstance(other, int):
+                raise MismatchError(
+                    port, need, f"use arrays with the same size on axis {axis}.", f"axis {axis}: {other} != {size}"
+                )
+            sizes[axis] = other if isinstance(other, int) else size
+    return tuple(sizes)
+
+
+NOTHING_KNOWN: tuple[Dim, ...] = (LEADING,)
 
 
 class Rearranging(Operator):
@@ -39,12 +386,7 @@ class Rearranging(Operator):
 
     category = "Shape"
     keeps_scale = True
-    input_dtypes: ClassVar = {"*": "any"}
-
-    @classmethod
-    def wanted_dtype(cls, port: str, dtype: str) -> str:
-        """Return the declared dtype of an input. A connected attribute, such as a shape, is `"int32"`."""
-        return "int32" if port in cls.option_ports else super().wanted_dtype(port, dtype)
+    input_dtypes: ClassVar = {"*": "any", "option": "int32"}
 
 
 class Reshape(Rearranging):
@@ -54,28 +396,23 @@ class Reshape(Rearranging):
         shape: The sizes. One may be -1: it is inferred from the number of items. A size may also be a name, such as in
             `("batch", -1)`: it is the input's size on the same axis. If there is one name and no -1, the name is
             inferred like -1.
-
-    Examples:
-        >>> Reshape((2, -1))
-        Reshape(shape=(2, -1))
     """
+
+    shape: Any = None
 
     op = "reshape"
     option_ports = ("shape",)
     formula = "y = x in another shape"
     takes_values = True
 
-    def __init__(self, shape: Any = None, name: str | None = None):
-        super().__init__(name, shape=shape)
-
     @classmethod
-    def infer(cls, options: Options, inputs: dict[str, Spec]) -> Inferred:
+    def infer(cls, options, inputs: dict[str, Spec]):
         """Return the shape, with -1 and names resolved."""
         array, target = as_array("input", inputs["input"], "float32"), options["shape"]
         if target == UNKNOWN:
-            return Inferred({"output": TensorSpec((LEADING,), array.dtype)})
+            return TensorSpec((LEADING,), array.dtype)
         shape = reshaped(array.shape, as_sizes("shape", target), connected="shape" in inputs)
-        return Inferred({"output": TensorSpec(shape, array.dtype)})
+        return TensorSpec(shape, array.dtype)
 
 
 class Flatten(Rearranging):
@@ -84,21 +421,17 @@ class Flatten(Rearranging):
     Args:
         start_dim: The first axis to merge.
         end_dim: The last axis to merge.
-
-    Examples:
-        >>> Flatten()
-        Flatten(start_dim=1, end_dim=-1)
     """
+
+    start_dim: int = 1
+    end_dim: int = -1
 
     op = "flatten"
     option_ports = ("start_dim", "end_dim")
     formula = "y[n] = all of x[n] in one row"
 
-    def __init__(self, start_dim: int = 1, end_dim: int = -1, name: str | None = None):
-        super().__init__(name, start_dim=start_dim, end_dim=end_dim)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Replace the sizes of the merged axes by their product."""
         shape, start, end = inputs["input"].shape, options["start_dim"], options["end_dim"]
         if not isinstance(start, int) or not isinstance(end, int):
@@ -107,7 +440,7 @@ class Flatten(Rearranging):
         if span is None:
             return NOTHING_KNOWN
         first, last = span
-        return Inferred({"output": (*shape[:first], product(shape[first:last]), *shape[last:])})
+        return (*shape[:first], product(shape[first:last]), *shape[last:])
 
 
 class Squeeze(Rearranging):
@@ -115,21 +448,16 @@ class Squeeze(Rearranging):
 
     Args:
         axis: One axis or several; by default all axes of size 1.
-
-    Examples:
-        >>> Squeeze()
-        Squeeze(axis=None)
     """
+
+    axis: Any = None
 
     op = "squeeze"
     option_ports = ("axis",)
     formula = "y = x without axes of size 1"
 
-    def __init__(self, axis: Any = None, name: str | None = None):
-        super().__init__(name, axis=axis)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Remove axes of size 1. Without `axis`, it is unknown whether to remove an axis whose size is a name."""
         shape, axis = inputs["input"].shape, options["axis"]
         if axis == UNKNOWN:
@@ -137,7 +465,7 @@ class Squeeze(Rearranging):
         if axis is None:
             named = [position for position, size in enumerate(shape) if isinstance(size, str)]
             tail = tuple(size for size in shape[named[-1] + 1 if named else 0 :] if size != 1)
-            return Inferred({"output": (LEADING, *tail) if named else tail})
+            return (LEADING, *tail) if named else tail
         positions = places_of("axis", axis, shape)
         if positions is None:
             return NOTHING_KNOWN
@@ -149,7 +477,7 @@ class Squeeze(Rearranging):
                     "Squeeze()  # removes all axes of size 1",
                     f"axis {position}: {shape[position]} != 1",
                 )
-        return Inferred({"output": tuple(size for position, size in enumerate(shape) if position not in positions)})
+        return tuple(size for position, size in enumerate(shape) if position not in positions)
 
 
 class ExpandDims(Rearranging):
@@ -157,21 +485,17 @@ class ExpandDims(Rearranging):
 
     Args:
         axis: Position of the new axis in the output, or several positions.
-
-    Examples:
-        >>> ExpandDims(-1)
-        ExpandDims(axis=-1)
     """
+
+    axis: Any = 0
 
     op = "expand_dims"
     option_ports = ("axis",)
     formula = "y = x with an axis of size 1"
-
-    def __init__(self, axis: Any = 0, name: str | None = None):
-        super().__init__(name, axis=axis)
+    kernel = jnp.expand_dims
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Insert a 1 at each position."""
         shape, axis = inputs["input"].shape, options["axis"]
         if axis == UNKNOWN:
@@ -180,30 +504,20 @@ class ExpandDims(Rearranging):
         if positions is None:
             return NOTHING_KNOWN
         sizes = iter(shape)
-        return Inferred(
-            {
-                "output": tuple(
-                    1 if position in positions else next(sizes) for position in range(len(shape) + len(positions))
-                )
-            }
-        )
+        return tuple(1 if position in positions else next(sizes) for position in range(len(shape) + len(positions)))
 
 
 class AtLeast1D(Rearranging):
-    """Adds an axis of size 1 to a scalar; other arrays are unchanged.
-
-    Examples:
-        >>> AtLeast1D()
-        AtLeast1D()
-    """
+    """Adds an axis of size 1 to a scalar; other arrays are unchanged."""
 
     op = "at_least_1d"
     formula = "y = x with at least one axis"
+    kernel = jnp.atleast_1d
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Map `()` to `(1,)`."""
-        return Inferred({"output": inputs["input"].shape or (1,)})
+        return inputs["input"].shape or (1,)
 
 
 class BroadcastTo(Rearranging):
@@ -211,28 +525,27 @@ class BroadcastTo(Rearranging):
 
     Args:
         shape: The sizes. A name is the input's size on that axis, where axes are counted from the last one.
-
-    Examples:
-        >>> BroadcastTo((3, 4))
-        BroadcastTo(shape=(3, 4))
     """
+
+    shape: Any = None
 
     op = "broadcast_to"
     option_ports = ("shape",)
     formula = "y = x, repeated to a shape"
     takes_values = True
 
-    def __init__(self, shape: Any = None, name: str | None = None):
-        super().__init__(name, shape=shape)
-
     @classmethod
-    def infer(cls, options: Options, inputs: dict[str, Spec]) -> Inferred:
+    def infer(cls, options, inputs: dict[str, Spec]):
         """Return the shape, if the input broadcasts to it."""
         array, target = as_array("input", inputs["input"], "float32"), options["shape"]
         if target == UNKNOWN:
-            return Inferred({"output": TensorSpec((LEADING,), array.dtype)})
+            return TensorSpec((LEADING,), array.dtype)
         shape = stretched(array.shape, as_sizes("shape", target), connected="shape" in inputs)
-        return Inferred({"output": TensorSpec(shape, array.dtype)})
+        return TensorSpec(shape, array.dtype)
+
+
+def _transpose(x: Any, axes: Any) -> Any:
+    return jnp.transpose(x, (axes,) if isinstance(axes, int) else axes or None)
 
 
 class Transpose(Rearranging):
@@ -240,27 +553,23 @@ class Transpose(Rearranging):
 
     Args:
         axes: For each axis of the output, the axis of the input. By default the order is reversed.
-
-    Examples:
-        >>> Transpose((0, 2, 1))
-        Transpose(axes=(0, 2, 1))
     """
+
+    axes: Any = None
 
     op = "transpose"
     option_ports = ("axes",)
     formula = "y[j, i] = x[i, j]"
-
-    def __init__(self, axes: Any = None, name: str | None = None):
-        super().__init__(name, axes=axes)
+    kernel = _transpose
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Permute the sizes."""
         shape, axes = inputs["input"].shape, options["axes"]
         if axes == UNKNOWN or LEADING in shape[:1]:
             return NOTHING_KNOWN
         if axes is None or axes == ():
-            return Inferred({"output": shape[::-1]})
+            return shape[::-1]
         positions = places_of("axes", axes, shape)
         assert positions is not None
         if len(positions) != len(shape):
@@ -270,10 +579,10 @@ class Transpose(Rearranging):
                 f"use axes that contain each number from 0 to {len(shape) - 1} once.",
                 f"rank {len(shape)}",
             )
-        return Inferred({"output": tuple(shape[position] for position in positions)})
+        return tuple(shape[position] for position in positions)
 
     @classmethod
-    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+    def refine(cls, options, inputs, outputs):
         """Infer the input's shape: the output's sizes in the order of the input's axes."""
         shape, axes = outputs["output"].shape if "output" in outputs else (LEADING,), options["axes"]
         if LEADING in shape[:1]:
@@ -292,21 +601,18 @@ class SwapAxes(Rearranging):
     Args:
         axis1: One axis.
         axis2: The other axis.
-
-    Examples:
-        >>> SwapAxes(-1, -2)
-        SwapAxes(axis1=-1, axis2=-2)
     """
+
+    axis1: Annotated[int, Start(-1)]
+    axis2: Annotated[int, Start(-2)]
 
     op = "swap_axes"
     option_ports = ("axis1", "axis2")
     formula = "y[j, i] = x[i, j]"
-
-    def __init__(self, axis1: Annotated[int, Start(-1)], axis2: Annotated[int, Start(-2)], name: str | None = None):
-        super().__init__(name, axis1=axis1, axis2=axis2)
+    kernel = jnp.swapaxes
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Swap the two sizes."""
         shape, axes = inputs["input"].shape, (options["axis1"], options["axis2"])
         positions = [place_of("input", axis, shape) for axis in axes if isinstance(axis, int)]
@@ -315,7 +621,7 @@ class SwapAxes(Rearranging):
         sizes = list(shape)
         first, other = (position for position in positions if position is not None)
         sizes[first], sizes[other] = sizes[other], sizes[first]
-        return Inferred({"output": tuple(sizes)})
+        return tuple(sizes)
 
 
 class PermuteTensor(Rearranging):
@@ -328,33 +634,367 @@ class PermuteTensor(Rearranging):
 
     op = "permute_tensor"
     input_ports = ("input", "indices")
-    input_dtypes: ClassVar = {"input": "any", "indices": "int32"}
+    input_dtypes: ClassVar = {"indices": "int32", **Rearranging.input_dtypes}
     formula = "y[i] = x[indices[i]]"
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Replace the first size of the input by the shape of the indices."""
         shape, some = inputs["input"].shape, inputs["indices"].shape
         if shape == ():
             raise MismatchError("input", "at least one axis", "use an input with at least one axis.", "rank 0")
         if LEADING in shape[:1]:
             return NOTHING_KNOWN
-        return Inferred({"output": (*some, *shape[1:])})
+        return (*some, *shape[1:])
 
 
 class Identity(KeepsShape, Rearranging):
-    """Returns its input unchanged: an array, or a static value such as a shape. Use it to give a connection a name.
-
-    Examples:
-        >>> Identity()
-        Identity()
-    """
+    """Returns its input unchanged: an array, or a static value such as a shape. Use it to give a connection a name."""
 
     op = "identity"
     formula = "y = x"
     takes_values = True
 
     @classmethod
-    def infer(cls, options: Options, inputs: dict[str, Spec]) -> Inferred:
+    def infer(cls, options, inputs: dict[str, Spec]):
         """Return the spec of the input."""
-        return Inferred({"output": inputs["input"]})
+        return inputs["input"]
+
+
+Many = Annotated[int, Range(1, 1024)]
+
+
+def numbered_ports(n: Value) -> tuple[str, ...]:
+    """Return the names `input1`, ..., `input{n}`; no names if `n` is not an integer.
+
+    Examples:
+        >>> numbered_ports(2)
+        ('input1', 'input2')
+    """
+    return tuple(f"input{number}" for number in range(1, n + 1)) if isinstance(n, int) else ()
+
+
+class _Several(Rearranging):
+    option_ports = ("axis",)
+
+    @classmethod
+    def ports(cls, options: Options) -> PortNames:
+        """Return the inputs `input1`, `input2`, ... up to `n`."""
+        return PortNames(numbered_ports(options["n"]))
+
+
+class Concat(_Several):
+    """Concatenates arrays along an axis.
+
+    Args:
+        n: Number of inputs, named `input1`, `input2`, ...
+        axis: The axis; `None` concatenates the flattened arrays.
+
+    Examples:
+        >>> [port.name for port in Concat(2).inputs if port.role == "data"]
+        ['input1', 'input2']
+    """
+
+    n: Many = 2
+    axis: Annotated[int | None, Start(-1)] = 0
+
+    op = "concat"
+    formula = "y = [x1, x2, ...] along an axis"
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Add the sizes along the axis. All other sizes must match."""
+        shapes, axis = [spec.shape for spec in inputs.values()], options["axis"]
+        if axis is None:
+            if any(LEADING in shape[:1] for shape in shapes):
+                return NOTHING_KNOWN
+            return (plus(*(product(shape) for shape in shapes)),)
+        if not isinstance(axis, int) or any(LEADING in shape[:1] for shape in shapes):
+            return NOTHING_KNOWN
+        position = place_of("input1", axis, shapes[0])
+        assert position is not None
+        sizes = list(same_sizes(inputs, position))
+        sizes[position] = plus(*(shape[position] for shape in shapes))
+        return tuple(sizes)
+
+
+class Stack(_Several):
+    """Stacks arrays of one shape along a new axis.
+
+    Args:
+        n: Number of inputs, named `input1`, `input2`, ...
+        axis: Position of the new axis in the output.
+    """
+
+    n: Many = 2
+    axis: int = 0
+
+    op = "stack"
+    formula = "y = [x1, x2, ...] along a new axis"
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Return the common shape with a new axis."""
+        axis = options["axis"]
+        if not isinstance(axis, int) or any(LEADING in spec.shape[:1] for spec in inputs.values()):
+            return NOTHING_KNOWN
+        sizes = same_sizes(inputs)
+        position = place_of("input1", axis, sizes, more=1)
+        return (*sizes[:position], len(inputs), *sizes[position:])
+
+    @classmethod
+    def refine(cls, options, inputs, outputs):
+        """Infer the shape of each input: that of the output without the new axis."""
+        shape, axis = outputs["output"].shape if "output" in outputs else (LEADING,), options["axis"]
+        if LEADING in shape[:1] or not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+            return {}
+        position = axis % len(shape)
+        return dict.fromkeys(numbered_ports(options["n"]), (*shape[:position], *shape[position + 1 :]))
+
+
+class RepeatItems(Rearranging):
+    """Repeats each item of an axis several times in succession.
+
+    Args:
+        repeats: Number of times that each item occurs in the result.
+        axis: The axis; `None` repeats the items of the flattened array.
+    """
+
+    repeats: Annotated[int, Range(0, 2**20)] = 2
+    axis: int | None = None
+
+    op = "repeat_items"
+    option_ports = ("axis",)
+    formula = "y = x[0], x[0], x[1], x[1], ..."
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Multiply the size of the axis by `repeats`."""
+        shape, axis, repeats = inputs["input"].shape, options["axis"], options["repeats"]
+        if axis is None:
+            return NOTHING_KNOWN if LEADING in shape[:1] else (product((*shape, repeats)),)
+        position = place_of("input", axis, shape) if isinstance(axis, int) else None
+        if position is None:
+            return NOTHING_KNOWN
+        return (*shape[:position], product((shape[position], repeats)), *shape[position + 1 :])
+
+
+class Tile(Rearranging):
+    """Repeats the whole array along each axis.
+
+    Args:
+        reps: Number of copies along each axis, as in `jnp.tile`. If there are fewer numbers than axes, they belong to
+            the last axes. If there are more, the result has new axes at the front.
+    """
+
+    reps: Any = 2
+
+    op = "tile"
+    option_ports = ("reps",)
+    formula = "y = x, x, ..."
+    kernel = jnp.tile
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Multiply each size by its number of copies."""
+        shape, reps = inputs["input"].shape, options["reps"]
+        if reps == UNKNOWN:
+            return NOTHING_KNOWN
+        times_ = reps if isinstance(reps, tuple) else (reps,)
+        if any(isinstance(count, bool) or not isinstance(count, int) or count < 0 for count in times_):
+            raise MismatchError("input", f"reps of whole numbers, each 0 or more, not {reps!r}", "Tile((2, 1))")
+        if LEADING in shape[:1]:
+            return NOTHING_KNOWN
+        rank = max(len(shape), len(times_))
+        sizes = (*(1,) * (rank - len(shape)), *shape)
+        counts = (*(1,) * (rank - len(times_)), *(count for count in times_ if isinstance(count, int)))
+        return tuple(product(pair) for pair in zip(sizes, counts, strict=True))
+
+
+class Pad(Rearranging):
+    """Pads an array with a constant value.
+
+    Args:
+        pad_width: Number of items to add before and after each axis: `((1, 1), (0, 2))`. One pair is used for all axes.
+            One number is used before and after all axes.
+        value: The value of the added items.
+    """
+
+    pad_width: Any = None
+    value: float = 0.0
+
+    op = "pad"
+    option_ports = ("pad_width",)
+    formula = "y = x, with zeros around"
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Add the padding to each size."""
+        shape, width = inputs["input"].shape, options["pad_width"]
+        if width == UNKNOWN:
+            return NOTHING_KNOWN
+        if LEADING in shape[:1]:
+            pad_pairs(width, None)
+            return NOTHING_KNOWN
+        pairs = pad_pairs(width, len(shape))
+        return tuple(plus(size, *pair) for size, pair in zip(shape, pairs, strict=True))
+
+
+def _split(x: Any, count: int, axis: int) -> Any:
+    return jnp.stack(jnp.split(x, count, axis))
+
+
+class Split(Rearranging):
+    """Splits an axis into equal parts, and stacks the parts along a new first axis: `(6,)` becomes `(3, 2)`.
+
+    Args:
+        split_size: Number of parts. It must divide the size of the axis.
+        axis: The axis to split.
+    """
+
+    split_size: Annotated[Many, Start(2)]
+    axis: Annotated[int, Start(-1)] = 0
+
+    op = "split"
+    option_ports = ("split_size", "axis")
+    formula = "y[i] = part i of x"
+    kernel = _split
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Divide the size of the axis by the number of parts, and add an axis for the parts at the front."""
+        shape, parts, axis = inputs["input"].shape, options["split_size"], options["axis"]
+        position = place_of("input", axis, shape) if isinstance(axis, int) else None
+        if position is None or not isinstance(parts, int) or LEADING in shape[:1]:
+            return NOTHING_KNOWN
+        size = quotient((shape[position],), (parts,)) if parts > 0 else None
+        if size is None:
+            raise MismatchError(
+                "input",
+                f"a multiple of {parts} on axis {position}",
+                f"use a number of parts that divides {shape[position]}.",
+                f"axis {position}: {shape[position]}",
+            )
+        return (parts, *shape[:position], size, *shape[position + 1 :])
+
+
+class Flip(KeepsShape, Rearranging):
+    """Reverses the order of items along one or several axes.
+
+    Args:
+        axis: One axis or several; by default all.
+    """
+
+    axis: Any = None
+
+    op = "flip"
+    option_ports = ("axis",)
+    formula = "y[i] = x[n - 1 - i]"
+    kernel = jnp.flip
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Keep the shape."""
+        return _same_shape(options["axis"], inputs["input"])
+
+
+class Roll(KeepsShape, Rearranging):
+    """Shifts items along an axis. Items that leave at one end enter at the other.
+
+    Args:
+        shift: Number of positions, as one number for all axes in `axis`, or a tuple with one number for each.
+        axis: One axis or several. By default, the items of the flattened array are shifted.
+    """
+
+    shift: Any = 1
+    axis: Any = None
+
+    op = "roll"
+    option_ports = ("shift", "axis")
+    formula = "y[i] = x[i - shift]"
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Keep the shape."""
+        shift, axis = options["shift"], options["axis"]
+        if isinstance(shift, tuple) and len(shift) != (len(axis) if isinstance(axis, tuple) else 1) and axis != UNKNOWN:
+            raise MismatchError(
+                "input", f"an axis for each of shift={shift!r}", "Roll((1, 2), axis=(0, 1))", f"axis={axis!r}"
+            )
+        return _same_shape(axis, inputs["input"])
+
+
+def _cartesian_difference(left: Any, right: Any) -> Any:
+    return left[:, None, :] - right[None, :, :]
+
+
+class CartesianDifference(Rearranging):
+    """Differences of each row of `left` and each row of `right`: `(n, d)` and `(m, d)` become `(n, m, d)`.
+
+    Examples:
+        >>> [port.name for port in CartesianDifference().inputs]
+        ['left', 'right']
+    """
+
+    op = "cartesian_difference"
+    input_ports = ("left", "right")
+    category = "Arithmetic"
+    formula = "y[i, j] = left[i] - right[j]"
+    kernel = _cartesian_difference
+
+    @classmethod
+    def infer(cls, options, inputs):
+        """Map `(n, d)` and `(m, d)` to `(n, m, d)`. An input with one column broadcasts to d columns."""
+        for port in cls.input_ports:
+            shape = inputs[port].shape
+            if LEADING not in shape[:1] and len(shape) != 2:
+                raise MismatchError(port, "(rows, features)", "x.reshape(rows, -1)", f"rank {len(shape)} != 2")
+        left, right = inputs["left"].shape, inputs["right"].shape
+        if LEADING in left[:1] or LEADING in right[:1]:
+            return NOTHING_KNOWN
+        a, b = left[1], right[1]
+        if isinstance(a, int) and isinstance(b, int) and a != b and 1 not in (a, b):
+            raise MismatchError(
+                "right",
+                f"(rows, {a}), like left {left}",
+                "use the same number of columns for left and right.",
+                f"axis 1: {b} != {a}",
+            )
+        last: Dim = b if a == 1 else a if b == 1 or isinstance(a, int) else b
+        return (left[0], right[0], last)
+
+
+def pad_pairs(width: Value, rank: int | None) -> tuple[tuple[int, int], ...]:
+    """Return a pair for each axis: the numbers of items to add before and after it.
+
+    Args:
+        width: A number, a pair, or a pair for each axis.
+        rank: The number of axes; `None` to only check `width`.
+
+    Raises:
+        MismatchError: `width` is invalid, or the number of pairs is not `rank`.
+
+    Examples:
+        >>> pad_pairs(1, 2), pad_pairs((1, 2), 2), pad_pairs(((0, 0), (1, 2)), 2)
+        (((1, 1), (1, 1)), ((1, 2), (1, 2)), ((0, 0), (1, 2)))
+    """
+    pad_width = width
+    if isinstance(width, int) and not isinstance(width, bool):
+        width = (width, width)
+    if isinstance(width, tuple) and len(width) == 2 and all(isinstance(number, int) for number in width):
+        width = (width,) * (rank or 0)
+    pairs = width if isinstance(width, tuple) else ()
+    valid = [pair for pair in pairs if isinstance(pair, tuple) and len(pair) == 2]
+    if not isinstance(width, tuple) or len(valid) < len(pairs) or not all(is_count(n) for pair in valid for n in pair):
+        need = f"pad_width in pairs of numbers, each 0 or more, not {pad_width!r}"
+        raise MismatchError("input", need, "Pad(((0, 0), (1, 1)))")
+    if rank is not None and len(valid) != rank:
+        pairs = (*valid, *((0, 0),) * rank)[:rank]
+        raise MismatchError("input", f"rank {len(valid)}, for pad_width={pad_width!r}", f"Pad({pairs})", f"rank {rank}")
+    return tuple((int(before), int(after)) for before, after in valid)  # pyright: ignore
+
+
+def _same_shape(axis: Value, spec: TensorSpec) -> tuple[Dim, ...]:
+    if axis is not None and axis != UNKNOWN:
+        places_of("axis", axis, spec.shape)
+    return spec.shape

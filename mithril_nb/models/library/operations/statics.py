@@ -5,13 +5,23 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from mithril_nb.graph.records import Value as Plain
-from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec, as_dtype
-from mithril_nb.models.fields import Range
-from mithril_nb.models.library.operations.reshaping import Rearranging
-from mithril_nb.models.op import UNKNOWN, Inferred, Options
-from mithril_nb.models.shape_inference.constants import dtype_of, shape_of
-from mithril_nb.models.shape_inference.dims import MismatchError, place_of, product
-from mithril_nb.models.shape_inference.folding import as_array
+from mithril_nb.graph.spec import as_dtype
+from mithril_nb.models.library.operations.reshaping import Rearranging, numbered_ports
+from mithril_nb.models.op import (
+    LEADING,
+    UNKNOWN,
+    Dim,
+    MismatchError,
+    Operator,
+    Options,
+    PortNames,
+    Range,
+    Spec,
+    StaticSpec,
+    TensorSpec,
+)
+from mithril_nb.models.shape_inference.dims import place_of, product
+from mithril_nb.models.shape_inference.folding import as_array, dtype_of, shape_of
 
 __all__ = [
     "Cast",
@@ -30,6 +40,14 @@ __all__ = [
 
 Specs = dict[str, Spec]
 _NOT_KNOWN = StaticSpec(is_known=False)
+
+
+class Typed(Operator):
+    """Base of the ops with an attribute `dtype`."""
+
+    def __init__(self, name: str | None = None, **attributes: Any):
+        dtype = attributes["dtype"]
+        super().__init__(name, **attributes | {"dtype": None if dtype is None else str(as_dtype(dtype))})
 
 
 class _Static(Rearranging):
@@ -53,30 +71,25 @@ class Shape(_Static):
     formula = "y = the sizes of x"
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return the shape as a static value."""
         shape = as_array("input", inputs["input"], "float32").shape
-        return Inferred({"output": _NOT_KNOWN if shape == (LEADING,) else StaticSpec(shape)})
+        return _NOT_KNOWN if shape == (LEADING,) else StaticSpec(shape)
 
 
 class Length(_Static):
-    """Size of the first axis of an array, or number of items of a tuple, known before the program runs.
-
-    Examples:
-        >>> Length()
-        Length()
-    """
+    """Size of the first axis of an array, or number of items of a tuple, known before the program runs."""
 
     op = "length"
     formula = "y = len(x)"
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return the size of the first axis of an array, or the number of items of a tuple."""
         shape = as_array("input", inputs["input"], "float32").shape
         if not shape:
             raise MismatchError("input", "at least one axis", "Size()  # counts the items of any array", "rank 0")
-        return Inferred({"output": _NOT_KNOWN if shape[0] == LEADING else StaticSpec(shape[0])})
+        return _NOT_KNOWN if shape[0] == LEADING else StaticSpec(shape[0])
 
 
 class Size(_Static):
@@ -84,50 +97,40 @@ class Size(_Static):
 
     Args:
         dim: One axis, or several for a tuple of sizes; `None` for the number of items.
-
-    Examples:
-        >>> Size(0)
-        Size(dim=0)
     """
+
+    dim: Any = None
 
     op = "size"
     option_ports = ("dim",)
     formula = "y = the number of items of x"
 
-    def __init__(self, dim: Any = None, name: str | None = None):
-        super().__init__(name, dim=dim)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return the product of all sizes, or the sizes of the axes in `dim`, as a static value."""
         shape, dim = as_array("input", inputs["input"], "float32").shape, options["dim"]
         if dim is None:
-            return Inferred({"output": _NOT_KNOWN if LEADING in shape[:1] else StaticSpec(product(shape))})
+            return _NOT_KNOWN if LEADING in shape[:1] else StaticSpec(product(shape))
         if dim == UNKNOWN:
-            return Inferred({"output": _NOT_KNOWN})
+            return _NOT_KNOWN
         axes = dim if isinstance(dim, tuple) else (dim,)
         if not all(isinstance(axis, int) and not isinstance(axis, bool) for axis in axes):
             raise MismatchError("input", f"a whole number as dim, not {dim!r}", "Size(dim=0)")
         positions = [place_of("input", axis, shape) for axis in axes if isinstance(axis, int)]
         sizes = tuple(shape[position] for position in positions if position is not None)
         if len(sizes) < len(axes):
-            return Inferred({"output": _NOT_KNOWN})
-        return Inferred({"output": StaticSpec(sizes if isinstance(dim, tuple) else sizes[0])})
+            return _NOT_KNOWN
+        return StaticSpec(sizes if isinstance(dim, tuple) else sizes[0])
 
 
 class Item(_Static):
-    """The only item of an array or a tuple, as a scalar.
-
-    Examples:
-        >>> Item()
-        Item()
-    """
+    """The only item of an array or a tuple, as a scalar."""
 
     op = "item"
     formula = "y = the one item of x"
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return the spec of a scalar array, or the only item of a tuple as a static value."""
         spec = inputs["input"]
         if isinstance(spec, StaticSpec):
@@ -135,7 +138,7 @@ class Item(_Static):
             while isinstance(value, tuple) and len(value) == 1 and value != (LEADING,):
                 value = value[0]
             if not isinstance(value, tuple):
-                return Inferred({"output": StaticSpec(value, spec.is_known)})
+                return StaticSpec(value, spec.is_known)
             raise MismatchError("input", "one item", "Indexer(0)  # the first item", f"{len(value)} != 1")
         count = _count(spec.shape)
         if isinstance(count, int) and count != 1:
@@ -143,76 +146,61 @@ class Item(_Static):
             raise MismatchError(
                 "input", "one item", "Indexer(0)  # the first item", f"axis {axis}: {spec.shape[axis]} != 1"
             )
-        return Inferred({"output": TensorSpec((), spec.dtype)})
+        return TensorSpec((), spec.dtype)
 
 
-class Cast(_Static):
+class Cast(Typed, _Static):
     """Casts the items to another dtype.
 
     Args:
         dtype: The dtype, such as `"float32"` or `ml.int32`; required unless connected.
-
-    Examples:
-        >>> Cast("float16")
-        Cast(dtype='float16')
     """
+
+    dtype: Any = None
 
     op = "cast"
     option_ports = ("dtype",)
     formula = "y = x as dtype"
 
-    def __init__(self, dtype: Any = None, name: str | None = None):
-        super().__init__(name, dtype=dtype_name(dtype))
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Keep the shape."""
         shape = as_array("input", inputs["input"], "float32").shape
-        return Inferred({"output": TensorSpec(shape, dtype_option("dtype", options["dtype"]))})
+        return TensorSpec(shape, dtype_option("dtype", options["dtype"]))
 
 
 class Dtype(_Static):
-    """Name of the dtype of an array or a number, as a static value.
-
-    Examples:
-        >>> Dtype()
-        Dtype()
-    """
+    """Name of the dtype of an array or a number, as a static value."""
 
     op = "dtype"
     formula = "y = the dtype of x"
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return the name as a static value."""
         spec = inputs["input"]
         if isinstance(spec, StaticSpec):
-            return Inferred({"output": StaticSpec(dtype_of(spec.value)) if spec.is_known else _NOT_KNOWN})
-        return Inferred({"output": StaticSpec(str(spec.dtype))})
+            return StaticSpec(dtype_of(spec.value)) if spec.is_known else _NOT_KNOWN
+        return StaticSpec(str(spec.dtype))
 
 
-class ToTensor(_Static):
+class ToTensor(Typed, _Static):
     """Converts a number, or nested tuples of numbers, to an array.
 
     Args:
         dtype: Dtype of the array; by default the model's dtype for floats, `"int32"` for integers, `"bool"` for
             booleans.
-
-    Examples:
-        >>> ToTensor("float32")
-        ToTensor(dtype='float32')
     """
+
+    dtype: Any = None
 
     op = "to_tensor"
     option_ports = ("dtype",)
     category = "Values"
     formula = "y = x as an array"
 
-    def __init__(self, dtype: Any = None, name: str | None = None):
-        super().__init__(name, dtype=dtype_name(dtype))
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return the shape of the nested tuples."""
         spec, dtype = inputs["input"], options["dtype"]
         if isinstance(spec, StaticSpec) and spec.is_known and not _is_even(spec.value):
@@ -225,26 +213,21 @@ class ToTensor(_Static):
         array = as_array("input", spec, "")
         name = array.dtype if dtype is None else dtype_option("dtype", dtype)
         # Without a dtype, floats have the model's dtype.
-        return Inferred({"output": TensorSpec(array.shape, name) if name else array.shape})
+        return TensorSpec(array.shape, name) if name else array.shape
 
 
 class TensorToList(_Static):
-    """Converts an array to nested tuples of numbers. The numbers are known only at run time.
-
-    Examples:
-        >>> TensorToList()
-        TensorToList()
-    """
+    """Converts an array to nested tuples of numbers. The numbers are known only at run time."""
 
     op = "tensor_to_list"
     category = "Values"
     formula = "y = x as nested tuples"
 
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return the spec of a static input, which is unchanged. An array becomes an unknown static value."""
         spec = inputs["input"]
-        return Inferred({"output": spec if isinstance(spec, StaticSpec) else _NOT_KNOWN})
+        return spec if isinstance(spec, StaticSpec) else _NOT_KNOWN
 
 
 class ToTuple(_Static):
@@ -258,27 +241,26 @@ class ToTuple(_Static):
         (['input1', 'input2'], ['input'])
     """
 
+    n: Annotated[int, Range(1, 1024)] | None = None
+
     op = "to_tuple"
     category = "Values"
     formula = "y = (x1, x2, ...)"
 
-    def __init__(self, n: Annotated[int, Range(1, 1024)] | None = None, name: str | None = None):
-        super().__init__(name, n=n)
+    @classmethod
+    def ports(cls, options: Options) -> PortNames:
+        """Return the inputs `input1`, `input2`, ... up to `n`; `input` without `n`."""
+        return PortNames(numbered_ports(options["n"]) or ("input",))
 
     @classmethod
-    def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `input1`, `input2`, ... up to `n`; `input` without `n`."""
-        return numbered_ports(options["n"]) or ("input",)
-
-    @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return the tuple of values as a static value, which is unknown if one of the values is unknown."""
         if "input" in inputs:
             spec = inputs["input"]
-            return Inferred({"output": spec if isinstance(spec, StaticSpec) else _NOT_KNOWN})
+            return spec if isinstance(spec, StaticSpec) else _NOT_KNOWN
         specs = [inputs[port] for port in numbered_ports(options["n"])]
         values = [spec.value for spec in specs if isinstance(spec, StaticSpec) and spec.is_known]
-        return Inferred({"output": StaticSpec(tuple(values)) if len(values) == len(specs) else _NOT_KNOWN})
+        return StaticSpec(tuple(values)) if len(values) == len(specs) else _NOT_KNOWN
 
 
 class ToList(ToTuple):
@@ -302,11 +284,11 @@ class Slice(_Static):
         start: Index of the first item; `None` as in Python.
         stop: Index after the last item; `None` as in Python.
         step: Difference between the indices of two items; `None` for 1.
-
-    Examples:
-        >>> Slice(1, 3)
-        Slice(start=1, stop=3, step=None)
     """
+
+    start: int | None = None
+    stop: int | None = None
+    step: int | None = None
 
     op = "slice"
     input_ports = ()
@@ -314,16 +296,11 @@ class Slice(_Static):
     category = "Values"
     formula = "y = start:stop:step"
 
-    def __init__(
-        self, start: int | None = None, stop: int | None = None, step: int | None = None, name: str | None = None
-    ):
-        super().__init__(name, start=start, stop=stop, step=step)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return start, stop and step as a static value."""
         bounds = tuple(options[port] for port in cls.option_ports)
-        return Inferred({"output": _NOT_KNOWN if UNKNOWN in bounds else StaticSpec(("slice", *bounds))})
+        return _NOT_KNOWN if UNKNOWN in bounds else StaticSpec(("slice", *bounds))
 
 
 class Value(_Static):
@@ -331,39 +308,19 @@ class Value(_Static):
 
     Args:
         value: A number, a string, or tuples of them.
-
-    Examples:
-        >>> Value((2, -1))
-        Value(value=(2, -1))
     """
+
+    value: Any = None
 
     op = "value"
     input_ports = ()
     category = "Values"
     formula = "y = value"
 
-    def __init__(self, value: Any = None, name: str | None = None):
-        super().__init__(name, value=value)
-
     @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+    def infer(cls, options, inputs):
         """Return the value as a static value."""
-        return Inferred({"output": StaticSpec(options["value"])})
-
-
-def numbered_ports(n: Plain) -> tuple[str, ...]:
-    """Return the names `input1`, ..., `input{n}`; no names if `n` is not an integer.
-
-    Examples:
-        >>> numbered_ports(2)
-        ('input1', 'input2')
-    """
-    return tuple(f"input{number}" for number in range(1, n + 1)) if isinstance(n, int) else ()
-
-
-def dtype_name(dtype: Any) -> str | None:
-    """Return the name of a dtype, or `None` for `None`."""
-    return None if dtype is None else str(as_dtype(dtype))
+        return StaticSpec(options["value"])
 
 
 def dtype_option(port: str, dtype: Plain) -> str:
@@ -383,7 +340,6 @@ def _count(shape: tuple[Dim, ...]) -> Dim | None:
 
 
 def _is_even(value: Plain) -> bool:
-    """Return whether all nested tuples at one depth have the same length, so that they form an array."""
     if not isinstance(value, tuple):
         return True
     return len({shape_of(entry) for entry in value}) <= 1 and all(_is_even(entry) for entry in value)

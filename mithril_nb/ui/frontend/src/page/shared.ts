@@ -7,7 +7,7 @@ import { MARK } from "../store/address";
 import { PageGraph } from "./graph";
 import { Selection } from "./selection";
 
-/** The limits of the fragment: as in models/saving/links.py. */
+/** The limits of the fragment: as in models/saving/serialization.py. */
 const MOST_CHARACTERS = 8_000;
 const MOST_BYTES = 2_000_000;
 const MOST_BOXES = 5_000;

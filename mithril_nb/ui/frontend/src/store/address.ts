@@ -2,7 +2,7 @@
 
 import type { Store } from "./store";
 
-/** Start of the fragment: as in models/saving/links.py. */
+/** Start of the fragment: as in models/saving/serialization.py. */
 export const MARK = "#model=";
 
 /** Open the model of the address, now and when the address changes. Returns a function that ends this. */
