@@ -77,24 +77,20 @@ class Toolkit:
 
 
 def block_scope(name: str) -> str:
-    """Return the name scope for a block. JAX keeps it in compiled programs, which links them to the block.
-
-    For the path `mlp_0/linear_0`, there are two nested scopes: one for `mlp_0` and one for `linear_0`. Characters such
-    as `/` in the name of a block are escaped.
+    """Return the name scope for a block.
 
     Examples:
         >>> block_scope("linear_0"), block_scope("a/b")
         ('block:linear_0', 'block:a%252Fb')
     """
+    # JAX keeps it in compiled programs, which links them to the block.
+    # For the path `mlp_0/linear_0`, there are two nested scopes: one for `mlp_0` and one for `linear_0`. Characters
+    # such as `/` in the name of a block are escaped.
     return "block:" + quote(component(name), safe="", errors="surrogatepass")
 
 
 def check_kernels(graph: LogicalGraph, toolkit: Toolkit) -> None:
-    """Raise if the toolkit lacks the kernel of a block.
-
-    Raises:
-        UnknownOpError: The toolkit has no kernel for an op.
-    """
+    """Raise if the toolkit lacks the kernel of a block."""
     for path, node in graph.walk():
         if node.block.op and node.block.op not in toolkit.kernels:
             raise UnknownOpError(
@@ -133,14 +129,8 @@ def run(
 ) -> dict[str, Array]:
     """Return the outputs of a graph, as a pure function of parameters, inputs, state and random key.
 
-    Args:
-        graph: The graph.
-        toolkit: The backend's kernels.
-        params: Parameters by name (`"linear_0.weight"`).
-        inputs: Arrays by the name of the graph's input.
-        state: State after the previous step, by name (`"batch_norm_0.running_mean"`), for blocks with a state.
-        key: Random key, for blocks that draw random numbers.
-        training: If true, blocks such as Dropout behave as in training.
+    `state`: State after the previous step, by name (`"batch_norm_0.running_mean"`), for blocks with a state. `key`:
+    Random key, for blocks that draw random numbers.
 
     Returns:
         Arrays by the name of the graph's output.
@@ -195,7 +185,6 @@ def run_with_state(
 def _bodies(
     graph: LogicalGraph, toolkit: Toolkit, training: bool
 ) -> dict[str, Callable[[Arrays, Arrays, Array | None], Arrays]]:
-    """Return a function for each block of a graph, by name, which runs this block alone."""
 
     def body(name: str) -> Callable[[Arrays, Arrays, Array | None], Arrays]:
         block = graph.by_name[name].block
@@ -214,13 +203,12 @@ def _bodies(
 
 @lru_cache(maxsize=256)
 def part(graph: LogicalGraph, name: str) -> LogicalGraph:
-    """Return a graph with only one of the blocks. This block must not read from the other blocks."""
+    """Return a graph with only one of the blocks."""
+    # This block must not read from the other blocks.
     return remove(graph, [node.name for node in graph.nodes if node.name != name])
 
 
 class _Scopes:
-    """The open name scopes of the current block. Consecutive blocks share the scopes of their enclosing blocks."""
-
     def __init__(self, toolkit: Toolkit):
         self.toolkit = toolkit
         self.open: list[tuple[str, AbstractContextManager[object]]] = []

@@ -41,7 +41,7 @@ def _instruction(number: int, line: Line, by_id: Mapping[str, Equation], blocks:
         tuple([(block, count / total) for block, count in counts.items()]),
         line.role,
         next((one.origin for one in records if one.origin), None) or ("inferred" if counts else None),
-        source=tuple(dict.fromkeys(one.place for one in records if one.source)),
+        source=tuple(dict.fromkeys(one.source_lines for one in records if one.source)),
         library_source=tuple(dict.fromkeys(one.library_source for one in records if one.library_source)),
     )
 

@@ -62,7 +62,6 @@ def inspection_data(inspection: ProgramStages, stages: Sequence[str], passes: bo
 
 
 def _passes_data(inspection: ProgramStages) -> dict[str, Any]:
-    """Return a dict with the passes, or with the reason why they are unavailable."""
     try:
         names = ("number", "name", "pipeline", "before", "after")
         return {"passes": [{name: getattr(xla_pass, name) for name in names} for xla_pass in inspection.passes]}
@@ -123,7 +122,6 @@ def equation_data(equation: Equation) -> dict[str, Any]:
 
 
 def _plain(value: Param) -> Any:
-    """Return a value as JSON can store it: NaN and infinities become strings."""
     if isinstance(value, tuple | list):
         return [_plain(part) for part in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
@@ -142,9 +140,6 @@ def exporter(suffix: str) -> Callable[[Function], Function]:
     Args:
         suffix: The suffix of the files, with its dot and in lower case: `".csv"`. A second function for the same suffix
             replaces the first.
-
-    Raises:
-        UnknownOptionError: The suffix is invalid.
 
     Examples:
         >>> @exporter(".names")

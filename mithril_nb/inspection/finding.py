@@ -16,8 +16,8 @@ from mithril_nb.stages.hlo.weights import TRIVIAL
 from mithril_nb.stages.program_stages import ProgramStages, first_stage
 from mithril_nb.stages.records import Instruction, Stage
 
+# The stages with costs, and the source of costs whose rows have the ids of their instructions.
 _SOURCES = {"jaxpr": "analytic", "hlo_before": "lowered", "hlo": "compiled"}
-"""The stages with costs, and the source of costs whose rows have the ids of their instructions."""
 
 
 def find_in(program: ProgramStages, query: str, stage: str | None = None) -> Found:
@@ -40,7 +40,6 @@ def find_in(program: ProgramStages, query: str, stage: str | None = None) -> Fou
 
 
 def _without_costs(program: ProgramStages, query: Query, key: str, stage: str) -> UnknownOptionError:
-    """Build the error for a query that compares FLOPs or bytes of a stage without costs."""
     counted = [name for name in program.stages if name in _SOURCES and name != stage]
     reason = "the costs cannot be computed" if stage in _SOURCES else f"only {', '.join(_SOURCES)} have costs"
     plain = " ".join(str(term) for term in query.terms if term.key not in ("flops", "bytes"))
@@ -57,7 +56,8 @@ def costs_of_stage(program: ProgramStages, stage: str) -> Mapping[str, CostRow]:
 
 
 def item_of(instruction: Instruction, row: CostRow | None, kinds: Mapping[str, str]) -> Item:
-    """Return the properties of an instruction that a query can match. `row` is its cost, `None` if unknown."""
+    """Return the properties of an instruction that a query can match."""
+    # `row` is its cost, `None` if unknown.
     blocks = tuple(path for path, _ in instruction.shares if path)
     around = dict.fromkeys(kinds[path] for block in blocks for path in lineage(block) if path in kinds)
     lines = (*instruction.source, *instruction.library_source)
@@ -86,7 +86,6 @@ def memory_of(specs: tuple[TensorSpec, ...]) -> int | None:
 
 
 def _bodies_of_fusions(stage: Stage) -> dict[str, tuple[str, ...]]:
-    """Return the opcodes inside each fusion of the optimized HLO, by id of the fusion."""
     inside = by_computation(stage.text, stage.instructions)
     fusions = {
         instruction.id: dict(instruction.attributes).get("calls", "")

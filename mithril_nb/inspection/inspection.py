@@ -47,9 +47,6 @@ class Inspection(ProgramStages):
         If the program does not compile, the result is an estimate from the jaxpr, stated in its `notes`.
         `mithril_nb.cost.memory_of(inspection, "analytic")` returns this estimate for any program without compiling.
 
-        Raises:
-            StageUnavailableError: The program cannot be traced.
-
         Examples:
             >>> import jax.numpy as jnp
             >>> memory = inspect(jnp.dot, jnp.zeros((8, 16)), jnp.zeros((16, 32))).memory
@@ -74,10 +71,6 @@ class Inspection(ProgramStages):
         Returns:
             The cost; its `notes` list what is unknown.
 
-        Raises:
-            UnknownOptionError: Unknown source, or `trips` names no loop.
-            StageUnavailableError: The program cannot be traced, lowered or compiled.
-
         Examples:
             >>> import jax.numpy as jnp
             >>> inspect(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4))).cost().total.flops
@@ -98,9 +91,6 @@ class Inspection(ProgramStages):
 
         Returns:
             The costs by source, and the reason for each source that is unavailable.
-
-        Raises:
-            UnknownOptionError: Unknown source.
 
         Examples:
             >>> import jax.numpy as jnp
@@ -136,11 +126,6 @@ class Inspection(ProgramStages):
 
         Returns:
             A `mithril_nb.viz.costs.drawing.Drawing`: a picture in a notebook, text in `print`, a file by `save`.
-
-        Raises:
-            UnknownOptionError: `of` is unknown, or has a path that is not in the graph.
-            UnknownBlockError: `expanded` has a path of no block, or of a block that cannot be opened.
-            StageUnavailableError: The program cannot be traced, or, for `"memory"`, cannot be compiled.
 
         Examples:
             >>> import jax.numpy as jnp
@@ -178,10 +163,6 @@ class Inspection(ProgramStages):
 
         Returns:
             The matches in program order: a sequence, shown as a table.
-
-        Raises:
-            UnknownOptionError: The query is invalid, or it compares FLOPs or bytes and the stage has no costs.
-            StageUnavailableError: No stage has this name.
 
         Examples:
             >>> import jax.numpy as jnp
@@ -236,11 +217,6 @@ class Inspection(ProgramStages):
                 `overlay` accepts as `of`, except `"memory"`; or your own values by title:
                 `{"sparsity": {"net/hidden": 0.25}}`.
 
-        Raises:
-            StageUnavailableError: Unknown stage.
-            UnknownOptionError: Unknown overlay, or a path that is not in the graph.
-            ModelFileError: The file cannot be written.
-
         Examples:
             >>> import jax.numpy as jnp
             >>> inspect(jnp.sin, jnp.zeros(3)).to_html(stages=["jaxpr"])[:15]
@@ -259,10 +235,6 @@ class Inspection(ProgramStages):
 
         Returns:
             The path of the file.
-
-        Raises:
-            UnknownOptionError: No format has this suffix.
-            ModelFileError: The file cannot be written.
         """
         return save(self, path)
 
@@ -321,9 +293,6 @@ def inspect(
     Returns:
         The inspection. Its stages are computed on first use.
 
-    Raises:
-        UnknownOptionError: `params` names an argument that does not exist.
-
     Examples:
         >>> import jax
         >>> import jax.numpy as jnp
@@ -362,15 +331,8 @@ def inspect_given(
 ) -> Inspection:
     """Inspect a program that starts at a later stage than Python.
 
-    Args:
-        program: The program, such as the result of `given_of_lowered`.
-        name: Name of the program; by default its own name.
-        params: Name of the argument that holds the parameters, as in `inspect`.
-        device: The `jax.Device` to compile for.
-        compiler_options: Further XLA options.
-
-    Raises:
-        UnknownOptionError: `params` names an argument that does not exist.
+    `name`: Name of the program; by default its own name. `params`: Name of the argument that holds the parameters, as
+    in `inspect`. `device`: The `jax.Device` to compile for. `compiler_options`: Further XLA options.
 
     Examples:
         >>> import jax

@@ -60,9 +60,6 @@ def saved_inspection(data: Mapping[str, Any]) -> SavedInspection:
     A page is the HTML file of `Inspection.to_html`. It exports the texts of the stages and the blocks of their lines,
     but no shapes and equations.
 
-    Raises:
-        ModelFileError: The data has a newer version than this package supports, or it is invalid.
-
     Examples:
         >>> import jax.numpy as jnp
         >>> from mithril_nb.inspection import inspect
@@ -96,11 +93,7 @@ def saved_inspection(data: Mapping[str, Any]) -> SavedInspection:
 
 
 def read_json(path: str | Path) -> Any:
-    """Return the data of a JSON file.
-
-    Raises:
-        ModelFileError: The file cannot be read, or is not valid JSON.
-    """
+    """Return the data of a JSON file."""
     try:
         return json.loads(Path(path).read_bytes())
     except OSError as error:
@@ -115,11 +108,7 @@ def read_json(path: str | Path) -> Any:
 
 
 def saved_program(path: str | Path) -> str:
-    """Return the text of the program in a saved inspection: its StableHLO, or else its HLO.
-
-    Raises:
-        ModelFileError: The file cannot be read, or contains no inspection with one of these stages.
-    """
+    """Return the text of the program in a saved inspection: its StableHLO, or else its HLO."""
     data = read_json(path)
     if not is_saved_inspection(data):
         advice = f"ml.inspect(ml.load({str(path)!r}), shapes=shapes)  # if it is a model"
@@ -185,7 +174,6 @@ def _stage(data: Any) -> Stage:
 
 
 def _stage_of_page(data: Any) -> Stage:
-    """Read a stage in columns, as `viz.pages.listing.stage_data` writes it."""
     columns, tables = _pairs(data["columns"]), _pairs(data["tables"])
 
     def column(name: str, read: Callable[[Any], Any]) -> list[Any]:

@@ -25,14 +25,14 @@ class Failure:
         message: The first lines of the error's message.
         source: The innermost line of the user's Python, as `"file.py:12"`; `""` if unknown.
         code: The code on that line.
-        place: Path of the file, as Python reports it, and number of that line; `None` if unknown.
+        location: Path of the file, as Python reports it, and number of that line; `None` if unknown.
     """
 
     kind: str
     message: str
     source: str = ""
     code: str = ""
-    place: tuple[str, int] | None = None
+    location: tuple[str, int] | None = None
 
     @property
     def reason(self) -> tuple[str, ...]:
@@ -42,8 +42,8 @@ class Failure:
     @property
     def lines(self) -> tuple[str, ...]:
         """The user's line of Python if it is known, then class and message of the error, line by line."""
-        place = (f"{format_source(self.source)}  {self.code}",) if self.source else ()
-        return (*place, *self.reason)
+        location = (f"{format_source(self.source)}  {self.code}",) if self.source else ()
+        return (*location, *self.reason)
 
     @property
     def text(self) -> str:
@@ -54,10 +54,6 @@ class Failure:
 
 def failure_of(error: BaseException, in_trace: bool = False) -> Failure:
     """Return an error as a `Failure`, to show in a stage or a message.
-
-    Args:
-        error: The error.
-        in_trace: True if the error was raised while a function was traced. Its traceback then contains the user's line.
 
     Examples:
         >>> failure_of(ValueError("no such axis")).text
@@ -82,11 +78,9 @@ def first_lines(error: BaseException, count: int = 8) -> str:
 
 
 def get_or_raise(part: Once[Value], failed: Callable[[Exception], Exception]) -> Value:
-    """Return the value of `part`.
-
-    If computing it raises an error, `failed` converts the error, and the result is raised instead. A
-    `StageUnavailableError` is raised unchanged.
-    """
+    """Return the value of `part`."""
+    # If computing it raises an error, `failed` converts the error, and the result is raised instead. A
+    # `StageUnavailableError` is raised unchanged.
     try:
         return part.get()
     except StageUnavailableError:
@@ -106,28 +100,22 @@ def not_traced(name: str, error: Exception) -> StageUnavailableError:
     )
 
 
-def not_compiled(name: str, what: str, error: Exception) -> StageUnavailableError:
-    """Build the error raised if something that the compiler produces is missing.
-
-    Args:
-        name: Name of the program.
-        what: The missing objects in the plural, such as `"passes"`.
-        error: The error of JAX or XLA.
-    """
+def not_compiled(name: str, missing: str, error: Exception) -> StageUnavailableError:
+    """Build the error raised if something that the compiler produces is missing."""
     failure = failure_of(error)
     return StageUnavailableError(
-        f"program {name!r} has no {what}.",
+        f"program {name!r} has no {missing}.",
         ((failure.kind, failure.message),),
         'inspection.stage("hlo")  # shows whether it compiles',
     )
 
 
-def unknown_name(program: str, what: Literal["stage", "analysis"], name: str, known: Iterable[str]) -> MithrilError:
-    """Build the error for a `name` that is not among the `known` stages, or the `known` analyses, of a program."""
-    known = tuple(known)
-    usual = "hlo" if what == "stage" else "compiled"
-    near = nearest(name, known) or (usual if usual in known else known[-1])
-    summary, facts = f"program {program!r} has no {what} {name!r}.", (("known", ", ".join(known)),)
-    if what == "stage":
+def unknown_name(program: str, kind: Literal["stage", "analysis"], name: str, choices: Iterable[str]) -> MithrilError:
+    """Build the error for a `name` that is not among the `choices` stages, or the `choices` analyses, of a program."""
+    choices = tuple(choices)
+    usual = "hlo" if kind == "stage" else "compiled"
+    near = nearest(name, choices) or (usual if usual in choices else choices[-1])
+    summary, facts = f"program {program!r} has no {kind} {name!r}.", (("known", ", ".join(choices)),)
+    if kind == "stage":
         return StageUnavailableError(summary, facts, f'inspection.stage("{near}")')
     return UnknownOptionError(summary, facts, f'inspection.analysis("{near}")')

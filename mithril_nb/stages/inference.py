@@ -11,8 +11,8 @@ from mithril_nb.stages.records import ROLES, Equation, Instruction, Origin, Role
 
 Shares = tuple[tuple[str, float], ...]
 _CALLERS = frozenset({"call", "fusion", "while"})
+# Operations that XLA inserts without a line of Python.
 _COPIES = frozenset({"copy", "copy-start", "copy-done", "fusion"})
-"""Operations that XLA inserts without a line of Python."""
 
 
 @dataclass(slots=True)
@@ -30,9 +30,10 @@ class Draft:
         sources: The operands from which its block may be inferred; `None` for all.
         near: Ids of the equations of the instructions from which its block was inferred. An instruction without
             equations gets the lines of Python of these equations.
-        places: Its locations as text. Used only for a `Given`, a program that was lowered elsewhere: its equations
+        locations: Its locations as text. Used only for a `Given`, a program that was lowered elsewhere: its equations
             have no lines of Python.
-        near_places: The locations of the instructions from which its block was inferred. Used if `places` has no line.
+        near_locations: The locations of the instructions from which its block was inferred. Used if `locations` has no
+            line.
     """
 
     id: str
@@ -53,34 +54,37 @@ class Draft:
     attributes: tuple[tuple[str, str], ...] = ()
     sources: tuple[str, ...] | None = None
     near: tuple[str, ...] = ()
-    places: tuple[str, ...] = ()
-    near_places: tuple[str, ...] = ()
+    locations: tuple[str, ...] = ()
+    near_locations: tuple[str, ...] = ()
 
     def take_lines(self, others: Sequence[Draft]) -> None:
-        """Set `near` and `near_places` to the equations and locations of other drafts."""
-        self.near = tuple(dict.fromkeys(id for one in others for id in one.equations or one.near))
-        self.near_places = tuple(dict.fromkeys(place for one in others for place in one.places or one.near_places))
+        """Set `near` and `near_locations` to the equations and locations of other drafts."""
+        self.near = tuple(dict.fromkeys(id for other in others for id in other.equations or other.near))
+        self.near_locations = tuple(
+            dict.fromkeys(location for other in others for location in other.locations or other.near_locations)
+        )
 
     def finished(self, equations: Mapping[str, Equation], read: ReadSources | None = None) -> Instruction:
-        """Return the instruction. Its lines of Python and its transforms come from its equations.
+        """Return the instruction.
 
-        Args:
-            equations: The equations by id.
-            read: A function that reads lines of Python from `places`; `None` to use the lines of the equations.
+        `read`: A function that reads lines of Python from `locations`; `None` to use the lines of the equations.
         """
+        # Its lines of Python and its transforms come from its equations.
         if len(self.equations) == 1 and self.equations[0] in equations:  # the usual case
             only = equations[self.equations[0]]
-            transforms, source = only.transforms, (only.place,) if only.source else ()
+            transforms, source = only.transforms, (only.source_lines,) if only.source else ()
             library_source = (only.library_source,) if only.library_source else ()
         else:
-            known = [equations[id] for id in self.equations or self.near if id in equations]
-            transforms = max((equation.transforms for equation in known), key=len, default=())
-            source = tuple(dict.fromkeys(equation.place for equation in known if equation.source))
-            library_source = tuple(dict.fromkeys(one.library_source for one in known if one.library_source))
+            records = [equations[id] for id in self.equations or self.near if id in equations]
+            transforms = max((equation.transforms for equation in records), key=len, default=())
+            source = tuple(dict.fromkeys(equation.source_lines for equation in records if equation.source))
+            library_source = tuple(
+                dict.fromkeys(equation.library_source for equation in records if equation.library_source)
+            )
         if read is not None:
-            source, library_source = read(self.places)
+            source, library_source = read(self.locations)
             if not source:
-                source, near = read(self.near_places)
+                source, near = read(self.near_locations)
                 library_source = library_source or near
         return Instruction(
             self.id,
@@ -103,26 +107,22 @@ class Draft:
 def attribute(draft: Draft, ids: Iterable[str], equations: Mapping[str, Equation]) -> None:
     """Set `equations`, `shares`, `role` and `origin` of a draft.
 
-    Each equation has the same weight in the shares. If no id is in `equations`, nothing is set.
-
-    Args:
-        draft: The instruction.
-        ids: Ids of its equations. Ids that are not in `equations` are ignored.
-        equations: All equations by id.
+    `ids`: Ids of its equations.
     """
-    known = [equations[id] for id in ids if id in equations]
-    if not known:
+    # Each equation has the same weight in the shares. If no id is in `equations`, nothing is set.
+    records = [equations[id] for id in ids if id in equations]
+    if not records:
         return
-    if len(known) == 1:  # the usual case
-        (only,) = known
+    if len(records) == 1:  # the usual case
+        (only,) = records
         draft.equations, draft.role = (only.id,), only.role
         draft.shares, draft.origin = (((only.block, 1.0),), "tagged") if only.block else ((), None)
         return
     # `ids` may be a set, and sums of floats and ties of roles depend on the order.
-    known.sort(key=lambda equation: program_order(equation.id))
-    draft.equations = tuple(dict.fromkeys(equation.id for equation in known))
-    draft.shares = blend((((equation.block, 1.0),) if equation.block else (), 1.0) for equation in known)
-    draft.role = majority((equation.role, 1.0) for equation in known)
+    records.sort(key=lambda equation: program_order(equation.id))
+    draft.equations = tuple(dict.fromkeys(equation.id for equation in records))
+    draft.shares = blend((((equation.block, 1.0),) if equation.block else (), 1.0) for equation in records)
+    draft.role = majority((equation.role, 1.0) for equation in records)
     draft.origin = "tagged" if draft.shares else None
 
 
@@ -141,12 +141,11 @@ def program_order(id: str) -> tuple[tuple[int, int, str], ...]:
 def blend(parts: Iterable[tuple[Shares, float]]) -> Shares:
     """Return the shares of blocks in a whole from their shares in its parts, weighted by the second item of each part.
 
-    Shares are pairs of a block and a number; the numbers in the result sum to 1. Parts without shares do not count.
-
     Examples:
         >>> blend([((("a", 1.0),), 3.0), ((("b", 1.0),), 1.0), ((), 5.0)])
         (('a', 0.75), ('b', 0.25))
     """
+    # Shares are pairs of a block and a number; the numbers in the result sum to 1. Parts without shares do not count.
     parts = list(parts)
     if len(parts) == 1 and parts[0][1] > 0 and len(parts[0][0]) == 1:  # the usual case
         return ((parts[0][0][0][0], 1.0),)
@@ -154,11 +153,11 @@ def blend(parts: Iterable[tuple[Shares, float]]) -> Shares:
     for shares, weight in parts:
         for block, share in shares:
             total[block] = total.get(block, 0.0) + share * weight
-    whole = sum(total.values())
-    if whole <= 0:
+    weight_sum = sum(total.values())
+    if weight_sum <= 0:
         return ()
     return tuple(
-        (block, weight / whole)
+        (block, weight / weight_sum)
         # Equal shares are sorted by name, so that the result does not depend on the order of the parts.
         for block, weight in sorted(total.items(), key=lambda item: (-item[1], item[0]))
         if weight
@@ -193,17 +192,16 @@ def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
         if not changed:
             break
     for draft in order:
-        if draft.opcode in _COPIES and not (draft.places or draft.near_places or draft.near or draft.equations):
+        if draft.opcode in _COPIES and not (draft.locations or draft.near_locations or draft.near or draft.equations):
             draft.take_lines(_served(draft, drafts))
 
 
 def _served(draft: Draft, drafts: Mapping[str, Draft], depth: int = 4) -> list[Draft]:
-    """Return the instructions with lines that use a result, also through tuples; those of the operands if none do."""
-    found: list[Draft] = []
+    users: list[Draft] = []
     for user in (drafts[id] for id in draft.users if id in drafts and depth):
-        found += [user] if user.places or user.equations else _served(user, drafts, depth - 1)
+        users += [user] if user.locations or user.equations else _served(user, drafts, depth - 1)
     operands = [drafts[id] for id in draft.operands if id in drafts]
-    return found or [one for one in operands if one.places or one.equations]
+    return users or [operand for operand in operands if operand.locations or operand.equations]
 
 
 def _infer_block(draft: Draft, drafts: Mapping[str, Draft]) -> bool:

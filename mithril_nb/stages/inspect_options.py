@@ -51,17 +51,15 @@ class InspectOptions:
 def fitting_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], None] | None) -> dict[str, int]:
     """Return an example value for each symbolic size, by name: the same number for all.
 
-    This is the largest of 32, 16, 8, 4 and 2 that is valid, or 32 if none is valid.
-
     Args:
         sizes: Names of the sizes.
-        check: A function that raises a `MithrilError` if the sizes have invalid values, given as a dict by name. `None`
-            if all values are valid.
+        check: A function that raises a `MithrilError` if the sizes have invalid values, given as a dict by name.
 
     Examples:
         >>> fitting_numbers(["batch"], None)
         {'batch': 32}
     """
+    # This is the largest of 32, 16, 8, 4 and 2 that is valid, or 32 if none is valid.
     # 32 is a usual batch size. Some programs limit a size, such as the length of a context.
     tried = [dict.fromkeys(sizes, number) for number in (32, 16, 8, 4, 2)]
     for numbers in tried:

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 STAGES_WITH_HISTORY = ("jaxpr", "stablehlo", "hlo_before", "hlo")
 """Stages whose instructions have a history."""
 
+# HLO opcodes by name of the StableHLO op, where the names differ.
 _HLO_OPCODES = {
     "dot_general": "dot", "broadcast_in_dim": "broadcast", "case": "conditional", "if": "conditional",
     "return": "tuple", "real_dynamic_slice": "dynamic-slice",
 }  # fmt: skip
-"""HLO opcodes by name of the StableHLO op, where the names differ."""
+# Opcodes of instructions whose bodies contain the instructions of other equations.
 _AROUND = frozenset({"while", "conditional", "call"})
-"""Opcodes of instructions whose bodies contain the instructions of other equations."""
 _UNUSED = "nothing uses it"
 _LOWERED = "JAX emits no op for it"
 _CONVERTED = "removed when StableHLO becomes HLO"
 _FOLDED = "folded into a constant when StableHLO becomes HLO"
 _NAMELESS = "no instruction has its name"
+# Maximum number of ops without an instruction of their name through which a result is followed.
 _DEPTH = 16
-"""Maximum number of ops without an instruction of their name through which a result is followed."""
 _WRITTEN_OUT = "its body is inlined"
 
 
@@ -41,42 +41,34 @@ def find_instruction(
 ) -> Instruction:
     """Return an instruction of one of the stages in `STAGES_WITH_HISTORY`.
 
-    Args:
-        program: Name of the program, for the error.
-        given: The program, if the user passed it in lowered or compiled form instead of as a function; else `None`.
-        read: A function that returns a stage by name.
-        stage: Name of the stage.
-        id: Id of the instruction.
-
-    Raises:
-        StageUnavailableError: The stage has no history or no instruction with this id, or the user passed a program
-            that JAX does not compile here, such as HLO.
+    `given`: The program, if the user passed it in lowered or compiled form instead of as a function; else `None`.
+    `read`: A function that returns a stage by name.
     """
     if given is not None and stage in STAGES_WITH_HISTORY and stage not in given.stages:
         raise given.error(stage)
     if given is not None and not given.is_compiled_here:
         raise given.error("compile")
     instructions = read(stage).instructions if stage in STAGES_WITH_HISTORY else ()
-    found = next((one for one in instructions if one.id == id), None)
-    if found is None:
+    instruction = next((instruction for instruction in instructions if instruction.id == id), None)
+    if instruction is None:
         at = stage if instructions else "hlo"
-        of, what = f"stage {stage!r} of program {program!r}", f'inspection.stage("{at}").instructions[0].id'
+        of, example = f"stage {stage!r} of program {program!r}", f'inspection.stage("{at}").instructions[0].id'
         problem = f"{of} has no instruction {id!r}."
         if stage not in STAGES_WITH_HISTORY:
             problem = f"{of} has no instruction history."
-        elif any(one.id == str(id) for one in instructions):
-            problem, what = f"{of} has no instruction {id!r}: ids are text.", f'"{id}"'
+        elif any(instruction.id == str(id) for instruction in instructions):
+            problem, example = f"{of} has no instruction {id!r}: ids are text.", f'"{id}"'
         raise StageUnavailableError(
             problem,
-            (("stages", ", ".join(one for one in STAGES_WITH_HISTORY if given is None or one in given.stages)),),
-            f'inspection.who_changed("{at}", {what})',
+            (("stages", ", ".join(name for name in STAGES_WITH_HISTORY if given is None or name in given.stages)),),
+            f'inspection.who_changed("{at}", {example})',
         )
-    return found
+    return instruction
 
 
 def read_outcomes(pipeline: Pipeline) -> Outcomes:
     """Return the `Outcomes` of a program, which follow its instructions through the passes."""
-    last = {one.id: one.opcode for one in pipeline.stages["hlo"].get().instructions}
+    last = {instruction.id: instruction.opcode for instruction in pipeline.stages["hlo"].get().instructions}
     tags = pipeline.names.get().tags
     return Outcomes(
         pipeline.compilation.passes.get(),
@@ -87,109 +79,108 @@ def read_outcomes(pipeline: Pipeline) -> Outcomes:
     )
 
 
-def history_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instruction) -> InstructionHistory:
+def history_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, instruction: Instruction) -> InstructionHistory:
     """Return the history of an instruction of one of the stages in `STAGES_WITH_HISTORY`."""
     histories = pipeline.compilation.histories.get()
-    appeared, vanished = histories.appeared.get(one.id), histories.vanished.get(one.id)
+    appeared, vanished = histories.appeared.get(instruction.id), histories.vanished.get(instruction.id)
     if stage == "hlo":
         return InstructionHistory(appeared, vanished)
     if stage == "hlo_before":
-        found = _outcomes_of_instruction(pipeline, outcomes, one)
+        results = _outcomes_of_instruction(pipeline, outcomes, instruction)
     elif not pipeline.names.get().tags.are_unique:
-        found, appeared, vanished = _outcomes_by_name(pipeline, outcomes, one), None, None
+        results, appeared, vanished = _outcomes_by_name(pipeline, outcomes, instruction), None, None
     else:
-        found, appeared, vanished = _outcomes_of(pipeline, outcomes, stage, one), None, None
-    if {each.became for each in found} == {"kept"}:
+        results, appeared, vanished = _outcomes_of(pipeline, outcomes, stage, instruction), None, None
+    if {each.became for each in results} == {"kept"}:
         vanished = None  # the instruction exists to the end under another name
-    fused = sorted({each.into for each in found if each.became == "fused"})
-    return InstructionHistory(appeared, vanished, tuple(fused), found)
+    fused = sorted({each.into for each in results if each.became == "fused"})
+    return InstructionHistory(appeared, vanished, tuple(fused), results)
 
 
-def _outcomes_of_instruction(pipeline: Pipeline, outcomes: Outcomes, one: Instruction) -> tuple[Outcome, ...]:
-    gone = pipeline.compilation.histories.get().vanished.get(one.id)
+def _outcomes_of_instruction(pipeline: Pipeline, outcomes: Outcomes, instruction: Instruction) -> tuple[Outcome, ...]:
+    gone = pipeline.compilation.histories.get().vanished.get(instruction.id)
     # Histories are found by name. In a `Given`, several instructions may have the same name.
-    if gone is not None and len(_namesakes(pipeline, "hlo_before", one, one.opcode)) > 1:
-        return (Outcome("unknown", one.id, by=gone),)
-    found = outcomes.of(one.id, one.equations)
-    if {each.became for each in found} == {"simplified"}:
+    if gone is not None and len(_namesakes(pipeline, "hlo_before", instruction, instruction.opcode)) > 1:
+        return (Outcome("unknown", instruction.id, by=gone),)
+    results = outcomes.of(instruction.id, instruction.equations)
+    if {each.became for each in results} == {"simplified"}:
         # XLA removed the instruction, but it may have created another one for the same equation.
-        made = _made_of(pipeline, outcomes, "jaxpr", one)
-        if any(each.id == one.id for each in made):
-            return _of_all(pipeline, outcomes, one, made)
-    return found
+        received = _made_of(pipeline, outcomes, "jaxpr", instruction)
+        if any(each.id == instruction.id for each in received):
+            return _of_all(pipeline, outcomes, instruction, received)
+    return results
 
 
 def _outcomes_by_name(pipeline: Pipeline, outcomes: Outcomes, op: Instruction) -> tuple[Outcome, ...]:
-    """Return the outcomes of an op of a program that was lowered elsewhere, so that its ops have names but no tags.
-
-    An outcome states how XLA changed the op. It is unknown if another op or instruction has the same name and opcode.
-    """
-    made = _namesakes(pipeline, "hlo_before", op, _hlo_opcode(op))
+    """Return the outcomes of an op of a program that was lowered elsewhere, so that its ops have names but no tags."""
+    # An outcome states how XLA changed the op. It is unknown if another op or instruction has the same name and
+    # opcode.
+    received = _namesakes(pipeline, "hlo_before", op, _hlo_opcode(op))
     ops = _namesakes(pipeline, "stablehlo", op, op.opcode)
-    known = len(ops) <= 1 and len(made) == 1 and not outcomes.is_in_combiner(made[0].id)
-    return _outcomes_of_instruction(pipeline, outcomes, made[0]) if known else (Outcome("unknown"),)
+    is_known = len(ops) <= 1 and len(received) == 1 and not outcomes.is_in_combiner(received[0].id)
+    return _outcomes_of_instruction(pipeline, outcomes, received[0]) if is_known else (Outcome("unknown"),)
 
 
-def _namesakes(pipeline: Pipeline, stage: str, one: Instruction, opcode: str) -> list[Instruction]:
-    """Return the instructions of a stage that have this opcode and the name of `one`; `[]` if all names are unique."""
+def _namesakes(pipeline: Pipeline, stage: str, instruction: Instruction, opcode: str) -> list[Instruction]:
     if pipeline.names.get().tags.are_unique:
         return []
-    names = set(one.equations)
+    names = set(instruction.equations)
     stage_of = pipeline.stages[stage].get()
     return [each for each in stage_of.instructions if each.opcode == opcode and not names.isdisjoint(each.equations)]
 
 
 def _hlo_opcode(op: Instruction) -> str:
-    """Return the HLO opcode for a StableHLO op."""
     name = op.opcode.removeprefix("stablehlo.").removeprefix("func.")
     return _HLO_OPCODES.get(name, name.replace("_", "-"))
 
 
-def _outcomes_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instruction) -> tuple[Outcome, ...]:
-    made = _made_of(pipeline, outcomes, stage, one)
-    if made:
-        return _of_all(pipeline, outcomes, one, made)
-    known = pipeline.program.get().by_id
-    equations = [known[id] for id in one.equations if id in known]
+def _outcomes_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, instruction: Instruction) -> tuple[Outcome, ...]:
+    received = _made_of(pipeline, outcomes, stage, instruction)
+    if received:
+        return _of_all(pipeline, outcomes, instruction, received)
+    by_id = pipeline.program.get().by_id
+    equations = [by_id[id] for id in instruction.equations if id in by_id]
     if stage == "jaxpr" and equations and not equations[0].is_used:
         return (Outcome("dropped", reason=_UNUSED),)
-    is_constant = stage == "stablehlo" and _hlo_opcode(one) == "constant"
+    is_constant = stage == "stablehlo" and _hlo_opcode(instruction) == "constant"
     if any(equation.is_call for equation in equations) and not is_constant:
         return (Outcome("inlined", reason=_WRITTEN_OUT),)
-    if one.opcode == "parameter":
+    if instruction.opcode == "parameter":
         inputs = [each for each in pipeline.stages["hlo_before"].get().instructions if each.opcode == "parameter"]
-        inputs = [each for each in inputs if each.equations == one.equations]
-        return _of_all(pipeline, outcomes, one, inputs) if inputs else (Outcome("dropped", reason=_UNUSED),)
+        inputs = [each for each in inputs if each.equations == instruction.equations]
+        return _of_all(pipeline, outcomes, instruction, inputs) if inputs else (Outcome("dropped", reason=_UNUSED),)
     if not equations:
         return (Outcome("unknown"),)
-    ops = [one]
+    ops = [instruction]
     if stage == "jaxpr":
         lowered = pipeline.stages["stablehlo"].get().instructions
-        ops = [op for op in lowered if not set(one.equations).isdisjoint(op.equations)]
+        ops = [op for op in lowered if not set(instruction.equations).isdisjoint(op.equations)]
         ops = [op for op in ops if _hlo_opcode(op) != "constant"] or ops
     if not ops:
         # The lowering of another package's primitive may run its nested equations, whose ops then have the name of the
         # primitive only.
-        around = (known[id].primitive for id in _outer(one.id) if id in known)
+        around = (by_id[id].primitive for id in _outer(instruction.id) if id in by_id)
         is_dropped = all(map(jax_versions.is_lowered_by_jax, around))
         return (Outcome("dropped", reason=_LOWERED) if is_dropped else Outcome("unknown", reason=_NAMELESS),)
     named = _Nameless(pipeline, outcomes)
-    found = tuple(dict.fromkeys(each for op in ops for each in named.outcomes_of(op)))
+    results = tuple(dict.fromkeys(each for op in ops for each in named.outcomes_of(op)))
     # If the outcome of some ops is known, ignore the ops whose names are lost.
-    return tuple(each for each in found if each.became not in ("dropped", "unknown")) or found
+    return tuple(each for each in results if each.became not in ("dropped", "unknown")) or results
 
 
-def _of_all(pipeline: Pipeline, outcomes: Outcomes, one: Instruction, made: list[Instruction]) -> tuple[Outcome, ...]:
+def _of_all(
+    pipeline: Pipeline, outcomes: Outcomes, instruction: Instruction, received: list[Instruction]
+) -> tuple[Outcome, ...]:
     """Return the outcomes of the instructions that XLA received for an equation."""
-    parts = outcomes.of_each([part.id for part in made], one.equations)
-    found = tuple(dict.fromkeys(each for part in parts for each in part))
+    parts = outcomes.of_each([part.id for part in received], instruction.equations)
+    results = tuple(dict.fromkeys(each for part in parts for each in part))
     # XLA may create an instruction again and then remove the old one.
-    return (all(each.became == "simplified" for each in found) and _rewritten(pipeline, one, made)) or found
+    return (
+        all(each.became == "simplified" for each in results) and _rewritten(pipeline, instruction, received)
+    ) or results
 
 
 class _Nameless:
-    """Finds the instructions of ops whose names are lost in HLO, among the operands of their users."""
-
     def __init__(self, pipeline: Pipeline, outcomes: Outcomes):
         self._pipeline, self._outcomes, self._lines = pipeline, outcomes, outcomes.first.lines
         self._ops = {op.id: op for op in pipeline.stages["stablehlo"].get().instructions}
@@ -200,25 +191,19 @@ class _Nameless:
                 self._users.setdefault(operand, []).append(op)
 
     def outcomes_of(self, op: Instruction) -> tuple[Outcome, ...]:
-        """Return the outcomes of an op."""
-        found: dict[Outcome, None] = {}
+        results: dict[Outcome, None] = {}
         for name, is_folded in self._stand_ins(op, 0):
             if not name:
                 return (Outcome("unknown", reason=_NAMELESS),)
             if is_folded:
-                found[Outcome("simplified", name, reason=_FOLDED)] = None
+                results[Outcome("simplified", name, reason=_FOLDED)] = None
             elif not self._is_named(self._lines[name]):
-                found.update(dict.fromkeys(self._outcomes.of(name, op.equations)))
-        return tuple(found) or (Outcome("dropped", reason=_CONVERTED),)
+                results.update(dict.fromkeys(self._outcomes.of(name, op.equations)))
+        return tuple(results) or (Outcome("dropped", reason=_CONVERTED),)
 
     def _stand_ins(self, op: Instruction, depth: int) -> list[tuple[str, bool]]:
-        """Find the instructions, of the HLO that XLA received, whose results the users of an op read instead of it.
-
-        Returns:
-            Pairs of the instruction's name, and True if the instruction is a constant that includes the op. The name is
-            `""` if unknown. An instruction with an `op_name` belongs to another op, which replaces this one.
-        """
-        found: dict[tuple[str, bool], None] = {}
+        """Find the instructions, of the HLO that XLA received, whose results the users of an op read instead of it."""
+        stand_ins: dict[tuple[str, bool], None] = {}
         users = self._users.get(op.id, ())
         loops = [user for user in users if _hlo_opcode(user) == "while"]
         for user in users:
@@ -226,51 +211,39 @@ class _Nameless:
             if any(loop.line < user.line < loop.line + loop.lines for loop in loops):
                 continue  # it uses the loop's carry
             if user.id.startswith("@return"):
-                found[self._given(op, user, self._results)] = None
+                stand_ins[self._given(op, user, self._results)] = None
                 continue
             if depth > _DEPTH or opcode == "tuple":
                 return [("", False)]
-            made = _made_of(self._pipeline, self._outcomes, "stablehlo", user)
+            received = _made_of(self._pipeline, self._outcomes, "stablehlo", user)
             opcodes = (opcode, "reshape") if opcode == "broadcast" else (opcode,)
-            same = [(each.id, False) for each in made if each.opcode in opcodes and each.id in self._lines]
+            same = [(each.id, False) for each in received if each.opcode in opcodes and each.id in self._lines]
             for name, is_folded in same or self._stand_ins(user, depth + 1):
                 if not name or len(same) > 1:
                     return [("", False)]
                 if is_folded:
-                    found[name, True] = None
+                    stand_ins[name, True] = None
                 elif same or not self._is_named(self._lines[name]):
-                    found[self._given(op, user, self._taken(name))] = None
-        return [*found]
+                    stand_ins[self._given(op, user, self._taken(name))] = None
+        return [*stand_ins]
 
     @property
     def _results(self) -> tuple[str, ...]:
-        """Names of the instructions that compute the results of the program."""
         first = self._outcomes.first
         root = first.lines[first.roots[first.homes[next(iter(self._made))]]]
         return root.operands if root.opcode == "tuple" else (root.name,)
 
     def _taken(self, name: str) -> tuple[str, ...]:
-        """Return the operands of an instruction; for a loop, its carry."""
         line = self._lines[name]
         is_tuple = line.opcode == "while" and self._lines[line.operands[0]].opcode == "tuple"
         return self._lines[line.operands[0]].operands if is_tuple else line.operands
 
     def _given(self, op: Instruction, user: Instruction, names: tuple[str, ...]) -> tuple[str, bool]:
-        """Find the operand of an instruction that corresponds to the result of `op`.
-
-        Args:
-            op: The op.
-            user: An op that uses the result of `op`.
-            names: Operands of the instruction that XLA received for `user`.
-
-        Returns:
-            The name of the operand, or `""` if unknown; and True if the operand is a constant that includes `op`.
-        """
         opcode = _hlo_opcode(op)
         if len(names) != len(user.operands):
             return "", False
-        given = [self._lines[name] for name in dict.fromkeys(names)]
-        nameless = [each for each in given if not self._is_named(each)]
+        candidates = [self._lines[name] for name in dict.fromkeys(names)]
+        nameless = [each for each in candidates if not self._is_named(each)]
         fit = [each for each in nameless if each.opcode == opcode and each.specs == op.shapes]
         alike = [
             each
@@ -283,8 +256,8 @@ class _Nameless:
         if user.opcode.endswith("while") or (self._is_named(at) and nameless):  # XLA may reorder them
             return "", False
         if self._is_named(at):
-            made = self._made.get(at.name)  # JAX 0.12: the call of a shard_map has another name in XLA's dump
-            is_other = at.opcode == "parameter" or (made and set(made.equations).isdisjoint(op.equations))
+            received = self._made.get(at.name)  # JAX 0.12: the call of a shard_map has another name in XLA's dump
+            is_other = at.opcode == "parameter" or (received and set(received.equations).isdisjoint(op.equations))
             return (at.name if is_other else ""), False
         if self._is_constant(at) and self._is_folded(op):
             return at.name, opcode != "constant"
@@ -292,7 +265,6 @@ class _Nameless:
 
     @staticmethod
     def _is_named(line: HloLine) -> bool:
-        """Return whether an instruction has an `op_name`, or needs none because it belongs to no op."""
         return bool(line.op_name) or line.opcode in ("parameter", "get-tuple-element")
 
     def _is_constant(self, line: HloLine) -> bool:
@@ -301,7 +273,6 @@ class _Nameless:
         )
 
     def _is_folded(self, op: Instruction) -> bool:
-        """Return whether all inputs of an op are constants, directly or through other ops."""
         waiting, seen = [op.id], set[str]()
         while waiting:
             id = waiting.pop()
@@ -312,53 +283,47 @@ class _Nameless:
         return True
 
 
-def _rewritten(pipeline: Pipeline, one: Instruction, made: list[Instruction]) -> tuple[Outcome, ...]:
-    """Return an outcome for each instruction of the optimized program that does the work of an equation or op.
-
-    Args:
-        pipeline: The stages of the program.
-        one: The equation or op.
-        made: The instructions that XLA received for it, and removed.
-    """
-    opcodes = {each.opcode for each in made}
+def _rewritten(pipeline: Pipeline, instruction: Instruction, received: list[Instruction]) -> tuple[Outcome, ...]:
+    opcodes = {each.opcode for each in received}
     fusions, histories = pipeline.owners.get().fusions, pipeline.compilation.histories.get()
-    found: dict[Outcome, None] = {}
+    results: dict[Outcome, None] = {}
     for each in pipeline.stages["hlo"].get().instructions:
         is_work = each.origin == "tagged" and each.opcode not in HELPERS and each.opcode != "fusion"
-        if is_work and not set(one.equations).isdisjoint(each.equations) and not _is_around(each, one):
+        if is_work and not set(instruction.equations).isdisjoint(each.equations) and not _is_around(each, instruction):
             fusion = fusions.get(each.id)
             if fusion is None:
                 by = histories.appeared.get(each.id)
                 same = each.opcode in opcodes
-                found[Outcome("kept", into=each.id) if same else Outcome("rewritten", into=each.id, by=by)] = None
+                results[Outcome("kept", into=each.id) if same else Outcome("rewritten", into=each.id, by=by)] = None
             else:
-                found[Outcome("fused", into=fusion, by=histories.appeared.get(fusion))] = None
-    return tuple(found)
+                results[Outcome("fused", into=fusion, by=histories.appeared.get(fusion))] = None
+    return tuple(results)
 
 
-def _made_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instruction) -> list[Instruction]:
+def _made_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, instruction: Instruction) -> list[Instruction]:
     """Return the instructions that XLA received for an equation or op, without `HELPERS` if there are others."""
-    wanted = set(one.equations)
+    equations = set(instruction.equations)
     tagged = [
         each
         for each in pipeline.stages["hlo_before"].get().instructions
         if each.origin == "tagged"
-        and not wanted.isdisjoint(each.equations)
-        and not _is_around(each, one)
+        and not equations.isdisjoint(each.equations)
+        and not _is_around(each, instruction)
         and not outcomes.is_in_combiner(each.id)
     ]
     if stage == "stablehlo":
-        opcode = _hlo_opcode(one)
+        opcode = _hlo_opcode(instruction)
         same = [each for each in tagged if each.opcode == opcode]
         return same or ([] if opcode == "constant" else [each for each in tagged if each.opcode not in HELPERS])
     return at_work(tagged)
 
 
-def _is_around(each: Instruction, one: Instruction) -> bool:
-    """Return whether an instruction is a loop, branch or call around the instructions of an equation or op."""
+def _is_around(each: Instruction, instruction: Instruction) -> bool:
     if each.opcode not in _AROUND:
         return False
-    return all(any(outer in each.equations for outer in _outer(id)) for id in set(one.equations) & set(each.equations))
+    return all(
+        any(outer in each.equations for outer in _outer(id)) for id in set(instruction.equations) & set(each.equations)
+    )
 
 
 def _outer(id: str) -> Iterator[str]:

@@ -21,6 +21,7 @@ from jax.core import Tracer
 _cache_lock = threading.Lock()
 _without_cache: list[Any] = []
 
+# JAX settings that change the result of a trace, with the context manager that sets each.
 _CONTEXT: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
     "jax_enable_x64": jax.enable_x64,
     "jax_default_matmul_precision": jax.default_matmul_precision,
@@ -30,7 +31,6 @@ _CONTEXT: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
     "jax_numpy_dtype_promotion": jax.numpy_dtype_promotion,
     "jax_numpy_rank_promotion": jax.numpy_rank_promotion,
 }
-"""JAX settings that change the result of a trace, with the context manager that sets each."""
 
 
 class JitWrapper:
@@ -53,30 +53,25 @@ def donated(traced: Any) -> tuple[bool, ...]:
 def declares_shardings(jitted: Any) -> bool:
     """Return whether a jitted function, or its trace, declares the sharding of its arguments or results."""
     params = getattr(jitted, "_params" if isinstance(jitted, jax.stages.Traced) else "params", {})
-    given = (*params.get("in_shardings", ()), *params.get("out_shardings", ()))
+    declared = (*params.get("in_shardings", ()), *params.get("out_shardings", ()))
     # The class is private: `jax._src.named_sharding.UnspecifiedValue`.
-    return any(type(one).__name__ != "UnspecifiedValue" for one in given)
+    return any(type(sharding).__name__ != "UnspecifiedValue" for sharding in declared)
 
 
 def shardings(traced: Any, side: str) -> Sequence[Any]:
     """Return the `in_shardings` or `out_shardings` of the traced `jax.jit`, one per array; `()` if unknown."""
     variables = traced.jaxpr.jaxpr.invars if side == "in_shardings" else traced.jaxpr.jaxpr.outvars
-    found = getattr(traced, "_params", {}).get(side, ())
-    return found if len(found) == len(variables) else ()
+    values = getattr(traced, "_params", {}).get(side, ())
+    return values if len(values) == len(variables) else ()
 
 
 def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -> Any:
     """Return a copy of a traced function with another jaxpr, whose inputs and outputs are the same.
 
-    This uses private attributes of JAX. Its public functions would trace every equation again, which takes as long as
-    lowering.
-
-    Args:
-        traced: The `jax.stages.Traced`.
-        closed: The other jaxpr.
-        name: The name of the copy.
-        donated: For each input array, True if its memory may be reused for results.
+    `donated`: For each input array, True if its memory may be reused for results.
     """
+    # This uses private attributes of JAX. Its public functions would trace every equation again, which takes as long
+    # as lowering.
     other = copy.copy(traced)
     other._params = {**traced._params, "jaxpr": closed, "name": name, "donated_invars": donated}
     other._lojax = None  # JAX lowers this cached form of the old jaxpr if it is set
@@ -84,11 +79,9 @@ def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -
 
 
 def converted_once(lowered: jax.stages.Lowered) -> jax.stages.Lowered:
-    """Make a lowered program cache its conversion to HLO, and return it.
-
-    JAX converts again for each text and each cost analysis. For a program of 2,000 instructions, each conversion takes
-    as long as lowering.
-    """
+    """Make a lowered program cache its conversion to HLO, and return it."""
+    # JAX converts again for each text and each cost analysis. For a program of 2,000 instructions, each conversion
+    # takes as long as lowering.
     lowering = getattr(lowered, "_lowering", None)
     if lowering is not None and hasattr(lowering, "hlo"):
         lowering.hlo = lru_cache(maxsize=1)(lowering.hlo)
@@ -97,10 +90,8 @@ def converted_once(lowered: jax.stages.Lowered) -> jax.stages.Lowered:
 
 @contextmanager
 def without_compilation_cache() -> Iterator[None]:
-    """Turn off JAX's persistent compilation cache inside a `with` block, so that nothing is read or written there.
-
-    JAX decides once per process whether to use the cache, and has no public way to bypass it once.
-    """
+    """Turn off JAX's persistent compilation cache inside a `with` block, so that nothing is read or written there."""
+    # JAX decides once per process whether to use the cache, and has no public way to bypass it once.
     if not getattr(jax.config, "jax_compilation_cache_dir", None):
         yield
         return
@@ -121,12 +112,10 @@ def without_compilation_cache() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def hold_types_of_stats() -> tuple[type, ...]:
-    """Keep jaxlib 0.12 from aborting the process when a profile is read.
-
-    jaxlib creates a Python type for the statistics of an event, and Python warns that this type has no module. If the
-    user has turned warnings into errors, jaxlib aborts. This function creates the type with the warning ignored. The
-    caller must keep the result, so that jaxlib uses this type again.
-    """
+    """Keep jaxlib 0.12 from aborting the process when a profile is read."""
+    # jaxlib creates a Python type for the statistics of an event, and Python warns that this type has no module. If
+    # the user has turned warnings into errors, jaxlib aborts. This function creates the type with the warning
+    # ignored. The caller must keep the result, so that jaxlib uses this type again.
     trace = "planes { lines { events { metadata_id: 1 } } event_metadata { key: 1 value { id: 1 } } }"
     data = jax.profiler.ProfileData.from_serialized_xspace(
         jax.profiler.ProfileData.text_proto_to_serialized_xspace(trace)
@@ -137,11 +126,10 @@ def hold_types_of_stats() -> tuple[type, ...]:
 
 
 def context_now() -> Callable[[], AbstractContextManager[None]]:
-    """Return a function that creates context managers. Inside them, JAX has the settings that it has now.
-
-    These are 64-bit mode, precision, random keys, device, mesh, and others. A stage may be computed later, outside of
-    the `with` block in which the user called `inspect`, or in another thread. There, JAX has other settings.
-    """
+    """Return a function that creates context managers."""
+    # Inside them, JAX has the settings that it has now.
+    # These are 64-bit mode, precision, random keys, device, mesh, and others. A stage may be computed later, outside
+    # of the `with` block in which the user called `inspect`, or in another thread. There, JAX has other settings.
     config: Any = jax.config
     settings = [(enter, getattr(config, name)) for name, enter in _CONTEXT.items()]
     mesh = jax.sharding.get_mesh()
@@ -169,13 +157,12 @@ _TRANSFORMS = {
 def type_of(value: Any) -> tuple[str, bool]:
     """Return the type of an array or Python scalar as text, and whether it is weak.
 
-    A weak type, as that of a Python scalar, adapts to the dtype of the other operands.
-
     Examples:
         >>> import jax.numpy as jnp
         >>> type_of(jnp.zeros((2, 3))), type_of(1.5)
         (('f32[2,3]', False), ('f32[]', True))
     """
+    # A weak type, as that of a Python scalar, adapts to the dtype of the other operands.
     aval: Any = jax.typeof(value)
     if not hasattr(aval, "str_short"):
         return str(aval), False
@@ -208,7 +195,7 @@ def transforms_of(value: Any) -> dict[Any, tuple[Transform, str]]:
         A dict from JAX's trace object of each transformation to the transformation, and a text for messages: for
         `jax.vmap` the mapped axis of the value, as in `" over its axis 0"`, else `""`.
     """
-    found: dict[Any, tuple[Transform, str]] = {}
+    transforms: dict[Any, tuple[Transform, str]] = {}
     left = [value]
     while left:
         tracer = left.pop()
@@ -218,10 +205,10 @@ def transforms_of(value: Any) -> dict[Any, tuple[Transform, str]]:
         trace = tracer._trace
         size = getattr(getattr(trace, "axis_data", None), "size", None)
         axis = f" over its axis {tracer.batch_dim}" if isinstance(getattr(tracer, "batch_dim", None), int) else ""  # pyright: ignore[reportAttributeAccessIssue]
-        found[trace] = (Transform(_TRANSFORMS.get(kind, f"inside the transformation {kind}"), size), axis)
+        transforms[trace] = (Transform(_TRANSFORMS.get(kind, f"inside the transformation {kind}"), size), axis)
         # In nested transformations, the tracer has the tracer of the outer transformation in one of these attributes.
         left += [getattr(tracer, name) for name in ("tangent", "primal", "val") if hasattr(tracer, name)]
-    return found
+    return transforms
 
 
 def depth_of(trace: Any) -> int:

@@ -55,12 +55,13 @@ _TRANSFORMS = {
     "pallas_call": "pallas",
 }
 
+# Primitives whose nested jaxpr is not a part of the program: it combines two items, or computes a derivative.
 _COMBINERS = frozenset("reduce reduce_window select_and_scatter reduce_scatter custom_root".split())
-"""Primitives whose nested jaxpr is not a part of the program: it combines two items, or computes a derivative."""
 
 _JAXPRS = (core.Jaxpr, core.ClosedJaxpr)
 _NO_NUMBERS = frozenset({np.dtype("complex64"), np.dtype("complex128"), jax.dtypes.float0})
 _SOLVES = "custom_linear_solve"
+# Folders of installed libraries: of this interpreter, of this user, and of JAX.
 _LIBRARY = tuple(
     {
         sysconfig.get_path("purelib"),
@@ -70,10 +71,9 @@ _LIBRARY = tuple(
         site.getusersitepackages(),
     }
 )
-"""Folders of installed libraries: of this interpreter, of this user, and of JAX."""
 _INSTALLED = re.compile(r"^(.*[/\\](?:site|dist)-packages)[/\\]")
+# Folder of the commands that libraries install, such as `mithril-nb` and `pytest`.
 _SCRIPTS = sysconfig.get_path("scripts") + os.sep
-"""Folder of the commands that libraries install, such as `mithril-nb` and `pytest`."""
 _STANDARD = (*{sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}, _SCRIPTS, "<frozen ")
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -89,15 +89,13 @@ def open_jaxpr(value: Any) -> core.Jaxpr:
 
 
 def map_bodies(equation: Any, rewrite: Callable[[str, Any], Any]) -> dict[str, Any] | None:
-    """Return the params of an equation with its nested jaxprs replaced; `None` if it has none.
-
-    `rewrite` takes a prefix and a nested jaxpr, and returns the new jaxpr. The prefix is `""` if the equation has one
-    nested jaxpr, else `"b0."`, `"b1."`, ... in the order of the params.
-    """
-    found = [where for where, _ in _places(equation)]
-    if not found:
+    """Return the params of an equation with its nested jaxprs replaced; `None` if it has none."""
+    # `rewrite` takes a prefix and a nested jaxpr, and returns the new jaxpr. The prefix is `""` if the equation has
+    # one nested jaxpr, else `"b0."`, `"b1."`, ... in the order of the params.
+    positions = [where for where, _ in _places(equation)]
+    if not positions:
         return None
-    prefixes = {where: f"b{k}." if len(found) > 1 else "" for k, where in enumerate(found)}
+    prefixes = {where: f"b{k}." if len(positions) > 1 else "" for k, where in enumerate(positions)}
     params = dict(equation.params)
     for (key, index), prefix in prefixes.items():
         value = params[key]
@@ -113,24 +111,24 @@ def map_bodies(equation: Any, rewrite: Callable[[str, Any], Any]) -> dict[str, A
 
 def bodies(equation: Any) -> list[tuple[str, Any]]:
     """Return the nested jaxprs that run when the equation runs, each with its prefix; see `map_bodies`."""
-    found = _places(equation)
-    return [(f"b{k}." if len(found) > 1 else "", jaxpr) for k, (_, jaxpr) in enumerate(found)] if found else []
+    entries = _places(equation)
+    return [(f"b{k}." if len(entries) > 1 else "", jaxpr) for k, (_, jaxpr) in enumerate(entries)] if entries else []
 
 
 def _places(equation: Any) -> list[tuple[tuple[str, int | None], Any]]:
-    found: list[tuple[tuple[str, int | None], Any]] = []
+    entries: list[tuple[tuple[str, int | None], Any]] = []
     for key, value in equation.params.items():
         if isinstance(value, _JAXPRS):
-            found.append(((key, None), value))
+            entries.append(((key, None), value))
         elif isinstance(value, (tuple, list)):
-            found += [((key, index), item) for index, item in enumerate(value) if isinstance(item, _JAXPRS)]
+            entries += [((key, index), item) for index, item in enumerate(value) if isinstance(item, _JAXPRS)]
     name = equation.primitive.name
-    if not found or name in _COMBINERS or name.startswith("scatter"):  # the usual case
+    if not entries or name in _COMBINERS or name.startswith("scatter"):  # the usual case
         return []
     if name == _SOLVES:
         # A linear solve has four jaxprs: `solve` runs, the others are for its derivatives.
-        return [(where, jaxpr) for where, jaxpr in found if _is_solve(equation.params[where[0]], where[1])]
-    return found
+        return [(where, jaxpr) for where, jaxpr in entries if _is_solve(equation.params[where[0]], where[1])]
+    return entries
 
 
 def _is_solve(value: Any, index: int | None) -> bool:
@@ -138,10 +136,8 @@ def _is_solve(value: Any, index: int | None) -> bool:
 
 
 def trip_count(equation: Any) -> int | None:
-    """Return how often the nested jaxprs of an equation run when it runs once; `None` if this is unknown.
-
-    It is unknown for a `while`, and for a scan whose length is a named size without a value.
-    """
+    """Return how often the nested jaxprs of an equation run when it runs once; `None` if this is unknown."""
+    # It is unknown for a `while`, and for a scan whose length is a named size without a value.
     name = equation.primitive.name
     if name == "scan":
         length = equation.params["length"]
@@ -204,10 +200,11 @@ def name_stack(equation: Any) -> NameStack:
 
 
 def kept_inputs(lowered: jax.stages.Lowered) -> list[int] | None:
-    """Return the indices of the inputs that a lowered program kept; JAX removes unused ones. `None` if unknown."""
+    """Return the indices of the inputs that a lowered program kept; JAX removes unused ones."""
+    # `None` if unknown.
     # JAX has no public name for it. A program that was not lowered by `jax.jit` has none.
-    kept = getattr(getattr(lowered, "_lowering", None), "compile_args", {}).get("kept_var_idx")
-    return None if kept is None else sorted(kept)
+    indices = getattr(getattr(lowered, "_lowering", None), "compile_args", {}).get("kept_var_idx")
+    return None if indices is None else sorted(indices)
 
 
 @lru_cache(maxsize=8192)
@@ -218,15 +215,16 @@ def _read_stack(stack: tuple[Any, ...]) -> NameStack:
 
 @lru_cache(maxsize=8192)
 def transforms_of(stack: NameStack) -> tuple[str, ...]:
-    """Return the transforms `"vmap"` and `"remat"` in a name stack. `transform_of` returns the other transforms."""
-    found = []
+    """Return the transforms `"vmap"` and `"remat"` in a name stack."""
+    # `transform_of` returns the other transforms.
+    names = []
     for name, is_transform in stack:
         if is_transform and name == "vmap":
-            found.append("vmap")
-        elif not is_transform and name in REMAT_SCOPES and found[-1:] != ["remat"]:
+            names.append("vmap")
+        elif not is_transform and name in REMAT_SCOPES and names[-1:] != ["remat"]:
             # In the backward pass, one `jax.checkpoint` opens two scopes: for the call and for the recomputation.
-            found.append("remat")
-    return tuple(found)
+            names.append("remat")
+    return tuple(names)
 
 
 def transform_of(primitive: str) -> tuple[str, ...]:
@@ -236,7 +234,8 @@ def transform_of(primitive: str) -> tuple[str, ...]:
 
 
 def is_lowered_by_jax(primitive: str) -> bool:
-    """Return whether JAX lowers the equations nested in a primitive one by one. Other packages may do anything."""
+    """Return whether JAX lowers the equations nested in a primitive one by one."""
+    # Other packages may do anything.
     return primitive in CALL_NAMES or primitive in _TRANSFORMS or primitive == _SOLVES
 
 
@@ -259,10 +258,8 @@ def frames_and_offsets(traceback: Any) -> tuple[Sequence[CodeType], Sequence[int
 
 @lru_cache(maxsize=8192)
 def library_of(file: str) -> str | None:
-    """Return the name of the library that contains a Python file, or `None` if it is the user's file.
-
-    This package and Python itself are libraries too.
-    """
+    """Return the name of the library that contains a Python file, or `None` if it is the user's file."""
+    # This package and Python itself are libraries too.
     if file.startswith(_OURS):
         return "mithril_nb"
     # A saved program may name files of another Python environment, whose folders are not in `_LIBRARY`.
@@ -292,10 +289,8 @@ def library_label(path: str) -> str:
 
 
 def file_label(path: str) -> str:
-    """Return the label of a Python file: its name, or `cell [12]` for a notebook cell; `cell` if it has no number.
-
-    The number is the execution count of the cell, which is stable if a notebook runs from its start.
-    """
+    """Return the label of a Python file: its name, or `cell [12]` for a notebook cell; `cell` if it has no number."""
+    # The number is the execution count of the cell, which is stable if a notebook runs from its start.
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     # IPython compiles each cell under a generated file name, and keeps its execution count here.
     cells = getattr(getattr(shell, "compile", None), "_filename_map", {})
@@ -312,13 +307,13 @@ def file_labels(paths: Iterable[str]) -> dict[str, str]:
         ['m.py', 'x/m.py', 'c/x/m.py', 'n.py']
     """
     labels: dict[str, str] = {}
-    taken: set[str] = set()
+    used: set[str] = set()
     for path in dict.fromkeys(paths):
         label, folder = file_label(path), os.path.dirname(path)
-        while label in taken and os.path.basename(folder):
+        while label in used and os.path.basename(folder):
             label, folder = f"{os.path.basename(folder)}/{label}", os.path.dirname(folder)
         labels[path] = label
-        taken.add(label)
+        used.add(label)
     return labels
 
 
@@ -348,27 +343,31 @@ def is_dropped(var: Any) -> bool:
     return isinstance(var, core.DropVar)
 
 
+# Primitives and functions that are new in JAX 0.12, written with older primitives.
 _EXPANSIONS: dict[str, Callable[..., Any]] = {
-    "polynomial": lambda x, *c: jax.numpy.broadcast_arrays(reduce(lambda total, one: total * x + one, c[::-1]), x)[0],
+    "polynomial": lambda x, *c: jax.numpy.broadcast_arrays(
+        reduce(lambda total, coefficient: total * x + coefficient, c[::-1]), x
+    )[0],
     "one_minus_square": lambda x: (1 + x) * (1 - x),
     "log2": lambda x: jax.lax.log(x) * 1.4426950408889634,
     "exp_neg_sq": lambda x: jax.lax.exp(-(x * x)),  # JAX splits x by its bits, for another half bit of precision
 }
-"""Primitives and functions that are new in JAX 0.12, written with older primitives."""
 
 
 def expansion(equation: Any) -> Any | None:
     """Return the closed jaxpr that replaces a new primitive of JAX 0.12 by older ones; `None` for other equations."""
-    name, operands = equation.primitive.name, [one.aval for one in equation.invars]
+    name, operands = equation.primitive.name, [atom.aval for atom in equation.invars]
     if name == "custom_jvp_call":
         info = open_jaxpr(equation.params["call_jaxpr"]).debug_info
         name = re.sub(r" at .*jax._src.lax.*", "", str(info.func_src_info))
     if name not in ("call_hi_primitive", *_EXPANSIONS):
         return None
-    wide = any(spec_of(one).dtype.endswith(("64", "128")) for one in operands)
+    wide = any(spec_of(aval).dtype.endswith(("64", "128")) for aval in operands)
     with jax.enable_x64(True) if wide else nullcontext():  # else JAX reads 64 bits as 32
         if name in _EXPANSIONS:
-            return jax.make_jaxpr(_EXPANSIONS[name])(*[jax.ShapeDtypeStruct(one.shape, one.dtype) for one in operands])
+            return jax.make_jaxpr(_EXPANSIONS[name])(
+                *[jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in operands]
+            )
         high = equation.params["_prim"]
         return jax.make_jaxpr(high.expand)(*jax.tree.unflatten(high.in_tree, high.in_avals_flat))
 
@@ -387,14 +386,12 @@ def _lowered_function(primitive: Any) -> Any | None:
 
 
 def lowered_function(equation: Any) -> Any | None:
-    """Return the closed jaxpr that a primitive of another package lowers to; `None` if it is unknown.
-
-    Examples are `bcoo_dot_general` of JAX's sparse arrays, and primitives of Equinox and Lineax.
-    """
+    """Return the closed jaxpr that a primitive of another package lowers to; `None` if it is unknown."""
+    # Examples are `bcoo_dot_general` of JAX's sparse arrays, and primitives of Equinox and Lineax.
     fun = _lowered_function(equation.primitive)
     if fun is None:
         return None
-    specs = [jax.ShapeDtypeStruct(one.aval.shape, one.aval.dtype) for one in equation.invars]
+    specs = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in equation.invars]
     try:
         return jax.make_jaxpr(partial(fun, **equation.params))(*specs)
     except Exception:  # code of another package, which may need what only its lowering has
@@ -402,7 +399,8 @@ def lowered_function(equation: Any) -> Any | None:
 
 
 def spec_of(aval: Any) -> TensorSpec:
-    """Return shape and dtype of an abstract value. A token, which has neither, gets `()` and `"token"`."""
+    """Return shape and dtype of an abstract value."""
+    # A token, which has neither, gets `()` and `"token"`.
     try:
         return _spec(aval.shape, aval.dtype)
     except (AttributeError, TypeError):
@@ -427,7 +425,8 @@ def _spec(shape: tuple[Any, ...], dtype: Any) -> TensorSpec:
 
 
 def jaxpr_as_fun(closed: Any) -> Callable[..., Sequence[Any]]:
-    """Return a closed jaxpr as a function. Tracing the function does not run the user's Python again."""
+    """Return a closed jaxpr as a function."""
+    # Tracing the function does not run the user's Python again.
     return core.jaxpr_as_fun(closed)
 
 

@@ -33,8 +33,8 @@ _OPTIONS = ("donate_argnums", "donate_argnames", "device", "backend", "keep_unus
 _SHARDINGS = ("in_shardings_leaves", "out_shardings_leaves", "in_layouts_leaves", "out_layouts_leaves")
 
 
+# Name of JAX's wrapper around each jitted function, which shortens the tracebacks of errors.
 _FILTERING = "reraise_with_filtered_traceback"
-"""Name of JAX's wrapper around each jitted function, which shortens the tracebacks of errors."""
 UNNAMED = fun_name(None)  # pyright: ignore[reportArgumentType]
 """The name that JAX gives callable objects without a `__name__`."""
 Source = tuple[str, int]
@@ -58,7 +58,7 @@ class JitCall:
         static_positions: Positions of static arguments.
         static_names: Names of static arguments.
         options: Other options of `jax.jit`, as pairs of name and text.
-        place: File and line of the user's call; `("", 0)` if the whole stack is library code.
+        location: File and line of the user's call; `("", 0)` if the whole stack is library code.
         is_nested: True if another function is being traced around this call.
         is_of_user: True if the user's code called `jax.jit`, even on a library's function: `jax.jit(jnp.tanh)(x)`.
         is_filtered: True if all values except arrays are static, also inside containers, as in `eqx.filter_jit`.
@@ -74,7 +74,7 @@ class JitCall:
     static_positions: tuple[int, ...]
     static_names: tuple[str, ...]
     options: tuple[tuple[str, str], ...]
-    place: tuple[str, int]
+    location: tuple[str, int]
     is_nested: bool
     is_of_user: bool = False
     is_filtered: bool = False
@@ -84,32 +84,20 @@ class Observer(Protocol):
     """An object that receives events, each on the thread that made the call."""
 
     def on_trace(self, call: JitCall) -> Callable[[float], None] | None:
-        """Receive the start of a trace. Return a function that receives its duration in seconds, or `None`.
-
-        The function is called when the trace ends, unless JAX does not report the time.
-        """
+        """Receive the start of a trace."""
+        # Return a function that receives its duration in seconds, or `None`.
+        # The function is called when the trace ends, unless JAX does not report the time.
         ...
 
     def on_lower(self, name: str, source: Source, seconds: float, call: JitCall | None) -> None:
         """Receive a finished lowering and the call that caused it.
 
-        Args:
-            name: Name of the lowered function.
-            source: File and first line of the function; `("", 0)` if unknown.
-            seconds: Duration of the lowering.
-            call: The call; `None` for a backward pass and for ahead-of-time lowering.
+        `call`: The call; `None` for a backward pass and for ahead-of-time lowering.
         """
         ...
 
     def on_compile(self, name: str, source: Source, seconds: float, from_disk: bool) -> None:
-        """Receive a finished compilation of the program that this thread lowered last under this name.
-
-        Args:
-            name: Name of the compiled function.
-            source: File and first line of the function; `("", 0)` if unknown.
-            seconds: Duration of the compilation.
-            from_disk: True if the executable was read from JAX's persistent compilation cache.
-        """
+        """Receive a finished compilation of the program that this thread lowered last under this name."""
         ...
 
 
@@ -152,7 +140,7 @@ def ignore(observer: Observer) -> None:
     """Stop sending events to an observer that was passed to `observe`."""
     global _everywhere
     with _lock:
-        _everywhere = tuple(one for one in _everywhere if one is not observer)
+        _everywhere = tuple(other for other in _everywhere if other is not observer)
 
 
 def listen() -> None:
@@ -218,7 +206,7 @@ def _on_event(name: str, *args: Any) -> None:
     values = frame.f_locals
     # JAX gives its listener only the name of the event; the call is in the local variables of `_trace_for_jit`.
     call = _call(frame, values["fun"], values["ji"], values["args"], values["kwargs"])
-    timed = [found for one in _observers() if (found := one.on_trace(call)) is not None]
+    timed = [report for observer in _observers() if (report := observer.on_trace(call)) is not None]
     if thread.open:
         thread.open[-1].append(timed)
 
@@ -241,19 +229,19 @@ def _on_duration(event: str, duration_secs: float, **about: Any) -> None:
             for report in timed:
                 report(seconds)
     elif event == _LOWER:
-        if found := _observers():
+        if observers := _observers():
             # The event has only the name of the function.
             source = _lowered()
             call = _running(name, source)
             # A backward pass has no call, so use the source of its jaxpr.
             thread.lowered[name] = thread.behind.get((name, source), source) if call is None else call.source
-            for one in found:
-                one.on_lower(name, thread.lowered[name], seconds, call)
+            for observer in observers:
+                observer.on_lower(name, thread.lowered[name], seconds, call)
     elif event == _COMPILE:
         # JAX reports a cache hit before the event of the compilation.
         from_disk, thread.from_disk = thread.from_disk, False
-        for one in _observers():
-            one.on_compile(name, thread.lowered.get(name, ("", 0)), seconds, from_disk)
+        for observer in _observers():
+            observer.on_compile(name, thread.lowered.get(name, ("", 0)), seconds, from_disk)
 
 
 def _function_name(module: str) -> str:
@@ -278,12 +266,12 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _call(frame: FrameType, function: Any, info: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> JitCall:
-    place, is_nested = ("", 0), False
-    for one in _frames(frame.f_back):
-        if not place[0] and library_of(one.f_code.co_filename) is None:
-            place = one.f_code.co_filename, one.f_lineno or 0
+    location, is_nested = ("", 0), False
+    for outer_frame in _frames(frame.f_back):
+        if not location[0] and library_of(outer_frame.f_code.co_filename) is None:
+            location = outer_frame.f_code.co_filename, outer_frame.f_lineno or 0
         # This frame around the call is a trace in progress.
-        if one.f_code.co_name.startswith("trace_to_jaxpr"):
+        if outer_frame.f_code.co_name.startswith("trace_to_jaxpr"):
             is_nested = True
     options = [(name, str(getattr(info, name, None))) for name in _OPTIONS]
     if info.donate_argnums:  # JAX derives the names from them
@@ -298,7 +286,7 @@ def _call(frame: FrameType, function: Any, info: Any, args: tuple[Any, ...], kwa
             kwargs, own = {"self": own, **kwargs}, function
         wrapper = _wrapper(own) if is_leaf else ""
         return JitCall(
-            own, name, source, wrapper, args, kwargs, parameters, (), (), tuple(options), place, is_nested,
+            own, name, source, wrapper, args, kwargs, parameters, (), (), tuple(options), location, is_nested,
             is_filtered=True,
         )  # fmt: skip
     return JitCall(
@@ -309,47 +297,42 @@ def _call(frame: FrameType, function: Any, info: Any, args: tuple[Any, ...], kwa
         args,
         kwargs,
         _positional(info.fun_signature),
-        tuple(one % len(args) if one < 0 and args else one for one in info.static_argnums),
+        tuple(position % len(args) if position < 0 and args else position for position in info.static_argnums),
         tuple(info.static_argnames),
         tuple(options),
-        place,
+        location,
         is_nested,
         _is_of_user(frame, function),
     )
 
 
 def _is_of_user(frame: FrameType, function: Any) -> bool:
-    """Return whether the user's code jitted and called a function: true for `jax.jit(f)(x)`, false for `jnp.sin(x)`."""
+    # Return whether the user's code jitted and called a function: true for `jax.jit(f)(x)`, false for `jnp.sin(x)`.
     # All frames of JAX's `pjit.py` belong to this call; the first frame outside of it made the call.
     jit = frame.f_code.co_filename
-    outside = (one.f_code for one in _frames(frame) if one.f_code.co_filename != jit)
-    caller = next((one.co_filename for one in outside if one.co_name != _FILTERING), None)
+    outside = (outer_frame.f_code for outer_frame in _frames(frame) if outer_frame.f_code.co_filename != jit)
+    caller = next((code.co_filename for code in outside if code.co_name != _FILTERING), None)
     if caller is None or library_of(caller) is not None:
         return False
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     # A library's own jitted function is a public name of its module; `jax.jit` keeps the original as `__wrapped__`.
-    known = getattr(module, getattr(function, "__name__", ""), None)
-    return getattr(known, "__wrapped__", None) is not function
+    public = getattr(module, getattr(function, "__name__", ""), None)
+    return getattr(public, "__wrapped__", None) is not function
 
 
 def _filtered(
     frame: FrameType, function: Any
 ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any], tuple[str, ...]] | None:
-    """Return the user's function for a call of an `eqx.filter_jit` function; `None` for other calls.
-
-    Equinox jits an internal function instead, with the user's arguments split into arrays and other values.
-
-    Returns:
-        The function, the arguments passed by position, those passed by name, and the names of the positional
-        parameters.
-    """
+    # Equinox jits an internal function instead, with the user's arguments split into arrays and other values.
     code = getattr(function, "__code__", None)
     if code is None or library_of(code.co_filename) != "equinox":
         return None
-    for one in _frames(frame):
-        jitted: Any = one.f_locals.get("jit_wrapper") if library_of(one.f_code.co_filename) == "equinox" else None
+    for outer_frame in _frames(frame):
+        jitted: Any = (
+            outer_frame.f_locals.get("jit_wrapper") if library_of(outer_frame.f_code.co_filename) == "equinox" else None
+        )
         if hasattr(jitted, "_signature"):
-            values = one.f_locals
+            values = outer_frame.f_locals
             return jitted.__wrapped__, values["args"], values["kwargs"], _positional(jitted._signature)
     return None
 
@@ -363,7 +346,7 @@ def _wrapper(function: Any) -> str:
 
 
 def _own_name(function: Any) -> str:
-    """Return the name in the code of a function, which `functools.wraps` does not change."""
+    # Return the name in the code of a function, which `functools.wraps` does not change.
     code = getattr(function, "__code__", None)
     if code is None:
         return "jit" if hasattr(function, "lower") else type(function).__name__
@@ -375,7 +358,11 @@ def _own_name(function: Any) -> str:
 
 def _positional(signature: Any) -> tuple[str, ...]:
     named = () if signature is None else signature.parameters.values()
-    return tuple(one.name for one in named if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD))
+    return tuple(
+        parameter.name
+        for parameter in named
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    )
 
 
 def _lowered() -> Source:
@@ -388,6 +375,5 @@ def _lowered() -> Source:
 
 
 def _source(text: str) -> Source:
-    """Return file and line in a text such as `"name at file.py:12"`; `("", 0)` if it contains none."""
     file, colon, line = text.partition(" at ")[2].rpartition(":")
     return (file, int(line)) if colon and line.isdigit() else ("", 0)

@@ -47,11 +47,7 @@ class Once(Generic[Value]):
         return self._error is not None
 
     def get(self) -> Value:
-        """Return the value; it is computed on first use.
-
-        Raises:
-            Exception: The error raised when it was computed.
-        """
+        """Return the value; it is computed on first use."""
         # Checked again under the lock through `_make`; most calls come later and need no lock.
         if not self.is_made:
             with self._lock:
@@ -76,17 +72,17 @@ _state = {"depth": 0, "was_on": False}
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """Pause Python's garbage collector inside a `with` block. Blocks may be nested, and in several threads at once.
-
-    A traced program may have a million objects. Each time their number grows by a quarter, the collector scans all of
-    them. This takes a third of the tracing time and frees nothing, because all objects are in use. At the end, the
-    collector scans the new objects once, so that garbage does not accumulate over many programs.
+    """Pause Python's garbage collector inside a `with` block.
 
     Examples:
         >>> with paused_collector():
         ...     gc.isenabled()
         False
     """
+    # Blocks may be nested, and in several threads at once.
+    # A traced program may have a million objects. Each time their number grows by a quarter, the collector scans all
+    # of them. This takes a third of the tracing time and frees nothing, because all objects are in use. At the end,
+    # the collector scans the new objects once, so that garbage does not accumulate over many programs.
     with _lock:
         if _state["depth"] == 0:
             _state["was_on"] = gc.isenabled()

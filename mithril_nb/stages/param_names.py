@@ -16,15 +16,12 @@ DEFAULT = "params"
 """Default of the option."""
 _MOST_SHOWN = 8
 # For example: .weight, ['a.b'], ["it's"] and [0] in params['a.b'].weight
+# A step on the path to an input: an attribute, a key, or an index.
 _PART = re.compile(r"""\.\w+|\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]'"]*)\]""")
-"""A step on the path to an input: an attribute, a key, or an index."""
 
 
 def names_of_params(params: Any) -> tuple[str, ...]:
     """Return the option `params` as a tuple of names.
-
-    Raises:
-        UnknownOptionError: `params` is not a string, list or tuple, or a name is empty or not a string.
 
     Examples:
         >>> names_of_params("w"), names_of_params(["encoder", "decoder"]), names_of_params(())
@@ -43,30 +40,22 @@ def names_of_params(params: Any) -> tuple[str, ...]:
 def which_are_params(arguments: Sequence[str], inputs: Sequence[str], names: Sequence[str]) -> list[bool | None]:
     """Return for each input of a program whether it is a parameter of the model.
 
-    If a name in `names` does not exist, every item is `None`, because the name may be misspelt.
-
-    Args:
-        arguments: Names of the arguments, including those without arrays.
-        inputs: Names of the arrays in the arguments.
-        names: The names in the option `params` of `inspect`.
-
     Examples:
         >>> which_are_params(["w", "x"], ["w['a']", "x"], ["w"]), which_are_params(["w", "x"], ["w['a']", "x"], ["v"])
         ([True, False], [None, None])
     """
-    wanted = set(names)
-    found = [bool(wanted & _holders(name)) for name in inputs]
+    # If a name in `names` does not exist, every item is `None`, because the name may be misspelt.
+    requested = set(names)
+    are_params = [bool(requested & _holders(name)) for name in inputs]
     # If a name is misspelt, parameters must not be reported as data.
-    return [*found] if wanted <= _known(arguments, inputs) else [None] * len(inputs)
+    return [*are_params] if requested <= _known(arguments, inputs) else [None] * len(inputs)
 
 
 def check_params(program: str, arguments: Sequence[str], inputs: Sequence[str], names: Sequence[str]) -> None:
-    """Raise an `UnknownOptionError` if a name in the option `params` is neither an argument nor a part of one.
-
-    `program` is the name of the program, for the message. See `which_are_params` for the other arguments.
-    """
-    known = _known(arguments, inputs)
-    strange = next((name for name in names if name not in known), None)
+    """Raise an `UnknownOptionError` if a name in the option `params` is neither an argument nor a part of one."""
+    # `program` is the name of the program, for the message. See `which_are_params` for the other arguments.
+    valid = _known(arguments, inputs)
+    strange = next((name for name in names if name not in valid), None)
     if strange is None:
         return
     inside = [name for name in inputs if name not in arguments and _holders(name) & _holders(strange)]
@@ -80,18 +69,18 @@ def check_params(program: str, arguments: Sequence[str], inputs: Sequence[str], 
 def why_unknown(arguments: Sequence[str]) -> str:
     """Return the reason why it is unknown which inputs are parameters of the model.
 
-    This is for a program for which the user did not set the option `params`, and which has no argument of this name.
-
     Examples:
         >>> why_unknown(["w", "x"])
         "none of the arguments w, x is called 'params'"
     """
-    one = (
+    # This is for a program for which the user did not set the option `params`, and which has no argument of this
+    # name.
+    subject = (
         f"the argument {arguments[0]} is not"
         if len(arguments) == 1
         else f"none of the arguments {_listed(arguments)} is"
     )
-    return f"{one} called {DEFAULT!r}"
+    return f"{subject} called {DEFAULT!r}"
 
 
 def example_of_params(arguments: Sequence[str], inputs: Sequence[str]) -> str:
@@ -105,23 +94,17 @@ def example_of_params(arguments: Sequence[str], inputs: Sequence[str]) -> str:
     """
     # For example: state.params in state.params['w'], but not state.params_old.
     inner = (re.match(rf"(.+?(?:\.{DEFAULT}|\['{DEFAULT}'\]))(?![^.\[])", name) for name in inputs)
-    named = next((found.group(1) for found in inner if found), None)
+    named = next((match.group(1) for match in inner if match), None)
     return f'params="{named or next(iter(arguments), "w")}"'
 
 
 def _known(arguments: Sequence[str], inputs: Sequence[str]) -> set[str]:
-    """Return all names that the option may contain: the arguments, the inputs, and the containers of the inputs."""
     return {*arguments}.union(*map(_holders, inputs))
 
 
 def _holders(name: str) -> set[str]:
-    """Return the name of an input and of all its containers: `state.params['w']`, `state.params`, `state`.
-
-    Examples:
-        >>> sorted(_holders("w['a.b'][0].c"))
-        ['w', "w['a.b']", "w['a.b'][0]", "w['a.b'][0].c"]
-    """
-    return {name, *(name[: found.start()] for found in _PART.finditer(name))}
+    # Return the name of an input and of all its containers: `state.params['w']`, `state.params`, `state`.
+    return {name, *(name[: match.start()] for match in _PART.finditer(name))}
 
 
 def _listed(names: Sequence[str]) -> str:

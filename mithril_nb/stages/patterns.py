@@ -20,8 +20,8 @@ from typing import Any
 
 DETACH = "detach"
 """Primitive of a `stop_gradient` that emitted source keeps, because its library may differentiate it."""
+# The distance from 1 to the next number of each dtype.
 _EPS = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-52}
-"""The distance from 1 to the next number of each dtype."""
 _COMMUTATIVE = frozenset({"add", "mul", "max"})
 Made = tuple[Sequence[Any], dict[str, Any]]
 """The inputs and params of a fused statement."""
@@ -39,9 +39,9 @@ class Match:
     bound: dict[str, Any] = field(default_factory=dict[str, Any])
     statements: tuple[Any, ...] = ()
 
-    def every(self, *primitives: str) -> list[Any]:
+    def with_primitive(self, *primitives: str) -> list[Any]:
         """Return the statements with one of these primitives."""
-        return [one for one in self.statements if one.primitive in primitives]
+        return [statement for statement in self.statements if statement.primitive in primitives]
 
 
 def _square(x: Any) -> Any:
@@ -53,7 +53,6 @@ def _mean(x: Any) -> Any:
 
 
 def _kept(x: Any) -> Any:
-    """Return the pattern of a reduction `x`, which a reshape with the reduced axes of size 1 may follow."""
     return [x, ("reshape", x)]
 
 
@@ -87,49 +86,50 @@ _CUBE = [("integer_pow", "x"), ("mul", "x", _square("x"))]
 _TANH = ("tanh", ("mul", (2 / math.pi) ** 0.5, ("add", "x", ("mul", 0.044715, _CUBE))))
 
 
-def axes_of(found: Match) -> tuple[int, ...] | None:
-    """Return the axes of all reductions of the operand `x` in a match.
-
-    Return `None` if the reductions have different axes, or `x` is empty. Also return `None` if an elementwise statement
-    reads an array, other than the weight and the bias, that has another shape and is not constant along these axes.
-    """
-    x, others = found.bound["x"], [found.bound.get("weight"), found.bound.get("bias")]
-    reductions = found.every("reduce_sum", "reduce_max")
-    axes = {tuple(sorted(one.params["axes"])) for one in reductions}
+def axes_of(match: Match) -> tuple[int, ...] | None:
+    """Return the axes of all reductions of the operand `x` in a match."""
+    # Return `None` if the reductions have different axes, or `x` is empty. Also return `None` if an elementwise
+    # statement reads an array, other than the weight and the bias, that has another shape and is not constant along
+    # these axes.
+    x, others = match.bound["x"], [match.bound.get("weight"), match.bound.get("bias")]
+    reductions = match.with_primitive("reduce_sum", "reduce_max")
+    axes = {tuple(sorted(reduction.params["axes"])) for reduction in reductions}
     if len(axes) != 1 or not x.size:
         return None
     (own,) = axes
-    kept = tuple([1 if axis in own else size for axis, size in enumerate(x.shape)])
-    for one in found.statements:
-        is_row_wise = one not in reductions and one.primitive not in ("dot_general", "ge", "select_n")
-        is_whole = is_row_wise and one.outputs[0].shape == x.shape
-        if is_whole and any(each.shape not in (x.shape, kept, ()) for each in one.inputs if each not in others):
+    reduced_shape = tuple([1 if axis in own else size for axis, size in enumerate(x.shape)])
+    for statement in match.statements:
+        is_row_wise = statement not in reductions and statement.primitive not in ("dot_general", "ge", "select_n")
+        is_whole = is_row_wise and statement.outputs[0].shape == x.shape
+        if is_whole and any(
+            each.shape not in (x.shape, reduced_shape, ()) for each in statement.inputs if each not in others
+        ):
             return None
-        if one.primitive == "reshape" and one.outputs[0].shape != kept:
+        if statement.primitive == "reshape" and statement.outputs[0].shape != reduced_shape:
             return None
     return own
 
 
-def _softmax(found: Match) -> Made | None:
-    axes = axes_of(found)
-    return ((found.bound["x"],), {"axis": axes[0]}) if axes and len(axes) == 1 else None
+def _softmax(match: Match) -> Made | None:
+    axes = axes_of(match)
+    return ((match.bound["x"],), {"axis": axes[0]}) if axes and len(axes) == 1 else None
 
 
-def _norm(found: Match) -> Made | None:
-    x, count, eps = (found.bound[name] for name in ("x", "count", "eps"))
-    affine = [found.bound[name] for name in ("weight", "bias") if name in found.bound]
-    axes = axes_of(found)
+def _norm(match: Match) -> Made | None:
+    x, count, eps = (match.bound[name] for name in ("x", "count", "eps"))
+    affine = [match.bound[name] for name in ("weight", "bias") if name in match.bound]
+    axes = axes_of(match)
     if not axes or axes != tuple(range(len(x.shape) - len(axes), len(x.shape))):
         return None
     shape = tuple([x.shape[axis] for axis in axes])
     if not (_is_number(count) and _is_number(eps) and count.value == math.prod(shape)):
         return None
-    return ((x, *affine), {"shape": shape, "eps": eps}) if all(one.shape == shape for one in affine) else None
+    return ((x, *affine), {"shape": shape, "eps": eps}) if all(array.shape == shape for array in affine) else None
 
 
-def _elementwise(found: Match) -> Made | None:
-    x = found.bound["x"]
-    is_cube = all(one.params["y"] == 3 for one in found.every("integer_pow"))
+def _elementwise(match: Match) -> Made | None:
+    x = match.bound["x"]
+    is_cube = all(power.params["y"] == 3 for power in match.with_primitive("integer_pow"))
     return ((x,), {}) if is_cube and not _is_number(x) else None
 
 
@@ -156,50 +156,48 @@ def functions(
 ) -> Iterator[tuple[str, Match, Made]]:
     """Yield the functions that the operations up to `root` compute: name, match, and operands with params.
 
-    Args:
-        root: The operation that computes the result.
-        patterns: Functions such as those in `FUNCTIONS`.
-        producers: A dict from operands to the operations that compute them.
+    `patterns`: Functions such as those in `FUNCTIONS`. `producers`: A dict from operands to the operations that compute
+    them.
     """
     for name, pattern, condition in patterns:
-        for found in _matches(pattern, root.outputs[0], Match(), producers):
-            made = condition(found)
-            dtypes = {one.dtype for one in (*made[0], *root.outputs)} if made is not None else set[str]()
-            if made is not None and len(dtypes) == 1 and dtypes <= _EPS.keys():
-                yield name, found, made
+        for match in _matches(pattern, root.outputs[0], Match(), producers):
+            fused = condition(match)
+            dtypes = {operand.dtype for operand in (*fused[0], *root.outputs)} if fused is not None else set[str]()
+            if fused is not None and len(dtypes) == 1 and dtypes <= _EPS.keys():
+                yield name, match, fused
 
 
-def _matches(pattern: Any, operand: Any, found: Match, producers: Mapping[Any, Any]) -> Iterator[Match]:
+def _matches(pattern: Any, operand: Any, match: Match, producers: Mapping[Any, Any]) -> Iterator[Match]:
     if isinstance(pattern, list):
-        for one in pattern:
-            yield from _matches(one, operand, found, producers)
+        for alternative in pattern:
+            yield from _matches(alternative, operand, match, producers)
     elif isinstance(pattern, dict):
         ((name, inner),) = pattern.items()
-        yield from _matches(inner, operand, replace(found, bound={**found.bound, name: operand}), producers)
+        yield from _matches(inner, operand, replace(match, bound={**match.bound, name: operand}), producers)
     elif isinstance(pattern, str):
-        if found.bound.get(pattern, operand) == operand:
-            yield replace(found, bound={**found.bound, pattern: operand})
+        if match.bound.get(pattern, operand) == operand:
+            yield replace(match, bound={**match.bound, pattern: operand})
     elif isinstance(pattern, float):
         if _is_number(operand) and is_rounded(operand, pattern):
-            yield found
-    elif (one := producers.get(operand)) is not None:
+            yield match
+    elif (alternative := producers.get(operand)) is not None:
         name, *inner = pattern
-        first = found.statements[0] if found.statements else one
-        if (one.primitive, one.block, one.role) == (name, first.block, first.role):
-            found = replace(found, statements=(*found.statements, one))
-            yield from _all_match(inner, one.inputs, found, producers)
+        first = match.statements[0] if match.statements else alternative
+        if (alternative.primitive, alternative.block, alternative.role) == (name, first.block, first.role):
+            match = replace(match, statements=(*match.statements, alternative))
+            yield from _all_match(inner, alternative.inputs, match, producers)
             if name in _COMMUTATIVE:
-                yield from _all_match(inner, one.inputs[::-1], found, producers)
+                yield from _all_match(inner, alternative.inputs[::-1], match, producers)
 
 
 def _all_match(
-    patterns: Sequence[Any], operands: Sequence[Any], found: Match, producers: Mapping[Any, Any]
+    patterns: Sequence[Any], operands: Sequence[Any], match: Match, producers: Mapping[Any, Any]
 ) -> Iterator[Match]:
     if not patterns:
-        yield found
+        yield match
         return
-    for one in _matches(patterns[0], operands[0], found, producers):
-        yield from _all_match(patterns[1:], operands[1:], one, producers)
+    for extended in _matches(patterns[0], operands[0], match, producers):
+        yield from _all_match(patterns[1:], operands[1:], extended, producers)
 
 
 def _is_number(operand: Any) -> bool:

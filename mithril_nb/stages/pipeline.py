@@ -109,10 +109,10 @@ class Pipeline:
     @property
     def elapsed(self) -> Mapping[str, float]:
         """A dict from the name of each step that has run to the seconds that JAX took for it."""
-        made = {"trace": self.traced, "lower": self.lowered, "compile": self.compiled}
+        steps = {"trace": self.traced, "lower": self.lowered, "compile": self.compiled}
         if self.compilation.has_module_alone:
-            made["optimize"] = self.optimized
-        return {name: once.elapsed_s for name, once in made.items() if once.is_made}
+            steps["optimize"] = self.optimized
+        return {name: once.elapsed_s for name, once in steps.items() if once.is_made}
 
     def _trace(self) -> Trace:
         if self._given is not None:
@@ -136,7 +136,6 @@ class Pipeline:
 
     @contextmanager
     def _on_device(self) -> Iterator[None]:
-        """Restore the JAX context in which the program was inspected, with its device as the default device."""
         device = self._options.device
         with self._context(), nullcontext() if device is None else jax.default_device(device):
             yield
@@ -152,7 +151,6 @@ class Pipeline:
             return jax_jit.converted_once(traced.lower(traced.tags.tag(traced.closed)))
 
     def _in_numbers(self) -> jax.stages.Lowered:
-        """Return the lowered program; raise if a size has no number, because XLA needs one."""
         if self._given is not None and not self._given.is_compiled_here:
             raise self._given.error("compile")
         sizes = self._sizes_without_numbers
@@ -170,25 +168,26 @@ class Pipeline:
         return self.traced.get().sizes_without_numbers if self._given is None else self._given.sizes
 
     def _writes_passes(self) -> bool:
-        """Return whether XLA must write its passes even if they were not requested.
-
-        On a CPU, this is the case for gradients of convolutions: XLA gives them no op name, so the passes are needed to
-        find their equations. On other platforms, XLA picks the fastest machine code by autotuning. A second
-        compilation, to get the passes later, may pick different code.
-        """
+        """Return whether XLA must write its passes even if they were not requested."""
+        # On a CPU, this is the case for gradients of convolutions: XLA gives them no op name, so the passes are
+        # needed to find their equations. On other platforms, XLA picks the fastest machine code by autotuning. A
+        # second compilation, to get the passes later, may pick different code.
         if self._platform != "cpu" or self._given is not None:
             return self._platform != "cpu"
         convolution = "conv_general_dilated"
-        if all(one.primitive.name != convolution for one in each_equation(self.traced.get().closed.jaxpr)):
+        if all(equation.primitive.name != convolution for equation in each_equation(self.traced.get().closed.jaxpr)):
             return False  # without waiting for the provenance
-        return any(one.primitive == convolution and one.role == "backward" for one in self.program.get().equations)
+        return any(
+            equation.primitive == convolution and equation.role == "backward"
+            for equation in self.program.get().equations
+        )
 
     @property
     def _platform(self) -> str:
         return jax.default_backend() if self._options.device is None else self._options.device.platform
 
     def _read_kernels(self) -> tuple[Kernel, ...]:
-        order = [one.id for one in self.stages["hlo"].get().instructions]
+        order = [instruction.id for instruction in self.stages["hlo"].get().instructions]
         return read_kernels(self.compilation.dump.get(), order)
 
     def _find_owners(self) -> Owners:
@@ -198,7 +197,6 @@ class Pipeline:
     # Stages
 
     def _guard(self, kind: StageKind, make: Callable[[], Stage]) -> Stage:
-        """Compute a stage. If JAX raises an error, return a stage with the error as its `unavailable`."""
         name = kind.name
         reason = None if self._given is None or name == "python" else self._given.reason(kind.basis)
         if reason is not None:
@@ -224,7 +222,7 @@ class Pipeline:
             return self._partial(name)
 
     def _reach(self, needed: str) -> None:
-        """Trace, lower and compile, up to the `needed` step. Each step is timed separately."""
+        # Each step is timed separately.
         for step, once in (("trace", self.names), ("lower", self.lowered), ("compile", self.optimized)):
             # A program that the user gives as compiled has no lowered form.
             if step != "lower" or self._given is None or self._given.lowered is not None:
@@ -242,24 +240,23 @@ class Pipeline:
                 partial_trace, error = trace_up_to_failure(self._fn, self._args, self._options.name, first)
         else:
             raise AssertionError("only a program that cannot be traced has a failure")
-        known = None if partial_trace is None else Program(partial_trace, self._options.params, self._options.source)
-        return known, failure_of(error, in_trace=True)
+        program = None if partial_trace is None else Program(partial_trace, self._options.params, self._options.source)
+        return program, failure_of(error, in_trace=True)
 
     def _partial(self, name: str) -> Stage:
-        """Return a stage of a program that cannot be traced, with the equations before the failing line."""
         program, failure = self._failed.get()
         if program is None:
             return Stage(name, "", unavailable=failure.text)
-        text, found = self._printed(program)
+        text, instructions = self._printed(program)
         if name == "jaxpr":
             # A failing function has no results, so the line that returns them is removed.
             text = text.rpartition("\n  in (")[0] + "\n" + "".join(f"    !! {line}\n" for line in failure.lines)
         elif name == "graph":
-            text, found = self._outlined(program, found)
-            text = text if found else ""  # a table without rows
+            text, instructions = self._outlined(program, instructions)
+            text = text if instructions else ""  # a table without rows
         else:
-            text, found = self._sourced(program, failure)
-        return Stage(name, text, found, unavailable=failure.text)
+            text, instructions = self._sourced(program, failure)
+        return Stage(name, text, instructions, unavailable=failure.text)
 
     def _make_registered(self, kind: StageKind) -> Stage:
         assert kind.make is not None
@@ -271,9 +268,8 @@ class Pipeline:
         return _timed("python", lambda: self._sourced(self.program.get()))
 
     def _python_of(self, given: Given) -> Stage:
-        """Return the Python stage of a given program, from the lines of Python that JAX wrote into it."""
         stage = self.stages[given.stages[0]].get()
-        if not any(one.source for one in stage.instructions):
+        if not any(instruction.source for instruction in stage.instructions):
             return Stage("python", "", unavailable=stage.unavailable or given.reason("python"))
         files = given.lines.files
         if not any(map(lines_of_file, files.values())):
@@ -284,12 +280,12 @@ class Pipeline:
 
     def _sourced(self, program: Program, failure: Failure | None = None) -> Read:
         if self._options.source is not None:
-            return source_of_model(*self._options.source, program.equations, program.places)
-        return source_of_functions(program.places, program.equations, failure)
+            return source_of_model(*self._options.source, program.equations, program.source_lines)
+        return source_of_functions(program.source_lines, program.equations, failure)
 
     def _make_graph(self) -> Stage:
-        program, made = self.program.get(), self.stages["jaxpr"].get()
-        return _timed("graph", lambda: self._outlined(program, made.instructions))
+        program, jaxpr = self.program.get(), self.stages["jaxpr"].get()
+        return _timed("graph", lambda: self._outlined(program, jaxpr.instructions))
 
     def _outlined(self, program: Program, printed: tuple[Instruction, ...]) -> Read:
         calls = [equation.id for equation in program.equations if equation.is_call]
@@ -323,12 +319,12 @@ class Pipeline:
                 read_stablehlo(lowered_text(lowered), program.tags, program.by_id),
                 program.equations,
             ),
-            lambda: None if (found := traced.get()) is None else zip(*found, strict=True),
+            lambda: None if (links := traced.get()) is None else zip(*links, strict=True),
             self.lowered.elapsed_s,
         )
 
     def _marked(self, read: Read) -> Read:
-        """Mark the blocks of a given program as inferred: names of operations are less certain than tags."""
+        # Mark the blocks of a given program as inferred: names of operations are less certain than tags.
         return read if self._given is None else as_inferred(read)
 
     def _make_hlo_before(self) -> Stage:
@@ -359,7 +355,7 @@ class Pipeline:
 
     def _read_hlo(self, text: str, op_names: Mapping[str, str] | None = None) -> Read:
         names = self.names.get()
-        inputs = {one.name: (index, one.block) for index, one in enumerate(names.inputs)}
+        inputs = {array.name: (index, array.block) for index, array in enumerate(names.inputs)}
         lines = None
         if self._given is not None:
             lines = self._given.lines
@@ -369,7 +365,9 @@ class Pipeline:
         return self._marked(with_trip_counts("hlo", read, names.by_id.values()))
 
     def _make_llvm(self) -> Stage:
-        return self._make_listing("llvm", lambda one: llvm_lines(one.llvm, one.name), "; {name}: {count} instructions")
+        return self._make_listing(
+            "llvm", lambda kernel: llvm_lines(kernel.llvm, kernel.name), "; {name}: {count} instructions"
+        )
 
     def _make_asm(self) -> Stage:
         return self._make_listing("asm", _code, "{name}:  ; {count} instructions")
@@ -378,8 +376,10 @@ class Pipeline:
         hlo, kernels = self.stages["hlo"].get(), self.kernels.get()
         if not kernels:
             # A custom fusion is a call of a library: on CPUs of YNNPACK, for matrix products.
-            fusions = [dict(one.attributes) for one in hlo.instructions if "fusion" in one.opcode]
-            has_fusions = any(one.get("kind") != "kCustom" for one in fusions)
+            fusions = [
+                dict(instruction.attributes) for instruction in hlo.instructions if "fusion" in instruction.opcode
+            ]
+            has_fusions = any(fusion.get("kind") != "kCustom" for fusion in fusions)
             return Stage(name, "", unavailable=_NO_KERNELS if has_fusions else _ONLY_LIBRARY)
         return _timed(
             name,
@@ -391,12 +391,11 @@ class Pipeline:
 
 def _timed(name: str, make: Callable[[], Read], before_s: float = 0.0) -> Stage:
     start = time.perf_counter()
-    text, found = make()
-    return Stage(name, text, found, before_s + time.perf_counter() - start)
+    text, instructions = make()
+    return Stage(name, text, instructions, before_s + time.perf_counter() - start)
 
 
 def _code(kernel: Kernel) -> list[AsmLine]:
-    """Return the machine code of a kernel. If it cannot be read, return the error as a comment."""
     try:
         return kernel.asm
     except (LookupError, ValueError) as error:

@@ -67,17 +67,14 @@ class ProgramStages(Shown):
         self._graphs = {name: Once(partial(self._graph_of, name)) for name in pipeline.stages}
 
     def __repr__(self) -> str:
-        made = [name for name in self._pipeline.stages if self._pipeline.stages[name].is_made]
-        return f"{type(self).__name__}({self.name!r}, computed: {', '.join(made) or 'none yet'})"
+        computed = [name for name in self._pipeline.stages if self._pipeline.stages[name].is_made]
+        return f"{type(self).__name__}({self.name!r}, computed: {', '.join(computed) or 'none yet'})"
 
     def altered(self, arguments: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Self:
         """Return the same program with other arguments and the current JAX settings; nothing is computed yet.
 
         Args:
             arguments: A function that returns the new arguments, given the current ones.
-
-        Raises:
-            StageUnavailableError: The program was not given as a function.
 
         Examples:
             >>> import jax.numpy as jnp
@@ -93,47 +90,27 @@ class ProgramStages(Shown):
 
     @property
     def equations(self) -> tuple[Equation, ...]:
-        """Every equation of the jaxpr; equations of a nested jaxpr follow the equation that contains it.
-
-        Raises:
-            StageUnavailableError: The function cannot be traced, or the program was passed in lowered or compiled form.
-        """
+        """Every equation of the jaxpr; equations of a nested jaxpr follow the equation that contains it."""
         return self.traced_program.equations
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """Every array that the program takes, in the order of the jaxpr's inputs.
-
-        Raises:
-            StageUnavailableError: The function cannot be traced.
-        """
+        """Every array that the program takes, in the order of the jaxpr's inputs."""
         return self.traced_program.inputs if self.given is None else self._pipeline.names.get().inputs
 
     @property
     def is_divided(self) -> bool:
-        """Return whether any array is sharded: arguments, results, or operands and results of equations.
-
-        Raises:
-            StageUnavailableError: The function cannot be traced, or the program was passed in lowered or compiled form.
-        """
+        """Return whether any array is sharded: arguments, results, or operands and results of equations."""
         return self.traced_program.is_divided
 
     @property
     def outputs(self) -> tuple[Leaf, ...]:
-        """Every array that the program returns.
-
-        Raises:
-            StageUnavailableError: The function cannot be traced.
-        """
+        """Every array that the program returns."""
         return self.traced_program.trace.outputs if self.given is None else self.given.outputs
 
     @property
     def values(self) -> tuple[ArrayValue, ...]:
-        """Every array of the jaxpr with the equations that produce and use it, through calls and loops.
-
-        Raises:
-            StageUnavailableError: The function cannot be traced, or the program was passed in lowered or compiled form.
-        """
+        """Every array of the jaxpr with the equations that produce and use it, through calls and loops."""
         _ = self.traced_program
         return self._pipeline.values.get()
 
@@ -158,9 +135,6 @@ class ProgramStages(Shown):
 
         Returns:
             The stage; if this program or platform does not have it, its `unavailable` states the reason.
-
-        Raises:
-            StageUnavailableError: No stage has this name.
         """
         if name not in self._pipeline.stages:
             raise unknown_name(self.name, "stage", name, self.every_stage if self.given is None else self.given.stages)
@@ -179,9 +153,6 @@ class ProgramStages(Shown):
             stage: One of `every_stage`; by default `"jaxpr"`, or the stage at which the program begins. In the graphs
                 of other stages, blocks have the same order, folds and names as in this graph.
 
-        Raises:
-            StageUnavailableError: No stage has this name.
-
         Examples:
             >>> import jax.numpy as jnp
             >>> from mithril_nb.inspection import inspect
@@ -193,15 +164,14 @@ class ProgramStages(Shown):
         return self._graphs[stage].get()
 
     def _graph_of(self, stage: str) -> StageGraph:
-        first, found = first_stage(self), self.stage(stage)
-        if stage == "stablehlo" and found.unavailable is None:
-            found = self._with_arguments(found)
-        return stage_graph(found, None if stage == first else self._graphs[first].get())
+        first, target = first_stage(self), self.stage(stage)
+        if stage == "stablehlo" and target.unavailable is None:
+            target = self._with_arguments(target)
+        return stage_graph(target, None if stage == first else self._graphs[first].get())
 
     def _with_arguments(self, stage: Stage) -> Stage:
-        """Return the StableHLO stage with an instruction for each argument, as other stages have."""
-        kept = jax_versions.kept_inputs(self._pipeline.lowered.get())
-        inputs = [(index, one) for index, one in enumerate(self.inputs) if kept is None or index in kept]
+        indices = jax_versions.kept_inputs(self._pipeline.lowered.get())
+        inputs = [(index, array) for index, array in enumerate(self.inputs) if indices is None or index in indices]
         return replace(stage, instructions=(*arguments_of(stage.text, inputs), *stage.instructions))
 
     def links(self, source: str, target: str) -> dict[str, frozenset[str]]:
@@ -214,30 +184,17 @@ class ProgramStages(Shown):
         Returns:
             A dict from the id of each instruction of `source` to the set of ids of the linked instructions of `target`,
             which may be empty. `b in links(x, y)[a]` if and only if `a in links(y, x)[b]`.
-
-        Raises:
-            StageUnavailableError: No stage has one of these names.
         """
         return link_instructions(self.stage(source), self.stage(target))
 
     @property
     def lowered(self) -> jax.stages.Lowered:
-        """The program as JAX lowered it, tags included.
-
-        Raises:
-            StageUnavailableError: The program was passed in compiled form.
-            Exception: The error of JAX, if the program cannot be traced or lowered.
-        """
+        """The program as JAX lowered it, tags included."""
         return self._pipeline.lowered.get()
 
     @property
     def compiled(self) -> jax.stages.Compiled:
-        """The program as XLA compiled it; call it with arguments of the same shapes and dtypes.
-
-        Raises:
-            StageUnavailableError: The program has symbolic sizes, or was passed as HLO before XLA's passes.
-            Exception: The error of JAX or XLA, if the program cannot be traced, lowered or compiled.
-        """
+        """The program as XLA compiled it; call it with arguments of the same shapes and dtypes."""
         return self._pipeline.compiled.get()
 
     def analysis(self, of: str) -> Any:
@@ -246,10 +203,6 @@ class ProgramStages(Shown):
         Args:
             of: `"lowered"` or `"compiled"` for the costs of that program, `"memory"` for the buffers of the compiled
                 program.
-
-        Raises:
-            UnknownOptionError: No analysis has this name.
-            Exception: The error of JAX or XLA, if the program does not compile or the platform has no such analysis.
         """
         if of not in self._figures:
             raise unknown_name(self.name, "analysis", of, self._figures)
@@ -282,10 +235,6 @@ class ProgramStages(Shown):
         """A program with the module and memory plan of `compiled`, to inspect but not to run.
 
         On a CPU, XLA skips most code generation unless machine code was requested, which saves about 40 % of the time.
-
-        Raises:
-            StageUnavailableError: The program has symbolic sizes, or was passed as HLO before XLA's passes.
-            Exception: The error of JAX or XLA, if the program cannot be traced, lowered or compiled.
         """
         return self._pipeline.optimized.get()
 
@@ -301,20 +250,12 @@ class ProgramStages(Shown):
 
     @property
     def passes(self) -> tuple[Pass, ...]:
-        """The passes of XLA that changed something, in the order they ran; compiles the program.
-
-        Raises:
-            StageUnavailableError: The platform or the program has no passes.
-        """
+        """The passes of XLA that changed something, in the order they ran; compiles the program."""
         return self._compiled_part("passes", self._pipeline.compilation.passes)
 
     @property
     def kernels(self) -> Mapping[str, Kernel]:
-        """The kernels by name: LLVM IR before and after its optimizer, and machine code; compiles the program.
-
-        Raises:
-            StageUnavailableError: The platform or the program has no kernels.
-        """
+        """The kernels by name: LLVM IR before and after its optimizer, and machine code; compiles the program."""
         return {kernel.name: kernel for kernel in self._compiled_part("kernels", self._pipeline.kernels)}
 
     @property
@@ -322,9 +263,6 @@ class ProgramStages(Shown):
         """The buffers of the compiled program, the largest first, and the values that share each; compiles the program.
 
         This is XLA's buffer assignment; values are named after the instructions of `"hlo"` that produce them.
-
-        Raises:
-            StageUnavailableError: The platform reports no buffers, or the program does not compile.
 
         Examples:
             >>> import jax
@@ -338,11 +276,7 @@ class ProgramStages(Shown):
 
     @property
     def live_ranges(self) -> LiveRanges:
-        """The schedule of the compiled program, and the live range of each value; compiles the program.
-
-        Raises:
-            StageUnavailableError: The platform reports no live ranges, or the program does not compile.
-        """
+        """The schedule of the compiled program, and the live range of each value; compiles the program."""
         return self._compiled_part("live ranges", self._pipeline.live_ranges)
 
     def who_changed(self, stage: str, id: str) -> InstructionHistory:
@@ -353,10 +287,6 @@ class ProgramStages(Shown):
                 the origin of the instruction.
             id: Id of the equation, op or instruction.
 
-        Raises:
-            StageUnavailableError: No such instruction exists, the platform does not report its passes, or the program
-                does not compile.
-
         Examples:
             >>> import jax.numpy as jnp
             >>> from mithril_nb.inspection import inspect
@@ -364,8 +294,8 @@ class ProgramStages(Shown):
             >>> print(program.who_changed("jaxpr", "1"))
             tanh.3: merged with tanh.2 by pass 0 cse (equation 0)
         """
-        found = find_instruction(self.name, self.given, self.stage, stage, id)
-        return history_of(self._pipeline, self._compiled_part("passes", self._outcomes), stage, found)
+        instruction = find_instruction(self.name, self.given, self.stage, stage, id)
+        return history_of(self._pipeline, self._compiled_part("passes", self._outcomes), stage, instruction)
 
     @property
     def source_files(self) -> tuple[Mapping[str, str], str]:
@@ -374,16 +304,12 @@ class ProgramStages(Shown):
             return self.given.lines.files, ""
         return self.traced_program.files, self.traced_program.model
 
-    def _compiled_part(self, what: str, part: Once[Value]) -> Value:
-        return get_or_raise(part, partial(not_compiled, self.name, what))
+    def _compiled_part(self, part_name: str, part: Once[Value]) -> Value:
+        return get_or_raise(part, partial(not_compiled, self.name, part_name))
 
     @property
     def traced_program(self) -> Program:
-        """The jaxpr with the provenance of each equation.
-
-        Raises:
-            StageUnavailableError: The function cannot be traced, or the program was passed in lowered or compiled form.
-        """
+        """The jaxpr with the provenance of each equation."""
         return get_or_raise(self._pipeline.program, partial(not_traced, self.name))
 
 
@@ -398,9 +324,5 @@ def first_source(program: ProgramStages) -> str:
 
 
 def known_equations(program: ProgramStages) -> tuple[Equation, ...]:
-    """Return the equations of a program; `()` if the user passed it in lowered or compiled form.
-
-    Raises:
-        StageUnavailableError: The function cannot be traced.
-    """
+    """Return the equations of a program; `()` if the user passed it in lowered or compiled form."""
     return program.equations if program.given is None else ()

@@ -51,9 +51,6 @@ Traced = Iterable[tuple[str, tuple[str, ...]]]
 def quick_to_make(cls: type[Record]) -> type[Record]:
     """Give a frozen dataclass an `__init__` that takes a third of the time, and return the class.
 
-    The original calls `object.__setattr__` for each field; the new `__init__` writes the fields into `__dict__`. The
-    class must have no slots, no `__post_init__`, and only fields that `__init__` takes, without `default_factory`.
-
     Examples:
         >>> from dataclasses import dataclass
         >>> @quick_to_make
@@ -64,6 +61,9 @@ def quick_to_make(cls: type[Record]) -> type[Record]:
         >>> Point(1, 2), Point(y=2, x=1) == Point(1, 2), Point(3)
         (Point(x=1, y=2), True, Point(x=3, y=0))
     """
+    # The original calls `object.__setattr__` for each field; the new `__init__` writes the fields into `__dict__`.
+    # The class must have no slots, no `__post_init__`, and only fields that `__init__` takes, without
+    # `default_factory`.
     names = [field.name for field in fields(cls)]  # pyright: ignore[reportArgumentType]
     # Instances share one table of keys if their `__init__` always assigns the keys in the same order.
     lines = "".join(f"    __values__[{name!r}] = {name}\n" for name in names)
@@ -135,7 +135,7 @@ class Equation:
     source_range: Range | None = None
 
     @property
-    def place(self) -> str:
+    def source_lines(self) -> str:
         """Lines of the expression that created the equation: `"file.py:12"`, or `"file.py:12-14"` for several lines."""
         if self.source_range is None or self.source_range[2] <= self.source_range[0]:
             return self.source
@@ -249,16 +249,16 @@ class Stage(Shown):
 
     def __getstate__(self) -> dict[str, Any]:
         # The functions that compute the text cannot be pickled, so the text is computed first.
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
 
     @property
     def traced(self) -> Traced:
         """The id of each instruction with the ids of its equations, computed without the text where possible."""
         if "_traced" in self.__dict__ and "instructions" not in self.__dict__:
             with paused_collector():
-                found = self.__dict__["_traced"]()
-            if found is not None:
-                return found
+                traced = self.__dict__["_traced"]()
+            if traced is not None:
+                return traced
         return zip(column_of(self.instructions, "id"), column_of(self.instructions, "equations"), strict=True)
 
     def __str__(self) -> str:
@@ -270,17 +270,16 @@ del Stage.instructions
 
 
 def column_of(instructions: Sequence[Instruction], name: str) -> list[Any]:
-    """Return the attribute `name` of each instruction. `KernelLines` returns it without creating the instructions."""
+    """Return the attribute `name` of each instruction."""
+    # `KernelLines` returns it without creating the instructions.
     column = getattr(instructions, "column", None)
     return list(map(attrgetter(name), instructions)) if column is None else column(name)
 
 
 def shared_by_kernel(instructions: Sequence[Instruction], name: str) -> list[tuple[Any, int]] | None:
-    """Return the attribute `name` of each kernel's instructions, and their number; `None` if there are no kernels.
-
-    Also return `None` if the instructions of a kernel differ in this attribute. This is faster than a loop over all
-    instructions: 20 kernels may have 300,000.
-    """
+    """Return the attribute `name` of each kernel's instructions, and their number; `None` if there are no kernels."""
+    # Also return `None` if the instructions of a kernel differ in this attribute. This is faster than a loop over all
+    # instructions: 20 kernels may have 300,000.
     shared = getattr(instructions, "shared", None)
     return None if shared is None else shared(name)
 
@@ -317,10 +316,8 @@ class Input:
 
 @paused_collector()
 def link_instructions(source: Stage, target: Stage) -> dict[str, frozenset[str]]:
-    """Return a dict from the id of each instruction of `source` to the ids of the linked instructions of `target`.
-
-    Two instructions are linked if they have an equation in common.
-    """
+    """Return a dict from the id of each instruction of `source` to the ids of the linked instructions of `target`."""
+    # Two instructions are linked if they have an equation in common.
     # Thousands of lines of a kernel have the same equations, and share one set of links.
     named: dict[tuple[str, ...], list[str]] = {}
     for name, equations in target.traced:
@@ -337,31 +334,29 @@ def link_instructions(source: Stage, target: Stage) -> dict[str, frozenset[str]]
 
     def near(equations: tuple[str, ...]) -> frozenset[str]:
         # `groups` keeps the sets alive, so their ids stay unique.
-        every = {id(group): group for equation in equations for group in several.get(equation, ())}
-        every |= {id(groups[one,]): groups[one,] for one in equations if (one,) in groups}
-        which = tuple(sorted(every))
+        near_groups = {id(group): group for equation in equations for group in several.get(equation, ())}
+        near_groups |= {id(groups[equation,]): groups[equation,] for equation in equations if (equation,) in groups}
+        which = tuple(sorted(near_groups))
         if which not in unions:  # cached: the same groups give the same set
-            unions[which] = _NOTHING.union(*every.values())
+            unions[which] = _NOTHING.union(*near_groups.values())
         return unions[which]
 
-    known: dict[tuple[str, ...], frozenset[str]] = {}
-    found: dict[str, frozenset[str]] = {}
+    cache: dict[tuple[str, ...], frozenset[str]] = {}
+    links: dict[str, frozenset[str]] = {}
     for name, equations in source.traced:
         if len(equations) == 1 and equations[0] not in several:  # nearly always
-            found[name] = groups.get(equations, _NOTHING)
+            links[name] = groups.get(equations, _NOTHING)
             continue
-        if equations not in known:
-            known[equations] = near(equations)
-        found[name] = known[equations]
-    return found
+        if equations not in cache:
+            cache[equations] = near(equations)
+        links[name] = cache[equations]
+    return links
 
 
 def format_lines(file: str, lines: Sequence[int]) -> str:
     """Return a label for the lines of a file, from the first to the last number in `lines`.
 
-    Args:
-        file: Label of the file: its name, or `cell [12]` for a notebook cell.
-        lines: Line numbers in ascending order.
+    `lines`: Line numbers in ascending order.
 
     Examples:
         >>> format_lines("net.py", [3]), format_lines("net.py", [3, 4, 7])

@@ -180,7 +180,7 @@ def test_a_custom_call_costs_the_estimate_of_its_author() -> None:
     for text, expected in ((config, (5, 1, 7, "its cost_estimate")), ("{}", unknown)):
         line = read_line(f"{head}, backend_config={text}")
         assert not isinstance(line, str)
-        assert "estimate" not in line.written  # the displayed text stays as XLA prints it
+        assert "estimate" not in line.text  # the displayed text stays as XLA prints it
         (found,) = costs_of_line(line.attributes)
         assert (found.flops, found.transcendentals, found.bytes_accessed, found.formula) == expected
 

@@ -15,7 +15,7 @@ from mithril_nb.inspection import inspect
 from mithril_nb.stages.failure import Failure
 from mithril_nb.stages.jax_versions import file_label
 from mithril_nb.stages.records import Equation
-from mithril_nb.stages.trace.python_source import Place, source_of_functions, source_of_model
+from mithril_nb.stages.trace.python_source import SourceLine, source_of_functions, source_of_model
 
 
 def defined(code: str, tmp_path: Path, name: str = "code.py") -> dict[str, object]:
@@ -37,7 +37,7 @@ def equation(id: str, block: str = "") -> Equation:
 
 
 def source(lines: dict[str, int], file: str, failure: Failure | None = None):
-    places = {id: Place(file, Path(file).name, line) for id, line in lines.items()}
+    places = {id: SourceLine(file, Path(file).name, line) for id, line in lines.items()}
     return source_of_functions(places, [equation(id) for id in lines], failure)
 
 
@@ -171,7 +171,7 @@ def test_notebook_cells_are_labelled_by_their_number(monkeypatch: pytest.MonkeyP
     assert file_label(file) == "cell [3]"
     cells[file] = 12  # it was run again
     label = file_label(file)
-    text, found = source_of_functions({"0": Place(file, label, 3)}, [equation("0")])
+    text, found = source_of_functions({"0": SourceLine(file, label, 3)}, [equation("0")])
     assert text == "# cell [12], line 1\n%time\ndef fn(x):\n    return x\n"
     assert found[0].id == "cell [12]:3"
     failure = Failure("ValueError", "no such axis", "cell [12]:3", "return x")
@@ -191,7 +191,7 @@ def test_two_files_with_the_same_name_have_own_labels(tmp_path: Path) -> None:
 def test_each_line_has_its_equations(tmp_path: Path) -> None:
     path = tmp_path / "net.py"
     path.write_text("def fn(x):\n    y = x * 2; z = y + 1\n    return z\n")
-    places = {id: Place(str(path), "net.py", line) for id, line in (("0", 2), ("1", 2), ("2", 3))}
+    places = {id: SourceLine(str(path), "net.py", line) for id, line in (("0", 2), ("1", 2), ("2", 3))}
     equations = [equation("0", "a"), equation("1", "b"), equation("2"), equation("3", "c")]
     text, found = source_of_functions(places, equations)
     assert [(one.id, one.line, one.equations, one.shares, one.origin) for one in found] == [
@@ -225,7 +225,7 @@ def test_the_python_that_builds_a_model_has_its_blocks(tmp_path: Path) -> None:
     assert [(one.id, one.line, one.equations) for one in found] == [("model:2", 2, ("0", "1"))]
     path = tmp_path / "net.py"
     path.write_text("x = 1\nml.inspect(model, optimizer='adam')\n")
-    text, more = source_of_model(model, blocks, equations, {"2": Place(str(path), "net.py", 2)})
+    text, more = source_of_model(model, blocks, equations, {"2": SourceLine(str(path), "net.py", 2)})
     assert text == f"{model}\n# net.py:2\nml.inspect(model, optimizer='adam')\n"
     assert more[: len(found)] == found
     assert [(one.id, one.line, one.equations) for one in more[1:]] == [("net.py:2", 5, ("2",))]

@@ -268,7 +268,7 @@ def test_a_scope_that_looks_like_a_place_is_not_one() -> None:
     assert _is_read_the_same_twice(line)
     found = read_line(line)
     assert isinstance(found, syntax.HloLine)
-    assert (found.op_name, found.place) == ("jit(f)/stack_frame_id=6/add", "")
+    assert (found.op_name, found.location) == ("jit(f)/stack_frame_id=6/add", "")
 
 
 @given(st.randoms(use_true_random=False))

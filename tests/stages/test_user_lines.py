@@ -244,13 +244,13 @@ def test_an_expression_of_several_lines_has_its_range() -> None:
     dot = of_primitive(found, "dot_general")
     assert dot.source == f"{HERE}:{first}"
     assert dot.source_range == (first, 8, first + 3, 5)
-    assert dot.place == f"{HERE}:{first}-{first + 3}"
+    assert dot.source_lines == f"{HERE}:{first}-{first + 3}"
     sin = of_primitive(found, "sin")
     line = line_of(several_lines, "jnp.sin")
-    assert (sin.place, sin.source_range) == (f"{HERE}:{line}", (line, 8, line, 20))
+    assert (sin.source_lines, sin.source_range) == (f"{HERE}:{line}", (line, 8, line, 20))
     for stage in ("stablehlo", "hlo"):
         (made,) = (one for one in found.stage(stage).instructions if one.opcode.endswith(("dot", "dot_general")))
-        assert made.source == (dot.place,)
+        assert made.source == (dot.source_lines,)
     shown = next(one for one in found.stage("python").instructions if one.id == dot.source)
     assert shown.lines == 4
 

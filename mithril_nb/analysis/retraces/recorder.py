@@ -164,7 +164,7 @@ class _Entry:
     # All except the first of a function become a `Retrace`.
     def __init__(self, reason: str | None, call: JitCall | None, number: int | None, is_traced: bool):
         self.reason, self.number, self.is_traced = reason, number, is_traced
-        self.file, self.line = ("", 0) if call is None else call.place
+        self.file, self.line = ("", 0) if call is None else call.location
         self.trace_s: float | None = None
         self.lower_s: float | None = None
         self.compile_s: float | None = None

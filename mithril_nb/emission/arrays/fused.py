@@ -30,11 +30,11 @@ _WEIGHTS = softmax_of({"x": [_CAUSAL, *_SCALED]})
 
 def _linear(found: Match) -> Made | None:
     x, weight, bias = (found.bound[name] for name in ("x", "weight", "bias"))
-    (product,) = found.every("dot_general")
+    (product,) = found.with_primitive("dot_general")
     (over, (axis, *more)), (batch, _) = product.params["dimension_numbers"]
     if len(weight.shape) != 2 or batch or more or tuple(over) != (len(x.shape) - 1,):
         return None
-    is_transposed = (axis == 0) != bool(found.every("transpose"))
+    is_transposed = (axis == 0) != bool(found.with_primitive("transpose"))
     is_plain = bias.shape == (weight.shape[is_transposed],) and product.outputs[0].size
     return ((x, weight, bias), {"is_transposed": is_transposed}) if is_plain else None
 
@@ -43,8 +43,8 @@ def _attention(found: Match) -> Made | None:
     query, key, value = (found.bound[name] for name in ("query", "key", "value"))
     rank = len(query.shape)
     batch = tuple(range(rank - 2))
-    last, scores = found.every("dot_general")
-    swaps = found.every("transpose")
+    last, scores = found.with_primitive("dot_general")
+    swaps = found.with_primitive("transpose")
     if not len(key.shape) == len(value.shape) == rank:
         return None
     if any(tuple(one.params["permutation"]) != (*batch, rank - 1, rank - 2) for one in swaps):
@@ -68,7 +68,7 @@ def _attention(found: Match) -> Made | None:
 def _is_causal(found: Match, scores: Value) -> bool:
     """Return whether the mask hides the keys after each query, as `is_causal=True` does in PyTorch."""
     hidden, (queries, keys) = found.bound["hidden"], scores.shape[-2:]
-    iotas = [(one.params["dimension"], one.outputs[0].shape) for one in found.every("iota")]
+    iotas = [(one.params["dimension"], one.outputs[0].shape) for one in found.with_primitive("iota")]
     are_places = [(axis - len(shape), shape[axis]) for axis, shape in iotas] == [(-2, queries), (-1, keys)]
     is_hidden = isinstance(hidden, Number) and hidden.value.real <= float(jax.numpy.finfo(hidden.dtype).min) / 2
     return is_hidden and are_places and queries == keys

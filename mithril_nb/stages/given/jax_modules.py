@@ -20,8 +20,8 @@ from jaxlib import _jax, xla_client  # pyright: ignore[reportAttributeAccessIssu
 from jaxlib.mlir import ir
 
 _RESULT = "jax.result_info"
+# MLIR writes larger constants as hexadecimal numbers.
 _MOST_ELEMENTS = 100
-"""MLIR writes larger constants as hexadecimal numbers."""
 _GPUS = frozenset({"cuda", "rocm"})
 # MLIR reads these constants, but XLA of JAX 0.10.2 gets no items of them and ends the process.
 _FLOAT6 = re.compile(r"constant dense<[^>]*> : tensor<[^>]*\b\w*(f6E\w+)>")
@@ -30,17 +30,12 @@ _FLOAT6 = re.compile(r"constant dense<[^>]*> : tensor<[^>]*\b\w*(f6E\w+)>")
 class StableHlo:
     """A StableHLO module, with some methods of `jax.stages.Lowered`.
 
+    Args:
+        text: The module as text, with or without locations.
+
     Attributes:
         module: The module as an `ir.Module` of MLIR.
         name: Name of the module; `""` if it has none.
-
-    Args:
-        text: The module as text, with or without locations.
-        device: The `jax.Device` to compile for; `None` for JAX's default.
-        platforms: Platforms that the module was exported for; `()` if it runs on any.
-
-    Raises:
-        ValueError: The text is not a module of a dialect that JAX can read.
     """
 
     def __init__(self, text: str, device: Any = None, platforms: Sequence[str] = ()):
@@ -64,17 +59,12 @@ class StableHlo:
         return _jax.hlo_module_cost_analysis(backend.get_backend(), self._hlo)
 
     def compile(self, compiler_options: Mapping[str, Any] | None = None) -> Executable:
-        """Compile the module for its device, or for several devices if it is partitioned.
-
-        Raises:
-            LookupError: The module was exported for other platforms, or needs more devices than JAX has.
-            Exception: XLA's error, if the module does not compile.
-        """
+        """Compile the module for its device, or for several devices if it is partitioned."""
         self._check_constants()
         first = self._device or backend.get_default_device()
         if self._platforms and not {first.platform, *(_GPUS if first.platform == "gpu" else ())} & {*self._platforms}:
             raise LookupError(f"it was exported for {', '.join(self._platforms)}, but the device is a {first.platform}")
-        sizes = [_attribute(self.module, f"mhlo.num_{one}", ir.IntegerAttr, 1) for one in ("replicas", "partitions")]
+        sizes = [_attribute(self.module, f"mhlo.num_{unit}", ir.IntegerAttr, 1) for unit in ("replicas", "partitions")]
         # Each replica is divided into the same number of partitions.
         count = sizes[0] * sizes[1]
         present = jax.devices(first.platform)
@@ -104,14 +94,13 @@ class StableHlo:
         return _jax.mlir.mlir_module_to_xla_computation(code, use_tuple_args=False).as_hlo_module()
 
     def _have_no_sharding(self, attributes: str) -> list[bool]:
-        """Return for each parameter or result whether the module states no sharding, so that XLA chooses one."""
         main = entry_of(self.module)
         kinds = main.type.inputs if attributes == "arg_attrs" else main.type.results
         if attributes not in main.attributes:
             return [True] * len(kinds)
         # GSPMD and its successor Shardy, which JAX uses by default, name the attribute differently.
         shardings = ("mhlo.sharding", "sdy.sharding")
-        return [not any(one in each for one in shardings) for each in main.attributes[attributes]]
+        return [not any(name in each for name in shardings) for each in main.attributes[attributes]]
 
 
 class Executable:
@@ -136,15 +125,12 @@ class Executable:
 class HloText:
     """An HLO module, with some methods of `jax.stages.Lowered` and `jax.stages.Compiled`.
 
-    Attributes:
-        is_optimized: True if XLA's passes have run on the module: it has a schedule or fusions.
-        instruction_count: Number of instructions in all computations.
-
     Args:
         module: HLO text, or the bytes of an `HloModuleProto` or `HloProto`.
 
-    Raises:
-        ValueError: `module` is neither.
+    Attributes:
+        is_optimized: True if XLA's passes have run on the module: it has a schedule or fusions.
+        instruction_count: Number of instructions in all computations.
     """
 
     def __init__(self, module: str | bytes):
@@ -152,7 +138,7 @@ class HloText:
         # XLA reads any layout of the text, and prints one instruction per line. It keeps names that are unique.
         self._text = self._module.to_string()
         self.name = self._module.name
-        self.instruction_count = sum(len(one.instructions()) for one in self._module.computations())
+        self.instruction_count = sum(len(computation.instructions()) for computation in self._module.computations())
         # XLA schedules a module at the end of its passes. A module saved between two passes may have fusions only.
         head = self._text.partition("\n")[0]
         self.is_optimized = ", is_scheduled=true" in head or " fusion(" in self._text
@@ -174,10 +160,8 @@ class HloText:
 
 
 def lowered_text(lowered: Any, dialect: str = "stablehlo") -> str:
-    """Return the text of a lowered program with its locations, but without the values of large constants.
-
-    Printed by JAX, a constant of 16 MB has 32 MB of StableHLO, and 50 MB of HLO.
-    """
+    """Return the text of a lowered program with its locations, but without the values of large constants."""
+    # Printed by JAX, a constant of 16 MB has 32 MB of StableHLO, and 50 MB of HLO.
     if isinstance(lowered, HloText):
         return lowered.as_text()
     if dialect == "stablehlo":
@@ -189,7 +173,6 @@ def lowered_text(lowered: Any, dialect: str = "stablehlo") -> str:
 
 
 def _text_before_passes(module: Any, with_metadata: bool = True) -> str:
-    """Return the text of an HLO module before XLA's passes in JAX's form, without the values of large constants."""
     options = hlo.HloPrintOptions.short_parsable()
     options.print_metadata = with_metadata
     options.print_large_constants = False
@@ -203,23 +186,23 @@ def name_of(module: Any) -> str:
 
 def entry_of(module: Any) -> Any:
     """Return the function `@main` of a module, or raise `ValueError` if the module has none."""
-    for one in module.body.operations:
-        if one.operation.name == "func.func" and one.name.value == "main":
-            return one
+    for operation in module.body.operations:
+        if operation.operation.name == "func.func" and operation.name.value == "main":
+            return operation
     raise ValueError("it has no function @main")
 
 
 def parameters_of(module: Any) -> tuple[tuple[str, str], ...]:
     """Return name and type of each parameter of `@main`; the name is `""` if the parameter has none."""
-    return tuple((_name_in(str(one.location)), str(one.type)) for one in entry_of(module).arguments)
+    return tuple((_name_in(str(argument.location)), str(argument.type)) for argument in entry_of(module).arguments)
 
 
 def results_of(module: Any) -> tuple[tuple[str, str], ...]:
     """Return name and type of each result of `@main`; the name is `""` if the result has none."""
     main = entry_of(module)
-    kinds = [str(one) for one in main.type.results]
+    kinds = [str(result) for result in main.type.results]
     attributes = main.attributes["res_attrs"] if "res_attrs" in main.attributes else [{}] * len(kinds)
-    names = [ir.StringAttr(one[_RESULT]).value if _RESULT in one else "" for one in attributes]
+    names = [ir.StringAttr(result[_RESULT]).value if _RESULT in result else "" for result in attributes]
     return tuple(zip(names, kinds, strict=True))
 
 
@@ -275,16 +258,16 @@ def _hlo_of_proto(data: bytes) -> Any:
 
 
 def _first_field(data: bytes) -> bytes | None:
-    """Return the bytes of field 1 of a protobuf message; `None` if the message does not start with it."""
+    # Return the bytes of field 1 of a protobuf message; `None` if the message does not start with it.
     # 0x0a is the key of field 1 with a length. The length follows as a varint: seven bits per byte, lowest bits first.
     if data[:1] != b"\x0a":
         return None
-    length, place = 0, 1
+    length, position = 0, 1
     for shift in range(0, 35, 7):
-        if place >= len(data):
+        if position >= len(data):
             return None
-        length |= (data[place] & 0x7F) << shift
-        place += 1
-        if not data[place - 1] & 0x80:
-            return data[place : place + length] if place + length <= len(data) else None
+        length |= (data[position] & 0x7F) << shift
+        position += 1
+        if not data[position - 1] & 0x80:
+            return data[position : position + length] if position + length <= len(data) else None
     return None

@@ -27,14 +27,14 @@ from mithril_nb.stages.trace.provenance.scopes import Marks, scopes_of
 
 # For example: transpose(jvp(relu)) in an op name: transformations wrap the name of a scope
 _WRAPPER = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
+# A tag of this package. It is removed from a name, because the name may have no tag in another stage.
 _TAG = re.compile(r"mnb\d*#[b\d.]+~")
-"""A tag of this package. It is removed from a name, because the name may have no tag in another stage."""
 _CALLS = jax_versions.CALL_NAMES | {"eval_jaxpr"}
+# Components of a name that are no scopes of the user, but primitives with bodies, such as `while`.
 _STRUCTURE = _CALLS | {"while", "scan", "cond", "switch", "shard_map", "run_scoped"}
-"""Components of a name that are no scopes of the user, but primitives with bodies, such as `while`."""
 # For example: branch_1_fun in jit(f)/cond/branch_1_fun/add
+# Components that name one body of the primitive in the component before.
 _BODIES = re.compile(r"body|cond|branch_\d+_fun|cond_fun|body_fun")
-"""Components that name one body of the primitive in the component before."""
 
 
 class OpNames(Marks):
@@ -91,22 +91,24 @@ class NamedOperations(Mapping[str, Equation]):
 def as_inferred(read: Read) -> Read:
     """Return a stage in which every block is marked as inferred."""
     text, instructions = read
-    return text, tuple(replace(one, origin="inferred") if one.origin else one for one in instructions)
+    return text, tuple(
+        replace(instruction, origin="inferred") if instruction.origin else instruction for instruction in instructions
+    )
 
 
 @lru_cache(maxsize=8192)
 def _components(op_name: str) -> tuple[str, ...]:
     parts: list[str] = []
     depth, start = 0, 0
-    for place, char in enumerate(op_name):
+    for position, char in enumerate(op_name):
         depth += (char == "(") - (char == ")")
         # A `/` in parentheses belongs to the name of a transformed scope.
         if char == "/" and depth == 0:
-            parts.append(op_name[start:place])
-            start = place + 1
+            parts.append(op_name[start:position])
+            start = position + 1
     parts.append(op_name[start:])
-    found = tuple([part for part in parts if part and not _TAG.fullmatch(part)])
-    return () if len(found) == 1 and _WRAPPER.fullmatch(found[0]) else found
+    components = tuple([part for part in parts if part and not _TAG.fullmatch(part)])
+    return () if len(components) == 1 and _WRAPPER.fullmatch(components[0]) else components
 
 
 @lru_cache(maxsize=8192)
@@ -119,7 +121,7 @@ def _equation(id: str) -> Equation:
         while (wrapper := _WRAPPER.fullmatch(name)) is not None:
             stack.append((wrapper.group(1), True))
             name = wrapper.group(2)
-        is_call = bool(stack) and stack[-1] in {(one, True) for one in _CALLS} and part.endswith(")")
+        is_call = bool(stack) and stack[-1] in {(call, True) for call in _CALLS} and part.endswith(")")
         if is_call:
             stack.pop()  # the function's own name is not a scope
         elif name and name not in _STRUCTURE and not (before in _STRUCTURE and _BODIES.fullmatch(name)):
@@ -151,8 +153,8 @@ _TOKEN = re.compile(rf"{_QUOTED}|#loc\d*|\w+|\S")
 _ROW = re.compile(r"(\d+) (.*)")
 _NUMBER = re.compile(r"(\w+)=(\d+)")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
+# File name in the locations that MLIR invents for a text without locations. They give lines of the text itself.
 _THE_TEXT = "-"
-"""File name in the locations that MLIR invents for a text without locations. They give lines of the text itself."""
 _MOST_FRAMES, _MOST_STACKS = 100, 16
 """Maximum numbers of frames of a stack and of stacks of a location, because a damaged file may contain any number."""
 
@@ -176,8 +178,6 @@ class GivenLines:
     def of_mlir(self, table: Mapping[str, str]) -> ReadSources:
         """Return a function that reads locations of StableHLO.
 
-        The function takes locations as text. It returns the lines of the user's files, and the lines of libraries.
-
         Args:
             table: A dict from the name of each location in the module to its text.
 
@@ -185,30 +185,26 @@ class GivenLines:
             >>> GivenLines().of_mlir({"#loc1": '"/a/net.py":3:4 to 4:9'})(['"add"(#loc1)'])
             (('net.py:3-4',), ())
         """
+        # The function takes locations as text. It returns the lines of the user's files, and the lines of libraries.
         return self._reader(_Locations(table).stacks)
 
     def of_hlo(self, text: str) -> ReadSources:
-        """Return a function that reads locations of an HLO module, as `of_mlir` does.
-
-        A location is the number of a stack frame in the tables of the module, or text such as `"net.py":3`.
-
-        Args:
-            text: The text of the module, with its tables of files and stack frames.
-        """
+        """Return a function that reads locations of an HLO module, as `of_mlir` does."""
+        # A location is the number of a stack frame in the tables of the module, or text such as `"net.py":3`.
         frames, plain = _frames(text), _Locations({})
         return self._reader(lambda location: (frames(location),) if location.isdigit() else plain.stacks(location))
 
     def _reader(self, stacks: Callable[[str], Sequence[Stack]]) -> ReadSources:
-        known: dict[str, list[Lines]] = {}
+        lines_by_location: dict[str, list[Lines]] = {}
 
         def read(locations: Iterable[str]) -> Sources:
             users: dict[str, None] = {}
             libraries: dict[str, None] = {}
             for location in locations:
                 # Thousands of instructions share a location.
-                if location not in known:
-                    known[location] = [lines_of_frames(stack) for stack in stacks(location)]
-                for user, library in known[location]:
+                if location not in lines_by_location:
+                    lines_by_location[location] = [lines_of_frames(stack) for stack in stacks(location)]
+                for user, library in lines_by_location[location]:
                     if user is not None:
                         last = f"-{user.end_line}" if user.end_line > user.line else ""
                         users[f"{self._label(user.file)}:{user.line}{last}"] = None
@@ -227,14 +223,13 @@ class GivenLines:
 
 
 class _Locations:
-    """Locations of MLIR as call stacks."""
+    # Locations of MLIR as call stacks.
 
     def __init__(self, table: Mapping[str, str]):
         self._table = table
         self._known: dict[str, Sequence[Stack]] = {}
 
     def stacks(self, location: str) -> Sequence[Stack]:
-        """Return the call stacks of a location: several if ops were merged, none if it names no file."""
         tokens: list[str] = _TOKEN.findall(location)
         try:
             return self._read(tokens[::-1])
@@ -253,13 +248,13 @@ class _Locations:
         if token.startswith("#"):
             return self._named(token)
         if token.startswith('"') and tokens[-1:] == [":"]:
-            place = _place(read_mlir(token[1:-1]), tokens)
-            return () if place.file == _THE_TEXT else ((place,),)
+            span = _place(read_mlir(token[1:-1]), tokens)
+            return () if span.file == _THE_TEXT else ((span,),)
         if token.startswith('"') and tokens[-1:] == ["("]:
             tokens.pop()
-            found = self._read(tokens)
+            stacks = self._read(tokens)
             _skip(tokens, ")")
-            return found
+            return stacks
         if token == "callsite":
             _skip(tokens, "(")
             callee = self._read(tokens)
@@ -308,22 +303,22 @@ def _frames(text: str) -> Callable[[str], Stack]:
             current[int(row[1])] = row[2]
         elif line:
             break
-    places = {number: _numbers(row) for number, row in tables["FileLocations"].items()}
+    locations = {number: _numbers(row) for number, row in tables["FileLocations"].items()}
     rows = {number: _numbers(row) for number, row in tables["StackFrames"].items()}
     # Some versions of XLA print the number of the parent plus one. A frame without a parent then has its own number.
     is_shifted = any(row.get("parent_frame_id", 0) == number for number, row in rows.items())
 
     def stack(number: str) -> Stack:
-        found: list[Span] = []
+        spans: list[Span] = []
         frame = int(number)
-        while frame in rows and len(found) < _MOST_FRAMES:
-            place = places.get(rows[frame].get("file_location_id", 0), {})
-            file = tables["FileNames"].get(place.get("file_name_id", 0), "")
-            line = place.get("line", 0)
+        while frame in rows and len(spans) < _MOST_FRAMES:
+            location = locations.get(rows[frame].get("file_location_id", 0), {})
+            file = tables["FileNames"].get(location.get("file_name_id", 0), "")
+            line = location.get("line", 0)
             if file and line:
-                found.append(Span(read_xla(file[1:-1]), line, None, place.get("end_line", line), None))
+                spans.append(Span(read_xla(file[1:-1]), line, None, location.get("end_line", line), None))
             frame = rows[frame].get("parent_frame_id", 0) - is_shifted
-        return tuple(found)
+        return tuple(spans)
 
     return stack
 

@@ -32,8 +32,8 @@ _PRODUCTS = {"dot": "dot_general", "convolution": "conv_general_dilated"}
 # For example: params is the argument of params['w'] and of params.w
 _ARGUMENT = re.compile(r"[.\[]")
 _TOKEN = TensorSpec((), "token")
+# First bytes of MLIR bytecode. The bytes of `jax.export` also contain them, those of an HLO module do not.
 _BYTECODE = b"ML\xefR"
-"""First bytes of MLIR bytecode. The bytes of `jax.export` also contain them, those of an HLO module do not."""
 _LEAST_S, _BYTES_PER_S = 30, 1_000_000
 """Timeout for reading bytecode, in seconds and bytes per second: MLIR never returns on some damaged files."""
 Specs = tuple[tuple[str, TensorSpec], ...]
@@ -77,8 +77,8 @@ class Given:
     @property
     def sources(self) -> tuple[str, ...]:
         """Names of the cost sources that need only the stages of this program."""
-        known = {"hlo_before": "lowered", "hlo": "compiled"}
-        return tuple(source for stage, source in known.items() if stage in self.stages)
+        source_by_stage = {"hlo_before": "lowered", "hlo": "compiled"}
+        return tuple(source for stage, source in source_by_stage.items() if stage in self.stages)
 
     def reason(self, stage: str) -> str | None:
         """Return why a stage is not available, or `None` if it is.
@@ -93,12 +93,7 @@ class Given:
         return f"this program was given as {self.kind}: it has no {_described(stage)}"
 
     def error(self, stage: str = "jaxpr", *, is_of_costs: bool = False) -> StageUnavailableError:
-        """Build the error raised when the program lacks a stage.
-
-        Args:
-            stage: Name of the stage. `"compile"` if the files are missing that XLA writes when it compiles.
-            is_of_costs: True if costs need the stage. The error then suggests another cost source.
-        """
+        """Build the error raised when the program lacks a stage."""
         costs = f'inspection.cost(source="{self.sources[0]}")  # counts the program as it was given'
         return StageUnavailableError(
             f"program {self.name!r} has no {_described(stage)}.",
@@ -154,15 +149,9 @@ class Names:
         self.by_id: Mapping[str, Equation] = NamedOperations()
 
     def contractions_behind(self, opcode: str, id: str) -> tuple[str, ...]:
-        """Return the name of the matrix product or convolution that an HLO instruction computes.
-
-        If XLA merges a transpose into a product, the instruction may keep only the name of the transpose. Then the
-        result is a tuple with the name that JAX gave the product; otherwise it is `()`.
-
-        Args:
-            opcode: Opcode of the instruction, such as `"dot"`.
-            id: Name of the instruction's operation, such as `"jit(f)/mlp/transpose"`.
-        """
+        """Return the name of the matrix product or convolution that an HLO instruction computes."""
+        # If XLA merges a transpose into a product, the instruction may keep only the name of the transpose. Then the
+        # result is a tuple with the name that JAX gave the product; otherwise it is `()`.
         around, slash, primitive = id.rpartition("/")
         return (f"{around}/{_PRODUCTS[opcode]}",) if slash and opcode in _PRODUCTS and primitive in MOVERS else ()
 
@@ -194,24 +183,16 @@ def given_of_exported(exported: jax.export.Exported, device: Any = None) -> Give
 
 
 def given_of_serialized(data: bytes, device: Any = None) -> Given:
-    """Return a `Given` for serialized bytes: from `jax.export`, StableHLO as MLIR bytecode, or an HLO module.
-
-    Args:
-        data: The bytes. MLIR is read in a separate process, so that damaged bytes cannot crash this one.
-        device: The `jax.Device` to compile it for; `None` for JAX's default. HLO ignores it.
-
-    Raises:
-        ValueError: The bytes have none of these formats, or the library that reads them is not installed.
-    """
+    """Return a `Given` for serialized bytes: from `jax.export`, StableHLO as MLIR bytecode, or an HLO module."""
     if _BYTECODE not in data:
         return given_of_hlo(data)
     if data.startswith(_BYTECODE):
         return replace(given_of_stablehlo(_read_apart(data, "bytecode")["text"], device=device), kind="MLIR bytecode")
-    found = _read_apart(data, "exported")
+    fields = _read_apart(data, "exported")
     # The other process sends symbolic sizes as text, so parse them.
-    sizes = jax.export.symbolic_shape(",".join(found["sizes"])) if found["sizes"] else ()
+    sizes = jax.export.symbolic_shape(",".join(fields["sizes"])) if fields["sizes"] else ()
     names = jax_versions.names_of_sizes([sizes])
-    return _of_exported(found["text"], found["name"], found["platforms"], names, device)
+    return _of_exported(fields["text"], fields["name"], fields["platforms"], names, device)
 
 
 def _of_exported(text: str, name: str, platforms: Sequence[str], sizes: tuple[str, ...], device: Any) -> Given:
@@ -220,7 +201,7 @@ def _of_exported(text: str, name: str, platforms: Sequence[str], sizes: tuple[st
 
 
 def _read_apart(data: bytes, kind: str) -> dict[str, Any]:
-    """Read serialized StableHLO in a separate process; raise `ValueError` if it fails or takes too long."""
+    # Read serialized StableHLO in a separate process; raise `ValueError` if it fails or takes too long.
     # `-P` keeps the folder of the script off `sys.path`, where its files would hide installed modules.
     command = [sys.executable, "-P", read_artifact.__file__, kind]
     # Reading needs no accelerator, which this process may have reserved for itself.
@@ -232,37 +213,20 @@ def _read_apart(data: bytes, kind: str) -> dict[str, Any]:
         raise ValueError(f"reading the data takes longer than {longest_s} s; the data may be damaged") from error
     if done.returncode != 0:
         raise ValueError(f"the process that reads the data ended with status {done.returncode}; it may be damaged")
-    found = json.loads(done.stdout)
-    if "error" in found:
-        raise ValueError(found["error"])
-    return found
+    reply = json.loads(done.stdout)
+    if "error" in reply:
+        raise ValueError(reply["error"])
+    return reply
 
 
 def given_of_stablehlo(text: str, name: str = "", device: Any = None) -> Given:
-    """Return a `Given` for a StableHLO text.
-
-    Args:
-        text: The text.
-        name: Name of the program; by default the name of the module.
-        device: The `jax.Device` to compile it for; `None` for JAX's default.
-
-    Raises:
-        ValueError: The text is not a module, or has no entry function.
-    """
+    """Return a `Given` for a StableHLO text."""
     lowered = jax_modules.StableHlo(text, device)
     return Given(name or _title(lowered.name), "StableHLO text", *_entry_of(lowered.module), lowered)
 
 
 def given_of_hlo(module: str | bytes, name: str = "") -> Given:
-    """Return a `Given` for an HLO text or a serialized HLO module, before or after XLA's passes.
-
-    Args:
-        module: The text, or the bytes.
-        name: Name of the program; by default the name of the module.
-
-    Raises:
-        ValueError: `module` is not an HLO module.
-    """
+    """Return a `Given` for an HLO text or a serialized HLO module, before or after XLA's passes."""
     read = jax_modules.HloText(module)
     kind = "HLO text" if isinstance(module, str) else "a serialized HLO module"
     title, computations = read_module(read.as_text())
@@ -280,29 +244,23 @@ def given_of_hlo(module: str | bytes, name: str = "") -> Given:
 
 
 def _entry_of_hlo(title: str, computations: Sequence[Computation]) -> tuple[str, Specs, Specs]:
-    """Return the name of a module, and the name and spec of each parameter and result of its entry."""
-    entry = next((one for one in computations if one.is_entry), None)
-    found = [one for one in (entry.instructions if entry else ()) if one.opcode == "parameter"]
+    entry = next((computation for computation in computations if computation.is_entry), None)
+    lines = [line for line in (entry.instructions if entry else ()) if line.opcode == "parameter"]
     # The order of parameters in the text may differ from the order of the arguments.
-    found.sort(key=lambda one: int(one.literal) if one.literal.isdigit() else 0)
-    parameters = tuple((one.op_name or one.name, one.specs[0] if one.specs else _TOKEN) for one in found)
-    root = next((one for one in (entry.instructions if entry else ()) if one.is_root), None)
+    lines.sort(key=lambda line: int(line.literal) if line.literal.isdigit() else 0)
+    parameters = tuple((line.op_name or line.name, line.specs[0] if line.specs else _TOKEN) for line in lines)
+    root = next((line for line in (entry.instructions if entry else ()) if line.is_root), None)
     results = () if root is None else root.specs
     named = tuple(zip(_result_names(len(results)), results, strict=True))
     return title.removeprefix("HloModule").strip(), parameters, named
 
 
 def _entry_of(module: Any) -> tuple[Specs, Specs]:
-    """Return the name and spec of each parameter and result of `@main` of a StableHLO module.
-
-    Parameters without a name are called `arg_0`, `arg_1`, ... A result without a name is called `result`, or
-    `result[0]`, `result[1]`, ... if there are several.
-
-    Raises:
-        ValueError: The module has no `@main`.
-    """
+    """Return the name and spec of each parameter and result of `@main` of a StableHLO module."""
+    # Parameters without a name are called `arg_0`, `arg_1`, ... A result without a name is called `result`, or
+    # `result[0]`, `result[1]`, ... if there are several.
     parameters, results = jax_modules.parameters_of(module), jax_modules.results_of(module)
-    numbered = [f"arg_{place}" for place in range(len(parameters))]
+    numbered = [f"arg_{index}" for index in range(len(parameters))]
     return _specs(parameters, numbered), _specs(results, _result_names(len(results)))
 
 
@@ -314,7 +272,7 @@ def _specs(arrays: Sequence[tuple[str, str]], numbered: Sequence[str]) -> Specs:
 
 
 def _result_names(count: int) -> list[str]:
-    return ["result"] if count == 1 else [f"result[{place}]" for place in range(count)]
+    return ["result"] if count == 1 else [f"result[{index}]" for index in range(count)]
 
 
 def _sizes(avals: Any) -> tuple[str, ...]:
@@ -322,10 +280,4 @@ def _sizes(avals: Any) -> tuple[str, ...]:
 
 
 def _title(module: str) -> str:
-    """Return the name of a program from the name of its module, which JAX starts with `jit_`.
-
-    Examples:
-        >>> _title("jit_step"), _title("main.7")
-        ('step', 'main.7')
-    """
     return module.removeprefix("jit_") or "program"

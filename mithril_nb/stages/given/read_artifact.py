@@ -29,20 +29,20 @@ def text_of_bytecode(data: bytes) -> str:
 
 
 def _exported(data: bytes) -> dict[str, Any]:
-    found = export.deserialize(bytearray(data))
-    sizes = [str(dim) for aval in found.in_avals for dim in aval.shape if jax.export.is_symbolic_dim(dim)]
-    text = text_of_bytecode(found.mlir_module_serialized)
-    return {"text": text, "name": found.fun_name, "platforms": list(found.platforms), "sizes": sizes}
+    exported = export.deserialize(bytearray(data))
+    sizes = [str(dim) for aval in exported.in_avals for dim in aval.shape if jax.export.is_symbolic_dim(dim)]
+    text = text_of_bytecode(exported.mlir_module_serialized)
+    return {"text": text, "name": exported.fun_name, "platforms": list(exported.platforms), "sizes": sizes}
 
 
 def main() -> None:
     """Print the program read from standard input, or the reason why it cannot be read."""
     data = sys.stdin.buffer.read()
     try:
-        found = _exported(data) if sys.argv[1] == "exported" else {"text": text_of_bytecode(data)}
+        result = _exported(data) if sys.argv[1] == "exported" else {"text": text_of_bytecode(data)}
     except Exception as error:
-        found = {"error": f"{type(error).__name__}: {error}"}
-    print(json.dumps(found))
+        result = {"error": f"{type(error).__name__}: {error}"}
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -19,8 +19,6 @@ _WIDEST = 44
 
 
 class _Row:
-    """A block while its line is computed."""
-
     def __init__(self, path: str):
         self.path = path
         self.equations: list[str] = []
@@ -35,68 +33,70 @@ def outline(
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Return the blocks of a program as text, and as instructions whose ids are the paths of the blocks.
 
-    Args:
-        equations: The instructions of the jaxpr.
-        calls: Ids of the instructions that only call nested jaxprs.
-        kinds: Kind of each block by path, where known: `"Linear"`.
+    `calls`: Ids of the instructions that only call nested jaxprs. `kinds`: Kind of each block by path, where known:
+    `"Linear"`.
 
     Returns:
         The text, and one instruction per block. Its operands are the paths of the blocks whose results the block uses,
         if they have the same parent. Its shapes are the specs of the last result that other blocks use.
     """
     calling = set(calls)
-    found = [one for one in equations if one.opcode != "parameter"]
-    blocks = {one.id: block_of(one) for one in found}
+    operations = [equation for equation in equations if equation.opcode != "parameter"]
+    blocks = {operation.id: block_of(operation) for operation in operations}
     rows: dict[str, _Row] = {}
-    for one in found:
-        if one.id in calling and not blocks[one.id]:
+    for instruction in operations:
+        if instruction.id in calling and not blocks[instruction.id]:
             continue
-        for path in lineage(blocks[one.id]):
+        for path in lineage(blocks[instruction.id]):
             row = rows.get(path)
             if row is None:
                 row = rows[path] = _Row(path)
-            row.equations.append(one.id)
-            if one.id not in calling:
-                row.counts[one.role] += 1
-            for source in one.source:
+            row.equations.append(instruction.id)
+            if instruction.id not in calling:
+                row.counts[instruction.role] += 1
+            for source in instruction.source:
                 row.source[source] = None
-    _connect(found, blocks, calling, rows)
-    places = {id: place for place, id in enumerate(sorted(blocks, key=program_order))}
+    _connect(operations, blocks, calling, rows)
+    positions = {id: position for position, id in enumerate(sorted(blocks, key=program_order))}
     for row in rows.values():
-        row.equations.sort(key=places.__getitem__)
+        row.equations.sort(key=positions.__getitem__)
     return _text(_by_depth(rows), kinds)
 
 
-def _connect(found: list[Instruction], blocks: Mapping[str, str], calling: set[str], rows: dict[str, _Row]) -> None:
-    """Set `feeds` and `gives` of each row: the blocks that feed the block, and the specs of the result it passes on."""
-    shapes = {one.id: one.shapes for one in found}
-    kept: dict[str, tuple[TensorSpec, ...]] = {}  # arrays used only by the backward pass or the update
-    for one in found:
-        if one.id in calling:
+def _connect(
+    operations: list[Instruction], blocks: Mapping[str, str], calling: set[str], rows: dict[str, _Row]
+) -> None:
+    shapes = {operation.id: operation.shapes for operation in operations}
+    backward_only: dict[str, tuple[TensorSpec, ...]] = {}  # arrays used only by the backward pass or the update
+    for instruction in operations:
+        if instruction.id in calling:
             continue
-        taker = blocks[one.id]
-        for operand in one.operands:
+        taker = blocks[instruction.id]
+        for operand in instruction.operands:
             giver = blocks.get(operand)
             if giver is None or giver == taker:
                 continue
             above, below = lineage(giver), lineage(taker)
             common = sum(1 for left, right in zip(above, below, strict=False) if left == right)
             for path in above[common:]:
-                if one.role in ("forward", None):
+                if instruction.role in ("forward", None):
                     rows[path].gives = shapes[operand]
                 else:
-                    kept.setdefault(path, shapes[operand])
-            if common < len(above) and common < len(below) and one.role == "forward":
+                    backward_only.setdefault(path, shapes[operand])
+            if common < len(above) and common < len(below) and instruction.role == "forward":
                 rows[below[common]].feeds[above[common]] = None
-    for one in reversed(found):  # The last results, such as a loss, have no user.
-        for path in lineage(blocks[one.id]) if one.role in ("forward", None) and one.id not in calling else ():
-            rows[path].gives = rows[path].gives or one.shapes
-    for path, specs in kept.items():
+    for instruction in reversed(operations):  # The last results, such as a loss, have no user.
+        for path in (
+            lineage(blocks[instruction.id])
+            if instruction.role in ("forward", None) and instruction.id not in calling
+            else ()
+        ):
+            rows[path].gives = rows[path].gives or instruction.shapes
+    for path, specs in backward_only.items():
         rows[path].gives = rows[path].gives or specs
 
 
 def _by_depth(rows: Mapping[str, _Row]) -> list[_Row]:
-    """Return the rows so that the inside of a block follows the block; blocks of one parent stay in program order."""
     children: dict[str, list[str]] = {}
     for path in rows:
         children.setdefault(path.rpartition("/")[0], []).append(path)
@@ -116,10 +116,10 @@ def _text(rows: list[_Row], kinds: Mapping[str, str]) -> tuple[str, tuple[Instru
     for row, name, spec in zip(rows, names, specs, strict=True):
         counts = " · ".join(f"{count} {role or 'other'}" for role, count in row.counts.items() if count)
         table.append((name, printable(kinds.get(row.path, "")), spec, counts))
-    shown = [place for place in range(4) if place in (0, 3) or any(line[place] for line in table[1:])]
-    widths = [min(max(len(line[place]) for line in table), _WIDEST) for place in shown]
+    columns = [column for column in range(4) if column in (0, 3) or any(line[column] for line in table[1:])]
+    widths = [min(max(len(line[column]) for line in table), _WIDEST) for column in columns]
     text = "\n".join(
-        "  ".join(f"{line[place]:<{width}}" for place, width in zip(shown, widths, strict=True)).rstrip()
+        "  ".join(f"{line[column]:<{width}}" for column, width in zip(columns, widths, strict=True)).rstrip()
         for line in table
     )
     instructions = []

@@ -14,20 +14,12 @@ from mithril_nb.stages.graph.draft import Draft
 from mithril_nb.stages.graph.folds import round_name, rounds
 from mithril_nb.stages.records import Instruction
 
+# A level with fewer runs than this is clear without folding.
 _FEWEST = 6
-"""A level with fewer runs than this is clear without folding."""
 
 
 @dataclass
 class _Run:
-    """Consecutive instructions of one child of a node, all of the forward pass, backward pass or update.
-
-    Attributes:
-        part: Key of the child in the dict `children` of the node.
-        child: The child.
-        units: The nodes of the instructions. A loop or call is one unit.
-    """
-
     part: str
     child: Draft
     units: list[Draft]
@@ -51,26 +43,30 @@ def _split(draft: Draft, by_id: Mapping[str, Instruction]) -> None:
     calls = Counter(run.part for run in runs if run.child.kind == "block")
     if len(runs) < _FEWEST or max(calls.values(), default=0) < 3:
         return
-    found = rounds([run.token for run in runs])
-    if found is None or not any(calls[run.part] > 1 for run in runs[found[0] : found[0] + found[1]]):
+    repetition = rounds([run.token for run in runs])
+    if repetition is None or not any(
+        calls[run.part] > 1 for run in runs[repetition[0] : repetition[0] + repetition[1]]
+    ):
         return
-    start, period, count = found
+    start, period, count = repetition
     name = round_name([run.child for run in runs[start : start + period] if run.child.source] or [runs[start].child])
     # One node per round; `fold` makes one node of equal rounds later.
     groups = [draft.child(f"round:{start}:{at}", name, "repeat", draft.block) for at in range(count)]
-    place: dict[str, tuple[int, str, Draft]] = {}  # by instruction: its round, the child of the level, its instance
+    moved: dict[str, tuple[int, str, Draft]] = {}  # by instruction: its round, the child of the level, its instance
     instances: dict[str, list[tuple[int, Draft] | None]] = {}
     for at, run in enumerate(runs):
         number, position = divmod(at - start, period)
         if not 0 <= at - start < period * count:
             instances.setdefault(run.part, []).append(None)
             continue
-        before = sum(one.part == run.part for one in runs[start + number * period : start + number * period + position])
+        before = sum(
+            earlier.part == run.part for earlier in runs[start + number * period : start + number * period + position]
+        )
         instance = _instance(groups[number], run, before)
         instances.setdefault(run.part, []).append((number, instance))
-        _move(run, instance, place, number)
-    _pair_backward(draft, groups, instances, place)
-    _follow_updates(draft, place, by_id)
+        _move(run, instance, moved, number)
+    _pair_backward(draft, groups, instances, moved)
+    _follow_updates(draft, moved, by_id)
     _drop_empty(draft)
 
 
@@ -86,20 +82,11 @@ def _pair_backward(
     draft: Draft,
     groups: Sequence[Draft],
     instances: Mapping[str, Sequence[tuple[int, Draft] | None]],
-    place: dict[str, tuple[int, str, Draft]],
+    moved: dict[str, tuple[int, str, Draft]],
 ) -> None:
-    """Move the backward pass of each call of a block into the node of the round that contains the call.
-
-    The first backward pass belongs to the last call. Instructions between two backward passes belong to the earlier
-    one. If a block has more or fewer backward passes than calls, they are not moved.
-
-    Args:
-        draft: The node with the calls.
-        groups: The nodes of the rounds.
-        instances: For each block, by its key in `draft.children`: round number and new node of each call. `None` for a
-            call outside the rounds.
-        place: Where each instruction was moved, by id; updated in place.
-    """
+    """Move the backward pass of each call of a block into the node of the round that contains the call."""
+    # The first backward pass belongs to the last call. Instructions between two backward passes belong to the earlier
+    # one. If a block has more or fewer backward passes than calls, they are not moved.
     runs = _runs(draft, "backward")
     # If there are more or fewer backward passes than calls, their calls are unknown.
     total = Counter(run.part for run in runs)
@@ -108,24 +95,23 @@ def _pair_backward(
     for run in runs:
         forward = instances.get(run.part, ())
         if run.child.kind == "block" and len(forward) == total[run.part]:
-            found = forward[len(forward) - 1 - done[run.part]]
+            call = forward[len(forward) - 1 - done[run.part]]
             done[run.part] += 1
-            current = found[0] if found else None
-            if found is not None:
-                _move(run, found[1], place, found[0])
+            current = call[0] if call else None
+            if call is not None:
+                _move(run, call[1], moved, call[0])
         elif current is not None and run.child.kind != "block":
-            _move(run, groups[current], place, current)
+            _move(run, groups[current], moved, current)
 
 
-def _follow_updates(draft: Draft, place: dict[str, tuple[int, str, Draft]], by_id: Mapping[str, Instruction]) -> None:
-    """Move the update of a parameter into the round that computes the gradient of the parameter."""
+def _follow_updates(draft: Draft, moved: dict[str, tuple[int, str, Draft]], by_id: Mapping[str, Instruction]) -> None:
     for run in _runs(draft, "update"):
         for unit in run.units:
-            near = [place[one] for id in unit.ids for one in by_id[id].operands if one in place]
-            same = [one for one in near if one[1] == run.part]
+            near = [moved[operand] for id in unit.ids for operand in by_id[id].operands if operand in moved]
+            same = [home for home in near if home[1] == run.part]
             if same or (near and run.child.kind != "block"):
                 number, _, instance = (same or near)[0]
-                _move(_Run(run.part, run.child, [unit]), instance, place, number)
+                _move(_Run(run.part, run.child, [unit]), instance, moved, number)
 
 
 def _runs(draft: Draft, role: str) -> list[_Run]:
@@ -136,33 +122,32 @@ def _runs(draft: Draft, role: str) -> list[_Run]:
         for unit in _units(child)
         if unit.role == role
     ]
-    found: list[_Run] = []
-    for _, part, unit in sorted(units, key=lambda one: one[0]):
-        if found and found[-1].part == part:
-            found[-1].units.append(unit)
+    runs: list[_Run] = []
+    for _, part, unit in sorted(units, key=lambda entry: entry[0]):
+        if runs and runs[-1].part == part:
+            runs[-1].units.append(unit)
         else:
-            found.append(_Run(part, draft.children[part], [unit]))
-    return found
+            runs.append(_Run(part, draft.children[part], [unit]))
+    return runs
 
 
 def _units(draft: Draft) -> Iterator[Draft]:
-    """Yield the instructions, loops and calls in a node, but not those inside another of them."""
     stack = [draft]
     while stack:
-        one = stack.pop()
-        if one.ids and one.kind not in ("block", "input"):
-            yield one
+        node = stack.pop()
+        if node.ids and node.kind not in ("block", "input"):
+            yield node
         else:
-            stack.extend(one.children.values())
+            stack.extend(node.children.values())
 
 
-def _move(run: _Run, instance: Draft, place: dict[str, tuple[int, str, Draft]], number: int) -> None:
+def _move(run: _Run, instance: Draft, moved: dict[str, tuple[int, str, Draft]], number: int) -> None:
     for unit in run.units:
         path: list[tuple[str, Draft]] = []
-        one = unit
-        while one is not run.child and one.parent is not None:
-            path.append((_part(one), one))
-            one = one.parent
+        node = unit
+        while node is not run.child and node.parent is not None:
+            path.append((_part(node), node))
+            node = node.parent
         home = instance
         if run.child.kind != "block":
             path.append((_part(run.child), run.child))
@@ -174,8 +159,8 @@ def _move(run: _Run, instance: Draft, place: dict[str, tuple[int, str, Draft]], 
         home.children[part] = unit
         unit.parent = home
         unit.rekey(f"{home.key}/{part}")
-        for id in (id for one in unit.walk() for id in one.ids):
-            place[id] = number, run.part, instance
+        for id in (id for inner in unit.walk() for id in inner.ids):
+            moved[id] = number, run.part, instance
 
 
 def _part(draft: Draft) -> str:
@@ -184,5 +169,5 @@ def _part(draft: Draft) -> str:
 
 
 def _drop_empty(draft: Draft) -> None:
-    for one in reversed([*draft.walk()]):
-        one.children = {part: child for part, child in one.children.items() if child.children or child.ids}
+    for node in reversed([*draft.walk()]):
+        node.children = {part: child for part, child in node.children.items() if child.children or child.ids}

@@ -59,20 +59,21 @@ class Draft:
         self.shape, self.dtype = _result_of(specs)
 
     def child(self, part: str, name: str, kind: Kind, block: str) -> Draft:
-        """Return the child whose key is this node's key and `part`, joined by `/`. Create it if it is missing."""
-        found = self.children.get(part)
-        if found is None:
+        """Return the child whose key is this node's key and `part`, joined by `/`."""
+        # Create it if it is missing.
+        child = self.children.get(part)
+        if child is None:
             key = f"{self.key}/{part}" if self.key else part
-            found = self.children[part] = Draft(key, name, kind, block, self)
-        return found
+            child = self.children[part] = Draft(key, name, kind, block, self)
+        return child
 
     def walk(self) -> Iterator[Draft]:
         """Yield the node and all nodes inside it, each before its children."""
         stack: list[Draft] = [self]
         while stack:
-            one = stack.pop()
-            yield one
-            stack.extend(one.children.values())
+            node = stack.pop()
+            yield node
+            stack.extend(node.children.values())
 
     def add_counts(self, others: Iterable[Draft]) -> None:
         """Add the counts of other nodes to `counts`."""

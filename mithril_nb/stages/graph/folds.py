@@ -10,19 +10,19 @@ from mithril_nb.stages.graph.known_functions import known_functions
 from mithril_nb.stages.graph.stage_graph import Kind, StageGraph
 from mithril_nb.stages.records import LOSS, OPTIMIZER, Instruction, Role, format_lines, lines_of_source
 
+# `rounds` tries this many lengths of a round: the most frequent distances between equal items.
 _PERIODS = 40
-"""`rounds` tries this many lengths of a round: the most frequent distances between equal items."""
 # Maximum number of runs of one role that are folded on a level.
 _MOST_RUNS = 8
 # More loose instructions than this between blocks hide the blocks.
 _MOST_LOOSE = 6
+# Operations of jaxprs and HLO that only arrange data. They are left out of names.
 _ARRANGES = frozenset(
     "broadcast_in_dim reshape squeeze convert_element_type copy stop_gradient pjit parameter constant "
     "broadcast convert bitcast tuple get-tuple-element call".split()
 )
-"""Operations of jaxprs and HLO that only arrange data. They are left out of names."""
+# Operations that are left out of names if there are others.
 _ARITHMETIC = frozenset("add add_any mul multiply sub subtract div divide neg negate".split())
-"""Operations that are left out of names if there are others."""
 _MOST_NAMES = 3
 # A search for known functions in more instructions takes over half a second.
 _MOST_SEARCHED = 10_000
@@ -33,21 +33,17 @@ _FAR = 10**9
 def fold(root: Draft, most: int, like: StageGraph | None, by_id: Mapping[str, Instruction]) -> dict[str, str]:
     """Fold the children of every node of a tree in place, from the bottom up.
 
-    Args:
-        root: The root of the tree.
-        most: Maximum number of children of a node after folding.
-        like: The graph of another stage. Blocks are folded as in this graph. `None` to fold equal blocks.
-        by_id: The instructions by id.
+    `like`: The graph of another stage.
 
     Returns:
         A dict from the key of each node that a fold hides to the key of the node that is shown instead.
     """
     hidden: dict[str, str] = {}
-    known: dict[Hashable, int] = {}
+    signatures: dict[Hashable, int] = {}
     drafts = [*root.walk()]
     homes = {id: draft for draft in drafts for id in draft.ids}
     for draft in reversed(drafts):
-        _sign(draft, known, homes)  # after its children, whose signatures it contains
+        _sign(draft, signatures, homes)  # after its children, whose signatures it contains
         if not draft.children:  # most are instructions
             continue
         _fold_equal(draft, hidden, like)
@@ -59,17 +55,8 @@ def fold(root: Draft, most: int, like: StageGraph | None, by_id: Mapping[str, In
     return hidden
 
 
-def _sign(draft: Draft, known: dict[Hashable, int], homes: Mapping[str, Draft]) -> None:
-    """Set the signature of a node: a number that is equal for nodes of the same structure.
-
-    These have the same operations with the same attributes, connected in the same way. If some children have forward
-    instructions, only these children are compared.
-
-    Args:
-        draft: The node.
-        known: The signatures so far; updated in place.
-        homes: The node of each instruction by id.
-    """
+def _sign(draft: Draft, signatures: dict[Hashable, int], homes: Mapping[str, Draft]) -> None:
+    """Set the signature of a node: a number that is equal for nodes of the same structure."""
     if draft.kind == "instruction":
         sign: Hashable = (draft.opcode, draft.shapes, draft.takes, draft.options)
     else:
@@ -79,16 +66,12 @@ def _sign(draft: Draft, known: dict[Hashable, int], homes: Mapping[str, Draft]) 
         passes = tuple(map(bool, draft.counts)) if draft.kind == "loop" else ()
         note = draft.note if draft.kind != "lines" else ""
         sign = (draft.kind, note, passes, tuple((part.signature, part.repeat) for part in parts), wires)
-    draft.signature = known.setdefault(sign, len(known))
+    draft.signature = signatures.setdefault(sign, len(signatures))
 
 
 def _wires(draft: Draft, parts: Sequence[Draft], homes: Mapping[str, Draft]) -> tuple[tuple[int, ...], ...]:
-    """Return how the children `parts` of a node are connected: for each child, the sources of its inputs.
-
-    A source is the position in `parts` of the child that computes the data, or a negative number for data from outside
-    of the node. Also set `draft.reads` to the ids of the instructions outside whose results the node reads.
-    """
-    places = {id(part): at for at, part in enumerate(parts)}
+    """Return how the children `parts` of a node are connected: for each child, the sources of its inputs."""
+    positions = {id(part): at for at, part in enumerate(parts)}
     outside: dict[str, int] = {}
     wires: list[tuple[int, ...]] = []
     for part in parts:
@@ -100,7 +83,7 @@ def _wires(draft: Draft, parts: Sequence[Draft], homes: Mapping[str, Draft]) -> 
             if maker is None:
                 wire.append(outside.setdefault(read, -1 - len(outside)))
             else:
-                wire.append(places.get(id(maker), len(parts)))
+                wire.append(positions.get(id(maker), len(parts)))
         wires.append(tuple(wire))
     own = (read for read in draft.reads if read not in outside)  # the operands of a loop
     draft.reads = (*outside, *own)
@@ -109,14 +92,14 @@ def _wires(draft: Draft, parts: Sequence[Draft], homes: Mapping[str, Draft]) -> 
 
 def _fold_equal(draft: Draft, hidden: dict[str, str], like: StageGraph | None) -> None:
     """Fold equal blocks that follow each other; but fold blocks that are in `like` as in that graph."""
-    kept: dict[str, Draft] = {}
+    remaining: dict[str, Draft] = {}
     last: Draft | None = None
     by_key = {child.key: child for child in draft.children.values()}
     for part, child in draft.children.items():
         if like is not None and child.key in like.nodes:
-            shown = by_key.get(like.hidden.get(child.key, child.key))
-            if shown is not None and shown is not child:
-                _join(shown, [child], hidden)
+            visible = by_key.get(like.hidden.get(child.key, child.key))
+            if visible is not None and visible is not child:
+                _join(visible, [child], hidden)
                 continue
         elif (
             last is not None
@@ -127,8 +110,8 @@ def _fold_equal(draft: Draft, hidden: dict[str, str], like: StageGraph | None) -
         ):
             _join(last, [child], hidden)
             continue
-        kept[part] = last = child
-    draft.children = kept
+        remaining[part] = last = child
+    draft.children = remaining
 
 
 def _join(first: Draft, others: Sequence[Draft], hidden: dict[str, str]) -> None:
@@ -141,11 +124,7 @@ def _join(first: Draft, others: Sequence[Draft], hidden: dict[str, str]) -> None
 
 
 def _hide(other: Draft, first: Draft, hidden: dict[str, str]) -> None:
-    """Record in `hidden` that the node `first` represents the equal node `other`, which is not shown.
-
-    A child of `other` is represented by the equal child of `first`, else by one of the same name, else by `first`.
-    `hidden` is a dict from the key of a hidden node to the key of the shown one.
-    """
+    """Record in `hidden` that the node `first` represents the equal node `other`, which is not shown."""
     hidden[other.key] = first.key
     twins: dict[tuple[str, int], list[Draft]] = {}
     for child in first.children.values():
@@ -155,21 +134,21 @@ def _hide(other: Draft, first: Draft, hidden: dict[str, str]) -> None:
     unequal: list[Draft] = []
     used: set[int] = set()
     for child in other.children.values():
-        found = twins.get((child.name, child.signature))
-        if found:
-            used.add(id(found[0]))
-            _hide(child, found.pop(0), hidden)
+        matches = twins.get((child.name, child.signature))
+        if matches:
+            used.add(id(matches[0]))
+            _hide(child, matches.pop(0), hidden)
         else:
             unequal.append(child)
     # Their forward passes are equal, but not their backward passes, and one of them may be grouped by lines.
     left: dict[tuple[str, Role | None], list[Draft]] = {}
-    for one in first.walk() if unequal else ():
-        if one is not first and id(one) not in used:
-            left.setdefault((one.name, one.role), []).append(one)
+    for node in first.walk() if unequal else ():
+        if node is not first and id(node) not in used:
+            left.setdefault((node.name, node.role), []).append(node)
     for child in unequal:
-        found = left.get((child.name, child.role))
-        if found:
-            _hide(child, found.pop(0), hidden)
+        matches = left.get((child.name, child.role))
+        if matches:
+            _hide(child, matches.pop(0), hidden)
         else:
             _stand_for_all(child, first.key, hidden)
 
@@ -177,16 +156,14 @@ def _hide(other: Draft, first: Draft, hidden: dict[str, str]) -> None:
 def _stand_for_all(draft: Draft, key: str, hidden: dict[str, str]) -> None:
     stack = [draft]
     while stack:
-        one = stack.pop()
-        hidden[one.key] = key
-        stack.extend(one.children.values())
-        stack.extend(one.members[1:])
+        node = stack.pop()
+        hidden[node.key] = key
+        stack.extend(node.children.values())
+        stack.extend(node.members[1:])
 
 
 def rounds(tokens: Sequence[Hashable], least: int = 3) -> tuple[int, int, int] | None:
-    """Find the longest repetition in a sequence. A round is the part that is repeated, at least `least` times.
-
-    Only the most frequent lengths of a round are tried.
+    """Find the longest repetition in a sequence.
 
     Returns:
         Position of the first round, length of a round, and number of rounds; `None` if no part is repeated as often.
@@ -197,6 +174,8 @@ def rounds(tokens: Sequence[Hashable], least: int = 3) -> tuple[int, int, int] |
         >>> rounds("abcd") is None
         True
     """
+    # A round is the part that is repeated, at least `least` times.
+    # Only the most frequent lengths of a round are tried.
     last: dict[Hashable, int] = {}
     distances: Counter[int] = Counter()
     for at, token in enumerate(tokens):
@@ -219,22 +198,15 @@ def rounds(tokens: Sequence[Hashable], least: int = 3) -> tuple[int, int, int] |
 
 
 def _fold_rounds(draft: Draft, hidden: dict[str, str], most: int) -> None:
-    """Fold repeated rounds of children, such as `linear, relu, linear, relu, ...`, into one round.
-
-    This also finds unrolled Python loops. A loop has separate rounds in the forward pass, the backward pass and the
-    update. They become one round if they come from the same lines of Python.
-
-    Args:
-        draft: The node with the children.
-        hidden: A dict from the key of each hidden node to the key of the shown one; updated in place.
-        most: Number of children at which to stop.
-    """
-    found: dict[str, tuple[set[str], Draft]] = {}
+    """Fold repeated rounds of children, such as `linear, relu, linear, relu, ...`, into one round."""
+    # This also finds unrolled Python loops. A loop has separate rounds in the forward pass, the backward pass and the
+    # update. They become one round if they come from the same lines of Python.
+    groups: dict[str, tuple[set[str], Draft]] = {}
     roles = {key: _main_role(child) for key, child in draft.children.items() if child.kind != "repeat"}
     for role in range(4):
         for _ in range(_MOST_RUNS):
-            plain = [one for key, one in draft.children.items() if roles.get(key) == role]
-            run = rounds([(one.kind, one.signature, one.repeat, one.source) for one in plain])
+            plain = [child for key, child in draft.children.items() if roles.get(key) == role]
+            run = rounds([(child.kind, child.signature, child.repeat, child.source) for child in plain])
             if run is None or len(draft.children) <= most:
                 break
             start, period, count = run
@@ -242,7 +214,7 @@ def _fold_rounds(draft: Draft, hidden: dict[str, str], most: int) -> None:
             is_one_op = period == 1 and plain[start].kind == "instruction"
             if is_one_op or 20 * period * count < len(plain):
                 break
-            _fold_run(draft, plain[start : start + period * count], period, count, found, hidden)
+            _fold_run(draft, plain[start : start + period * count], period, count, groups, hidden)
 
 
 def _main_role(draft: Draft) -> int:
@@ -255,13 +227,13 @@ def _fold_run(
     run: Sequence[Draft],
     period: int,
     count: int,
-    found: dict[str, tuple[set[str], Draft]],
+    groups: dict[str, tuple[set[str], Draft]],
     hidden: dict[str, str],
 ) -> None:
     first = run[:period]
-    sources = {one.source for one in first if one.source}
+    sources = {node.source for node in first if node.source}
     same = (
-        group for lines, group in found.values() if group.repeat == count and 2 * len(lines & sources) > len(sources)
+        group for lines, group in groups.values() if group.repeat == count and 2 * len(lines & sources) > len(sources)
     )
     group = next(same, None)
     if group is None:
@@ -269,7 +241,7 @@ def _fold_run(
         group = draft.child(part, round_name(first), "repeat", draft.block)
         group.repeat, group.order = count, first[0].order
         group.shape, group.dtype = first[-1].shape, first[-1].dtype
-        found[part] = sources, group
+        groups[part] = sources, group
     parts = {child.key: part for part, child in draft.children.items()}
     group.add_counts(run)
     for at, child in enumerate(run):
@@ -291,7 +263,7 @@ def round_name(first: Sequence[Draft]) -> str:
 
 def lines_label(group: Sequence[Draft]) -> str:
     """Return a label for the lines of Python of nodes, in the file with most of them; `""` if they have none."""
-    lines = sorted({(file, line) for file, line, _ in (lines_of_source(one.source) for one in group) if file})
+    lines = sorted({(file, line) for file, line, _ in (lines_of_source(node.source) for node in group) if file})
     if not lines:
         return ""
     file = Counter(name for name, _ in lines).most_common(1)[0][0]
@@ -299,23 +271,21 @@ def lines_label(group: Sequence[Draft]) -> str:
 
 
 def operations_of(group: Sequence[Draft], by_id: Mapping[str, Instruction]) -> list[str]:
-    """Return the names of the forward operations of some nodes, without those in `_ARRANGES`.
-
-    Operations that compute a known function together, such as the softmax, have its name. Those that only the backward
-    pass uses are left out.
-    """
+    """Return the names of the forward operations of some nodes, without those in `_ARRANGES`."""
+    # Operations that compute a known function together, such as the softmax, have its name. Those that only the
+    # backward pass uses are left out.
     readers: dict[str, list[Draft]] = {}
     for unit in group:
         for read in unit.reads:
             readers.setdefault(read, []).append(unit)
     spare = {id(unit) for unit in group if unit.role not in ("forward", None)}
     for unit in reversed(group):
-        users = [user for one in unit.ids for user in readers.get(one, ())]
+        users = [user for instruction_id in unit.ids for user in readers.get(instruction_id, ())]
         if users and all(id(user) in spare for user in users):
             spare.add(id(unit))
     forward = [unit for unit in group if id(unit) not in spare] or group
-    known = _functions_of(forward, by_id)
-    names = [known.get(unit.ids[-1], (unit.name,))[0] if unit.ids else unit.name for unit in forward]
+    functions = _functions_of(forward, by_id)
+    names = [functions.get(unit.ids[-1], (unit.name,))[0] if unit.ids else unit.name for unit in forward]
     names = [name.rpartition(".")[2].lstrip("_") for name in names]
     return [name for name in names if name and name not in _ARRANGES]
 
@@ -342,20 +312,16 @@ def sort_children(draft: Draft) -> None:
 
 
 def _is_mixed(draft: Draft) -> bool:
-    """Return whether a level has blocks, and so many instructions between them that `_by_line` should group these."""
     loose = sum(child.kind == "instruction" for child in draft.children.values())
     return loose > _MOST_LOOSE and any(child.kind in ("block", "repeat", "loop") for child in draft.children.values())
 
 
 def _by_line(draft: Draft, by_id: Mapping[str, Instruction]) -> None:
-    """Group the instructions directly in a node by the line of Python that they come from.
-
-    The lines of a known function, such as the softmax, are one group.
-    If a block is between forward instructions of one line, they are two groups: one group would be both before and
-    after the block.
-    """
-    known = _functions_of(draft.children.values(), by_id)
-    joined = {_line(by_id[id]): _line(by_id[result]) for id, (_, result) in known.items()}
+    """Group the instructions directly in a node by the line of Python that they come from."""
+    # The lines of a known function, such as the softmax, are one group. If a block is between forward instructions of
+    # one line, they are two groups: one group would be both before and after the block.
+    functions = _functions_of(draft.children.values(), by_id)
+    joined = {_line(by_id[id]): _line(by_id[result]) for id, (_, result) in functions.items()}
     groups: dict[str, list[list[tuple[str, Draft]]]] = {}
     last: dict[str, int] = {}
     blocks = 0
@@ -364,11 +330,11 @@ def _by_line(draft: Draft, by_id: Mapping[str, Instruction]) -> None:
             blocks += child.kind != "input"
         elif child.source:
             source = joined.get(child.source, child.source)
-            found = groups.setdefault(source, [])
+            parts = groups.setdefault(source, [])
             is_forward = child.role in ("forward", None)
-            if not found or (is_forward and last.get(source, blocks) != blocks):
-                found.append([])
-            (found[-1] if is_forward else found[0]).append((part, child))
+            if not parts or (is_forward and last.get(source, blocks) != blocks):
+                parts.append([])
+            (parts[-1] if is_forward else parts[0]).append((part, child))
             if is_forward:
                 last[source] = blocks
     for line, runs in groups.items():
@@ -380,16 +346,14 @@ def _by_line(draft: Draft, by_id: Mapping[str, Instruction]) -> None:
                 group.note = lines_label(children)
 
 
-def _line(one: Instruction) -> str:
-    return next(iter(one.source), "")
+def _line(instruction: Instruction) -> str:
+    return next(iter(instruction.source), "")
 
 
 def _bucket(draft: Draft, most: int) -> None:
-    """Group neighbouring children of a node until there are at most `most`.
-
-    If there are more than `4 * most`, each `most` neighbours become a group first. Then the two neighbours with the
-    fewest instructions are merged repeatedly.
-    """
+    """Group neighbouring children of a node until there are at most `most`."""
+    # If there are more than `4 * most`, each `most` neighbours become a group first. Then the two neighbours with the
+    # fewest instructions are merged repeatedly.
     while len(draft.children) > 4 * most:
         items = list(draft.children.items())
         for at in range(0, len(items), most):
@@ -410,21 +374,27 @@ def _stands_alone(draft: Draft) -> bool:
     return draft.kind in ("repeat", "input") or draft.block in (LOSS, OPTIMIZER) or draft.repeat > 1
 
 
-def _gather_named(draft: Draft, found: Sequence[tuple[str, Draft]]) -> None:
-    if len(found) > 1:
-        first, last = found[0][1].name, found[-1][1].name
-        _gather(draft, f"bucket:{found[0][0]}", f"{first} … {last}" if first != last else f"{first} …", "bucket", found)
+def _gather_named(draft: Draft, children: Sequence[tuple[str, Draft]]) -> None:
+    if len(children) > 1:
+        first, last = children[0][1].name, children[-1][1].name
+        _gather(
+            draft,
+            f"bucket:{children[0][0]}",
+            f"{first} … {last}" if first != last else f"{first} …",
+            "bucket",
+            children,
+        )
 
 
-def _gather(draft: Draft, part: str, name: str, kind: Kind, found: Sequence[tuple[str, Draft]]) -> Draft:
+def _gather(draft: Draft, part: str, name: str, kind: Kind, children: Sequence[tuple[str, Draft]]) -> Draft:
     group = Draft(f"{draft.key}/{part}".lstrip("/"), name, kind, draft.block, draft)
-    for inner, child in found:
+    for inner, child in children:
         group.children[inner] = child
         child.parent = group
         del draft.children[inner]
-    group.add_counts(child for _, child in found)
-    group.order = min(child.order for _, child in found)
-    group.shape, group.dtype = found[-1][1].shape, found[-1][1].dtype
+    group.add_counts(child for _, child in children)
+    group.order = min(child.order for _, child in children)
+    group.shape, group.dtype = children[-1][1].shape, children[-1][1].dtype
     draft.children[part] = group
     sort_children(draft)
     return group

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from mithril_nb.stages.graph.attributes import block_of
 from mithril_nb.stages.records import Instruction
 
+# Maximum number of sums through which the gradient of one value is followed.
 _MOST_SUMS = 64
-"""Maximum number of sums through which the gradient of one value is followed."""
 _SUMS = frozenset({"add", "add_any"})
 
 Gradient = tuple[str, str, bool]
@@ -20,14 +20,11 @@ def passed_gradients(
 ) -> Iterator[Gradient]:
     """Yield the gradients that flow through sums from the user of a value to the instruction that computes the value.
 
-    In the backward pass, a sum adds the gradients from all users of a value. In the forward pass, a sum has no
-    instruction in the backward pass: both operands get the gradient of its result.
-
-    Args:
-        flows: Pairs of ids: the instruction that computes data, and an instruction that uses it.
-        carried: The same for data that a loop passes to its next round.
-        by_id: The instructions by id.
+    `flows`: Pairs of ids: the instruction that computes data, and an instruction that uses it. `carried`: The same for
+    data that a loop passes to its next round.
     """
+    # In the backward pass, a sum adds the gradients from all users of a value. In the forward pass, a sum has no
+    # instruction in the backward pass: both operands get the gradient of its result.
     forward: dict[str, list[str]] = {}
     backward: dict[str, list[tuple[str, bool]]] = {}
     for pairs, is_carried in ((flows, False), (carried, True)):
@@ -38,16 +35,16 @@ def passed_gradients(
                 forward.setdefault(source, []).append(target)
     if not backward:
         return
-    blocks = {id: block_of(one) for id, one in by_id.items()}
-    sums = {id for id, one in by_id.items() if one.opcode.rpartition(".")[2] in _SUMS}
-    known: set[tuple[str, str]] = set()  # blocks of producer and user, where a gradient flows in one round
+    blocks = {id: block_of(instruction) for id, instruction in by_id.items()}
+    sums = {id for id, instruction in by_id.items() if instruction.opcode.rpartition(".")[2] in _SUMS}
+    block_pairs: set[tuple[str, str]] = set()  # blocks of producer and user, where a gradient flows in one round
     for user, targets in backward.items():
         for producer, is_carried, is_direct in _behind_sums(targets, backward, sums):
             if not is_direct:
                 yield user, producer, is_carried
             if not is_carried:
-                known.add((blocks[producer], blocks[user]))
-    starts = {producer for producer, _ in known}
+                block_pairs.add((blocks[producer], blocks[user]))
+    starts = {producer for producer, _ in block_pairs}
     for start, users in forward.items():
         above = blocks[start]
         if sums.isdisjoint(users) or by_id[start].role != "forward" or above not in starts:
@@ -57,7 +54,7 @@ def passed_gradients(
         wires: list[tuple[str, str]] = []
         for value in reached:  # the list grows in this loop
             for user in forward.get(value, ()):
-                if value != start and (above, blocks[user]) in known:
+                if value != start and (above, blocks[user]) in block_pairs:
                     wires.append((value, user))
                 if user in sums and len(before) < _MOST_SUMS:
                     if user not in before:
@@ -66,7 +63,7 @@ def passed_gradients(
         seen = set(wires)
         for value, user in wires:  # the list grows in this loop
             yield user, value, False
-            more = [wire for one in before.pop(value, ()) if (wire := (one, value)) not in seen]
+            more = [wire for earlier in before.pop(value, ()) if (wire := (earlier, value)) not in seen]
             seen.update(more)
             wires += more
 
@@ -76,16 +73,8 @@ def _behind_sums(
     backward: Mapping[str, Sequence[tuple[str, bool]]],
     sums: Set[str],
 ) -> Iterator[tuple[str, bool, bool]]:
-    """Yield the instructions that a gradient reaches, directly or through sums.
-
-    Each item is the id of an instruction, whether the gradient reaches it only in a later round of a loop, and whether
-    it is one of `targets`, so that no sum is between.
-
-    Args:
-        targets: The users of the gradient: id, and whether a loop passes the gradient to its next round first.
-        backward: For each instruction by id, the users of its result in the backward pass, as in `targets`.
-        sums: Ids of the sums.
-    """
+    # Each item is the id of an instruction, whether the gradient reaches it only in a later round of a loop, and
+    # whether it is one of `targets`, so that no sum is between.
     waiting = [(target, is_carried, True) for target, is_carried in targets]
     seen: set[tuple[str, bool]] = set()
     while waiting:
@@ -95,4 +84,4 @@ def _behind_sums(
         seen.add((at, is_carried))
         yield at, is_carried, is_direct
         if at in sums and len(seen) < _MOST_SUMS:
-            waiting += [(one, is_carried or carries, False) for one, carries in backward.get(at, ())]
+            waiting += [(user, is_carried or carries, False) for user, carries in backward.get(at, ())]

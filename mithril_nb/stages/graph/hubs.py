@@ -14,31 +14,25 @@ from mithril_nb.stages.graph.draft import Draft
 from mithril_nb.stages.graph.folds import lines_label, name_of_operations, operations_of
 from mithril_nb.stages.records import Instruction
 
+# Kinds of nodes that a hub can be between.
 _AROUND = ("block", "loop", "cond")
-"""Kinds of nodes that a hub can be between."""
 _MOST_HUBS = 8
 
 
 def split_hubs(root: Draft, by_id: Mapping[str, Instruction]) -> None:
-    """Split the hubs that are directly in the program, or directly in one of its loops and branches.
-
-    A hub is a block without parameters and without blocks inside, whose forward results flow back into it through
-    another block. Of the hubs in one node, only the eight with the most operations are split.
-
-    Args:
-        root: The root of the tree of nodes, which is changed in place.
-        by_id: The instructions by id, in program order.
-    """
-    places: dict[str, int] = {}
+    """Split the hubs that are directly in the program, or directly in one of its loops and branches."""
+    # A hub is a block without parameters and without blocks inside, whose forward results flow back into it through
+    # another block. Of the hubs in one node, only the eight with the most operations are split.
+    positions: dict[str, int] = {}
     for draft in [*root.walk()]:
         if draft is not root and draft.kind not in ("loop", "branch"):
             continue
         hubs = [part for part, child in draft.children.items() if _may_be_hub(child)]
         if not hubs or sum(child.kind in _AROUND for child in draft.children.values()) < 2:
             continue
-        places = places or {id: place for place, id in enumerate(by_id)}
-        parts = {id: part for part, child in draft.children.items() for one in child.walk() for id in one.ids}
-        level = {id: parts[id] for id in sorted(parts, key=places.__getitem__)}
+        positions = positions or {id: position for position, id in enumerate(by_id)}
+        parts = {id: part for part, child in draft.children.items() for node in child.walk() for id in node.ids}
+        level = {id: parts[id] for id in sorted(parts, key=positions.__getitem__)}
         cycles = _in_cycles(level, by_id)
         hubs = sorted((part for part in hubs if part in cycles), key=lambda part: -len(draft.children[part].children))
         for part in hubs[:_MOST_HUBS]:
@@ -46,14 +40,7 @@ def split_hubs(root: Draft, by_id: Mapping[str, Instruction]) -> None:
 
 
 def _in_cycles(level: Mapping[str, str], by_id: Mapping[str, Instruction]) -> set[str]:
-    """Return the keys of the child nodes that are in a cycle of forward data, or between two cycles.
-
-    To find them, nodes without inputs from other nodes, or without users, are removed until all others have both.
-
-    Args:
-        level: A dict from the id of each instruction to the key of the child node that contains it.
-        by_id: The instructions by id.
-    """
+    """Return the keys of the child nodes that are in a cycle of forward data, or between two cycles."""
     into: dict[str, set[str]] = {}
     out: dict[str, set[str]] = {}
     for id, part in level.items():
@@ -80,13 +67,13 @@ def _may_be_hub(draft: Draft) -> bool:
     # The ids directly in a block are its parameters.
     if draft.kind != "block" or draft.ids or len(draft.children) < 2:
         return False
-    return not any(one.kind in ("block", "repeat") for one in draft.walk() if one is not draft)
+    return not any(node.kind in ("block", "repeat") for node in draft.walk() if node is not draft)
 
 
 def _split(draft: Draft, part: str, level: Mapping[str, str], by_id: Mapping[str, Instruction]) -> None:
     hub = draft.children[part]
     units = [*hub.children.values()]
-    home = {id: at for at, unit in enumerate(units) for one in unit.walk() for id in one.ids}
+    home = {id: at for at, unit in enumerate(units) for node in unit.walk() for id in node.ids}
     entries, comes_back = _entries(level, part, by_id)
     if not comes_back:
         return
@@ -96,44 +83,34 @@ def _split(draft: Draft, part: str, level: Mapping[str, str], by_id: Mapping[str
     # If all parts have the same operations, the block is a function that is called several times: keep its name.
     is_function = len(names[0]) > 1 and all(name == names[0] for name in names)
     for number, group in enumerate(groups):
-        place = draft
+        parent = draft
         if len(group) > 1:
             name = hub.name if is_function else name_of_operations(group, by_id)
-            place = draft.child(f"{part}:{number}", name, "lines", hub.block)
-            place.note = "" if is_function else lines_label(group)
+            parent = draft.child(f"{part}:{number}", name, "lines", hub.block)
+            parent.note = "" if is_function else lines_label(group)
         else:
             group[0].source = ""  # the rounds of a loop have the same lines, but are separate parts
         for unit in group:
             inner = unit.key[len(hub.key) + 1 :]
-            if inner in place.children:  # another hub has a loop with this key
+            if inner in parent.children:  # another hub has a loop with this key
                 inner = f"{part}:{number}:{inner}"
-            place.children[inner] = unit
-            unit.parent = place
-            unit.rekey(f"{place.key}/{inner}" if place.key else inner)
+            parent.children[inner] = unit
+            unit.parent = parent
+            unit.rekey(f"{parent.key}/{inner}" if parent.key else inner)
 
 
 def _entries(level: Mapping[str, str], hub: str, by_id: Mapping[str, Instruction]) -> tuple[dict[str, int], bool]:
-    """Count how often data enters a hub from other nodes on its way to each forward instruction.
-
-    If several ways lead to an instruction, the largest count is used.
-
-    Args:
-        level: A dict from the id of each instruction, in program order, to the key of the child node that contains it.
-        hub: Key of the hub.
-        by_id: The instructions by id.
-
-    Returns:
-        The counts by id of the instruction, and whether any data leaves the hub and returns to it.
-    """
+    """Count how often data enters a hub from other nodes on its way to each forward instruction."""
+    # If several ways lead to an instruction, the largest count is used.
     entries: dict[str, int] = {}
     has_left: dict[str, bool] = {}
     comes_back = False
     for id, part in level.items():  # in program order
-        one = by_id[id]
-        if one.role not in ("forward", None) or one.opcode == "parameter":
+        instruction = by_id[id]
+        if instruction.role not in ("forward", None) or instruction.opcode == "parameter":
             continue
         is_in = part == hub
-        makers = [maker for maker in one.operands if maker in entries]
+        makers = [maker for maker in instruction.operands if maker in entries]
         outside = [maker for maker in makers if level[maker] != hub]
         entries[id] = max((entries[maker] + (is_in and level[maker] != hub) for maker in makers), default=0)
         has_left[id] = any(has_left[maker] for maker in outside) or (not is_in and len(outside) < len(makers))
@@ -144,14 +121,7 @@ def _entries(level: Mapping[str, str], hub: str, by_id: Mapping[str, Instruction
 def _groups(
     units: Sequence[Draft], home: Mapping[str, int], entries: Mapping[str, int], by_id: Mapping[str, Instruction]
 ) -> list[list[Draft]]:
-    """Divide the nodes of a hub into parts: connected nodes with the same count in `entries`, and their backward pass.
-
-    Args:
-        units: The nodes in the hub.
-        home: A dict from the id of each instruction in the hub to the index in `units` of its node.
-        entries: The counts from `_entries`, by id of the instruction.
-        by_id: The instructions by id.
-    """
+    """Divide the nodes of a hub into connected nodes with the same count in `entries`, and their backward pass."""
     count = len(units)
     is_forward = [any(id in entries for id in _ids(unit)) for unit in units]
     depth = [max((entries.get(id, 0) for id in _ids(unit)), default=0) for unit in units]
@@ -175,9 +145,9 @@ def _groups(
         for other in near[at] if is_forward[at] else ():
             if is_forward[other] and first(other) != first(at):
                 takers.setdefault(first(other), set()).add(first(at))
-    for whole, users in takers.items():
-        if len(users) == 1 and is_forward[whole] and whole not in reads_outside:
-            group[whole] = users.pop()
+    for part, users in takers.items():
+        if len(users) == 1 and is_forward[part] and part not in reads_outside:
+            group[part] = users.pop()
     # The backward pass runs in reverse order.
     lines: dict[str, list[int]] = {}
     for at in reversed(range(count)):
@@ -187,16 +157,16 @@ def _groups(
     done: Counter[tuple[str, str]] = Counter()
     for at in range(count):
         if not is_forward[at]:
-            known = [first(other) for other in near[at] if is_forward[other] or other < at]
+            near_groups = [first(other) for other in near[at] if is_forward[other] or other < at]
             line = lines.get(units[at].source, last)
             nth = done[units[at].source, units[at].name]
-            group[at] = known[0] if known else line[min(nth, len(line) - 1)]
-            done[units[at].source, units[at].name] += not known
-    found: dict[int, list[Draft]] = {}
+            group[at] = near_groups[0] if near_groups else line[min(nth, len(line) - 1)]
+            done[units[at].source, units[at].name] += not near_groups
+    parts: dict[int, list[Draft]] = {}
     for at, unit in enumerate(units):
-        found.setdefault(first(at), []).append(unit)
-    return [*found.values()]
+        parts.setdefault(first(at), []).append(unit)
+    return [*parts.values()]
 
 
 def _ids(unit: Draft) -> Iterable[str]:
-    return (id for one in unit.walk() for id in one.ids)
+    return (id for node in unit.walk() for id in node.ids)

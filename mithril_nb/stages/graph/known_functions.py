@@ -16,13 +16,13 @@ _REDUCTIONS = frozenset({"reduce_sum", "reduce_max"})
 _COPIES = frozenset({"stop_gradient", "convert_element_type", "copy"})
 Shape = tuple[int, ...]
 _NORMS = frozenset({"layer_norm", "rms_norm"})
+# Operations without which there is no known function, because a search at each operation would take too long.
 _NEEDED = {
     "exp": frozenset({"softmax", "log_softmax"}), "sqrt": _NORMS, "rsqrt": _NORMS, "erf": frozenset({"gelu"}),
     "erfc": frozenset({"gelu"}), "tanh": frozenset({"gelu_tanh"}), "logistic": frozenset({"silu"}),
 }  # fmt: skip
-"""Operations without which there is no known function, because a search at each operation would take too long."""
+# Maximum number of operations after one in `_NEEDED` to the result of the function.
 _FARTHEST = 3
-"""Maximum number of operations after one in `_NEEDED` to the result of the function."""
 _DTYPE = "float32"  # patterns are compared without dtypes
 
 
@@ -54,16 +54,13 @@ class _Operation:
 def known_functions(ids: Iterable[str], by_id: Mapping[str, Instruction]) -> dict[str, tuple[str, str]]:
     """Return for each operation that is a part of a known function, by id, the name of the function and its result.
 
-    A constant has no name.
-
-    Args:
-        ids: The operations to search, in program order. A function counts only if all its operations are among them.
-        by_id: All instructions of the stage by id.
+    `ids`: The operations to search, in program order.
     """
+    # A constant has no name.
     arrays: dict[tuple[str, int], Any] = {}
     producers: dict[Any, _Operation] = {}
     near: dict[Any, dict[str, int]] = {}  # the operations of `_NEEDED` that an array depends on, with their distance
-    found: dict[str, tuple[str, str]] = {}
+    names: dict[str, tuple[str, str]] = {}
 
     def operand(name: str, pick: int) -> Any:
         maker = by_id.get(name)
@@ -73,59 +70,72 @@ def known_functions(ids: Iterable[str], by_id: Mapping[str, Instruction]) -> dic
         return arrays.setdefault((name, pick), _Array(_numbers(spec.shape)))
 
     def compute(primitive: str, inputs: Sequence[Any], shape: Shape, id: str, **params: Any) -> _Array:
-        made = _Array(shape)
-        producers[made] = _Operation(primitive, tuple(inputs), (made,), params, id)
-        return made
+        array = _Array(shape)
+        producers[array] = _Operation(primitive, tuple(inputs), (array,), params, id)
+        return array
 
     for id in ids:
-        one = by_id[id]
-        is_var = dict(one.attributes).get("name") == "_var"  # of `jnp.var`, which a gradient gives further results
-        if one.role not in ("forward", None) or not one.operands or (len(one.shapes) != 1 and not is_var):
+        operation = by_id[id]
+        is_var = (
+            dict(operation.attributes).get("name") == "_var"
+        )  # of `jnp.var`, which a gradient gives further results
+        if (
+            operation.role not in ("forward", None)
+            or not operation.operands
+            or (len(operation.shapes) != 1 and not is_var)
+        ):
             continue
-        inputs = [operand(*read) for read in zip(one.operands, one.picks or (0,) * len(one.operands), strict=True)]
-        first, shape, attributes, primitive = inputs[0], _numbers(one.shapes[0].shape), dict(one.attributes), one.opcode
+        inputs = [
+            operand(*read)
+            for read in zip(operation.operands, operation.picks or (0,) * len(operation.operands), strict=True)
+        ]
+        first, shape, attributes, primitive = (
+            inputs[0],
+            _numbers(operation.shapes[0].shape),
+            dict(operation.attributes),
+            operation.opcode,
+        )
         axes = literal_eval(attributes.get("broadcast_dimensions", "()"))
         if axes and len(axes) == len(first.shape):
             # The pattern of an operand of size 1 along an axis is that of the array that is repeated along this axis.
-            kept = dict(zip(axes, first.shape, strict=True))
-            primitive, shape = "reshape", tuple([kept.get(axis, 1) for axis in range(len(shape))])
+            sizes = dict(zip(axes, first.shape, strict=True))
+            primitive, shape = "reshape", tuple([sizes.get(axis, 1) for axis in range(len(shape))])
         if primitive == "reshape" and first in producers and producers[first].primitive in _REDUCTIONS:
-            arrays[id, 0] = made = _Array(shape)  # a reduction that keeps its axes
-            producers[made] = replace(producers[first], outputs=(made,))
-            near[made] = near[first]
+            arrays[id, 0] = array = _Array(shape)  # a reduction that keeps its axes
+            producers[array] = replace(producers[first], outputs=(array,))
+            near[array] = near[first]
         elif primitive in _COPIES or (primitive == "reshape" and first.shape == shape):
             arrays[id, 0] = first
         elif primitive == "max" and first == _Number(-math.inf):  # the maximum of an empty array
             arrays[id, 0] = inputs[1]
         elif primitive == "sqrt" and isinstance(first, _Number):
-            arrays[id, 0], found[id] = _Number(math.sqrt(first.value)), ("", id)
+            arrays[id, 0], names[id] = _Number(math.sqrt(first.value)), ("", id)
         elif is_var and inputs[1:] == [_Number(0)] and (axes := _reduced(id, by_id)):
-            kept = tuple([1 if axis in axes else size for axis, size in enumerate(first.shape)])
+            sizes = tuple([1 if axis in axes else size for axis, size in enumerate(first.shape)])
             count = _Number(math.prod(first.shape[axis] for axis in axes))
-            mean = compute("div", [compute("reduce_sum", [first], kept, id, axes=axes), count], kept, id)
+            mean = compute("div", [compute("reduce_sum", [first], sizes, id, axes=axes), count], sizes, id)
             square = compute("square", [compute("sub", [first, mean], first.shape, id)], first.shape, id)
             arrays[id, 0] = compute("div", [compute("reduce_sum", [square], shape, id, axes=axes), count], shape, id)
         else:
             if primitive == "integer_pow" and attributes["y"] == "2":
                 primitive = "square"
             params = {key: literal_eval(attributes[key]) for key in ("axes", "y") if key in attributes}
-            arrays[id, 0] = made = compute(primitive, inputs, shape, id, **params)
-            before = [(key, far + 1) for one in inputs for key, far in near.get(one, {}).items() if far < _FARTHEST]
-            near[made] = {**dict(before), **({primitive: 0} if primitive in _NEEDED else {})}
-            patterns = [one for key, _ in before for one in FUNCTIONS if one[0] in _NEEDED[key]]
-            for name, match, _ in functions(producers[made], patterns, producers):
+            arrays[id, 0] = array = compute(primitive, inputs, shape, id, **params)
+            before = [(key, far + 1) for array in inputs for key, far in near.get(array, {}).items() if far < _FARTHEST]
+            near[array] = {**dict(before), **({primitive: 0} if primitive in _NEEDED else {})}
+            patterns = [pattern for key, _ in before for pattern in FUNCTIONS if pattern[0] in _NEEDED[key]]
+            for name, match, _ in functions(producers[array], patterns, producers):
                 if (
                     match.bound["x"].shape == shape
                 ):  # or the item of a scan, which has the shape of the whole array here
-                    found.update((each.id, (name.removesuffix("_tanh"), id)) for each in match.statements)
+                    names.update((each.id, (name.removesuffix("_tanh"), id)) for each in match.statements)
                     break
-    return found
+    return names
 
 
 def _reduced(call: str, by_id: Mapping[str, Instruction]) -> tuple[int, ...]:
-    """Return the axes of the first sum in a call; `()` if there is none."""
     inside = (by_id[f"{call}.{at}"] for at in range(9) if f"{call}.{at}" in by_id)
-    sums = (dict(one.attributes)["axes"] for one in inside if one.opcode == "reduce_sum")
+    sums = (dict(instruction.attributes)["axes"] for instruction in inside if instruction.opcode == "reduce_sum")
     return literal_eval(next(sums, "()"))
 
 
@@ -134,7 +144,6 @@ def _numbers(shape: tuple[int | str, ...]) -> Shape:
 
 
 def _number(text: str) -> Any:
-    """Return an operand such as `"4.0:f32[]"`, which is no instruction."""
     try:
         return _Number(float(text.partition(":")[0]))
     except ValueError:

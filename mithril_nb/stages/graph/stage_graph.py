@@ -138,13 +138,13 @@ class StageGraph(Shown):
 
     @cached_property
     def _twins(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        twins: dict[str, list[str]] = {}
         for key, visible_key in self.hidden.items():
             while visible_key in self.hidden:  # a fold inside another
                 visible_key = self.hidden[visible_key]
             if key in self.nodes and self.nodes[key].name == self.nodes[visible_key].name:
-                found.setdefault(visible_key, []).append(key)
-        return found
+                twins.setdefault(visible_key, []).append(key)
+        return twins
 
     def is_whole_block(self, key: str) -> bool:
         """Return whether a node is a whole block. A block that is split into several nodes has no such node."""
@@ -152,19 +152,19 @@ class StageGraph(Shown):
 
     @cached_property
     def _parts(self) -> Counter[str]:
-        shown = (node for key, node in self.nodes.items() if key not in self.hidden)
-        return Counter(node.block for node in shown if node.kind == "block")
+        visible = (node for key, node in self.nodes.items() if key not in self.hidden)
+        return Counter(node.block for node in visible if node.kind == "block")
 
     def instructions_of(self, key: str) -> tuple[str, ...]:
         """Return the ids of all instructions in a node and in the nodes folded into it."""
-        found: list[str] = []
+        ids: list[str] = []
         waiting = [*reversed(self.nodes[key].members or (key,))]
         while waiting:
             node = self.nodes[waiting.pop()]
-            found.extend(node.ids)
+            ids.extend(node.ids)
             waiting.extend(reversed(node.children))
             waiting.extend(member for child in node.children for member in self.nodes[child].members[1:])
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(ids))
 
     def ancestors(self, key: str) -> tuple[str, ...]:
         """Return the keys of the nodes whose data reaches a node, in program order.
@@ -174,9 +174,6 @@ class StageGraph(Shown):
 
         Args:
             key: Key of the node. Nodes inside it are left out too.
-
-        Raises:
-            KeyError: No node has this key.
 
         Examples:
             >>> import jax.numpy as jnp
@@ -201,11 +198,10 @@ class StageGraph(Shown):
         return None if after.isdisjoint(ends) else self._leaves(after & reach.before(ends), starts | ends)
 
     def _inside(self, key: str) -> set[str]:
-        """Return the keys of the shown node that represents a node, and of all nodes inside it."""
         if key not in self.nodes:
             raise KeyError(key)
-        shown = self._shown(key, {})
-        return {shown, *(node.key for node in self.visible(self.nodes) if shown in self._above(node.key))}
+        visible_key = self._shown(key, {})
+        return {visible_key, *(node.key for node in self.visible(self.nodes) if visible_key in self._above(node.key))}
 
     def _reach(self, key: str) -> Reach[str]:
         # Search nodes instead of instructions, as `search/reach.ts` does: a saved page has no instructions.
@@ -218,30 +214,30 @@ class StageGraph(Shown):
 
     def _leaves(self, keys: Collection[str], ends: Collection[str]) -> tuple[str, ...]:
         """Return the `keys` that are not in `ends` and whose nodes contain no others, in program order."""
-        found = (node for node in self.visible(self.nodes) if node.key in keys and node.key not in ends)
-        return tuple(node.key for node in found if not node.children)
+        nodes = (node for node in self.visible(self.nodes) if node.key in keys and node.key not in ends)
+        return tuple(node.key for node in nodes if not node.children)
 
     def visible(self, opened: Collection[str] = ()) -> tuple[GraphNode, ...]:
         """Return the nodes that are visible if the nodes with these keys are open, parents before children."""
-        found: list[GraphNode] = []
+        nodes: list[GraphNode] = []
         waiting = [*reversed(self.level())]
         while waiting:
             node = waiting.pop()
-            found.append(node)
+            nodes.append(node)
             if node.key in opened:
                 waiting.extend(reversed(self.level(node.key)))
-        return tuple(found)
+        return tuple(nodes)
 
     @cached_property
     def links(self) -> tuple[GraphLink, ...]:
         """The links between the nodes if all are open, in program order."""
         seen: dict[str, str] = {}
-        places = {id: (self._shown(key, seen), self._folds(key)) for id, key in self.home.items()}
+        homes = {id: (self._shown(key, seen), self._folds(key)) for id, key in self.home.items()}
         bundles: dict[tuple[str, str, str, bool, bool], tuple[set[Role], dict[TensorSpec, None]]] = {}
 
         def add(flow: Flow, *, is_carried: bool = False, is_gradient: bool = False) -> None:
             source, target, spec = flow
-            (tail, folds), (head, others) = places[source], places[target]
+            (tail, folds), (head, others) = homes[source], homes[target]
             if not tail or not head:
                 return
             is_next = folds is not others and _is_between_rounds(folds, others)
@@ -268,12 +264,10 @@ class StageGraph(Shown):
         )
 
     def _loop_around(self, *keys: str) -> str:
-        """Return the key of the innermost loop around all given nodes; `""` if there is none."""
         common = set.intersection(*({*self._above(key)} for key in keys))
         return next((key for key in self._above(keys[0]) if key in common and self.nodes[key].kind == "loop"), "")
 
     def _above(self, key: str) -> Iterator[str]:
-        """Yield the keys of the nodes around a node, from the inside out."""
         while key:
             key = self.nodes[key].parent
             yield key
@@ -313,20 +307,19 @@ class StageGraph(Shown):
         return sum(node.counts) / max(1, len(self.home)) if share is None else share
 
     def _shows_more(self, node: GraphNode, top: int) -> bool:
-        """Return whether to open a node in the first view. A node of instructions is opened only in a small graph."""
         inside = self.level(node.key)
         if node.block in (LOSS, OPTIMIZER) or (len(inside) == 1 and not inside[0].children):
             return False
         if top < _FEW or node.kind in ("loop", "cond", "branch"):
             return True
-        return any(self._has_name(one) for one in inside)
+        return any(self._has_name(child) for child in inside)
 
     def _has_name(self, node: GraphNode) -> bool:
         """Return whether a node is a block, loop, conditional or branch, or a repetition of these."""
         return node.kind in _NAMED or (node.kind == "repeat" and any(map(self._has_name, self.level(node.key))))
 
     def _shown(self, key: str, seen: dict[str, str]) -> str:
-        """Return the key of the node that represents a node if all nodes are open. `seen` caches the results."""
+        """Return the key of the node that represents a node if all nodes are open."""
         if key not in seen:
             if key in self.hidden:
                 seen[key] = self._shown(self.hidden[key], seen)
@@ -380,10 +373,10 @@ def shapes_text(specs: Iterable[TensorSpec]) -> str:
         >>> shapes_text([TensorSpec((2,)), TensorSpec((3, 4))])
         '3×4 +1'
     """
-    found = list(specs)
-    if not found:
+    listed = list(specs)
+    if not listed:
         return ""
-    if len(found) == 1:
-        return short_shape(found[0])
-    largest = max(found, key=size_of_shape)
-    return f"{short_shape(largest)} +{len(found) - 1}"
+    if len(listed) == 1:
+        return short_shape(listed[0])
+    largest = max(listed, key=size_of_shape)
+    return f"{short_shape(largest)} +{len(listed) - 1}"

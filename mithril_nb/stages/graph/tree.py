@@ -54,18 +54,14 @@ class Region:
 def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) -> StageGraph:
     """Return a stage as a graph of nested nodes.
 
-    Args:
-        stage: Any stage with instructions.
-        like: The graph of another stage of the same program. Blocks are folded as in that graph, even if the compiler
-            has changed some of them.
-        most: Maximum number of nodes directly inside a node, after equal or neighbouring nodes are shown as one.
+    `like`: The graph of another stage of the same program.
 
     Returns:
         The graph. If the stage is not available, it has no nodes. If tracing failed, it ends with a node of kind
         `"failure"` for the failing equation.
     """
     root = Draft(ROOT, stage.name, "block", UNATTRIBUTED, None)
-    by_id = {one.id: one for one in stage.instructions}
+    by_id = {instruction.id: instruction for instruction in stage.instructions}
     parents = parents_of(stage)
     homes = _plant(root, stage, by_id, parents, _known_inputs(like))
     _name_calls(root)
@@ -75,12 +71,12 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
     dropped = _gather_inputs(root, flows, by_id, {} if like is None else like.home)
     flows = tuple(flow for flow in flows if flow[0] not in dropped)
     carried = tuple(
-        (maker, one.id, by_id[maker].shapes[0] if by_id[maker].shapes else None)
-        for one in stage.instructions
-        if one.id in homes
-        for known in one.carried
-        if known in homes
-        for maker in _makers(known, 0, by_id, homes)
+        (maker, instruction.id, by_id[maker].shapes[0] if by_id[maker].shapes else None)
+        for instruction in stage.instructions
+        if instruction.id in homes
+        for carry in instruction.carried
+        if carry in homes
+        for maker in _makers(carry, 0, by_id, homes)
     )
     _measure(root, by_id, flows, {key: at for at, key in enumerate(like.nodes)} if like is not None else {})
     hidden = fold(root, most, like, by_id)
@@ -88,14 +84,14 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
     _freeze(root, nodes)
     if stage.unavailable is not None and len(nodes) > 1:
         nodes[ROOT] = replace(nodes[ROOT], children=(*nodes[ROOT].children, FAILURE))
-        reason, _, place = stage.unavailable.rpartition("\n  at ")
-        name = (reason or place).partition(":")[0]
-        note = place.partition(": ")[0] if reason else ""
+        reason, _, location = stage.unavailable.rpartition("\n  at ")
+        name = (reason or location).partition(":")[0]
+        note = location.partition(": ")[0] if reason else ""
         nodes[FAILURE] = GraphNode(FAILURE, name, "failure", UNATTRIBUTED, ROOT, note=note)
-    kept = [one for one in stage.instructions if one.id in homes]
-    roles: dict[str, Role] = {one.id: one.role for one in kept if one.role}
+    instructions = [instruction for instruction in stage.instructions if instruction.id in homes]
+    roles: dict[str, Role] = {instruction.id: instruction.role for instruction in instructions if instruction.role}
     inner = tuple(flow for flow in _flows(stage, by_id, homes, is_inner=True) if flow[0] not in dropped)
-    equations = {one.id: one.equations for one in kept}
+    equations = {instruction.id: instruction.equations for instruction in instructions}
     pairs = [(source, target) for source, target, _ in inner]
     gradients = passed_gradients(pairs, [(source, target) for source, target, _ in carried], by_id)
     return StageGraph(stage.name, nodes, inner, roles, equations, hidden, carried, tuple(dict.fromkeys(gradients)))
@@ -104,37 +100,28 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
 def _flows(
     stage: Stage, by_id: Mapping[str, Instruction], homes: Mapping[str, Draft], *, is_inner: bool = False
 ) -> Iterator[Flow]:
-    """Yield each pair of instructions with data flow, and the spec of the data.
-
-    Args:
-        stage: The stage.
-        by_id: Its instructions by id.
-        homes: The node of each instruction in the graph. Data of other instructions is left out.
-        is_inner: True to replace a loop that computes data by the instruction in its body that computes it.
-    """
-    for one in stage.instructions:
-        if one.id not in homes:
+    for instruction in stage.instructions:
+        if instruction.id not in homes:
             continue
-        picks = one.picks or (0,) * len(one.operands)
-        for operand, pick in dict.fromkeys(zip(one.operands, picks, strict=True)):
-            if operand in homes and operand != one.id:
+        picks = instruction.picks or (0,) * len(instruction.operands)
+        for operand, pick in dict.fromkeys(zip(instruction.operands, picks, strict=True)):
+            if operand in homes and operand != instruction.id:
                 shapes = by_id[operand].shapes
                 spec = shapes[pick] if pick < len(shapes) else None
                 for source in _makers(operand, pick, by_id, homes) if is_inner else [operand]:
-                    yield source, one.id, spec
+                    yield source, instruction.id, spec
 
 
 def _makers(id: str, pick: int, by_id: Mapping[str, Instruction], homes: Container[str]) -> list[str]:
     """Return the instructions that compute a result of an instruction: those inside of it, or the instruction."""
-    one = by_id[id]
-    inside = [each for each in one.results[pick :: max(1, len(one.shapes))] if each in homes]
+    instruction = by_id[id]
+    inside = [each for each in instruction.results[pick :: max(1, len(instruction.shapes))] if each in homes]
     # Which of several results of an inner loop or call it is, is unknown.
-    found = (_makers(each, 0, by_id, homes) if len(by_id[each].shapes) < 2 else [each] for each in inside)
-    return [maker for makers in found for maker in makers] or [id]
+    groups = (_makers(each, 0, by_id, homes) if len(by_id[each].shapes) < 2 else [each] for each in inside)
+    return [maker for makers in groups for maker in makers] or [id]
 
 
 def _known_inputs(like: StageGraph | None) -> dict[str, str]:
-    """Return the names of the inputs of another stage's graph by id of their equation."""
     if like is None:
         return {}
     inputs = [node for node in like.nodes.values() if node.kind == "input" and len(node.ids) == 1]
@@ -148,75 +135,72 @@ def _plant(
     parents: Mapping[str, str],
     names: Mapping[str, str],
 ) -> dict[str, Draft]:
-    """Put the instructions into a tree of blocks and regions; return the node of each instruction by id."""
     bodies: dict[str, tuple[Draft, Region]] = {}
     homes: dict[str, Draft] = {}
     texts = stage.text.split("\n") if stage.name == "jaxpr" else []
     owners = set(parents.values())
     loops: dict[tuple[str, str], list[Instruction]] = {}
     shared = shared_arrays(by_id)
-    for order, one in enumerate(stage.instructions):
-        block = block_of(one)
-        if one.opcode in _PLUMBING:
+    for order, instruction in enumerate(stage.instructions):
+        block = block_of(instruction)
+        if instruction.opcode in _PLUMBING:
             continue
-        if one.opcode == "parameter" and one.id not in parents:
+        if instruction.opcode == "parameter" and instruction.id not in parents:
             if block:
-                place = _walk(root, "", block)
-                place.ids.append(one.id)
+                node = _walk(root, "", block)
+                node.ids.append(instruction.id)
             else:
-                known = next((names[equation] for equation in one.equations if equation in names), "")
-                known = known or dict(one.attributes).get("name", "")
-                name = texts[one.line - 1].partition("# ")[2].strip() if texts else known
-                place = root.child(f"input:{one.id}", name or one.id, "input", UNATTRIBUTED)
-                place.ids.append(one.id)
-                place.opcode = one.opcode
-            place.order, homes[one.id] = place.order or order, place
+                input_name = next((names[equation] for equation in instruction.equations if equation in names), "")
+                input_name = input_name or dict(instruction.attributes).get("name", "")
+                name = texts[instruction.line - 1].partition("# ")[2].strip() if texts else input_name
+                node = root.child(f"input:{instruction.id}", name or instruction.id, "input", UNATTRIBUTED)
+                node.ids.append(instruction.id)
+                node.opcode = instruction.opcode
+            node.order, homes[instruction.id] = node.order or order, node
             continue
-        outer, base = _outer(parents.get(one.id, ""), one, bodies, root)
-        place = _walk(outer, base, block) if block else outer
-        if one.id in owners:
-            region = region_of(one)
+        outer, base = _outer(parents.get(instruction.id, ""), instruction, bodies, root)
+        node = _walk(outer, base, block) if block else outer
+        if instruction.id in owners:
+            region = region_of(instruction)
             if region.look == "call":
-                home = place.child(f"{region.kind}:{region.name}:{one.id}", region.name, "call", block)
+                home = node.child(f"{region.kind}:{region.name}:{instruction.id}", region.name, "call", block)
             else:
-                alike = loops.setdefault((place.key, region.kind), [])
-                forward = _forward_pass_of(one, alike, homes, by_id)
+                alike = loops.setdefault((node.key, region.kind), [])
+                forward = _forward_pass_of(instruction, alike, homes, by_id)
                 if forward is None:
-                    home = place.child(f"{region.kind}:{len(alike)}", region.name, region.look, block)
+                    home = node.child(f"{region.kind}:{len(alike)}", region.name, region.look, block)
                     home.note = region.note
-                    alike.append(one)
+                    alike.append(instruction)
                 else:
                     home = homes[forward]
-            bodies[one.id] = home, region
+            bodies[instruction.id] = home, region
         else:
-            home = place.child(f"={one.id}", one.opcode, "instruction", block)
-            taken = (by_id[operand].shapes if operand in by_id else () for operand in one.operands)
-            home.takes = tuple(shapes[0] if shapes else None for shapes in taken)
-            home.shapes, home.options = one.shapes, options_of(one, shared)
-            home.set_result(one.shapes)
-        home.ids.append(one.id)
-        home.reads = one.operands
+            home = node.child(f"={instruction.id}", instruction.opcode, "instruction", block)
+            operand_shapes = (by_id[operand].shapes if operand in by_id else () for operand in instruction.operands)
+            home.takes = tuple(shapes[0] if shapes else None for shapes in operand_shapes)
+            home.shapes, home.options = instruction.shapes, options_of(instruction, shared)
+            home.set_result(instruction.shapes)
+        home.ids.append(instruction.id)
+        home.reads = instruction.operands
         home.order = home.order or order
-        home.role, home.opcode = one.role, one.opcode
-        home.source = one.source[0] if one.source else ""
-        homes[one.id] = home
+        home.role, home.opcode = instruction.role, instruction.opcode
+        home.source = instruction.source[0] if instruction.source else ""
+        homes[instruction.id] = home
     return homes
 
 
 def _forward_pass_of(
-    one: Instruction, loops: Iterable[Instruction], homes: Mapping[str, Draft], by_id: Mapping[str, Instruction]
+    instruction: Instruction, loops: Iterable[Instruction], homes: Mapping[str, Draft], by_id: Mapping[str, Instruction]
 ) -> str | None:
-    """Return the id of the loop whose backward pass a loop is; `None` if the loop is no backward pass, or if unknown.
-
-    Both have the same line and number of rounds, and the backward pass reads values that the forward pass saved. If it
-    needs none, the forward pass is the only such loop without a backward pass.
-    """
-    if one.role != "backward":
+    """Return the id of the loop whose backward pass a loop is; `None` if it is no backward pass, or if unknown."""
+    # Both have the same line and number of rounds, and the backward pass reads values that the forward pass saved. If
+    # it needs none, the forward pass is the only such loop without a backward pass.
+    if instruction.role != "backward":
         return None
-    same = "forward", one.source, region_of(one).note
+    same = "forward", instruction.source, region_of(instruction).note
     alike = {loop.id: loop for loop in loops if (loop.role, loop.source, region_of(loop).note) == same}
-    reads = {*one.operands}
-    for id in one.operands:  # the forward pass may be in a call
+    reads = {*instruction.operands}
+    for id in instruction.operands:  # the forward pass may be in a call
         reads.update(by_id[id].results if id in by_id else ())
     *_, saved = "", *(id for id in alike if id in reads)
     free = [id for id in alike if len(homes[id].ids) == 1 and id not in reads]
@@ -226,64 +210,53 @@ def _forward_pass_of(
 
 
 def _name_calls(root: Draft) -> None:
-    """Name a call without a name, such as `custom_jvp_call`, after the only function that it calls, such as `relu`."""
     for draft in reversed([*root.walk()]):
         inside = [*draft.children.values()]
         if draft.kind == "call" and draft.name == draft.opcode and len(inside) == 1 and inside[0].kind == "call":
             draft.name = inside[0].name
 
 
-def _outer(parent: str, one: Instruction, bodies: Mapping[str, tuple[Draft, Region]], root: Draft) -> tuple[Draft, str]:
-    """Return the node in which to create the nodes of an instruction's blocks, and the block path of this node.
-
-    Usually this is the node of the region around the instruction, such as a loop. A call that contains whole blocks is
-    not shown, so the node around it is returned.
-
-    Args:
-        parent: Id of the region; `""` at the top level.
-        one: The instruction.
-        bodies: The regions so far, by id, with their nodes.
-        root: The root of the tree.
-    """
+def _outer(
+    parent: str, instruction: Instruction, bodies: Mapping[str, tuple[Draft, Region]], root: Draft
+) -> tuple[Draft, str]:
+    """Return the node in which to create the nodes of an instruction's blocks, and the block path of this node."""
     if parent not in bodies:
         return root, ""
     home, region = bodies[parent]
-    if region.look == "call" and block_of(one) != home.block and home.parent is not None:
+    if region.look == "call" and block_of(instruction) != home.block and home.parent is not None:
         # Do not show a call, such as `jit` or `remat`, that contains whole blocks: use the loop or branch around it.
         regions = (above for above in _line(home) if above.kind in ("loop", "cond", "branch"))
         outer = next(regions, None)
         return (root, "") if outer is None else (outer, outer.block)
-    branch = _BRANCH.match(one.id.removeprefix(region.id)) if region.look == "cond" else None
+    branch = _BRANCH.match(instruction.id.removeprefix(region.id)) if region.look == "cond" else None
     if branch is not None:
         home = home.child(f"branch:branch {branch[1]}", f"branch {branch[1]}", "branch", home.block)
     return home, home.block
 
 
 def _walk(start: Draft, base: str, block: str) -> Draft:
-    """Return the node of a block inside `start`, the node of the block `base`. Create the nodes that are missing."""
+    """Return the node of a block inside `start`, the node of the block `base`."""
     rest = block
     if base and (block == base or block.startswith(f"{base}/")):
         rest = block[len(base) + 1 :]
     above = base if rest != block else ""
-    place = start
+    node = start
     for part in rest.split("/") if rest else ():
         above = f"{above}/{part}" if above else part
-        place = place.child(part, part, "block", above)
-    return place
+        node = node.child(part, part, "block", above)
+    return node
 
 
 def _gather_inputs(
-    root: Draft, flows: Iterable[Flow], by_id: Mapping[str, Instruction], known: Container[str]
+    root: Draft, flows: Iterable[Flow], by_id: Mapping[str, Instruction], linked: Container[str]
 ) -> set[str]:
-    """Keep the inputs that the forward pass uses, grouped by argument; return the ids of the removed inputs.
-
-    An input is also kept if it is in `known`, the ids in the graph of another stage, or if an instruction that reads it
-    depends on no other input, such as a step count.
-    """
+    """Keep the inputs that the forward pass uses, grouped by argument; return the ids of the removed inputs."""
+    # An input is also kept if it is in `linked`, the ids in the graph of another stage, or if an instruction that
+    # reads it depends on no other input, such as a step count.
     dropped: set[str] = set()
     used = {source for source, target, _ in flows if by_id[target].role in ("forward", None)}
     inputs = {id: child for child in root.children.values() if child.kind == "input" for id in child.ids}
-    used |= {id for id in inputs if any(equation in known for equation in by_id[id].equations)}
+    used |= {id for id in inputs if any(equation in linked for equation in by_id[id].equations)}
     readers: dict[str, list[str]] = {}
     for source, target, _ in flows:
         readers.setdefault(source, []).append(target)
@@ -316,21 +289,20 @@ def _measure(
     root: Draft,
     by_id: Mapping[str, Instruction],
     flows: Iterable[Flow],
-    places: Mapping[str, int],
+    positions: Mapping[str, int],
 ) -> None:
-    """Count the instructions of each node by role, sort children in program order, and find each node's result.
-
-    `places` is a dict from the key of each node in the graph of another stage to its position there; `{}` if there is
-    no such graph. The same nodes get the same order here, although the compiler may have reordered instructions.
-    """
+    """Count the instructions of each node by role, sort children in program order, and find each node's result."""
+    # `positions` is a dict from the key of each node in the graph of another stage to its position there; `{}` if
+    # there is no such graph. The same nodes get the same order here, although the compiler may have reordered
+    # instructions.
     drafts = [*root.walk()]
     homes = {id: draft for draft in drafts for id in draft.ids}  # not those of `_plant`: inputs were gathered since
     users: dict[str, list[str]] = {}
     for source, target, _ in flows:
         users.setdefault(source, []).append(target)
     for draft in reversed(drafts):
-        for one in draft.ids:
-            instruction = by_id[one]
+        for instruction_id in draft.ids:
+            instruction = by_id[instruction_id]
             if instruction.opcode != "parameter":
                 draft.counts[ROLES.index(instruction.role) if instruction.role else 3] += 1
         children = draft.children.values()
@@ -339,8 +311,8 @@ def _measure(
         first = [child.order for child in children if child.counts[0]] or [child.order for child in children]
         if first and draft.kind != "input":
             draft.order = min(first)
-        if draft.key in places:
-            draft.order = places[draft.key] - len(places)
+        if draft.key in positions:
+            draft.order = positions[draft.key] - len(positions)
         sort_children(draft)
     # The result of a node is the last forward value in the node that is used outside.
     for source, targets in users.items():
@@ -348,53 +320,53 @@ def _measure(
         if instruction.role not in ("forward", None) or not instruction.shapes:
             continue
         outside = [target for target in targets if by_id[target].role in ("forward", None)]
-        place: Draft | None = homes[source]
-        ancestors = {id(one) for target in outside for one in _line(homes[target])}
-        while place is not None and outside and id(place) not in ancestors:
-            if place.kind not in ("instruction", "input"):
-                place.set_result(instruction.shapes)
-            place = place.parent
+        node: Draft | None = homes[source]
+        ancestors = {id(ancestor) for target in outside for ancestor in _line(homes[target])}
+        while node is not None and outside and id(node) not in ancestors:
+            if node.kind not in ("instruction", "input"):
+                node.set_result(instruction.shapes)
+            node = node.parent
     for draft in reversed(drafts):
         # Inputs of a block, such as its parameters, are not results of the block.
-        made = [id for id in draft.ids if draft.kind == "input" or by_id[id].opcode != "parameter"]
-        if not draft.shape and made:
-            draft.set_result(by_id[made[-1]].shapes)
+        computed = [id for id in draft.ids if draft.kind == "input" or by_id[id].opcode != "parameter"]
+        if not draft.shape and computed:
+            draft.set_result(by_id[computed[-1]].shapes)
         elif not draft.shape:  # The end of the program: its result has no user.
-            given = [child for child in draft.children.values() if child.shape and child.counts[0]]
-            if given:
-                draft.shape, draft.dtype = given[-1].shape, given[-1].dtype
+            with_shape = [child for child in draft.children.values() if child.shape and child.counts[0]]
+            if with_shape:
+                draft.shape, draft.dtype = with_shape[-1].shape, with_shape[-1].dtype
 
 
 def _line(draft: Draft) -> Iterable[Draft]:
-    place: Draft | None = draft
-    while place is not None:
-        yield place
-        place = place.parent
+    node: Draft | None = draft
+    while node is not None:
+        yield node
+        node = node.parent
 
 
 def _freeze(draft: Draft, nodes: dict[str, GraphNode]) -> None:
     stack = [draft]
     while stack:
-        one = stack.pop()
-        nodes[one.key] = GraphNode(
-            one.key,
-            one.name,
-            one.kind,
-            one.block,
-            one.parent.key if one.parent else ROOT,
-            tuple(child.key for child in one.children.values()),
-            tuple(one.ids),
-            (one.counts[0], one.counts[1], one.counts[2], one.counts[3]),
-            one.shape,
-            one.repeat,
-            tuple(member.key for member in one.members),
-            one.note,
-            one.dtype,
+        node = stack.pop()
+        nodes[node.key] = GraphNode(
+            node.key,
+            node.name,
+            node.kind,
+            node.block,
+            node.parent.key if node.parent else ROOT,
+            tuple(child.key for child in node.children.values()),
+            tuple(node.ids),
+            (node.counts[0], node.counts[1], node.counts[2], node.counts[3]),
+            node.shape,
+            node.repeat,
+            tuple(member.key for member in node.members),
+            node.note,
+            node.dtype,
         )
-        stack.extend(reversed([*one.children.values(), *one.members[1:]]))
+        stack.extend(reversed([*node.children.values(), *node.members[1:]]))
 
 
-def region_of(one: Instruction) -> Region:
+def region_of(instruction: Instruction) -> Region:
     """Return an instruction that contains others as a `Region`.
 
     Examples:
@@ -405,49 +377,53 @@ def region_of(one: Instruction) -> Region:
         >>> region_of(Instruction("3", "while", 1)).note
         'unknown number of rounds'
     """
-    kind = one.opcode.rpartition(".")[2]
-    attributes = dict(one.attributes)
+    kind = instruction.opcode.rpartition(".")[2]
+    attributes = dict(instruction.attributes)
     if kind in ("scan", "while"):
         trips = attributes.get("length") or attributes.get("known_trip_count", "")
         # A loop of StableHLO has no count, also if one is known in other stages.
-        unknown = "" if one.opcode.startswith("stablehlo.") else "unknown number of rounds"
+        unknown = "" if instruction.opcode.startswith("stablehlo.") else "unknown number of rounds"
         note = f"×{trips} rounds" if trips.isdigit() else unknown
-        return Region(kind, kind, "loop", note, one.id)
+        return Region(kind, kind, "loop", note, instruction.id)
     if kind in ("cond", "conditional", "case", "if", "switch"):
-        return Region(kind, kind, "cond", "one branch runs", one.id)
+        return Region(kind, kind, "cond", "one branch runs", instruction.id)
     name = attributes.get("name", kind)
     name = kind if name == "None" else name  # a Pallas kernel without a name
     if kind == "pallas_call":
-        return Region(kind, name, "loop", f"grid {attributes.get('grid', '')}".rstrip(), one.id)
-    return Region(kind, name, "call", "", one.id)
+        return Region(kind, name, "loop", f"grid {attributes.get('grid', '')}".rstrip(), instruction.id)
+    return Region(kind, name, "call", "", instruction.id)
 
 
 def parents_of(stage: Stage) -> dict[str, str]:
     """Return for each instruction inside another, by id, the id of the innermost instruction around it."""
     parents: dict[str, str] = {}
     open_ones: list[tuple[int, str]] = []  # the line after an instruction's last, and the id of this instruction
-    for one in sorted(stage.instructions, key=lambda one: (one.line, -one.lines)):
-        while open_ones and open_ones[-1][0] <= one.line:
+    for instruction in sorted(stage.instructions, key=lambda instruction: (instruction.line, -instruction.lines)):
+        while open_ones and open_ones[-1][0] <= instruction.line:
             open_ones.pop()
         if open_ones:
-            parents[one.id] = open_ones[-1][1]
-        if one.lines > 1:
-            open_ones.append((one.line + one.lines, one.id))
+            parents[instruction.id] = open_ones[-1][1]
+        if instruction.lines > 1:
+            open_ones.append((instruction.line + instruction.lines, instruction.id))
     parents.update(_by_computation(stage, parents))
     return parents
 
 
-def _by_computation(stage: Stage, known: Mapping[str, str]) -> dict[str, str]:
+def _by_computation(stage: Stage, parents: Mapping[str, str]) -> dict[str, str]:
     """Return a dict like that of `parents_of` for HLO, where the body of an instruction is a separate computation."""
     callers: dict[str, str] = {}
-    for one in stage.instructions:
-        for key, value in one.attributes:
+    for instruction in stage.instructions:
+        for key, value in instruction.attributes:
             if key in COMPUTATIONS:
                 for name in names_in(value):
-                    callers.setdefault(name, one.id)
+                    callers.setdefault(name, instruction.id)
     if not callers:
         return {}
-    inside = by_computation(stage.text, sorted(stage.instructions, key=lambda one: one.line))
+    inside = by_computation(stage.text, sorted(stage.instructions, key=lambda instruction: instruction.line))
     return {
-        one.id: callers[name] for name, ones in inside.items() if name in callers for one in ones if one.id not in known
+        instruction.id: callers[name]
+        for name, instructions in inside.items()
+        if name in callers
+        for instruction in instructions
+        if instruction.id not in parents
     }

@@ -17,22 +17,22 @@ def with_flows(
 ) -> tuple[Instruction, ...]:
     """Return the instructions of a module with the data flow into and out of calls and loops.
 
-    This sets `operands`, `picks`, `results` and `carried` of each `Instruction`. If a computation has several callers,
-    its instructions are not linked to those of its callers. Otherwise data of one call would seem to reach the others.
-
     Args:
         instructions: The instructions of a module.
         callees_first: The computations of the module, callees before their callers.
         callers: A mapping from the name of a computation to the instructions that run it, each with the computation
             that contains the instruction.
     """
-    found = {one.id: one for one in instructions}
+    # This sets `operands`, `picks`, `results` and `carried` of each `Instruction`. If a computation has several
+    # callers, its instructions are not linked to those of its callers. Otherwise data of one call would seem to reach
+    # the others.
+    by_id = {instruction.id: instruction for instruction in instructions}
     loops: list[tuple[HloLine, str]] = []
     for computation in callees_first:
         outside = [line for line, _ in callers.get(computation.name, ())]
         if len(outside) == 1 and outside[0].opcode.startswith("reduce"):  # a sum leaves from its last addition
-            root = found[computation.instructions[-1].name]
-            found[outside[0].name] = replace(found[outside[0].name], results=_results(root))
+            root = by_id[computation.instructions[-1].name]
+            by_id[outside[0].name] = replace(by_id[outside[0].name], results=_results(root))
         if len(outside) == 1 and outside[0].opcode in ("call", "conditional", "fusion", "while"):
             caller, lines = outside[0], computation.instructions
             is_condition = ("condition", computation.name) in caller.calls
@@ -40,44 +40,47 @@ def with_flows(
             is_branch = caller.opcode == "conditional"
             first = 1 + [name for _, name in caller.calls].index(computation.name) if is_branch else 0
             if lines and not is_condition:
-                known = found[caller.name].results if is_branch else ()
-                found[caller.name] = replace(found[caller.name], results=known + _results(found[lines[-1].name]))
+                earlier = by_id[caller.name].results if is_branch else ()
+                by_id[caller.name] = replace(by_id[caller.name], results=earlier + _results(by_id[lines[-1].name]))
             for line in lines:
                 number = first + int(line.literal) if line.opcode == "parameter" and line.literal.isdigit() else -1
                 if 0 <= number < len(caller.operands):
-                    found[line.name] = replace(found[line.name], operands=(caller.operands[number],))
+                    by_id[line.name] = replace(by_id[line.name], operands=(caller.operands[number],))
                     loops += [(caller, line.name)] if caller.opcode == "while" else []
-    results = {parameter: found[loop.name].results for loop, parameter in loops}
-    for one in instructions:
-        place = _place(one)
-        if place is None:
+    results = {parameter: by_id[loop.name].results for loop, parameter in loops}
+    for instruction in instructions:
+        index = _place(instruction)
+        if index is None:
             # If a loop carries a single array, the parameter of its body is the array instead of a tuple.
-            carried = next((results[name] for name in one.operands if len(results.get(name, ())) == 1), ())
-            if carried and carried[0] in found and carried[0] not in results:
-                found[one.id] = replace(found[one.id], carried=carried)
+            carried = next((results[name] for name in instruction.operands if len(results.get(name, ())) == 1), ())
+            if carried and carried[0] in by_id and carried[0] not in results:
+                by_id[instruction.id] = replace(by_id[instruction.id], carried=carried)
             continue
-        maker = found.get(one.operands[0])
-        if maker is not None and maker.results and place:
-            found[one.id] = replace(one, picks=(place,))
-        carried = results.get(one.operands[0], ())[place : place + 1]
-        if carried and carried[0] in found and not _is_unchanged(found[carried[0]], place, results):
-            found[one.id] = replace(found[one.id], carried=carried)
-    return tuple(found.values())
+        maker = by_id.get(instruction.operands[0])
+        if maker is not None and maker.results and index:
+            by_id[instruction.id] = replace(instruction, picks=(index,))
+        carried = results.get(instruction.operands[0], ())[index : index + 1]
+        if carried and carried[0] in by_id and not _is_unchanged(by_id[carried[0]], index, results):
+            by_id[instruction.id] = replace(by_id[instruction.id], carried=carried)
+    return tuple(by_id.values())
 
 
-def _place(one: Instruction) -> int | None:
-    """Return the index of the tuple item that a `get-tuple-element` takes; `None` for other instructions."""
-    index = dict(one.attributes).get("index", "") if one.opcode == "get-tuple-element" and one.operands else ""
+def _place(instruction: Instruction) -> int | None:
+    index = (
+        dict(instruction.attributes).get("index", "")
+        if instruction.opcode == "get-tuple-element" and instruction.operands
+        else ""
+    )
     return int(index) if index.isdigit() else None
 
 
-def _is_unchanged(result: Instruction, place: int, results: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether the body of a loop returns the item of its tuple at `place` unchanged."""
-    return _place(result) == place and result.operands[0] in results
+def _is_unchanged(result: Instruction, index: int, results: Mapping[str, Sequence[str]]) -> bool:
+    # Return whether the body of a loop returns the item of its tuple at `index` unchanged.
+    return _place(result) == index and result.operands[0] in results
 
 
 def _results(root: Instruction) -> tuple[str, ...]:
-    """Return the ids of the instructions that compute the results of a computation, given its root."""
+    # Return the ids of the instructions that compute the results of a computation, given its root.
     if root.opcode == "tuple":
         return root.operands
     return root.results or (root.id,) * max(1, len(root.shapes))

@@ -15,8 +15,8 @@ from mithril_nb.stages.trace.trips import rounds
 
 _DIGITS = re.compile(r"\d+")
 _BEFORE = "hlo_before"
+# For each dtype smaller than a byte, a dtype of one byte: before XLA's passes, an element takes a whole byte.
 _UNPACKED = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8", "float4_e2m1fn": "float8_e4m3fn"}
-"""For each dtype smaller than a byte, a dtype of one byte: before XLA's passes, an element takes a whole byte."""
 _BRANCHES = ("branch_computations", "true_computation", "false_computation")
 
 
@@ -44,15 +44,15 @@ class Computation:
     @cached_property
     def users(self) -> Mapping[str, tuple[Instruction, ...]]:
         """A dict from the id of each instruction to the instructions that use its result."""
-        found: dict[str, list[Instruction]] = {}
-        for one in self.by_id.values():
-            for operand in dict.fromkeys(one.operands):
-                found.setdefault(operand, []).append(one)
-        return {id: tuple(users) for id, users in found.items()}
+        by_operand: dict[str, list[Instruction]] = {}
+        for instruction in self.by_id.values():
+            for operand in dict.fromkeys(instruction.operands):
+                by_operand.setdefault(operand, []).append(instruction)
+        return {id: tuple(users) for id, users in by_operand.items()}
 
-    def operands(self, one: Instruction) -> tuple[Instruction, ...]:
+    def operands(self, instruction: Instruction) -> tuple[Instruction, ...]:
         """Return the operands of an instruction; operands whose text is missing are left out."""
-        return tuple([self.by_id[id] for id in one.operands if id in self.by_id])
+        return tuple([self.by_id[id] for id in instruction.operands if id in self.by_id])
 
     def element(self, index: int) -> Instruction | None:
         """Return the instruction that computes one element of the result; `None` if the result has no such element."""
@@ -60,15 +60,13 @@ class Computation:
             return None
         return self.by_id.get(self.root.operands[index])
 
-    def carried(self, one: Instruction) -> int | None:
-        """Return the index of the loop-carried value that an instruction reads; `None` if it reads none.
-
-        Loop-carried values are the elements of the parameter of a loop's body, such as a counter.
-        """
-        taken = self.operands(one)
-        if one.opcode != "get-tuple-element" or not taken or taken[0].opcode != "parameter":
+    def carried(self, instruction: Instruction) -> int | None:
+        """Return the index of the loop-carried value that an instruction reads; `None` if it reads none."""
+        # Loop-carried values are the elements of the parameter of a loop's body, such as a counter.
+        operands = self.operands(instruction)
+        if instruction.opcode != "get-tuple-element" or not operands or operands[0].opcode != "parameter":
             return None
-        return index_of(one)
+        return index_of(instruction)
 
 
 @dataclass(frozen=True)
@@ -91,40 +89,40 @@ class HloModule:
     def of(cls, stage: Stage) -> HloModule | None:
         """Return the module of a stage, or `None` if its text has no entry computation."""
         lines = stage.text.split("\n")
-        found: dict[str, Computation] = {}
+        computations: dict[str, Computation] = {}
         current: Computation | None = None
-        place = 0
-        for one in stage.instructions:
+        previous_line = 0
+        for instruction in stage.instructions:
             # A computation begins on a line between two instructions.
-            for number in range(place, one.line - 1):
+            for number in range(previous_line, instruction.line - 1):
                 line = lines[number]
                 if name := opened_by(line):
-                    current = found[name] = Computation(name, line.startswith("ENTRY "))
-            place = one.line
+                    current = computations[name] = Computation(name, line.startswith("ENTRY "))
+            previous_line = instruction.line
             if current is None:
                 continue
-            current.by_id[one.id] = _unpacked(one) if stage.name == _BEFORE else one
-            line = lines[one.line - 1]
+            current.by_id[instruction.id] = _unpacked(instruction) if stage.name == _BEFORE else instruction
+            line = lines[instruction.line - 1]
             if line.startswith("  ROOT "):
-                current.root = one
-            if one.opcode == "constant":
+                current.root = instruction
+            if instruction.opcode == "constant":
                 number = integer_in(line)
                 if number is not None:
-                    current.numbers[one.id] = number
+                    current.numbers[instruction.id] = number
             if layout := layout_in(line):
-                current.layouts[one.id] = layout
+                current.layouts[instruction.id] = layout
         # The entry may be missing in text that the user passes.
-        entry = next((one for one in found.values() if one.is_entry), None)
+        entry = next((computation for computation in computations.values() if computation.is_entry), None)
         # HLO text leaves out `replica_count` and `num_partitions` if they are 1.
         sizes = device_counts(lines[0])
         replicas, partitions = (sizes.get(name, 1 if sizes else None) for name in ("replica_count", "num_partitions"))
-        return None if entry is None else cls(found, entry, replicas, partitions)
+        return None if entry is None else cls(computations, entry, replicas, partitions)
 
-    def called(self, one: Instruction, *how: str) -> list[Computation]:
+    def called(self, instruction: Instruction, *how: str) -> list[Computation]:
         """Return the computations in the attributes `how` of an instruction, such as `"body"`; by default in all."""
         return [
             self.computations[name]
-            for key, value in one.attributes
+            for key, value in instruction.attributes
             if key in (how or COMPUTATIONS)
             for name in names_in(value)
             if name in self.computations
@@ -140,75 +138,77 @@ class HloModule:
                 done.setdefault(body.name, body)
             elif body.name not in done:
                 waiting.append((body, True))
-                waiting += [(callee, False) for one in body.by_id.values() for callee in self.called(one)]
+                waiting += [
+                    (callee, False) for instruction in body.by_id.values() for callee in self.called(instruction)
+                ]
         return [*done.values()]
 
-    def branches(self, one: Instruction) -> list[Computation]:
+    def branches(self, instruction: Instruction) -> list[Computation]:
         """Return the branches of a `conditional`."""
-        return self.called(one, *_BRANCHES)
+        return self.called(instruction, *_BRANCHES)
 
 
-def _unpacked(one: Instruction) -> Instruction:
-    if not any(spec.dtype in _UNPACKED for spec in one.shapes):
-        return one
-    return replace(one, shapes=tuple(replace(s, dtype=_UNPACKED.get(s.dtype, s.dtype)) for s in one.shapes))
+def _unpacked(instruction: Instruction) -> Instruction:
+    if not any(spec.dtype in _UNPACKED for spec in instruction.shapes):
+        return instruction
+    return replace(
+        instruction, shapes=tuple(replace(s, dtype=_UNPACKED.get(s.dtype, s.dtype)) for s in instruction.shapes)
+    )
 
 
 def index_of(element: Instruction) -> int | None:
     """Return the index of a `get-tuple-element`; `None` if its text is incomplete."""
-    found = _DIGITS.search(dict(element.attributes).get("index", ""))
-    return int(found[0]) if found else None
+    match = _DIGITS.search(dict(element.attributes).get("index", ""))
+    return int(match[0]) if match else None
 
 
 def counted_rounds(loop: Instruction, home: Computation, module: HloModule) -> int | None:
-    """Return the trip count of a `while` that counts from one constant to another; `None` if it depends on values.
-
-    Needed for loops that JAX's lowering adds, such as the rounds of Threefry: they are not in the jaxpr, and XLA's
-    passes have not annotated their trip counts yet.
-    """
+    """Return the trip count of a `while` that counts from one constant to another; `None` if it depends on values."""
+    # Needed for loops that JAX's lowering adds, such as the rounds of Threefry: they are not in the jaxpr, and XLA's
+    # passes have not annotated their trip counts yet.
     return _Counting(loop, home, module).rounds()
 
 
 def rounds_of_loops(module: HloModule, rounds: Mapping[str, int | None]) -> dict[str, int]:
     """Return a dict from the id of a `while` instruction to the trip count of the loop equation that it comes from.
 
-    The metadata of a `while` may name several loop equations: also those of loops inside it and around it. The right
-    one is the innermost equation that contains all equations of the instruction's body. A `while` is left out if no
-    equation fits, if an outer `while` has the same equation, or if the trip count is unknown.
-
-    Args:
-        module: The module.
-        rounds: A dict from the id of a loop equation to its trip count; `None` if unknown.
+    `rounds`: A dict from the id of a loop equation to its trip count; `None` if unknown.
     """
+    # The metadata of a `while` may name several loop equations: also those of loops inside it and around it. The
+    # right one is the innermost equation that contains all equations of the instruction's body. A `while` is left out
+    # if no equation fits, if an outer `while` has the same equation, or if the trip count is unknown.
     inside: dict[str, frozenset[str]] = {}
     own: dict[str, str] = {}
     outer: dict[str, set[str]] = {name: set() for name in module.computations}
     for body in module.callers_last():
         ids: set[str] = set()
-        for one in body.by_id.values():
-            within = frozenset[str]().union(*(inside.get(callee.name, ()) for callee in module.called(one)))
-            if one.opcode == "while":
-                own[one.id] = _around([id for id in one.equations if id in rounds], within)
-            ids |= within if one.opcode in ("while", "call", "conditional") else {*one.equations, *within}
+        for instruction in body.by_id.values():
+            within = frozenset[str]().union(*(inside.get(callee.name, ()) for callee in module.called(instruction)))
+            if instruction.opcode == "while":
+                own[instruction.id] = _around([id for id in instruction.equations if id in rounds], within)
+            ids |= (
+                within if instruction.opcode in ("while", "call", "conditional") else {*instruction.equations, *within}
+            )
         inside[body.name] = frozenset(ids)
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for body in reversed([*inside]):
-        for one in module.computations[body].by_id.values():
-            around = {own[one.id], *outer[body]} if one.opcode == "while" else outer[body]
-            for callee in module.called(one):
+        for instruction in module.computations[body].by_id.values():
+            around = {own[instruction.id], *outer[body]} if instruction.opcode == "while" else outer[body]
+            for callee in module.called(instruction):
                 if callee.name in outer:
                     outer[callee.name] |= around
-            count = rounds.get(own[one.id]) if one.opcode == "while" and own[one.id] not in outer[body] else None
+            count = (
+                rounds.get(own[instruction.id])
+                if instruction.opcode == "while" and own[instruction.id] not in outer[body]
+                else None
+            )
             if count is not None:
-                found[one.id] = count
-    return found
+                counts[instruction.id] = count
+    return counts
 
 
 def _around(loops: list[str], ids: frozenset[str]) -> str:
-    """Return the innermost of some nested loop equations that contains all equations in `ids`; `""` if none does.
-
-    Equations outside all of these loops are ignored, because XLA moves such equations into loops.
-    """
+    """Return the innermost of some nested loop equations that contains all equations in `ids`; `""` if none does."""
     if not loops:
         return ""
     outermost = min(loops, key=len)
@@ -219,25 +219,25 @@ def _around(loops: list[str], ids: frozenset[str]) -> str:
 
 def trip_counts(equations: Iterable[Equation]) -> dict[str, int | None]:
     """Return a dict from the id of each `scan` and `while` equation to its trip count; `None` if unknown."""
-    loops = [one for one in equations if one.primitive in ("scan", "while")]
-    known: dict[str, Any] = {one.id: one.param.get(TRIPS) for one in loops if one.primitive == "while"}
-    return {**{one.id: _rounds(one) for one in loops}, **known}
+    loops = [equation for equation in equations if equation.primitive in ("scan", "while")]
+    while_counts: dict[str, Any] = {loop.id: loop.param.get(TRIPS) for loop in loops if loop.primitive == "while"}
+    return {**{loop.id: _rounds(loop) for loop in loops}, **while_counts}
 
 
 def _rounds(loop: Equation) -> int | None:
-    """Return the trip count of a scan after lowering; `None` if unknown. A body may run several unrolled steps."""
+    # A body may run several unrolled steps.
     length, unroll = loop.param.get("length"), loop.param.get("unroll", 1)
     return length // max(unroll, 1) if isinstance(length, int) and isinstance(unroll, int) else None
 
 
 def with_trip_counts(name: str, read: Read, equations: Iterable[Equation]) -> Read:
-    """Return the text and instructions of a stage, with the attribute `known_trip_count` of each `while`, if known.
-
-    XLA annotates only loops of the optimized HLO. Other counts come from the jaxpr, or from the loop itself.
-    """
+    """Return the text and instructions of a stage, with the attribute `known_trip_count` of each `while`, if known."""
+    # XLA annotates only loops of the optimized HLO. Other counts come from the jaxpr, or from the loop itself.
     text, instructions = read
     loops = [
-        one for one in instructions if one.opcode.endswith("while") and "known_trip_count" not in dict(one.attributes)
+        instruction
+        for instruction in instructions
+        if instruction.opcode.endswith("while") and "known_trip_count" not in dict(instruction.attributes)
     ]
     if not loops:
         return read
@@ -246,18 +246,18 @@ def with_trip_counts(name: str, read: Read, equations: Iterable[Equation]) -> Re
     module = HloModule.of(Stage(name, text, instructions)) if name.startswith("hlo") else None
     if module is not None:
         homes = {id: body for body in module.computations.values() for id in body.by_id}
-        counts = {one.id: counted_rounds(one, homes[one.id], module) for one in loops if one.id in homes}
+        counts = {loop.id: counted_rounds(loop, homes[loop.id], module) for loop in loops if loop.id in homes}
         counts |= rounds_of_loops(module, trips)
-    for one in loops if module is None else ():
+    for loop in loops if module is None else ():
         # A function that is called several times has an equation for each call.
-        found = {trips.get(id) for id in (one.equations[:1] if name == "jaxpr" else one.equations)}
-        counts[one.id] = found.pop() if len(found) == 1 else None
-    known = {
-        one.id: replace(one, attributes=(*one.attributes, ("known_trip_count", str(counts[one.id]))))
-        for one in loops
-        if counts.get(one.id) is not None
+        candidates = {trips.get(id) for id in (loop.equations[:1] if name == "jaxpr" else loop.equations)}
+        counts[loop.id] = candidates.pop() if len(candidates) == 1 else None
+    annotated = {
+        loop.id: replace(loop, attributes=(*loop.attributes, ("known_trip_count", str(counts[loop.id]))))
+        for loop in loops
+        if counts.get(loop.id) is not None
     }
-    return text, tuple(known.get(one.id, one) for one in instructions)
+    return text, tuple(annotated.get(instruction.id, instruction) for instruction in instructions)
 
 
 class _Counting:
@@ -276,38 +276,35 @@ class _Counting:
             return None
         how = dict(test.attributes).get("direction", "").lower()
         counter, end = condition.operands(test)
-        place, dtype = condition.carried(counter), counter.shapes[0].dtype
+        index, dtype = condition.carried(counter), counter.shapes[0].dtype
         # `eq` is left out: such a loop runs at most once or forever.
-        if place is None or how not in ("lt", "le", "gt", "ge", "ne"):
+        if index is None or how not in ("lt", "le", "gt", "ge", "ne"):
             return None
-        start, step, stop = self._start(place), self._step(place), self._number(condition, end)
+        start, step, stop = self._start(index), self._step(index), self._number(condition, end)
         return None if start is None or step is None or stop is None else rounds(how, start, step, stop, dtype)
 
-    def _start(self, place: int) -> int | None:
-        """Return the initial value of the loop-carried value with index `place`; `None` if it is not a constant."""
-        given = self._given
-        if given is None or given.opcode != "tuple" or place >= len(given.operands):
+    def _start(self, index: int) -> int | None:
+        initial = self._given
+        if initial is None or initial.opcode != "tuple" or index >= len(initial.operands):
             return None
-        return self._home.numbers.get(given.operands[place])
+        return self._home.numbers.get(initial.operands[index])
 
-    def _step(self, place: int) -> int | None:
-        """Return the number that each iteration adds to the loop-carried value `place`; `None` if unknown."""
-        made = None if self._body is None else self._body.element(place)
-        if self._body is None or made is None or made.opcode not in ("add", "subtract"):
+    def _step(self, index: int) -> int | None:
+        result = None if self._body is None else self._body.element(index)
+        if self._body is None or result is None or result.opcode not in ("add", "subtract"):
             return None
-        first, second = self._body.operands(made)
-        if made.opcode == "add" and self._body.carried(first) != place:
+        first, second = self._body.operands(result)
+        if result.opcode == "add" and self._body.carried(first) != index:
             first, second = second, first
-        if self._body.carried(first) != place:
+        if self._body.carried(first) != index:
             return None
         step = self._number(self._body, second)
-        return step if step is None or made.opcode == "add" else -step
+        return step if step is None or result.opcode == "add" else -step
 
-    def _number(self, where: Computation, one: Instruction) -> int | None:
-        """Return the value of an instruction if it is a number that iterations do not change, else `None`."""
-        place = where.carried(one)
-        if place is None:
-            return where.numbers.get(one.id)
-        made = None if self._body is None else self._body.element(place)
-        is_kept = made is not None and self._body is not None and self._body.carried(made) == place
-        return self._start(place) if is_kept else None
+    def _number(self, where: Computation, instruction: Instruction) -> int | None:
+        index = where.carried(instruction)
+        if index is None:
+            return where.numbers.get(instruction.id)
+        result = None if self._body is None else self._body.element(index)
+        is_kept = result is not None and self._body is not None and self._body.carried(result) == index
+        return self._start(index) if is_kept else None

@@ -21,13 +21,13 @@ from mithril_nb.stages.inference import Draft, Shares, attribute, blend, majorit
 from mithril_nb.stages.records import Equation, Instruction, Origin
 from mithril_nb.stages.trace.provenance.scopes import Marks
 
+# Opcodes of the instructions that pass slices to the body of a scan and stack its results.
 _MOVES = frozenset(
     {"dynamic-slice", "dynamic-update-slice", "get-tuple-element", "reshape", "bitcast", "copy", "transpose"}
 )
-"""Opcodes of the instructions that pass slices to the body of a scan and stack its results."""
 _USERS_FIRST = frozenset({"constant", "iota", "get-tuple-element", "broadcast"})
+# Collectives that XLA combines into one with a tuple as its result.
 _COMBINED = frozenset({"all-reduce", "all-gather", "reduce-scatter", "collective-permute"})
-"""Collectives that XLA combines into one with a tuple as its result."""
 _BODIES = frozenset({"calls", "body", "condition", "branch", "true_computation", "false_computation"})
 
 
@@ -42,23 +42,17 @@ def read_hlo(
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Return the text of a module as it is shown to the user, entry first, and its instructions with provenance.
 
-    Args:
-        text: The text of an HLO module, such as the result of `compiled.as_text()`.
-        tags: The object that finds the ids of equations in op names.
-        equations: The equations by id.
-        inputs: Index and block of each input by its name, such as `params['linear_0.weight']`.
-        refine: A function that returns ids of further equations, given the opcode of an instruction and the id of one
-            of its equations.
-        op_names: Op names by instruction, for instructions without one in the text.
-        lines: The object that reads Python lines from the locations in the text; `None` to use the Python lines of the
-            equations.
+    `inputs`: Index and block of each input by its name, such as `params['linear_0.weight']`. `refine`: A function that
+    returns ids of further equations, given the opcode of an instruction and the id of one of its equations. `op_names`:
+    Op names by instruction, for instructions without one in the text. `lines`: The object that reads Python lines from
+    the locations in the text; `None` to use the Python lines of the equations.
     """
     read = None if lines is None else lines.of_hlo(text)
     return _Module(text, tags, equations, inputs, refine, op_names or {}, read).result()
 
 
+# The instruction that calls a computation, and the computation that contains it.
 _Caller = tuple[HloLine, Computation]
-"""The instruction that calls a computation, and the computation that contains it."""
 
 
 class _Module:
@@ -77,7 +71,7 @@ class _Module:
         self._title, computations = read_module(text)
         # Show the counts of devices: a collective without listed groups uses all devices.
         self._title += "".join(f", {name}={count}" for name, count in device_counts(text).items())
-        computations.sort(key=lambda one: not one.is_entry)
+        computations.sort(key=lambda computation: not computation.is_entry)
         # If a damaged text has two computations of one name, the first counts.
         self._computations = {computation.name: computation for computation in reversed(computations)}
         self._order, self._callees_first = orders_of(computations, self._computations)
@@ -91,19 +85,19 @@ class _Module:
         self._moves: dict[str, tuple[Shares, Origin | None]] = {}
 
     def result(self) -> tuple[str, tuple[Instruction, ...]]:
-        shown = [self._title, ""]
+        printed = [self._title, ""]
         ranks = {computation.name: rank for rank, computation in enumerate(self._callees_first)}
         for computation in self._order:
-            shown.append(computation.header)
+            printed.append(computation.header)
             for line in computation.lines:
                 if isinstance(line, HloLine):
-                    shown.append(line.written)
+                    printed.append(line.text)
                     self._lines[line.name] = line
                     self._homes[line.name] = computation
                     self._drafts[line.name] = Draft(
                         line.name,
                         line.opcode,
-                        len(shown),
+                        len(printed),
                         operands=line.operands,
                         prefers_users=line.opcode in _USERS_FIRST,
                         shown_operands=line.operands,  # `operands` of a parameter grow by the operands of its callers
@@ -111,28 +105,30 @@ class _Module:
                         attributes=attribute_pairs(line.attributes) + _trips(line),
                     )
                     # If the op name is only the name of the program, use the location of the caller instead.
-                    if line.place and (not line.op_name or self._tags.is_in(line.op_name)):
-                        self._drafts[line.name].places = (line.place,)
+                    if line.location and (not line.op_name or self._tags.is_in(line.op_name)):
+                        self._drafts[line.name].locations = (line.location,)
                     for how, callee in line.calls:
                         if ranks.get(callee, -1) >= ranks[computation.name]:
                             continue  # Damaged: following a computation that calls itself would never end.
                         callers = self._callers if how in _BODIES or line.opcode in CALLING else self._appliers
                         callers.setdefault(callee, []).append((line, computation))
                 else:
-                    shown.append(line)
-                    id = f"line {len(shown)}"
-                    self._drafts[id] = Draft(id, "unreadable", len(shown))  # an opcode of unknown cost
-            shown += ["}", ""]
+                    printed.append(line)
+                    id = f"line {len(printed)}"
+                    self._drafts[id] = Draft(id, "unreadable", len(printed))  # an opcode of unknown cost
+            printed += ["}", ""]
         if self._read is not None:
-            self._hand_down_places()
+            self._hand_down_locations()
         for computation in self._callees_first:
             self._attribute(computation)
         self._hand_in()
         pass_on(self._drafts)
         self._keep_moves()
         self._hand_down()
-        found = tuple([draft.finished(self._equations, self._read) for draft in self._drafts.values()])
-        return tidy("\n".join(shown)), with_flows(found, self._callees_first, {**self._appliers, **self._callers})
+        instructions = tuple([draft.finished(self._equations, self._read) for draft in self._drafts.values()])
+        return tidy("\n".join(printed)), with_flows(
+            instructions, self._callees_first, {**self._appliers, **self._callers}
+        )
 
     def _attribute(self, computation: Computation) -> None:
         for line in computation.instructions:
@@ -160,11 +156,9 @@ class _Module:
         self._share_combined(computation)
 
     def _share_combined(self, computation: Computation) -> None:
-        """Attribute each collective that XLA combined from several ones to the equations and blocks of all of them.
-
-        Its `op_name` names only one of them, but each item of its result has the `op_name` of its original collective.
-        A block's share of the collective is its share of the bytes.
-        """
+        """Attribute each collective that XLA combined from several ones to the equations and blocks of all of them."""
+        # Its `op_name` names only one of them, but each item of its result has the `op_name` of its original
+        # collective. A block's share of the collective is its share of the bytes.
         items: dict[str, list[HloLine]] = {}
         for line in computation.instructions:
             if line.opcode == "get-tuple-element" and line.operands:
@@ -174,23 +168,22 @@ class _Module:
                 items[line.operands[0]] = items[line.name]
             if line.opcode.removesuffix("-start").removesuffix("-done") not in _COMBINED or line.name not in items:
                 continue
-            found = [(self._drafts[item.name], _bytes(item)) for item in items[line.name]]
-            if not any(one.equations for one, _ in found):
+            parts = [(self._drafts[item.name], _bytes(item)) for item in items[line.name]]
+            if not any(part.equations for part, _ in parts):
                 continue
             draft = self._drafts[line.name]
-            draft.equations = tuple(sorted({id for one, _ in found for id in one.equations}, key=program_order))
-            draft.shares = blend((one.shares, weight) for one, weight in found)
-            draft.role = majority((one.role, weight) for one, weight in found)
+            draft.equations = tuple(sorted({id for part, _ in parts for id in part.equations}, key=program_order))
+            draft.shares = blend((part.shares, weight) for part, weight in parts)
+            draft.role = majority((part.role, weight) for part, weight in parts)
             draft.origin = "tagged" if draft.shares else None
 
-    def _hand_down_places(self) -> None:
-        """Give an instruction without a location the locations of the callers of its computation."""
+    def _hand_down_locations(self) -> None:
         for computation in self._order:
             callers = [*self._callers.get(computation.name, ()), *self._appliers.get(computation.name, ())]
-            found = {place: None for caller, _ in callers for place in self._drafts[caller.name].places}
-            for line in computation.instructions if found else ():
+            locations = {location: None for caller, _ in callers for location in self._drafts[caller.name].locations}
+            for line in computation.instructions if locations else ():
                 draft = self._drafts[line.name]
-                draft.places = draft.places or tuple(found)
+                draft.locations = draft.locations or tuple(locations)
 
     def _moved_by(self, line: HloLine) -> tuple[str, ...]:
         """Return the operands that an instruction of `_MOVES` moves; `()` for a slice, whose users have its block."""
@@ -198,24 +191,18 @@ class _Module:
             return ()
         if line.opcode == "dynamic-update-slice":
             return line.operands[1:2]
-        given = self._lines.get(line.operands[0]) if line.opcode == "get-tuple-element" and line.operands else None
-        body = self._body(given) if given is not None and given.opcode == "call" else []
+        producer = self._lines.get(line.operands[0]) if line.opcode == "get-tuple-element" and line.operands else None
+        body = self._body(producer) if producer is not None and producer.opcode == "call" else []
         if body and body[-1].opcode == "tuple":
-            place = dict(self._drafts[line.name].attributes).get("index", "")
-            if place.isdigit() and int(place) < len(body[-1].operands):
-                return (body[-1].operands[int(place)],)
+            index = dict(self._drafts[line.name].attributes).get("index", "")
+            if index.isdigit() and int(index) < len(body[-1].operands):
+                return (body[-1].operands[int(index)],)
         return line.operands
 
     def _attribute_moved(self, line: HloLine, candidates: tuple[str, ...]) -> None:
-        """Clear the block of an instruction that moves data into or out of a scan, so that it is inferred later.
-
-        The `op_name` of the instruction names only the scan. It should belong to the block that computes or uses the
-        data. If no such block is found later, `_keep_moves` sets the block of the scan again.
-
-        Args:
-            line: The instruction. Others than those of a scan are not changed.
-            candidates: The operands from which the block may be inferred.
-        """
+        """Clear the block of an instruction that moves data into or out of a scan, so that it is inferred later."""
+        # The `op_name` of the instruction names only the scan. It should belong to the block that computes or uses
+        # the data. If no such block is found later, `_keep_moves` sets the block of the scan again.
         draft = self._drafts[line.name]
         if self._is_of_scan(draft):
             self._moves[line.name] = draft.shares, draft.origin
@@ -225,50 +212,50 @@ class _Module:
         return bool(draft.equations) and all(self._equations[id].primitive == "scan" for id in draft.equations)
 
     def _ids(self, line: HloLine, computation: Computation) -> frozenset[str]:
-        """Return the ids of the equations that the tags in an instruction's `op_name` identify.
-
-        In a function that XLA did not inline, a tag has only the last part of an id. The ids of the calls precede it.
-        """
+        """Return the ids of the equations that the tags in an instruction's `op_name` identify."""
+        # In a function that XLA did not inline, a tag has only the last part of an id. The ids of the calls precede
+        # it.
         op_name = line.op_name or self._op_names.get(line.name, "")
         if not self._tags.is_in(op_name):
             return self._of_function(computation)
-        found: set[str] = set()
+        ids: set[str] = set()
         for part in op_name.split(";"):
             id = self._tags.joint.join(self._tags.path(part))
             if id and (part.startswith(self._root) if self._root else computation.is_entry):
-                found.add(id)
+                ids.add(id)
             elif id:
-                found |= self._behind_callers(id, computation)
-        return frozenset(found & self._equations.keys())
+                ids |= self._behind_callers(id, computation)
+        return frozenset(ids & self._equations.keys())
 
     def _of_function(self, computation: Computation) -> frozenset[str]:
         """Return the ids of the equations that call a function without tags, such as JAX's function for a `cumsum`."""
-        known = self._functions.get(computation.name)
-        if known is None:
+        equation_ids = self._functions.get(computation.name)
+        if equation_ids is None:
             callers = self._callers.get(computation.name, ())
-            ids = {id for one, home in callers if one.opcode in ("call", "while") for id in self._ids(one, home)}
-            known = frozenset(id for id in ids if not self._equations[id].is_call)
-            self._functions[computation.name] = known
-        return known
+            ids = {
+                id for caller, home in callers if caller.opcode in ("call", "while") for id in self._ids(caller, home)
+            }
+            equation_ids = frozenset(id for id in ids if not self._equations[id].is_call)
+            self._functions[computation.name] = equation_ids
+        return equation_ids
 
     def _behind_callers(self, id: str, computation: Computation) -> set[str]:
-        """Return the full ids of an equation in `computation`. There is one for each caller; `id` is relative to it."""
         if computation.is_entry:
             return {id}
         if (id, computation.name) in self._behind:
             return self._behind[id, computation.name]
-        found = self._behind[id, computation.name] = set[str]()
+        full_ids = self._behind[id, computation.name] = set[str]()
         for caller, home in (*self._callers.get(computation.name, ()), *self._appliers.get(computation.name, ())):
-            if len(found) >= self._tags.most_callers:
+            if len(full_ids) >= self._tags.most_callers:
                 break
             ids = self._ids(caller, home)
             if caller.opcode == "call" and ids:
-                found |= {f"{outer}{self._tags.joint}{id}" for outer in ids}
+                full_ids |= {f"{outer}{self._tags.joint}{id}" for outer in ids}
             elif ids:
-                found |= ids_in_function_of(id, ids, self._tags.joint)
+                full_ids |= ids_in_function_of(id, ids, self._tags.joint)
             else:
-                found |= self._behind_callers(id, home)
-        return found
+                full_ids |= self._behind_callers(id, home)
+        return full_ids
 
     @cached_property
     def _root(self) -> str:
@@ -277,96 +264,103 @@ class _Module:
             for line in computation.instructions if computation.is_entry else ():
                 if self._tags.is_in(line.op_name):
                     depth = 0  # a slash inside of brackets is part of a name: jit(a/b)/add
-                    for place, char in enumerate(line.op_name):
+                    for position, char in enumerate(line.op_name):
                         depth += (char == "(") - (char == ")")
                         if char == "/" and depth == 0:
-                            start = line.op_name[: place + 1]
+                            start = line.op_name[: position + 1]
                             return "" if self._tags.is_in(start) else start
         return ""
 
     def _gather(self, line: HloLine) -> None:
-        """Set equations and blocks of a fusion, call or loop to those of its body. Blocks are weighted by work."""
+        # Blocks are weighted by work.
         draft = self._drafts[line.name]
         inner = [
-            self._drafts[one.name]
+            self._drafts[inner_line.name]
             for _, callee in line.calls
             if callee in self._computations
-            for one in self._computations[callee].instructions
+            for inner_line in self._computations[callee].instructions
         ]
         if not inner:
             return
         trips = line.trips or 1
-        draft.work = trips * sum(one.work for one in inner)
-        counted = [one for one in inner if one.opcode not in TRIVIAL and (one.equations or one.shares)]
-        found = {id for one in counted for id in one.equations}
+        draft.work = trips * sum(part.work for part in inner)
+        counted = [part for part in inner if part.opcode not in TRIVIAL and (part.equations or part.shares)]
+        ids = {id for part in counted for id in part.equations}
         if line.opcode == "call" and draft.equations:
-            self._gather_call(draft, found)
-            if not found:
+            self._gather_call(draft, ids)
+            if not ids:
                 self._attribute_moved(line, self._written_by(line))
-                for one in inner:
-                    one.sources = () if line.name in self._moves else one.sources
+                for part in inner:
+                    part.sources = () if line.name in self._moves else part.sources
             return
-        draft.equations = tuple(sorted(found | set(draft.equations), key=program_order))
-        draft.places = tuple(dict.fromkeys(place for one in counted for place in one.places)) or draft.places
-        weighed = [(one, one.work) for one in counted]
-        if not any(weight for one, weight in weighed if one.shares):  # nothing in it computes or moves data
-            weighed = [(one, 1.0) for one in counted]
-        shares = blend((one.shares, weight) for one, weight in weighed)
+        draft.equations = tuple(sorted(ids | set(draft.equations), key=program_order))
+        draft.locations = (
+            tuple(dict.fromkeys(location for part in counted for location in part.locations)) or draft.locations
+        )
+        weighed = [(part, part.work) for part in counted]
+        if not any(weight for part, weight in weighed if part.shares):  # nothing in it computes or moves data
+            weighed = [(part, 1.0) for part in counted]
+        shares = blend((part.shares, weight) for part, weight in weighed)
         if shares:
             draft.shares = shares
             draft.take_lines(counted)
-            draft.role = majority((one.role, weight) for one, weight in weighed)
-            draft.origin = "tagged" if any(one.origin == "tagged" for one in counted) else "inferred"
-        is_moved = any(one.id in self._moves for one in inner)
-        if line.opcode == "fusion" and is_moved and all(self._is_of_scan(one) for one in counted if one.shares):
-            self._attribute_moved(line, tuple(one.name for one in self._body(line)[-1:]))
+            draft.role = majority((part.role, weight) for part, weight in weighed)
+            draft.origin = "tagged" if any(part.origin == "tagged" for part in counted) else "inferred"
+        is_moved = any(part.id in self._moves for part in inner)
+        if line.opcode == "fusion" and is_moved and all(self._is_of_scan(part) for part in counted if part.shares):
+            self._attribute_moved(line, tuple(inner_line.name for inner_line in self._body(line)[-1:]))
 
     def _gather_call(self, draft: Draft, inside: set[str]) -> None:
-        """Set the equations of a call of a shared function to those equations of the body that belong to this call."""
         own = tuple(f"{id}{self._tags.joint}" for id in draft.equations)
-        found = {id for id in inside if id.startswith(own)}
-        if found:
-            draft.equations = tuple(sorted(found | set(draft.equations), key=program_order))
-            known = [self._equations[id] for id in draft.equations if id in found and not self._equations[id].is_call]
-            draft.shares = blend((((one.block, 1.0),) if one.block else (), 1.0) for one in known) or draft.shares
-            draft.role = majority((one.role, 1.0) for one in known) or draft.role
+        own_ids = {id for id in inside if id.startswith(own)}
+        if own_ids:
+            draft.equations = tuple(sorted(own_ids | set(draft.equations), key=program_order))
+            equations = [
+                self._equations[id] for id in draft.equations if id in own_ids and not self._equations[id].is_call
+            ]
+            draft.shares = (
+                blend((((equation.block, 1.0),) if equation.block else (), 1.0) for equation in equations)
+                or draft.shares
+            )
+            draft.role = majority((equation.role, 1.0) for equation in equations) or draft.role
             draft.origin = "tagged" if draft.shares else None
 
     def _written_by(self, call: HloLine) -> tuple[str, ...]:
         """Return the operand that a call in a loop writes into a stacked result, as a tuple; `()` if it writes none."""
-        written = next((one for one in self._body(call) if one.opcode == "dynamic-update-slice"), None)
+        line = next(
+            (inner_line for inner_line in self._body(call) if inner_line.opcode == "dynamic-update-slice"), None
+        )
         candidates: set[str] = set()
-        while written is not None and written.opcode != "parameter" and written.name not in candidates:
-            candidates.add(written.name)
-            (given,) = self._moved_by(written)[:1] or ("",)
-            written = self._lines.get(given)
-        if written is None or not written.literal.isdigit():
+        while line is not None and line.opcode != "parameter" and line.name not in candidates:
+            candidates.add(line.name)
+            (operand,) = self._moved_by(line)[:1] or ("",)
+            line = self._lines.get(operand)
+        if line is None or not line.literal.isdigit():
             return ()
-        return call.operands[int(written.literal) : int(written.literal) + 1]
+        return call.operands[int(line.literal) : int(line.literal) + 1]
 
     def _body(self, call: HloLine) -> list[HloLine]:
-        """Return the instructions in the body of a fusion or a call."""
         called = self._computations.get(call.calls[0][1]) if call.calls else None
         return called.instructions if called else []
 
     def _hand_in(self) -> None:
         """Connect the parameters of a called computation to the operands of its callers."""
         for computation in self._order:
-            callers = [one for one, _ in self._callers.get(computation.name, ()) if one.opcode in ("fusion", "call")]
+            callers = [
+                caller for caller, _ in self._callers.get(computation.name, ()) if caller.opcode in ("fusion", "call")
+            ]
             for line in computation.instructions if callers else ():
                 if line.opcode == "parameter" and line.literal.isdigit():
                     number = int(line.literal)
-                    given = tuple(one.operands[number] for one in callers if number < len(one.operands))
-                    self._drafts[line.name].operands += given
+                    operands = tuple(caller.operands[number] for caller in callers if number < len(caller.operands))
+                    self._drafts[line.name].operands += operands
 
     def _keep_moves(self) -> None:
-        """Set the block that `_attribute_moved` cleared, for instructions for which no other block was found.
-
-        Instructions in a fusion are left to `_hand_down`.
-        """
+        """Set the block that `_attribute_moved` cleared, for instructions for which no other block was found."""
+        # Instructions in a fusion are left to `_hand_down`.
         for name, (shares, origin) in self._moves.items():
             callers = self._callers.get(self._homes[name].name, ())
-            if not self._drafts[name].shares and not any(one.opcode == "fusion" for one, _ in callers):
+            if not self._drafts[name].shares and not any(caller.opcode == "fusion" for caller, _ in callers):
                 self._drafts[name].shares, self._drafts[name].origin = shares, origin
 
     def _hand_down(self) -> None:
@@ -388,5 +382,5 @@ def _bytes(line: HloLine) -> float:
 
 
 def _trips(line: HloLine) -> tuple[tuple[str, str], ...]:
-    """Return the trip count of a loop as an attribute: the displayed text does not contain it."""
+    # Return the trip count of a loop as an attribute: the displayed text does not contain it.
     return () if line.trips is None else (("known_trip_count", str(line.trips)),)

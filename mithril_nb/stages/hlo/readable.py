@@ -32,7 +32,7 @@ _COUNTED = re.compile(r"(?:\.(?:clone|remat\d*|sunk|\d+))+$")
 # For example: mu and linear_0.weight in state[0].mu['linear_0.weight']
 _KEY = re.compile(r"\['([^']*)'\]|\[\"([^\"]*)\"\]|\[(\w+)\]|\.?(\w+)")
 # Words that have a meaning in the readable text, so they are not used as names.
-_TAKEN = ("inf", "nan", "true", "false", "return", "as")
+_RESERVED = ("inf", "nan", "true", "false", "return", "as")
 # Attributes of custom calls that describe how C code is called, not its result.
 _SILENT = frozenset({"api_version", "operand_layout_constraints", "output_operand_aliasing"})
 _PREPOSITIONS = {
@@ -61,9 +61,6 @@ class Readable:
 def readable(text: str) -> Readable:
     r"""Return an optimized HLO module in short form.
 
-    Args:
-        text: The result of `compiled.as_text()`. Lines that cannot be parsed become comments.
-
     Examples:
         >>> print(readable('''HloModule f
         ... ENTRY %main (Arg_0.1: f32[2]) -> f32[2] {
@@ -81,20 +78,17 @@ def readable(text: str) -> Readable:
 
 @dataclass
 class _Names:
-    """Names used in one computation."""
-
-    taken: set[str] = field(default_factory=lambda: set(_TAKEN))
+    used: set[str] = field(default_factory=lambda: set(_RESERVED))
     counts: dict[str, int] = field(default_factory=dict)
 
-    def new(self, wanted: str) -> str:
-        """Return the wanted name without special characters, and with a number if it is already in use."""
-        wanted = re.sub(r"[^A-Za-z0-9_.]+", "_", wanted, flags=re.ASCII).strip("_.") or "value"
-        wanted = f"n{wanted}" if wanted[0].isdigit() else wanted
-        name = wanted
-        while name in self.taken:
-            self.counts[wanted] = number = self.counts.get(wanted, 1) + 1
-            name = f"{wanted}_{number}"
-        self.taken.add(name)
+    def new(self, base: str) -> str:
+        base = re.sub(r"[^A-Za-z0-9_.]+", "_", base, flags=re.ASCII).strip("_.") or "value"
+        base = f"n{base}" if base[0].isdigit() else base
+        name = base
+        while name in self.used:
+            self.counts[base] = number = self.counts.get(base, 1) + 1
+            name = f"{base}_{number}"
+        self.used.add(name)
         return name
 
 
@@ -103,18 +97,16 @@ class _Scope:
     """The names in one computation: the short name of each instruction, and the type of each short name."""
 
     names: _Names = field(default_factory=_Names)
-    shown: dict[str, str] = field(default_factory=dict)
+    short: dict[str, str] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
 
     def of(self, operand: str) -> str:
-        """Return the short name of an operand. Choose one if no line of the computation defines the operand."""
-        if operand not in self.shown:
-            self.shown[operand] = self.names.new(_base(operand))
-        return self.shown[operand]
+        if operand not in self.short:
+            self.short[operand] = self.names.new(_base(operand))
+        return self.short[operand]
 
-    def add(self, line: HloLine, wanted: str) -> str:
-        """Give a line a short name."""
-        name = self.shown[line.name] = self.names.new(wanted)
+    def add(self, line: HloLine, base: str) -> str:
+        name = self.short[line.name] = self.names.new(base)
         self.types[name] = type_of(line)
         return name
 
@@ -129,12 +121,11 @@ class _Printer:
                     callers[callee] = callers.get(callee, 0) + 1
         self._once = {name for name, count in callers.items() if count == 1 and not bodies[name].is_entry}
         self._by_word = described_by_word(bodies)
-        names = _Names({"entry", *_TAKEN})
+        names = _Names({"entry", *_RESERVED})
         self._titles = {name: "entry" if body.is_entry else names.new(_base(name)) for name, body in bodies.items()}
         self._done: set[str] = set()
 
     def result(self) -> Readable:
-        """Print the module: the entry with the computations that run once, then computations that run more often."""
         first = [name for name in self._bodies if name not in self._once and name not in self._by_word]
         for name in [*first, *self._bodies]:
             if name not in self._done and name not in self._by_word:
@@ -160,7 +151,7 @@ class _Printer:
         self._inside(body, scope, 1, "", listed=body.is_entry)
 
     def _header(self, depth: int, title: str, body: Body, scope: _Scope, types: tuple[str, ...]) -> None:
-        """Print the title of a computation and its parameters. A type is omitted if it is the one in `types`."""
+        # A type is omitted if it is the one in `types`.
         params = []
         for at, line in enumerate(body.params):
             name, type = scope.add(line, "carry" if title in PARTS["while"] else _base(line.name)), type_of(line)
@@ -168,7 +159,7 @@ class _Printer:
         self._emit(depth, f"{title}({', '.join(params)}):", [line.name for line in body.params])
 
     def _inside(self, body: Body, scope: _Scope, depth: int, expected: str, listed: bool = False) -> None:
-        """Print the lines of a computation. The type of its result is omitted if it is `expected`."""
+        """Print the lines of a computation."""
         used = {operand for line in body.instructions for operand in line.operands}
         for line in body.instructions:
             if line.name not in body.folded and (not line.is_root or line.name in used):
@@ -176,23 +167,23 @@ class _Printer:
         for line in body.params:
             if line.is_root and not listed:
                 self._emit(depth, f"return {scope.of(line.name)}", ())
-        written: list[HloLine] = []
+        constants: list[HloLine] = []
         for line in body.lines:
             if isinstance(line, str):
                 self._emit(depth, f"// {line.strip()}", ())
             elif line.name in body.folded:
-                written.append(line)
+                constants.append(line)
             else:
-                self._line(line, body, scope, depth, expected if line.is_root else "", written)
-                written = []
+                self._line(line, body, scope, depth, expected if line.is_root else "", constants)
+                constants = []
 
     def _line(
-        self, line: HloLine, body: Body, scope: _Scope, depth: int, expected: str, written: list[HloLine]
+        self, line: HloLine, body: Body, scope: _Scope, depth: int, expected: str, constants: list[HloLine]
     ) -> None:
         called, words = runs_of(line, body, self._bodies)
         inline = [(how, self._bodies[name]) for how, name in called if self._is_inline(name, depth)]
         self._done.update(inner.name for _, inner in inline)
-        numbers = {one.name: one for one in written}
+        numbers = {constant.name: constant for constant in constants}
         operands = [
             _number(numbers[operand], line) if operand in numbers else scope.of(operand) for operand in line.operands
         ]
@@ -216,21 +207,21 @@ class _Printer:
         if line.opcode == "tuple" and type == f"({', '.join(scope.types.get(operand, '') for operand in operands)})":
             type = expected
         stated = "" if type == expected else f"{type} "
-        name = scope.shown.get(line.name, "")
+        name = scope.short.get(line.name, "")
         head = ("return " if line.is_root else "") + (f"{name} = " if name else "")
         params = inline[0][1].params if is_direct else []
         self._emit(
             depth,
             f"{head}{stated}{shown_line}{':' if inline else ''}",
-            [line.name, *(one.name for one in [*written, *params])],
+            [line.name, *(operand_line.name for operand_line in [*constants, *params])],
         )
-        given = tuple(scope.types.get(operand, "") for operand in operands)
+        operand_types = tuple(scope.types.get(operand, "") for operand in operands)
         for how, part in inline:
             if is_direct:
                 self._inside(part, inner, depth + 1, type_of(line))
             else:
                 into = _Scope()
-                takes, gives = expected_types(line.opcode, how, given, type_of(line))
+                takes, gives = expected_types(line.opcode, how, operand_types, type_of(line))
                 self._header(depth + 1, how, part, into, takes)
                 self._inside(part, into, depth + 2, gives)
 
@@ -263,14 +254,10 @@ def python_names(paths: list[str]) -> list[str]:
             chosen[at] += 1
 
 
-def expected_types(opcode: str, how: str, given: tuple[str, ...], result: str) -> tuple[tuple[str, ...], str]:
+def expected_types(opcode: str, how: str, operand_types: tuple[str, ...], result: str) -> tuple[tuple[str, ...], str]:
     """Return the types of a computation's parameters and result that a loop or conditional requires.
 
-    Args:
-        opcode: Opcode of the instruction that runs the computation.
-        how: The attribute of the instruction that names the computation, such as `"body"`.
-        given: Types of the instruction's operands.
-        result: Type of the instruction's result.
+    `operand_types`: Types of the instruction's operands.
 
     Returns:
         The types of the parameters, and the type of the result; `()` and `""` for other instructions.
@@ -284,7 +271,7 @@ def expected_types(opcode: str, how: str, given: tuple[str, ...], result: str) -
     part, _, number = how.partition("_")
     if opcode == "conditional" and part in PARTS["conditional"]:
         at = {"true": 1, "false": 2}.get(part, int(number) + 1 if number.isdigit() else 0)
-        return given[at : at + 1], result
+        return operand_types[at : at + 1], result
     return (), ""
 
 
@@ -295,7 +282,6 @@ def items_of(type: str, index: str) -> str:
 
 
 def _base(name: str) -> str:
-    """Return the name of an instruction without the suffix that makes it unique."""
     short = _COUNTED.sub("", name)
     if re.fullmatch(r"param_\d+|Arg_\d+|arg\d+|p\d+", short):
         return "p" + re.sub(r"\D", "", short)
@@ -303,14 +289,13 @@ def _base(name: str) -> str:
 
 
 def _number(constant: HloLine, user: HloLine) -> str:
-    """Return a constant as an operand; its dtype is shown only if it differs from the dtype of the result."""
+    # Return a constant as an operand; its dtype is shown only if it differs from the dtype of the result.
     dtype = constant.shapes[0][0]
     is_clear = user.opcode != "tuple" and user.shapes and user.shapes[0][0] == dtype
     return constant.literal if is_clear else f"{constant.literal}:{dtype}"
 
 
 def _keeps_names(line: HloLine, inner: Body, scope: _Scope) -> bool:
-    """Return whether the parameters of a body can keep the names of the operands: same number, same types."""
     if line.opcode not in ("fusion", "call") or len(inner.params) != len(line.operands):
         return False
     return all(
@@ -320,38 +305,36 @@ def _keeps_names(line: HloLine, inner: Body, scope: _Scope) -> bool:
 
 
 def _handed_in(line: HloLine, inner: Body, scope: _Scope, into: _Scope) -> list[str]:
-    """Name the parameters of a body after the operands, and return the operands as they are printed."""
-    shown = [scope.of(operand) for operand in line.operands]
-    into.names.taken.update(shown)
+    names = [scope.of(operand) for operand in line.operands]
+    into.names.used.update(names)
     operands = []
-    for at, (name, param) in enumerate(zip(shown, inner.params, strict=True)):
-        if name in shown[:at]:
+    for at, (name, param) in enumerate(zip(names, inner.params, strict=True)):
+        if name in names[:at]:
             operands.append(f"{name} as {into.add(param, name)}")
         else:
-            into.shown[param.name], into.types[name] = name, type_of(param)
+            into.short[param.name], into.types[name] = name, type_of(param)
             operands.append(name)
     return operands
 
 
 def _words(line: HloLine, attributes: Mapping[str, str], scope: _Scope) -> str:
-    """Return the attributes of a line in short form, after a space."""
-    left, found = dict(attributes), []
+    left, parts = dict(attributes), []
     if line.opcode in _PREPOSITIONS and "dimensions" in left:
         axes = left.pop("dimensions").strip("{}")
-        found += [f"{_PREPOSITIONS[line.opcode]} {axes}"] if axes else []
+        parts += [f"{_PREPOSITIONS[line.opcode]} {axes}"] if axes else []
     for prefix, kind in (("", "contracting"), ("batch ", "batch")):
         sides = [left.pop(f"{side}_{kind}_dims", "{}").strip("{}") for side in ("lhs", "rhs")]
-        found += [f"{prefix}[{sides[0]}]x[{sides[1]}]"] if any(sides) else []
+        parts += [f"{prefix}[{sides[0]}]x[{sides[1]}]"] if any(sides) else []
     for name in ("kind", "direction", "slice", "iota_dimension", "custom_call_target"):
         if name in left:
             value = left.pop(name)
-            found.append(
+            parts.append(
                 {"kind": value[1:].lower(), "slice": re.sub(r"[\[\]]", "", value).replace("{", "[").replace("}", "]")}
                 .get(name, f"along {value}" if name == "iota_dimension" else value)
             )  # fmt: skip
     for name, value in left.items():
         if name not in _SILENT:
             value = OPERAND.sub(lambda match: scope.of(match[1]), value)
-            found.append(f"{name}={value}" if value else name)
-    found += [f"{line.trips} times"] if line.trips is not None else []
-    return " " + ", ".join(found) if found else ""
+            parts.append(f"{name}={value}" if value else name)
+    parts += [f"{line.trips} times"] if line.trips is not None else []
+    return " " + ", ".join(parts) if parts else ""

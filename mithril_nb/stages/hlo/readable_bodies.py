@@ -65,9 +65,9 @@ def bodies_of(text: str) -> tuple[str, dict[str, Body]]:
     """Return the title of a module and its computations by name: the entry, those without a caller, then the others."""
     title, computations = read_module(text)
     names = {computation.name for computation in computations}
-    found: dict[str, Body] = {}
+    bodies: dict[str, Body] = {}
     for computation in computations:
-        body = found[computation.name] = Body(computation.name, computation.is_entry, [], computation.lines)
+        body = bodies[computation.name] = Body(computation.name, computation.is_entry, [], computation.lines)
         for line in computation.instructions:
             body.attributes[line.name], body.runs[line.name] = _attributes(line.attributes, names)
         numbered = {line.literal: line for line in computation.instructions if line.opcode == "parameter"}
@@ -75,21 +75,20 @@ def bodies_of(text: str) -> tuple[str, dict[str, Body]]:
         if all(params) and len(numbered) == sum(line.opcode == "parameter" for line in computation.instructions):
             body.params = [line for line in params if line is not None]
             body.lines = [line for line in body.lines if isinstance(line, str) or line.opcode != "parameter"]
-    for body in found.values():  # only now: whether a constant is folded depends on the bodies that its user runs
-        _fold(body, found)
-    run = {callee for body in found.values() for runs in body.runs.values() for _, callee in runs}
-    ordered = sorted(found.values(), key=lambda body: (not body.is_entry, body.name in run))
+    for body in bodies.values():  # only now: whether a constant is folded depends on the bodies that its user runs
+        _fold(body, bodies)
+    run = {callee for body in bodies.values() for runs in body.runs.values() for _, callee in runs}
+    ordered = sorted(bodies.values(), key=lambda body: (not body.is_entry, body.name in run))
     return title, {body.name: body for body in ordered}
 
 
 def runs_of(
     line: HloLine, body: Body, bodies: Mapping[str, Body]
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the computations that an instruction runs, in two lists.
-
-    The first list has the items of `body.runs[line.name]` whose computations are printed in full. The second list has
-    the others, which only combine two numbers: pairs of the attribute and one word, such as `("to_apply", "add")`.
-    """
+    """Return the computations that an instruction runs, in two lists."""
+    # The first list has the items of `body.runs[line.name]` whose computations are printed in full. The second list
+    # has the others, which only combine two numbers: pairs of the attribute and one word, such as `("to_apply",
+    # "add")`.
     called, words = [], []
     for how, callee in body.runs[line.name]:
         # The body of these is always printed. Only the body of a combiner, such as that of a `reduce`, becomes a word.
@@ -114,15 +113,13 @@ def described_by_word(bodies: Mapping[str, Body]) -> set[str]:
 
 def type_of(line: HloLine) -> str:
     """Return the printed type of a result, without layouts."""
-    written = line.written.partition(" = ")[2]
-    return LAYOUT.sub("]", written[: written.find(f" {line.opcode}(")])
+    text = line.text.partition(" = ")[2]
+    return LAYOUT.sub("]", text[: text.find(f" {line.opcode}(")])
 
 
 def _attributes(text: str, names: set[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Parse the text after the operands of an instruction. Return its attributes, and the computations that it runs.
-
-    Both are pairs, as in the attributes of `Body`. `names` are the names of all computations.
-    """
+    # Return its attributes, and the computations that it runs.
+    # Both are pairs, as in the attributes of `Body`. `names` are the names of all computations.
     attributes: list[tuple[str, str]] = []
     runs: list[tuple[str, str]] = []
     for key, value in attribute_pairs(text):
@@ -138,7 +135,6 @@ def _attributes(text: str, names: set[str]) -> tuple[list[tuple[str, str]], list
 
 
 def _fold(body: Body, bodies: Mapping[str, Body]) -> None:
-    """Move each constant with a single user right before that user."""
     users: dict[str, list[HloLine]] = {}
     for line in body.instructions:
         for operand in line.operands:

@@ -33,30 +33,30 @@ _XLA = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _LETTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 
 
-def read_mlir(written: str) -> str:
+def read_mlir(text: str) -> str:
     r"""Return the decoded content of a quoted MLIR string.
 
     Examples:
         >>> read_mlir(r"f\CF\83"), read_mlir(r"a\22b\\c")
         ('fσ', 'a"b\\c')
     """
-    return _read(written, _MLIR, 16) if "\\" in written else written
+    return _read(text, _MLIR, 16) if "\\" in text else text
 
 
-def read_xla(written: str) -> str:
+def read_xla(text: str) -> str:
     r"""Return the decoded content of a quoted XLA string.
 
     Examples:
         >>> read_xla(r"f\317\203"), read_xla(r"a\"b\'c")
         ('fσ', 'a"b\'c')
     """
-    return _read(written, _XLA, 8) if "\\" in written else written
+    return _read(text, _XLA, 8) if "\\" in text else text
 
 
-def _read(written: str, escape: re.Pattern[bytes], base: int) -> str:
+def _read(text: str, escape: re.Pattern[bytes], base: int) -> str:
     def byte(match: re.Match[bytes]) -> bytes:
-        found = match.group(1)
+        code = match.group(1)
         # Damaged text may contain a number above 255.
-        return bytes([int(found, base) & 255]) if len(found) > 1 else _LETTERS.get(found, found)
+        return bytes([int(code, base) & 255]) if len(code) > 1 else _LETTERS.get(code, code)
 
-    return escape.sub(byte, written.encode()).decode(errors="replace")
+    return escape.sub(byte, text.encode()).decode(errors="replace")

@@ -63,7 +63,6 @@ class _Function:
 
     @property
     def prefix(self) -> str:
-        """Prefix of the ids of its ops."""
         return "" if self.name == "main" else self.name
 
 
@@ -72,11 +71,7 @@ def read_stablehlo(
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Return the text without locations, and its instructions with their provenance.
 
-    Args:
-        text: The result of `lowered.as_text(debug_info=True)`.
-        tags: The object that finds the ids of equations in op names.
-        equations: The equations by id.
-        lines: The object that reads Python lines from the locations; `None` to use the Python lines of the equations.
+    `lines`: The object that reads Python lines from the locations; `None` to use the Python lines of the equations.
     """
     body, table = _split(text)
     names: dict[str, str] = {}
@@ -84,27 +79,27 @@ def read_stablehlo(
     open_ops: list[Draft | None] = []
     manual: list[str] = []  # ids of the bodies of `shard_map` around the line
     waiting: Draft | None = None  # An op whose regions start on the next line.
-    shown: list[str] = []
+    printed: list[str] = []
     current: _Function | None = None
     for line in body:
-        plain, found = _strip(line)
-        shown.append(plain)
-        number = len(shown)
+        plain, locations = _strip(line)
+        printed.append(plain)
+        number = len(printed)
         start = plain.strip()
         opens = start.endswith("{")
         location = None
-        if found and line.endswith(")"):
-            place = found[-1]
-            if place not in names:
-                names[place] = _name_in(table.get(place, place), table, tags.marker)
-            location = names[place]
+        if locations and line.endswith(")"):
+            key = locations[-1]
+            if key not in names:
+                names[key] = _name_in(table.get(key, key), table, tags.marker)
+            location = names[key]
         if start.startswith("}"):
             closed = None if opens or not open_ops else open_ops.pop()
             if closed is not None and current is not None:
                 closed.lines = number - closed.line + 1
                 closed.shapes = closed.shapes or result_specs(plain)
                 current.locations[closed.id] = location or ""
-                closed.places = _places(found, location, tags)
+                closed.locations = _locations(locations, location, tags)
                 if closed.opcode == _MANUAL:
                     manual.pop()
                 current = None if closed is current.draft else current
@@ -131,9 +126,9 @@ def read_stablehlo(
             carried: list[tuple[str, str]] = _CARRIED.findall(rest)
             current.names |= {inside: current.names.get(outside, outside) for inside, outside in carried}
             rest = _CARRIED.sub(r"\2", rest)
-        given: list[str] = []
+        arguments: list[str] = []
         if opcode == _MANUAL:  # `(%arg0) ... (%arg2: tensor<8xf32>) {`: the body uses another name, for a shard
-            given = _GIVEN.findall(rest)
+            arguments = _GIVEN.findall(rest)
             rest = rest.partition(")")[0]
         used: list[str] = _USED.findall(rest)
         operands = tuple([current.names[name] for name in used if name in current.names])
@@ -147,7 +142,7 @@ def read_stablehlo(
             shown_operands=operands if are_known else tuple([current.names.get(name, name) for name in used]),
             shapes=result_specs(rest),
             attributes=attribute_pairs(rest),
-            places=_places(found, location, tags),
+            locations=_locations(locations, location, tags),
         )
         if result is None or draft.id in current.locations:
             draft.id += f"@{number}"
@@ -157,7 +152,9 @@ def read_stablehlo(
             current.bodies[draft.id] = manual[-1]
         if opcode == _MANUAL:
             manual.append(draft.id)
-            current.names |= {inside: current.names.get(name, name) for inside, name in zip(given, used, strict=True)}
+            current.names |= {
+                inside: current.names.get(name, name) for inside, name in zip(arguments, used, strict=True)
+            }
         callee = _CALLEE.search(plain) if "call" in opcode else None
         if callee:
             current.calls.append((_symbol(callee), draft.id))
@@ -172,7 +169,7 @@ def read_stablehlo(
     read = None if lines is None else lines.of_mlir(table)
     if read is not None:
         _take_lines_of_callers(functions, read)
-    plain_text = "\n".join(shown) + "\n"
+    plain_text = "\n".join(printed) + "\n"
     return plain_text, with_flows(plain_text, _resolve(functions, tags, equations, read))
 
 
@@ -191,11 +188,11 @@ def result_specs(rest: str) -> tuple[TensorSpec, ...]:
 
 @lru_cache(maxsize=4096)
 def _specs(types: str) -> tuple[TensorSpec, ...]:
-    found = []
+    specs = []
     for sizes, dtype in _TENSOR.findall(types):
         shape = tuple(int(size) if size.isdigit() else size for size in sizes.split("x")[:-1])
-        found.append(TensorSpec(shape, MLIR_DTYPES.get(dtype) or dtype))
-    return tuple(found)
+        specs.append(TensorSpec(shape, MLIR_DTYPES.get(dtype) or dtype))
+    return tuple(specs)
 
 
 def attribute_pairs(rest: str) -> tuple[tuple[str, str], ...]:
@@ -230,21 +227,20 @@ def _split(text: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _strip(line: str) -> tuple[str, list[str]]:
-    """Return a line without its locations, and the locations."""
     start = line.find(" loc(")
     if start < 0:
         return line, []
     if line.startswith(" loc(#", start) and line.find(")", start) == len(line) - 1:  # the usual case
         return line[:start], [line[start + 5 : -1]]
-    found: list[str] = []
+    locations: list[str] = []
 
     def take(match: re.Match[str]) -> str:
         if match.group(1) is None:
             return match.group(0)
-        found.append(match.group(1))
+        locations.append(match.group(1))
         return ""
 
-    return _LOC.sub(take, line), found
+    return _LOC.sub(take, line), locations
 
 
 def _symbol(match: re.Match[str]) -> str:
@@ -254,17 +250,15 @@ def _symbol(match: re.Match[str]) -> str:
 
 
 def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
-    """Return the op name in a location, which is text or a key of `table`; several names are joined by `;`.
-
-    In `"name"(#loc3)`, the outer name is used. But if only `#loc3` contains `marker`, a tag, its name is used.
-    """
+    """Return the op name in a location, which is text or a key of `table`; several names are joined by `;`."""
+    # In `"name"(#loc3)`, the outer name is used. But if only `#loc3` contains `marker`, a tag, its name is used.
     outer, left = "", len(table) + 2  # a damaged table may contain a cycle
     while location and left:
         left -= 1
         if location.startswith("#"):
             location = table.get(location, "")
         if location.startswith("fused"):
-            single = {place: one for place, one in table.items() if not one.startswith("fused")}
+            single = {key: text for key, text in table.items() if not text.startswith("fused")}
             parts: list[str] = re.findall(rf"#loc\d*|{QUOTED}:?", location)
             return ";".join(filter(None, [_name_in(part, single, marker) for part in parts])) or outer
         match = _NAME.match(location)
@@ -280,31 +274,30 @@ def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
     return outer
 
 
-def _places(found: Sequence[str], name: str | None, tags: Marks) -> tuple[str, ...]:
+def _locations(locations: Sequence[str], name: str | None, tags: Marks) -> tuple[str, ...]:
     """Return the location of an op as a tuple; `()` if it has none, or only the name of the program."""
-    return () if name is None or (name and not tags.is_in(name)) else (found[-1],)
+    return () if name is None or (name and not tags.is_in(name)) else (locations[-1],)
 
 
 def _take_lines_of_callers(functions: Mapping[str, _Function], read: ReadSources) -> None:
-    """Give the ops of a library function the locations of all its calls: JAX writes only that of the first call."""
+    # Give the ops of a library function the locations of all its calls: JAX writes only that of the first call.
     calls: dict[str, dict[str, str]] = {}  # per function: a location for each line of the user that calls it
     for function in functions.values():  # callers usually come before their callees
         around = calls.get(function.name, {})
         for draft in function.ops:
-            if around and {*read(draft.places)[0]} <= around.keys():
-                draft.places = tuple(around.values())
-        places = {draft.id: draft.places for draft in function.ops}
+            if around and {*read(draft.locations)[0]} <= around.keys():
+                draft.locations = tuple(around.values())
+        locations_by_op = {draft.id: draft.locations for draft in function.ops}
         for callee, op in function.calls:
-            for place in places[op]:
-                for source in read([place])[0]:
-                    calls.setdefault(callee, {}).setdefault(source, place)
+            for location in locations_by_op[op]:
+                for source in read([location])[0]:
+                    calls.setdefault(callee, {}).setdefault(source, location)
 
 
 def _resolve(
     functions: Mapping[str, _Function], tags: Marks, equations: Mapping[str, Equation], read: ReadSources | None
 ) -> tuple[Instruction, ...]:
     def around(function: _Function, op: str, outside: Set[str]) -> Set[str]:
-        """Return the ids that an op's tags are relative to: its `shard_map`, or `outside`, the function's calls."""
         body = function.bodies.get(op)
         return outside if body is None else ids_at(function.name, body, outside)
 
@@ -312,7 +305,7 @@ def _resolve(
         function = functions[name]
         return ids_of(function.locations[op], around(function, op, outside), tags, equations)
 
-    callers = callers_of({name: one.calls for name, one in functions.items()}, ids_at, tags.most_callers)
+    callers = callers_of({name: function.calls for name, function in functions.items()}, ids_at, tags.most_callers)
     drafts: dict[str, Draft] = {}
     for function in functions.values():
         outside = callers[function.name]
@@ -321,10 +314,10 @@ def _resolve(
             attribute(function.draft, outside, equations)
             function.draft.origin = "inferred" if function.draft.origin else None
         holders = {body: around(function, op, outside) for op, body in function.bodies.items()}
-        places = {(function.locations[draft.id], function.bodies.get(draft.id)) for draft in function.ops}
+        pairs = {(function.locations[draft.id], function.bodies.get(draft.id)) for draft in function.ops}
         ids = {
-            (place, body): ids_of(place, outside if body is None else holders[body], tags, equations)
-            for place, body in places  # many ops share a location
+            (location, body): ids_of(location, outside if body is None else holders[body], tags, equations)
+            for location, body in pairs  # many ops share a location
         }
         for draft in function.ops:
             attribute(draft, ids[function.locations[draft.id], function.bodies.get(draft.id)], equations)
@@ -339,11 +332,9 @@ def callers_of(
 ) -> dict[str, set[str]]:
     """Return a dict from the name of each function to the ids of the equations that call it; `{""}` for `main`.
 
-    Args:
-        calls: A dict from the name of each function to its calls: name of the callee, and id or location of the call.
-        ids_at: A function that returns the ids of a call's equations, given the name of the function that contains the
-            call, id or location of the call, and the ids of the equations that call this function.
-        most: Maximum number of ids for a function; further ones are ignored.
+    `calls`: A dict from the name of each function to its calls: name of the callee, and id or location of the call.
+    `ids_at`: A function that returns the ids of a call's equations, given the name of the function that contains the
+    call, id or location of the call, and the ids of the equations that call this function.
     """
     callers: dict[str, set[str]] = {name: set() for name in calls}
     callers["main"] = {""}
@@ -353,9 +344,9 @@ def callers_of(
         for name in changed:
             followed[name] = len(callers[name])
             for callee, location in calls[name]:
-                known = callers.setdefault(callee, set())
-                if len(known) < most:
-                    known.update(ids_at(name, location, callers[name]))
+                caller_ids = callers.setdefault(callee, set())
+                if len(caller_ids) < most:
+                    caller_ids.update(ids_at(name, location, callers[name]))
         if not changed:
             break
     return callers
@@ -363,25 +354,22 @@ def callers_of(
 
 def ids_of(location: str, callers: Set[str], tags: Marks, equations: Container[str]) -> frozenset[str]:
     """Return the ids of the equations of an op: the id in its location, prefixed by each caller of its function."""
-    found: set[str] = set()
+    ids: set[str] = set()
     for part in location.split(";"):
         inner = tags.joint.join(tags.path(part))
         if not inner:
-            found |= callers
+            ids |= callers
             continue
         for caller in callers:
             id = f"{caller}{tags.joint}{inner}" if caller else inner
             # JAX lowers a helper once, with the location of its first call. In the other calls, use the caller.
-            found.add(id if id in equations else caller)
-    found.discard("")
-    return frozenset(found)
+            ids.add(id if id in equations else caller)
+    ids.discard("")
+    return frozenset(ids)
 
 
 def ids_in_function_of(id: str, callers: Iterable[str], joint: str = ".") -> set[str]:
     """Return the full ids of an equation in the body of a loop, branch or reduction.
-
-    `id` is its id in the function that contains the loop. `callers` are the full ids of the loop, one for each call of
-    the function. `joint` separates the parts of an id.
 
     Examples:
         >>> ids_in_function_of("2.b1.0", ["5.2"])  # equation 5 calls the function, whose equation 2 is the loop
@@ -389,11 +377,13 @@ def ids_in_function_of(id: str, callers: Iterable[str], joint: str = ".") -> set
         >>> ids_in_function_of("0", ["5.0"]), ids_in_function_of("1", ["5.0"])
         ({'5.0'}, set())
     """
-    found: set[str] = set()
+    # `id` is its id in the function that contains the loop. `callers` are the full ids of the loop, one for each call
+    # of the function. `joint` separates the parts of an id.
+    ids: set[str] = set()
     for caller in callers:
         parts = caller.split(joint)
         for count in range(len(parts)):
             rest = joint.join(parts[count:])
             if id == rest or id.startswith(f"{rest}{joint}"):
-                found.add(joint.join((*parts[:count], id)))
-    return found
+                ids.add(joint.join((*parts[:count], id)))
+    return ids

@@ -17,23 +17,21 @@ from mithril_nb.stages.trace.provenance.scopes import Tags
 # This reader takes 0.7 s for 16,500 ops; printing them takes 0.7 s as well, and reading that text 3.9 s. Links need no
 # text. The tests compare both readers.
 _WHILE, _REDUCE = "stablehlo.while", "stablehlo.reduce"
+# Ops whose regions MLIR prints in generic form.
 _PLAIN_REGIONS = frozenset(
     f"stablehlo.{name}"
     for name in "all_reduce case if map reduce_scatter reduce_window scatter select_and_scatter sort".split()
 )
-"""Ops whose regions MLIR prints in generic form."""
 _COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in "add and maximum minimum multiply or xor".split())
 _USERS_FIRST = (".constant", ".iota")
 _UNLINKED: tuple[tuple[str, ...], bool] = ((), False)
 
 
 class _UnknownError(Exception):
-    """Raised if it is unknown on how many lines MLIR prints an op."""
+    pass
 
 
 class _Open:
-    """An op whose location names no block. Its equations are inferred as `pass_on` infers them."""
-
     __slots__ = ("equations", "is_known", "makers", "operands", "prefers_users", "users")
 
     def __init__(self, equations: tuple[str, ...]):
@@ -42,7 +40,6 @@ class _Open:
         self.users: Sequence[_Open] = ()
 
     def settle(self) -> bool:
-        """Use the block of the operands or users if they have one now. Return whether a block was found."""
         if self.is_known:
             return False
         for side in (self.users, self.makers) if self.prefers_users else (self.makers, self.users):
@@ -60,12 +57,6 @@ def traced_in_module(
 ) -> tuple[list[str], list[tuple[str, ...]]] | None:
     """Return the ids of the ops of a module, in the order of its text, and for each the ids of its equations.
 
-    Args:
-        module: A `jaxlib.mlir.ir.Module`.
-        tags: The object that finds the ids of equations in op names.
-        ids: The ids of the equations, in program order.
-        outside: Ids of the equations that are in no block.
-
     Returns:
         The ids that `read_stablehlo` finds in the text of the module; `None` if only the text contains them.
     """
@@ -75,10 +66,10 @@ def traced_in_module(
         return None
 
 
+# An op: its id, the names in its location, and MLIR's object.
 _Op = tuple[str, str, Any]
-"""An op: its id, the names in its location, and MLIR's object."""
+# The ids of some ops, and the ids of the equations of each.
 _Links = tuple[list[str], list[tuple[str, ...]]]
-"""The ids of some ops, and the ids of the equations of each."""
 
 
 class _Reader:
@@ -91,7 +82,6 @@ class _Reader:
         self._calls: dict[str, list[tuple[str, str]]] = {}  # per function: its callees and the locations of the calls
 
     def traced(self) -> _Links:
-        """Return the ids of the ops, and the ids of their equations."""
         main: _Links = [], []
         others: dict[str, list[_Op]] = {}
         first = 0  # number of functions before `main`
@@ -124,15 +114,6 @@ class _Reader:
     def _ops(
         self, body: Any, calls: list[tuple[str, str]], prefix: str, inside: set[str], is_top: bool
     ) -> Iterator[_Op]:
-        """Yield the ops in a body, and the ops in their regions, in the order of the text.
-
-        Args:
-            body: The body, as MLIR's block object.
-            calls: A list to which the calls in the function are added: name of the called function, and location.
-            prefix: Prefix of the ids of the ops.
-            inside: Ids used so far in the regions of this function. MLIR uses a name again after its region has ended.
-            is_top: True for the body of the function, false for the region of an op.
-        """
         names = self._names
         for one in body.operations:
             self._line += 1
@@ -163,7 +144,6 @@ class _Reader:
         return _names_in(location, self._tags.marker)
 
     def _in_regions(self, op: Any, calls: list[tuple[str, str]], prefix: str, inside: set[str]) -> Iterator[_Op]:
-        """Yield the ops inside an op, and advance to the line on which it ends."""
         name = op.name
         regions = [list(region.blocks) for region in op.regions]
         if any(len(blocks) != 1 for blocks in regions):
@@ -183,7 +163,6 @@ class _Reader:
     # From locations to equations
 
     def _links_of(self, ops: Iterable[_Op], callers: set[str]) -> _Links:
-        """Return the ids of the ops of a function and the ids of their equations, given the ids of the calls."""
         order, outside, has_blocks = self._order, self._outside, self._has_blocks
         places: dict[str, tuple[tuple[str, ...], bool]] = {}
         found: list[str] = []
@@ -227,13 +206,6 @@ class _Reader:
 def _infer(
     links: list[tuple[str, ...]], left: list[tuple[int, Any]], equations_of: Callable[[Any], tuple[str, ...]]
 ) -> None:
-    """Infer the equations of ops whose location names no block: those of their operands or users.
-
-    Args:
-        links: Ids of the known equations of each op; updated in place.
-        left: These ops, each with its position in `links`.
-        equations_of: A function that returns the ids of the equations in the location of an op.
-    """
     order = {op: _Open(links[at]) for at, op in left}
     others: dict[Any, _Open] = {}
 
@@ -257,7 +229,6 @@ def _infer(
 
 
 def _function(one: Any) -> tuple[str, Any]:
-    """Return the name of a function and its body."""
     blocks = one.regions[0].blocks
     if len(blocks) != 1:
         raise _UnknownError
@@ -265,7 +236,6 @@ def _function(one: Any) -> tuple[str, Any]:
 
 
 def _makers(op: Any) -> Iterator[Any]:
-    """Yield the ops that produce an op's operands; `None` for an argument of the function that a loop carries."""
     for value in op.operands:
         owner, is_carried = value.owner, False
         while isinstance(owner, ir.Block) and owner.owner.name == _WHILE:  # the body sees the operands of the loop
@@ -278,7 +248,6 @@ def _makers(op: Any) -> Iterator[Any]:
 
 
 def _users(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield the ops that use some values, also inside the loops that carry the values."""
     for value in values:
         for use in value.uses:
             user = use.owner.operation
@@ -289,7 +258,6 @@ def _users(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _is_short(op: Any) -> bool:
-    """Return whether MLIR prints a `reduce` on one line: its body is a single binary op."""
     # StableHLO's printer checks the same in isReduceEligibleForCompactPrint.
     body = op.regions[0].blocks[0]
     ops = [one.operation for one in body.operations]
@@ -305,7 +273,6 @@ def _is_short(op: Any) -> bool:
 
 
 def _names_in(location: Any, marker: str) -> str:
-    """Return the names in a location, as `read_stablehlo` does."""
     outer = ""
     while isinstance(location, ir.NameLoc):
         name, child = location.name_str, location.child_loc

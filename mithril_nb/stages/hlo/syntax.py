@@ -61,11 +61,11 @@ _TRIPS = re.compile(r'known_trip_count\\?"?:?=?\{\\?"n\\?"?[:=]\\?"(\d+)')
 # For example: "flops":"64" in the configuration of a Pallas kernel, the only place with the work of a custom call
 _ESTIMATED = re.compile(r'(flops|transcendentals|bytes_accessed)\\?"?\s*:\s*\\?"?(-?\d+)')
 _ATTRIBUTE = re.compile(r", ([A-Za-z_]\w*)=")
+# Groups of devices that are not lists: an iota, or axes of a mesh, as XLA prints them since JAX 0.12.
 _GROUPS = re.compile(
     r"\[[\d,]+\]<=\[[\d,]+\](?:T\([\d,]+\))?"
     r"|(?:maximal_)?mesh\[[^\]]*\](?:, device_ids=\((?:[^()]|\([^()]*\))*\))? \{[^}]*\}"
 )
-"""Groups of devices that are not lists: an iota, or axes of a mesh, as XLA prints them since JAX 0.12."""
 _BRACKET = re.compile(rf"{QUOTED}|[(){{}}\[\]]")
 _BRACES = r"\{(?:[^{}\"]++|" + QUOTED + r")*+\}"
 for _ in range(4):  # as deep as XLA nests them
@@ -74,12 +74,12 @@ NOISES = ("metadata", "backend_config", "frontend_attributes", "origin", "shardi
 NOISE = re.compile(rf", (?:{'|'.join(NOISES)})=(?:{_BRACES}|{QUOTED}|[^,{{\n]*)")
 # Possessive repeats (`++`): a line in another form fails at once, instead of after every way to split its names.
 _NAME_LIST = r"%?[\w.\-+]++(?:, %?[\w.\-]++)*+"
+# The form of most lines: one array as the result, and only names, numbers and metadata after the operands.
 _USUAL = re.compile(
     rf"\s+(ROOT )?(%?)([\w.\-]+) = (\w+\[[\d,]*\](?:\{{[\d,]*\}})?) ([\w\-]+)\(((?:{_NAME_LIST})?)\)"
     rf"((?:, (?!{'|'.join(NOISES)}|\w*_computations)\w+=(?:\{{[^{{}}\"%]*+\}}|%?[\w.\->]++)(?=,|$))*+)"
     r'(?:, metadata=\{op_name="([^"\\]*)"([^"{}]*)\})?$'
 )
-"""The form of most lines: one array as the result, and only names, numbers and metadata after the operands."""
 
 
 @dataclass
@@ -96,9 +96,9 @@ class HloLine:
         attributes: The text after the operands.
         literal: The text between the parentheses: the operands, the value of a constant, or the number of a parameter.
         is_root: True if its result is the result of its computation.
-        written: The line without metadata.
+        text: The line without metadata.
         trips: Number of iterations of a loop; `None` if unknown, or if it is no loop.
-        place: The location in Python: the number of a stack frame, or text such as `"net.py":3`; `""` if unknown.
+        location: The location in Python: the number of a stack frame, or text such as `"net.py":3`; `""` if unknown.
     """
 
     name: str
@@ -110,9 +110,9 @@ class HloLine:
     attributes: str
     literal: str
     is_root: bool
-    written: str
+    text: str
     trips: int | None = None
-    place: str = ""
+    location: str = ""
 
     @property
     def elements(self) -> int:
@@ -150,31 +150,29 @@ def instruction_names(text: str) -> list[str]:
 def names_in(value: str) -> list[str]:
     """Return the names in the value of an attribute, which is one computation or a list of them.
 
-    The `%` before a name is optional, because JAX's own printer omits it.
-
     Examples:
         >>> names_in("%body.1"), names_in("{%true.2, false.3}")
         (['body.1'], ['true.2', 'false.3'])
     """
+    # The `%` before a name is optional, because JAX's own printer omits it.
     return _NAME.findall(value)
 
 
 def device_counts(text: str) -> dict[str, int]:
     """Return `replica_count` and `num_partitions` from the first line of a module, as a dict.
 
-    Counts of 1 are missing, because XLA does not print them.
-
     Examples:
         >>> device_counts("HloModule jit_f, is_scheduled=true, num_partitions=8")
         {'num_partitions': 8}
     """
+    # Counts of 1 are missing, because XLA does not print them.
     return {name: int(count) for name, count in _DEVICES.findall(text.partition("\n")[0])}
 
 
 def integer_in(line: str) -> int | None:
     """Return the value of the integer constant on a line; `None` if it has none."""
-    found = _INTEGER.search(line)
-    return int(found[1]) if found else None
+    match = _INTEGER.search(line)
+    return int(match[1]) if match else None
 
 
 def layout_in(line: str) -> tuple[int, ...]:
@@ -184,8 +182,8 @@ def layout_in(line: str) -> tuple[int, ...]:
         >>> layout_in("  %y = f32[8,4]{0,1} transpose(%x)")
         (0, 1)
     """
-    found = _RESULT_LAYOUT.search(line) if "]{" in line else None
-    return tuple(map(int, found[1].split(","))) if found else ()
+    match = _RESULT_LAYOUT.search(line) if "]{" in line else None
+    return tuple(map(int, match[1].split(","))) if match else ()
 
 
 def split(text: str) -> list[str]:
@@ -196,10 +194,10 @@ def split(text: str) -> list[str]:
         ['f32[2,3]', '(a, b)', '"x, y"']
     """
     if _SIMPLE.fullmatch(text):
-        return [part for one in text.split(",") if (part := one.strip())]
+        return [part for piece in text.split(",") if (part := piece.strip())]
     parts, start, depth, quoted = [], 0, 0, False
-    for place, char in enumerate(text):
-        if char == '"' and text[place - 1 : place] != "\\":
+    for position, char in enumerate(text):
+        if char == '"' and text[position - 1 : position] != "\\":
             quoted = not quoted
         elif quoted:
             continue
@@ -208,8 +206,8 @@ def split(text: str) -> list[str]:
         elif char in ")}]":
             depth -= 1
         elif char == "," and depth == 0:
-            parts.append(text[start:place].strip())
-            start = place + 1
+            parts.append(text[start:position].strip())
+            start = position + 1
     return [part for part in [*parts, text[start:].strip()] if part]
 
 
@@ -219,13 +217,13 @@ def read_line(line: str) -> HloLine | str:
 
 
 def _usual_line(line: str) -> HloLine | None:
-    """Return the instruction on a line of the form `_USUAL`, or `None`. Twice as fast as `_any_line`."""
+    # Twice as fast as `_any_line`.
     match = _USUAL.match(line)
     if match is None:
         return None
     root, sign, name, result, opcode, literal, attributes, op_name, metadata = match.groups()
-    place = _place(metadata) if metadata else ""
-    return _made(root, sign, name, result, opcode, literal, attributes, op_name or "", place)
+    location = _location(metadata) if metadata else ""
+    return _hlo_line(root, sign, name, result, opcode, literal, attributes, op_name or "", location)
 
 
 def _any_line(line: str) -> HloLine | str:
@@ -233,8 +231,8 @@ def _any_line(line: str) -> HloLine | str:
     if match is None:
         return line
     root, sign, name = match.groups()
-    place = match.end()
-    type_end = _closing(line, place) + 1 if line[place : place + 1] == "(" else line.find(" ", place)
+    position = match.end()
+    type_end = _closing(line, position) + 1 if line[position : position + 1] == "(" else line.find(" ", position)
     start = line.find("(", type_end)
     end = _closing(line, start) if type_end > 0 and start > 0 else -1
     opcode = line[type_end:start].strip() if end > 0 else ""
@@ -243,24 +241,24 @@ def _any_line(line: str) -> HloLine | str:
     attributes, dropped = _without_noise(line[end + 1 :])
     op_name = _OP_NAME.search(dropped)
     metadata = _OP_NAME.sub("", dropped, 1)  # a scope may have any name, also `stack_frame_id=6`
-    made = _made(
+    parsed = _hlo_line(
         root,
         sign,
         name,
-        line[place:type_end],
+        line[position:type_end],
         opcode,
         line[start + 1 : end],
         attributes,
         read_xla(op_name.group(1)[1:-1]) if op_name else "",
-        _place(metadata) if "metadata" in dropped else "",
+        _location(metadata) if "metadata" in dropped else "",
     )
     trips = _TRIPS.search(dropped)
-    made.trips = int(trips.group(1)) if trips else None
-    made.attributes += _estimate(dropped) if "cost_estimate" in dropped else ""
-    return made
+    parsed.trips = int(trips.group(1)) if trips else None
+    parsed.attributes += _estimate(dropped) if "cost_estimate" in dropped else ""
+    return parsed
 
 
-def _made(
+def _hlo_line(
     root: str | None,
     sign: str,
     name: str,
@@ -269,7 +267,7 @@ def _made(
     literal: str,
     attributes: str,
     op_name: str,
-    place: str,
+    location: str,
 ) -> HloLine:
     takes_nothing = opcode in ("constant", "parameter")
     if not sign and not takes_nothing:  # JAX's own printer omits the signs
@@ -291,7 +289,7 @@ def _made(
         literal,
         root is not None,
         f"  {root or ''}%{name} = {result} {opcode}({shown_literal}){attributes}",
-        place=place,
+        location=location,
     )
 
 
@@ -300,7 +298,7 @@ def _with_signs(match: re.Match[str]) -> str:
     return f"{match.group(1)}={signed}"
 
 
-def _place(metadata: str) -> str:
+def _location(metadata: str) -> str:
     frame = _FRAME.search(metadata)
     if frame is not None:
         return frame.group(1)
@@ -311,9 +309,8 @@ def _place(metadata: str) -> str:
 
 
 def _estimate(config: str) -> str:
-    """Return the cost estimate of a custom call as an attribute: `", cost_estimate={flops=5,bytes_accessed=7}"`."""
-    found = _ESTIMATED.findall(config[config.index("cost_estimate") :])
-    return f", cost_estimate={{{','.join(f'{name}={number}' for name, number in found)}}}"
+    estimates = _ESTIMATED.findall(config[config.index("cost_estimate") :])
+    return f", cost_estimate={{{','.join(f'{name}={number}' for name, number in estimates)}}}"
 
 
 def attribute_pairs(attributes: str) -> tuple[tuple[str, str], ...]:
@@ -330,9 +327,9 @@ def attribute_pairs(attributes: str) -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=4096)
 def _pairs(attributes: str) -> tuple[tuple[str, str], ...]:
-    found: list[tuple[str, str]] = []
-    place = 0
-    while (match := _ATTRIBUTE.search(attributes, place)) is not None:
+    pairs: list[tuple[str, str]] = []
+    position = 0
+    while (match := _ATTRIBUTE.search(attributes, position)) is not None:
         start = match.end()
         groups = _GROUPS.match(attributes, start)
         if groups is not None:
@@ -343,9 +340,9 @@ def _pairs(attributes: str) -> tuple[tuple[str, str], ...]:
             quoted = _QUOTED.match(attributes, start)
             end = quoted.end() if quoted else attributes.find(",", start)
         end = end if end > 0 else len(attributes)
-        found.append((match.group(1), attributes[start:end]))
-        place = end
-    return tuple(found)
+        pairs.append((match.group(1), attributes[start:end]))
+        position = end
+    return tuple(pairs)
 
 
 @lru_cache(maxsize=4096)
@@ -371,7 +368,6 @@ def sizes_in(text: str) -> tuple[int, ...]:
 
 
 def _closing(line: str, start: int) -> int:
-    """Return the position where the bracket opened at `start` closes, ignoring quoted text, or -1."""
     if start < 0:
         return -1
     end = line.find(")", start)
@@ -390,7 +386,6 @@ def _closing(line: str, start: int) -> int:
 
 
 def _without_noise(attributes: str) -> tuple[str, str]:
-    """Return the attributes that are shown to the user, and the text of those in `NOISES`, which are hidden."""
     dropped: list[str] = []
 
     def drop(match: re.Match[str]) -> str:

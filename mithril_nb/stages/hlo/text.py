@@ -39,13 +39,10 @@ class Computation:
         return [line for line in self.lines if isinstance(line, HloLine)]
 
 
-def read_module(text: str, known: dict[str, HloLine | str] | None = None) -> tuple[str, list[Computation]]:
+def read_module(text: str, cache: dict[str, HloLine | str] | None = None) -> tuple[str, list[Computation]]:
     """Return the name of the module and its computations, in the order of the text.
 
-    Args:
-        text: The text of the module.
-        known: A cache of parsed lines, to which new lines are added; `None` for no cache. The texts of the passes of
-            one compilation share most lines.
+    `cache`: A cache of parsed lines, to which new lines are added; `None` for no cache.
     """
     title = "HloModule"
     computations: list[Computation] = []
@@ -55,12 +52,12 @@ def read_module(text: str, known: dict[str, HloLine | str] | None = None) -> tup
             if line.startswith("}"):
                 current = None
             elif line.strip():
-                found = None if known is None else known.get(line)
-                if found is None:
-                    found = read_line(line)
-                    if known is not None:
-                        known[line] = found
-                current.lines.append(found)
+                parsed = None if cache is None else cache.get(line)
+                if parsed is None:
+                    parsed = read_line(line)
+                    if cache is not None:
+                        cache[line] = parsed
+                current.lines.append(parsed)
         elif line.startswith("HloModule "):
             title = line.split(",", 1)[0].rstrip()
         elif name := opened_by(line):
@@ -92,28 +89,21 @@ def orders_of(
 
 
 def by_computation(text: str, instructions: Iterable[Instruction]) -> dict[str, list[Instruction]]:
-    """Return a dict from the name of each computation in a stage of HLO to its instructions.
-
-    Args:
-        text: The text of the stage.
-        instructions: The instructions of the stage, in the order of their lines.
-    """
+    """Return a dict from the name of each computation in a stage of HLO to its instructions."""
     heads = [(number, name) for number, line in enumerate(text.split("\n"), 1) if (name := opened_by(line))]
-    found: dict[str, list[Instruction]] = {name: [] for _, name in heads}
+    by_name: dict[str, list[Instruction]] = {name: [] for _, name in heads}
     passed = 0
-    for one in instructions:
-        while passed < len(heads) and heads[passed][0] < one.line:
+    for instruction in instructions:
+        while passed < len(heads) and heads[passed][0] < instruction.line:
             passed += 1
         if passed:
-            found[heads[passed - 1][1]].append(one)
-    return found
+            by_name[heads[passed - 1][1]].append(instruction)
+    return by_name
 
 
 def tidy_module(text: str) -> str:
-    """Return the text of a module without metadata, tables of source files, and default layouts.
-
-    Unlike `read_module` it parses nothing, so it is fast: the passes of a large program are hundreds of megabytes.
-    """
+    """Return the text of a module without metadata, tables of source files, and default layouts."""
+    # Unlike `read_module` it parses nothing, so it is fast: the passes of a large program are hundreds of megabytes.
     # The tables of stack frames end with an empty line; modules without tables have one after their head.
     start = text.find("\n\n", text.find("\nStackFrames\n")) if "\nStackFrames\n" in text else text.find("\n\n")
     title, body = text.split(",", 1)[0].rstrip(), text[max(start, 0) :]
@@ -128,7 +118,6 @@ def tidy(text: str) -> str:
 
 
 def _plain_layouts(text: str) -> str:
-    """Remove layouts in which the last axis varies fastest, which is the default."""
     for layout in _USUAL_LAYOUTS:
         text = text.replace(layout, "]")
     return LAYOUT.sub(lambda match: _layout(match.group(1)), text) if "]{" in text else text
@@ -141,9 +130,7 @@ def _layout(axes: str) -> str:
 
 
 def fingerprint(text: str) -> bytes:
-    r"""Return a hash of the text of a module. The order of the entries in `backend_config` does not matter.
-
-    XLA prints these entries in any order.
+    r"""Return a hash of the text of a module.
 
     Examples:
         >>> fingerprint('  a, backend_config={"b":1,"c":2}\n') == fingerprint('  a, backend_config={"c":2,"b":1}\n')
@@ -151,11 +138,13 @@ def fingerprint(text: str) -> bytes:
         >>> fingerprint('  a, backend_config={"b":12}\n') == fingerprint('  a, backend_config={"b":21}\n')
         False
     """
+    # The order of the entries in `backend_config` does not matter.
+    # XLA prints these entries in any order.
     return hashlib.blake2b(_CONFIG.sub(_in_order, text).encode(), digest_size=16).digest()
 
 
-def _in_order(found: re.Match[str]) -> str:
-    config = found.group()
+def _in_order(match: re.Match[str]) -> str:
+    config = match.group()
     start = len("backend_config=")
     try:
         value, end = _DECODER.raw_decode(config, start)

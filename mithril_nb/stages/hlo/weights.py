@@ -26,8 +26,8 @@ CALLING = frozenset("fusion call while conditional async-start async-update asyn
 TRIVIAL = frozenset("parameter constant tuple get-tuple-element bitcast after-all opt-barrier".split())
 """Opcodes for which no code runs."""
 
+# Opcodes for which no code runs inside a fusion.
 _FREE = TRIVIAL | {"broadcast", "iota"}
-"""Opcodes for which no code runs inside a fusion."""
 
 
 def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:
@@ -35,10 +35,10 @@ def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:
     if line.opcode in ("dot", "convolution", "custom-call", "ragged-dot"):
         inner = 1
         left = shapes.get(line.operands[0]) if line.operands else None
-        found = dict(_CONTRACTING.findall(line.attributes))
-        if left is not None and left.shapes and "lhs" in found:
+        contracting = dict(_CONTRACTING.findall(line.attributes))
+        if left is not None and left.shapes and "lhs" in contracting:
             sizes = left.shapes[0][1]
-            inner = prod(tuple(sizes[axis] for axis in sizes_in(found["lhs"]) if axis < len(sizes)))
+            inner = prod(tuple(sizes[axis] for axis in sizes_in(contracting["lhs"]) if axis < len(sizes)))
         elif line.opcode == "convolution":
             window = _WINDOW.search(line.attributes)
             inner = prod(sizes_in(window.group(1).replace("x", ","))) if window else 1

@@ -15,8 +15,8 @@ BEFORE = -1
 """`Value.made` of an array that exists before the program runs."""
 
 
+# Primitives whose result may reuse the memory of their operand.
 _CHANGE = frozenset({"scan", "while", "scatter", "dynamic_update_slice"})
-"""Primitives whose result may reuse the memory of their operand."""
 
 
 @dataclass(slots=True)
@@ -65,191 +65,187 @@ class _Flow:
     def __init__(self, program: Program):
         self._program = program
         self._values: list[Value] = []
-        self._places = {site.id: place for place, site in enumerate(program.sites)}
+        self._places = {site.id: index for index, site in enumerate(program.sites)}
         self._last_inside = _last_inside(program.sites, self._places)
         jaxpr = program.trace.closed.jaxpr
-        known: dict[Any, Value] = {}
+        values: dict[Any, Value] = {}
         inputs = zip(jaxpr.invars, program.inputs, program.trace.donated_leaves, strict=True)
-        for var, one, is_donated in inputs:
-            known[var] = self._new(one.name, one.spec, one.block, BEFORE)
-            known[var].is_argument, known[var].is_donated = True, is_donated
+        for var, array, is_donated in inputs:
+            values[var] = self._new(array.name, array.spec, array.block, BEFORE)
+            values[var].is_argument, values[var].is_donated = True, is_donated
         for number, var in enumerate(jaxpr.constvars):
-            known[var] = self._new(f"constant {number}", _spec(var), "", BEFORE)
-        self._walk(program.top, known)
-        for value in _values(known, jaxpr.outvars):
+            values[var] = self._new(f"constant {number}", _spec(var), "", BEFORE)
+        self._walk(program.top, values)
+        for value in _values(values, jaxpr.outvars):
             value.given += 1
 
     def values_in_order(self) -> tuple[Value, ...]:
         return tuple(sorted(self._values, key=lambda value: value.made))
 
-    def _new(self, id: str, spec: TensorSpec, block: str, made: int) -> Value:
-        value = Value(id, spec, block, made)
+    def _new(self, id: str, spec: TensorSpec, block: str, created_at: int) -> Value:
+        value = Value(id, spec, block, created_at)
         self._values.append(value)
         return value
 
-    def _walk(self, sites: Sequence[Site], known: dict[Any, Value]) -> None:
-        """Collect the values that some equations compute. `known` has the values of their inputs, by variable."""
+    def _walk(self, sites: Sequence[Site], values: dict[Any, Value]) -> None:
         for site in sites:
             if not site.is_used:
                 continue
-            place = self._places[site.id]
+            index = self._places[site.id]
             for var in site.variables:
-                value = known.get(var)
+                value = values.get(var)
                 if value is not None:
-                    value.uses.append(place)
+                    value.uses.append(index)
             if site.bodies and site.primitive != "pallas_call":  # the blocks of a kernel are on the chip
-                self._enter(site, known, place)
+                self._enter(site, values, index)
             else:
-                self._results(site, known, place)
+                self._results(site, values, index)
 
-    def _results(self, site: Site, known: dict[Any, Value], made: int) -> None:
+    def _results(self, site: Site, values: dict[Any, Value], created_at: int) -> None:
         record = self._program.by_id[site.id]
         outvars = site.equation.outvars
         if len(outvars) == 1:
-            known[outvars[0]] = self._new(site.id, record.outputs[0], record.block, made)
+            values[outvars[0]] = self._new(site.id, record.outputs[0], record.block, created_at)
             return
         for number, (var, spec) in enumerate(zip(outvars, record.outputs, strict=True)):
             if number not in site.dropped:
-                known[var] = self._new(f"{site.id}{{{number}}}", spec, record.block, made)
+                values[var] = self._new(f"{site.id}{{{number}}}", spec, record.block, created_at)
 
-    def _enter(self, site: Site, known: dict[Any, Value], place: int) -> None:
+    def _enter(self, site: Site, values: dict[Any, Value], index: int) -> None:
         if site.primitive in ("scan", "while"):
-            self._loop(site, known, place)
+            self._loop(site, values, index)
         elif len(site.bodies) == 1 and len(site.equation.outvars) == len(site.bodies[0][0].outvars):
-            self._call(site, known, place)
+            self._call(site, values, index)
         else:
-            self._branches(site, known, place)
+            self._branches(site, values, index)
 
-    def _call(self, site: Site, known: dict[Any, Value], place: int) -> None:
+    def _call(self, site: Site, values: dict[Any, Value], index: int) -> None:
         body, inner = site.bodies[0]
-        inside = self._given(site, body, _matching(body, site.equation.invars), known, place)
+        inside = self._given(site, body, _matching(body, site.equation.invars), values, index)
         self._walk(inner, inside)
         record = self._program.by_id[site.id]
         for number, (var, atom) in enumerate(zip(site.equation.outvars, body.outvars, strict=True)):
             # A call may return a constant, which no equation computes.
             if jax_versions.is_literal(atom):
-                known[var] = self._new(f"{site.id}{{{number}}}", record.outputs[number], record.block, place)
+                values[var] = self._new(f"{site.id}{{{number}}}", record.outputs[number], record.block, index)
             elif atom in inside:  # else it is unused
-                known[var] = inside[atom]
+                values[var] = inside[atom]
 
-    def _branches(self, site: Site, known: dict[Any, Value], place: int) -> None:
+    def _branches(self, site: Site, values: dict[Any, Value], index: int) -> None:
         for body, inner in site.bodies:
-            inside = self._given(site, body, _matching(body, site.equation.invars), known, place)
+            inside = self._given(site, body, _matching(body, site.equation.invars), values, index)
             self._walk(inner, inside)
             # In the order of the equations, a branch ends before the next one begins.
-            end = self._places[inner[-1].id] if inner else place
+            end = self._places[inner[-1].id] if inner else index
             self._keep(_values(inside, body.outvars), end)
-        self._results(site, known, self._last_inside[site.id])
-        self._keep(_values(known, site.variables), self._last_inside[site.id])
+        self._results(site, values, self._last_inside[site.id])
+        self._keep(_values(values, site.variables), self._last_inside[site.id])
 
-    def _loop(self, site: Site, known: dict[Any, Value], place: int) -> None:
+    def _loop(self, site: Site, values: dict[Any, Value], index: int) -> None:
         atoms, results = site.equation.invars, site.equation.outvars
         end = self._last_inside[site.id]
-        self._results(site, known, place)
+        self._results(site, values, index)
         loop, *conditions = wirings(site)
         # A carry is one `Value` for all iterations. Each iteration of a scan reads one slice of a scanned input.
         carried = {(loop.operands or ())[at]: result for at, result in loop.carried}
         for wiring in (*conditions, loop):
             operands = wiring.operands or ()
             own = [atoms[at] for at in operands[: wiring.constants]]
-            inside = self._given(site, wiring.jaxpr, own, known, place)
+            inside = self._given(site, wiring.jaxpr, own, values, index)
             for number in range(wiring.constants, len(operands)):
                 var, operand = wiring.jaxpr.invars[number], operands[number]
                 if operand not in carried:
-                    whole = _value(known, atoms[operand])
-                    block = (whole and whole.block) or self._program.by_id[site.id].block
-                    inside[var] = self._new(f"{site.id}.x{number}", _spec(var), block, place)
+                    array = _value(values, atoms[operand])
+                    block = (array and array.block) or self._program.by_id[site.id].block
+                    inside[var] = self._new(f"{site.id}.x{number}", _spec(var), block, index)
                 elif carried[operand] not in site.dropped:  # an unused carry has no value: XLA removes it
-                    inside[var] = known[results[carried[operand]]]
+                    inside[var] = values[results[carried[operand]]]
             self._walk(wiring.sites, inside)
             if wiring is loop:
-                self._end_iteration(site, loop.jaxpr, inside, known, end, [atoms[at] for at in carried])
-        self._keep(_values(known, [atom for at, atom in enumerate(atoms) if at not in carried]), end)
+                self._end_iteration(site, loop.jaxpr, inside, values, end, [atoms[at] for at in carried])
+        self._keep(_values(values, [atom for at, atom in enumerate(atoms) if at not in carried]), end)
 
     def _end_iteration(
-        self, site: Site, body: Any, inside: dict[Any, Value], known: dict[Any, Value], end: int, carried: Sequence[Any]
+        self,
+        site: Site,
+        body: Any,
+        inside: dict[Any, Value],
+        values: dict[Any, Value],
+        end: int,
+        carried: Sequence[Any],
     ) -> None:
-        """Mark the results of a body as used until the end of the loop, and set the blocks of the loop's results.
-
-        A result belongs to the block that computes it in the body. If the body returns an input unchanged, the result
-        belongs to the block that computed the initial value.
-        """
+        # A result belongs to the block that computes it in the body. If the body returns an input unchanged, the
+        # result belongs to the block that computed the initial value.
         for var, atom, _ in zip(site.equation.outvars, body.outvars, carried, strict=False):
-            whole, made = known.get(var), _value(inside, atom)
-            if whole is not None and made is not None:
-                made.is_in_place = self._is_written_over(whole, made)
+            result, next_value = values.get(var), _value(inside, atom)
+            if result is not None and next_value is not None:
+                next_value.is_in_place = self._is_written_over(result, next_value)
         self._keep(_values(inside, body.outvars), end)
-        self._keep(_values(known, site.equation.outvars), end)
+        self._keep(_values(values, site.equation.outvars), end)
         for number, (var, atom) in enumerate(zip(site.equation.outvars, body.outvars, strict=True)):
-            whole, made = known.get(var), _value(inside, atom)
-            if made is whole and number < len(carried):
-                made = _value(known, carried[number])
-            if whole is not None and made is not None and made.block:
-                whole.block = made.block
+            result, next_value = values.get(var), _value(inside, atom)
+            if next_value is result and number < len(carried):
+                next_value = _value(values, carried[number])
+            if result is not None and next_value is not None and next_value.block:
+                result.block = next_value.block
 
-    def _is_written_over(self, carried: Value, made: Value) -> bool:
+    def _is_written_over(self, carried: Value, next_value: Value) -> bool:
         """Return whether the next value of a carry can be stored in the memory of the carry."""
         last = max(carried.uses, default=carried.made)
-        primitive = self._program.sites[made.made].primitive
+        primitive = self._program.sites[next_value.made].primitive
         # XLA scatters in place if nothing else reads the array.
-        is_alone = primitive.startswith("scatter") and {*carried.uses} == {made.made}
-        is_changed = last == made.made and (primitive in _CHANGE or is_alone)
-        return made.made > carried.made and (last < made.made or is_changed)
+        is_alone = primitive.startswith("scatter") and {*carried.uses} == {next_value.made}
+        is_changed = last == next_value.made and (primitive in _CHANGE or is_alone)
+        return next_value.made > carried.made and (last < next_value.made or is_changed)
 
     def _given(
-        self, site: Site, body: Any, atoms: Sequence[Any], known: dict[Any, Value], place: int
+        self, site: Site, body: Any, atoms: Sequence[Any], values: dict[Any, Value], index: int
     ) -> dict[Any, Value]:
-        """Return the values of the inputs of a body by variable; a literal operand gets a new value."""
         block = self._program.by_id[site.id].block
         inside: dict[Any, Value] = {}
         for number, (var, atom) in enumerate(zip(body.invars, atoms, strict=False)):
             if atom is None or jax_versions.is_literal(atom):
-                inside[var] = self._new(f"{site.id}.x{number}", _spec(var), block, place)
-            elif atom in known:  # else it is unused
-                inside[var] = known[atom]
+                inside[var] = self._new(f"{site.id}.x{number}", _spec(var), block, index)
+            elif atom in values:  # else it is unused
+                inside[var] = values[atom]
         for number, var in enumerate(body.constvars):
             inside[var] = self._new(f"{site.id}.constant{number}", _spec(var), block, BEFORE)
         return inside
 
     @staticmethod
-    def _keep(values: Iterable[Value], place: int) -> None:
+    def _keep(values: Iterable[Value], index: int) -> None:
         for value in values:
-            value.uses.append(place)
+            value.uses.append(index)
 
 
-def _values(known: dict[Any, Value], atoms: Iterable[Any]) -> list[Value]:
-    """Return the values of operands or results, without literals and unused results."""
-    return [value for value in (_value(known, atom) for atom in atoms) if value is not None]
+def _values(values: dict[Any, Value], atoms: Iterable[Any]) -> list[Value]:
+    # Return the values of operands or results, without literals and unused results.
+    return [value for value in (_value(values, atom) for atom in atoms) if value is not None]
 
 
-def _value(known: dict[Any, Value], atom: Any) -> Value | None:
-    return None if jax_versions.is_literal(atom) else known.get(atom)
+def _value(values: dict[Any, Value], atom: Any) -> Value | None:
+    return None if jax_versions.is_literal(atom) else values.get(atom)
 
 
 def _matching(body: Any, atoms: Sequence[Any]) -> list[Any]:
-    """Return the operand of an equation that each input of its body receives.
-
-    The equation may have further operands. For example, the first operand of a conditional selects the branch. Then the
-    operands are matched by shape and dtype, from the last to the first; an input without a match has `None`.
-    """
+    """Return the operand of an equation that each input of its body receives."""
     left = list(atoms)
     if len(left) == len(body.invars):
         return left
-    found: list[Any] = []
+    matches: list[Any] = []
     for var in reversed(body.invars):
         at = next((at for at in reversed(range(len(left))) if _spec(left[at]) == _spec(var)), None)
-        found.append(None if at is None else left.pop(at))
-    return found[::-1]
+        matches.append(None if at is None else left.pop(at))
+    return matches[::-1]
 
 
 def _spec(var: Any) -> TensorSpec:
     return jax_versions.specs_of((var,))[0]
 
 
-def _last_inside(sites: Sequence[Site], places: dict[str, int]) -> dict[str, int]:
-    """Return the index of the last equation inside each equation by id; for one without a body, its own index."""
-    found = dict(places)
+def _last_inside(sites: Sequence[Site], indices: dict[str, int]) -> dict[str, int]:
+    last = dict(indices)
     for site in reversed(sites):
         if site.parent is not None:
-            found[site.parent.id] = max(found[site.parent.id], found[site.id])
-    return found
+            last[site.parent.id] = max(last[site.parent.id], last[site.id])
+    return last

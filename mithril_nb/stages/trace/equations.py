@@ -72,26 +72,36 @@ class Wiring(NamedTuple):
 
 
 def wirings(site: Site) -> list[Wiring]:
-    """Return a `Wiring` for each body of an equation. For a `while`, the loop body precedes the condition."""
+    """Return a `Wiring` for each body of an equation."""
+    # For a `while`, the loop body precedes the condition.
     equation = site.equation
-    taken, given = len(equation.invars), len(equation.outvars)
+    operand_count, result_count = len(equation.invars), len(equation.outvars)
     if site.primitive == "scan":
         ((jaxpr, body),) = site.bodies
         count = jax_versions.carried(equation)
         pairs = zip(jaxpr.invars, equation.invars, strict=True)
         # JAX 0.12 does not store how many operands are sliced. A sliced operand has one axis less inside the body.
         sliced = sum(len(var.aval.shape) < len(atom.aval.shape) for var, atom in pairs)
-        first = taken - count - sliced
-        return [Wiring(jaxpr, body, range(taken), range(given), tuple((first + k, k) for k in range(count)), first)]
+        first = operand_count - count - sliced
+        return [
+            Wiring(
+                jaxpr,
+                body,
+                range(operand_count),
+                range(result_count),
+                tuple((first + k, k) for k in range(count)),
+                first,
+            )
+        ]
     loop = jax_versions.while_parts(equation)
     if loop is not None:
         by_jaxpr = {id(jaxpr): body for jaxpr, body in site.bodies}
-        first, state = loop.condition_constants, list(range(taken - given, taken))
+        first, state = loop.condition_constants, list(range(operand_count - result_count, operand_count))
         own = loop.body_constants
-        places = [*range(first, first + own), *state]
-        carried = tuple((own + k, k) for k in range(given))
+        operands = [*range(first, first + own), *state]
+        carried = tuple((own + k, k) for k in range(result_count))
         return [
-            Wiring(loop.body, by_jaxpr[id(loop.body)], places, range(given), carried, own),
+            Wiring(loop.body, by_jaxpr[id(loop.body)], operands, range(result_count), carried, own),
             Wiring(loop.condition, by_jaxpr[id(loop.condition)], [*range(first), *state], None, constants=first),
         ]
     # The first operands are a predicate, or constants of another body.
@@ -99,15 +109,16 @@ def wirings(site: Site) -> list[Wiring]:
         Wiring(
             jaxpr,
             body,
-            range(taken - len(jaxpr.invars), taken) if len(jaxpr.invars) <= taken else None,
-            range(given) if len(jaxpr.outvars) == given else None,
+            range(operand_count - len(jaxpr.invars), operand_count) if len(jaxpr.invars) <= operand_count else None,
+            range(result_count) if len(jaxpr.outvars) == result_count else None,
         )
         for jaxpr, body in site.bodies
     ]
 
 
 def each_equation(jaxpr: Any) -> Iterator[Any]:
-    """Yield the equations of a jaxpr and of its nested jaxprs, as JAX's objects. A shared body is visited once."""
+    """Yield the equations of a jaxpr and of its nested jaxprs, as JAX's objects."""
+    # A shared body is visited once.
     seen: dict[int, Any] = {}  # keeps the bodies alive, so their ids stay unique
 
     def walk(jaxpr: Any) -> Iterator[Any]:
@@ -139,7 +150,7 @@ class Outline(NamedTuple):
 
 def outline_of(jaxpr: Any) -> Outline:
     """Return the outline of a jaxpr."""
-    known: dict[int, Outline] = {}
+    outlines: dict[int, Outline] = {}
     names: set[str] = set()
 
     def read(jaxpr: Any) -> Outline:
@@ -152,15 +163,15 @@ def outline_of(jaxpr: Any) -> Outline:
                 names.add(str(equation.params["name"]))
             # A jaxpr that was built by code, instead of traced from Python, has no tracebacks.
             have_frames &= equation.source_info.traceback is not None
-            place = len(ids)
+            position = len(ids)
             ids.append(str(index))
             for prefix, body in jax_versions.bodies(equation):
                 plain = jax_versions.open_jaxpr(body)
                 # `id` is unique here, because the jaxpr keeps its bodies alive.
-                own = known[id(plain)] if id(plain) in known else known.setdefault(id(plain), read(plain))
+                own = outlines[id(plain)] if id(plain) in outlines else outlines.setdefault(id(plain), read(plain))
                 inside.update({len(ids) + at: count for at, count in own.inside.items()})
                 ids += [f"{index}.{prefix}{id}" for id in own.ids]
-                inside[place] = len(ids) - place
+                inside[position] = len(ids) - position
                 have_frames &= own.have_frames
         return Outline(ids, inside, names, have_frames)
 
@@ -186,7 +197,7 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
         stack: NameStack,
         repeats: int | None,
         transforms: tuple[str, ...],
-        known: dict[Any, Constant],
+        constants: dict[Any, Constant],
     ) -> list[Site]:
         here = []
         originals: dict[Any, Any] = {}
@@ -200,7 +211,7 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
                 stack + own if own else stack,
                 repeats,
             )
-            site.constants = _constants(site, known)
+            site.constants = _constants(site, constants)
             if site.primitive == "stop_gradient" and site.variables:
                 originals[equation.outvars[0]] = originals.get(site.variables[0], site.variables[0])
             elif site.primitive == "select_n" and len(site.variables) == len(equation.invars) > 2:
@@ -220,8 +231,8 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
                     # The condition of a loop runs once more than the body.
                     more = repeats if site.primitive == "while" and jax_versions.is_condition(equation, plain) else 0
                     runs = None if times is None or more is None else times + more
-                    given = _given(site, plain)
-                    sites = walk(plain, f"{site.id}.{inner}", site, site.stack, runs, within, given)
+                    inner_constants = _given(site, plain)
+                    sites = walk(plain, f"{site.id}.{inner}", site, site.stack, runs, within, inner_constants)
                     own_bodies.append((plain, sites))
         return here
 
@@ -230,8 +241,8 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
     return top, everything
 
 
+# An equation, its name stack in its jaxpr, its operands without literals, and its bodies.
 _Read = tuple[Any, NameStack, tuple[Any, ...], list[tuple[str, Any]]]
-"""An equation, its name stack in its jaxpr, its operands without literals, and its bodies."""
 
 
 def _read(equation: Any) -> _Read:
@@ -240,31 +251,29 @@ def _read(equation: Any) -> _Read:
 
 
 def _inside(outer: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
-    """Join transforms. JAX names remat twice, in its equation and in the scopes of its body; here it appears once."""
+    # JAX names remat twice, in its equation and in the scopes of its body; here it appears once.
     return outer + (own[1:] if outer[-1:] == own[:1] == ("remat",) else own)
 
 
-def _constants(site: Site, known: dict[Any, Constant]) -> tuple[Constant, ...]:
-    """Return `Equation.constants` of an equation, and add known values of its results to `known`."""
+def _constants(site: Site, constants: dict[Any, Constant]) -> tuple[Constant, ...]:
     atoms = site.equation.invars
     if len(site.variables) == len(atoms):
-        operands = tuple(map(known.get, atoms))
+        operands = tuple(map(constants.get, atoms))
     else:
-        operands = tuple([_number(atom) if is_literal(atom) else known.get(atom) for atom in atoms])
+        operands = tuple([_number(atom) if is_literal(atom) else constants.get(atom) for atom in atoms])
     if operands and None not in operands and len(site.equation.outvars) == 1:
         if site.primitive in _KEEPS_VALUE:
-            known[site.equation.outvars[0]] = _kept(operands[0], site.equation.outvars[0].aval.dtype)
+            constants[site.equation.outvars[0]] = _kept(operands[0], site.equation.outvars[0].aval.dtype)
         elif site.primitive in _FOLDS:
-            known[site.equation.outvars[0]] = _folded(site.primitive, operands)
+            constants[site.equation.outvars[0]] = _folded(site.primitive, operands)
     elif site.primitive == "iota" and site.equation.outvars[0].aval.shape[site.equation.params["dimension"]] == 1:
-        known[site.equation.outvars[0]] = 0.0  # an iota of size 1, with which derivatives start
+        constants[site.equation.outvars[0]] = 0.0  # an iota of size 1, with which derivatives start
     elif site.primitive == "dim_as_value":
-        known[site.equation.outvars[0]] = f"{SIZE}{jax_versions.size_as_value(site.equation)}"
+        constants[site.equation.outvars[0]] = f"{SIZE}{jax_versions.size_as_value(site.equation)}"
     return operands
 
 
 def _kept(value: Constant, dtype: Any) -> Constant:
-    """Return the value of a constant after a conversion to `dtype`; `"?"` if the conversion changes it."""
     if not isinstance(value, float) or dtype == np.float32:
         return value
     if np.issubdtype(dtype, np.complexfloating):
@@ -275,8 +284,7 @@ def _kept(value: Constant, dtype: Any) -> Constant:
 
 
 def _folded(primitive: str, operands: tuple[Constant, ...]) -> Constant:
-    """Return the result of a comparison of constants, or of adding 0 to a constant; else `"?"`."""
-    if len(operands) == 2 and all(isinstance(one, float) for one in operands):
+    if len(operands) == 2 and all(isinstance(operand, float) for operand in operands):
         left, right = operands
         if primitive in _COMPARED:
             return float(_COMPARED[primitive](left, right))
@@ -286,13 +294,11 @@ def _folded(primitive: str, operands: tuple[Constant, ...]) -> Constant:
 
 
 def _given(site: Site, body: Any) -> dict[Any, Constant]:
-    """Return the known constants among the inputs of a body, by variable; `{}` if the equation is of another kind.
-
-    The equation must be a call of a function with a custom derivative. JAX inlines it, so XLA folds the constants.
-    """
+    """Return the known constants among the inputs of a body, by variable; `{}` if the equation is of another kind."""
+    # The equation must be a call of a function with a custom derivative. JAX inlines it, so XLA folds the constants.
     if site.primitive not in jax_versions.WRITTEN_OUT or len(body.invars) != len(site.constants):
         return {}
-    return {var: one for var, one in zip(body.invars, site.constants, strict=True) if one is not None}
+    return {var: constant for var, constant in zip(body.invars, site.constants, strict=True) if constant is not None}
 
 
 def _number(literal: Any) -> Constant:
@@ -310,7 +316,6 @@ _FOLDS = frozenset(
 
 
 def _mark_used(jaxpr: Any, body: list[Site], used: list[bool]) -> list[bool]:
-    """Set `is_used` of all equations of a body, from the used flag of each output; return the flag of each input."""
     live = {atom for atom, is_used in zip(jaxpr.outvars, used, strict=True) if is_used and not is_literal(atom)}
     for site in reversed(body):
         equation = site.equation
@@ -322,11 +327,13 @@ def _mark_used(jaxpr: Any, body: list[Site], used: list[bool]) -> list[bool]:
         if not site.bodies:
             live.update(site.variables)
             if site.primitive == "qr":
-                site.dropped = frozenset(place for place, var in enumerate(equation.outvars) if var not in live)
+                site.dropped = frozenset(index for index, var in enumerate(equation.outvars) if var not in live)
             continue
         needed = _mark_used_inside(site, [var in live for var in equation.outvars])
         # JAX also removes operands of a call that only unused results depend on.
-        live.update(atom for atom, one in zip(equation.invars, needed, strict=True) if one and not is_literal(atom))
+        live.update(
+            atom for atom, is_needed in zip(equation.invars, needed, strict=True) if is_needed and not is_literal(atom)
+        )
     return [var in live for var in jaxpr.invars]
 
 
@@ -338,7 +345,6 @@ def _mark_unused(body: list[Site]) -> None:
 
 
 def _mark_used_inside(site: Site, used: list[bool]) -> list[bool]:
-    """Set `is_used` in an equation's bodies, from the used flag of each result; return the flag of each operand."""
     if site.primitive in ("scan", "while"):
         return _mark_loop(site, used)
     inputs: list[list[bool]] = []
@@ -352,11 +358,9 @@ def _mark_used_inside(site: Site, used: list[bool]) -> list[bool]:
 
 
 def _mark_loop(site: Site, used: list[bool]) -> list[bool]:
-    """Set `is_used` in the body of a loop, from the used flag of each result; return the flag of each operand.
-
-    A carry is used if its final value is used, or if another used value depends on it. Unused carries are removed: by
-    JAX for scans, and for `while` since JAX 0.12; else by XLA.
-    """
+    """Set `is_used` in the body of a loop, from the used flag of each result; return the flag of each operand."""
+    # A carry is used if its final value is used, or if another used value depends on it. Unused carries are removed:
+    # by JAX for scans, and for `while` since JAX 0.12; else by XLA.
     needed = [False] * len(site.equation.invars)
     loop, *conditions = wirings(site)
     assert loop.operands is not None
@@ -373,7 +377,7 @@ def _mark_loop(site: Site, used: list[bool]) -> list[bool]:
         if more == used:
             break
         used = more
-    site.dropped = frozenset(place for place, is_used in enumerate(used) if not is_used)
+    site.dropped = frozenset(index for index, is_used in enumerate(used) if not is_used)
     for at, result in loop.carried:
         inputs[at] = used[result]
     _need(needed, loop, inputs)

@@ -27,6 +27,7 @@ from mithril_nb.stages.trace.tracing import Trace
 
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
 _LONGEST_PARAM = 60
+# Params that are not printed: they do not matter to the reader, or their jaxpr is printed as a body.
 _HIDDEN = {
     "sharding", "out_sharding", "weak_type", "prevent_cse", "differentiated", "policy", "symbolic_zeros", "num_consts",
     "inline", "keep_unused", "donated_invars", "in_shardings", "out_shardings", "in_layouts", "out_layouts", "ctx_mesh",
@@ -35,9 +36,8 @@ _HIDDEN = {
     "ft_in", "ft_out", "grid_mapping", "known_trip_count", "num_carry", "accuracy", "out_dtype",
     "dimensions_are_sorted", "out_trees",
 }  # fmt: skip
-"""Params that are not printed: they do not matter to the reader, or their jaxpr is printed as a body."""
+# Params that this package adds for cost rules. JAX does not have them, so they are not printed.
 _OURS = frozenset({COMBINER, DEVICES, UNUSED, GROUP, PARTITIONED, KERNEL, BLOCKS, ESTIMATE})
-"""Params that this package adds for cost rules. JAX does not have them, so they are not printed."""
 
 
 def print_jaxpr(
@@ -45,11 +45,8 @@ def print_jaxpr(
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Return the text of a jaxpr, and its instructions: first the inputs, then the equations.
 
-    Args:
-        trace: The program.
-        top: The equations that are not nested in others, as sites.
-        equations: All equations by id, nested ones included.
-        owner: A function that returns the path of the block that an input belongs to, given the index of the input.
+    `equations`: All equations by id, nested ones included. `owner`: A function that returns the path of the block that
+    an input belongs to, given the index of the input.
     """
     return _Printer(equations).program(trace, top, owner)
 
@@ -114,8 +111,10 @@ class _Printer:
         self._lines.append(f"  in ({', '.join(map(self._use, jaxpr.outvars))}) }}")
         if self._carried:
             self._found = [
-                replace(one, carried=self._in_next_round(self._carried[one.id])) if one.id in self._carried else one
-                for one in self._found
+                replace(instruction, carried=self._in_next_round(self._carried[instruction.id]))
+                if instruction.id in self._carried
+                else instruction
+                for instruction in self._found
             ]
         return "\n".join(self._lines) + "\n", tuple(self._found)
 
@@ -126,18 +125,18 @@ class _Printer:
             record = self._equations[site.id]
             results = " ".join(["_" if jax_versions.is_dropped(var) else self._bind(var) for var in equation.outvars])
             operands = [self._use(atom) for atom in equation.invars]
-            taken, picks = self._producers_of(equation.invars, operands)
+            operand_ids, picks = self._producers_of(equation.invars, operands)
             if carries := [self._carries[atom] for atom in site.variables if atom in self._carries]:
                 self._carried[site.id] = carries
             for jaxpr, _ in site.bodies:
-                self._connect_inputs(site, jaxpr, taken, picks)
+                self._connect_inputs(site, jaxpr, operand_ids, picks)
             loops = wirings(site) if site.primitive in ("scan", "while") else []
             self._connect_rounds(site, loops)
-            known = [(key, value) for key, value in record.params if key not in _OURS]
-            params = tuple([(key, _compact(value)) for key, value in known])
+            own_params = [(key, value) for key, value in record.params if key not in _OURS]
+            params = tuple([(key, _compact(value)) for key, value in own_params])
             head = f"{indent}{results}{' = ' if results else ''}{site.primitive}"
-            head = " ".join([head + _params(site.primitive, known, params), *operands])
-            place, start = len(self._found), len(self._lines) + 1
+            head = " ".join([head + _params(site.primitive, own_params, params), *operands])
+            position, start = len(self._found), len(self._lines) + 1
             inner: tuple[str, ...] = ()
             if len(site.bodies) == 1:
                 ((jaxpr, sites),) = site.bodies
@@ -153,7 +152,7 @@ class _Printer:
                 self._lines.append(f"{indent}}}")
             else:
                 self._lines.append(head)
-            found = Instruction(
+            instruction = Instruction(
                 site.id,
                 site.primitive,
                 start,
@@ -162,32 +161,32 @@ class _Printer:
                 record.role,
                 record.origin,
                 len(self._lines) - start + 1,
-                taken,
+                operand_ids,
                 record.outputs,
                 params,
                 record.transforms,
-                (record.place,) if record.source else (),
+                (record.source_lines,) if record.source else (),
                 (record.library_source,) if record.library_source else (),
                 picks,
                 self._results(site, [loops[0].jaxpr] if loops else [jaxpr for jaxpr, _ in site.bodies]),
             )
-            self._found.insert(place, found)  # before the instructions of its bodies
+            self._found.insert(position, instruction)  # before the instructions of its bodies
             self._producers.update((var, (site.id, index)) for index, var in enumerate(equation.outvars))
-            ids += found.equations
+            ids += instruction.equations
         return tuple(ids)
 
     def _producers_of(self, atoms: Sequence[Any], names: Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """Return `Instruction.operands` and `Instruction.picks`. `names` has the printed name of each operand."""
-        found = [("", 0) if is_literal(atom) else self._producers.get(atom, ("", 0)) for atom in atoms]
-        ids = tuple([id or name for (id, _), name in zip(found, names, strict=True)])
-        return ids, tuple([index for _, index in found]) if any(index for _, index in found) else ()
+        """Return `Instruction.operands` and `Instruction.picks`."""
+        producers = [("", 0) if is_literal(atom) else self._producers.get(atom, ("", 0)) for atom in atoms]
+        ids = tuple([id or name for (id, _), name in zip(producers, names, strict=True)])
+        return ids, tuple([index for _, index in producers]) if any(index for _, index in producers) else ()
 
     def _connect_rounds(self, site: Site, loops: Sequence[Wiring]) -> None:
         """Record which inputs of the bodies are carries, and which variables hold their next values."""
         if not loops:
             for jaxpr, _ in site.bodies:
-                given = site.equation.invars[-len(jaxpr.invars) :] if jaxpr.invars else ()
-                for var, atom in zip(jaxpr.invars, given, strict=False):
+                operands = site.equation.invars[-len(jaxpr.invars) :] if jaxpr.invars else ()
+                for var, atom in zip(jaxpr.invars, operands, strict=False):
                     self._carries.pop(var, None)  # a shared body binds the same variables again
                     if not is_literal(atom) and atom in self._carries:
                         self._carries[var] = self._carries[atom]
@@ -210,21 +209,21 @@ class _Printer:
         if site.primitive == "pallas_call" or not all(len(jaxpr.outvars) == len(outvars) for jaxpr in bodies):
             return ()
         inside = f"{site.id}."
-        found: list[str] = []
+        ids: list[str] = []
         for jaxpr in bodies:
             for index, atom in enumerate(jaxpr.outvars):
                 id, pick = ("", 0) if is_literal(atom) else self._producers.get(atom, ("", 0))
                 inner = self._loops.get(id, ())
-                found.append((inner[pick] if inner else id) if id.startswith(inside) else "")
+                ids.append((inner[pick] if inner else id) if id.startswith(inside) else "")
                 if (key := (site.id, index)) in self._next:
-                    self._next[key] = found[-1] or (None if is_literal(atom) else self._carries.get(atom))
+                    self._next[key] = ids[-1] or (None if is_literal(atom) else self._carries.get(atom))
         if site.primitive != "cond":
-            self._loops[site.id] = tuple(found)
-        return tuple(found)
+            self._loops[site.id] = tuple(ids)
+        return tuple(ids)
 
     def _in_next_round(self, carries: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-        """Return the instructions that compute the next values of carries. A next value may itself be another carry."""
-        found: dict[str, None] = {}
+        # A next value may itself be another carry.
+        ids: dict[str, None] = {}
         for key in carries:
             seen = set()
             value: Any = key
@@ -232,21 +231,20 @@ class _Printer:
                 seen.add(value)
                 value = self._next.get(value)
             if isinstance(value, str):
-                found[value] = None
-        return tuple(found)
+                ids[value] = None
+        return tuple(ids)
 
-    def _connect_inputs(self, site: Site, jaxpr: Any, taken: tuple[str, ...], picks: tuple[int, ...]) -> None:
-        """Record which instruction computes each input of a body, if the inputs have the order of the operands."""
+    def _connect_inputs(self, site: Site, jaxpr: Any, operand_ids: tuple[str, ...], picks: tuple[int, ...]) -> None:
         count = len(jaxpr.invars)
-        both = tuple(zip(taken, picks or (0,) * len(taken), strict=True))
+        both = tuple(zip(operand_ids, picks or (0,) * len(operand_ids), strict=True))
         if site.primitive == "while":
             # The operands of a `while`: constants of the condition, constants of the body, carries.
-            given = both[-count:] if jaxpr is site.bodies[-1][0] else ()
+            operands = both[-count:] if jaxpr is site.bodies[-1][0] else ()
         else:
             # The first operand of a `cond` is the index of the branch.
-            given = both if len(both) == count else both[1:]
-        same = len(given) == count
-        self._producers.update((var, given[place] if same else ("", 0)) for place, var in enumerate(jaxpr.invars))
+            operands = both if len(both) == count else both[1:]
+        same = len(operands) == count
+        self._producers.update((var, operands[index] if same else ("", 0)) for index, var in enumerate(jaxpr.invars))
 
     def _binders(self, jaxpr: Any) -> str:
         return " ".join([*map(self._bind, (*jaxpr.constvars, *jaxpr.invars)), "let"])
@@ -269,7 +267,7 @@ class _Printer:
 
 
 def _number(value: Any) -> str:
-    """Return a literal as short text. NumPy's printing would take half of the time of printing a jaxpr."""
+    # NumPy's printing would take half of the time of printing a jaxpr.
     plain = value.item() if hasattr(value, "item") else value
     if isinstance(plain, int) and not isinstance(plain, bool):
         return int.__repr__(plain)  # JAX has a subclass of `int` that also prints its dtype
@@ -277,7 +275,6 @@ def _number(value: Any) -> str:
 
 
 def _letters() -> Iterator[str]:
-    """Yield `a`, `b`, ..., `z`, `aa`, `ab`, ..."""
     for length in count(1):
         yield from map("".join, product(ascii_lowercase, repeat=length))
 
@@ -290,8 +287,7 @@ def _labels(record: Equation, count: int) -> list[str]:
 
 
 def _params(primitive: str, params: Sequence[tuple[str, Any]], texts: Sequence[tuple[str, str]]) -> str:
-    """Return the params in brackets, as JAX prints them; `texts` has the printed value of each."""
-    shown = []
+    parts = []
     for (key, value), (_, text) in zip(params, texts, strict=True):
         if key in _HIDDEN or value is None or value is False:
             continue
@@ -300,8 +296,8 @@ def _params(primitive: str, params: Sequence[tuple[str, Any]], texts: Sequence[t
         # The name of a function is never shortened.
         if len(text) > _LONGEST_PARAM and key != "name":
             text = text[: _LONGEST_PARAM - 3] + "..."
-        shown.append(f"{key}={text}")
-    return f"[{' '.join(shown)}]" if shown else ""
+        parts.append(f"{key}={text}")
+    return f"[{' '.join(parts)}]" if parts else ""
 
 
 def _compact(value: Any) -> str:

@@ -50,15 +50,9 @@ COLLECTIVES: Mapping[str, str] = {
 
 
 def collective_params(site: Site, is_partitioned: bool) -> tuple[tuple[str, Param], ...]:
-    """Return the params that the cost of an equation's communication depends on; `()` without communication.
-
-    A collective has the param `GROUP`, the number of devices that exchange data. This is the product of the sizes of
-    its mesh axes, or the size of its largest group in `axis_index_groups`; `None` if an axis has no known size.
-
-    Args:
-        site: The equation.
-        is_partitioned: True if XLA's partitioner may add communication. The equation then has the param `PARTITIONED`.
-    """
+    """Return the params that the cost of an equation's communication depends on; `()` without communication."""
+    # A collective has the param `GROUP`, the number of devices that exchange data. This is the product of the sizes
+    # of its mesh axes, or the size of its largest group in `axis_index_groups`; `None` if an axis has no known size.
     partitioned: tuple[tuple[str, Param], ...] = ((PARTITIONED, True),) if is_partitioned else ()
     if site.primitive not in COLLECTIVES:
         return partitioned
@@ -110,17 +104,15 @@ def params_of(site: Site) -> tuple[tuple[str, Param], ...]:
 
 
 def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
-    """Return the params that describe the computation inside an equation; `()` if there is none.
-
-    - `"kernel"`: the equations of a primitive that is expanded only when it is lowered: `SearchSorted` since JAX 0.12,
-      and primitives of other packages. Each is a tuple, which `equations_of` converts to an `Equation`.
-    - `"grid"`: the sizes of the grid of a Pallas kernel; `None` for a size that depends on an operand.
-    - `"blocks"`: for each block of a Pallas kernel, its shape, its dtype, and 1 plus the index of the last grid axis
-      that its position depends on (0 if there is none).
-    - `"estimate"`: FLOPs, transcendentals and bytes, if the author of a kernel stated them.
-    - `"devices"`: the number of devices that run the equations of a `shard_map`.
-    - `"combiner"`: the equations of the function that a reduction or scatter applies, in the form of `"kernel"`.
-    """
+    """Return the params that describe the computation inside an equation; `()` if there is none."""
+    # - `"kernel"`: the equations of a primitive that is expanded only when it is lowered: `SearchSorted` since JAX
+    #   0.12, and primitives of other packages. Each is a tuple, which `equations_of` converts to an `Equation`.
+    # - `"grid"`: the sizes of the grid of a Pallas kernel; `None` for a size that depends on an operand.
+    # - `"blocks"`: for each block of a Pallas kernel, its shape, its dtype, and 1 plus the index of the last grid axis
+    #   that its position depends on (0 if there is none).
+    # - `"estimate"`: FLOPs, transcendentals and bytes, if the author of a kernel stated them.
+    # - `"devices"`: the number of devices that run the equations of a `shard_map`.
+    # - `"combiner"`: the equations of the function that a reduction or scatter applies, in the form of `"kernel"`.
     params = equation.params
     estimate = _estimate(params.get("cost_estimate") or getattr(params.get("config"), "cost_estimate", None))
     name = equation.primitive.name
@@ -133,14 +125,14 @@ def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
     if name != "pallas_call" or mapping is None:
         if name not in _COMBINED:
             return estimate
-        combiners = [one for one in params.values() if jax_versions.is_jaxpr(one)]
-        return (*estimate, *[(COMBINER, _equations(jax_versions.open_jaxpr(one))) for one in combiners[:1]])
+        combiners = [value for value in params.values() if jax_versions.is_jaxpr(value)]
+        return (*estimate, *[(COMBINER, _equations(jax_versions.open_jaxpr(combiner))) for combiner in combiners[:1]])
     kernel = jax_versions.open_jaxpr(params["jaxpr"])
     # Blocks of inputs and outputs follow the index operands; scratch buffers come last and have no block.
     refs = kernel.invars[mapping.num_index_operands :]
     blocks = tuple(
-        (*_spec(jax_versions.spec_of(ref.aval)), _axes(one.index_map_jaxpr, len(mapping.grid)))
-        for one, ref in zip(mapping.block_mappings, refs, strict=False)
+        (*_spec(jax_versions.spec_of(ref.aval)), _axes(block_mapping.index_map_jaxpr, len(mapping.grid)))
+        for block_mapping, ref in zip(mapping.block_mappings, refs, strict=False)
     )
     grid = tuple(size if isinstance(size, int) else None for size in mapping.grid)
     return (*estimate, (GRID, grid), (BLOCKS, blocks))
@@ -179,8 +171,8 @@ def _spec(spec: TensorSpec) -> tuple[tuple[int | str, ...], str]:
     return spec.shape, spec.dtype
 
 
-def _specs(found: Any) -> tuple[TensorSpec, ...]:
-    return tuple(TensorSpec(shape, dtype) for shape, dtype in found)
+def _specs(pairs: Any) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(shape, dtype) for shape, dtype in pairs)
 
 
 def _axes(index_map: Any, rank: int) -> int:
@@ -191,7 +183,7 @@ def _axes(index_map: Any, rank: int) -> int:
     for equation in reversed(jaxpr.eqns):
         if not needed.isdisjoint(equation.outvars):
             needed.update(jax_versions.variables(equation.invars))
-    return max((place + 1 for place, var in enumerate(jaxpr.invars[:rank]) if var in needed), default=0)
+    return max((index + 1 for index, var in enumerate(jaxpr.invars[:rank]) if var in needed), default=0)
 
 
 def _estimate(estimate: Any) -> tuple[tuple[str, Param], ...]:
@@ -202,15 +194,15 @@ def _estimate(estimate: Any) -> tuple[tuple[str, Param], ...]:
 
 def plain_params(equation: Any) -> tuple[tuple[str, Param], ...]:
     """Return the params of an equation that are plain data; a dtype or an enum becomes its name."""
-    found: list[tuple[str, Param]] = []
+    params: list[tuple[str, Param]] = []
     for key, value in equation.params.items():
         if type(value) in _PLAIN_TYPES:
-            found.append((key, value))
+            params.append((key, value))
             continue
         plain = _plain(value)
         if plain is not _NOT_PLAIN:
-            found.append((key, plain))
-    return tuple(found)
+            params.append((key, plain))
+    return tuple(params)
 
 
 _NOT_PLAIN: Any = object()

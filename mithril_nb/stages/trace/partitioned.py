@@ -20,8 +20,8 @@ _PLACING = frozenset(
     {"shard_map", "sharding_constraint", "reshard", "device_put", "jit", "pjit", "broadcast_in_dim", "iota"}
 )
 _LOOPS = frozenset({"scan", "while"})
+# Primitives that need no communication to return a divided array if no operand is divided.
 _REPEATING = frozenset({"broadcast_in_dim", "iota"})
-"""Primitives that need no communication to return a divided array if no operand is divided."""
 
 Layout = tuple[Any, ...]
 """How an array is divided: the sizes of the mesh axes, and for each dimension the mesh axes that divide it.
@@ -52,21 +52,16 @@ def partitioned_ids(
 ) -> frozenset[str]:
     """Return the ids of the equations to which XLA's partitioner may add communication.
 
-    - XLA propagates shardings from operands to results and back. So if one array of an equation is divided among
-      devices, all its arrays may be. Scalars and arrays with an explicit sharding are not changed.
-    - Equations inside a `shard_map` communicate only through collectives of the user, unless the `shard_map` leaves
-      some axes of the mesh automatic.
-    - XLA moves an array if a `shard_map`, a call or `out_shardings` requests another sharding than the array has. If
-      such an array is the first argument of the program, the result contains `"arg0"`.
-
-    Args:
-        jaxpr: The open jaxpr of the program.
-        top: The sites of the equations that are not nested in others.
-        sites: The sites of all equations, nested ones included.
-        layouts: For each argument, how it is divided; `None` if it is not.
-        requested: The sharding that `out_shardings` requests for each result; `()` without `out_shardings`.
-        are_placed: For each argument, True if XLA must keep its sharding, even if it does not divide the array.
+    `sites`: The sites of all equations, nested ones included. `layouts`: For each argument, how it is divided; `None`
+    if it is not. `requested`: The sharding that `out_shardings` requests for each result; `()` without `out_shardings`.
+    `are_placed`: For each argument, True if XLA must keep its sharding, even if it does not divide the array.
     """
+    # - XLA propagates shardings from operands to results and back. So if one array of an equation is divided among
+    #   devices, all its arrays may be. Scalars and arrays with an explicit sharding are not changed.
+    # - Equations inside a `shard_map` communicate only through collectives of the user, unless the `shard_map` leaves
+    #   some axes of the mesh automatic.
+    # - XLA moves an array if a `shard_map`, a call or `out_shardings` requests another sharding than the array has. If
+    #   such an array is the first argument of the program, the result contains `"arg0"`.
     divisions = {*_divisions(sites, layouts, requested)}
     if not divisions:
         return frozenset()
@@ -74,27 +69,27 @@ def partitioned_ids(
     flow = _Propagation(None if UNKNOWN in divisions else named)
     nodes: dict[Any, int] = {}
     for var, layout, is_placed in zip(jaxpr.invars, layouts, are_placed, strict=True):
-        nodes[var] = flow.given(var, layout) if is_placed or layout is not None else flow.new(var)
+        nodes[var] = flow.with_layout(var, layout) if is_placed or layout is not None else flow.new(var)
     flow.read(top, nodes)
-    producers = {var: f"arg{place}" for place, var in enumerate(jaxpr.invars)}
+    producers = {var: f"arg{index}" for index, var in enumerate(jaxpr.invars)}
     producers |= {var: site.id for site in top for var in site.equation.outvars}
-    for atom, one in zip(jaxpr.outvars, requested, strict=True) if requested else ():
-        if _is_specified(one) and not jax_versions.is_literal(atom) and atom in producers:
-            flow.take(producers[atom], nodes[atom], _layout(one))
-    return flow.found()
+    for atom, sharding in zip(jaxpr.outvars, requested, strict=True) if requested else ():
+        if _is_specified(sharding) and not jax_versions.is_literal(atom) and atom in producers:
+            flow.take(producers[atom], nodes[atom], _layout(sharding))
+    return flow.communicating()
 
 
 def _divisions(sites: Iterable[Site], layouts: Iterable[Layout | None], requested: Iterable[Any]) -> Iterator[Layout]:
     """Yield the layouts that the arguments, the results and the equations of a program specify."""
-    yield from (one for one in layouts if one is not None)
-    yield from (one for one in map(_layout, requested) if one is not None)
+    yield from (layout for layout in layouts if layout is not None)
+    yield from (layout for layout in map(_layout, requested) if layout is not None)
     for site in sites:
         if site.primitive in _PLACING:
             params = site.equation.params
             each = (*params.get("in_shardings", ()), *params.get("out_shardings", ()), *_result_shardings(params))
             specs = (*params["in_specs"], *params["out_specs"]) if "out_specs" in params else ()
-            made = (*map(_layout, each), *(_of_spec(params["mesh"], spec) for spec in specs))
-            yield from (one for one in made if one is not None)
+            stated = (*map(_layout, each), *(_of_spec(params["mesh"], spec) for spec in specs))
+            yield from (layout for layout in stated if layout is not None)
 
 
 def _result_shardings(params: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -102,13 +97,8 @@ def _result_shardings(params: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 class _Propagation:
-    """Propagation of layouts among the arrays of a program. A layout states how an array is divided among devices.
-
-    Each array is a node. A variable inside a call has the same node as the operand or result that it is equal to.
-
-    Args:
-        axes: Names of the mesh axes along which any array of the program is divided; `None` if unknown.
-    """
+    # A layout states how an array is divided among devices.
+    # Each array is a node. A variable inside a call has the same node as the operand or result that it is equal to.
 
     def __init__(self, axes: frozenset[str] | None) -> None:
         self._axes = axes
@@ -121,7 +111,7 @@ class _Propagation:
         self._taken: list[tuple[str, int, Layout | None, Sequence[str] | None]] = []
 
     def new(self, var: Any) -> int:
-        """Return a node for an array without a layout. XLA may divide it, unless its type fixes the sharding."""
+        # XLA may divide it, unless its type fixes the sharding.
         self._count += 1
         node, sharding = self._count, getattr(var.aval, "sharding", None)
         # If the axes are explicit, the sharding is part of the type, and JAX propagates it.
@@ -132,7 +122,7 @@ class _Propagation:
             self._fix(node, _layout(sharding))
         return node
 
-    def given(self, var: Any, layout: Layout | None) -> int:
+    def with_layout(self, var: Any, layout: Layout | None) -> int:
         """Return a node for an array with a layout that XLA keeps; `None` means undivided."""
         node = self.new(var)
         self._fix(node, layout)
@@ -146,7 +136,7 @@ class _Propagation:
             self._layouts[node] = layout
 
     def take(self, id: str, node: int | None, layout: Layout | None, own: Sequence[str] | None = None) -> None:
-        """Register that an equation requests a layout of an operand. `own` limits the request to some mesh axes."""
+        """Register that an equation requests a layout of an operand."""
         if node is not None:
             self._taken.append((id, node, layout, own))
             if layout is not None and node not in self._fixed:
@@ -160,7 +150,6 @@ class _Propagation:
         return nodes[atom]
 
     def read(self, sites: Sequence[Site], nodes: dict[Any, int]) -> None:
-        """Register the equations of a body, and add the nodes of their results to `nodes`."""
         for site in sites:
             params, results = site.equation.params, site.equation.outvars
             if site.primitive == "shard_map":
@@ -168,11 +157,11 @@ class _Propagation:
             elif site.bodies:
                 self._read_bodies(site, nodes)
             else:
-                requested = [one for one in _result_shardings(params) if _is_sharding(one)]
-                for place, var in enumerate(results):
+                requested = [sharding for sharding in _result_shardings(params) if _is_sharding(sharding)]
+                for index, var in enumerate(results):
                     # A single sharding applies to all results.
-                    one = requested[min(place, len(requested) - 1)] if requested else None
-                    nodes[var] = self.new(var) if one is None else self.given(var, _layout(one))
+                    sharding = requested[min(index, len(requested) - 1)] if requested else None
+                    nodes[var] = self.new(var) if sharding is None else self.with_layout(var, _layout(sharding))
                 operands = [self._node(nodes, var) for var in site.variables]
                 is_whole = not any(node not in self._fixed or node in self._layouts for node in operands if node)
                 # An empty id connects the arrays, but the equation is not reported as communicating.
@@ -180,14 +169,10 @@ class _Propagation:
                 self._join(id, [*operands, *(nodes[var] for var in results)])
 
     def _join(self, id: str, nodes: Iterable[int | None]) -> None:
-        """Register that all these arrays may be divided if one of them is."""
         self._joins.append((id, tuple(dict.fromkeys(node for node in nodes if node is not None))))
 
     def _link(self, names: Sequence[str] | None, node: int, other: int) -> None:
-        """Register that `other` may be divided if `node` is divided along one of the mesh axes `names`.
-
-        `()` means any axis. `None` also means any axis, but `other` is left unchanged if it has a layout already.
-        """
+        # `()` means any axis. `None` also means any axis, but `other` is left unchanged if it has a layout already.
         self._links.setdefault(node, []).append((names, other))
 
     def _read_mapped(self, site: Site, nodes: dict[Any, int]) -> None:
@@ -197,9 +182,11 @@ class _Propagation:
         operands = [self._node(nodes, atom) for atom in equation.invars]
         for node, spec in zip(operands, params["in_specs"], strict=True):
             self.take(site.id, node, _of_spec(params["mesh"], spec), own)
-        made = [_of_spec(params["mesh"], spec) for spec in params["out_specs"]]
+        layouts = [_of_spec(params["mesh"], spec) for spec in params["out_specs"]]
         if not free:
-            nodes.update((var, self.given(var, one)) for var, one in zip(equation.outvars, made, strict=True))
+            nodes.update(
+                (var, self.with_layout(var, layout)) for var, layout in zip(equation.outvars, layouts, strict=True)
+            )
             return
         ((body, inside),) = site.bodies
         inner: dict[Any, int] = {}
@@ -212,10 +199,10 @@ class _Propagation:
                 self._link(None, self._inner[node, free], node)
             inner[var] = self._inner[node, free]
         self.read(inside, inner)
-        for var, atom, one in zip(equation.outvars, body.outvars, made, strict=True):
+        for var, atom, layout in zip(equation.outvars, body.outvars, layouts, strict=True):
             nodes[var], node = self.new(var), self._node(inner, atom)
-            if one is not None and nodes[var] not in self._fixed:
-                self._layouts[nodes[var]] = one
+            if layout is not None and nodes[var] not in self._fixed:
+                self._layouts[nodes[var]] = layout
             if node is not None:
                 self._link(free, nodes[var], node)
                 self._link((), node, nodes[var])
@@ -224,60 +211,60 @@ class _Propagation:
         params, results = site.equation.params, site.equation.outvars
         operands = [self._node(nodes, atom) for atom in site.equation.invars]
         # The first operand selects the branch.
-        given = operands[1:] if site.primitive == "cond" else operands
-        requested = _requested(params.get("in_shardings", ()), len(given))
-        for node, one in zip(given, requested, strict=True):
-            if one is not None:
-                self.take(site.id, node, _layout(one))
+        body_operands = operands[1:] if site.primitive == "cond" else operands
+        requested = _requested(params.get("in_shardings", ()), len(body_operands))
+        for node, sharding in zip(body_operands, requested, strict=True):
+            if sharding is not None:
+                self.take(site.id, node, _layout(sharding))
         # In a loop or an unknown primitive, any array of the body may be connected to any operand or result.
         is_call = site.primitive not in _LOOPS and all(
-            len(body.invars) == len(given) and len(body.outvars) == len(results) for body, _ in site.bodies
+            len(body.invars) == len(body_operands) and len(body.outvars) == len(results) for body, _ in site.bodies
         )
-        made: list[list[int | None]] = []
+        outputs: list[list[int | None]] = []
         inside: list[int] = []
         for body, sites in site.bodies:
             inner: dict[Any, int] = {}
-            for var, node, one in zip(body.invars, given, requested, strict=True) if is_call else ():
-                if one is not None:
-                    inner[var] = self.given(var, _layout(one))
+            for var, node, sharding in zip(body.invars, body_operands, requested, strict=True) if is_call else ():
+                if sharding is not None:
+                    inner[var] = self.with_layout(var, _layout(sharding))
                 elif node is not None:
                     inner[var] = node
             self.read(sites, inner)
-            made.append([self._node(inner, atom) for atom in body.outvars])
+            outputs.append([self._node(inner, atom) for atom in body.outvars])
             inside += [] if is_call else [inner[var] for var in body.invars if var in inner]
         requested = _requested(params.get("out_shardings", ()), len(results))
-        for place, (var, one) in enumerate(zip(results, requested, strict=True)):
-            each = [nodes_of[place] for nodes_of in made] if is_call else []
-            if one is not None:
-                nodes[var] = self.given(var, _layout(one))
+        for index, (var, sharding) in enumerate(zip(results, requested, strict=True)):
+            each = [nodes_of[index] for nodes_of in outputs] if is_call else []
+            if sharding is not None:
+                nodes[var] = self.with_layout(var, _layout(sharding))
                 for node in each:
-                    self.take(site.id, node, _layout(one))
+                    self.take(site.id, node, _layout(sharding))
             elif len(each) == 1 and each[0] is not None:
                 nodes[var] = each[0]
             else:
                 nodes[var] = self.new(var)
                 self._join("", [nodes[var], *each])
         if not is_call:
-            every = (node for nodes_of in made for node in nodes_of)
-            self._join("", [*operands, *inside, *every, *(nodes[var] for var in results)])
+            all_outputs = (node for nodes_of in outputs for node in nodes_of)
+            self._join("", [*operands, *inside, *all_outputs, *(nodes[var] for var in results)])
 
-    def found(self) -> frozenset[str]:
+    def communicating(self) -> frozenset[str]:
         """Propagate the layouts; return the ids of the equations to which XLA may add communication."""
-        found = self._spread()
+        ids = self._spread()
         for id, node, requested, own in self._taken:
             have = self._layouts.get(node)
-            kept = have if have is None or own is None else _along(have, own)
-            if kept is not None and (kept == UNKNOWN or kept != requested):
-                found.add(id)
-        return frozenset(found)
+            own_layout = have if have is None or own is None else _along(have, own)
+            if own_layout is not None and (own_layout == UNKNOWN or own_layout != requested):
+                ids.add(id)
+        return frozenset(ids)
 
     def _spread(self) -> set[str]:
         """Mark all arrays that may be divided; return the ids of the equations that have such an array."""
         joins_of: dict[int, list[int]] = {}
-        for place, (_, nodes) in enumerate(self._joins):
+        for index, (_, nodes) in enumerate(self._joins):
             for node in nodes:
-                joins_of.setdefault(node, []).append(place)
-        queue, done, found = [*self._layouts], set[int](), set[str]()
+                joins_of.setdefault(node, []).append(index)
+        queue, done, ids = [*self._layouts], set[int](), set[str]()
 
         def divide(node: int) -> None:
             if node not in self._fixed and self._layouts.get(node) != UNKNOWN:
@@ -287,11 +274,11 @@ class _Propagation:
         while queue:
             node = queue.pop()
             # `pop` and `done` make sure that each node and each equation is visited once.
-            for place in joins_of.pop(node, ()):
-                if place not in done:
-                    done.add(place)
-                    id, nodes = self._joins[place]
-                    found.add(id)
+            for index in joins_of.pop(node, ()):
+                if index not in done:
+                    done.add(index)
+                    id, nodes = self._joins[index]
+                    ids.add(id)
                     for other in nodes:
                         divide(other)
             for names, other in self._links.get(node, ()):
@@ -301,16 +288,19 @@ class _Propagation:
                     is_divided = not names or _along(self._layouts[node], names) is not None
                 if is_divided:
                     divide(other)
-        return found - {""}
+        return ids - {""}
 
 
 def _requested(requested: Sequence[Any], count: int) -> list[Any]:
-    """Return the requested sharding of each of `count` arrays; `None` if none is requested."""
-    return [one if _is_specified(one) else None for one in requested] if len(requested) == count else [None] * count
+    return (
+        [sharding if _is_specified(sharding) else None for sharding in requested]
+        if len(requested) == count
+        else [None] * count
+    )
 
 
 def _along(layout: Layout, names: Any) -> Layout | None:
-    """Return the part of a layout along some mesh axes; `None` if these axes do not divide the array."""
+    # Return the part of a layout along some mesh axes; `None` if these axes do not divide the array.
     if not names:
         return None
     if layout == UNKNOWN:
@@ -323,7 +313,6 @@ def _along(layout: Layout, names: Any) -> Layout | None:
 
 
 def _of_spec(mesh: Any, spec: Any) -> Layout | None:
-    """Return the layout of a `PartitionSpec` on a mesh; `None` if it does not divide the array."""
     sizes = tuple(mesh.shape.items())
     named = [axes if isinstance(axes, tuple) else () if axes is None else (axes,) for axes in spec]
     if not all(isinstance(name, str) for axes in named for name in axes):
@@ -352,9 +341,7 @@ def _free_axes(params: Mapping[str, Any]) -> tuple[str, ...]:
 def divided(arguments: Iterable[Any], traced: Any) -> tuple[tuple[Layout | None, ...], tuple[bool, ...]]:
     """Return how each argument of a program is divided among devices, and whether XLA must keep this.
 
-    Args:
-        arguments: The arguments, arrays or shapes, in the order of the jaxpr's inputs.
-        traced: JAX's trace of the program.
+    `arguments`: The arguments, arrays or shapes, in the order of the jaxpr's inputs.
 
     Returns:
         The layout of each argument, `None` if it is not divided. And for each argument, True if its sharding is
@@ -362,31 +349,30 @@ def divided(arguments: Iterable[Any], traced: Any) -> tuple[tuple[Layout | None,
     """
     leaves = list(arguments)
     requested = jax_jit.shardings(traced, "in_shardings") or [None] * len(leaves)
-    found: list[Layout | None] = []
+    layouts: list[Layout | None] = []
     placed: list[bool] = []
-    for leaf, one, aval in zip(leaves, requested, traced.jaxpr.in_avals, strict=True):
-        own = map(_layout, (one, getattr(leaf, "sharding", None), getattr(aval, "sharding", None)))
-        found.append(next((layout for layout in own if layout is not None), None))
-        placed.append(_is_specified(one) or getattr(leaf, "sharding", None) is not None)
-    return tuple(found), tuple(placed)
+    for leaf, sharding, aval in zip(leaves, requested, traced.jaxpr.in_avals, strict=True):
+        own = map(_layout, (sharding, getattr(leaf, "sharding", None), getattr(aval, "sharding", None)))
+        layouts.append(next((layout for layout in own if layout is not None), None))
+        placed.append(_is_specified(sharding) or getattr(leaf, "sharding", None) is not None)
+    return tuple(layouts), tuple(placed)
 
 
 def ids_on_sharded(equations: Iterable[Equation], inputs: Iterable[Input]) -> frozenset[str]:
     """Return the ids of the equations and arguments that `partitioned_ids` found, from their records."""
-    moved = [f"arg{place}" for place, one in enumerate(inputs) if one.is_moved]
-    return frozenset([*moved, *(one.id for one in equations if (PARTITIONED, True) in one.params)])
+    moved = [f"arg{index}" for index, array in enumerate(inputs) if array.is_moved]
+    return frozenset([*moved, *(equation.id for equation in equations if (PARTITIONED, True) in equation.params)])
 
 
 def _is_specified(sharding: Any) -> bool:
     return sharding is not None and type(sharding).__name__ != "UnspecifiedValue"
 
 
-def _is_sharding(one: Any) -> bool:
-    return hasattr(one, "spec") or hasattr(one, "is_fully_replicated")
+def _is_sharding(sharding: Any) -> bool:
+    return hasattr(sharding, "spec") or hasattr(sharding, "is_fully_replicated")
 
 
 def _layout(sharding: Any) -> Layout | None:
-    """Return the layout of a sharding; `None` if it does not divide the array."""
     if not _is_specified(sharding):
         return None
     if hasattr(sharding, "spec"):

@@ -15,8 +15,8 @@ from mithril_nb.stages.failure import Failure
 from mithril_nb.stages.inference import blend, program_order
 from mithril_nb.stages.records import Equation, Instruction, Role, format_lines, lines_of_source
 
+# Maximum length, in lines, of a function or class that is shown whole. Of a longer one, only inner parts are shown.
 _LONGEST = 200
-"""Maximum length, in lines, of a function or class that is shown whole. Of a longer one, only inner parts are shown."""
 
 MODEL = "model"
 """Label of the Python that builds a model, used like the name of a file."""
@@ -25,7 +25,7 @@ _NOTHING = "# no line of your code created an equation of this program"
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLine:
     """A line of Python that created equations.
 
     Attributes:
@@ -45,17 +45,16 @@ class Place:
 
 
 def source_of_functions(
-    places: Mapping[str, Place], equations: Sequence[Equation], failure: Failure | None = None
+    lines: Mapping[str, SourceLine], equations: Sequence[Equation], failure: Failure | None = None
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Return the source code of the functions that created equations, and an instruction for each line that did.
 
     Args:
-        places: The line that created each equation, by id. Equations without a line are ignored.
+        lines: The line that created each equation, by id.
         equations: The equations of the program.
-        failure: The error of the trace; `None` if it succeeded. It is inserted below the line that raised it, in lines
-            that start with !!.
+        failure: The error of the trace; `None` if it succeeded.
     """
-    return _shown([(places[one.id], [one]) for one in equations if one.id in places], failure)
+    return _shown([(lines[equation.id], [equation]) for equation in equations if equation.id in lines], failure)
 
 
 def source_of_instructions(
@@ -63,78 +62,78 @@ def source_of_instructions(
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Like `source_of_functions`, for a program that has no jaxpr: read the `source` of each instruction.
 
-    Args:
-        instructions: The instructions of a stage.
-        files: A dict from the label of each file, as in `Instruction.source`, to its path.
-        equations: A dict from the ids in `Instruction.equations` to the equations.
+    `files`: A dict from the label of each file, as in `Instruction.source`, to its path.
     """
-    found: list[tuple[Place, Sequence[Equation]]] = []
-    for one in instructions:
-        made = [equations[id] for id in one.equations if id in equations]
-        for source in one.source:
+    pairs: list[tuple[SourceLine, Sequence[Equation]]] = []
+    for instruction in instructions:
+        own_equations = [equations[id] for id in instruction.equations if id in equations]
+        for source in instruction.source:
             label, first, last = lines_of_source(source)
-            found.append((Place(files[label], label, first, last), made))
-    return _shown(found)
+            pairs.append((SourceLine(files[label], label, first, last), own_equations))
+    return _shown(pairs)
 
 
 def _shown(
-    found_at: Iterable[tuple[Place, Sequence[Equation]]], failure: Failure | None = None
+    found_at: Iterable[tuple[SourceLine, Sequence[Equation]]], failure: Failure | None = None
 ) -> tuple[str, tuple[Instruction, ...]]:
-    made: dict[Place, dict[str, Equation]] = {}
-    ends: dict[Place, int] = {}
-    for place, equations in found_at:
-        made.setdefault(place, {}).update((one.id, one) for one in equations)
-        ends[place] = max(ends.get(place, place.line), place.end_line)
-    shown: list[str] = []
-    found: list[Instruction] = []
-    files: dict[str, list[Place]] = {}
-    for place in made:
-        files.setdefault(place.file, []).append(place)
-    failed = failure.place if failure is not None else None
+    equations_at: dict[SourceLine, dict[str, Equation]] = {}
+    ends: dict[SourceLine, int] = {}
+    for source_line, equations in found_at:
+        equations_at.setdefault(source_line, {}).update((equation.id, equation) for equation in equations)
+        ends[source_line] = max(ends.get(source_line, source_line.line), source_line.end_line)
+    printed: list[str] = []
+    instructions: list[Instruction] = []
+    files: dict[str, list[SourceLine]] = {}
+    for source_line in equations_at:
+        files.setdefault(source_line.file, []).append(source_line)
+    failed = failure.location if failure is not None else None
     if failure is not None and failed is not None:
-        files.setdefault(failed[0], []).append(Place(failed[0], failure.source.rpartition(":")[0], failed[1]))
+        files.setdefault(failed[0], []).append(SourceLine(failed[0], failure.source.rpartition(":")[0], failed[1]))
     for file, here in files.items():
         lines = lines_of_file(file)
-        requested = sorted({place.line for place in here})
-        by_line = {place.line: place for place in here if place in made}
+        requested = sorted({source_line.line for source_line in here})
+        by_line = {source_line.line: source_line for source_line in here if source_line in equations_at}
         for first, last in spans(lines, requested):
-            shown.append(f"# {format_lines(here[0].label, [first])}")
+            printed.append(f"# {format_lines(here[0].label, [first])}")
             for number in range(first, last + 1):
-                shown.append(_unbroken(lines[number - 1]) if number <= len(lines) else "# the source is not available")
+                printed.append(
+                    _unbroken(lines[number - 1]) if number <= len(lines) else "# the source is not available"
+                )
                 if number in by_line:
                     count = min(ends[by_line[number]], last) - number + 1
-                    found.append(
-                        _instruction(str(by_line[number]), len(shown), [*made[by_line[number]].values()], count)
+                    instructions.append(
+                        _instruction(
+                            str(by_line[number]), len(printed), [*equations_at[by_line[number]].values()], count
+                        )
                     )
                 if failure is not None and failed == (file, number):
-                    shown += [f"    !! {line}" for line in failure.reason]
-            shown.append("")
-    return "\n".join(shown or [_NOTHING, ""]), tuple(found)
+                    printed += [f"    !! {line}" for line in failure.reason]
+            printed.append("")
+    return "\n".join(printed or [_NOTHING, ""]), tuple(instructions)
 
 
 def source_of_model(
-    text: str, blocks: Mapping[int, str], equations: Sequence[Equation], places: Mapping[str, Place]
+    text: str, blocks: Mapping[int, str], equations: Sequence[Equation], lines: Mapping[str, SourceLine]
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Return the Python that builds a model, and an instruction for each line that adds a block.
 
-    The source of the user's functions outside the model, such as a loss function, is appended.
-
-    Args:
-        text: The Python that builds the model.
-        blocks: A dict from the number of each line of `text` that adds a block to the path of this block.
-        equations: The equations of the program.
-        places: A dict from the id of each equation that belongs to no block to the line that created it.
+    `blocks`: A dict from the number of each line of `text` that adds a block to the path of this block. `equations`:
+    The equations of the program. `lines`: A dict from the id of each equation that belongs to no block to the line that
+    created it.
     """
-    found = []
+    # The source of the user's functions outside the model, such as a loss function, is appended.
+    instructions = []
     for line, block in sorted(blocks.items()):
-        inside = [one for one in equations if one.block == block or one.block.startswith(f"{block}/")]
-        found.append(_instruction(f"{MODEL}:{line}", line, inside))
-    if places:
-        below, others = source_of_functions(places, equations)
+        inside = [
+            equation for equation in equations if equation.block == block or equation.block.startswith(f"{block}/")
+        ]
+        instructions.append(_instruction(f"{MODEL}:{line}", line, inside))
+    if lines:
+        below, others = source_of_functions(lines, equations)
         first = text.count("\n") + 1
         text = f"{text}\n{below}"
-        found += [replace(one, line=one.line + first) for one in others]
-    return text, tuple(found)
+        instructions += [replace(instruction, line=instruction.line + first) for instruction in others]
+    return text, tuple(instructions)
 
 
 def lines_of_file(file: str) -> list[str]:
@@ -143,16 +142,16 @@ def lines_of_file(file: str) -> list[str]:
     return linecache.getlines(file)
 
 
-def _instruction(id: str, line: int, made: Sequence[Equation], count: int = 1) -> Instruction:
+def _instruction(id: str, line: int, equations: Sequence[Equation], count: int = 1) -> Instruction:
     # Calls are left out, because the equations of their bodies are counted already.
-    counted = [one for one in made if not one.is_call] or made
-    shares = blend((((one.block, 1.0),) if one.block else (), 1.0) for one in counted)
-    roles: set[Role | None] = {one.role for one in counted}
+    counted = [equation for equation in equations if not equation.is_call] or equations
+    shares = blend((((equation.block, 1.0),) if equation.block else (), 1.0) for equation in counted)
+    roles: set[Role | None] = {equation.role for equation in counted}
     return Instruction(
         id,
         "line",
         line,
-        tuple(sorted({one.id for one in made}, key=program_order)),
+        tuple(sorted({equation.id for equation in equations}, key=program_order)),
         shares,
         roles.pop() if len(roles) == 1 else None,  # most lines have a forward and a backward part
         "tagged" if shares else None,
@@ -162,16 +161,14 @@ def _instruction(id: str, line: int, made: Sequence[Equation], count: int = 1) -
 
 
 def _unbroken(code: str) -> str:
-    """Return a line of Python without form feeds and other characters that editors treat as line breaks."""
+    # Return a line of Python without form feeds and other characters that editors treat as line breaks.
     return " ".join(code.splitlines()).rstrip()
 
 
 def spans(lines: Sequence[str], requested: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the ranges of lines to show around the requested lines, as pairs of first and last line.
-
-    A range is the whole function or statement around a requested line. If the file cannot be parsed, it extends from
-    two lines before the requested line to two lines after. Ranges that touch are joined.
-    """
+    """Return the ranges of lines to show around the requested lines, as pairs of first and last line."""
+    # A range is the whole function or statement around a requested line. If the file cannot be parsed, it extends
+    # from two lines before the requested line to two lines after. Ranges that touch are joined.
     try:
         with warnings.catch_warnings(action="ignore"):  # Python warned when it imported the file
             tree = ast.parse("".join(lines))
@@ -200,7 +197,7 @@ def _around(tree: ast.AST, line: int) -> tuple[int, int] | None:
         last = getattr(node, "end_lineno", None)
         if not isinstance(node, ast.stmt) or last is None:
             continue
-        first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+        first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
         if first <= line <= last:
             if last - first < _LONGEST:
                 return first, last

@@ -17,12 +17,6 @@ _PARAMS = ("sharding", "dst_sharding", "out_sharding")
 def stated_shardings(program: Program, arguments: Any) -> dict[str, str]:
     """Return the partition specs of sharded arguments, and of results whose sharding the program specifies.
 
-    Keys are ids of instructions of the jaxpr: `{"arg0": "P('x',)"}`. XLA chooses all other shardings.
-
-    Args:
-        program: The program.
-        arguments: The arguments of the program, as shapes.
-
     Examples:
         >>> mesh = jax.sharding.AbstractMesh((2,), ("x",), (jax.sharding.AxisType.Auto,))
         >>> sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
@@ -31,18 +25,19 @@ def stated_shardings(program: Program, arguments: Any) -> dict[str, str]:
         >>> stated_shardings(inspect(jax.numpy.sin, x).traced_program, x)
         {'arg0': "P('x',)"}
     """
+    # Keys are ids of instructions of the jaxpr: `{"arg0": "P('x',)"}`. XLA chooses all other shardings.
     traced = program.trace.traced
-    known: dict[str, str] = {}
+    specs_by_id: dict[str, str] = {}
     leaves = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(arguments)]
     for at, each in enumerate(zip_longest(jax_jit.shardings(traced, "in_shardings"), leaves)):
-        known[f"arg{at}"] = _text([spec for one in each for spec in _specs_of(one)][:1])
+        specs_by_id[f"arg{at}"] = _text([spec for sharding in each for spec in _specs_of(sharding)][:1])
     makers = {var: site.id for site in program.sites for var in site.equation.outvars if "." not in site.id}
     results = zip(program.trace.closed.jaxpr.outvars, jax_jit.shardings(traced, "out_shardings"), strict=False)
-    known |= {site.id: _text(_stated(site.equation)) for site in program.sites}
-    for var, one in results:
-        if not jax_versions.is_literal(var) and var in makers and (text := _text(_specs_of(one))):
-            known[makers[var]] = known[makers[var]] or text
-    return {id: text for id, text in known.items() if text}
+    specs_by_id |= {site.id: _text(_stated(site.equation)) for site in program.sites}
+    for var, sharding in results:
+        if not jax_versions.is_literal(var) and var in makers and (text := _text(_specs_of(sharding))):
+            specs_by_id[makers[var]] = specs_by_id[makers[var]] or text
+    return {id: text for id, text in specs_by_id.items() if text}
 
 
 def _stated(equation: Any) -> Iterator[Any]:
@@ -50,8 +45,8 @@ def _stated(equation: Any) -> Iterator[Any]:
     if equation.primitive.name == "shard_map":
         yield from params["out_specs"]
         return
-    for one in (*(params.get(name) for name in _PARAMS), *params.get("out_shardings", ())):
-        yield from _specs_of(one)
+    for stated in (*(params.get(name) for name in _PARAMS), *params.get("out_shardings", ())):
+        yield from _specs_of(stated)
     for var in equation.outvars:  # a mesh with explicit axes is a part of the types
         sharding = getattr(var.aval, "sharding", None)
         if "Explicit" in str(getattr(getattr(sharding, "mesh", None), "axis_types", "")):

@@ -18,7 +18,7 @@ from mithril_nb.stages.trace.params import collective_params, params_of
 from mithril_nb.stages.trace.partitioned import divides, partitioned_ids
 from mithril_nb.stages.trace.provenance.attribution import Attribution, are_all_in_blocks, common_block
 from mithril_nb.stages.trace.provenance.frames import Lines, Span, lines_of
-from mithril_nb.stages.trace.python_source import MODEL, Place
+from mithril_nb.stages.trace.python_source import MODEL, SourceLine
 from mithril_nb.stages.trace.tracing import Trace
 
 _CONTRACTIONS = frozenset({"dot_general", "conv_general_dilated", "ragged_dot_general"})
@@ -86,14 +86,15 @@ class Program:
     @cached_property
     def labels(self) -> dict[str, str]:
         """The label of each file with the lines of equations, by path."""
-        files = jax_versions.file_labels(one.user.file for one in self._lines.values() if one.user is not None)
-        own = [one.library.file for one in self._lines.values() if one.user is None and one.library is not None]
+        files = jax_versions.file_labels(lines.user.file for lines in self._lines.values() if lines.user is not None)
+        own = [lines.library.file for lines in self._lines.values() if lines.user is None and lines.library is not None]
         return files | {file: jax_versions.library_label(file) for file in own if library_of(file) != "mithril_nb"}
 
     @property
     def files(self) -> dict[str, str]:
-        """The path of each file with lines of equations, by label. It includes libraries that the user calls."""
-        called = [one.library.file for one in self._lines.values() if one.library is not None]
+        """The path of each file with lines of equations, by label."""
+        # It includes libraries that the user calls.
+        called = [lines.library.file for lines in self._lines.values() if lines.library is not None]
         return {jax_versions.library_label(file): file for file in called} | {
             label: path for path, label in self.labels.items()
         }
@@ -101,9 +102,9 @@ class Program:
     @cached_property
     def equations(self) -> tuple[Equation, ...]:
         """The records of all equations, in the order of `sites`."""
-        _, sites, found = self._attributed.get()
+        _, sites, attribution = self._attributed.get()
         with paused_collector():
-            records = tuple([self._record(site, self._lines[site.id], *found[site.id]) for site in sites])
+            records = tuple([self._record(site, self._lines[site.id], *attribution[site.id]) for site in sites])
         return with_trips(records, self._stated_trips, "ml.inspect(..., trips={})") if self._stated_trips else records
 
     @cached_property
@@ -121,8 +122,8 @@ class Program:
         """The ids of the equations that belong to no block."""
         if are_all_in_blocks(self.trace):
             return frozenset()
-        _, sites, found = self._attributed.get()
-        return frozenset([site.id for site in sites if found[site.id][0] == UNATTRIBUTED])
+        _, sites, attribution = self._attributed.get()
+        return frozenset([site.id for site in sites if attribution[site.id][0] == UNATTRIBUTED])
 
     @cached_property
     def is_divided(self) -> bool:
@@ -139,19 +140,22 @@ class Program:
         """Yield the id of each instruction of the jaxpr, with the ids of the equations that it includes."""
         yield from ((id, (id,)) for id in (f"arg{index}" for index in range(len(self.trace.inputs))))
         ids, inside, _, _ = self.trace.outline
-        for place, id in enumerate(ids):
-            yield id, tuple(ids[place : place + inside[place]]) if place in inside else (id,)
+        for index, id in enumerate(ids):
+            yield id, tuple(ids[index : index + inside[index]]) if index in inside else (id,)
 
     @property
-    def places(self) -> dict[str, Place]:
-        """The line of the user that created each equation, by id. Equations without one are left out."""
+    def source_lines(self) -> dict[str, SourceLine]:
+        """The line of the user that created each equation, by id."""
+        # Equations without one are left out.
         files = {label: path for path, label in self.labels.items()}
-        found: dict[str, Place] = {}
-        for one in self.equations:
-            label, _, line = one.source.rpartition(":")
+        source_lines: dict[str, SourceLine] = {}
+        for equation in self.equations:
+            label, _, line = equation.source.rpartition(":")
             if label in files:
-                found[one.id] = Place(files[label], label, int(line), one.source_range[2] if one.source_range else 0)
-        return found
+                source_lines[equation.id] = SourceLine(
+                    files[label], label, int(line), equation.source_range[2] if equation.source_range else 0
+                )
+        return source_lines
 
     def _record(self, site: Site, lines: Lines, block: str, role: Role | None, origin: Origin | None) -> Equation:
         sources = self._sources_of.get(lines)
@@ -167,11 +171,14 @@ class Program:
         user, library = lines
         if user is None and library is not None and library.file in self.labels:  # a function of a library itself
             user, library = library, None
-        known = "" if library is None else f"{jax_versions.library_label(library.file)}:{library.line}"
-        return ("", known, None) if user is None else (f"{self.labels[user.file]}:{user.line}", known, user[1:])
+        library_source = "" if library is None else f"{jax_versions.library_label(library.file)}:{library.line}"
+        return (
+            ("", library_source, None)
+            if user is None
+            else (f"{self.labels[user.file]}:{user.line}", library_source, user[1:])
+        )
 
     def _model_source(self, block: str) -> str:
-        """Return the line that adds a block, or the innermost composite block around it, to the model; else `""`."""
         while block and block not in self._adding:
             block = block.rpartition("/")[0]
         return f"{MODEL}:{self._adding[block]}" if block else ""
@@ -184,32 +191,26 @@ class Program:
         users = [frozenset[str]()] * len(owners)
         if any(is_param and not owner for owner, is_param in zip(owners, are_params, strict=True)):
             users = attribution.users_of_inputs(self.trace.closed.jaxpr, top)
-        found: list[Input] = []
-        every = zip(self.trace.inputs, owners, are_params, users, strict=True)
-        for place, (leaf, owner, is_param, blocks) in enumerate(every):
+        inputs: list[Input] = []
+        rows = zip(self.trace.inputs, owners, are_params, users, strict=True)
+        for index, (leaf, owner, is_param, blocks) in enumerate(rows):
             block = owner or common_block(blocks) if is_param else owner
             used_by = tuple(sorted(blocks)) if is_param and not block else ()
-            is_moved = f"arg{place}" in self._partitioned
-            found.append(Input(leaf.name, leaf.spec, block, is_param, used_by, leaf.argument, is_moved))
-        return tuple(found)
+            is_moved = f"arg{index}" in self._partitioned
+            inputs.append(Input(leaf.name, leaf.spec, block, is_param, used_by, leaf.argument, is_moved))
+        return tuple(inputs)
 
     def contractions_behind(self, opcode: str, id: str) -> tuple[str, ...]:
-        """Return the id of the equation of the matrix product or convolution that an HLO instruction computes.
-
-        XLA may merge transpose(dot(a, b)) into one product, which gets the tag of the transpose. Then the result is a
-        tuple with the id of the product; otherwise it is `()`.
-
-        Args:
-            opcode: Opcode of the HLO instruction.
-            id: Id of the equation in the instruction's tag, such as that of the transpose.
-        """
+        """Return the id of the equation of the matrix product or convolution that an HLO instruction computes."""
+        # XLA may merge transpose(dot(a, b)) into one product, which gets the tag of the transpose. Then the result is
+        # a tuple with the id of the product; otherwise it is `()`.
         return self._behind.get(id, ()) if opcode in ("dot", "convolution") else ()
 
     @cached_property
     def _behind(self) -> dict[str, tuple[str, ...]]:
 
         producers: dict[tuple[str, Any], str] = {}
-        found: dict[str, tuple[str, ...]] = {}
+        contractions: dict[str, tuple[str, ...]] = {}
         for site in self.sites:
             # The id of the call is part of the key, because calls of one jaxpr share its variables.
             body = site.id.rpartition(".")[0]
@@ -219,8 +220,8 @@ class Program:
                 producer = producers.get((body, site.equation.invars[0]))
                 if producer is not None:
                     is_made = self.by_id[producer].primitive in _CONTRACTIONS
-                    found[site.id] = (producer,) if is_made else found.get(producer, ())
-        return found
+                    contractions[site.id] = (producer,) if is_made else contractions.get(producer, ())
+        return contractions
 
 
 def record_of(

@@ -120,11 +120,7 @@ def leaves_of(
 ) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...]]:
     """Return the input arrays and the output arrays of a program.
 
-    Args:
-        args: The arguments, or their shapes.
-        arguments: Names of the arguments.
-        jaxpr: The open jaxpr.
-        out: The results, or their shapes.
+    `args`: The arguments, or their shapes.
     """
     inputs = tuple(
         Leaf(name, arguments[path[0].idx], spec_of(var.aval), _keys(path[1:]))
@@ -138,13 +134,11 @@ def leaves_of(
 
 
 def caller(out: Any, name: str, like: Callable[..., Any] | None = None) -> Callable[[Any], Callable[..., Any]]:
-    """Return a function that converts a jaxpr of a program to a Python function. It is the attribute `call` of `Trace`.
+    """Return a function that converts a jaxpr of a program to a Python function.
 
-    Args:
-        out: The results of the program, or their shapes. The Python function returns its results in this structure.
-        name: Name of the Python function.
-        like: A function whose parameter names the Python function gets; by default, they are unnamed.
+    `like`: A function whose parameter names the Python function gets; by default, they are unnamed.
     """
+    # It is the attribute `call` of `Trace`.
     structure = jax.tree.structure(out)
 
     def call(other: Any) -> Callable[..., Any]:
@@ -167,11 +161,8 @@ def trace_up_to_failure(
 ) -> tuple[Trace | None, Exception]:
     """Trace a function that raises an error when it is traced, up to this error.
 
-    Args:
-        fn: The function.
-        args: Arguments of the function.
-        name: Name of the program; `None` uses the name of the function.
-        error: The error from tracing the function as usual.
+    `fn`: The function. `args`: Arguments of the function. `name`: Name of the program; `None` uses the name of the
+    function.
 
     Returns:
         The trace up to the error, or `None` if not even a part can be traced; and the error. If the body of the
@@ -189,14 +180,13 @@ def trace_up_to_failure(
 
     try:
         # `until` returns nothing, because a result of the wrong type may be the cause.
-        found = trace(until, args, name)
+        traced = trace(until, args, name)
     except Exception as another:
         return None, failed[0] if failed else another
-    return (found, failed[0]) if failed else (None, error)
+    return (traced, failed[0]) if failed else (None, error)
 
 
 def _function(fn: Any) -> tuple[str, str]:
-    """Return the attributes `function` and `starts` of a `Trace` of a function, which may be wrapped."""
     while True:
         # Repeated, because wrappers are nested: a partial of a bound method of a decorated function.
         inner = python_inspect.unwrap(fn)
@@ -212,14 +202,8 @@ def _function(fn: Any) -> tuple[str, str]:
 def checked_params(fn: Callable[..., Any], args: tuple[Any, ...], params: Any, name: str | None) -> tuple[str, ...]:
     """Validate the option `params=` of `inspect` and return it as a tuple of names.
 
-    Args:
-        fn: The function.
-        args: Arguments of the function.
-        params: One name or several, of arguments (`"state"`) or of parts of them (`"state.params"`).
-        name: Name of the program for the error; default: the name of the function.
-
-    Raises:
-        UnknownOptionError: `params` contains a value that is not a name, or an unknown name.
+    `fn`: The function. `args`: Arguments of the function. `name`: Name of the program for the error; default: the name
+    of the function.
     """
     holders = names_of_params(params)
     if holders != (DEFAULT,):
@@ -229,10 +213,8 @@ def checked_params(fn: Callable[..., Any], args: tuple[Any, ...], params: Any, n
 
 
 def shape_of(leaf: Any) -> Any:
-    """Return a `jax.Array` as a `jax.ShapeDtypeStruct`, so that its memory can be freed; return other leaves unchanged.
-
-    The struct has the sharding of the array if the array is committed to its devices.
-    """
+    """Return a `jax.Array` as a `jax.ShapeDtypeStruct`, so that its memory can be freed; other leaves as they are."""
+    # The struct has the sharding of the array if the array is committed to its devices.
     if not isinstance(leaf, jax.Array):
         return leaf
     # JAX moves an uncommitted array to the device of the program.
@@ -263,7 +245,6 @@ def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
 
 
 def _paths(args: tuple[Any, ...], arguments: list[str]) -> list[tuple[tuple[Any, ...], str]]:
-    """Return the key path and the Python expression of each array among the arguments."""
     paths = (path for path, _ in jax.tree_util.tree_flatten_with_path(args)[0])
     return [(path, arguments[path[0].idx] + jax.tree_util.keystr(path[1:])) for path in paths]
 

@@ -15,8 +15,8 @@ import numpy as np
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import Constant
 
+# Constants are stored as floats, which are not exact for integers from this one on.
 _EXACT = 2**53
-"""Constants are stored as floats, which are not exact for integers from this one on."""
 # The comparison `b ? a` that is the same as `a ? b`.
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "ne": "ne"}
 _SAME_VALUE = frozenset({"convert_element_type", "copy"})
@@ -25,9 +25,7 @@ _SAME_VALUE = frozenset({"convert_element_type", "copy"})
 def trip_count(equation: Any, constants: Sequence[Constant]) -> int | None:
     """Return the number of iterations of a `while` or scan, or of steps of a kernel's grid; 1 for other equations.
 
-    Args:
-        equation: JAX's equation.
-        constants: The value of each operand before the program runs, as in `Equation.constants`.
+    `constants`: The value of each operand before the program runs, as in `Equation.constants`.
 
     Returns:
         The number of iterations; `None` if it depends on run-time values, or if the length of a scan is symbolic.
@@ -59,66 +57,55 @@ class _Counting:
             left, right, how = right, left, _MIRRORED[how]
         if not isinstance(left, _Carried) or right is None or isinstance(right, _Carried):
             return None
-        start, step = self._start(left.place), self._step(left.place)
+        start, step = self._start(left.index), self._step(left.index)
         if start is None or step is None:
             return None
-        dtype = self.loop.condition.invars[self.loop.condition_constants + left.place].aval.dtype
+        dtype = self.loop.condition.invars[self.loop.condition_constants + left.index].aval.dtype
         return rounds(how, start, step, right, str(dtype))
 
     def _operand(self, jaxpr: Any, constants: int, atom: Any) -> int | _Carried | None:
-        """Return the number or the carry that an operand is; `None` if it is neither."""
         atom = _original(jaxpr, atom)
         if jax_versions.is_literal(atom):
             return _whole(float(atom.val) if jax_versions.is_number(atom.val) else None)
         if atom not in jaxpr.invars:
             return None
-        place = list(jaxpr.invars).index(atom)
-        if place < constants:
+        index = list(jaxpr.invars).index(atom)
+        if index < constants:
             # The operands of a `while`: constants of the condition, constants of the body, carries.
             first = 0 if jaxpr is self.loop.condition else self.loop.condition_constants
-            return _whole(self.constants[first + place])
-        place -= constants
-        inside = self.loop.body.invars[self.loop.body_constants + place]
-        if self.loop.body.outvars[place] is inside:  # loop invariant
-            return self._start(place)
+            return _whole(self.constants[first + index])
+        index -= constants
+        inside = self.loop.body.invars[self.loop.body_constants + index]
+        if self.loop.body.outvars[index] is inside:  # loop invariant
+            return self._start(index)
         # Only integers: sums of floats are rounded, so the count would not be exact.
-        return _Carried(place) if np.issubdtype(atom.aval.dtype, np.integer) and not atom.aval.shape else None
+        return _Carried(index) if np.issubdtype(atom.aval.dtype, np.integer) and not atom.aval.shape else None
 
-    def _start(self, place: int) -> int | None:
-        return _whole(self.constants[self.loop.condition_constants + self.loop.body_constants + place])
+    def _start(self, index: int) -> int | None:
+        return _whole(self.constants[self.loop.condition_constants + self.loop.body_constants + index])
 
-    def _step(self, place: int) -> int | None:
-        """Return the number that an iteration adds to a carry."""
+    def _step(self, index: int) -> int | None:
         body = self.loop.body
-        made = _producer(body, body.outvars[place])
-        if made is None or made.primitive.name not in ("add", "sub"):
+        producer = _producer(body, body.outvars[index])
+        if producer is None or producer.primitive.name not in ("add", "sub"):
             return None
-        operands = [self._operand(body, self.loop.body_constants, atom) for atom in made.invars]
+        operands = [self._operand(body, self.loop.body_constants, atom) for atom in producer.invars]
         # `1 + i` is the same as `i + 1`.
-        if made.primitive.name == "add" and isinstance(operands[0], int):
+        if producer.primitive.name == "add" and isinstance(operands[0], int):
             operands.reverse()
         first, second = operands
-        if not isinstance(first, _Carried) or first.place != place or not isinstance(second, int):
+        if not isinstance(first, _Carried) or first.index != index or not isinstance(second, int):
             return None
-        return -second if made.primitive.name == "sub" else second
+        return -second if producer.primitive.name == "sub" else second
 
 
 @dataclass(frozen=True)
 class _Carried:
-    """A carry of a loop, by its index."""
-
-    place: int
+    index: int
 
 
 def rounds(how: str, start: int, step: int, end: int, dtype: str = "int32") -> int | None:
     """Return the number of iterations of `while counter HOW end: counter += step`; `None` if it never ends.
-
-    Args:
-        how: The comparison: `"lt"`, `"le"`, `"gt"`, `"ge"` or `"ne"`.
-        start: Initial value of the counter.
-        step: Increment per iteration.
-        end: The number that the counter is compared with.
-        dtype: Dtype of the counter. `None` is returned if the counter overflows.
 
     Examples:
         >>> rounds("lt", 0, 3, 7), rounds("ge", 5, -1, 0), rounds("ne", 0, 2, 6), rounds("lt", 9, 1, 7)
@@ -140,15 +127,15 @@ def rounds(how: str, start: int, step: int, end: int, dtype: str = "int32") -> i
 def _producer(jaxpr: Any, atom: Any) -> Any:
     """Return the equation that computes a value before lossless conversions; `None` for an input or a literal."""
     atom = _original(jaxpr, atom)
-    return next((one for one in jaxpr.eqns if atom in one.outvars), None) if _is_variable(atom) else None
+    return next((equation for equation in jaxpr.eqns if atom in equation.outvars), None) if _is_variable(atom) else None
 
 
 def _original(jaxpr: Any, atom: Any) -> Any:
     while _is_variable(atom):
-        made = next((one for one in jaxpr.eqns if atom in one.outvars), None)
-        if made is None or made.primitive.name not in _SAME_VALUE or not _is_lossless(made):
+        producer = next((equation for equation in jaxpr.eqns if atom in equation.outvars), None)
+        if producer is None or producer.primitive.name not in _SAME_VALUE or not _is_lossless(producer):
             break
-        atom = made.invars[0]
+        atom = producer.invars[0]
     return atom
 
 

@@ -41,15 +41,15 @@ class _Vmap(Transform):
 
     def args(self, args: Args, out: Any, make: Shapes) -> Args:
         leaves, structure = jax.tree.flatten(args)
-        made = []
+        batched = []
         for leaf, axis in zip(leaves, self._axes(args), strict=True):
             rank = np.ndim(leaf) if not hasattr(leaf, "shape") else len(leaf.shape)
             # An invalid axis is clipped here, so that JAX reports it when it traces.
-            place = 0 if axis is None else min(axis, rank) if axis >= 0 else max(axis + rank + 1, 0)
-            made.append(leaf if axis is None else make.batched(leaf, place, self.amount))
-        return jax.tree.unflatten(structure, made)
+            position = 0 if axis is None else min(axis, rank) if axis >= 0 else max(axis + rank + 1, 0)
+            batched.append(leaf if axis is None else make.batched(leaf, position, self.amount))
+        return jax.tree.unflatten(structure, batched)
 
-    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
+    def compare(self, before: Function, before_args: Args, after: Function, args: Args) -> Compared:
         leaves, structure = jax.tree.flatten(args)
         axes = self._axes(args)
         run = jax.jit(before)
@@ -59,11 +59,11 @@ class _Vmap(Transform):
                 leaf if axis is None else jnp.take(leaf, at, axis=axis) for leaf, axis in zip(leaves, axes, strict=True)
             ]
             rows.append(run(*jax.tree.unflatten(structure, row)))
-        places = axes_of(self.option.get("out_axes", 0), rows[0])
+        out_axes = axes_of(self.option.get("out_axes", 0), rows[0])
         columns = zip(*map(jax.tree.leaves, rows), strict=True)
         stacked = [
-            column[0] if place is None else jnp.stack(column, place)
-            for column, place in zip(columns, places, strict=True)
+            column[0] if axis is None else jnp.stack(column, axis)
+            for column, axis in zip(columns, out_axes, strict=True)
         ]
         expected = jax.tree.unflatten(jax.tree.structure(rows[0]), stacked)
         return Compared(f"a Python loop of {self.amount} runs", jax.jit(after)(*args), expected)
@@ -71,9 +71,9 @@ class _Vmap(Transform):
     def explain(self, counts: Counts) -> str:
         explanation = f"adds a batch axis of {self.amount} to {counts.batched} of {count_equations(counts.before)}"
         more = []
-        if counts.kept:
-            depend = "is unchanged, as it does" if counts.kept == 1 else "are unchanged, as they do"
-            more.append(f"{counts.kept} {depend} not depend on the batch")
+        if counts.unchanged:
+            depend = "is unchanged, as it does" if counts.unchanged == 1 else "are unchanged, as they do"
+            more.append(f"{counts.unchanged} {depend} not depend on the batch")
         if counts.changed + counts.gone:
             more.append(
                 f"{counts.changed + counts.gone} {'is' if counts.changed + counts.gone == 1 else 'are'} rewritten"
@@ -92,14 +92,12 @@ class _Vmap(Transform):
 
 @dataclass(frozen=True)
 class _Grad(Transform):
-    """`jax.grad`, or `jax.value_and_grad` if `with_value` is true."""
-
     with_value: bool = False
 
     def wrap(self, fn: Function, count: int) -> Function:
         return (jax.value_and_grad if self.with_value else jax.grad)(fn, **self.option)
 
-    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
+    def compare(self, before: Function, before_args: Args, after: Function, args: Args) -> Compared:
         got, has_aux = jax.jit(after)(*args), bool(self.option.get("has_aux"))
         grads = got[1] if self.with_value else got[0] if has_aux else got
         argnums = self.option.get("argnums", 0)
@@ -110,8 +108,8 @@ class _Grad(Transform):
             full = list(args)
             for at, leaf in zip(chosen, moved, strict=True):
                 full[at] = leaf
-            made = jax.jit(before)(*full)
-            return made[0] if has_aux else made
+            result = jax.jit(before)(*full)
+            return result[0] if has_aux else result
 
         # The slope along one random direction depends on all components of the gradient.
         direction = tangents_of(moved, Examples())
@@ -140,12 +138,11 @@ class _Grad(Transform):
 
 
 def _weighted(fn: Function, weights: Any) -> Function:
-    """Return a scalar function: the inner product of the results of `fn` with `weights`."""
     return lambda *args: paired(floats(jax.jit(fn)(*args)), weights)[0]
 
 
 class _Jvp(Transform):
-    """`jax.jvp`. The tangent is an additional argument of the transformed function."""
+    """`jax.jvp`."""
 
     def wrap(self, fn: Function, count: int) -> Function:
         def with_tangent(*args: Any) -> Any:
@@ -160,7 +157,7 @@ class _Jvp(Transform):
     def names(self, names: Sequence[str]) -> tuple[str, ...]:
         return (*names, "tangent")
 
-    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
+    def compare(self, before: Function, before_args: Args, after: Function, args: Args) -> Compared:
         primals, tangents = args[:-1], with_zeros(args[:-1], args[-1])
         value, slope = jax.jit(after)(*args)[:2]
         weights = [Examples().like(leaf) for leaf in floats(value)]
@@ -172,13 +169,13 @@ class _Jvp(Transform):
 
     def explain(self, counts: Counts) -> str:
         return (
-            f"keeps {counts.kept} of {count_equations(counts.before)} and adds {counts.new} that compute the tangent"
-            f"{other_equations(counts)}."
+            f"keeps {counts.unchanged} of {count_equations(counts.before)} and adds {counts.new} "
+            f"that compute the tangent{other_equations(counts)}."
         )
 
 
 class _Linearize(_Jvp):
-    """`jax.linearize`. The linear map is applied to a tangent, an additional argument of the transformed function."""
+    """`jax.linearize`."""
 
     def wrap(self, fn: Function, count: int) -> Function:
         def with_tangent(*args: Any) -> Any:
@@ -190,7 +187,7 @@ class _Linearize(_Jvp):
 
 
 class _Vjp(Transform):
-    """`jax.vjp`. The cotangent is an additional argument of the transformed function."""
+    """`jax.vjp`."""
 
     def wrap(self, fn: Function, count: int) -> Function:
         def with_cotangent(*args: Any) -> Any:
@@ -206,7 +203,7 @@ class _Vjp(Transform):
     def names(self, names: Sequence[str]) -> tuple[str, ...]:
         return (*names, "cotangent")
 
-    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
+    def compare(self, before: Function, before_args: Args, after: Function, args: Args) -> Compared:
         primals, weights = args[:-1], args[-1]
         value, pulled = jax.jit(after)(*args)
         direction = tangents_of(primals, Examples())
@@ -220,7 +217,7 @@ class _Vjp(Transform):
 
 
 class _Remat(Transform):
-    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
+    def compare(self, before: Function, before_args: Args, after: Function, args: Args) -> Compared:
         return Compared("the function itself", jax.jit(after)(*args), jax.jit(before)(*args))
 
     def explain(self, counts: Counts) -> str:
@@ -231,7 +228,7 @@ class _Remat(Transform):
 
 
 class _Jit(Transform):
-    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
+    def compare(self, before: Function, before_args: Args, after: Function, args: Args) -> Compared:
         # `before` runs without `jax.jit`, because this step adds the `jax.jit`.
         return Compared("the function itself, run operation by operation", jax.jit(after)(*args), before(*args))
 
@@ -241,8 +238,6 @@ class _Jit(Transform):
 
 
 class _Scan(Transform):
-    """A `jax.lax.scan`. The result of an iteration is the first argument of the next."""
-
     def wrap(self, fn: Function, count: int) -> Function:
         def loop(first: Any, *rest: Any) -> Any:
             def once(carry: Any, _: None) -> tuple[Any, None]:
@@ -252,7 +247,7 @@ class _Scan(Transform):
 
         return loop
 
-    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
+    def compare(self, before: Function, before_args: Args, after: Function, args: Args) -> Compared:
         carry, *rest = args
         run = jax.jit(before)
         for _ in range(self.amount):
@@ -267,29 +262,25 @@ class _Scan(Transform):
 
 
 class _Reduced(Transform):
-    """`jnp.mean` or `jnp.sum` of the result."""
-
     def wrap(self, fn: Function, count: int) -> Function:
         reduce = {"mean": jnp.mean, "sum": jnp.sum}[self.name]
         return lambda *args: reduce(fn(*args))
 
-    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
-        made, found = np.asarray(jax.jit(before)(*args)), jax.jit(after)(*args)
-        exact = np.complex128 if np.iscomplexobj(made) else np.float64
-        scale = float(np.sum(np.abs(made.astype(exact)))) if made.size else 0.0
+    def compare(self, before: Function, before_args: Args, after: Function, args: Args) -> Compared:
+        result, reduced = np.asarray(jax.jit(before)(*args)), jax.jit(after)(*args)
+        exact = np.complex128 if np.iscomplexobj(result) else np.float64
+        scale = float(np.sum(np.abs(result.astype(exact)))) if result.size else 0.0
         # A sum of integers overflows in the dtype of JAX's result. Other results are computed in double precision.
-        wraps = self.name == "sum" and np.issubdtype(made.dtype, np.integer)
-        expected = getattr(np, self.name)(made, dtype=np.asarray(found).dtype if wraps else exact)
-        return Compared(f"NumPy's {self.name}", found, np.asarray(expected), scale)
+        wraps = self.name == "sum" and np.issubdtype(result.dtype, np.integer)
+        expected = getattr(np, self.name)(result, dtype=np.asarray(reduced).dtype if wraps else exact)
+        return Compared(f"NumPy's {self.name}", reduced, np.asarray(expected), scale)
 
     def explain(self, counts: Counts) -> str:
-        kept = f"{counts.kept} of {count_equations(counts.before)}"
-        return f"keeps {kept} and adds {counts.new} for the {self.name} of the result."
+        unchanged = f"{counts.unchanged} of {count_equations(counts.before)}"
+        return f"keeps {unchanged} and adds {counts.new} for the {self.name} of the result."
 
 
 class _Unknown(Transform):
-    """A function from the user that takes a function and returns a function."""
-
     keeps_inputs = False
 
 

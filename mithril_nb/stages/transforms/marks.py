@@ -25,8 +25,8 @@ Token = Any
 Examples: `("input", 0)`, `("12", 0)` for the first result of equation 12, `("literal", "2.0")`.
 """
 
+# Token of all values that exist only after the transform.
 _NEW: Token = "new"
-"""Token of all values that exist only after the transform."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class Matching:
 
     Args:
         before: The program before the transform.
-        after: The program after the transform. JAX has copied tags to its equations: scope names that contain the id
-            of an equation of `before`.
+        after: The program after the transform. JAX has copied tags to its equations: scope names that contain the id of
+            an equation of `before`.
         tags: Reader of the ids in the tags.
         shared_inputs: Number of inputs of `before`, if the inputs of `after` start with the same ones; 0 if the
             transform is unknown.
@@ -118,11 +118,11 @@ class Matching:
         stack = jax_versions.name_stack(site.equation)
         # The name stack of a nested equation does not contain the names around its jaxpr.
         outer = self._via[site.parent.id] if site.parent is not None else ()
-        places = self._tags_of(site)
-        if places:
-            source = self._tags.path(stack[places[-1]][0])[-1]
+        positions = self._tags_of(site)
+        if positions:
+            source = self._tags.path(stack[positions[-1]][0])[-1]
             # The stack has the names of the transform, the names that the equation had before, and the tag.
-            stack = stack[: places[-1] - len(jax_versions.name_stack(self._before.by_id[source].equation))]
+            stack = stack[: positions[-1] - len(jax_versions.name_stack(self._before.by_id[source].equation))]
         else:
             source = self._sources[site.parent.id] if site.parent is not None else None
         self._sources[site.id] = source
@@ -137,15 +137,15 @@ class Matching:
         return [at for at, (name, _) in enumerate(jax_versions.name_stack(site.equation)) if self._tags.path(name)]
 
     def _match_body(self, site: Site) -> None:
-        """Match equations of a body that have no tags by position. They lose tags if JAX traces the body again."""
+        # They lose tags if JAX traces the body again.
         source = self._source(site)
         if source is None or source.primitive != site.primitive or len(source.bodies) != len(site.bodies):
             return
         for (_, body), (_, was) in zip(site.bodies, source.bodies, strict=True):
-            if [one.primitive for one in body] == [one.primitive for one in was]:
-                for one, other in zip(body, was, strict=True):
-                    if one.id not in self._is_tagged:
-                        self._sources[one.id] = other.id
+            if [inner.primitive for inner in body] == [inner.primitive for inner in was]:
+                for inner, other in zip(body, was, strict=True):
+                    if inner.id not in self._is_tagged:
+                        self._sources[inner.id] = other.id
 
     def _origin(self, id: str) -> Origin | None:
         return None if self._sources[id] is None else "tagged" if id in self._is_tagged else "inferred"
@@ -155,46 +155,44 @@ class Matching:
         return None if source is None else self._before.by_id[source]
 
     def _record_operands(self, jaxpr: Any, body: Sequence[Site], inputs: Sequence[Token]) -> list[Token]:
-        """Record the tokens of the operands of each equation before; return the tokens of the jaxpr's results."""
-        made: dict[Any, Token] = dict(zip(jaxpr.invars, inputs, strict=True))
+        tokens: dict[Any, Token] = dict(zip(jaxpr.invars, inputs, strict=True))
         for site in body:
-            operands = self._operands[site.id] = _tokens(site.equation.invars, made)
+            operands = self._operands[site.id] = _tokens(site.equation.invars, tokens)
             results: list[Token] = [(site.id, at) for at in range(len(site.equation.outvars))]
             for at, (inner, sites) in enumerate(site.bodies):
-                given = _operands_of_call(site, inner, operands)
-                leaving = self._record_operands(inner, sites, given or _binders(site.id, at, inner))
-                results = leaving if given is not None else results
-            made.update(zip(site.equation.outvars, results, strict=True))
-        return list(_tokens(jaxpr.outvars, made))
+                inner_inputs = _operands_of_call(site, inner, operands)
+                leaving = self._record_operands(inner, sites, inner_inputs or _binders(site.id, at, inner))
+                results = leaving if inner_inputs is not None else results
+            tokens.update(zip(site.equation.outvars, results, strict=True))
+        return list(_tokens(jaxpr.outvars, tokens))
 
     def _mark_body(self, jaxpr: Any, body: Sequence[Site], inputs: Sequence[Token]) -> list[Token]:
-        """Mark the equations of a jaxpr after the transform; return the tokens of the jaxpr's results."""
-        made: dict[Any, Token] = dict(zip(jaxpr.invars, inputs, strict=True))
+        tokens: dict[Any, Token] = dict(zip(jaxpr.invars, inputs, strict=True))
         for site in body:
-            operands = _tokens(site.equation.invars, made)
+            operands = _tokens(site.equation.invars, tokens)
             source = self._source(site)
             claims = source is not None and self._may_replace(site, source, operands)
             leaving: list[Token] | None = None
             for at, (inner, sites) in enumerate(site.bodies):
-                given = _operands_of_call(site, inner, operands)
+                inner_inputs = _operands_of_call(site, inner, operands)
                 replaced = source if claims and source is not None and _has_same_inputs(source, at, inner) else None
                 binders = [None] * len(inner.invars) if replaced is None else _binders(replaced.id, at, inner)
-                through = self._mark_body(inner, sites, given or binders)
-                leaving = through if given is not None else leaving
+                through = self._mark_body(inner, sites, inner_inputs or binders)
+                leaving = through if inner_inputs is not None else leaving
             if claims and source is not None:
                 made_by: list[Token] = [(source.id, at) for at in range(len(site.equation.outvars))]
                 self._mark(site, source, operands)
             else:
                 made_by = [_NEW] * len(site.equation.outvars)
                 self._mark_new(site, source)
-            made.update(zip(site.equation.outvars, made_by if leaving is None else leaving, strict=True))
-        return list(_tokens(jaxpr.outvars, made))
+            tokens.update(zip(site.equation.outvars, made_by if leaving is None else leaving, strict=True))
+        return list(_tokens(jaxpr.outvars, tokens))
 
     def _may_replace(self, site: Site, source: Site, operands: tuple[Token, ...]) -> bool:
-        """Return whether an equation after the transform replaces its source. Otherwise it is a new equation."""
+        """Return whether an equation after the transform replaces its source."""
         if source.id in self._claims or source.primitive != site.primitive or "transpose" in self._via[site.id]:
             return False
-        others = [one for one in self._same.get(source.id, ()) if one != site.id and one not in self._marks]
+        others = [other for other in self._same.get(source.id, ()) if other != site.id and other not in self._marks]
         # If several equations equal the source, the one with the same operands replaces it.
         is_exact = site.id in self._same.get(source.id, ()) and self._has_same_operands(source, operands)
         return is_exact or not others
@@ -203,7 +201,8 @@ class Matching:
         before = self._operands[source.id]
         # An unknown operand may be the same.
         return len(before) == len(operands) and not any(
-            one is not None and other is not None and one != other for one, other in zip(before, operands, strict=True)
+            token is not None and other is not None and token != other
+            for token, other in zip(before, operands, strict=True)
         )
 
     def _mark(self, site: Site, source: Site, operands: tuple[Token, ...]) -> None:
@@ -221,7 +220,6 @@ class Matching:
         self._marks[site.id] = self._claims[source.id] = mark
 
     def _difference(self, site: Site, source: Site, operands: tuple[Token, ...]) -> str:
-        """Return a description of how an equation differs from its source; `""` if it does not."""
         was, now = _results(source), _results(site)
         if was != now:
             batch = _batch(was, now)
@@ -286,37 +284,34 @@ def _is_equal(site: Site, source: Site) -> bool:
 
 
 def _batch(was: Sequence[TensorSpec], now: Sequence[TensorSpec]) -> str:
-    """Return a description of the batch axis if the results differ only by one added axis; else `""`."""
     if len(was) != len(now) or was == now:
         return ""
     added: set[tuple[int | str, int]] = set()
     for old, new in zip(was, now, strict=True):
         if old == new:
             continue
-        found = [
+        axes = [
             (new.shape[at], at)
             for at in range(len(new.shape))
             if old.dtype == new.dtype and new.shape[:at] + new.shape[at + 1 :] == old.shape
         ]
-        if not found:
+        if not axes:
             return ""
-        added.add(found[0])
+        added.add(axes[0])
     if len({size for size, _ in added}) != 1:
         return ""
     # The position is stated only if it is the same for all results, which `out_axes` decides.
-    size, place = min(added, key=lambda pair: pair[1])
-    return f"adds a batch axis of {size}" + (f" at position {place}" if len(added) == 1 and place else "")
+    size, position = min(added, key=lambda pair: pair[1])
+    return f"adds a batch axis of {size}" + (f" at position {position}" if len(added) == 1 and position else "")
 
 
-def _tokens(atoms: Sequence[Any], made: Mapping[Any, Token]) -> tuple[Token, ...]:
-    """Return the token of each operand; `None` for a constant of the jaxpr."""
+def _tokens(atoms: Sequence[Any], tokens: Mapping[Any, Token]) -> tuple[Token, ...]:
     return tuple(
-        ("literal", str(atom.val)) if jax_versions.is_literal(atom) else made.get(atom, None) for atom in atoms
+        ("literal", str(atom.val)) if jax_versions.is_literal(atom) else tokens.get(atom, None) for atom in atoms
     )
 
 
 def _operands_of_call(site: Site, inner: Any, operands: Sequence[Token]) -> list[Token] | None:
-    """Return the tokens of the inputs of a call's body; `None` for loops and other equations."""
     plain = site.primitive in jax_versions.CALL_NAMES and len(site.bodies) == 1
     fits = len(inner.invars) == len(operands) and len(inner.outvars) == len(site.equation.outvars)
     return list(operands) if plain and fits else None

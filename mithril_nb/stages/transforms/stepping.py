@@ -58,7 +58,7 @@ class TransformStep(Shown):
 
     def made_of(self, id: str) -> tuple[str, ...]:
         """Return the ids of the equations of `after` that JAX created from equation `id` of `before`."""
-        return tuple(one.id for one in self.equations if one.source == id)
+        return tuple(equation.id for equation in self.equations if equation.source == id)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the step as data that `json.dumps` accepts."""
@@ -66,8 +66,8 @@ class TransformStep(Shown):
             "name": self.name,
             "before": None if self.before is None else self.before.text,
             "after": None if self.after is None else self.after.text,
-            "equations": [_row(one) for one in self.equations],
-            "equations_before": [_row(one) for one in self.equations_before],
+            "equations": [_row(equation) for equation in self.equations],
+            "equations_before": [_row(equation) for equation in self.equations_before],
             "explanation": self.explanation,
             "problem": None if self.problem is None else self.problem.to_dict(),
         }
@@ -83,7 +83,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], chain: Sequence[Transform]):
         self.name = getattr(fn, "__name__", type(fn).__name__)
-        self.through = tuple(one.name for one in chain)
+        self.through = tuple(transform.name for transform in chain)
         self._fn, self._args = fn, args
         self._links: list[tuple[Transform, _Point, _Point]] = []
         self._steps: list[TransformStep] = []
@@ -139,21 +139,20 @@ class TransformSteps(Shown, Sequence[TransformStep]):
             return ()
         make = Examples()
         first = self._links[0][1] if self._links else point
-        given = tuple(jax.tree.map(lambda leaf: _example(leaf, make), arg) for arg in self._args)
-        plain = partial(_python, self._fn, first.function, given)
-        found = [comparison(_TRACE, plain)]
+        example_args = tuple(jax.tree.map(lambda leaf: _example(leaf, make), arg) for arg in self._args)
+        plain = partial(_python, self._fn, first.function, example_args)
+        checks = [comparison(_TRACE, plain)]
         for transform, before, after in self._links:
-            args = transform.args(given, before.out, make)
-            both = partial(transform.compare, before.function, given, after.function, args)
-            found.append(comparison(transform.name, both))
-            given = args
-        return tuple(found)
+            args = transform.args(example_args, before.out, make)
+            both = partial(transform.compare, before.function, example_args, after.function, args)
+            checks.append(comparison(transform.name, both))
+            example_args = args
+        return tuple(checks)
 
     def _start(self) -> _Point | None:
-        """Trace the function and add the first step; return `None` if it cannot be traced."""
         try:
-            made = trace(self._fn, self._args)
-            out = jax.eval_shape(made.call(made.closed), *self._args)
+            traced = trace(self._fn, self._args)
+            out = jax.eval_shape(traced.call(traced.closed), *self._args)
         except Exception as error:
             problem = Diagnostic(
                 f"{self.name!r} cannot be traced.",
@@ -163,11 +162,11 @@ class TransformSteps(Shown, Sequence[TransformStep]):
             self._steps.append(TransformStep(_TRACE, None, None, problem=problem))
             return None
         structure = jax.tree.structure(self._args)
-        args = jax.tree.unflatten(structure, [shape_of_aval(var.aval) for var in made.closed.jaxpr.invars])
+        args = jax.tree.unflatten(structure, [shape_of_aval(var.aval) for var in traced.closed.jaxpr.invars])
         # An argument without arrays, such as `None`, has no leaf. Then all arguments get new names.
-        names = tuple(dict.fromkeys(leaf.argument for leaf in made.inputs))
+        names = tuple(dict.fromkeys(leaf.argument for leaf in traced.inputs))
         point = _Point(
-            made, args, out, names if len(names) == len(args) else tuple(f"arg{i}" for i in range(len(args)))
+            traced, args, out, names if len(names) == len(args) else tuple(f"arg{i}" for i in range(len(args)))
         )
         count = len(point.side.sites)
         self._steps.append(
@@ -183,7 +182,6 @@ class TransformSteps(Shown, Sequence[TransformStep]):
         return point
 
     def _take_step(self, point: _Point, transform: Transform, chain: Sequence[Transform], at: int) -> bool:
-        """Apply one transform and add its step; return whether it succeeded."""
         tags = Tags({name for site in point.side.sites for name, _ in site.stack})
         marked = point.trace.call(tags.tag(point.trace.closed, is_whole=True))
         try:
@@ -212,7 +210,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
         self, point: _Point, transform: Transform, error: Exception, chain: Sequence[Transform], at: int
     ) -> Diagnostic:
         alternatives = transform.alternatives(point.args, point.out)
-        entries = [entry_of(one) for one in chain]
+        entries = [entry_of(entry) for entry in chain]
         through = [*entries[:at], *alternatives, *entries[at + 1 :]]
         return Diagnostic(
             f"step {at + 1} of {self.name!r}, {transform.name!r}, cannot be applied.",
@@ -249,9 +247,6 @@ def step_through(
     Returns:
         The steps. The first is the trace. If JAX rejects a transform, its step is the last and has a `problem`.
 
-    Raises:
-        UnknownOptionError: An entry of `through` is not a transform.
-
     Examples:
         >>> import jax.numpy as jnp
         >>> steps = step_through(lambda x: jnp.sum(jnp.sin(x)), jnp.ones(3), through=("grad", ("vmap", 4)))
@@ -267,8 +262,8 @@ def step_through(
     entries = tuple(through) if is_several else (through,)
     chain = []
     for entry in entries:
-        found = transform_of(entry)
-        if found is None:
+        transform = transform_of(entry)
+        if transform is None:
             name = str(entry[0] if isinstance(entry, tuple) and entry else entry)
             near = next(iter(difflib.get_close_matches(name, NAMED, 1)), "grad")
             raise UnknownOptionError(
@@ -280,7 +275,7 @@ def step_through(
                 ),
                 f'through=("{near}",)',
             )
-        chain.append(found)
+        chain.append(transform)
     return TransformSteps(fn, args, chain)
 
 
@@ -292,13 +287,12 @@ class _Point:
         jaxpr = trace.closed.jaxpr
         self.side = Side(jaxpr, *sites_of(jaxpr))
         records = {site.id: record_of(site) for site in self.side.sites}
-        text, found = print_jaxpr(trace, self.side.top, records, lambda _: "")
-        self.stage = Stage("jaxpr", text, found)
+        text, instructions = print_jaxpr(trace, self.side.top, records, lambda _: "")
+        self.stage = Stage("jaxpr", text, instructions)
         self.function = trace.call(trace.closed)
 
 
 def _follow(previous: Trace, closed: Any, args: tuple[Any, ...], names: tuple[str, ...], out: Any) -> Trace:
-    """Return the program after a transform as a `Trace`, from the `Trace` before it."""
     inputs, outputs = leaves_of(args, list(names), closed.jaxpr, out)
     none = (False,) * len(inputs)  # donation does not matter for the equations
     call = caller(out, previous.name)
@@ -307,16 +301,16 @@ def _follow(previous: Trace, closed: Any, args: tuple[Any, ...], names: tuple[st
 
 def _counts(matching: Matching) -> Counts:
     before, after = matching.before, matching.after
-    new = [one for one in after if one.mark == "new"]
+    new = [equation for equation in after if equation.mark == "new"]
     return Counts(
         len(before),
-        sum(one.mark == "kept" for one in before),
-        sum(one.mark == "changed" and one.is_batched for one in before),
-        sum(one.mark == "changed" and not one.is_batched for one in before),
+        sum(equation.mark == "kept" for equation in before),
+        sum(equation.mark == "changed" and equation.is_batched for equation in before),
+        sum(equation.mark == "changed" and not equation.is_batched for equation in before),
         len(new),
-        sum(one.mark == "gone" for one in before),
-        sum("remat" in one.via for one in new),
-        sum("transpose" in one.via and "remat" not in one.via for one in new),
+        sum(equation.mark == "gone" for equation in before),
+        sum("remat" in equation.via for equation in new),
+        sum("transpose" in equation.via and "remat" not in equation.via for equation in new),
     )
 
 
@@ -332,7 +326,7 @@ def _describe(leaf: Leaf) -> str:
     return f"{leaf.name} {leaf.spec}"
 
 
-def _row(one: MarkedEquation) -> dict[str, Any]:
-    row = {**vars(one), "via": list(one.via)}
+def _row(equation: MarkedEquation) -> dict[str, Any]:
+    row = {**vars(equation), "via": list(equation.via)}
     del row["is_batched"]
     return row

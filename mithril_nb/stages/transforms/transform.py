@@ -47,8 +47,8 @@ class Examples(Shapes):
             keys = (jax.random.key(0, impl=name) for name in ("threefry2x32", "rbg", "unsafe_rbg"))
             return jnp.broadcast_to(next(key for key in keys if key.dtype == dtype), shape)
         if jnp.issubdtype(dtype, jnp.complexfloating):
-            made = self._random.normal(size=shape) + 1j * self._random.normal(size=shape)
-            return jnp.asarray(made / 2, dtype)
+            complex_values = self._random.normal(size=shape) + 1j * self._random.normal(size=shape)
+            return jnp.asarray(complex_values / 2, dtype)
         if jnp.issubdtype(dtype, jnp.inexact):
             return jnp.asarray(self._random.normal(size=shape) / 2, dtype)
         return jnp.asarray(self._random.integers(0, 2, size=shape), dtype)
@@ -72,9 +72,9 @@ def floats(tree: Any) -> list[Any]:
     return [leaf for leaf in jax.tree.leaves(tree) if is_inexact(leaf)]
 
 
-def with_zeros(tree: Any, given: Sequence[Any]) -> Any:
-    """Return a tree of tangents: the items of `given` for floats, and zeros of dtype `float0` for other leaves."""
-    queue = iter(given)
+def with_zeros(tree: Any, tangents: Sequence[Any]) -> Any:
+    """Return a tree of tangents: the items of `tangents` for floats, and zeros of dtype `float0` for other leaves."""
+    queue = iter(tangents)
     return jax.tree.map(
         lambda leaf: next(queue) if is_inexact(leaf) else np.zeros(np.shape(leaf), jax.dtypes.float0), tree
     )
@@ -87,19 +87,17 @@ def tangents_of(tree: Any, make: Shapes) -> Any:
 
 def paired(left: Any, right: Any) -> tuple[Any, Any]:
     """Return the inner product of the floats of two trees, and the sum of the absolute values of its terms."""
-    products = [one * other for one, other in zip(floats(left), floats(right), strict=True)]
-    total = sum((jnp.sum(jnp.real(one)) for one in products), jnp.zeros(()))
-    return total, sum((jnp.sum(jnp.abs(one)) for one in products), jnp.zeros(()))
+    products = [value * other for value, other in zip(floats(left), floats(right), strict=True)]
+    total = sum((jnp.sum(jnp.real(product)) for product in products), jnp.zeros(()))
+    return total, sum((jnp.sum(jnp.abs(product)) for product in products), jnp.zeros(()))
 
 
 def slope_along(
     fn: Callable[..., Any], args: tuple[Any, ...], direction: Any, backwards: bool = False
 ) -> tuple[Any, str, bool]:
-    """Return the derivative of a scalar function along a direction, the method used, and whether it is approximate.
-
-    The method is `"jax.jvp"`, or `"jax.vjp"` if `backwards` is true. If JAX cannot differentiate the function in this
-    mode, it is `"finite differences"`, which is approximate. The direction has the structure of `args`.
-    """
+    """Return the derivative of a scalar function along a direction, the method used, and whether it is approximate."""
+    # The method is `"jax.jvp"`, or `"jax.vjp"` if `backwards` is true. If JAX cannot differentiate the function in
+    # this mode, it is `"finite differences"`, which is approximate. The direction has the structure of `args`.
     try:
         if backwards:
             value, pull = jax.vjp(fn, *args)
@@ -149,7 +147,7 @@ class Counts:
 
     Attributes:
         before: All equations before the transform.
-        kept: Equations that did not change.
+        unchanged: Equations that did not change.
         batched: Equations to which only a batch axis was added.
         changed: Equations that changed in another way.
         new: All equations that were added.
@@ -159,7 +157,7 @@ class Counts:
     """
 
     before: int
-    kept: int
+    unchanged: int
     batched: int
     changed: int
     new: int
@@ -195,38 +193,20 @@ class Transform:
         return dict(self.options)
 
     def wrap(self, fn: Function, count: int) -> Function:
-        """Return the transformed function.
-
-        Args:
-            fn: The original function.
-            count: Number of arguments of `fn`.
-        """
+        """Return the transformed function."""
         assert self.entry is not None
         return self.entry(fn, **self.option)
 
     def args(self, args: Args, out: Any, make: Shapes) -> Args:
-        """Return arguments for the transformed function.
-
-        Args:
-            args: The arguments of the original function.
-            out: The result of the original function, as shapes.
-            make: Factory of additional arguments: `Shapes()` to trace the function, `Examples()` to run it.
-        """
+        """Return arguments for the transformed function."""
         return args
 
     def names(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the argument names of the transformed function, from those of the original function."""
         return tuple(names)
 
-    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared | None:
-        """Run the transformed function and compute its reference; return `None` if the transform has no reference.
-
-        Args:
-            before: The original function.
-            given: Arguments of the original function.
-            after: The transformed function.
-            args: Arguments of the transformed function.
-        """
+    def compare(self, before: Function, before_args: Args, after: Function, args: Args) -> Compared | None:
+        """Run the transformed function and compute its reference; return `None` if the transform has no reference."""
         return None
 
     def explain(self, counts: Counts) -> str:
@@ -234,14 +214,8 @@ class Transform:
         return _kept_and_added(counts)
 
     def alternatives(self, args: Args, out: Any) -> tuple[str, ...]:
-        """Return source code of transforms to apply instead of this one, which failed; `()` if unknown.
-
-        For `"grad"` of a function that returns an array, this is `('"mean"', '"grad"')`.
-
-        Args:
-            args: The arguments of the original function.
-            out: The result of the original function, as shapes.
-        """
+        """Return source code of transforms to apply instead of this one, which failed; `()` if unknown."""
+        # For `"grad"` of a function that returns an array, this is `('"mean"', '"grad"')`.
         return ()
 
 
@@ -252,7 +226,7 @@ def count_equations(count: int) -> str:
 
 def all_equations(counts: Counts) -> str:
     """Return the number of equations before a transform as text: `"all 3 equations"` if all are unchanged."""
-    if counts.kept == counts.before:
+    if counts.unchanged == counts.before:
         return "the only equation" if counts.before == 1 else f"all {count_equations(counts.before)}"
     return count_equations(counts.before)
 
@@ -268,14 +242,16 @@ def other_equations(counts: Counts) -> str:
 
 
 def _kept_and_added(counts: Counts) -> str:
-    return f"keeps {counts.kept} of {count_equations(counts.before)} and adds {counts.new}{other_equations(counts)}."
+    return (
+        f"keeps {counts.unchanged} of {count_equations(counts.before)} and adds {counts.new}{other_equations(counts)}."
+    )
 
 
 def forward_and_backward(counts: Counts) -> str:
     """Return an explanation with the numbers of equations in the forward and the backward pass."""
     recomputed = f"{counts.recomputed} recomputed by a checkpoint, " if counts.recomputed else ""
     return (
-        f"keeps {counts.kept} of {count_equations(counts.before)} as the forward pass and adds {counts.new}: "
+        f"keeps {counts.unchanged} of {count_equations(counts.before)} as the forward pass and adds {counts.new}: "
         f"{counts.new - counts.recomputed - counts.transposed} for local derivatives, {recomputed}"
         f"{counts.transposed} for the backward pass{other_equations(counts)}."
     )
@@ -333,15 +309,15 @@ def comparison(step: str, compare: Callable[[], Compared | None]) -> StepCheck:
     if compared is None:
         return StepCheck(step, "its expected result is unknown")
     got, expected = jax.tree.leaves(compared.got), jax.tree.leaves(compared.expected)
-    if [np.shape(one) for one in got] != [np.shape(one) for one in expected]:
+    if [np.shape(leaf) for leaf in got] != [np.shape(leaf) for leaf in expected]:
         return StepCheck(step, f"{compared.how}, which returns different shapes", math.inf)
     largest, scale, rate, nans = 0.0, max(1.0, float(compared.scale)), 0.0, 0
-    for one, other in zip(got, expected, strict=True):
-        dtype = jax.dtypes.result_type(one)
+    for result, other in zip(got, expected, strict=True):
+        dtype = jax.dtypes.result_type(result)
         if jnp.issubdtype(dtype, jax.dtypes.prng_key):
-            one, other = jax.random.key_data(one), jax.random.key_data(other)
+            result, other = jax.random.key_data(result), jax.random.key_data(other)
         wide = np.complex128 if jnp.issubdtype(dtype, np.complexfloating) else np.float64
-        left, right = np.asarray(one).astype(wide), np.asarray(other).astype(wide)
+        left, right = np.asarray(result).astype(wide), np.asarray(other).astype(wide)
         both = np.isnan(left) & np.isnan(right)
         nans += int(both.sum())
         same = both | (left == right)  # infinities too, whose difference is NaN

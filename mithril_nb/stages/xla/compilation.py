@@ -97,18 +97,6 @@ class EarlyRead(Generic[Value]):
 
 @dataclass(frozen=True)
 class _EarlyModule:
-    """The optimized module, read while XLA still generates code.
-
-    Attributes:
-        prefix: The start of the names of the program's files, when the module was read.
-        files: Names of the files of passes that existed when the module was read.
-        fingerprint: Fingerprint of the text of the module.
-        passes: The passes that changed something; `None` if XLA does not write passes.
-        histories: The passes in which each instruction appeared and vanished; `None` if XLA does not write passes.
-        hlo: Text and instructions of the module. `None` if a matrix product lacks its op name, which could only be
-            recovered from passes, and XLA does not write passes.
-    """
-
     prefix: str
     files: tuple[str, ...]
     fingerprint: bytes
@@ -119,14 +107,7 @@ class _EarlyModule:
 
 @dataclass(frozen=True)
 class _Run:
-    """The result of one compilation by XLA.
-
-    Attributes:
-        compiled: The compiled program.
-        dump: The files that XLA wrote; `None` if it wrote none.
-        has_passes: True if XLA wrote its passes.
-        ahead: The optimized module, read during the compilation; `None` if XLA wrote no files.
-    """
+    """The result of one compilation by XLA."""
 
     compiled: jax.stages.Compiled
     dump: Dump | None = None
@@ -139,6 +120,15 @@ class Compilation:
 
     Each attribute is a `Once`: the first call of its `get` computes the result, for which other threads wait.
 
+    Args:
+        lowered: The lowered program.
+        options: The user's XLA options.
+        has_least_effort: Function that returns whether the platform's compiler makes the same module with the least
+            effort as with full effort.
+        writes_passes: Function that returns whether XLA writes its passes even if nothing requests them.
+        read_hlo: Function of the text of a module, and of a dict from names of instructions without an op name to their
+            recovered op names. It returns text and instructions of the stage `"hlo"`.
+
     Attributes:
         compiled: The compiled program, to run.
         optimized: A compiled program to inspect. It has the module and the memory plan of `compiled`, but perhaps slow
@@ -147,15 +137,6 @@ class Compilation:
         dump: The `Dump` with the kernels.
         passes: The passes of XLA that changed something.
         histories: The passes in which each instruction appeared and vanished.
-
-    Args:
-        lowered: The lowered program.
-        options: The user's XLA options.
-        has_least_effort: Function that returns whether the platform's compiler makes the same module with the least
-            effort as with full effort.
-        writes_passes: Function that returns whether XLA writes its passes even if nothing requests them.
-        read_hlo: Function of the text of a module, and of a dict from names of instructions without an op name to
-            their recovered op names. It returns text and instructions of the stage `"hlo"`.
     """
 
     def __init__(
@@ -184,21 +165,15 @@ class Compilation:
         self.histories = Once(self._read_histories)
 
     def want(self, *, machine_code: bool = True, passes: bool = False) -> None:
-        """Request files before the program is compiled, so that one compilation writes all of them.
-
-        Args:
-            machine_code: True to request the kernels in addition to the memory plan.
-            passes: True to request the passes in addition.
-        """
+        """Request files before the program is compiled, so that one compilation writes all of them."""
         self._wants_files = True
         self._wants_machine_code = self._wants_machine_code or machine_code
         self._wants_passes = self._wants_passes or passes
 
     def begin(self) -> None:
-        """Start compiling `optimized` in a thread; return when XLA starts.
-
-        Until then the thread runs Python, which the caller would slow down. Errors are raised when `optimized` is read.
-        """
+        """Start compiling `optimized` in a thread; return when XLA starts."""
+        # Until then the thread runs Python, which the caller would slow down. Errors are raised when `optimized` is
+        # read.
         self._wants_files = self._wants_files or not self._user_dumps
         with suppress(RuntimeError):  # at the thread limit of the process, `optimized` is compiled on first use
             # Python waits for jobs of a queue at exit. It would crash if another thread returned from XLA after that.
@@ -213,11 +188,9 @@ class Compilation:
             self._is_compiling.set()
 
     def read_early(self) -> Read | None:
-        """Wait for XLA's passes, and return text and instructions of the optimized module, before XLA generates code.
-
-        Return `None` if this is not possible, for example because XLA writes no files. XLA may still run a pass after
-        it: the method `hlo` returns the final module.
-        """
+        """Wait for XLA's passes, and return the optimized module as a stage is read, before XLA generates code."""
+        # Return `None` if this is not possible, for example because XLA writes no files. XLA may still run a pass
+        # after it: the method `hlo` returns the final module.
         early = None if self._reading is None else self._reading.get()
         return None if early is None else early.hlo
 
@@ -246,12 +219,10 @@ class Compilation:
 
     @property
     def _least_effort(self) -> Mapping[str, Any]:
-        """The options for the least effort; empty if they would change the module, or the files for the user."""
         return LEAST_EFFORT if self._has_least_effort() and not self._user_dumps else {}
 
     @property
     def _user_dumps(self) -> bool:
-        """Return whether the user set `xla_dump_to`."""
         return "xla_dump_to" in self._options or "xla_dump_to" in os.environ.get("XLA_FLAGS", "")
 
     @property
@@ -305,12 +276,6 @@ class Compilation:
         return self._again({}, KERNELS)
 
     def _again(self, effort: Mapping[str, Any], files: Mapping[str, Any]) -> Dump:
-        """Compile the program again, and return the files that XLA writes.
-
-        Raises:
-            LookupError: XLA writes no files to our folder, or the second module differs from the first.
-            Exception: The error of XLA, if the program does not compile.
-        """
         dump = Dump()
         if why := dump.why_not(self._options):
             raise LookupError(why)
@@ -360,11 +325,7 @@ class Compilation:
         return early if is_whole else None
 
     def hlo(self, text: str) -> tuple[Read, bool]:
-        """Return text and instructions of the optimized module, and whether they were read during the compilation.
-
-        Args:
-            text: The text of the module, as `optimized` prints it.
-        """
+        """Return text and instructions of the optimized module, and whether they were read during the compilation."""
         early = self._early_module()
         if early is not None and early.hlo is not None and early.fingerprint == fingerprint(text):
             return early.hlo, True
@@ -385,7 +346,6 @@ class Compilation:
 
 
 def _recovered_names(text: str, histories: Once[Histories]) -> Mapping[str, str]:
-    """Return op names of matrix products that have none, if they can be read from the passes."""
     names = nameless(text)
     try:
         return original_names(histories.get(), names) if names else {}

@@ -45,10 +45,10 @@ LEAST_EFFORT: Mapping[str, Any] = {"xla_backend_optimization_level": 0, "xla_llv
 _PREFIX = "mithril_nb-xla-"
 _BEFORE = "before_optimizations.txt"
 _AFTER = "after_optimizations"
+# End of the name of a file that XLA writes after the optimized module. If it exists, the module is complete.
 _LATER = "-buffer-assignment"
-"""End of the name of a file that XLA writes after the optimized module. If it exists, the module is complete."""
+# Options that this version of XLA does not have. They are stored, because a rejection takes time.
 _unknown: set[str] = set()
-"""Options that this version of XLA does not have. They are stored, because a rejection takes time."""
 
 
 class Dump:
@@ -74,11 +74,7 @@ class Dump:
 
     @property
     def prefix(self) -> str:
-        """The start of the names of all files of the program, such as `module_0001.jit_step.cpu`.
-
-        Raises:
-            LookupError: No files exist; the message states the reason.
-        """
+        """The start of the names of all files of the program, such as `module_0001.jit_step.cpu`."""
         if not self._prefix:
             raise LookupError(self._missing)
         return self._prefix
@@ -88,7 +84,7 @@ class Dump:
 
         Args:
             compile: Function of XLA options that compiles the program with them.
-            options: The user's XLA options. If they contain `xla_dump_to`, XLA writes the files there instead.
+            options: The user's XLA options.
         """
         self._missing = self.why_not(options) or self._missing
         if self.why_not(options):
@@ -108,17 +104,15 @@ class Dump:
         return self._missing if self.folder is None else ""
 
     def optimized(self) -> str | None:
-        """Return the text of the optimized module; `None` if its file is missing or not complete yet.
-
-        The file is complete before XLA generates code, so this can be called while another thread compiles.
-        """
+        """Return the text of the optimized module; `None` if its file is missing or not complete yet."""
+        # The file is complete before XLA generates code, so this can be called while another thread compiles.
         if self.folder is None:
             return None
         self._find_prefix()
         if not self._prefix:
             return None
-        whole = [name for name in self.names("txt") if name.endswith(_AFTER + _LATER)]
-        return self.text(whole[0].removesuffix(_LATER), "txt") if whole else None
+        complete = [name for name in self.names("txt") if name.endswith(_AFTER + _LATER)]
+        return self.text(complete[0].removesuffix(_LATER), "txt") if complete else None
 
     def _find_prefix(self) -> None:
         assert self.folder is not None
@@ -131,8 +125,8 @@ class Dump:
         prefix = self.prefix
         assert self.folder is not None
 
-        found = (path.name.removeprefix(prefix) for path in self.folder.glob(f"{glob.escape(prefix)}.*"))
-        return sorted(name.removesuffix(f".{ending}")[1:] for name in found if name.endswith(f".{ending}"))
+        names = (path.name.removeprefix(prefix) for path in self.folder.glob(f"{glob.escape(prefix)}.*"))
+        return sorted(name.removesuffix(f".{ending}")[1:] for name in names if name.endswith(f".{ending}"))
 
     def path(self, *parts: str) -> Path:
         """Return the path of the file `PREFIX.PART.PART...`; empty parts are skipped."""
@@ -145,8 +139,6 @@ class Dump:
 
 
 class _Home:
-    """The folder of this process. A locked file in it shows other processes that it is in use."""
-
     def __init__(self) -> None:
         parent = Path(tempfile.gettempdir())
         remove_leftovers(parent, names=f"{_PREFIX}*")
@@ -157,18 +149,16 @@ class _Home:
             raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     def is_right(self) -> bool:
-        """Return whether the folder still exists, and belongs to this process instead of its parent."""
         is_here = self.process == os.getpid() and self.folder.parent == Path(tempfile.gettempdir())
         return is_here and (self.folder / HELD).exists()  # not just the folder, which XLA creates if it is missing
 
 
 _making = threading.Lock()
+# The home of this process under the key `"home"`. It is removed when no `Dump` uses it.
 _homes: weakref.WeakValueDictionary[str, _Home] = weakref.WeakValueDictionary()
-"""The home of this process under the key `"home"`. It is removed when no `Dump` uses it."""
 
 
 def _place() -> tuple[_Home, Path]:
-    """Return the home of this process, and a new folder in it."""
     with _making:
         home = _homes.get("home")
         if home is None or not home.is_right():
@@ -186,25 +176,23 @@ def _removed(folder: Path, process: int, held: IO[bytes] | None = None) -> None:
 def compile_with(
     ours: Mapping[str, Any], options: Mapping[str, Any], compile: Callable[[Mapping[str, Any]], Made]
 ) -> Made:
-    """Compile a program with our options and the user's. Leave out options of ours that this version of XLA lacks.
+    """Compile a program with our options and the user's.
 
     Args:
         ours: Our options.
-        options: The user's options. They take precedence, and an unknown one raises an error.
+        options: The user's options.
         compile: Function of XLA options that compiles the program with them.
-
-    Raises:
-        Exception: The error of XLA, if the program does not compile.
     """
-    known = {name: value for name, value in ours.items() if name not in _unknown}
+    # Leave out options of ours that this version of XLA lacks.
+    supported = {name: value for name, value in ours.items() if name not in _unknown}
     while True:
         try:
-            return compile({**known, **options})
+            return compile({**supported, **options})
         except Exception as error:  # an unknown option is rejected before XLA starts
             refused = [
-                name for name in known if name not in options and f"No such compile option: '{name}'" in str(error)
+                name for name in supported if name not in options and f"No such compile option: '{name}'" in str(error)
             ]
             if not refused:
                 raise
             _unknown.add(refused[0])
-            del known[refused[0]]
+            del supported[refused[0]]

@@ -20,8 +20,8 @@ from mithril_nb.stages.hlo.syntax import split
 _PTX_HEAD = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)*\.(?:entry|func)\b[^(\n]*?([\w$.]+)\s*\(", re.MULTILINE)
 # For example: @%p1 bra $L__BB0_2; where @%p1 is a condition
 _PTX_LINE = re.compile(r"^\s+(?:@!?%\w+\s+)?([a-z][\w.:]*)\s*([^;]*)")
+# An instruction. Lines that continue it, such as the cases of a switch, are indented more, and do not match.
 _OPCODE = re.compile(r"^  (?:(%[\w.\-$]+|%\"[^\"]*\") = )?(?:tail |musttail |notail )?([a-z]\w*)")
-"""An instruction. Lines that continue it, such as the cases of a switch, are indented more, and do not match."""
 _CALLEE = re.compile(r"@(\"[^\"]*\"|[\w.$-]+)\(")
 _VALUE = re.compile(r"[%@](?:[\w.\-$]+|\"[^\"]*\")")
 _GLOBAL = re.compile(r"@(?:[\w.\-$]+|\"[^\"]*\")")
@@ -30,15 +30,7 @@ _NOISE = re.compile(r", ![\w.]+ !\d+|, align \d+|  +; preds = .*")
 
 
 def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Return text, opcode and operands of each instruction of a function in an object file.
-
-    Args:
-        object_code: The object file, in ELF format.
-        symbol: Name of the function.
-
-    Raises:
-        ValueError: The file is not an ELF file, does not contain the function, or is for an unsupported machine.
-    """
+    """Return text, opcode and operands of each instruction of a function in an object file."""
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
@@ -49,12 +41,12 @@ def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[s
             f"the object file of {symbol!r} is not an ELF file; see the stage 'llvm' for its LLVM IR"
         ) from error
     table: Any = file.get_section_by_name(".symtab")
-    found = [one for one in table.iter_symbols() if one.name == symbol] if table is not None else []
-    if not found or not isinstance(found[0]["st_shndx"], int):
+    symbols = [entry for entry in table.iter_symbols() if entry.name == symbol] if table is not None else []
+    if not symbols or not isinstance(symbols[0]["st_shndx"], int):
         raise ValueError(f"the object file has no function {symbol!r}; see the stage 'llvm' for its LLVM IR")
-    index = found[0]["st_shndx"]
+    index = symbols[0]["st_shndx"]
     section = file.get_section(index)
-    start, size = found[0]["st_value"], found[0]["st_size"]
+    start, size = symbols[0]["st_value"], symbols[0]["st_size"]
     code = section.data()[start : start + size]
     engine = _engine(file.get_machine_arch())
     names = _called(file, table, index)
@@ -68,45 +60,42 @@ def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[s
         (f"  {address:#06x}  {mnemonic} {operands}".rstrip(), mnemonic, parts(operands))
         for address, mnemonic, operands in zip(addresses, mnemonics, texts, strict=True)
     ]
-    for place, within in comments.items():
-        line, mnemonic, operands = lines[place]
-        lines[place] = f"{line}  ; {', '.join(within)}", mnemonic, operands
+    for line_index, within in comments.items():
+        line, mnemonic, operands = lines[line_index]
+        lines[line_index] = f"{line}  ; {', '.join(within)}", mnemonic, operands
     return lines
 
 
 def _decoded(engine: Any, code: bytes) -> tuple[list[int], list[str], list[str]]:
-    """Return the addresses, mnemonics and operands of the instructions in machine code.
-
-    capstone writes an array of C structs. NumPy reads it in half the time of capstone's own `disasm_lite`, which reads
-    them one by one: a kernel may have 300,000 instructions.
-    """
+    # capstone writes an array of C structs. NumPy reads it in half the time of capstone's own `disasm_lite`, which
+    # reads them one by one: a kernel may have 300,000 instructions.
     import capstone
 
     library: Any = capstone._cs
     record: Any = capstone._cs_insn
-    found = ctypes.POINTER(record)()
-    count = library.cs_disasm(engine.csh, code, len(code), 0, 0, ctypes.byref(found))
+    instructions = ctypes.POINTER(record)()
+    count = library.cs_disasm(engine.csh, code, len(code), 0, 0, ctypes.byref(instructions))
     if not count:
         return [], [], []
     try:
         names = ("address", "mnemonic", "op_str")
-        places = [getattr(record, name) for name in names]
-        formats = ["<u8", *(f"S{place.size}" for place in places[1:])]
-        offsets, size = [place.offset for place in places], ctypes.sizeof(record)
+        fields = [getattr(record, name) for name in names]
+        formats = ["<u8", *(f"S{field.size}" for field in fields[1:])]
+        offsets, size = [field.offset for field in fields], ctypes.sizeof(record)
         layout: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": size}
-        memory = (ctypes.c_char * (count * size)).from_address(ctypes.addressof(found.contents))
+        memory = (ctypes.c_char * (count * size)).from_address(ctypes.addressof(instructions.contents))
         rows = np.frombuffer(memory, np.dtype(layout))
         addresses = rows["address"].tolist()
         mnemonics, operands = (_texts(rows[name].tolist()) for name in names[1:])
     finally:
-        library.cs_free(found, count)
+        library.cs_free(instructions, count)
     return addresses, mnemonics, operands
 
 
-def _texts(found: list[bytes]) -> list[str]:
-    """Return C strings as Python strings. Equal strings are one object."""
-    known = {one: one.partition(b"\0")[0].decode("ascii") for one in set(found)}
-    return [known[one] for one in found]
+def _texts(values: list[bytes]) -> list[str]:
+    # Equal strings are one object.
+    texts = {value: value.partition(b"\0")[0].decode("ascii") for value in set(values)}
+    return [texts[value] for value in values]
 
 
 def _engine(machine: str) -> Any:
@@ -127,13 +116,13 @@ def _engine(machine: str) -> Any:
     return engine
 
 
+# Number to add to the addend of relocations by kind: `PC32` and `PLT32` count from the end of their 4 bytes.
 _FROM_END = {"x64": {2: 4, 4: 4}}
-"""Number to add to the addend of relocations by kind: `PC32` and `PLT32` count from the end of their 4 bytes."""
 
 
 def _called(file: Any, table: Any, index: int) -> dict[int, str]:
     """Return what the linker inserts at each offset of the code: a name of a called function, or a constant."""
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     too_low = _FROM_END.get(file.get_machine_arch(), {})
     # pyelftools would take 20 s for the 100,000 relocations of a kernel with 10,000 operations, so `struct` reads them.
     # All supported machines write them as 64-bit little-endian RELA.
@@ -141,19 +130,18 @@ def _called(file: Any, table: Any, index: int) -> dict[int, str]:
     for section in file.iter_sections():
         if section["sh_type"] != "SHT_RELA" or section["sh_info"] != index:
             continue
-        known: dict[tuple[int, int], str] = {}
+        values: dict[tuple[int, int], str] = {}
         for offset, info, addend in struct.iter_unpack("<QQq", section.data()):
-            value = known.get((info, addend))
+            value = values.get((info, addend))
             if value is None:
-                place = addend + too_low.get(info & 0xFFFFFFFF, 0)
-                value = known[info, addend] = _value(symbol_of(info >> 32), section_of, place)
+                address = addend + too_low.get(info & 0xFFFFFFFF, 0)
+                value = values[info, addend] = _value(symbol_of(info >> 32), section_of, address)
             if value:
-                found[offset] = value
-    return found
+                names[offset] = value
+    return names
 
 
 def _value(symbol: Any, section_of: Callable[[int], tuple[str, bytes]], addend: int) -> str:
-    """Return what one relocation inserts: a constant, or the name of a symbol."""
     home = symbol["st_shndx"]
     name, data = section_of(home) if isinstance(home, int) else ("", b"")
     if name in _NUMBERS or (name and symbol["st_info"]["type"] == "STT_SECTION"):
@@ -161,36 +149,27 @@ def _value(symbol: Any, section_of: Callable[[int], tuple[str, bytes]], addend: 
     return symbol.name
 
 
+# Sections of constants, each with the `struct` format of a constant.
 _NUMBERS = {".rodata.cst4": "<f", ".rodata.cst8": "<d"}
-"""Sections of constants, each with the `struct` format of a constant."""
 
 
 def _content(section: Any) -> tuple[str, bytes]:
-    """Return the name of a section, and its data if it is a section of constants."""
     return section.name, section.data() if section.name in _NUMBERS else b""
 
 
-def _constant(name: str, data: bytes, place: int) -> str:
-    """Return the constant at an offset of a section, `"= 0.5"`; in other sections the offset, `".rodata+0x8"`."""
+def _constant(name: str, data: bytes, offset: int) -> str:
     kind = _NUMBERS.get(name)
-    if kind is None or not 0 <= place <= len(data) - struct.calcsize(kind):
-        return f"{name}{place:+#x}"
-    number = struct.unpack_from(kind, data, place)[0]
+    if kind is None or not 0 <= offset <= len(data) - struct.calcsize(kind):
+        return f"{name}{offset:+#x}"
+    number = struct.unpack_from(kind, data, offset)[0]
     if math.isnan(number):  # a bit mask
-        bits = data[place : place + struct.calcsize(kind)]
+        bits = data[offset : offset + struct.calcsize(kind)]
         return f"= {int.from_bytes(bits, 'little'):#x}"
     return f"= {number:.7g}"
 
 
 def read_ptx(text: str, symbol: str) -> list[tuple[str, str, tuple[str, ...]]]:
     r"""Return text, opcode (`""` for labels and declarations) and operands of each line of a function in PTX.
-
-    Args:
-        text: The whole file.
-        symbol: Name of the function.
-
-    Raises:
-        ValueError: The file has no such function.
 
     Examples:
         >>> read_ptx(".visible .entry f(\n)\n{\n  ret;\n}\n", "f")
@@ -234,12 +213,6 @@ def _without_comment(line: str) -> str:
 def llvm_lines(module: str, symbol: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     r"""Yield text, opcode and operands of each line of a function, and of the global constants that it uses.
 
-    The opcode is `""` for a line without an instruction. A `call` has the called function as first operand.
-
-    Args:
-        module: The module; it may contain several functions.
-        symbol: Name of the function.
-
     Examples:
         >>> module = "define i32 @f(i32 %0) {\n  %2 = add i32 %0, 1, !tbaa !3\n  ret i32 %2\n}\n"
         >>> for line in llvm_lines(module, "f"):
@@ -249,6 +222,7 @@ def llvm_lines(module: str, symbol: str) -> Iterator[tuple[str, str, tuple[str, 
         ('  ret i32 %2', 'ret', ('%2',))
         ('}', '', ())
     """
+    # The opcode is `""` for a line without an instruction. A `call` has the called function as first operand.
     start = next((at for name in (f"@{symbol}(", f'@"{symbol}"(') if (at := _definition(module, name)) >= 0), -1)
     end = module.find("\n}", start)
     body = module[start : len(module) if end < 0 else end + 2] if start >= 0 else ""
@@ -261,7 +235,6 @@ def llvm_lines(module: str, symbol: str) -> Iterator[tuple[str, str, tuple[str, 
 
 
 def _definition(module: str, name: str) -> int:
-    """Return the position of the definition of a function; -1 if there is none."""
     at = module.find(name)
     while at >= 0:
         start = module.rfind("\n", 0, at) + 1

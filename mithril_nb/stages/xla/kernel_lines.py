@@ -34,11 +34,12 @@ class KernelLines(Sequence[Instruction]):
             return self._make()
 
     def column(self, name: str) -> list[Any]:
-        """Return an attribute of each instruction. Only for `"operands"`, this creates the instructions."""
-        found: list[Any] = []
+        """Return an attribute of each instruction."""
+        # Only for `"operands"`, this creates the instructions.
+        values: list[Any] = []
         for (head, opcodes), count in zip(self._kernels, self._counts, strict=True):
-            found += _OWN[name](head, opcodes) if name in _OWN else [getattr(head, name)] * count
-        return found
+            values += _OWN[name](head, opcodes) if name in _OWN else [getattr(head, name)] * count
+        return values
 
     def shared(self, name: str) -> list[tuple[Any, int]] | None:
         """Return an attribute of each kernel, with its number of instructions; `None` if it differs between these."""
@@ -47,7 +48,8 @@ class KernelLines(Sequence[Instruction]):
         return [(getattr(head, name), count) for (head, _), count in zip(self._kernels, self._counts, strict=True)]
 
     def without_operands(self) -> Iterator[Instruction]:
-        """Yield the instructions. Their operands are `()`, unless `make` was called before."""
+        """Yield the instructions."""
+        # Their operands are `()`, unless `make` was called before.
         if "_every" in self.__dict__:
             yield from self._every
             return
@@ -90,10 +92,10 @@ def line_of(head: Instruction, number: int, opcode: str, operands: tuple[str, ..
     )  # fmt: skip
 
 
+# Attributes that differ between the lines of a kernel: functions of the title's instruction and the opcodes.
 _OWN: dict[str, Callable[[Instruction, Sequence[str]], list[Any]]] = {
     "id": lambda head, ops: [head.id, *(f"{head.id}:{at}" for at, opcode in enumerate(ops) if opcode)],
     "opcode": lambda head, ops: [head.opcode, *filter(None, ops)],
     "line": lambda head, ops: [head.line, *(at for at, opcode in enumerate(ops, head.line + 1) if opcode)],
     "lines": lambda head, ops: [head.lines, *[1] * (len(ops) - ops.count(""))],
 }
-"""Attributes that differ between the lines of a kernel: functions of the title's instruction and the opcodes."""

@@ -48,11 +48,7 @@ class Kernel(Shown):
 
     @property
     def llvm_before(self) -> str:
-        """The LLVM IR before LLVM optimizes it: the module that contains the kernel.
-
-        Raises:
-            LookupError: The platform writes no unoptimized LLVM IR.
-        """
+        """The LLVM IR before LLVM optimizes it: the module that contains the kernel."""
         if not self._dump.path(self._file, PLAIN).exists():
             raise LookupError(_NO_IR)
         return self._dump.text(self._file, PLAIN)
@@ -64,11 +60,7 @@ class Kernel(Shown):
 
     @property
     def object_code(self) -> bytes:
-        """The object file with the machine code of the kernel.
-
-        Raises:
-            LookupError: The platform writes no object files.
-        """
+        """The object file with the machine code of the kernel."""
         path = self._dump.path("obj-file", self._file, "o")
         if not path.exists():
             raise LookupError(_NO_CODE)
@@ -76,12 +68,7 @@ class Kernel(Shown):
 
     @property
     def asm(self) -> list[AsmLine]:
-        """Text, opcode and operands of each line of the machine code, or of the PTX on an NVIDIA GPU.
-
-        Raises:
-            ValueError: The code cannot be read, for example because the processor is not supported.
-            LookupError: The platform writes no machine code.
-        """
+        """Text, opcode and operands of each line of the machine code, or of the PTX on an NVIDIA GPU."""
         if self._dump.path(self._file, "ptx").exists():
             return read_ptx(self._dump.text(self._file, "ptx"), self.name)
         return disassemble(self.object_code, self.name)
@@ -92,39 +79,28 @@ AsmLine = tuple[str, str, tuple[str, ...]]
 
 
 def read_kernels(dump: Dump, order: Sequence[str]) -> tuple[Kernel, ...]:
-    """Return the kernels of a program.
-
-    Args:
-        dump: The files that XLA wrote.
-        order: Names of HLO instructions. Kernels are in the order of their instructions. Kernels of other
-            instructions come last, sorted by name.
-    """
-    place = {name: at for at, name in enumerate(order)}
+    """Return the kernels of a program."""
+    positions = {name: at for at, name in enumerate(order)}
     names = _by_symbol(order)
-    found = []
+    kernels = []
     for file in dump.names(OPTIMIZED):
         for name in _DEFINE.findall(dump.text(file, OPTIMIZED)):
-            found.append(Kernel(name.strip('"'), dump, file))
-    return tuple(sorted(found, key=lambda one: (place.get(names.get(one.name, ""), len(place)), one.name)))
+            kernels.append(Kernel(name.strip('"'), dump, file))
+    return tuple(
+        sorted(kernels, key=lambda kernel: (positions.get(names.get(kernel.name, ""), len(positions)), kernel.name))
+    )
 
 
 def _by_symbol(names: Iterable[str]) -> Mapping[str, str]:
-    """Return a dict from the possible names of kernels to the names in the HLO that they come from.
-
-    On a GPU, XLA replaces dots by underscores, and sometimes adds `_kernel`. If two HLO names lead to the same kernel
-    name, the dict contains the HLO name that is more similar to it.
-
-    Examples:
-        >>> _by_symbol(["dot.1"])
-        {'dot.1': 'dot.1', 'dot.1_kernel': 'dot.1', 'dot_1': 'dot.1', 'dot_1_kernel': 'dot.1'}
-    """
+    # On a GPU, XLA replaces dots by underscores, and sometimes adds `_kernel`. If two HLO names lead to the same
+    # kernel name, the dict contains the HLO name that is more similar to it.
     names = tuple(names)
-    found: dict[str, str] = {}
+    symbols: dict[str, str] = {}
     for plain in (False, True):
         for ending in ("", "_kernel"):
             for name in names:
-                found.setdefault((_UNPLAIN.sub("_", name) if plain else name) + ending, name)
-    return found
+                symbols.setdefault((_UNPLAIN.sub("_", name) if plain else name) + ending, name)
+    return symbols
 
 
 class Owners:
@@ -132,14 +108,13 @@ class Owners:
 
     Args:
         text: Text of the stage `"hlo"`.
-        instructions: Instructions of the stage `"hlo"`.
     """
 
     def __init__(self, text: str, instructions: Iterable[Instruction]):
         self._text = text
         self._numbered: dict[str, str | int] = {}
         self._numbers: dict[str, int] = {}
-        self._by_name = {one.id: one for one in instructions}
+        self._by_name = {instruction.id: instruction for instruction in instructions}
         self._by_computation = by_computation(text, self._by_name.values())
         self._symbols = _by_symbol((*self._by_name, *self._by_computation))
 
@@ -155,24 +130,22 @@ class Owners:
 
     @cached_property
     def _bodies(self) -> Mapping[str, str]:
-        """The name of the computation of each fusion by id."""
         return {
-            one.id: value.lstrip("%")
-            for one in self._by_name.values()
-            if one.opcode == "fusion"
-            for name, value in one.attributes
+            instruction.id: value.lstrip("%")
+            for instruction in self._by_name.values()
+            if instruction.opcode == "fusion"
+            for name, value in instruction.attributes
             if name == "calls"
         }
 
     def of(self, kernels: Iterable[str]) -> Mapping[str, Instruction]:
         """Return a dict from the name of each kernel to an instruction with the kernel's blocks, role and equations.
 
-        The role is the part of a training step, such as `"forward"`. XLA may run equal fusions with one kernel, whose
-        blocks are then the blocks of all these fusions.
-
         Args:
             kernels: Names of all kernels of the program.
         """
+        # The role is the part of a training step, such as `"forward"`. XLA may run equal fusions with one kernel,
+        # whose blocks are then the blocks of all these fusions.
         runs = {kernel: self._symbols.get(kernel, "") for kernel in kernels}
         groups: dict[object, list[str]] = {}
         for id, body in self._bodies.items():
@@ -189,34 +162,36 @@ class Owners:
         if name in self._by_name:
             parts = [self._by_name[name], *(self._by_name[other] for other in others)]
         else:
-            parts = [one for one in self._by_computation.get(name, ()) if one.opcode != "parameter"]
+            parts = [
+                instruction for instruction in self._by_computation.get(name, ()) if instruction.opcode != "parameter"
+            ]
         if len(parts) == 1:
             return replace(parts[0], origin="kernel" if parts[0].shares else None)
         return Instruction(
             kernel,
             "kernel",
             0,
-            tuple(sorted({id for one in parts for id in one.equations}, key=program_order)),
-            blend((one.shares, 1.0) for one in parts),
-            majority((one.role, 1.0) for one in parts),
-            "kernel" if any(one.shares for one in parts) else None,
-            transforms=max((one.transforms for one in parts), key=len, default=()),
-            source=tuple(dict.fromkeys(line for one in parts for line in one.source)),
-            library_source=tuple(dict.fromkeys(line for one in parts for line in one.library_source)),
+            tuple(sorted({id for part in parts for id in part.equations}, key=program_order)),
+            blend((part.shares, 1.0) for part in parts),
+            majority((part.role, 1.0) for part in parts),
+            "kernel" if any(part.shares for part in parts) else None,
+            transforms=max((part.transforms for part in parts), key=len, default=()),
+            source=tuple(dict.fromkeys(line for part in parts for line in part.source)),
+            library_source=tuple(dict.fromkeys(line for part in parts for line in part.library_source)),
         )
 
     @cached_property
     def _lines(self) -> Mapping[str, str]:
-        """A dict from the id of each instruction to its text in the HLO, without its name.
-
-        It also has the name of each computation as a key, whose value is the names of its instructions, the root last.
-        """
+        # It also has the name of each computation as a key, whose value is the names of its instructions, the root
+        # last.
         lines = self._text.split("\n")
-        found = {one.id: lines[one.line - 1].partition(" = ")[2] for one in self._by_name.values()}
+        texts = {
+            instruction.id: lines[instruction.line - 1].partition(" = ")[2] for instruction in self._by_name.values()
+        }
         for name, inside in self._by_computation.items():
-            ordered = sorted(inside, key=lambda one: lines[one.line - 1].startswith("  ROOT "))
-            found[name] = " ".join(f"%{one.id}" for one in ordered)
-        return found
+            ordered = sorted(inside, key=lambda instruction: lines[instruction.line - 1].startswith("  ROOT "))
+            texts[name] = " ".join(f"%{instruction.id}" for instruction in ordered)
+        return texts
 
     def _likeness(self, name: str) -> str | int:
         """Return the same number for instructions, or computations, that compute the same from the same operands."""
@@ -224,7 +199,7 @@ class Owners:
             return name
         if name not in self._numbered:
             # Operands come first in the text, so they have numbers already, and the recursion is not deep.
-            numbers = [self._likeness(one) for one in OPERAND.findall(self._lines[name])]
+            numbers = [self._likeness(operand) for operand in OPERAND.findall(self._lines[name])]
             if name in self._by_computation:
                 self._numbered[name] = numbers[-1]
             else:
@@ -242,15 +217,13 @@ def listing(
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Return the code of all kernels as the text of a stage, and its instructions.
 
-    Args:
-        kernels: The kernels.
-        owners: The HLO instructions that each kernel runs.
-        lines_of: Function of a kernel that returns text, opcode and operands of each of its lines.
-        title: Function of the name of a kernel and its number of instructions, which returns the line above the kernel.
+    `kernels`: The kernels. `lines_of`: Function of a kernel that returns text, opcode and operands of each of its
+    lines. `title`: Function of the name of a kernel and its number of instructions, which returns the line above the
+    kernel.
     """
-    shown: list[str] = []
+    printed: list[str] = []
     kernels = tuple(kernels)
-    known = owners.of(one.name for one in kernels)
+    owner_by_kernel = owners.of(kernel.name for kernel in kernels)
     heads: list[tuple[Instruction, list[str]]] = []
     for kernel in kernels:
         texts: list[str] = []
@@ -258,14 +231,14 @@ def listing(
         for text, opcode, _ in lines_of(kernel):
             texts.append(text)
             opcodes.append(opcode)
-        shown.append(title(kernel.name, len(opcodes) - opcodes.count("")))
+        printed.append(title(kernel.name, len(opcodes) - opcodes.count("")))
         head = replace(
-            known[kernel.name], id=kernel.name, opcode="kernel", line=len(shown), lines=len(texts) + 1, operands=(),
-            attributes=(),
+            owner_by_kernel[kernel.name], id=kernel.name, opcode="kernel", line=len(printed), lines=len(texts) + 1,
+            operands=(), attributes=(),
         )  # fmt: skip
         heads.append((head, opcodes))
-        shown += texts
-        shown.append("")
+        printed += texts
+        printed.append("")
 
     def make() -> Iterator[Instruction]:
         for kernel, (head, _) in zip(kernels, heads, strict=True):
@@ -274,4 +247,4 @@ def listing(
                 if opcode:
                     yield line_of(head, number, opcode, operands)
 
-    return "\n".join(shown), cast("tuple[Instruction, ...]", KernelLines(heads, lambda: tuple(make())))
+    return "\n".join(printed), cast("tuple[Instruction, ...]", KernelLines(heads, lambda: tuple(make())))

@@ -16,9 +16,9 @@ _ALLOCATION = re.compile(r"^allocation (\d+): size (\d+)(.*?):?$")
 _VALUE = re.compile(r"^ +value: <\d+ ([^\s{>]+)(\{[\d,]*\})?[^>]*> \(size=(\d+),offset=(\d+)\)")
 _PARAMETER = re.compile(r", parameter (\d+)\b")
 # In this order, because an argument that XLA reuses for a result has the attributes of both.
+# `Buffer.kind` by the attribute of an allocation in XLA's text; the first match counts.
 _KINDS = {", parameter ": "parameter", ", constant": "constant", ", thread-local": "thread-local",
           ", maybe-live-out": "result"}  # fmt: skip
-"""`Buffer.kind` by the attribute of an allocation in XLA's text; the first match counts."""
 # For example: 3:add.1 in the sequence, and add.1{}:1-2 in the ranges.
 _PLACE = re.compile(r"^    (\d+):(\S+)$")
 _RANGE = re.compile(r"^    (\S+?)(\{[\d,]*\}):(\d+)-(\d+)$")
@@ -64,17 +64,13 @@ class Buffer(Shown):
     values: tuple[Held, ...]
 
     def __str__(self) -> str:
-        what = self.kind if self.parameter is None else f"{self.kind} {self.parameter}"
-        names = ", ".join(f"{one.instruction}{one.index}" for one in self.values)
-        return f"{self.number}. {self.size_bytes:,} bytes, {what}: {names}"
+        label = self.kind if self.parameter is None else f"{self.kind} {self.parameter}"
+        names = ", ".join(f"{value.instruction}{value.index}" for value in self.values)
+        return f"{self.number}. {self.size_bytes:,} bytes, {label}: {names}"
 
 
 def read_buffers(dump: Dump) -> tuple[Buffer, ...]:
-    """Return the buffers of a compiled program, the largest first.
-
-    Raises:
-        LookupError: XLA wrote no buffer assignment.
-    """
+    """Return the buffers of a compiled program, the largest first."""
     return buffers_in(_report(dump, _BUFFERS, "buffers"))
 
 
@@ -87,17 +83,17 @@ def buffers_in(text: str) -> tuple[Buffer, ...]:
         >>> print(buffer)
         3. 8 bytes, parameter 1: x.1
     """
-    found: list[tuple[re.Match[str], list[Held]]] = []
+    allocations: list[tuple[re.Match[str], list[Held]]] = []
     for line in text.splitlines():
         head = _ALLOCATION.match(line)
-        value = _VALUE.match(line) if head is None and found else None
+        value = _VALUE.match(line) if head is None and allocations else None
         if head is not None:
-            found.append((head, []))
+            allocations.append((head, []))
         elif value is not None:
-            found[-1][1].append(Held(value[1], value[2] or "", int(value[3]), int(value[4])))
+            allocations[-1][1].append(Held(value[1], value[2] or "", int(value[3]), int(value[4])))
         elif line and not line.startswith((" ", "BufferAssignment")):
             break  # the rest repeats the same in another form
-    return tuple(sorted((_buffer(head, values) for head, values in found), key=lambda one: -one.size_bytes))
+    return tuple(sorted((_buffer(head, values) for head, values in allocations), key=lambda buffer: -buffer.size_bytes))
 
 
 def _buffer(head: re.Match[str], values: list[Held]) -> Buffer:
@@ -131,15 +127,11 @@ class LiveRanges:
 
 
 def read_live_ranges(dump: Dump) -> LiveRanges:
-    """Return the live ranges of a compiled program.
-
-    Raises:
-        LookupError: XLA wrote no live ranges.
-    """
-    found = live_ranges_in(_report(dump, _LIVE_RANGES, "live ranges"))
-    if not found.sequence:
+    """Return the live ranges of a compiled program."""
+    live_ranges = live_ranges_in(_report(dump, _LIVE_RANGES, "live ranges"))
+    if not live_ranges.sequence:
         raise _missing("live ranges")
-    return found
+    return live_ranges
 
 
 def live_ranges_in(text: str) -> LiveRanges:
@@ -155,23 +147,22 @@ def live_ranges_in(text: str) -> LiveRanges:
     for line in text.splitlines():
         if line.startswith("  Live ranges at"):
             break  # the rest repeats the same for one position
-        place = _PLACE.match(line)
-        if place is not None and int(place[1]) == len(sequence):
-            sequence.append(place[2])
+        entry = _PLACE.match(line)
+        if entry is not None and int(entry[1]) == len(sequence):
+            sequence.append(entry[2])
             continue
-        found = _RANGE.match(line)
-        if found is not None:
-            ranges[found[1], found[2]] = int(found[3]), int(found[4])
+        match = _RANGE.match(line)
+        if match is not None:
+            ranges[match[1], match[2]] = int(match[3]), int(match[4])
     return LiveRanges(tuple(sequence), ranges)
 
 
-def _report(dump: Dump, ending: str, what: str) -> str:
-    """Return the text of the report whose file name ends with `ending`."""
+def _report(dump: Dump, ending: str, title: str) -> str:
     name = next((name for name in dump.names("txt") if name.endswith(ending)), None)
     if name is None:
-        raise _missing(what)
+        raise _missing(title)
     return dump.text(name, "txt")
 
 
-def _missing(what: str) -> LookupError:
-    return LookupError(f"this platform does not report the {what} of a program")
+def _missing(title: str) -> LookupError:
+    return LookupError(f"this platform does not report the {title} of a program")

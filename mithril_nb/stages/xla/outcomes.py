@@ -22,29 +22,20 @@ from mithril_nb.stages.xla.recover_op_names import ModuleText
 
 HELPERS = frozenset({"constant", "broadcast", "parameter", "tuple", "get-tuple-element"})
 """Opcodes of instructions that only pass data to the instruction that does the work of a JAX operation."""
+# Opcodes that compute nothing. If only these remain of an operation, it was simplified away.
 _NO_RESULT = HELPERS - {"broadcast"}
-"""Opcodes that compute nothing. If only these remain of an operation, it was simplified away."""
 TURNS = frozenset({"reshape", "bitcast", "copy"})
 """Opcodes that change the shape or layout of an array for an operation."""
 _NO_WORK = HELPERS | TURNS | {"fusion", "call"}
+# Maximum number of copies of one instruction that are followed.
 _MOST = 8
-"""Maximum number of copies of one instruction that are followed."""
+# Number of passes whose parsed texts are cached. One takes half a megabyte for 3,500 instructions.
 _STEPS = 64
-"""Number of passes whose parsed texts are cached. One takes half a megabyte for 3,500 instructions."""
 
 _Op = TypeVar("_Op", HloLine, Instruction)
 
 
 class _Progress(NamedTuple):
-    """The changes that the passes so far made to an instruction.
-
-    Attributes:
-        first: Name of the instruction before XLA's passes.
-        opcode: Opcode of the instruction before XLA's passes.
-        fused: The pass that put the instruction into a fusion; `None` if no pass did.
-        rewritten: The pass that replaced the instruction by one with another opcode; `None` if no pass did.
-    """
-
     first: str
     opcode: str
     fused: Pass | None = None
@@ -52,28 +43,17 @@ class _Progress(NamedTuple):
 
 
 class _Copy(NamedTuple):
-    """An instruction after some passes. If XLA duplicated it, there are several copies.
-
-    Attributes:
-        name: Name of the copy.
-        since: Number of the pass that created the copy; -1 if it existed before all passes.
-        way: The changes that the passes so far made to the instruction.
-        equations: Ids of the equations whose copies are followed; see `Outcomes.of`.
-        place: Sort key: the index of the instruction, then the index of the copy in each pass that made copies.
-        followed: `name` and `since` of all copies of the instruction so far.
-        partners: If the instruction was merged with another: ids of the equations of the other; else `None`.
-    """
+    """An instruction after some passes."""
 
     name: str
     since: int
-    way: _Progress
+    progress: _Progress
     equations: tuple[str, ...]
-    place: tuple[int, ...]
+    position: tuple[int, ...]
     followed: set[tuple[str, int]]
     partners: tuple[str, ...] | None = None
 
     def merged(self, outcome: Outcome) -> Outcome:
-        """Return an outcome, with `partners` as its equations if the copy was merged with another instruction."""
         if self.partners is None or outcome.became == "simplified":
             return outcome
         return replace(outcome, equations=self.partners)
@@ -100,8 +80,8 @@ class Outcomes:
 
     @cached_property
     def _step(self) -> Callable[[Pass], _Step]:
-        known: dict[str, HloLine | str] = {}
-        return lru_cache(_STEPS)(lambda one: _Step(one, known))
+        cache: dict[str, HloLine | str] = {}
+        return lru_cache(_STEPS)(lambda xla_pass: _Step(xla_pass, cache))
 
     def is_in_combiner(self, name: str) -> bool:
         """Return whether an instruction is in the function that a reduction or sort applies to two elements."""
@@ -118,23 +98,13 @@ class Outcomes:
         return frozenset(callee for line in lines for how, callee in line.calls if how == "to_apply")
 
     def of(self, name: str, equations: Sequence[str] = ()) -> tuple[Outcome, ...]:
-        """Return the outcomes of an instruction, one for each of its copies.
-
-        Args:
-            name: Name of the instruction before XLA's passes.
-            equations: Ids of equations, to select copies: XLA inlines a function once per call, and each copy has the
-                equations of its call. Copies of other equations are left out, unless no copy has one of these.
-        """
+        """Return the outcomes of an instruction, one for each of its copies."""
         return self.of_each([name], equations)[0]
 
     def of_each(self, names: Sequence[str], equations: Sequence[str]) -> list[tuple[Outcome, ...]]:
-        """Return the outcomes of several instructions. This parses each pass only once.
-
-        Args:
-            names: Names of the instructions before XLA's passes.
-            equations: Ids of equations, as in `of`.
-        """
-        found: dict[tuple[int, ...], Outcome] = {}
+        """Return the outcomes of several instructions."""
+        # This parses each pass only once.
+        outcomes: dict[tuple[int, ...], Outcome] = {}
         waiting: list[tuple[int, tuple[int, ...], _Copy]] = []
 
         def follow(copy: _Copy) -> None:
@@ -143,45 +113,49 @@ class Outcomes:
             copy.followed.add((copy.name, copy.since))
             gone = self.histories.vanished.get(copy.name)
             if gone is None or gone.number <= copy.since:
-                found[copy.place] = copy.merged(self._end(copy.name, copy.way))
+                outcomes[copy.position] = copy.merged(self._end(copy.name, copy.progress))
             else:
-                heappush(waiting, (gone.number, copy.place, copy))
+                heappush(waiting, (gone.number, copy.position, copy))
 
-        for place, name in enumerate(names):
+        for index, name in enumerate(names):
             line = self.first.lines.get(name)
-            way = _Progress(name, self.last.get(name, "") if line is None else line.opcode)
-            follow(_Copy(name, -1, way, tuple(equations), (place,), set()))
+            progress = _Progress(name, self.last.get(name, "") if line is None else line.opcode)
+            follow(_Copy(name, -1, progress, tuple(equations), (index,), set()))
         while waiting:
             copy = heappop(waiting)[2]  # in the order of the passes, so that each is parsed once
             for number, after in enumerate(self._after_pass(copy)):
-                place = (*copy.place, number)
+                index = (*copy.position, number)
                 if isinstance(after, Outcome):
-                    found[place] = copy.merged(after)
+                    outcomes[index] = copy.merged(after)
                 else:
-                    follow(after._replace(place=place))
+                    follow(after._replace(position=index))
         each: list[dict[Outcome, None]] = [{} for _ in names]
-        for place in sorted(found):
-            each[place[0]][found[place]] = None
-        return [tuple(one) for one in each]
+        for index in sorted(outcomes):
+            each[index[0]][outcomes[index]] = None
+        return [tuple(group) for group in each]
 
     def _after_pass(self, copy: _Copy) -> list[Outcome | _Copy]:
         """Follow a copy through the pass that removed it: return its final outcomes and the copies that continue it."""
-        name, way = copy.name, copy.way
+        name, progress = copy.name, copy.progress
         gone = self.histories.vanished[name]
         step = self._step(gone)
         before, after = step.before, step.after
         line = before.lines.get(name)
         if line is None:
-            return [Outcome("unknown", way.first)]
+            return [Outcome("unknown", progress.first)]
         new = step.same(line) if line.op_name else step.nameless(line)
-        new = [one for one in new if self._is_meant(one, copy.equations)] or new
+        new = [candidate for candidate in new if self._is_meant(candidate, copy.equations)] or new
         # If XLA replaces an instruction by several, all have its op name. Those with its opcode are copies of it.
-        copies = [one for one in new if one.opcode == line.opcode]
+        copies = [candidate for candidate in new if candidate.opcode == line.opcode]
         if line.opcode == "call" and not copies:
-            return [Outcome("inlined" if way.opcode == "call" else "simplified", way.first, by=gone)]
+            return [Outcome("inlined" if progress.opcode == "call" else "simplified", progress.first, by=gone)]
         replaced = step.replacements.get(name)
         if copies:  # the replacement may also be a copy with another instruction around it
-            copies += [one for one in new if one is replaced and one.opcode not in {line.opcode, *_NO_WORK}]
+            copies += [
+                candidate
+                for candidate in new
+                if candidate is replaced and candidate.opcode not in {line.opcode, *_NO_WORK}
+            ]
         elif replaced is not None and replaced.name in before.lines:
             return [self._merged(line, replaced, step, gone, copy)]
         else:
@@ -190,51 +164,54 @@ class Outcomes:
             if not copies and replaced is not None and replaced.opcode in (line.opcode, "fusion"):
                 copies = [replaced]
             if not copies:
-                return [Outcome(step.end(line), way.first, by=gone)]
-        found: list[Outcome | _Copy] = []
-        for one in copies[:_MOST]:
-            if one.opcode == "fusion" and line.opcode != "fusion":
-                onward = way._replace(fused=gone)
+                return [Outcome(step.end(line), progress.first, by=gone)]
+        successors: list[Outcome | _Copy] = []
+        for successor in copies[:_MOST]:
+            if successor.opcode == "fusion" and line.opcode != "fusion":
+                onward = progress._replace(fused=gone)
             else:
-                is_fused = after.homes[one.name] in after.fusions and before.homes[name] not in before.fusions
-                onward = way._replace(
-                    fused=way.fused or (gone if is_fused else None),
-                    rewritten=way.rewritten if one.opcode == line.opcode else gone,
+                is_fused = after.homes[successor.name] in after.fusions and before.homes[name] not in before.fusions
+                onward = progress._replace(
+                    fused=progress.fused or (gone if is_fused else None),
+                    rewritten=progress.rewritten if successor.opcode == line.opcode else gone,
                 )
-            found.append(copy._replace(name=one.name, since=gone.number, way=onward))
-        return found
+            successors.append(copy._replace(name=successor.name, since=gone.number, progress=onward))
+        return successors
 
-    def _end(self, name: str, way: _Progress) -> Outcome:
-        """Return the outcome of an instruction that exists after all passes."""
+    def _end(self, name: str, progress: _Progress) -> Outcome:
         if name not in self.last:
-            return Outcome("unknown", way.first)
-        if self.last[name] != way.opcode and self.last[name] in _NO_RESULT:
-            return Outcome("simplified", way.first, by=way.rewritten)
+            return Outcome("unknown", progress.first)
+        if self.last[name] != progress.opcode and self.last[name] in _NO_RESULT:
+            return Outcome("simplified", progress.first, by=progress.rewritten)
         fusion = self.fusions.get(name)
         if fusion is not None:
-            by, opcode = way.fused or self.histories.appeared.get(fusion), self.last[name]
+            by, opcode = progress.fused or self.histories.appeared.get(fusion), self.last[name]
             rewrite = (
-                {} if way.rewritten is None or opcode == way.opcode else {"opcode": opcode, "rewritten": way.rewritten}
+                {}
+                if progress.rewritten is None or opcode == progress.opcode
+                else {"opcode": opcode, "rewritten": progress.rewritten}
             )
-            return Outcome("fused", way.first, fusion, by, **rewrite)
-        if self.last[name] == way.opcode:
-            return Outcome("kept", way.first, name)
+            return Outcome("fused", progress.first, fusion, by, **rewrite)
+        if self.last[name] == progress.opcode:
+            return Outcome("kept", progress.first, name)
         if self.last[name] == "fusion":
-            return Outcome("fused", way.first, name, way.fused or self.histories.appeared.get(name))
-        return Outcome("rewritten", way.first, name, way.rewritten)
+            return Outcome("fused", progress.first, name, progress.fused or self.histories.appeared.get(name))
+        return Outcome("rewritten", progress.first, name, progress.rewritten)
 
     def _merged(self, line: HloLine, other: HloLine, step: _Step, gone: Pass, copy: _Copy) -> Outcome | _Copy:
         """Return the outcome of an instruction whose users use the older instruction `other` after the pass."""
-        way = copy.way
+        progress = copy.progress
         if not step.computes_same(line, step.before.lines[other.name]):
-            return Outcome("simplified", way.first, by=gone)
+            return Outcome("simplified", progress.first, by=gone)
         partner = self.equation_of(other.op_name)
         partners = (partner,) if partner else ()
-        if line.opcode == way.opcode:
-            return Outcome("merged", way.first, other.name, gone, partners)
-        onward = way._replace(rewritten=way.rewritten or gone)
+        if line.opcode == progress.opcode:
+            return Outcome("merged", progress.first, other.name, gone, partners)
+        onward = progress._replace(rewritten=progress.rewritten or gone)
         partners = partners if copy.partners is None else copy.partners
-        return copy._replace(name=other.name, since=gone.number, way=onward, equations=(partner,), partners=partners)
+        return copy._replace(
+            name=other.name, since=gone.number, progress=onward, equations=(partner,), partners=partners
+        )
 
     def _is_meant(self, line: HloLine, equations: Sequence[str]) -> bool:
         own = self.equation_of(line.op_name)
@@ -242,61 +219,59 @@ class Outcomes:
 
 
 class _Step:
-    """The module before and after a pass, parsed."""
-
-    def __init__(self, one: Pass, known: dict[str, HloLine | str]):
-        self.before, self.after = (ModuleText(text, known) for text in one.written)
+    def __init__(self, xla_pass: Pass, cache: dict[str, HloLine | str]):
+        self.before, self.after = (ModuleText(text, cache) for text in xla_pass.raw_texts)
 
     def same(self, line: HloLine) -> list[HloLine]:
-        """Return the new instructions with the op name of `line`. The name of an inlined call may precede it."""
-        found = [one for name in line.op_name.split(";") if name for one in self._new.get(name, ())]
-        return list({one.name: one for one in found}.values())
+        # The name of an inlined call may precede it.
+        matches = [candidate for name in line.op_name.split(";") if name for candidate in self._new.get(name, ())]
+        return list({match.name: match for match in matches}.values())
 
     def nameless(self, line: HloLine) -> list[HloLine]:
         """Return the new instructions that replace an instruction without op name, and are similar to it."""
         return self._nameless[line.name][0]
 
     def end(self, line: HloLine) -> Became:
-        """Return the outcome of an instruction that no instruction continues."""
         home = self.before.homes[line.name]
         if line.opcode == "parameter" and home not in self._homes:
-            callers = [one for one in self.before.lines.values() if home in {callee for _, callee in one.calls}]
-            return "inlined" if callers and {one.opcode for one in callers} == {"call"} else "unknown"
+            callers = [
+                caller for caller in self.before.lines.values() if home in {callee for _, callee in caller.calls}
+            ]
+            return "inlined" if callers and {caller.opcode for caller in callers} == {"call"} else "unknown"
         return "simplified" if line.op_name or self._nameless[line.name][1] else "unknown"
 
     @cached_property
     def _nameless(self) -> dict[str, tuple[list[HloLine], bool]]:
         """For each removed instruction without op name: its replacements, and whether all users do without it."""
-        found: dict[str, tuple[list[HloLine], bool]] = {}
+        replaced: dict[str, tuple[list[HloLine], bool]] = {}
         for line in reversed(self.before.lines.values()):  # users first
             if line.op_name or line.name in self.after.lines:
                 continue
             replacements: dict[str, HloLine] = {}
             is_gone = not line.is_root
             for user in self.before.users.get(line.name, ()):
-                kept = self.after.lines.get(user.name)
-                if kept is not None:
-                    successors = [kept]
+                survivor = self.after.lines.get(user.name)
+                if survivor is not None:
+                    successors = [survivor]
                 elif user.op_name:
                     successors = self.same(user)
                 else:
-                    successors, is_simplified = found[user.name]
+                    successors, is_simplified = replaced[user.name]
                     is_gone &= bool(successors) or is_simplified
                 for operand in self._taken_instead(line, user, successors):
                     is_gone &= operand is not None and not _alike(operand, line)
                     if operand is not None and operand.name not in self.before.lines and _alike(operand, line):
                         replacements[operand.name] = operand
-            found[line.name] = [*replacements.values()], is_gone
-        return found
+            replaced[line.name] = [*replacements.values()], is_gone
+        return replaced
 
     def _taken_instead(self, line: HloLine, user: HloLine, successors: list[HloLine]) -> Iterator[HloLine | None]:
-        """Yield the operands that replace an instruction in the `successors` of a user; `None` for an unknown one."""
         for now in successors:
             if now.opcode == user.opcode and len(now.operands) == len(user.operands):
                 yield self.after.lines.get(now.operands[user.operands.index(line.name)])
             else:
                 operands = (self.after.lines.get(name) for name in now.operands)
-                yield from (one for one in operands if one is not None and _alike(one, line))
+                yield from (operand for operand in operands if operand is not None and _alike(operand, line))
 
     @cached_property
     def _homes(self) -> frozenset[str]:
@@ -304,55 +279,53 @@ class _Step:
 
     @cached_property
     def _new(self) -> dict[str, list[HloLine]]:
-        """The instructions that the pass created, by op name, and by the end of the op name after each `/`."""
-        found: dict[str, list[HloLine]] = {}
+        # The instructions that the pass created, by op name, and by the end of the op name after each `/`.
+        by_name: dict[str, list[HloLine]] = {}
         for line in self.after.lines.values():
             for name in () if line.name in self.before.lines else line.op_name.split(";"):
                 while name:
-                    found.setdefault(name, []).append(line)
+                    by_name.setdefault(name, []).append(line)
                     name = name.partition("/")[2]
-        return found
+        return by_name
 
     @cached_property
     def replacements(self) -> dict[str, HloLine]:
         """For each removed instruction by name: the instruction that its users use instead after the pass."""
         before, after = self.before, self.after
-        found: dict[str, HloLine] = {}
+        replacements: dict[str, HloLine] = {}
         for line in reversed(before.lines.values()):  # users first, because they may be removed too
             name, home = line.name, before.homes[line.name]
             if name in after.lines:
                 continue
             for user in before.users.get(name, ()):
-                now = after.lines.get(user.name) or found.get(user.name)
+                now = after.lines.get(user.name) or replacements.get(user.name)
                 if now is None or now.opcode != user.opcode or len(now.operands) != len(user.operands):
                     continue
-                taken = now.operands[user.operands.index(name)]
-                if taken in after.lines and taken != name:
-                    found[name] = after.lines[taken]
+                operand = now.operands[user.operands.index(name)]
+                if operand in after.lines and operand != name:
+                    replacements[name] = after.lines[operand]
                     break
             else:
                 if before.roots.get(home) == name and home in after.roots:
-                    found[name] = after.lines[after.roots[home]]
-        return found
+                    replacements[name] = after.lines[after.roots[home]]
+        return replacements
 
-    def computes_same(self, one: HloLine, other: HloLine) -> bool:
-        """Return whether two instructions do the same with operands that the pass made equal."""
-        if (one.opcode, one.shapes, len(one.operands)) != (other.opcode, other.shapes, len(other.operands)):
+    def computes_same(self, line: HloLine, other: HloLine) -> bool:
+        if (line.opcode, line.shapes, len(line.operands)) != (other.opcode, other.shapes, len(other.operands)):
             return False
 
         def merged(name: str) -> str:
             return self.replacements[name].name if name in self.replacements else name
 
-        return all(merged(left) == merged(right) for left, right in zip(one.operands, other.operands, strict=True))
+        return all(merged(left) == merged(right) for left, right in zip(line.operands, other.operands, strict=True))
 
 
-def _alike(one: HloLine, other: HloLine) -> bool:
-    """Return whether two instructions have the same opcode, the same shapes and, for constants, the same value."""
-    is_same = (one.opcode, one.shapes) == (other.opcode, other.shapes)
-    return is_same and (one.opcode != "constant" or one.literal == other.literal)
+def _alike(line: HloLine, other: HloLine) -> bool:
+    is_same = (line.opcode, line.shapes) == (other.opcode, other.shapes)
+    return is_same and (line.opcode != "constant" or line.literal == other.literal)
 
 
-def at_work(ones: Sequence[_Op]) -> list[_Op]:
+def at_work(candidates: Sequence[_Op]) -> list[_Op]:
     """Return those instructions of one operation that do its work; all of them if none does."""
-    some = [one for one in ones if one.opcode not in HELPERS]
-    return [one for one in some if one.opcode not in TURNS] or some or [*ones]
+    some = [candidate for candidate in candidates if candidate.opcode not in HELPERS]
+    return [candidate for candidate in some if candidate.opcode not in TURNS] or some or [*candidates]

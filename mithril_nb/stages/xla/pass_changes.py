@@ -12,10 +12,10 @@ from mithril_nb.stages.hlo.syntax import instruction_names, opened_by
 from mithril_nb.stages.hlo.text import tidy_module
 
 _HEADS = "computations"
+# Number of lines from which metadata is removed together. One line at a time takes five times as long.
 _AT_ONCE = 4000
-"""Number of lines from which metadata is removed together. One line at a time takes five times as long."""
+# Number of unchanged lines that a diff shows before and after a change.
 _AROUND = 2
-"""Number of unchanged lines that a diff shows before and after a change."""
 _KEPT_ATTRIBUTES = ("backend_config", "sharding", "frontend_attributes")
 _KEPT = re.compile(rf", ({'|'.join(_KEPT_ATTRIBUTES)})=")
 _HIDDEN = re.compile(rf", shown_({'|'.join(_KEPT_ATTRIBUTES)})=")
@@ -48,11 +48,11 @@ class Changes:
             'only reordered'
         """
         counts = {"added": self.added, "removed": self.removed, "rewritten": self.rewritten}
-        parts = [f"{len(names)} {what}" for what, names in counts.items() if names]
+        parts = [f"{len(names)} {change}" for change, names in counts.items() if names]
         return ", ".join(parts) or "only reordered"
 
 
-def shown(text: str) -> str:
+def without_metadata(text: str) -> str:
     """Return a module in the form shown to the user: without metadata and default layouts, with other attributes."""
     if not any(f", {name}=" in text for name in _KEPT_ATTRIBUTES):  # searching is fast, replacing is slow
         return tidy_module(text)
@@ -60,10 +60,9 @@ def shown(text: str) -> str:
     return _HIDDEN.sub(r", \1=", tidy_module(_KEPT.sub(r", shown_\1=", text)))
 
 
-def _shown_lines(lines: Sequence[str]) -> list[str]:
-    """Return some lines of a module in the form shown to the user."""
+def _lines_without_metadata(lines: Sequence[str]) -> list[str]:
     above = "HloModule lines,\n\nabove"  # the first line would lose its indentation
-    return shown("\n".join((above, *lines))).removesuffix("\n").split("\n")[3:]
+    return without_metadata("\n".join((above, *lines))).removesuffix("\n").split("\n")[3:]
 
 
 def look_same(before: str, after: str) -> bool:
@@ -79,9 +78,9 @@ def changes_between(before: str, after: str) -> Changes:
     rights: list[str] = []
     moved: list[str] = []
     for name, left, right in differences(computations(before), computations(after)):
-        kept = {at for _, at in align(left, right)}
+        matched = {at for _, at in align(left, right)}
         same = set(left)
-        moved += [line for at, line in enumerate(right) if at not in kept and line in same and name != _HEADS]
+        moved += [line for at, line in enumerate(right) if at not in matched and line in same and name != _HEADS]
         lefts += left
         rights += right
     old, new = _by_name(lefts), _by_name(rights)
@@ -100,11 +99,9 @@ def _by_name(lines: Iterable[str]) -> dict[str, str]:
 def differences(
     old: Mapping[str, list[str]], new: Mapping[str, list[str]]
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield name, lines before and lines after of each computation that changed.
-
-    A line that is in only one of the two modules is in the form shown to the user, without metadata. The other lines
-    are as XLA wrote them, to save time.
-    """
+    """Yield name, lines before and lines after of each computation that changed."""
+    # A line that is in only one of the two modules is in the form shown to the user, without metadata. The other
+    # lines are as XLA wrote them, to save time.
     names = (*new, *(name for name in old if name not in new))
     waiting: list[tuple[str, list[str], list[str]]] = []
     count = 0
@@ -116,25 +113,26 @@ def differences(
         if count < _AT_ONCE and name:
             continue
         differing = list({line for _, left, right in waiting for line in ({*left} ^ {*right} if left else right)})
-        shown = dict(zip(differing, _shown_lines(differing), strict=True)) if differing else {}
+        tidied = dict(zip(differing, _lines_without_metadata(differing), strict=True)) if differing else {}
         for title, left, right in waiting:
-            left, right = [shown.get(line, line) for line in left], [shown.get(line, line) for line in right]
+            left, right = [tidied.get(line, line) for line in left], [tidied.get(line, line) for line in right]
             if left != right:
                 yield title, left, right
         waiting, count = [], 0
 
 
 def computations(text: str) -> Mapping[str, list[str]]:
-    """Return the lines of each computation by name. The key `"computations"` has the first lines of all of them."""
-    found: dict[str, list[str]] = {_HEADS: []}
+    """Return the lines of each computation by name."""
+    # The key `"computations"` has the first lines of all of them.
+    lines_by_computation: dict[str, list[str]] = {_HEADS: []}
     current: list[str] = []
     for line in text.splitlines():
         if opened_by(line):
-            found[_HEADS].append(line)
-            current = found.setdefault(line.removeprefix("ENTRY ").split(" ", 1)[0], [])
+            lines_by_computation[_HEADS].append(line)
+            current = lines_by_computation.setdefault(line.removeprefix("ENTRY ").split(" ", 1)[0], [])
         elif line.startswith(" "):
             current.append(line)
-    return found
+    return lines_by_computation
 
 
 def hunks(name: str, left: list[str], right: list[str]) -> list[str]:
@@ -152,17 +150,17 @@ def hunks(name: str, left: list[str], right: list[str]) -> list[str]:
     changed = (at for at, (sign, _) in enumerate(script) if sign != " ")
     near = sorted({at + by for at in changed for by in range(-_AROUND, _AROUND + 1)} & set(range(len(script))))
     both = [*{*left} & {*right} & {script[at][1] for at in near}]
-    shown = dict(zip(both, _shown_lines(both), strict=True)) if both else {}
+    tidied = dict(zip(both, _lines_without_metadata(both), strict=True)) if both else {}
     # Line numbers on the left and on the right at each line of the script.
     old = [0, *accumulate(sign != "+" for sign, _ in script)]
     new = [0, *accumulate(sign != "-" for sign, _ in script)]
-    found: list[str] = []
-    starts = [place for place, at in enumerate(near) if place == 0 or near[place - 1] != at - 1]
+    lines: list[str] = []
+    starts = [index for index, at in enumerate(near) if index == 0 or near[index - 1] != at - 1]
     for start, end in pairwise((*starts, len(near))):
         first, last = near[start], near[end - 1] + 1
-        found.append(f"@@ -{_range(old, first, last)} +{_range(new, first, last)} @@ {name}")
-        found += [f"{sign}{shown.get(line, line)}" for sign, line in script[first:last]]
-    return found
+        lines.append(f"@@ -{_range(old, first, last)} +{_range(new, first, last)} @@ {name}")
+        lines += [f"{sign}{tidied.get(line, line)}" for sign, line in script[first:last]]
+    return lines
 
 
 def _range(counts: list[int], start: int, end: int) -> str:

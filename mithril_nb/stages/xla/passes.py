@@ -18,7 +18,7 @@ from mithril_nb.stages.xla.pass_changes import (
     differences,
     hunks,
     look_same,
-    shown,
+    without_metadata,
 )
 
 # For example: 0003.simplification.after_algsimp.before_dce. A file written in the middle of a pass has no last part.
@@ -53,22 +53,22 @@ class Pass(Shown):
     @property
     def before(self) -> str:
         """The module before the pass: HLO without metadata and default layouts."""
-        return shown(self._dump.text(self._from, "txt"))
+        return without_metadata(self._dump.text(self._from, "txt"))
 
     @property
     def after(self) -> str:
         """The module after the pass: HLO without metadata and default layouts."""
-        return shown(self._dump.text(self._to, "txt"))
+        return without_metadata(self._dump.text(self._to, "txt"))
 
     @property
-    def written(self) -> tuple[str, str]:
+    def raw_texts(self) -> tuple[str, str]:
         """The module before and after the pass as XLA wrote it, with metadata."""
         return self._dump.text(self._from, "txt"), self._dump.text(self._to, "txt")
 
     @cached_property
     def changes(self) -> Changes:
         """The instructions that the pass added, removed, rewrote and moved."""
-        return changes_between(*self.written)
+        return changes_between(*self.raw_texts)
 
     @property
     def diff(self) -> str:
@@ -81,8 +81,8 @@ class Pass(Shown):
 
     def diff_lines(self) -> Iterator[str]:
         """Yield the lines of `diff`. Each is computed on demand."""
-        found = differences(*map(computations, self.written))
-        return (line for difference in found for line in hunks(*difference))
+        changed = differences(*map(computations, self.raw_texts))
+        return (line for difference in changed for line in hunks(*difference))
 
 
 Became = Literal["kept", "fused", "merged", "rewritten", "inlined", "simplified", "dropped", "unknown"]
@@ -142,8 +142,8 @@ class Outcome:
         return f"{f'{self.instruction}: ' if self.instruction else ''}{self.without_pass}{_by(self.by)}{of}"
 
 
-def _by(one: Pass | None) -> str:
-    return f" by pass {one.number} {one.name}" if one is not None else ""
+def _by(xla_pass: Pass | None) -> str:
+    return f" by pass {xla_pass.number} {xla_pass.name}" if xla_pass is not None else ""
 
 
 @dataclass(frozen=True)
@@ -169,12 +169,16 @@ class InstructionHistory(Shown):
     @property
     def became(self) -> Became:
         """The most informative of the outcomes, such as `"kept"`; `"unknown"` if there are none."""
-        found = {one.became for one in self.outcomes}
-        return next((one for one in get_args(Became) if one in found), "unknown")
+        kinds = {outcome.became for outcome in self.outcomes}
+        return next((kind for kind in get_args(Became) if kind in kinds), "unknown")
 
     def __str__(self) -> str:
         vanished = None if self.outcomes else self.vanished  # outcomes are more precise
-        parts = [f"{what} {one}" for what, one in (("appeared in", self.appeared), ("vanished in", vanished)) if one]
+        parts = [
+            f"{event} {xla_pass}"
+            for event, xla_pass in (("appeared in", self.appeared), ("vanished in", vanished))
+            if xla_pass
+        ]
         return "\n".join((*parts, *map(str, self.outcomes))) or "exists from the first pass to the last"
 
     def as_data(self) -> dict[str, Any]:
@@ -186,15 +190,17 @@ class InstructionHistory(Shown):
             "fused_into": list(self.fused_into),
             "outcomes": [
                 {
-                    "became": one.became,
-                    "instruction": one.instruction,
-                    "into": one.into,
-                    "pass": None if one.by is None else one.by.number,
-                    "equations": list(one.equations),
-                    "reason": one.reason,
-                    "rewritten": None if one.rewritten is None else {"into": one.opcode, "pass": one.rewritten.number},
+                    "became": outcome.became,
+                    "instruction": outcome.instruction,
+                    "into": outcome.into,
+                    "pass": None if outcome.by is None else outcome.by.number,
+                    "equations": list(outcome.equations),
+                    "reason": outcome.reason,
+                    "rewritten": None
+                    if outcome.rewritten is None
+                    else {"into": outcome.opcode, "pass": outcome.rewritten.number},
                 }
-                for one in self.outcomes
+                for outcome in self.outcomes
             ],
         }
 
@@ -206,22 +212,17 @@ def files_of_passes(dump: Dump) -> tuple[str, ...]:
 
 
 def read_passes(dump: Dump) -> tuple[Pass, ...]:
-    """Return the passes that changed something, in the order they ran.
-
-    The name of a pass comes from the name of its file. If a newer XLA gives the files names of another form, the whole
-    name of the file is used.
-
-    Raises:
-        LookupError: XLA wrote no passes.
-    """
+    """Return the passes that changed something, in the order they ran."""
+    # The name of a pass comes from the name of its file. If a newer XLA gives the files names of another form, the
+    # whole name of the file is used.
     names = files_of_passes(dump)
     if not names or not dump.path(_BEFORE, "txt").exists():
         raise LookupError(_NO_PASSES)
-    found: list[Pass] = []
+    passes: list[Pass] = []
     latest = _BEFORE
     text = dump.text(latest, "txt")
     steps = [_STEP.match(name.split(".", 1)[1]) for name in names]
-    for place, (name, step) in enumerate(zip(names, steps, strict=True)):
+    for index, (name, step) in enumerate(zip(names, steps, strict=True)):
         if step is not None and step.group(3) is None:
             continue  # written in the middle of a pass; the pass has another file, written at its end
         before, text = text, dump.text(name, "txt")
@@ -230,25 +231,17 @@ def read_passes(dump: Dump) -> tuple[Pass, ...]:
         if not look_same(before, text):
             title, pipeline = (step.group(2), step.group(1)) if step else (name.split(".", 1)[1], "")
             if title == _START:
-                title, pipeline = _pass_around(pipeline, steps[:place], steps[place + 1 :])
-            found.append(Pass(len(found), title, pipeline, dump, latest, name))
+                title, pipeline = _pass_around(pipeline, steps[:index], steps[index + 1 :])
+            passes.append(Pass(len(passes), title, pipeline, dump, latest, name))
             latest = name
-    return tuple(found)
+    return tuple(passes)
 
 
 def _pass_around(
     pipeline: str, before: Sequence[re.Match[str] | None], after: Sequence[re.Match[str] | None]
 ) -> tuple[str, str]:
-    """Return name and pipeline of the pass that runs a pipeline, for the changes that it made before the pipeline.
-
-    XLA writes the name of this pass only in the next file of the outer pipeline. If there is no such file, the changes
-    are attributed to the inner pipeline.
-
-    Args:
-        pipeline: Name of the inner pipeline.
-        before: The parsed names of the files before; `None` for a name of another form.
-        after: The parsed names of the files after.
-    """
+    # XLA writes the name of this pass only in the next file of the outer pipeline. If there is no such file, the
+    # changes are attributed to the inner pipeline.
     outer = next((step.group(1) for step in reversed(before) if step and step.group(1) != pipeline), None)
     ended = next((step.group(2) for step in after if step and step.group(1) == outer), None)
     return (pipeline, pipeline) if outer is None or ended in (None, pipeline, _START) else (ended, outer)
@@ -261,13 +254,13 @@ class Histories:
         self.appeared: dict[str, Pass] = {}
         self.vanished: dict[str, Pass] = {}
         names: set[str] | None = None
-        for one in passes:
+        for xla_pass in passes:
             if names is None:  # later passes start with the text that the previous pass wrote
-                names = set(instruction_names(one._dump.text(one._from, "txt")))
-            after = set(instruction_names(one._dump.text(one._to, "txt")))
+                names = set(instruction_names(xla_pass._dump.text(xla_pass._from, "txt")))
+            after = set(instruction_names(xla_pass._dump.text(xla_pass._to, "txt")))
             for name in after - names:
-                self.appeared.setdefault(name, one)
+                self.appeared.setdefault(name, xla_pass)
                 self.vanished.pop(name, None)
             for name in names - after:
-                self.vanished[name] = one
+                self.vanished[name] = xla_pass
             names = after

@@ -18,8 +18,8 @@ from mithril_nb.stages.xla.passes import Histories
 # openxla/xla#9542: optimizations may drop metadata. Only products are recovered, because their cost is large.
 CONTRACTIONS = frozenset({"dot", "convolution"})
 _MOVERS = frozenset({"transpose", "bitcast", "reshape", "copy", "convert", "reverse"})
+# Maximum number of instructions between a product and the one with its op name.
 _FARTHEST = 6
-"""Maximum number of instructions between a product and the one with its op name."""
 
 
 def nameless(text: str) -> list[str]:
@@ -36,36 +36,34 @@ def nameless(text: str) -> list[str]:
 def original_names(histories: Histories, names: Iterable[str]) -> dict[str, str]:
     """Return a dict from the names of matrix products and convolutions to the op names that they lost.
 
-    Args:
-        histories: The passes in which each instruction appeared and vanished.
-        names: Names of products without an op name. Those whose op name cannot be recovered are not in the result.
+    `names`: Names of products without an op name.
     """
-    wanted: dict[int, list[str]] = {}
+    by_pass: dict[int, list[str]] = {}
     passes = {}
     for name in names:
-        made = histories.appeared.get(name)
-        if made is not None:
-            wanted.setdefault(made.number, []).append(name)
-            passes[made.number] = made
-    found: dict[str, str] = {}
+        creator = histories.appeared.get(name)
+        if creator is not None:
+            by_pass.setdefault(creator.number, []).append(name)
+            passes[creator.number] = creator
+    op_names: dict[str, str] = {}
     forms: dict[str, str] = {}
-    for number, here in wanted.items():
-        before, after = map(ModuleText, passes[number].written)
+    for number, here in by_pass.items():
+        before, after = map(ModuleText, passes[number].raw_texts)
         gone = [line for line in before.products if line.name not in after.lines]
-        kept = {line.op_name for line in after.products if line.name not in before.lines}
+        surviving = {line.op_name for line in after.products if line.name not in before.lines}
         for name in here:
             op_name = after.name_from_users(name)
-            former = None if op_name else _former(name, before, after, gone, kept)
+            former = None if op_name else _former(name, before, after, gone, surviving)
             if former is not None and former.op_name:
                 op_name = former.op_name
             if op_name:
-                found[name] = op_name
+                op_names[name] = op_name
             elif former is not None:
                 forms[name] = former.name
     if forms:  # their op names were lost in an earlier pass
         earlier = original_names(histories, forms.values())
-        found |= {name: earlier[former] for name, former in forms.items() if former in earlier}
-    return found
+        op_names |= {name: earlier[former] for name, former in forms.items() if former in earlier}
+    return op_names
 
 
 class ModuleText:
@@ -80,13 +78,13 @@ class ModuleText:
         fusions: Names of the computations of fusions.
     """
 
-    def __init__(self, text: str, known: dict[str, HloLine | str] | None = None):
-        _, computations = read_module(text, known)
+    def __init__(self, text: str, cache: dict[str, HloLine | str] | None = None):
+        _, computations = read_module(text, cache)
         self.lines: dict[str, HloLine] = {}
         self.users: dict[str, list[HloLine]] = {}
         self.homes: dict[str, str] = {}
         self.roots: dict[str, str] = {}
-        given: dict[str, tuple[str, ...]] = {}
+        fusion_operands: dict[str, tuple[str, ...]] = {}
         for computation in computations:
             for line in computation.instructions:
                 self.lines[line.name] = line
@@ -95,8 +93,8 @@ class ModuleText:
                     self.roots[computation.name] = line.name
                 for operand in line.operands:
                     self.users.setdefault(operand, []).append(line)
-                given.update((callee, line.operands) for how, callee in line.calls if how == "calls")
-        self._given, self.fusions = given, frozenset(given)
+                fusion_operands.update((callee, line.operands) for how, callee in line.calls if how == "calls")
+        self._fusion_operands, self.fusions = fusion_operands, frozenset(fusion_operands)
         self.products = [line for line in self.lines.values() if line.opcode in CONTRACTIONS]
 
     def name_from_users(self, name: str) -> str:
@@ -115,25 +113,27 @@ class ModuleText:
         operands = (self.lines[operand].elements for operand in line.operands if operand in self.lines)
         return line.elements, tuple(sorted(operands))
 
-    def taken(self, line: HloLine) -> frozenset[str]:
+    def operands_of(self, line: HloLine) -> frozenset[str]:
         """Return the names of a product's operands; for a parameter of a fusion, the operand of the fusion."""
-        outside = self._given.get(self.homes[line.name], ())
-        found = set()
+        outside = self._fusion_operands.get(self.homes[line.name], ())
+        operands = set()
         for operand in line.operands:
             inner = self.lines.get(operand)
             is_given = inner is not None and inner.opcode == "parameter" and inner.literal.isdigit()
-            place = int(inner.literal) if inner is not None and is_given else len(outside)
-            found.add(outside[place] if place < len(outside) else operand)
-        return frozenset(found)
+            index = int(inner.literal) if inner is not None and is_given else len(outside)
+            operands.add(outside[index] if index < len(outside) else operand)
+        return frozenset(operands)
 
 
-def _former(name: str, before: ModuleText, after: ModuleText, gone: list[HloLine], kept: set[str]) -> HloLine | None:
-    """Return the removed product that product `name` replaces, with the same sizes; `None` if there are several."""
+def _former(
+    name: str, before: ModuleText, after: ModuleText, gone: list[HloLine], surviving: set[str]
+) -> HloLine | None:
+    # Return the removed product that product `name` replaces, with the same sizes; `None` if there are several.
     line = after.lines[name]
-    same = [one for one in gone if before.sizes(one) == after.sizes(line)]
+    same = [candidate for candidate in gone if before.sizes(candidate) == after.sizes(line)]
     for near in (
-        [one for one in same if before.taken(one) == after.taken(line)],
-        [one for one in same if not one.op_name or one.op_name not in kept],
+        [candidate for candidate in same if before.operands_of(candidate) == after.operands_of(line)],
+        [candidate for candidate in same if not candidate.op_name or candidate.op_name not in surviving],
     ):
         if len(near) == 1:
             return near[0]

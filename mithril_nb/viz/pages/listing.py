@@ -377,7 +377,11 @@ def equation_data(inspection: Inspection, stages: Iterable[Stage]) -> dict[str, 
     groups = distinct(one for stage in available for one in _values_of(stage, "equations"))
     used = {equation for group in groups for equation in group}
     known = [one for one in known_equations(inspection) if one.id in used] if used else []
-    found: dict[str, Any] = {"id": [one.id for one in known], "source": [one.place for one in known], "tables": {}}
+    found: dict[str, Any] = {
+        "id": [one.id for one in known],
+        "source": [one.source_lines for one in known],
+        "tables": {},
+    }
     for column, values in (
         ("primitive", (one.primitive for one in known)),
         ("block", (one.block for one in known)),

@@ -30,21 +30,21 @@ Flow = frozenset[str]
 
 _NONE: Flow = frozenset()
 
+# Primitives that reverse mode adds between blocks, to sum cotangents or to create zeros.
 _MADE_BY_AUTODIFF = frozenset({"add_any", "broadcast_in_dim", "zeros_like", "convert_element_type", "copy", "pvary"})
-"""Primitives that reverse mode adds between blocks, to sum cotangents or to create zeros."""
 
 
+# Primitives that only move or convert a parameter before its use.
 _MOVES = frozenset(
     "transpose reshape convert_element_type squeeze expand_dims broadcast_in_dim copy slice dynamic_slice split".split()
 )
-"""Primitives that only move or convert a parameter before its use."""
 
 _WORD = re.compile(r"[a-z]+")
+# Words in the names of parameters. An argument of a force or of a sampler, such as `position`, has none of them.
 _OF_PARAMS = frozenset(
     "param params parameter parameters variables weight weights w ws b bs bias biases kernel kernels "
     "model models net nets network networks layer layers mlp".split()
 )
-"""Words in the names of parameters. An argument of a force or of a sampler, such as `position`, has none of them."""
 
 
 def are_all_in_blocks(trace: Trace) -> bool:
@@ -57,9 +57,6 @@ class Attribution:
 
     Args:
         trace: The program.
-        top: The sites of the equations that are not nested in others.
-        sites: The sites of all equations.
-        params: Names of the arguments, or of parts of them, that are parameters.
 
     Attributes:
         has_blocks: True if the program declares its blocks in `block:` scopes.
@@ -83,8 +80,10 @@ class Attribution:
                 roles = roles_of(trace.closed.jaxpr, top, updates, lifted, versions, are_params)
             else:  # nothing depends on a gradient
                 roles = dict.fromkeys(scopes_by_id, "forward")
-        self._is_ours, whole = _is_ours(trace), _whole(trace)
-        paths = {id: "/".join((*filter(None, path), *scopes_by_id[id].path)) or whole for id, path in functions.items()}
+        self._is_ours, default = _is_ours(trace), _whole(trace)
+        paths = {
+            id: "/".join((*filter(None, path), *scopes_by_id[id].path)) or default for id, path in functions.items()
+        }
         # The functions that were called in the scopes. Which function opened which scope is unknown.
         self._called = {
             id: path[len(path) - path[::-1].index(IN_SCOPE) :] for id, path in functions.items() if IN_SCOPE in path
@@ -124,12 +123,10 @@ class Attribution:
         return self._found[id]
 
     def owner(self, leaf: Leaf) -> str:
-        """Return the path of the block that a parameter, or an optimizer's state for it, belongs to; `""` if unknown.
-
-        `params['mlp_0.linear_1.weight']` belongs to `mlp_0/linear_1`. For a name such as `model.layers[0].weight`,
-        these paths are tried in order: `model/layers/0`, `model/layers`, `layers/0`, `model`, ... The result is the
-        first that is the path of a block.
-        """
+        """Return the path of the block that a parameter or an optimizer's state for it belongs to; `""` if unknown."""
+        # `params['mlp_0.linear_1.weight']` belongs to `mlp_0/linear_1`. For a name such as `model.layers[0].weight`,
+        # these paths are tried in order: `model/layers/0`, `model/layers`, `layers/0`, `model`, ... The result is the
+        # first that is the path of a block.
         # An argument that is an array itself has no keys to compare with blocks.
         if not leaf.keys:
             return UNATTRIBUTED
@@ -143,25 +140,23 @@ class Attribution:
             for length in range(len(names) - 1, 0, -1)
             for start in range(len(names) - length)
         ]
-        found = (path for path in paths if path in self.paths)
-        return next(found, "") or (next(filter(None, map(self._in_scopes, paths)), "") if self.has_blocks else "")
+        matches = (path for path in paths if path in self.paths)
+        return next(matches, "") or (next(filter(None, map(self._in_scopes, paths)), "") if self.has_blocks else "")
 
     def _in_scopes(self, path: str) -> str:
-        """Return the block of a module: its path, with scopes around it; `""` if no or several blocks fit."""
+        # Return the block of a module: its path, with scopes around it; `""` if no or several blocks fit.
         if path in self.paths or path.replace("/", "").isdigit():  # numbers are also parts of an optimizer's state
             return path if path in self.paths else ""
         blocks = [block for block in self.paths if block.endswith(f"/{path}")]
         return blocks[0] if len(blocks) == 1 else ""
 
     def users_of_inputs(self, jaxpr: Any, top: list[Site]) -> list[Flow]:
-        """Return for each input of a program the paths of the blocks that compute with it, also in nested jaxprs.
-
-        The optimizer is left out, and the loss too if another block uses the input. A block that only transposes,
-        reshapes or converts the input is replaced by the blocks that use the result.
-        """
+        """Return for each input of a program the paths of the blocks that compute with it, also in nested jaxprs."""
+        # The optimizer is left out, and the loss too if another block uses the input. A block that only transposes,
+        # reshapes or converts the input is replaced by the blocks that use the result.
 
         def visit(jaxpr: Any, body: list[Site]) -> list[Flow]:
-            found: dict[Any, Flow] = {}
+            readers: dict[Any, Flow] = {}
             for site in reversed(body):
                 block, role, _ = self._found[site.id]
                 if role == "update" and not site.bodies:
@@ -173,20 +168,20 @@ class Attribution:
                     own = frozenset((block,))
                     # A moved input is used by the blocks that use the moved array, unless this block is inside them.
                     if site.primitive in _MOVES:
-                        later = _NONE.union(*(found.get(var, _NONE) for var in site.equation.outvars))
+                        later = _NONE.union(*(readers.get(var, _NONE) for var in site.equation.outvars))
                         holder = common_block(later)
                         if later and not (holder and block.startswith(f"{holder}/")):
                             own = later
                     users = [own] * len(atoms)
                 for atom, blocks in zip(atoms, users, strict=True):
                     if blocks and not jax_versions.is_literal(atom):
-                        found[atom] = found.get(atom, _NONE) | blocks
-            return [found.get(var, _NONE) for var in jaxpr.invars]
+                        readers[atom] = readers.get(atom, _NONE) | blocks
+            return [readers.get(var, _NONE) for var in jaxpr.invars]
 
         def users_inside(site: Site) -> list[Flow]:
             users = [_NONE] * len(site.equation.invars)
-            for place, (inner_jaxpr, inner) in enumerate(site.bodies):
-                if site.primitive == "while" and not place:
+            for index, (inner_jaxpr, inner) in enumerate(site.bodies):
+                if site.primitive == "while" and not index:
                     continue  # a condition has its own operands, and computes with no parameter
                 reads = visit(inner_jaxpr, inner)
                 # The first operands are a predicate, or constants of a condition.
@@ -199,7 +194,6 @@ class Attribution:
         return [blocks - {LOSS, UNATTRIBUTED} or blocks - {UNATTRIBUTED} for blocks in visit(jaxpr, top)]
 
     def _infer_calls(self, sites: list[Site]) -> None:
-        """Attribute each call without a block to the deepest block that contains all equations of its body."""
         # Inner calls come first, because the block of a call depends on the blocks of the calls inside it.
         for site in reversed(sites):
             block, role, _ = self._found[site.id]
@@ -224,7 +218,6 @@ class Attribution:
         return is_autodiff or (self._is_ours and site.id not in self._functions)
 
     def _infer_autodiff(self, trace: Trace, top: list[Site]) -> None:
-        """Attribute the equations between blocks: to the block of all users, else to the block of all operands."""
 
         def visit(body: list[Site], users: dict[Any, set[str]]) -> None:
             makers: dict[Any, str] = {}
@@ -238,8 +231,8 @@ class Attribution:
                 if self._is_between(site):
                     after = set().union(*(users.get(var, set()) for var in site.equation.outvars)) - {UNATTRIBUTED}
                     before = {makers.get(var, UNATTRIBUTED) for var in site.variables} - {UNATTRIBUTED}
-                    found = next((blocks for blocks in (after, before) if len(blocks) == 1), set())
-                    for block in found:
+                    agreed = next((blocks for blocks in (after, before) if len(blocks) == 1), set())
+                    for block in agreed:
                         self._found[site.id] = block, self._found[site.id][1], "inferred"
                         for var in site.variables:
                             users.setdefault(var, set()).add(block)
@@ -247,20 +240,18 @@ class Attribution:
                     visit(inner, {})
 
         between = {var for site in top if self._is_between(site) for var in site.equation.outvars}
-        given = {
+        returned = {
             atom: leaf
             for atom, leaf in zip(trace.closed.jaxpr.outvars, trace.outputs, strict=True)
             if not jax_versions.is_literal(atom) and atom in between
         }
-        readers = self._readers(trace, top) if given else {}  # a returned gradient belongs to its parameter's block
-        visit(top, {var: set(self._names(leaf, readers)) for var, leaf in given.items()})
+        readers = self._readers(trace, top) if returned else {}  # a returned gradient belongs to its parameter's block
+        visit(top, {var: set(self._names(leaf, readers)) for var, leaf in returned.items()})
 
     def _infer_update(self, trace: Trace, top: list[Site], sites: list[Site]) -> None:
-        """Attribute the equations of the update by data flow.
-
-        An equation belongs to a block if its operands come only from parameters and gradients of this block, or if its
-        results go only into new parameters of this block. All others belong to the optimizer.
-        """
+        """Attribute the equations of the update by data flow."""
+        # An equation belongs to a block if its operands come only from parameters and gradients of this block, or if
+        # its results go only into new parameters of this block. All others belong to the optimizer.
         jaxpr = trace.closed.jaxpr
         readers = {} if self.has_blocks and self._has_updates else self._readers(trace, top)
         inputs = [self._names(leaf, readers) for leaf in trace.inputs]
@@ -273,13 +264,12 @@ class Attribution:
             block, role, _ = self._found[site.id]
             if role == "update" and block == UNATTRIBUTED:
                 flows = before.get(site.id, _NONE), after.get(site.id, _NONE)
-                found = next((next(iter(flow)) for flow in flows if len(flow) == 1), None)
+                only = next((next(iter(flow)) for flow in flows if len(flow) == 1), None)
                 # `OPTIMIZER` is "tagged", because scopes or frames show that the equation is part of the update.
-                self._found[site.id] = (OPTIMIZER, role, "tagged") if found is None else (found, role, "inferred")
+                self._found[site.id] = (OPTIMIZER, role, "tagged") if only is None else (only, role, "inferred")
         self._infer_constants(top, before)
 
     def _infer_constants(self, body: list[Site], before: dict[str, Flow]) -> None:
-        """Attribute each constant of the update that only one block uses to this block."""
         users: dict[Any, set[str]] = {}
         for site in reversed(body):
             block, role, _ = self._found[site.id]
@@ -294,24 +284,24 @@ class Attribution:
                 self._infer_constants(inner, before)
 
     def _readers(self, trace: Trace, top: list[Site]) -> dict[str, str]:
-        """Return the block that first computes with each input. Keys are names without the argument: "[0].w"."""
+        """Return the block that first computes with each input."""
 
         def visit(jaxpr: Any, body: list[Site]) -> dict[Any, str]:
-            found = dict.fromkeys(jaxpr.invars, UNATTRIBUTED)
+            first_readers = dict.fromkeys(jaxpr.invars, UNATTRIBUTED)
             for site in body:
                 block, role, _ = self._found[site.id]
-                if role == "update" or all(found.get(var, block) for var in site.variables):
+                if role == "update" or all(first_readers.get(var, block) for var in site.variables):
                     continue
                 arriving = list(site.equation.invars)
                 inside = dict.fromkeys(range(len(arriving)), block)
                 for inner_jaxpr, inner in site.bodies:
                     reads = visit(inner_jaxpr, inner)
                     first = len(arriving) - len(reads)  # before: a predicate, or constants of another body
-                    inside.update({first + place: each for place, each in enumerate(reads.values()) if each})
-                for place, atom in enumerate(arriving):
-                    if not jax_versions.is_literal(atom) and found.get(atom) == UNATTRIBUTED:
-                        found[atom] = inside[place]
-            return found
+                    inside.update({first + index: each for index, each in enumerate(reads.values()) if each})
+                for index, atom in enumerate(arriving):
+                    if not jax_versions.is_literal(atom) and first_readers.get(atom) == UNATTRIBUTED:
+                        first_readers[atom] = inside[index]
+            return first_readers
 
         read = visit(trace.closed.jaxpr, top)
         return {
@@ -323,7 +313,7 @@ class Attribution:
     def _names(self, leaf: Leaf, readers: Mapping[str, str]) -> Flow:
         owner = self.owner(leaf)
         if not owner and readers:  # Optimizer states and results add a prefix.
-            starts = [place for place, sign in enumerate(leaf.name) if sign in "[."]
+            starts = [position for position, sign in enumerate(leaf.name) if sign in "[."]
             owner = next((readers[leaf.name[start:]] for start in starts if leaf.name[start:] in readers), UNATTRIBUTED)
         return frozenset((owner,)) if owner else _NONE
 
@@ -342,10 +332,10 @@ class Attribution:
             arriving = [_of(flows, atom) for atom in site.equation.invars]
             leaving = [own] * len(results)
             for inner_jaxpr, inner in site.bodies:
-                given = _matched(arriving, len(inner_jaxpr.invars), own)
-                made = self._flow_in(inner_jaxpr, inner, given, seen)
-                if len(site.bodies) == 1 and len(made) == len(leaving) and site.primitive in jax_versions.CALL_NAMES:
-                    leaving = made
+                inner_inputs = _matched(arriving, len(inner_jaxpr.invars), own)
+                outputs = self._flow_in(inner_jaxpr, inner, inner_inputs, seen)
+                if len(site.bodies) == 1 and len(outputs) == len(leaving) and site.primitive in jax_versions.CALL_NAMES:
+                    leaving = outputs
             flows.update(zip(results, leaving, strict=True))
         return [_of(flows, atom) for atom in jaxpr.outvars]
 
@@ -353,9 +343,9 @@ class Attribution:
         flows: dict[Any, Flow] = {}
 
         def arrive(var: Any, flow: Flow) -> None:
-            known = flows.get(var, _NONE)
-            if known is not flow:
-                flows[var] = known | flow
+            current = flows.get(var, _NONE)
+            if current is not flow:
+                flows[var] = current | flow
 
         for atom, flow in zip(jaxpr.outvars, outputs, strict=True):
             if not jax_versions.is_literal(atom):
@@ -388,23 +378,26 @@ def _whole(trace: Trace) -> str:
 
 
 def _role(scopes: Scopes) -> Role:
-    """Return the role of an equation of our train step."""
     return "update" if scopes.is_update else "backward" if scopes.is_backward else "forward"
 
 
 def _new_versions(trace: Trace) -> list[list[int]]:
     """Return for each input the outputs that may be its new value: the same shape, dtype and last name."""
-    given: dict[Any, list[int]] = {}
-    for place, leaf in enumerate(trace.outputs):
-        given.setdefault((leaf.spec, _last_name(leaf)), []).append(place)
-    return [given.get((leaf.spec, _last_name(leaf)), []) for leaf in trace.inputs]
+    outputs: dict[Any, list[int]] = {}
+    for index, leaf in enumerate(trace.outputs):
+        outputs.setdefault((leaf.spec, _last_name(leaf)), []).append(index)
+    return [outputs.get((leaf.spec, _last_name(leaf)), []) for leaf in trace.inputs]
 
 
 def _are_params(trace: Trace, params: Sequence[str]) -> list[bool]:
-    """Return for each input whether it is a parameter. Without the option `params`, names such as `weights` decide."""
-    known = which_are_params(trace.arguments, [leaf.name for leaf in trace.inputs], params)
+    """Return for each input whether it is a parameter."""
+    # Without the option `params`, names such as `weights` decide.
+    stated = which_are_params(trace.arguments, [leaf.name for leaf in trace.inputs], params)
     words = [_WORD.findall(" ".join((leaf.argument, *leaf.keys)).lower()) for leaf in trace.inputs]
-    return [not _OF_PARAMS.isdisjoint(own) if one is None else one for one, own in zip(known, words, strict=True)]
+    return [
+        not _OF_PARAMS.isdisjoint(own) if is_param is None else is_param
+        for is_param, own in zip(stated, words, strict=True)
+    ]
 
 
 def _last_name(leaf: Leaf) -> str:
@@ -416,12 +409,12 @@ def _of(flows: dict[Any, Flow], atom: Any) -> Flow:
 
 
 def _union(flows: set[Flow]) -> Flow:
-    """Return the union of flows. There is nearly always only one, which is returned without a copy."""
+    # There is nearly always only one, which is returned without a copy.
     return flows.pop() if len(flows) == 1 else _NONE.union(*flows)
 
 
-def _matched(outer: list[Flow], count: int, whole: Flow) -> list[Flow]:
-    return outer if len(outer) == count else [whole] * count
+def _matched(outer: list[Flow], count: int, default: Flow) -> list[Flow]:
+    return outer if len(outer) == count else [default] * count
 
 
 def common_block(blocks: Set[str]) -> str:

@@ -30,8 +30,8 @@ IN_SCOPE = ""
 """In a path of functions: the functions after it may be in a `jax.named_scope`."""
 Codes = tuple[CodeType, ...]
 
+# Packages whose functions are no blocks. Their modules are.
 _NO_BLOCKS = frozenset({"mithril_nb", "flax", "equinox", "haiku"})
-"""Packages whose functions are no blocks. Their modules are."""
 _OPTIMIZERS = frozenset({"optax"})
 # Functions of optax that are part of an update. Its other functions are losses and schedules.
 _OPTIMIZER_WORK = frozenset({"init", "init_fn", "update", "update_fn", "apply_updates"})
@@ -56,17 +56,16 @@ def functions_of(trace: Trace, top: list[Site]) -> tuple[dict[str, Path], set[st
 
 def optimizer_work(sites: list[Site]) -> set[str]:
     """Return the ids of the equations that an optimizer library created, with the equations nested in them."""
-    found: set[str] = set()
+    ids: set[str] = set()
     for site in sites:
-        is_inside = site.parent is not None and site.parent.id in found
+        is_inside = site.parent is not None and site.parent.id in ids
         if is_inside or _is_optimizer_work(site.equation.source_info.traceback):
-            found.add(site.id)
-    return found
+            ids.add(site.id)
+    return ids
 
 
 @lru_cache(maxsize=8192)
 def _is_optimizer_work(traceback: Any) -> bool:
-    """Return whether an optimizer library created the equation to initialise or update its state, or parameters."""
     return any(
         code.co_name in _OPTIMIZER_WORK and jax_versions.library_of(code.co_filename) in _OPTIMIZERS
         for code in jax_versions.frames(traceback)
@@ -82,14 +81,7 @@ class _Reader:
         self._cut: list[tuple[Site, Codes, Path]] = []
 
     def visit(self, body: list[Site], outer: Path, starts: set[str]) -> None:
-        """Find the paths of the equations of a jaxpr: the names of the user's functions around each.
-
-        Args:
-            body: The sites of the jaxpr.
-            outer: Path of the equation that contains the jaxpr; `()` for the program itself.
-            starts: The first line of the user's function that the jaxpr was traced from, as `{"file.py:12"}`. Empty for
-                the program itself, and for a function of a library.
-        """
+        """Find the paths of the equations of a jaxpr: the names of the user's functions around each."""
         lifted: set[str] = set()
         is_known = False  # whether any frames include the function of this jaxpr
         # Many equations share a traceback.
@@ -122,10 +114,10 @@ class _Reader:
         return outer + _names(codes)
 
     def complete(self) -> None:
-        """Find the paths of the equations that JAX moved out of nested jaxprs. Their frames lack the outer functions.
-
-        The outer functions are inferred from other equations: those that are around every call of the same function.
-        """
+        """Find the paths of the equations that JAX moved out of nested jaxprs."""
+        # Their frames lack the outer functions.
+        # The outer functions are inferred from other equations: those that are around every call of the same
+        # function.
         while self._cut:
             cut, self._cut = self._cut, []
             for site, codes, outer in cut:
@@ -154,15 +146,14 @@ def common_start(paths: list[Path]) -> Path:
 
 @lru_cache(maxsize=8192)
 def _user_functions(traceback: Any, library: str | None) -> Codes:
-    """Return the user's functions in a traceback, the outermost first; a recursive function only once.
-
-    The function of a library that the innermost of them calls is the last. Functions of `library` count as the user's.
-    """
+    """Return the user's functions in a traceback, the outermost first; a recursive function only once."""
+    # The function of a library that the innermost of them calls is the last. Functions of `library` count as the
+    # user's.
     users: list[CodeType] = []
     called = None
     for code in jax_versions.frames(traceback):
-        known = library_of(code.co_filename)
-        if known in (None, library):
+        owner = library_of(code.co_filename)
+        if owner in (None, library):
             users.append(code)
         elif not users:
             called = code if _known_library(code.co_filename) and not code.co_name.startswith(("_", "<")) else called
@@ -178,10 +169,7 @@ def _known_library(file: str) -> str | None:
 
 @lru_cache(maxsize=8192)
 def _names(codes: Codes) -> Path:
-    """Return the names of functions without lambdas; `Net.__call__` has the name `Net`.
-
-    `IN_SCOPE` follows a function that opens scopes.
-    """
+    # `IN_SCOPE` follows a function that opens scopes.
     # A qualified name is, for example, Net.__call__ or outer.<locals>.inner.
     path: list[str] = []
     for code in codes:
@@ -203,8 +191,8 @@ def _place(codes: Codes, starts: set[str]) -> int | None:
 
 
 def _starts(jaxpr: Any) -> set[str]:
-    place = jax_versions.start_of(jaxpr)
-    return {place} if place and jax_versions.library_of(place.rpartition(":")[0]) is None else set()
+    start = jax_versions.start_of(jaxpr)
+    return {start} if start and jax_versions.library_of(start.rpartition(":")[0]) is None else set()
 
 
 class Span(NamedTuple):
@@ -248,13 +236,10 @@ def calling_line() -> Span | None:
 def lines_of(trace: Trace, top: Sequence[Site], requested_at: Span | None = None) -> dict[str, Lines]:
     """Return a dict from the id of each equation of a program to its source lines.
 
-    Args:
-        trace: The program.
-        top: The sites of the equations that are not nested in others.
-        requested_at: The expression for equations that no line of the user created, such as those of our train step:
-            the call for which this package built the program. `None` leaves them without a line.
+    `requested_at`: The expression for equations that no line of the user created, such as those of our train step: the
+    call for which this package built the program.
     """
-    found: dict[str, Lines] = {}
+    lines_by_id: dict[str, Lines] = {}
 
     def visit(body: Sequence[Site], outer: Lines, start: tuple[str, int] | None) -> None:
         for site in body:
@@ -262,27 +247,27 @@ def lines_of(trace: Trace, top: Sequence[Site], requested_at: Span | None = None
             lines = _EMPTY if traceback is None else _read(traceback, start)
             if lines.user is None:
                 lines = Lines(outer.user, lines.library or outer.library)
-            found[site.id] = lines
+            lines_by_id[site.id] = lines
             for jaxpr, inner in site.bodies:
                 visit(inner, lines, _library_start(jax_versions.start_of(jaxpr)))
 
     start = jax_versions.start_of(trace.closed.jaxpr)
     # JAX adds equations around the user's function, such as the initial cotangent of a gradient.
     visit(top, Lines(_start(trace.starts) or _start(start) or requested_at), _library_start(start))
-    return found
+    return lines_by_id
 
 
 _EMPTY = Lines()
 _USER, _LIBRARY, _JAX, _MACHINERY = range(4)
 
+# Files of JAX that compose operations, as libraries do; other files of JAX trace, transform and dispatch.
 _JAX_FUNCTIONS = re.compile(
     r".*[/\\]jax[/\\](?:_src[/\\](?:numpy[/\\](?!array_methods|ufunc_api)|nn[/\\]|scipy[/\\]|image[/\\]|ops[/\\]"
     r"|third_party[/\\]|random\b|lax[/\\](?:linalg|fft|special)\.py)|experimental[/\\]|nn[/\\]|scipy[/\\])"
 )
-"""Files of JAX that compose operations, as libraries do; other files of JAX trace, transform and dispatch."""
 _OUR_MODELS = re.compile(r".*[/\\]mithril_nb[/\\](?:models|backends|train)[/\\]")
+# Names of code that is not in a file, such as `<string>`, except those of code that the user typed.
 _TYPED = re.compile(r"<(?!stdin>|string>|input>|console>|ipython|cell)")
-"""Names of code that is not in a file, such as `<string>`, except those of code that the user typed."""
 
 
 @lru_cache(maxsize=8192)
@@ -302,16 +287,10 @@ def _kind(file: str) -> int:
 
 @lru_cache(maxsize=8192)
 def _read(traceback: Any, start: tuple[str, int] | None) -> Lines:
-    """Return the source lines of an equation with this traceback.
-
-    Args:
-        traceback: The traceback.
-        start: File and first line of the function that the equation's jaxpr was traced from, if it is in a library;
-            else `None`. Frames outside of this function are ignored: JAX may have traced it for an earlier call.
-    """
+    """Return the source lines of an equation with this traceback."""
     codes, offsets = jax_versions.frames_and_offsets(traceback)
     user, library = _choose(_files(codes, start))
-    return Lines(*(None if one is None else _span(codes[one], offsets[one]) for one in (user, library)))
+    return Lines(*(None if index is None else _span(codes[index], offsets[index]) for index in (user, library)))
 
 
 def lines_of_frames(frames: Sequence[Span]) -> Lines:
@@ -324,7 +303,7 @@ def lines_of_frames(frames: Sequence[Span]) -> Lines:
         True
     """
     user, library = _choose(frame.file for frame in frames)
-    return Lines(*(None if one is None else frames[one] for one in (user, library)))
+    return Lines(*(None if index is None else frames[index] for index in (user, library)))
 
 
 def _files(codes: Sequence[CodeType], start: tuple[str, int] | None) -> Iterator[str]:
@@ -335,23 +314,16 @@ def _files(codes: Sequence[CodeType], start: tuple[str, int] | None) -> Iterator
 
 
 def _choose(files: Iterable[str]) -> tuple[int | None, int | None]:
-    """Choose the frames with the source lines of an equation: one in the user's code, and one in a library.
-
-    Return their indices, or `None` for each that is missing.
-
-    Args:
-        files: The path of the file of each frame, the innermost first.
-    """
     library, is_exact = None, False
-    for place, file in enumerate(files):
+    for index, file in enumerate(files):
         kind = _kind(file)
         if kind == _USER:
-            return place, library
+            return index, library
         # Prefer the innermost line of a library. Of JAX, take the outermost line: the function that was called.
         if kind == _LIBRARY and not is_exact:
-            library, is_exact = place, True
+            library, is_exact = index, True
         elif kind == _JAX and not is_exact:
-            library = place
+            library = index
     return None, library
 
 
@@ -361,11 +333,8 @@ def _span(code: CodeType, offset: int) -> Span:
 
 @lru_cache(maxsize=8192)
 def _range(code: CodeType, offset: int) -> tuple[int, int | None, int, int | None]:
-    """Return first line, column, last line and end column of the expression of a bytecode instruction.
-
-    The file must not be part of the result: code objects of different files may be equal, and share an entry of the
-    cache.
-    """
+    # The file must not be part of the result: code objects of different files may be equal, and share an entry of the
+    # cache.
     # `offset` counts bytes. There is one position for every two bytes.
     line, end_line, column, end_column = next(islice(code.co_positions(), offset // 2, None), (None,) * 4)
     first = line or code.co_firstlineno

@@ -31,32 +31,22 @@ def roles_of(
 ) -> dict[str, Role | None]:
     """Return the role of each equation by id; `None` for a call whose equations have several roles.
 
-    - `"backward"`: equations of reverse mode, and equations that a checkpoint recomputes for it.
-    - `"update"`: the equations in `updates`; equations that depend on the backward pass; and equations that only the
-      update needs, such as a schedule. An equation that is differentiated is not part of the update: in a program of
-      two steps, the second forward pass depends on the first backward pass.
-    - `"forward"`: all other equations.
-
-    In a loop over training steps, values from the previous iteration are ignored: the forward pass stays forward,
-    although it depends on the previous update.
-
-    Args:
-        jaxpr: The open jaxpr of the program.
-        top: The sites of the equations that are not nested in others.
-        updates: Ids of equations that are certainly part of the update, such as those of an optimizer library.
-        lifted: Ids of equations that reverse mode moved out of a nested jaxpr. They are differentiated, but their name
-            stack does not show it.
-        versions: For each input, the indices of the outputs that may be its new value.
-        are_params: For each input, whether it is a parameter. If no parameter has a new value, and `updates` is empty,
-            the program has no update: a step of an integrator or a sampler is not a train step.
+    `versions`: For each input, the indices of the outputs that may be its new value. `are_params`: For each input,
+    whether it is a parameter.
     """
+    # - `"backward"`: equations of reverse mode, and equations that a checkpoint recomputes for it.
+    # - `"update"`: the equations in `updates`; equations that depend on the backward pass; and equations that only the
+    #   update needs, such as a schedule. An equation that is differentiated is not part of the update: in a program of
+    #   two steps, the second forward pass depends on the first backward pass.
+    # - `"forward"`: all other equations.
+    # In a loop over training steps, values from the previous iteration are ignored: the forward pass stays forward,
+    # although it depends on the previous update.
     has_updates = bool(updates) or _has_new_params(jaxpr, top, lifted, versions, are_params)
     roles: dict[str, Role | None] = {}
     fixed: set[str] = set()  # differentiated equations, and those of derivatives
 
-    def follow(jaxpr: Any, body: list[Site], given: list[bool], is_lifted: bool) -> list[bool]:
-        """Set the roles in a body; return for each output whether it depends on the backward pass, as `given` does."""
-        marks = {var for var, is_marked in zip(jaxpr.invars, given, strict=True) if is_marked}
+    def follow(jaxpr: Any, body: list[Site], incoming: list[bool], is_lifted: bool) -> list[bool]:
+        marks = {var for var, is_marked in zip(jaxpr.invars, incoming, strict=True) if is_marked}
         for site in body:
             results = site.equation.outvars
             role = _role(site.stack)
@@ -71,11 +61,11 @@ def roles_of(
             leaving = [role != "forward"] * len(results)
             if site.bodies:
                 arriving = _marked(site.equation.invars, marks)
-                made = [
+                outputs = [
                     follow(inner, sites, _last(arriving, len(inner.invars)), is_derived) for inner, sites in site.bodies
                 ]
                 # The result of a condition is not a result of its loop.
-                fitting = [one for one in made if len(one) == len(leaving)]
+                fitting = [output for output in outputs if len(output) == len(leaving)]
                 if role != "backward":
                     roles[site.id] = _only({roles[child.id] for _, sites in site.bodies for child in sites}, role)
                     leaving = (
@@ -98,15 +88,18 @@ def _has_new_params(
     """Return whether a result is computed from a gradient and, not only through the gradient, from a parameter."""
     param, gradient = 1, 2
 
-    def rule(site: Site, taken: int) -> int:
+    def rule(site: Site, incoming: int) -> int:
         if _role(site.stack) == "backward":
             return gradient
-        return 0 if _is_differentiated(site.stack) or site.id in lifted else taken
+        return 0 if _is_differentiated(site.stack) or site.id in lifted else incoming
 
-    given = [param * (is_param and bool(places)) for is_param, places in zip(are_params, versions, strict=True)]
-    made = forwards(jaxpr, top, given, rule, lambda site, place, given: given) if any(given) else []
+    incoming = [param * (is_param and bool(outputs)) for is_param, outputs in zip(are_params, versions, strict=True)]
+    outgoing = forwards(jaxpr, top, incoming, rule, lambda site, index, inputs: inputs) if any(incoming) else []
     return any(
-        made[to] == param | gradient for start, places in zip(given, versions, strict=True) if start for to in places
+        outgoing[to] == param | gradient
+        for start, outputs in zip(incoming, versions, strict=True)
+        if start
+        for to in outputs
     )
 
 
@@ -128,40 +121,41 @@ class _UpdateFinder:
         self._steps: set[str] = set()  # ids of the loops among these equations
 
     def find(self) -> None:
-        """Set the role of these equations to `"update"`."""
         # Loops that contain a derivative are loops over steps.
         self._record_steps(self._top)
         nothing, everything = ([mark] * len(self._jaxpr.outvars) for mark in (0, 1))
         leads = backwards(self._jaxpr, self._top, nothing, self._leads, self._steps, self._inside)
-        given = [_mark(lead, bool(places)) for lead, places in zip(leads, self._versions, strict=True)]
+        incoming = [_mark(lead, bool(outputs)) for lead, outputs in zip(leads, self._versions, strict=True)]
         while True:
-            made = forwards(self._jaxpr, self._top, given, self._depends, self._enter)
+            outgoing = forwards(self._jaxpr, self._top, incoming, self._depends, self._enter)
             # If the forward pass computes the new value of an input, the input is a metric, not optimizer state.
             metrics = [
                 at
-                for at, places in enumerate(self._versions)
-                if given[at] == _OF_COUNTER and places and not leads[at] and all(made[to] & _OF_LOSS for to in places)
+                for at, outputs in enumerate(self._versions)
+                if incoming[at] == _OF_COUNTER
+                and outputs
+                and not leads[at]
+                and all(outgoing[to] & _OF_LOSS for to in outputs)
             ]
             if not metrics:
                 break
             for at in metrics:
-                given[at] = _OF_LOSS
+                incoming[at] = _OF_LOSS
         self._settle()
         backwards(self._jaxpr, self._top, everything, self._is_kept)
         self._settle()
         self._set_calls(self._top)
 
     def _record_steps(self, body: list[Site]) -> bool:
-        """Record the calls and loops that contain backward equations; return whether the body contains any."""
-        found = False
+        has_backward = False
         for site in body:
             inside = [self._record_steps(inner) for _, inner in site.bodies]
             if any(inside):
                 self._with_derivatives.add(site.id)
                 if site.primitive in ("scan", "while"):
                     self._steps.add(site.id)
-            found |= any(inside) or self._roles[site.id] == "backward"
-        return found
+            has_backward |= any(inside) or self._roles[site.id] == "backward"
+        return has_backward
 
     def _leads(self, site: Site, outgoing: int) -> int:
         if site.id in self._fixed or site.id in self._with_derivatives:
@@ -169,26 +163,26 @@ class _UpdateFinder:
         return _TO_UPDATE if self._is_update(site) else outgoing
 
     def _is_update(self, site: Site) -> bool:
-        """Return whether an equation is part of the update, or is a call that contains a part of it."""
         return self._roles[site.id] in ("update", None)
 
-    def _enter(self, site: Site, place: int, given: list[int]) -> list[int]:
-        """Return the marks of a body's inputs. Those of a loop over steps are marked like inputs of the program."""
+    def _enter(self, site: Site, index: int, incoming: list[int]) -> list[int]:
+        """Return the marks of a body's inputs."""
         if site.id not in self._steps:
-            return given
+            return incoming
         return [
-            _mark(lead, True) | (one & _OF_LOSS) for lead, one in zip(self._inside[site.id, place], given, strict=True)
+            _mark(lead, True) | (mark & _OF_LOSS)
+            for lead, mark in zip(self._inside[site.id, index], incoming, strict=True)
         ]
 
-    def _depends(self, site: Site, taken: int) -> int:
+    def _depends(self, site: Site, incoming: int) -> int:
         if self._roles[site.id] == "update":
             return _OF_STATE
         if site.id in self._fixed:
             return _OF_LOSS
-        is_update = bool(taken & _OF_STATE) or taken == _OF_COUNTER
+        is_update = bool(incoming & _OF_STATE) or incoming == _OF_COUNTER
         self._found[site.id] = is_update
         # A value computed from optimizer state is optimizer state.
-        return _OF_STATE if taken & _OF_STATE else taken
+        return _OF_STATE if incoming & _OF_STATE else incoming
 
     def _is_kept(self, site: Site, outgoing: int) -> int:
         if site.id in self._fixed or site.id in self._with_derivatives:
@@ -214,12 +208,6 @@ class _UpdateFinder:
 
 
 def _mark(lead: int, is_returned: bool) -> int:
-    """Return the mark of an input of the program: of the loss, of the optimizer's state, of a counter, or 0.
-
-    Args:
-        lead: `_TO_LOSS` if the loss depends on the input, `_TO_UPDATE` if the update does, their sum if both do, or 0.
-        is_returned: True if the program returns a new value of the input.
-    """
     if lead & _TO_LOSS:
         return _OF_LOSS
     if lead & _TO_UPDATE:
@@ -241,16 +229,13 @@ def _is_differentiated(stack: NameStack) -> bool:
     return ("jvp", True) in stack
 
 
-def _only(found: set[Role | None], otherwise: Role | None) -> Role | None:
-    if not found:
+def _only(roles: set[Role | None], otherwise: Role | None) -> Role | None:
+    if not roles:
         return otherwise
-    return found.pop() if len(found) == 1 else None
+    return roles.pop() if len(roles) == 1 else None
 
 
 def _last(marks: list[bool], count: int) -> list[bool]:
-    """Return the marks of the last `count` operands of an equation, which are the inputs of its body.
-
-    Operands before them are a predicate, or constants of another body. If there are fewer operands than inputs, each
-    input has a mark if any operand has.
-    """
+    # Operands before them are a predicate, or constants of another body. If there are fewer operands than inputs,
+    # each input has a mark if any operand has.
     return marks[len(marks) - count :] if count <= len(marks) else [any(marks)] * count

@@ -28,15 +28,15 @@ LIBRARY = "library:"
 ROLE_LOSS = "role:loss"
 ROLE_UPDATE = "role:update"
 
+# Scopes that are not blocks: those that transforms add, and those that declare a role.
 _NO_BLOCKS = REMAT_SCOPES | {"closed_call", ROLE_LOSS, ROLE_UPDATE}
-"""Scopes that are not blocks: those that transforms add, and those that declare a role."""
 
 # For example bi,io->bo, or bi,io.
+# The formula of a `jnp.einsum`, which opens a scope with this name.
 _OF_EINSUM = re.compile(r"[^/]*->[^/]*|[A-Za-z.]+(,[A-Za-z.]+)+")
-"""The formula of a `jnp.einsum`, which opens a scope with this name."""
 
+# Scopes that Equinox opens with the same name for every layer of a kind.
 _OF_A_LIBRARY = re.compile(r"eqx\.")
-"""Scopes that Equinox opens with the same name for every layer of a kind."""
 
 
 class Scopes(NamedTuple):
@@ -96,20 +96,18 @@ def scopes_of(stack: NameStack) -> Scopes:
     )
 
 
+# Name of a scope, and whether this package opened it.
 _Part = tuple[str, bool]
-"""Name of a scope, and whether this package opened it."""
 
 
 def _joined(path: list[_Part], segment: list[_Part]) -> list[_Part]:
-    """Join the scopes before and after a transform. After remat, JAX repeats the scopes before it."""
+    # After remat, JAX repeats the scopes before it.
     return segment if segment[: len(path)] == path else path + segment
 
 
 def restore_hoisted_scopes(sites: list[Site]) -> None:
-    """Add the missing scopes to loop invariants: equations that JAX moves from the body of a scan to before the scan.
-
-    JAX moves them in reverse mode. They keep the scopes inside the body, and lose those around the scan.
-    """
+    """Add the missing scopes to loop invariants: equations that JAX moves out of the body of a scan."""
+    # JAX moves them in reverse mode. They keep the scopes inside the body, and lose those around the scan.
     scans: dict[str, Site] = {}
     # In reverse order, because a scan comes after the equations that were moved out of it.
     for site in reversed(sites):
@@ -122,7 +120,6 @@ def restore_hoisted_scopes(sites: list[Site]) -> None:
 
 @lru_cache(maxsize=8192)
 def _outermost(traceback: Any) -> str:
-    """Return the first line of the outermost function of a traceback, as `"file.py:12"`; `""` if unknown."""
     frames = jax_versions.frames(traceback)
     return f"{frames[-1].co_filename}:{frames[-1].co_firstlineno}" if frames else ""
 
@@ -205,13 +202,7 @@ class Tags(Marks):
         return self.marker in op_name
 
     def tag(self, closed: Any, *, is_whole: bool = False) -> Any:
-        """Return a closed jaxpr in which every equation has a tag, nested equations too.
-
-        Args:
-            closed: The closed jaxpr.
-            is_whole: True to use the full id of a nested equation as its tag, such as 12.3. False to use its index in
-                the nested jaxpr, such as 3. With full ids, a nested jaxpr is copied for each equation that calls it.
-        """
+        """Return a closed jaxpr in which every equation has a tag, nested equations too."""
         done: dict[tuple[int, str], tuple[Any, Any]] = {}
 
         def tagged(jaxpr: Any, prefix: str) -> Any:
@@ -223,9 +214,9 @@ class Tags(Marks):
                     key = id(body), outer + inner
                     if key not in done:
                         plain = jax_versions.open_jaxpr(body)
-                        made = tagged(plain, outer + inner)
+                        rewritten = tagged(plain, outer + inner)
                         # `id(body)` is unique, because the entry keeps the body alive.
-                        done[key] = body, made if plain is body else body.replace(jaxpr=made)
+                        done[key] = body, rewritten if plain is body else body.replace(jaxpr=rewritten)
                     return done[key][1]
 
                 bodies = jax_versions.map_bodies(equation, rewrite)
