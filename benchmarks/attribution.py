@@ -26,9 +26,9 @@ from benchmarks.corpus.modules import Make, steps
 from benchmarks.corpus.own_widths import by_width, own_widths
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.stages.hlo.optimized import CALLING, flops
 from mithril_nb.stages.hlo.syntax import HloLine
-from mithril_nb.stages.hlo.text import Computation, read_module
-from mithril_nb.stages.hlo.weights import CALLING, flops
+from mithril_nb.stages.hlo.text import ComputationText, read_module
 from mithril_nb.stages.records import Equation, Instruction
 
 TRIVIAL = frozenset("parameter constant tuple get-tuple-element bitcast after-all".split())
@@ -244,7 +244,7 @@ def _read(inspection: Inspection) -> tuple[dict[str, HloLine], dict[str, float]]
     by_name = {computation.name: computation for computation in computations}
     runs: Counter[str] = Counter()
 
-    def visit(computation: Computation, times: int) -> None:
+    def visit(computation: ComputationText, times: int) -> None:
         for line in computation.instructions:
             runs[line.name] += times
             for how, callee in line.calls:

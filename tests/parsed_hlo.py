@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mithril_nb.stages.hlo.readable import expected_types, items_of
-from mithril_nb.stages.hlo.readable_bodies import NUMBER, bodies_of, described_by_word, runs_of
+from mithril_nb.stages.hlo.readable import NUMBER, bodies_of, described_by_word, expected_types, items_of, runs_of
 from mithril_nb.stages.hlo.syntax import arrays_in, split
 
 _TYPE = re.compile(r"(?:[a-z]\w*\[[^\]]*\])(?= )")

@@ -9,10 +9,10 @@ from mithril_nb.cost.counting import cost_of
 from mithril_nb.cost.records import CostRow
 from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.graph.paths import lineage
-from mithril_nb.graph.query import Found, Item, Match, Query, parse_query
+from mithril_nb.graph.query import Found, Item, Match, parse_query
 from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec
+from mithril_nb.stages.hlo.optimized import TRIVIAL
 from mithril_nb.stages.hlo.text import by_computation
-from mithril_nb.stages.hlo.weights import TRIVIAL
 from mithril_nb.stages.program_stages import ProgramStages, first_stage
 from mithril_nb.stages.records import Instruction, Stage
 
@@ -28,7 +28,8 @@ def find_in(program: ProgramStages, query: str, stage: str | None = None) -> Fou
     rows = costs_of_stage(program, name)
     needs = next((key for key in parsed.keys if key in ("flops", "bytes")), None)
     if needs is not None and instructions and not rows:
-        raise _without_costs(program, parsed, needs, name)
+        reason = "the costs cannot be computed" if name in _SOURCES else f"only {', '.join(_SOURCES)} have costs"
+        raise UnknownOptionError(f"stage {name!r} has no {needs} to search for.", (("reason", reason),))
     kinds = program.block_kinds
     bodies = _bodies_of_fusions(program.stage(name)) if name == "hlo" else {}
     matches = tuple(
@@ -37,14 +38,6 @@ def find_in(program: ProgramStages, query: str, stage: str | None = None) -> Fou
         if parsed.matches(item_of(instruction, rows.get(instruction.id), kinds))
     )
     return Found(program.name, name, parsed, matches, len(instructions))
-
-
-def _without_costs(program: ProgramStages, query: Query, key: str, stage: str) -> UnknownOptionError:
-    counted = [name for name in program.stages if name in _SOURCES and name != stage]
-    reason = "the costs cannot be computed" if stage in _SOURCES else f"only {', '.join(_SOURCES)} have costs"
-    plain = " ".join(str(term) for term in query.terms if term.key not in ("flops", "bytes"))
-    advice = f"inspection.find({str(query)!r}, {counted[0]!r})" if counted else f"inspection.find({plain!r}, {stage!r})"
-    return UnknownOptionError(f"stage {stage!r} has no {key} to search for.", (("reason", reason),), advice)
 
 
 def costs_of_stage(program: ProgramStages, stage: str) -> Mapping[str, CostRow]:

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.given.locations import ReadSources
-from mithril_nb.stages.records import ROLES, Equation, Instruction, Origin, Role
+from mithril_nb.stages.records import ROLES, Equation, Instruction, Origin, Role, Shares
 
-Shares = tuple[tuple[str, float], ...]
 _CALLERS = frozenset({"call", "fusion", "while"})
 # Operations that XLA inserts without a line of Python.
 _COPIES = frozenset({"copy", "copy-start", "copy-done", "fusion"})
 
 
 @dataclass(slots=True)
-class Draft:
+class InstructionDraft:
     """An `Instruction` before its equations, blocks and lines of Python are final.
 
     Attributes that are not listed here have the same meaning as in `Instruction`.
@@ -57,7 +56,7 @@ class Draft:
     locations: tuple[str, ...] = ()
     near_locations: tuple[str, ...] = ()
 
-    def take_lines(self, others: Sequence[Draft]) -> None:
+    def take_lines(self, others: Sequence[InstructionDraft]) -> None:
         """Set `near` and `near_locations` to the equations and locations of other drafts."""
         self.near = tuple(dict.fromkeys(id for other in others for id in other.equations or other.near))
         self.near_locations = tuple(
@@ -104,7 +103,7 @@ class Draft:
         )
 
 
-def attribute(draft: Draft, ids: Iterable[str], equations: Mapping[str, Equation]) -> None:
+def attribute(draft: InstructionDraft, ids: Iterable[str], equations: Mapping[str, Equation]) -> None:
     """Set `equations`, `shares`, `role` and `origin` of a draft.
 
     `ids`: Ids of its equations.
@@ -116,13 +115,13 @@ def attribute(draft: Draft, ids: Iterable[str], equations: Mapping[str, Equation
     if len(records) == 1:  # the usual case
         (only,) = records
         draft.equations, draft.role = (only.id,), only.role
-        draft.shares, draft.origin = (((only.block, 1.0),), "tagged") if only.block else ((), None)
+        draft.shares, draft.origin = (only.shares, "tagged" if only.block else None)
         return
     # `ids` may be a set, and sums of floats and ties of roles depend on the order.
     records.sort(key=lambda equation: program_order(equation.id))
     draft.equations = tuple(dict.fromkeys(equation.id for equation in records))
-    draft.shares = blend((((equation.block, 1.0),) if equation.block else (), 1.0) for equation in records)
-    draft.role = majority((equation.role, 1.0) for equation in records)
+    draft.shares = blend_equally(records)
+    draft.role = majority_of(records)
     draft.origin = "tagged" if draft.shares else None
 
 
@@ -164,6 +163,16 @@ def blend(parts: Iterable[tuple[Shares, float]]) -> Shares:
     )
 
 
+def blend_equally(parts: Iterable[Equation | Instruction | InstructionDraft]) -> Shares:
+    """Return the shares of blocks in a whole whose parts have the same weight."""
+    return blend((part.shares, 1.0) for part in parts)
+
+
+def majority_of(parts: Iterable[Equation | Instruction | InstructionDraft]) -> Role | None:
+    """Return the role of most of the parts; see `majority`."""
+    return majority((part.role, 1.0) for part in parts)
+
+
 def majority(roles: Iterable[tuple[Role | None, float]]) -> Role | None:
     """Return the role with the greatest total weight, the earlier of a training step's roles if several have it."""
     total: dict[Role, float] = {}
@@ -173,7 +182,7 @@ def majority(roles: Iterable[tuple[Role | None, float]]) -> Role | None:
     return max((role for role in ROLES if role in total), key=lambda role: total[role], default=None)
 
 
-def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
+def pass_on(drafts: Mapping[str, InstructionDraft], rounds: int = 6) -> None:
     """Give drafts without a block the blocks of their operands or users; repeat this at most `rounds` times."""
     order = [draft for draft in drafts.values() if not (draft.shares or draft.is_settled)]
     if not order:
@@ -196,15 +205,15 @@ def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
             draft.take_lines(_served(draft, drafts))
 
 
-def _served(draft: Draft, drafts: Mapping[str, Draft], depth: int = 4) -> list[Draft]:
-    users: list[Draft] = []
+def _served(draft: InstructionDraft, drafts: Mapping[str, InstructionDraft], depth: int = 4) -> list[InstructionDraft]:
+    users: list[InstructionDraft] = []
     for user in (drafts[id] for id in draft.users if id in drafts and depth):
         users += [user] if user.locations or user.equations else _served(user, drafts, depth - 1)
     operands = [drafts[id] for id in draft.operands if id in drafts]
     return users or [operand for operand in operands if operand.locations or operand.equations]
 
 
-def _infer_block(draft: Draft, drafts: Mapping[str, Draft]) -> bool:
+def _infer_block(draft: InstructionDraft, drafts: Mapping[str, InstructionDraft]) -> bool:
     if draft.shares or draft.is_settled:
         return False
     sides = (draft.operands if draft.sources is None else draft.sources, draft.users)
@@ -214,8 +223,8 @@ def _infer_block(draft: Draft, drafts: Mapping[str, Draft]) -> bool:
             # Ignore callers: the parameter of the called body is also a user, and its block is more precise.
             near = [other for other in near if other.opcode not in _CALLERS]
         if near:
-            draft.shares = blend((other.shares, 1.0) for other in near)
-            draft.role = draft.role or majority((other.role, 1.0) for other in near)
+            draft.shares = blend_equally(near)
+            draft.role = draft.role or majority_of(near)
             draft.origin = "inferred"
             if not draft.equations and len(near) == 1 and len(draft.operands) <= 1:
                 draft.equations = near[0].equations

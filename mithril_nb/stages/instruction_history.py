@@ -51,17 +51,12 @@ def find_instruction(
     instructions = read(stage).instructions if stage in STAGES_WITH_HISTORY else ()
     instruction = next((instruction for instruction in instructions if instruction.id == id), None)
     if instruction is None:
+        kind = f"instruction {id!r}" if stage in STAGES_WITH_HISTORY else "instruction history"
         at = stage if instructions else "hlo"
-        of, example = f"stage {stage!r} of program {program!r}", f'inspection.stage("{at}").instructions[0].id'
-        problem = f"{of} has no instruction {id!r}."
-        if stage not in STAGES_WITH_HISTORY:
-            problem = f"{of} has no instruction history."
-        elif any(instruction.id == str(id) for instruction in instructions):
-            problem, example = f"{of} has no instruction {id!r}: ids are text.", f'"{id}"'
         raise StageUnavailableError(
-            problem,
+            f"stage {stage!r} of program {program!r} has no {kind}.",
             (("stages", ", ".join(name for name in STAGES_WITH_HISTORY if given is None or name in given.stages)),),
-            f'inspection.who_changed("{at}", {example})',
+            f'inspection.who_changed("{at}", inspection.stage("{at}").instructions[0].id)',
         )
     return instruction
 
@@ -105,7 +100,7 @@ def _outcomes_of_instruction(pipeline: Pipeline, outcomes: Outcomes, instruction
     results = outcomes.of(instruction.id, instruction.equations)
     if {each.became for each in results} == {"simplified"}:
         # XLA removed the instruction, but it may have created another one for the same equation.
-        received = _made_of(pipeline, outcomes, "jaxpr", instruction)
+        received = _received_for(pipeline, outcomes, "jaxpr", instruction)
         if any(each.id == instruction.id for each in received):
             return _of_all(pipeline, outcomes, instruction, received)
     return results
@@ -135,7 +130,7 @@ def _hlo_opcode(op: Instruction) -> str:
 
 
 def _outcomes_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, instruction: Instruction) -> tuple[Outcome, ...]:
-    received = _made_of(pipeline, outcomes, stage, instruction)
+    received = _received_for(pipeline, outcomes, stage, instruction)
     if received:
         return _of_all(pipeline, outcomes, instruction, received)
     by_id = pipeline.program.get().by_id
@@ -211,11 +206,11 @@ class _Nameless:
             if any(loop.line < user.line < loop.line + loop.lines for loop in loops):
                 continue  # it uses the loop's carry
             if user.id.startswith("@return"):
-                stand_ins[self._given(op, user, self._results)] = None
+                stand_ins[self._matching_operand(op, user, self._results)] = None
                 continue
             if depth > _DEPTH or opcode == "tuple":
                 return [("", False)]
-            received = _made_of(self._pipeline, self._outcomes, "stablehlo", user)
+            received = _received_for(self._pipeline, self._outcomes, "stablehlo", user)
             opcodes = (opcode, "reshape") if opcode == "broadcast" else (opcode,)
             same = [(each.id, False) for each in received if each.opcode in opcodes and each.id in self._lines]
             for name, is_folded in same or self._stand_ins(user, depth + 1):
@@ -224,7 +219,7 @@ class _Nameless:
                 if is_folded:
                     stand_ins[name, True] = None
                 elif same or not self._is_named(self._lines[name]):
-                    stand_ins[self._given(op, user, self._taken(name))] = None
+                    stand_ins[self._matching_operand(op, user, self._operands_of(name))] = None
         return [*stand_ins]
 
     @property
@@ -233,12 +228,12 @@ class _Nameless:
         root = first.lines[first.roots[first.homes[next(iter(self._made))]]]
         return root.operands if root.opcode == "tuple" else (root.name,)
 
-    def _taken(self, name: str) -> tuple[str, ...]:
+    def _operands_of(self, name: str) -> tuple[str, ...]:
         line = self._lines[name]
         is_tuple = line.opcode == "while" and self._lines[line.operands[0]].opcode == "tuple"
         return self._lines[line.operands[0]].operands if is_tuple else line.operands
 
-    def _given(self, op: Instruction, user: Instruction, names: tuple[str, ...]) -> tuple[str, bool]:
+    def _matching_operand(self, op: Instruction, user: Instruction, names: tuple[str, ...]) -> tuple[str, bool]:
         opcode = _hlo_opcode(op)
         if len(names) != len(user.operands):
             return "", False
@@ -300,7 +295,7 @@ def _rewritten(pipeline: Pipeline, instruction: Instruction, received: list[Inst
     return tuple(results)
 
 
-def _made_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, instruction: Instruction) -> list[Instruction]:
+def _received_for(pipeline: Pipeline, outcomes: Outcomes, stage: str, instruction: Instruction) -> list[Instruction]:
     """Return the instructions that XLA received for an equation or op, without `HELPERS` if there are others."""
     equations = set(instruction.equations)
     tagged = [

@@ -92,7 +92,7 @@ def map_bodies(equation: Any, rewrite: Callable[[str, Any], Any]) -> dict[str, A
     """Return the params of an equation with its nested jaxprs replaced; `None` if it has none."""
     # `rewrite` takes a prefix and a nested jaxpr, and returns the new jaxpr. The prefix is `""` if the equation has
     # one nested jaxpr, else `"b0."`, `"b1."`, ... in the order of the params.
-    positions = [where for where, _ in _places(equation)]
+    positions = [where for where, _ in _nested_jaxprs(equation)]
     if not positions:
         return None
     prefixes = {where: f"b{k}." if len(positions) > 1 else "" for k, where in enumerate(positions)}
@@ -111,11 +111,11 @@ def map_bodies(equation: Any, rewrite: Callable[[str, Any], Any]) -> dict[str, A
 
 def bodies(equation: Any) -> list[tuple[str, Any]]:
     """Return the nested jaxprs that run when the equation runs, each with its prefix; see `map_bodies`."""
-    entries = _places(equation)
+    entries = _nested_jaxprs(equation)
     return [(f"b{k}." if len(entries) > 1 else "", jaxpr) for k, (_, jaxpr) in enumerate(entries)] if entries else []
 
 
-def _places(equation: Any) -> list[tuple[tuple[str, int | None], Any]]:
+def _nested_jaxprs(equation: Any) -> list[tuple[tuple[str, int | None], Any]]:
     entries: list[tuple[tuple[str, int | None], Any]] = []
     for key, value in equation.params.items():
         if isinstance(value, _JAXPRS):

@@ -48,13 +48,13 @@ def which_are_params(arguments: Sequence[str], inputs: Sequence[str], names: Seq
     requested = set(names)
     are_params = [bool(requested & _holders(name)) for name in inputs]
     # If a name is misspelt, parameters must not be reported as data.
-    return [*are_params] if requested <= _known(arguments, inputs) else [None] * len(inputs)
+    return [*are_params] if requested <= _valid_names(arguments, inputs) else [None] * len(inputs)
 
 
 def check_params(program: str, arguments: Sequence[str], inputs: Sequence[str], names: Sequence[str]) -> None:
     """Raise an `UnknownOptionError` if a name in the option `params` is neither an argument nor a part of one."""
     # `program` is the name of the program, for the message. See `which_are_params` for the other arguments.
-    valid = _known(arguments, inputs)
+    valid = _valid_names(arguments, inputs)
     strange = next((name for name in names if name not in valid), None)
     if strange is None:
         return
@@ -98,7 +98,7 @@ def example_of_params(arguments: Sequence[str], inputs: Sequence[str]) -> str:
     return f'params="{named or next(iter(arguments), "w")}"'
 
 
-def _known(arguments: Sequence[str], inputs: Sequence[str]) -> set[str]:
+def _valid_names(arguments: Sequence[str], inputs: Sequence[str]) -> set[str]:
     return {*arguments}.union(*map(_holders, inputs))
 
 

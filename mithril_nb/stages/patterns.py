@@ -52,33 +52,33 @@ def _mean(x: Any) -> Any:
     return ("div", ("reduce_sum", x), "count")
 
 
-def _kept(x: Any) -> Any:
+def _reshaped(x: Any) -> Any:
     return [x, ("reshape", x)]
 
 
 def _normalized(x: Any, variance: Any) -> list[Any]:
-    total = ("add", _kept([variance, ("max", 0.0, variance)]), "eps")
-    inverse = _kept([("rsqrt", total), ("div", 1.0, ("sqrt", total))])
-    unit = [("mul", x, inverse), ("div", x, _kept(("sqrt", total)))]
+    total = ("add", _reshaped([variance, ("max", 0.0, variance)]), "eps")
+    inverse = _reshaped([("rsqrt", total), ("div", 1.0, ("sqrt", total))])
+    unit = [("mul", x, inverse), ("div", x, _reshaped(("sqrt", total)))]
     scaled = [("mul", unit, "weight"), ("mul", x, ("mul", inverse, "weight"))]
     return [("add", scaled, "bias"), *scaled, *unit]
 
 
 def _shifted(x: Any) -> Any:
     # Neither the result nor its gradients depend on the maximum. So the pattern allows a `detach` of the maximum.
-    return ("sub", x, _kept([("reduce_max", "x"), (DETACH, ("reduce_max", "x"))]))
+    return ("sub", x, _reshaped([("reduce_max", "x"), (DETACH, ("reduce_max", "x"))]))
 
 
 def softmax_of(x: Any) -> Any:
     """Return the pattern of the softmax of `x`."""
-    return ("div", {"exp": ("exp", _shifted(x))}, _kept(("reduce_sum", "exp")))
+    return ("div", {"exp": ("exp", _shifted(x))}, _reshaped(("reduce_sum", "exp")))
 
 
 def _half_of(y: Any) -> list[Any]:
     return [("mul", ("mul", 0.5, "x"), y), ("mul", "x", ("mul", 0.5, y)), ("mul", 0.5, ("mul", "x", y))]
 
 
-_CENTERED = ("sub", "x", _kept(_mean("x")))
+_CENTERED = ("sub", "x", _reshaped(_mean("x")))
 _VARIANCE = [_mean(_square(_CENTERED)), ("sub", _mean(_square("x")), _square(_mean("x")))]
 _ERFC = [("mul", "x", -(2**-0.5)), ("div", "x", -(2**0.5))]
 _ERF = [("mul", "x", 2**-0.5), ("div", "x", 2**0.5)]
@@ -142,7 +142,7 @@ FUNCTIONS: tuple[Pattern, ...] = (
     ("softmax", softmax_of("x"), _softmax),
     (
         "log_softmax",
-        ("sub", {"shifted": _shifted("x")}, _kept(("log", ("reduce_sum", ("exp", "shifted"))))),
+        ("sub", {"shifted": _shifted("x")}, _reshaped(("log", ("reduce_sum", ("exp", "shifted"))))),
         _softmax,
     ),
     ("gelu", [*_half_of(("erfc", _ERFC)), *_half_of(("add", 1.0, ("erf", _ERF)))], _elementwise),

@@ -15,7 +15,7 @@ from mithril_nb.stages import jax_jit
 from mithril_nb.stages.failure import Failure, failure_of
 from mithril_nb.stages.given.jax_modules import lowered_text
 from mithril_nb.stages.given.locations import as_inferred
-from mithril_nb.stages.given.program import Given, Names
+from mithril_nb.stages.given.program import Given, GivenNames
 from mithril_nb.stages.graph.block_graph import outline
 from mithril_nb.stages.hlo.module import with_trip_counts
 from mithril_nb.stages.hlo.optimized import read_hlo
@@ -54,7 +54,7 @@ class Pipeline:
         traced: The jaxpr as JAX returned it.
         program: The jaxpr with its provenance: block, role and source line of each equation.
         names: The object that links later stages to equations: `program`. If the user passed the program in lowered or
-            compiled form, the `Names` of this form.
+            compiled form, the `GivenNames` of this form.
         values: The arrays of the jaxpr, each with the equations that produce and use it.
         lowered: The StableHLO module, with a tag on each op that names its equation.
         compilation: The compilation by XLA and the files that XLA writes; not a `Once`.
@@ -73,7 +73,7 @@ class Pipeline:
         self._context = jax_jit.context_now()
         self.traced = Once(self._trace)
         self.program = Once(self._analyse)
-        self.names: Once[Program | Names] = Once(self._find_names)
+        self.names: Once[Program | GivenNames] = Once(self._find_names)
         self.values: Once[tuple[Value, ...]] = Once(lambda: dataflow(self.program.get()))
         self.lowered = Once(self._lower)
         self.compilation = Compilation(
@@ -91,20 +91,10 @@ class Pipeline:
         self.kernels: Once[tuple[Kernel, ...]] = Once(self._read_kernels)
         self.owners = Once(self._find_owners)
         self._failed = Once(self._up_to_failure)
-        makers: dict[str, Callable[[], Stage]] = {
-            "python": self._make_python,
-            "graph": self._make_graph,
-            "jaxpr": self._make_jaxpr,
-            "stablehlo": self._make_stablehlo,
-            "hlo_before": self._make_hlo_before,
-            "hlo": self._make_hlo,
-            "llvm": self._make_llvm,
-            "asm": self._make_asm,
-        }
-        self.stages = {
-            name: Once(partial(self._guard, kind, makers.get(name) or partial(self._make_registered, kind)))
-            for name, kind in STAGE_KINDS.items()
-        }
+        self.stages = {name: Once(partial(self._guard, kind, self._maker(kind))) for name, kind in STAGE_KINDS.items()}
+
+    def _maker(self, kind: StageKind) -> Callable[[], Stage]:
+        return getattr(self, f"_make_{kind.name}") if kind.make is None else partial(self._make_registered, kind)
 
     @property
     def elapsed(self) -> Mapping[str, float]:
@@ -125,7 +115,7 @@ class Pipeline:
             own = self._options
             return Program(self.traced.get(), own.params, own.source, own.requested_at, own.ports, own.kinds, own.trips)
 
-    def _find_names(self) -> Program | Names:
+    def _find_names(self) -> Program | GivenNames:
         return self.program.get() if self._given is None else self._given.names(self._options.params)
 
     def _given_compiled(self) -> Any:

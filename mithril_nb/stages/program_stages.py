@@ -255,7 +255,7 @@ class ProgramStages(Shown):
 
     @property
     def kernels(self) -> Mapping[str, Kernel]:
-        """The kernels by name: LLVM IR before and after its optimizer, and machine code; compiles the program."""
+        """The kernels by name: optimized LLVM IR and machine code; compiles the program."""
         return {kernel.name: kernel for kernel in self._compiled_part("kernels", self._pipeline.kernels)}
 
     @property

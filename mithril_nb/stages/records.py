@@ -35,6 +35,11 @@ Constant = float | str | None
 SIZE = "size "
 """Prefix of a symbolic size in `Equation.constants`."""
 
+Attributes = tuple[tuple[str, str], ...]
+"""Attributes of an instruction as pairs of name and value."""
+Shares = tuple[tuple[str, float], ...]
+"""Pairs of the path of a block and its share in an instruction, the largest share first. Shares sum to 1."""
+
 LOSS = "(loss)"
 """Block path of the loss function."""
 OPTIMIZER = "(optimizer)"
@@ -43,7 +48,6 @@ UNATTRIBUTED = ""
 """Block path of work that belongs to no block, or to an unknown one."""
 
 Record = TypeVar("Record")
-_NOTHING: frozenset[str] = frozenset()
 Traced = Iterable[tuple[str, tuple[str, ...]]]
 """The id of each instruction of a stage with the ids of its equations, in the order of the text."""
 
@@ -146,6 +150,11 @@ class Equation:
         """The params as a dict."""
         return dict(self.params)
 
+    @property
+    def shares(self) -> Shares:
+        """Its block with share 1, as in `Instruction.shares`; `()` if the block is unknown."""
+        return ((self.block, 1.0),) if self.block else ()
+
 
 @quick_to_make
 @dataclass(frozen=True)
@@ -182,13 +191,13 @@ class Instruction:
     opcode: str
     line: int
     equations: tuple[str, ...] = ()
-    shares: tuple[tuple[str, float], ...] = ()
+    shares: Shares = ()
     role: Role | None = None
     origin: Origin | None = None
     lines: int = 1
     operands: tuple[str, ...] = ()
     shapes: tuple[TensorSpec, ...] = ()
-    attributes: tuple[tuple[str, str], ...] = ()
+    attributes: Attributes = ()
     transforms: tuple[str, ...] = ()
     source: tuple[str, ...] = ()
     library_source: tuple[str, ...] = ()
@@ -286,6 +295,8 @@ def shared_by_kernel(instructions: Sequence[Instruction], name: str) -> list[tup
 
 Read = tuple[str, tuple[Instruction, ...]]
 """The text of a stage and its instructions."""
+ById = Mapping[str, Instruction]
+"""The instructions of a stage by id."""
 
 
 @dataclass(frozen=True)
@@ -319,37 +330,23 @@ def link_instructions(source: Stage, target: Stage) -> dict[str, frozenset[str]]
     """Return a dict from the id of each instruction of `source` to the ids of the linked instructions of `target`."""
     # Two instructions are linked if they have an equation in common.
     # Thousands of lines of a kernel have the same equations, and share one set of links.
-    named: dict[tuple[str, ...], list[str]] = {}
-    for name, equations in target.traced:
-        named.setdefault(equations, []).append(name)
-    groups: dict[tuple[str, ...], frozenset[str]] = {}
-    several: dict[str, list[frozenset[str]]] = {}  # the groups of more than one equation
-    while named:
-        # Popped, so that each list is freed once it is a set: a large program is in memory only once.
-        equations, names = named.popitem()
-        group = groups[equations] = frozenset(names)
-        for equation in equations if len(equations) > 1 else ():
-            several.setdefault(equation, []).append(group)
-    unions: dict[tuple[int, ...], frozenset[str]] = {}
-
-    def near(equations: tuple[str, ...]) -> frozenset[str]:
-        # `groups` keeps the sets alive, so their ids stay unique.
-        near_groups = {id(group): group for equation in equations for group in several.get(equation, ())}
-        near_groups |= {id(groups[equation,]): groups[equation,] for equation in equations if (equation,) in groups}
-        which = tuple(sorted(near_groups))
-        if which not in unions:  # cached: the same groups give the same set
-            unions[which] = _NOTHING.union(*near_groups.values())
-        return unions[which]
-
-    cache: dict[tuple[str, ...], frozenset[str]] = {}
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for id, equations in target.traced:
+        groups.setdefault(equations, []).append(id)
+    groups_of: dict[str, list[tuple[str, ...]]] = {}
+    for equations in groups:
+        for equation in equations:
+            groups_of.setdefault(equation, []).append(equations)
+    unions: dict[frozenset[tuple[str, ...]], frozenset[str]] = {}
+    linked: dict[tuple[str, ...], frozenset[str]] = {}
     links: dict[str, frozenset[str]] = {}
-    for name, equations in source.traced:
-        if len(equations) == 1 and equations[0] not in several:  # nearly always
-            links[name] = groups.get(equations, _NOTHING)
-            continue
-        if equations not in cache:
-            cache[equations] = near(equations)
-        links[name] = cache[equations]
+    for id, equations in source.traced:
+        if equations not in linked:
+            shared = frozenset([group for equation in equations for group in groups_of.get(equation, ())])
+            if shared not in unions:
+                unions[shared] = frozenset([other for group in shared for other in groups[group]])
+            linked[equations] = unions[shared]
+        links[id] = linked[equations]
     return links
 
 

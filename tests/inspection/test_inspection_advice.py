@@ -18,9 +18,6 @@ CASES = {
     "inspection/exports.py:save#2": f"""{PROGRAM}
         inspection.save("no-such-folder/sin.json")
         """,
-    "inspection/finding.py:_without_costs": f"""{PROGRAM}
-        inspection.find("flops>1", "stablehlo")
-        """,
     "inspection/saved.py:saved_inspection#2": f"""{PROGRAM}
         with open("inspection.json", "w") as file: file.write('{{"format": "mithril_nb.inspection", "version": 1}}')
         ml.compare("inspection.json", "inspection.json")

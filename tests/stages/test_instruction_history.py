@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from typing import Any
@@ -78,31 +77,11 @@ def test_stablehlo_ops_have_the_outcome_of_their_equations(inspection: Inspectio
     assert inspection.who_changed("stablehlo", call.id).became == "inlined"
 
 
-def test_histories_as_text_and_as_data(inspection: Inspection) -> None:
+def test_a_history_as_text(inspection: Inspection) -> None:
     merged = history(inspection, "tanh", 1)
     (outcome,) = merged.outcomes
     assert outcome.by is not None
-    number = outcome.by.number
-    assert str(merged) == f"tanh.3: merged with tanh.2 by pass {number} cse (equation 1)"
-    data = merged.as_data()
-    assert json.loads(json.dumps(data)) == data
-    assert data == {
-        "became": "merged",
-        "appeared": None,
-        "vanished": None,
-        "fused_into": [],
-        "outcomes": [
-            {
-                "became": "merged",
-                "instruction": "tanh.3",
-                "into": "tanh.2",
-                "pass": number,
-                "equations": ["1"],
-                "reason": "",
-                "rewritten": None,
-            }
-        ],
-    }
+    assert str(merged) == f"tanh.3: merged with tanh.2 by pass {outcome.by.number} cse (equation 1)"
 
 
 def test_shared_function_has_an_outcome_per_equation() -> None:
@@ -121,21 +100,16 @@ def test_shared_function_has_an_outcome_per_equation() -> None:
 
 
 def test_unknown_instruction_has_no_history(inspection: Inspection) -> None:
-    stage: Any
-    id: Any
-    first = 'inspection.stage("{}").instructions[0].id'
-    for stage, id, told, at, advised in (
-        ("jaxpr", "99", "has no instruction '99'.", "jaxpr", first.format("jaxpr")),
-        ("jaxpr", 0, "has no instruction 0: ids are text.", "jaxpr", '"0"'),
-        ("asm", "x", "has no instruction history.", "hlo", first.format("hlo")),
-        ("jaxp", "0", "has no instruction history.", "hlo", first.format("hlo")),
+    for stage, id, problem, at in (
+        ("jaxpr", "99", "has no instruction '99'.", "jaxpr"),
+        ("asm", "x", "has no instruction history.", "hlo"),
     ):
         with pytest.raises(StageUnavailableError) as raised:
             inspection.who_changed(stage, id)
         assert str(raised.value) == (
-            f"stage {stage!r} of program 'program' {told}\n"
+            f"stage {stage!r} of program 'program' {problem}\n"
             "    stages  jaxpr, stablehlo, hlo_before, hlo\n"
-            f'    Try: inspection.who_changed("{at}", {advised})'
+            f'    Try: inspection.who_changed("{at}", inspection.stage("{at}").instructions[0].id)'
         )
 
 
@@ -442,10 +416,9 @@ def test_rewrite_before_fusion_is_reported() -> None:
     told = "div.3: rewritten into multiply by pass 0 algsimp, then fused into broadcast_add_fusion by pass 1 fusion"
     assert str(history(found, "div")) == told
     assert str(found.who_changed("hlo_before", "div.3")) == told
-    assert history(found, "div").as_data()["outcomes"][0]["rewritten"] == {"into": "multiply", "pass": 0}
     exp = found.who_changed("hlo_before", "exp.1")
     assert str(exp) == "exp.1: fused into broadcast_add_fusion by pass 1 fusion"
-    assert exp.as_data()["outcomes"][0]["rewritten"] is None
+    assert exp.outcomes[0].rewritten is None
 
 
 def test_renamed_instruction_has_not_vanished() -> None:

@@ -178,7 +178,7 @@ def test_a_diff_is_the_same_however_many_lines_are_tidied_at_once(monkeypatch) -
     passes = inspect(lambda x: jnp.tanh(x @ x.T).sum(), jnp.zeros((8, 4))).passes
     whole = [one.diff for one in passes]
     assert any(whole)
-    monkeypatch.setattr("mithril_nb.stages.xla.pass_changes._AT_ONCE", 1)
+    monkeypatch.setattr("mithril_nb.stages.xla.passes._AT_ONCE", 1)
     assert [one.diff for one in passes] == whole
 
 

@@ -89,7 +89,7 @@ def test_grad_links_derivatives_to_forward_equations() -> None:
         ("jvp",), ("jvp",), ("jvp",), ("jvp",), ("transpose", "jvp"), ("transpose", "jvp"), ("transpose", "jvp"),
     ]  # fmt: skip
     assert {one.origin for one in step.equations} == {"tagged"}
-    assert step.made_of("1") == ("1", "2", "5")
+    assert [one.id for one in step.equations if one.source == "1"] == ["1", "2", "5"]
     assert step.explanation == (
         "keeps 3 of 3 equations as the forward pass and adds 4: 1 for local derivatives, 3 for the backward pass."
     )
@@ -212,7 +212,7 @@ def test_nan_and_infinity_on_both_sides_are_equal() -> None:
     assert "1 NaN on both sides" in str(steps.check()[1])
 
 
-def test_grad_of_an_array_stops_the_chain_with_advice() -> None:
+def test_grad_of_an_array_stops_the_chain() -> None:
     steps = ml.step_through(loss, spec(4, 3), spec(3))
     assert [step.name for step in steps] == ["trace", "vmap", "grad"]
     assert steps.left_out == ("remat", "jit")
@@ -225,33 +225,18 @@ def test_grad_of_an_array_stops_the_chain_with_advice() -> None:
         "step 2 of 'loss', 'grad', cannot be applied.\n"
         f"    TypeError  {own.value}\n"
         "    takes      w (8, 4, 3) float32, x (8, 3) float32\n"
-        "    returns    result (8,) float32\n"
-        '    Try: through=("vmap", "mean", "grad", "remat", "jit")'
+        "    returns    result (8,) float32"
     )
     assert steps.problem == steps[2].problem
     assert [one.agrees for one in steps.check()] == [True, True]
     assert step_through(loss, spec(4, 3), spec(3), through=("vmap", "mean", "grad", "remat", "jit")).problem is None
 
 
-def test_grad_of_an_integer_suggests_another_argument() -> None:
+def test_options_of_a_transform_are_passed_on() -> None:
     def picked(index, x):
         return x[index] ** 2
 
-    steps = step_through(picked, spec(dtype="int32"), spec(3), through=("grad",))
-    assert str(steps.problem) == (
-        "step 1 of 'picked', 'grad', cannot be applied.\n"
-        "    TypeError  grad requires real- or complex-valued inputs (input dtype that is a sub-dtype of np.inexact), "
-        "but got int32. If you want to use Boolean- or integer-valued inputs, use vjp or set allow_int to True.\n"
-        "    takes      index () int32, x (3,) float32\n"
-        "    returns    result () float32\n"
-        "    Try: through=(functools.partial(jax.grad, argnums=1),)"
-    )
     agree(step_through(picked, spec(dtype="int32"), spec(3), through=(functools.partial(jax.grad, argnums=1),)))
-
-
-def test_grad_with_several_results_suggests_has_aux() -> None:
-    steps = step_through(lambda x: (x.sum(), x), spec(3), through=("grad",))
-    assert steps.problem.advice == "through=(functools.partial(jax.grad, has_aux=True),)"
     agree(step_through(lambda x: (x.sum(), x), spec(3), through=(functools.partial(jax.grad, has_aux=True),)))
 
 
@@ -262,10 +247,8 @@ def test_vmap_over_a_missing_axis() -> None:
         "    ValueError  vmap was requested to map its argument along axis 1, which implies that its rank should be at "
         "least 2, but is only 1 (its shape is (8,))\n"
         f"    takes       {steps[0].after.text.splitlines()[1].split('# ')[1]} () float32\n"
-        "    returns     result () float32\n"
-        '    Try: through=("vmap", "jit")'
+        "    returns     result () float32"
     )
-    agree(step_through(jnp.sin, spec(), through=("vmap", "jit")))
 
 
 def test_side_effects_keep_the_earlier_steps() -> None:
@@ -275,7 +258,6 @@ def test_side_effects_keep_the_earlier_steps() -> None:
     steps = step_through(called, spec(3), through=("jit", "vmap", "grad"))
     assert [step.name for step in steps] == ["trace", "jit", "vmap"]
     assert steps.problem.facts[0] == ("ValueError", "Cannot `vmap` ordered IO callback.")
-    assert steps.problem.advice == ""
     assert [one.agrees for one in steps.check()] == [True, True]
 
 

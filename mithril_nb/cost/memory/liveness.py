@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from mithril_nb.stages.graph.attributes import block_of
+from mithril_nb.stages.graph.draft import block_of
 from mithril_nb.stages.hlo.module import Computation, HloModule, index_of
 from mithril_nb.stages.records import UNATTRIBUTED, Instruction, Stage, quick_to_make
 from mithril_nb.stages.xla.memory import Buffer, Held, LiveRanges

@@ -20,7 +20,7 @@ from itertools import islice, product
 from threading import Lock
 
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.hlo.spelling import read_mlir, read_xla
+from mithril_nb.stages.hlo.syntax import read_mlir, read_xla
 from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED, Equation, Read, Role
 from mithril_nb.stages.trace.provenance.frames import Lines, Span, lines_of_frames
 from mithril_nb.stages.trace.provenance.scopes import Marks, scopes_of

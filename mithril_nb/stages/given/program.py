@@ -20,7 +20,7 @@ from mithril_nb.stages.given import jax_modules, read_artifact
 from mithril_nb.stages.given.locations import GivenLines, NamedOperations, OpNames
 from mithril_nb.stages.given.read_artifact import text_of_bytecode
 from mithril_nb.stages.hlo.stablehlo import result_specs
-from mithril_nb.stages.hlo.text import Computation, read_module
+from mithril_nb.stages.hlo.text import ComputationText, read_module
 from mithril_nb.stages.param_names import check_params, which_are_params
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
@@ -37,7 +37,7 @@ _BYTECODE = b"ML\xefR"
 _LEAST_S, _BYTES_PER_S = 30, 1_000_000
 """Timeout for reading bytecode, in seconds and bytes per second: MLIR never returns on some damaged files."""
 Specs = tuple[tuple[str, TensorSpec], ...]
-"""Names and specs of arrays."""
+"""GivenNames and specs of arrays."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class Given:
     Attributes:
         name: Name of the program.
         kind: The format, with an article if it needs one: `"StableHLO text"`, `"an exported program"`.
-        stages: Names of the stages that can be shown, in order: the form that was passed, and the stages that JAX
+        stages: GivenNames of the stages that can be shown, in order: the form that was passed, and the stages that JAX
             computes from it.
         parameters: Name and spec of each array that it takes.
         results: Name and spec of each array that it returns.
         lowered: The lowered program: a `jax.stages.Lowered` or a `StableHlo`, or HLO before the passes.
         compiled: The compiled program: a `jax.stages.Compiled` or an `HloText`; `None` if JAX compiles it.
-        sizes: Names of symbolic sizes, such as `"batch"`. If there are any, XLA cannot compile the program.
+        sizes: GivenNames of symbolic sizes, such as `"batch"`. If there are any, XLA cannot compile the program.
         is_fixed: True if the user cannot choose another device for the program.
         lines: Reads the lines of Python from the locations that JAX wrote into the program.
     """
@@ -76,7 +76,7 @@ class Given:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Names of the cost sources that need only the stages of this program."""
+        """GivenNames of the cost sources that need only the stages of this program."""
         source_by_stage = {"hlo_before": "lowered", "hlo": "compiled"}
         return tuple(source for stage, source in source_by_stage.items() if stage in self.stages)
 
@@ -116,11 +116,11 @@ class Given:
         """The arrays that the program returns."""
         return tuple(Leaf(name, "result", spec) for name, spec in self.results)
 
-    def names(self, params: Sequence[str]) -> Names:
-        """Return the `Names` of the program; see `check_params` for `params`."""
+    def names(self, params: Sequence[str]) -> GivenNames:
+        """Return the `GivenNames` of the program; see `check_params` for `params`."""
         inputs = [name for name, _ in self.parameters]
         are_params = which_are_params(self._arguments, inputs, params)
-        return Names(
+        return GivenNames(
             tuple(
                 Input(name, spec, UNATTRIBUTED, is_param, argument=_argument(name))
                 for (name, spec), is_param in zip(self.parameters, are_params, strict=True)
@@ -140,7 +140,7 @@ def _described(stage: str) -> str:
     return "record of how XLA compiled it" if stage == "compile" else STAGE_KINDS[stage].description
 
 
-class Names:
+class GivenNames:
     """The inputs and equations of a `Given`, with the attributes of a traced `Program` that reading a stage needs."""
 
     def __init__(self, inputs: tuple[Input, ...]):
@@ -243,7 +243,7 @@ def given_of_hlo(module: str | bytes, name: str = "") -> Given:
     return Given(name, kind, specs, results, read, stages=("hlo_before",), is_fixed=True)
 
 
-def _entry_of_hlo(title: str, computations: Sequence[Computation]) -> tuple[str, Specs, Specs]:
+def _entry_of_hlo(title: str, computations: Sequence[ComputationText]) -> tuple[str, Specs, Specs]:
     entry = next((computation for computation in computations if computation.is_entry), None)
     lines = [line for line in (entry.instructions if entry else ()) if line.opcode == "parameter"]
     # The order of parameters in the text may differ from the order of the arguments.

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 
 from mithril_nb.graph.paths import lineage
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages.graph.attributes import block_of
+from mithril_nb.stages.graph.draft import block_of
 from mithril_nb.stages.inference import program_order
-from mithril_nb.stages.records import ROLES, Instruction, Role
+from mithril_nb.stages.records import ROLES, Instruction, Read, Role
 from mithril_nb.stages.trace.jaxpr_text import printable, short_spec
 
 # Maximum width of a column. A wider text shifts only its own line.
@@ -28,9 +28,7 @@ class _Row:
         self.source: dict[str, None] = {}
 
 
-def outline(
-    equations: Iterable[Instruction], calls: Iterable[str], kinds: Mapping[str, str]
-) -> tuple[str, tuple[Instruction, ...]]:
+def outline(equations: Iterable[Instruction], calls: Iterable[str], kinds: Mapping[str, str]) -> Read:
     """Return the blocks of a program as text, and as instructions whose ids are the paths of the blocks.
 
     `calls`: Ids of the instructions that only call nested jaxprs. `kinds`: Kind of each block by path, where known:
@@ -109,7 +107,7 @@ def _by_depth(rows: Mapping[str, _Row]) -> list[_Row]:
     return ordered
 
 
-def _text(rows: list[_Row], kinds: Mapping[str, str]) -> tuple[str, tuple[Instruction, ...]]:
+def _text(rows: list[_Row], kinds: Mapping[str, str]) -> Read:
     names = [f"{'  ' * row.path.count('/')}{printable(row.path.rpartition('/')[2])}" for row in rows]
     specs = [" ".join(map(short_spec, row.gives)) for row in rows]
     table = [("block", "kind", "gives", "equations")]

@@ -10,33 +10,33 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mithril_nb.stages.graph.draft import Draft
+from mithril_nb.stages.graph.draft import NodeDraft
 from mithril_nb.stages.graph.folds import round_name, rounds
-from mithril_nb.stages.records import Instruction
+from mithril_nb.stages.records import ById
 
 # A level with fewer runs than this is clear without folding.
 _FEWEST = 6
 
 
 @dataclass
-class _Run:
+class _CallRun:
     part: str
-    child: Draft
-    units: list[Draft]
+    child: NodeDraft
+    units: list[NodeDraft]
 
     @property
     def token(self) -> Hashable:
         return (self.child.kind, self.child.name, self.child.shapes if self.child.kind == "instruction" else ())
 
 
-def split_rounds(root: Draft, by_id: Mapping[str, Instruction]) -> None:
+def split_rounds(root: NodeDraft, by_id: ById) -> None:
     """Put the blocks of each round of calls into a separate node, on every level of a tree."""
     for draft in root.walk():
         if len(draft.children) > 1:
             _split(draft, by_id)
 
 
-def _split(draft: Draft, by_id: Mapping[str, Instruction]) -> None:
+def _split(draft: NodeDraft, by_id: ById) -> None:
     if not any(child.kind == "block" for child in draft.children.values()):
         return
     runs = _runs(draft, "forward")
@@ -52,8 +52,8 @@ def _split(draft: Draft, by_id: Mapping[str, Instruction]) -> None:
     name = round_name([run.child for run in runs[start : start + period] if run.child.source] or [runs[start].child])
     # One node per round; `fold` makes one node of equal rounds later.
     groups = [draft.child(f"round:{start}:{at}", name, "repeat", draft.block) for at in range(count)]
-    moved: dict[str, tuple[int, str, Draft]] = {}  # by instruction: its round, the child of the level, its instance
-    instances: dict[str, list[tuple[int, Draft] | None]] = {}
+    moved: dict[str, tuple[int, str, NodeDraft]] = {}  # by instruction: its round, the child of the level, its instance
+    instances: dict[str, list[tuple[int, NodeDraft] | None]] = {}
     for at, run in enumerate(runs):
         number, position = divmod(at - start, period)
         if not 0 <= at - start < period * count:
@@ -70,7 +70,7 @@ def _split(draft: Draft, by_id: Mapping[str, Instruction]) -> None:
     _drop_empty(draft)
 
 
-def _instance(group: Draft, run: _Run, before: int) -> Draft:
+def _instance(group: NodeDraft, run: _CallRun, before: int) -> NodeDraft:
     if run.child.kind != "block":
         return group
     if not before:
@@ -79,10 +79,10 @@ def _instance(group: Draft, run: _Run, before: int) -> Draft:
 
 
 def _pair_backward(
-    draft: Draft,
-    groups: Sequence[Draft],
-    instances: Mapping[str, Sequence[tuple[int, Draft] | None]],
-    moved: dict[str, tuple[int, str, Draft]],
+    draft: NodeDraft,
+    groups: Sequence[NodeDraft],
+    instances: Mapping[str, Sequence[tuple[int, NodeDraft] | None]],
+    moved: dict[str, tuple[int, str, NodeDraft]],
 ) -> None:
     """Move the backward pass of each call of a block into the node of the round that contains the call."""
     # The first backward pass belongs to the last call. Instructions between two backward passes belong to the earlier
@@ -104,17 +104,17 @@ def _pair_backward(
             _move(run, groups[current], moved, current)
 
 
-def _follow_updates(draft: Draft, moved: dict[str, tuple[int, str, Draft]], by_id: Mapping[str, Instruction]) -> None:
+def _follow_updates(draft: NodeDraft, moved: dict[str, tuple[int, str, NodeDraft]], by_id: ById) -> None:
     for run in _runs(draft, "update"):
         for unit in run.units:
             near = [moved[operand] for id in unit.ids for operand in by_id[id].operands if operand in moved]
             same = [home for home in near if home[1] == run.part]
             if same or (near and run.child.kind != "block"):
                 number, _, instance = (same or near)[0]
-                _move(_Run(run.part, run.child, [unit]), instance, moved, number)
+                _move(_CallRun(run.part, run.child, [unit]), instance, moved, number)
 
 
-def _runs(draft: Draft, role: str) -> list[_Run]:
+def _runs(draft: NodeDraft, role: str) -> list[_CallRun]:
     units = [
         (unit.order, part, unit)
         for part, child in draft.children.items()
@@ -122,16 +122,16 @@ def _runs(draft: Draft, role: str) -> list[_Run]:
         for unit in _units(child)
         if unit.role == role
     ]
-    runs: list[_Run] = []
+    runs: list[_CallRun] = []
     for _, part, unit in sorted(units, key=lambda entry: entry[0]):
         if runs and runs[-1].part == part:
             runs[-1].units.append(unit)
         else:
-            runs.append(_Run(part, draft.children[part], [unit]))
+            runs.append(_CallRun(part, draft.children[part], [unit]))
     return runs
 
 
-def _units(draft: Draft) -> Iterator[Draft]:
+def _units(draft: NodeDraft) -> Iterator[NodeDraft]:
     stack = [draft]
     while stack:
         node = stack.pop()
@@ -141,9 +141,9 @@ def _units(draft: Draft) -> Iterator[Draft]:
             stack.extend(node.children.values())
 
 
-def _move(run: _Run, instance: Draft, moved: dict[str, tuple[int, str, Draft]], number: int) -> None:
+def _move(run: _CallRun, instance: NodeDraft, moved: dict[str, tuple[int, str, NodeDraft]], number: int) -> None:
     for unit in run.units:
-        path: list[tuple[str, Draft]] = []
+        path: list[tuple[str, NodeDraft]] = []
         node = unit
         while node is not run.child and node.parent is not None:
             path.append((_part(node), node))
@@ -163,11 +163,11 @@ def _move(run: _Run, instance: Draft, moved: dict[str, tuple[int, str, Draft]], 
             moved[id] = number, run.part, instance
 
 
-def _part(draft: Draft) -> str:
+def _part(draft: NodeDraft) -> str:
     assert draft.parent is not None  # nothing is folded yet, so a key is the parent's key and the part
     return draft.key[len(draft.parent.key) + 1 :] if draft.parent.key else draft.key
 
 
-def _drop_empty(draft: Draft) -> None:
+def _drop_empty(draft: NodeDraft) -> None:
     for node in reversed([*draft.walk()]):
         node.children = {part: child for part, child in node.children.items() if child.children or child.ids}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from mithril_nb.stages.graph.draft import Draft
+from mithril_nb.stages.graph.draft import NodeDraft
 from mithril_nb.stages.graph.known_functions import known_functions
 from mithril_nb.stages.graph.stage_graph import Kind, StageGraph
-from mithril_nb.stages.records import LOSS, OPTIMIZER, Instruction, Role, format_lines, lines_of_source
+from mithril_nb.stages.records import LOSS, OPTIMIZER, ById, Instruction, Role, format_lines, lines_of_source
 
 # `rounds` tries this many lengths of a round: the most frequent distances between equal items.
 _PERIODS = 40
@@ -30,7 +30,7 @@ _MOST_SEARCHED = 10_000
 _FAR = 10**9
 
 
-def fold(root: Draft, most: int, like: StageGraph | None, by_id: Mapping[str, Instruction]) -> dict[str, str]:
+def fold(root: NodeDraft, most: int, like: StageGraph | None, by_id: ById) -> dict[str, str]:
     """Fold the children of every node of a tree in place, from the bottom up.
 
     `like`: The graph of another stage.
@@ -55,7 +55,7 @@ def fold(root: Draft, most: int, like: StageGraph | None, by_id: Mapping[str, In
     return hidden
 
 
-def _sign(draft: Draft, signatures: dict[Hashable, int], homes: Mapping[str, Draft]) -> None:
+def _sign(draft: NodeDraft, signatures: dict[Hashable, int], homes: Mapping[str, NodeDraft]) -> None:
     """Set the signature of a node: a number that is equal for nodes of the same structure."""
     if draft.kind == "instruction":
         sign: Hashable = (draft.opcode, draft.shapes, draft.takes, draft.options)
@@ -69,7 +69,7 @@ def _sign(draft: Draft, signatures: dict[Hashable, int], homes: Mapping[str, Dra
     draft.signature = signatures.setdefault(sign, len(signatures))
 
 
-def _wires(draft: Draft, parts: Sequence[Draft], homes: Mapping[str, Draft]) -> tuple[tuple[int, ...], ...]:
+def _wires(draft: NodeDraft, parts: Sequence[NodeDraft], homes: Mapping[str, NodeDraft]) -> tuple[tuple[int, ...], ...]:
     """Return how the children `parts` of a node are connected: for each child, the sources of its inputs."""
     positions = {id(part): at for at, part in enumerate(parts)}
     outside: dict[str, int] = {}
@@ -90,10 +90,10 @@ def _wires(draft: Draft, parts: Sequence[Draft], homes: Mapping[str, Draft]) -> 
     return tuple(wires)
 
 
-def _fold_equal(draft: Draft, hidden: dict[str, str], like: StageGraph | None) -> None:
+def _fold_equal(draft: NodeDraft, hidden: dict[str, str], like: StageGraph | None) -> None:
     """Fold equal blocks that follow each other; but fold blocks that are in `like` as in that graph."""
-    remaining: dict[str, Draft] = {}
-    last: Draft | None = None
+    remaining: dict[str, NodeDraft] = {}
+    last: NodeDraft | None = None
     by_key = {child.key: child for child in draft.children.values()}
     for part, child in draft.children.items():
         if like is not None and child.key in like.nodes:
@@ -114,7 +114,7 @@ def _fold_equal(draft: Draft, hidden: dict[str, str], like: StageGraph | None) -
     draft.children = remaining
 
 
-def _join(first: Draft, others: Sequence[Draft], hidden: dict[str, str]) -> None:
+def _join(first: NodeDraft, others: Sequence[NodeDraft], hidden: dict[str, str]) -> None:
     first.members = first.members or [first]
     for other in others:
         first.members.append(other)
@@ -123,15 +123,15 @@ def _join(first: Draft, others: Sequence[Draft], hidden: dict[str, str]) -> None
     first.add_counts(others)
 
 
-def _hide(other: Draft, first: Draft, hidden: dict[str, str]) -> None:
+def _hide(other: NodeDraft, first: NodeDraft, hidden: dict[str, str]) -> None:
     """Record in `hidden` that the node `first` represents the equal node `other`, which is not shown."""
     hidden[other.key] = first.key
-    twins: dict[tuple[str, int], list[Draft]] = {}
+    twins: dict[tuple[str, int], list[NodeDraft]] = {}
     for child in first.children.values():
         twins.setdefault((child.name, child.signature), []).append(child)
         for member in child.members[1:]:
             hidden.setdefault(member.key, child.key)
-    unequal: list[Draft] = []
+    unequal: list[NodeDraft] = []
     used: set[int] = set()
     for child in other.children.values():
         matches = twins.get((child.name, child.signature))
@@ -141,7 +141,7 @@ def _hide(other: Draft, first: Draft, hidden: dict[str, str]) -> None:
         else:
             unequal.append(child)
     # Their forward passes are equal, but not their backward passes, and one of them may be grouped by lines.
-    left: dict[tuple[str, Role | None], list[Draft]] = {}
+    left: dict[tuple[str, Role | None], list[NodeDraft]] = {}
     for node in first.walk() if unequal else ():
         if node is not first and id(node) not in used:
             left.setdefault((node.name, node.role), []).append(node)
@@ -153,7 +153,7 @@ def _hide(other: Draft, first: Draft, hidden: dict[str, str]) -> None:
             _stand_for_all(child, first.key, hidden)
 
 
-def _stand_for_all(draft: Draft, key: str, hidden: dict[str, str]) -> None:
+def _stand_for_all(draft: NodeDraft, key: str, hidden: dict[str, str]) -> None:
     stack = [draft]
     while stack:
         node = stack.pop()
@@ -197,11 +197,11 @@ def rounds(tokens: Sequence[Hashable], least: int = 3) -> tuple[int, int, int] |
     return best
 
 
-def _fold_rounds(draft: Draft, hidden: dict[str, str], most: int) -> None:
+def _fold_rounds(draft: NodeDraft, hidden: dict[str, str], most: int) -> None:
     """Fold repeated rounds of children, such as `linear, relu, linear, relu, ...`, into one round."""
     # This also finds unrolled Python loops. A loop has separate rounds in the forward pass, the backward pass and the
     # update. They become one round if they come from the same lines of Python.
-    groups: dict[str, tuple[set[str], Draft]] = {}
+    groups: dict[str, tuple[set[str], NodeDraft]] = {}
     roles = {key: _main_role(child) for key, child in draft.children.items() if child.kind != "repeat"}
     for role in range(4):
         for _ in range(_MOST_RUNS):
@@ -217,17 +217,17 @@ def _fold_rounds(draft: Draft, hidden: dict[str, str], most: int) -> None:
             _fold_run(draft, plain[start : start + period * count], period, count, groups, hidden)
 
 
-def _main_role(draft: Draft) -> int:
+def _main_role(draft: NodeDraft) -> int:
     """Return the index in `counts` of the node's first role; -1 for inputs, which have no role."""
     return next((at for at, count in enumerate(draft.counts) if count), -1)
 
 
 def _fold_run(
-    draft: Draft,
-    run: Sequence[Draft],
+    draft: NodeDraft,
+    run: Sequence[NodeDraft],
     period: int,
     count: int,
-    groups: dict[str, tuple[set[str], Draft]],
+    groups: dict[str, tuple[set[str], NodeDraft]],
     hidden: dict[str, str],
 ) -> None:
     first = run[:period]
@@ -256,12 +256,12 @@ def _fold_run(
     sort_children(draft)
 
 
-def round_name(first: Sequence[Draft]) -> str:
+def round_name(first: Sequence[NodeDraft]) -> str:
     """Return the label of a round with these nodes: their lines of Python, or the names of the first and last node."""
     return lines_label(first) or (first[0].name if len(first) == 1 else f"{first[0].name} … {first[-1].name}")
 
 
-def lines_label(group: Sequence[Draft]) -> str:
+def lines_label(group: Sequence[NodeDraft]) -> str:
     """Return a label for the lines of Python of nodes, in the file with most of them; `""` if they have none."""
     lines = sorted({(file, line) for file, line, _ in (lines_of_source(node.source) for node in group) if file})
     if not lines:
@@ -270,11 +270,11 @@ def lines_label(group: Sequence[Draft]) -> str:
     return format_lines(file, [line for name, line in lines if name == file])
 
 
-def operations_of(group: Sequence[Draft], by_id: Mapping[str, Instruction]) -> list[str]:
+def operations_of(group: Sequence[NodeDraft], by_id: ById) -> list[str]:
     """Return the names of the forward operations of some nodes, without those in `_ARRANGES`."""
     # Operations that compute a known function together, such as the softmax, have its name. Those that only the
     # backward pass uses are left out.
-    readers: dict[str, list[Draft]] = {}
+    readers: dict[str, list[NodeDraft]] = {}
     for unit in group:
         for read in unit.reads:
             readers.setdefault(read, []).append(unit)
@@ -290,12 +290,12 @@ def operations_of(group: Sequence[Draft], by_id: Mapping[str, Instruction]) -> l
     return [name for name in names if name and name not in _ARRANGES]
 
 
-def _functions_of(units: Iterable[Draft], by_id: Mapping[str, Instruction]) -> dict[str, tuple[str, str]]:
+def _functions_of(units: Iterable[NodeDraft], by_id: ById) -> dict[str, tuple[str, str]]:
     ids = [id for unit in units if unit.kind in ("instruction", "call") for id in unit.ids]
     return known_functions(ids, by_id) if len(ids) <= _MOST_SEARCHED else {}
 
 
-def name_of_operations(group: Sequence[Draft], by_id: Mapping[str, Instruction]) -> str:
+def name_of_operations(group: Sequence[NodeDraft], by_id: ById) -> str:
     """Return the name of some nodes: their operations, such as `softmax`, or else their lines of Python."""
     names = dict.fromkeys(operations_of(group, by_id))
     telling = [name for name in names if name not in _ARITHMETIC] or [*names]
@@ -304,25 +304,25 @@ def name_of_operations(group: Sequence[Draft], by_id: Mapping[str, Instruction])
     return ", ".join(telling[:_MOST_NAMES]) + (", …" if len(telling) > _MOST_NAMES else "")
 
 
-def sort_children(draft: Draft) -> None:
+def sort_children(draft: NodeDraft) -> None:
     """Sort the children of a node: inputs first, then the others in program order."""
     if len(draft.children) < 2:
         return
     draft.children = dict(sorted(draft.children.items(), key=lambda item: (item[1].kind != "input", item[1].order)))
 
 
-def _is_mixed(draft: Draft) -> bool:
+def _is_mixed(draft: NodeDraft) -> bool:
     loose = sum(child.kind == "instruction" for child in draft.children.values())
     return loose > _MOST_LOOSE and any(child.kind in ("block", "repeat", "loop") for child in draft.children.values())
 
 
-def _by_line(draft: Draft, by_id: Mapping[str, Instruction]) -> None:
+def _by_line(draft: NodeDraft, by_id: ById) -> None:
     """Group the instructions directly in a node by the line of Python that they come from."""
     # The lines of a known function, such as the softmax, are one group. If a block is between forward instructions of
     # one line, they are two groups: one group would be both before and after the block.
     functions = _functions_of(draft.children.values(), by_id)
     joined = {_line(by_id[id]): _line(by_id[result]) for id, (_, result) in functions.items()}
-    groups: dict[str, list[list[tuple[str, Draft]]]] = {}
+    groups: dict[str, list[list[tuple[str, NodeDraft]]]] = {}
     last: dict[str, int] = {}
     blocks = 0
     for part, child in draft.children.items():
@@ -350,7 +350,7 @@ def _line(instruction: Instruction) -> str:
     return next(iter(instruction.source), "")
 
 
-def _bucket(draft: Draft, most: int) -> None:
+def _bucket(draft: NodeDraft, most: int) -> None:
     """Group neighbouring children of a node until there are at most `most`."""
     # If there are more than `4 * most`, each `most` neighbours become a group first. Then the two neighbours with the
     # fewest instructions are merged repeatedly.
@@ -370,11 +370,11 @@ def _bucket(draft: Draft, most: int) -> None:
         _gather_named(draft, group)
 
 
-def _stands_alone(draft: Draft) -> bool:
+def _stands_alone(draft: NodeDraft) -> bool:
     return draft.kind in ("repeat", "input") or draft.block in (LOSS, OPTIMIZER) or draft.repeat > 1
 
 
-def _gather_named(draft: Draft, children: Sequence[tuple[str, Draft]]) -> None:
+def _gather_named(draft: NodeDraft, children: Sequence[tuple[str, NodeDraft]]) -> None:
     if len(children) > 1:
         first, last = children[0][1].name, children[-1][1].name
         _gather(
@@ -386,8 +386,8 @@ def _gather_named(draft: Draft, children: Sequence[tuple[str, Draft]]) -> None:
         )
 
 
-def _gather(draft: Draft, part: str, name: str, kind: Kind, children: Sequence[tuple[str, Draft]]) -> Draft:
-    group = Draft(f"{draft.key}/{part}".lstrip("/"), name, kind, draft.block, draft)
+def _gather(draft: NodeDraft, part: str, name: str, kind: Kind, children: Sequence[tuple[str, NodeDraft]]) -> NodeDraft:
+    group = NodeDraft(f"{draft.key}/{part}".lstrip("/"), name, kind, draft.block, draft)
     for inner, child in children:
         group.children[inner] = child
         child.parent = group

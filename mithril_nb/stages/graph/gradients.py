@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from mithril_nb.stages.graph.attributes import block_of
+from mithril_nb.stages.graph.draft import block_of
+from mithril_nb.stages.graph.stage_graph import Gradient
 from mithril_nb.stages.records import Instruction
 
 # Maximum number of sums through which the gradient of one value is followed.
 _MOST_SUMS = 64
 _SUMS = frozenset({"add", "add_any"})
-
-Gradient = tuple[str, str, bool]
-"""The user of a value, its producer, and whether the value goes to the next round of a loop."""
 
 
 def passed_gradients(

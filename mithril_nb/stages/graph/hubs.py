@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from mithril_nb.stages.graph.draft import Draft
+from mithril_nb.stages.graph.draft import NodeDraft
 from mithril_nb.stages.graph.folds import lines_label, name_of_operations, operations_of
-from mithril_nb.stages.records import Instruction
+from mithril_nb.stages.records import ById
 
 # Kinds of nodes that a hub can be between.
 _AROUND = ("block", "loop", "cond")
 _MOST_HUBS = 8
 
 
-def split_hubs(root: Draft, by_id: Mapping[str, Instruction]) -> None:
+def split_hubs(root: NodeDraft, by_id: ById) -> None:
     """Split the hubs that are directly in the program, or directly in one of its loops and branches."""
     # A hub is a block without parameters and without blocks inside, whose forward results flow back into it through
     # another block. Of the hubs in one node, only the eight with the most operations are split.
@@ -39,7 +39,7 @@ def split_hubs(root: Draft, by_id: Mapping[str, Instruction]) -> None:
             _split(draft, part, level, by_id)
 
 
-def _in_cycles(level: Mapping[str, str], by_id: Mapping[str, Instruction]) -> set[str]:
+def _in_cycles(level: Mapping[str, str], by_id: ById) -> set[str]:
     """Return the keys of the child nodes that are in a cycle of forward data, or between two cycles."""
     into: dict[str, set[str]] = {}
     out: dict[str, set[str]] = {}
@@ -63,14 +63,14 @@ def _in_cycles(level: Mapping[str, str], by_id: Mapping[str, Instruction]) -> se
     return left
 
 
-def _may_be_hub(draft: Draft) -> bool:
+def _may_be_hub(draft: NodeDraft) -> bool:
     # The ids directly in a block are its parameters.
     if draft.kind != "block" or draft.ids or len(draft.children) < 2:
         return False
     return not any(node.kind in ("block", "repeat") for node in draft.walk() if node is not draft)
 
 
-def _split(draft: Draft, part: str, level: Mapping[str, str], by_id: Mapping[str, Instruction]) -> None:
+def _split(draft: NodeDraft, part: str, level: Mapping[str, str], by_id: ById) -> None:
     hub = draft.children[part]
     units = [*hub.children.values()]
     home = {id: at for at, unit in enumerate(units) for node in unit.walk() for id in node.ids}
@@ -99,7 +99,7 @@ def _split(draft: Draft, part: str, level: Mapping[str, str], by_id: Mapping[str
             unit.rekey(f"{parent.key}/{inner}" if parent.key else inner)
 
 
-def _entries(level: Mapping[str, str], hub: str, by_id: Mapping[str, Instruction]) -> tuple[dict[str, int], bool]:
+def _entries(level: Mapping[str, str], hub: str, by_id: ById) -> tuple[dict[str, int], bool]:
     """Count how often data enters a hub from other nodes on its way to each forward instruction."""
     # If several ways lead to an instruction, the largest count is used.
     entries: dict[str, int] = {}
@@ -119,8 +119,8 @@ def _entries(level: Mapping[str, str], hub: str, by_id: Mapping[str, Instruction
 
 
 def _groups(
-    units: Sequence[Draft], home: Mapping[str, int], entries: Mapping[str, int], by_id: Mapping[str, Instruction]
-) -> list[list[Draft]]:
+    units: Sequence[NodeDraft], home: Mapping[str, int], entries: Mapping[str, int], by_id: ById
+) -> list[list[NodeDraft]]:
     """Divide the nodes of a hub into connected nodes with the same count in `entries`, and their backward pass."""
     count = len(units)
     is_forward = [any(id in entries for id in _ids(unit)) for unit in units]
@@ -162,11 +162,11 @@ def _groups(
             nth = done[units[at].source, units[at].name]
             group[at] = near_groups[0] if near_groups else line[min(nth, len(line) - 1)]
             done[units[at].source, units[at].name] += not near_groups
-    parts: dict[int, list[Draft]] = {}
+    parts: dict[int, list[NodeDraft]] = {}
     for at, unit in enumerate(units):
         parts.setdefault(first(at), []).append(unit)
     return [*parts.values()]
 
 
-def _ids(unit: Draft) -> Iterable[str]:
+def _ids(unit: NodeDraft) -> Iterable[str]:
     return (id for node in unit.walk() for id in node.ids)

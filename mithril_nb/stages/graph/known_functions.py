@@ -10,7 +10,7 @@ from typing import Any
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.patterns import FUNCTIONS, functions
-from mithril_nb.stages.records import Instruction
+from mithril_nb.stages.records import ById
 
 _REDUCTIONS = frozenset({"reduce_sum", "reduce_max"})
 _COPIES = frozenset({"stop_gradient", "convert_element_type", "copy"})
@@ -51,7 +51,7 @@ class _Operation:
     role: None = None
 
 
-def known_functions(ids: Iterable[str], by_id: Mapping[str, Instruction]) -> dict[str, tuple[str, str]]:
+def known_functions(ids: Iterable[str], by_id: ById) -> dict[str, tuple[str, str]]:
     """Return for each operation that is a part of a known function, by id, the name of the function and its result.
 
     `ids`: The operations to search, in program order.
@@ -133,7 +133,7 @@ def known_functions(ids: Iterable[str], by_id: Mapping[str, Instruction]) -> dic
     return names
 
 
-def _reduced(call: str, by_id: Mapping[str, Instruction]) -> tuple[int, ...]:
+def _reduced(call: str, by_id: ById) -> tuple[int, ...]:
     inside = (by_id[f"{call}.{at}"] for at in range(9) if f"{call}.{at}" in by_id)
     sums = (dict(instruction.attributes)["axes"] for instruction in inside if instruction.opcode == "reduce_sum")
     return literal_eval(next(sums, "()"))

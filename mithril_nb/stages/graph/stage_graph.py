@@ -16,7 +16,6 @@ from typing import Literal
 from mithril_nb.display import Shown
 from mithril_nb.graph.reach import Reach
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages.graph.gradients import Gradient
 from mithril_nb.stages.records import LOSS, OPTIMIZER, Role, quick_to_make
 
 Kind = Literal[
@@ -24,6 +23,8 @@ Kind = Literal[
 ]
 Flow = tuple[str, str, TensorSpec | None]
 """Producer and user of data, and its spec."""
+Gradient = tuple[str, str, bool]
+"""The user of a value, its producer, and whether the value goes to the next round of a loop."""
 ROOT = ""
 FAILURE = "(failure)"
 """Key of the node of the equation that failed to trace."""
@@ -200,12 +201,12 @@ class StageGraph(Shown):
     def _inside(self, key: str) -> set[str]:
         if key not in self.nodes:
             raise KeyError(key)
-        visible_key = self._shown(key, {})
+        visible_key = self._visible_key(key, {})
         return {visible_key, *(node.key for node in self.visible(self.nodes) if visible_key in self._above(node.key))}
 
     def _reach(self, key: str) -> Reach[str]:
         # Search nodes instead of instructions, as `search/reach.ts` does: a saved page has no instructions.
-        is_forward = self.nodes[self._shown(key, {})].counts[0] > 0
+        is_forward = self.nodes[self._visible_key(key, {})].counts[0] > 0
         return Reach(
             (link.source, link.target)
             for link in self.links
@@ -232,7 +233,7 @@ class StageGraph(Shown):
     def links(self) -> tuple[GraphLink, ...]:
         """The links between the nodes if all are open, in program order."""
         seen: dict[str, str] = {}
-        homes = {id: (self._shown(key, seen), self._folds(key)) for id, key in self.home.items()}
+        homes = {id: (self._visible_key(key, seen), self._folds(key)) for id, key in self.home.items()}
         bundles: dict[tuple[str, str, str, bool, bool], tuple[set[Role], dict[TensorSpec, None]]] = {}
 
         def add(flow: Flow, *, is_carried: bool = False, is_gradient: bool = False) -> None:
@@ -243,7 +244,7 @@ class StageGraph(Shown):
             is_next = folds is not others and _is_between_rounds(folds, others)
             loop = ""
             if is_carried and not is_next:
-                loop = self._shown(self._loop_around(self.home[source], self.home[target]), seen)
+                loop = self._visible_key(self._loop_around(self.home[source], self.home[target]), seen)
             if is_gradient if is_next else not loop and (is_carried or tail == head):
                 return
             roles, specs = bundles.setdefault((tail, head, loop, is_gradient, is_next), (set(), {}))
@@ -318,13 +319,13 @@ class StageGraph(Shown):
         """Return whether a node is a block, loop, conditional or branch, or a repetition of these."""
         return node.kind in _NAMED or (node.kind == "repeat" and any(map(self._has_name, self.level(node.key))))
 
-    def _shown(self, key: str, seen: dict[str, str]) -> str:
+    def _visible_key(self, key: str, seen: dict[str, str]) -> str:
         """Return the key of the node that represents a node if all nodes are open."""
         if key not in seen:
             if key in self.hidden:
-                seen[key] = self._shown(self.hidden[key], seen)
+                seen[key] = self._visible_key(self.hidden[key], seen)
             else:
-                outer = self._shown(self.nodes[key].parent, seen) if key else ""
+                outer = self._visible_key(self.nodes[key].parent, seen) if key else ""
                 seen[key] = key if not key or outer == self.nodes[key].parent else outer
         return seen[key]
 

@@ -10,9 +10,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from mithril_nb.stages.graph.attributes import block_of, options_of, shared_arrays
 from mithril_nb.stages.graph.calls import split_rounds
-from mithril_nb.stages.graph.draft import Draft
+from mithril_nb.stages.graph.draft import NodeDraft, block_of, options_of, shared_arrays
 from mithril_nb.stages.graph.folds import fold, sort_children
 from mithril_nb.stages.graph.gradients import passed_gradients
 from mithril_nb.stages.graph.hubs import split_hubs
@@ -20,7 +19,7 @@ from mithril_nb.stages.graph.stage_graph import FAILURE, MOST, ROOT, Flow, Graph
 from mithril_nb.stages.hlo.syntax import COMPUTATIONS, names_in
 from mithril_nb.stages.hlo.text import by_computation
 from mithril_nb.stages.once import paused_collector
-from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Instruction, Role, Stage
+from mithril_nb.stages.records import ROLES, UNATTRIBUTED, ById, Instruction, Role, Stage
 
 # For example: params in params['linear_0.weight'] and state in state[0].mu
 _ARGUMENT = re.compile(r"[.\[]")
@@ -60,7 +59,7 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
         The graph. If the stage is not available, it has no nodes. If tracing failed, it ends with a node of kind
         `"failure"` for the failing equation.
     """
-    root = Draft(ROOT, stage.name, "block", UNATTRIBUTED, None)
+    root = NodeDraft(ROOT, stage.name, "block", UNATTRIBUTED, None)
     by_id = {instruction.id: instruction for instruction in stage.instructions}
     parents = parents_of(stage)
     homes = _plant(root, stage, by_id, parents, _known_inputs(like))
@@ -97,9 +96,7 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
     return StageGraph(stage.name, nodes, inner, roles, equations, hidden, carried, tuple(dict.fromkeys(gradients)))
 
 
-def _flows(
-    stage: Stage, by_id: Mapping[str, Instruction], homes: Mapping[str, Draft], *, is_inner: bool = False
-) -> Iterator[Flow]:
+def _flows(stage: Stage, by_id: ById, homes: Mapping[str, NodeDraft], *, is_inner: bool = False) -> Iterator[Flow]:
     for instruction in stage.instructions:
         if instruction.id not in homes:
             continue
@@ -112,7 +109,7 @@ def _flows(
                     yield source, instruction.id, spec
 
 
-def _makers(id: str, pick: int, by_id: Mapping[str, Instruction], homes: Container[str]) -> list[str]:
+def _makers(id: str, pick: int, by_id: ById, homes: Container[str]) -> list[str]:
     """Return the instructions that compute a result of an instruction: those inside of it, or the instruction."""
     instruction = by_id[id]
     inside = [each for each in instruction.results[pick :: max(1, len(instruction.shapes))] if each in homes]
@@ -129,14 +126,14 @@ def _known_inputs(like: StageGraph | None) -> dict[str, str]:
 
 
 def _plant(
-    root: Draft,
+    root: NodeDraft,
     stage: Stage,
-    by_id: Mapping[str, Instruction],
+    by_id: ById,
     parents: Mapping[str, str],
     names: Mapping[str, str],
-) -> dict[str, Draft]:
-    bodies: dict[str, tuple[Draft, Region]] = {}
-    homes: dict[str, Draft] = {}
+) -> dict[str, NodeDraft]:
+    bodies: dict[str, tuple[NodeDraft, Region]] = {}
+    homes: dict[str, NodeDraft] = {}
     texts = stage.text.split("\n") if stage.name == "jaxpr" else []
     owners = set(parents.values())
     loops: dict[tuple[str, str], list[Instruction]] = {}
@@ -190,7 +187,7 @@ def _plant(
 
 
 def _forward_pass_of(
-    instruction: Instruction, loops: Iterable[Instruction], homes: Mapping[str, Draft], by_id: Mapping[str, Instruction]
+    instruction: Instruction, loops: Iterable[Instruction], homes: Mapping[str, NodeDraft], by_id: ById
 ) -> str | None:
     """Return the id of the loop whose backward pass a loop is; `None` if it is no backward pass, or if unknown."""
     # Both have the same line and number of rounds, and the backward pass reads values that the forward pass saved. If
@@ -209,7 +206,7 @@ def _forward_pass_of(
     return free[0] if len(free) == 1 else None
 
 
-def _name_calls(root: Draft) -> None:
+def _name_calls(root: NodeDraft) -> None:
     for draft in reversed([*root.walk()]):
         inside = [*draft.children.values()]
         if draft.kind == "call" and draft.name == draft.opcode and len(inside) == 1 and inside[0].kind == "call":
@@ -217,8 +214,8 @@ def _name_calls(root: Draft) -> None:
 
 
 def _outer(
-    parent: str, instruction: Instruction, bodies: Mapping[str, tuple[Draft, Region]], root: Draft
-) -> tuple[Draft, str]:
+    parent: str, instruction: Instruction, bodies: Mapping[str, tuple[NodeDraft, Region]], root: NodeDraft
+) -> tuple[NodeDraft, str]:
     """Return the node in which to create the nodes of an instruction's blocks, and the block path of this node."""
     if parent not in bodies:
         return root, ""
@@ -234,7 +231,7 @@ def _outer(
     return home, home.block
 
 
-def _walk(start: Draft, base: str, block: str) -> Draft:
+def _walk(start: NodeDraft, base: str, block: str) -> NodeDraft:
     """Return the node of a block inside `start`, the node of the block `base`."""
     rest = block
     if base and (block == base or block.startswith(f"{base}/")):
@@ -247,9 +244,7 @@ def _walk(start: Draft, base: str, block: str) -> Draft:
     return node
 
 
-def _gather_inputs(
-    root: Draft, flows: Iterable[Flow], by_id: Mapping[str, Instruction], linked: Container[str]
-) -> set[str]:
+def _gather_inputs(root: NodeDraft, flows: Iterable[Flow], by_id: ById, linked: Container[str]) -> set[str]:
     """Keep the inputs that the forward pass uses, grouped by argument; return the ids of the removed inputs."""
     # An input is also kept if it is in `linked`, the ids in the graph of another stage, or if an instruction that
     # reads it depends on no other input, such as a step count.
@@ -267,7 +262,7 @@ def _gather_inputs(
                 fed.add(reader)
                 waiting.append(reader)
     used |= {id for id in inputs if not fed.issuperset(readers.get(id, ()))}
-    arguments: dict[str, list[Draft]] = {}
+    arguments: dict[str, list[NodeDraft]] = {}
     for part in [part for part, child in root.children.items() if child.kind == "input"]:
         draft = root.children.pop(part)
         if used.intersection(draft.ids):
@@ -286,8 +281,8 @@ def _gather_inputs(
 
 
 def _measure(
-    root: Draft,
-    by_id: Mapping[str, Instruction],
+    root: NodeDraft,
+    by_id: ById,
     flows: Iterable[Flow],
     positions: Mapping[str, int],
 ) -> None:
@@ -320,7 +315,7 @@ def _measure(
         if instruction.role not in ("forward", None) or not instruction.shapes:
             continue
         outside = [target for target in targets if by_id[target].role in ("forward", None)]
-        node: Draft | None = homes[source]
+        node: NodeDraft | None = homes[source]
         ancestors = {id(ancestor) for target in outside for ancestor in _line(homes[target])}
         while node is not None and outside and id(node) not in ancestors:
             if node.kind not in ("instruction", "input"):
@@ -337,14 +332,14 @@ def _measure(
                 draft.shape, draft.dtype = with_shape[-1].shape, with_shape[-1].dtype
 
 
-def _line(draft: Draft) -> Iterable[Draft]:
-    node: Draft | None = draft
+def _line(draft: NodeDraft) -> Iterable[NodeDraft]:
+    node: NodeDraft | None = draft
     while node is not None:
         yield node
         node = node.parent
 
 
-def _freeze(draft: Draft, nodes: dict[str, GraphNode]) -> None:
+def _freeze(draft: NodeDraft, nodes: dict[str, GraphNode]) -> None:
     stack = [draft]
     while stack:
         node = stack.pop()

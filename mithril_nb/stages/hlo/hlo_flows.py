@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from mithril_nb.stages.hlo.syntax import HloLine
-from mithril_nb.stages.hlo.text import Computation
+from mithril_nb.stages.hlo.text import ComputationText
 from mithril_nb.stages.records import Instruction
 
 
 def with_flows(
     instructions: Sequence[Instruction],
-    callees_first: Iterable[Computation],
-    callers: Mapping[str, Sequence[tuple[HloLine, Computation]]],
+    callees_first: Iterable[ComputationText],
+    callers: Mapping[str, Sequence[tuple[HloLine, ComputationText]]],
 ) -> tuple[Instruction, ...]:
     """Return the instructions of a module with the data flow into and out of calls and loops.
 

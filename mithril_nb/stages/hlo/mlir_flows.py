@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from mithril_nb.stages.hlo.spelling import read_mlir
+from mithril_nb.stages.hlo.syntax import read_mlir
 from mithril_nb.stages.records import Input, Instruction
 
 # For example: %2#1, the second result of %2
@@ -61,9 +61,9 @@ def with_flows(text: str, instructions: Sequence[Instruction]) -> tuple[Instruct
             instruction.opcode == "func.func" and len(calls.get(instruction.id, ())) != 1
         ):  # its arguments are not those of the module
             own = {name: f"{instruction.id} {name}" for name in _GIVEN.findall(lines[instruction.line - 1])}
-            for inner in inside:
-                current = by_id[inner.id]
-                by_id[inner.id] = replace(current, operands=tuple([own.get(name, name) for name in current.operands]))
+            for part in inside:
+                current = by_id[part.id]
+                by_id[part.id] = replace(current, operands=tuple([own.get(name, name) for name in current.operands]))
     # By call or loop: the values that its function or body returns (`None` for a carry), and what is computed inside.
     inner: dict[str, list[_Value | None]] = {}
     body_ids: dict[str, set[str]] = {}

@@ -166,7 +166,7 @@ def counted_rounds(loop: Instruction, home: Computation, module: HloModule) -> i
     """Return the trip count of a `while` that counts from one constant to another; `None` if it depends on values."""
     # Needed for loops that JAX's lowering adds, such as the rounds of Threefry: they are not in the jaxpr, and XLA's
     # passes have not annotated their trip counts yet.
-    return _Counting(loop, home, module).rounds()
+    return _CountedLoop(loop, home, module).rounds()
 
 
 def rounds_of_loops(module: HloModule, rounds: Mapping[str, int | None]) -> dict[str, int]:
@@ -260,7 +260,7 @@ def with_trip_counts(name: str, read: Read, equations: Iterable[Equation]) -> Re
     return text, tuple(annotated.get(instruction.id, instruction) for instruction in instructions)
 
 
-class _Counting:
+class _CountedLoop:
     """A loop with a counter: a loop-carried value to which each iteration adds the same number."""
 
     def __init__(self, loop: Instruction, home: Computation, module: HloModule):

@@ -6,20 +6,84 @@ inferred from its operands or users.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from math import prod
 
 from mithril_nb.graph.spec import ITEM_BYTES
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.given.locations import GivenLines, ReadSources
 from mithril_nb.stages.hlo.hlo_flows import with_flows
 from mithril_nb.stages.hlo.stablehlo import ids_in_function_of
-from mithril_nb.stages.hlo.syntax import HloLine, attribute_pairs, device_counts
-from mithril_nb.stages.hlo.text import Computation, orders_of, read_module, tidy
-from mithril_nb.stages.hlo.weights import CALLING, TRIVIAL, work
-from mithril_nb.stages.inference import Draft, Shares, attribute, blend, majority, pass_on, program_order
-from mithril_nb.stages.records import Equation, Instruction, Origin
+from mithril_nb.stages.hlo.syntax import HloLine, attribute_pairs, device_counts, sizes_in
+from mithril_nb.stages.hlo.text import ComputationText, orders_of, read_module, tidy
+from mithril_nb.stages.inference import (
+    InstructionDraft,
+    attribute,
+    blend,
+    blend_equally,
+    majority,
+    majority_of,
+    pass_on,
+    program_order,
+)
+from mithril_nb.stages.records import Equation, Origin, Read, Shares
 from mithril_nb.stages.trace.provenance.scopes import Marks
+
+_CONTRACTING = re.compile(r"(lhs|rhs)_contracting_dims=\{([\d,]*)\}")
+_WINDOW = re.compile(r"window=\{[^}]*?size=([\dx]+)")
+
+MOVING = frozenset(
+    "parameter constant tuple get-tuple-element bitcast copy copy-start copy-done broadcast reshape transpose slice "
+    "concatenate pad reverse iota gather dynamic-slice dynamic-update-slice after-all bitcast-convert opt-barrier "
+    "partition-id replica-id all-gather infeed outfeed domain".split()
+)
+"""Opcodes that move or name data, and compute nothing."""
+
+# Work per element of moved data: its block gets a share, but hardly changes the shares of blocks that compute.
+_MOVED = 0.01
+
+CALLING = frozenset("fusion call while conditional async-start async-update async-done".split())
+"""Opcodes that run other computations."""
+
+TRIVIAL = frozenset("parameter constant tuple get-tuple-element bitcast after-all opt-barrier".split())
+"""Opcodes for which no code runs."""
+
+# Opcodes for which no code runs inside a fusion.
+_FREE = TRIVIAL | {"broadcast", "iota"}
+
+
+def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:
+    """Return a rough number of operations of an instruction, to weigh it against others in the same computation."""
+    if line.opcode in ("dot", "convolution", "custom-call", "ragged-dot"):
+        inner = 1
+        left = shapes.get(line.operands[0]) if line.operands else None
+        contracting = dict(_CONTRACTING.findall(line.attributes))
+        if left is not None and left.shapes and "lhs" in contracting:
+            sizes = left.shapes[0][1]
+            inner = prod(tuple(sizes[axis] for axis in sizes_in(contracting["lhs"]) if axis < len(sizes)))
+        elif line.opcode == "convolution":
+            window = _WINDOW.search(line.attributes)
+            inner = prod(sizes_in(window.group(1).replace("x", ","))) if window else 1
+            # The window has only the spatial sizes. The labels show which axis of the kernel has the input channels.
+            kernel = shapes.get(line.operands[1]) if len(line.operands) > 1 else None
+            labels = re.search(r"dim_labels=\w+_(\w+)->", line.attributes)
+            if kernel is not None and kernel.shapes and labels and "i" in labels.group(1):
+                inner *= kernel.shapes[0][1][labels.group(1).index("i")]
+        return 2.0 * line.elements * inner
+    if line.opcode in ("reduce", "reduce-window", "scatter", "select-and-scatter", "sort"):
+        source = shapes.get(line.operands[0]) if line.operands else None
+        return float(max(source.elements if source else 0, line.elements))
+    return 0.0 if line.opcode in MOVING or line.opcode in CALLING else float(line.elements)
+
+
+def work(line: HloLine, shapes: dict[str, HloLine]) -> float:
+    """Return the weight of an instruction: its operations, or a little for each element that it only moves."""
+    if line.opcode in MOVING and line.opcode not in _FREE:
+        return _MOVED * line.elements
+    return flops(line, shapes)
+
 
 # Opcodes of the instructions that pass slices to the body of a scan and stack its results.
 _MOVES = frozenset(
@@ -39,7 +103,7 @@ def read_hlo(
     refine: Callable[[str, str], tuple[str, ...]] = lambda opcode, id: (),
     op_names: Mapping[str, str] | None = None,
     lines: GivenLines | None = None,
-) -> tuple[str, tuple[Instruction, ...]]:
+) -> Read:
     """Return the text of a module as it is shown to the user, entry first, and its instructions with provenance.
 
     `inputs`: Index and block of each input by its name, such as `params['linear_0.weight']`. `refine`: A function that
@@ -52,7 +116,7 @@ def read_hlo(
 
 
 # The instruction that calls a computation, and the computation that contains it.
-_Caller = tuple[HloLine, Computation]
+_Caller = tuple[HloLine, ComputationText]
 
 
 class _Module:
@@ -75,16 +139,16 @@ class _Module:
         # If a damaged text has two computations of one name, the first counts.
         self._computations = {computation.name: computation for computation in reversed(computations)}
         self._order, self._callees_first = orders_of(computations, self._computations)
-        self._drafts: dict[str, Draft] = {}
+        self._drafts: dict[str, InstructionDraft] = {}
         self._lines: dict[str, HloLine] = {}
-        self._homes: dict[str, Computation] = {}
+        self._homes: dict[str, ComputationText] = {}
         self._callers: dict[str, list[_Caller]] = {}
         self._appliers: dict[str, list[_Caller]] = {}
         self._functions: dict[str, frozenset[str]] = {}
         self._behind: dict[tuple[str, str], set[str]] = {}
         self._moves: dict[str, tuple[Shares, Origin | None]] = {}
 
-    def result(self) -> tuple[str, tuple[Instruction, ...]]:
+    def result(self) -> Read:
         printed = [self._title, ""]
         ranks = {computation.name: rank for rank, computation in enumerate(self._callees_first)}
         for computation in self._order:
@@ -94,7 +158,7 @@ class _Module:
                     printed.append(line.text)
                     self._lines[line.name] = line
                     self._homes[line.name] = computation
-                    self._drafts[line.name] = Draft(
+                    self._drafts[line.name] = InstructionDraft(
                         line.name,
                         line.opcode,
                         len(printed),
@@ -115,7 +179,7 @@ class _Module:
                 else:
                     printed.append(line)
                     id = f"line {len(printed)}"
-                    self._drafts[id] = Draft(id, "unreadable", len(printed))  # an opcode of unknown cost
+                    self._drafts[id] = InstructionDraft(id, "unreadable", len(printed))  # an opcode of unknown cost
             printed += ["}", ""]
         if self._read is not None:
             self._hand_down_locations()
@@ -130,7 +194,7 @@ class _Module:
             instructions, self._callees_first, {**self._appliers, **self._callers}
         )
 
-    def _attribute(self, computation: Computation) -> None:
+    def _attribute(self, computation: ComputationText) -> None:
         for line in computation.instructions:
             draft = self._drafts[line.name]
             if line.opcode == "parameter" and line.op_name in self._inputs:
@@ -155,7 +219,7 @@ class _Module:
                 self._attribute_moved(line, self._moved_by(line))
         self._share_combined(computation)
 
-    def _share_combined(self, computation: Computation) -> None:
+    def _share_combined(self, computation: ComputationText) -> None:
         """Attribute each collective that XLA combined from several ones to the equations and blocks of all of them."""
         # Its `op_name` names only one of them, but each item of its result has the `op_name` of its original
         # collective. A block's share of the collective is its share of the bytes.
@@ -208,10 +272,10 @@ class _Module:
             self._moves[line.name] = draft.shares, draft.origin
             draft.shares, draft.origin, draft.sources = (), None, candidates
 
-    def _is_of_scan(self, draft: Draft) -> bool:
+    def _is_of_scan(self, draft: InstructionDraft) -> bool:
         return bool(draft.equations) and all(self._equations[id].primitive == "scan" for id in draft.equations)
 
-    def _ids(self, line: HloLine, computation: Computation) -> frozenset[str]:
+    def _ids(self, line: HloLine, computation: ComputationText) -> frozenset[str]:
         """Return the ids of the equations that the tags in an instruction's `op_name` identify."""
         # In a function that XLA did not inline, a tag has only the last part of an id. The ids of the calls precede
         # it.
@@ -227,7 +291,7 @@ class _Module:
                 ids |= self._behind_callers(id, computation)
         return frozenset(ids & self._equations.keys())
 
-    def _of_function(self, computation: Computation) -> frozenset[str]:
+    def _of_function(self, computation: ComputationText) -> frozenset[str]:
         """Return the ids of the equations that call a function without tags, such as JAX's function for a `cumsum`."""
         equation_ids = self._functions.get(computation.name)
         if equation_ids is None:
@@ -239,7 +303,7 @@ class _Module:
             self._functions[computation.name] = equation_ids
         return equation_ids
 
-    def _behind_callers(self, id: str, computation: Computation) -> set[str]:
+    def _behind_callers(self, id: str, computation: ComputationText) -> set[str]:
         if computation.is_entry:
             return {id}
         if (id, computation.name) in self._behind:
@@ -310,7 +374,7 @@ class _Module:
         if line.opcode == "fusion" and is_moved and all(self._is_of_scan(part) for part in counted if part.shares):
             self._attribute_moved(line, tuple(inner_line.name for inner_line in self._body(line)[-1:]))
 
-    def _gather_call(self, draft: Draft, inside: set[str]) -> None:
+    def _gather_call(self, draft: InstructionDraft, inside: set[str]) -> None:
         own = tuple(f"{id}{self._tags.joint}" for id in draft.equations)
         own_ids = {id for id in inside if id.startswith(own)}
         if own_ids:
@@ -318,11 +382,8 @@ class _Module:
             equations = [
                 self._equations[id] for id in draft.equations if id in own_ids and not self._equations[id].is_call
             ]
-            draft.shares = (
-                blend((((equation.block, 1.0),) if equation.block else (), 1.0) for equation in equations)
-                or draft.shares
-            )
-            draft.role = majority((equation.role, 1.0) for equation in equations) or draft.role
+            draft.shares = blend_equally(equations) or draft.shares
+            draft.role = majority_of(equations) or draft.role
             draft.origin = "tagged" if draft.shares else None
 
     def _written_by(self, call: HloLine) -> tuple[str, ...]:
@@ -368,13 +429,13 @@ class _Module:
         for computation in self._order:
             outside = self._callers.get(computation.name) or self._appliers.get(computation.name, ())
             callers = [self._drafts[caller.name] for caller, _ in outside]
-            shares = blend((caller.shares, 1.0) for caller in callers)
+            shares = blend_equally(callers)
             for line in computation.instructions:
                 draft = self._drafts[line.name]
                 if shares and not draft.shares and not draft.is_settled:
                     draft.shares, draft.origin = shares, "inferred"
                     draft.take_lines(callers)
-                    draft.role = draft.role or majority((caller.role, 1.0) for caller in callers)
+                    draft.role = draft.role or majority_of(callers)
 
 
 def _bytes(line: HloLine) -> float:

@@ -15,10 +15,9 @@ from functools import lru_cache
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.given.locations import GivenLines, ReadSources
 from mithril_nb.stages.hlo.mlir_flows import with_flows
-from mithril_nb.stages.hlo.spelling import MLIR_DTYPES, read_mlir
-from mithril_nb.stages.hlo.syntax import QUOTED
-from mithril_nb.stages.inference import Draft, attribute, pass_on
-from mithril_nb.stages.records import Equation, Instruction
+from mithril_nb.stages.hlo.syntax import MLIR_DTYPES, QUOTED, read_mlir
+from mithril_nb.stages.inference import InstructionDraft, attribute, pass_on
+from mithril_nb.stages.records import Attributes, Equation, Instruction
 from mithril_nb.stages.trace.provenance.scopes import Marks
 
 # For example: loc(#loc12), or loc("reduce_window_sum:"(#loc5)) of an argument; JAX nests at most three levels
@@ -53,8 +52,8 @@ class _Function:
     """One function while it is read: its ops, their locations, and the functions it calls."""
 
     name: str
-    draft: Draft
-    ops: list[Draft] = field(default_factory=list)
+    draft: InstructionDraft
+    ops: list[InstructionDraft] = field(default_factory=list)
     locations: dict[str, str] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
@@ -76,9 +75,9 @@ def read_stablehlo(
     body, table = _split(text)
     names: dict[str, str] = {}
     functions: dict[str, _Function] = {}
-    open_ops: list[Draft | None] = []
+    open_ops: list[InstructionDraft | None] = []
     manual: list[str] = []  # ids of the bodies of `shard_map` around the line
-    waiting: Draft | None = None  # An op whose regions start on the next line.
+    waiting: InstructionDraft | None = None  # An op whose regions start on the next line.
     printed: list[str] = []
     current: _Function | None = None
     for line in body:
@@ -111,7 +110,7 @@ def read_stablehlo(
         function = _FUNC.search(plain) if "func.func" in plain else None
         if function:
             name = _symbol(function)
-            current = _Function(name, Draft(f"@{name}", "func.func", number))
+            current = _Function(name, InstructionDraft(f"@{name}", "func.func", number))
             functions[current.name] = current
             open_ops.append(current.draft)
             continue
@@ -133,7 +132,7 @@ def read_stablehlo(
         used: list[str] = _USED.findall(rest)
         operands = tuple([current.names[name] for name in used if name in current.names])
         are_known = len(operands) == len(used)
-        draft = Draft(
+        draft = InstructionDraft(
             f"{current.prefix}{result or f'@{opcode}'}",
             opcode,
             number,
@@ -195,7 +194,7 @@ def _specs(types: str) -> tuple[TensorSpec, ...]:
     return tuple(specs)
 
 
-def attribute_pairs(rest: str) -> tuple[tuple[str, str], ...]:
+def attribute_pairs(rest: str) -> Attributes:
     """Return the attributes on an op's line as names and values.
 
     Examples:
@@ -208,7 +207,7 @@ def attribute_pairs(rest: str) -> tuple[tuple[str, str], ...]:
 
 
 @lru_cache(maxsize=4096)
-def _pairs(attributes: str) -> tuple[tuple[str, str], ...]:
+def _pairs(attributes: str) -> Attributes:
     return tuple([(name, value.strip()) for name, value in _ATTRIBUTE.findall(attributes)])
 
 
@@ -306,7 +305,7 @@ def _resolve(
         return ids_of(function.locations[op], around(function, op, outside), tags, equations)
 
     callers = callers_of({name: function.calls for name, function in functions.items()}, ids_at, tags.most_callers)
-    drafts: dict[str, Draft] = {}
+    drafts: dict[str, InstructionDraft] = {}
     for function in functions.values():
         outside = callers[function.name]
         drafts[function.draft.id] = function.draft

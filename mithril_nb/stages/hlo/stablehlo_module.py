@@ -61,7 +61,7 @@ def traced_in_module(
         The ids that `read_stablehlo` finds in the text of the module; `None` if only the text contains them.
     """
     try:
-        return _Reader(module, tags, ids, outside).traced()
+        return _ModuleReader(module, tags, ids, outside).traced()
     except _UnknownError:
         return None
 
@@ -72,7 +72,7 @@ _Op = tuple[str, str, Any]
 _Links = tuple[list[str], list[tuple[str, ...]]]
 
 
-class _Reader:
+class _ModuleReader:
     def __init__(self, module: Any, tags: Tags, ids: Sequence[str], outside: frozenset[str]):
         self._module, self._tags, self._outside = module, tags, outside
         self._ids, self._order = ids, {id: place for place, id in enumerate(ids)}

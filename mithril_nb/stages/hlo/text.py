@@ -25,7 +25,7 @@ _DECODER = json.JSONDecoder()
 
 
 @dataclass
-class Computation:
+class ComputationText:
     """A computation: its name, its header, and its lines; unreadable lines are plain text."""
 
     name: str
@@ -39,14 +39,14 @@ class Computation:
         return [line for line in self.lines if isinstance(line, HloLine)]
 
 
-def read_module(text: str, cache: dict[str, HloLine | str] | None = None) -> tuple[str, list[Computation]]:
+def read_module(text: str, cache: dict[str, HloLine | str] | None = None) -> tuple[str, list[ComputationText]]:
     """Return the name of the module and its computations, in the order of the text.
 
     `cache`: A cache of parsed lines, to which new lines are added; `None` for no cache.
     """
     title = "HloModule"
-    computations: list[Computation] = []
-    current: Computation | None = None
+    computations: list[ComputationText] = []
+    current: ComputationText | None = None
     for line in text.splitlines():
         if current is not None:
             if line.startswith("}"):
@@ -61,19 +61,19 @@ def read_module(text: str, cache: dict[str, HloLine | str] | None = None) -> tup
         elif line.startswith("HloModule "):
             title = line.split(",", 1)[0].rstrip()
         elif name := opened_by(line):
-            current = Computation(name, line, line.startswith("ENTRY "))
+            current = ComputationText(name, line, line.startswith("ENTRY "))
             computations.append(current)
     return title, computations
 
 
 def orders_of(
-    computations: list[Computation], by_name: Mapping[str, Computation]
-) -> tuple[list[Computation], list[Computation]]:
+    computations: list[ComputationText], by_name: Mapping[str, ComputationText]
+) -> tuple[list[ComputationText], list[ComputationText]]:
     """Return the computations in two orders: depth first from the first one, and callees before their callers."""
-    reading: dict[str, Computation] = {}
-    callees_first: list[Computation] = []
+    reading: dict[str, ComputationText] = {}
+    callees_first: list[ComputationText] = []
 
-    def visit(computation: Computation) -> None:
+    def visit(computation: ComputationText) -> None:
         if computation.name in reading:
             return
         reading[computation.name] = computation

@@ -121,7 +121,7 @@ class _Flow:
 
     def _call(self, site: Site, values: dict[Any, Value], index: int) -> None:
         body, inner = site.bodies[0]
-        inside = self._given(site, body, _matching(body, site.equation.invars), values, index)
+        inside = self._inputs_inside(site, body, _matching(body, site.equation.invars), values, index)
         self._walk(inner, inside)
         record = self._program.by_id[site.id]
         for number, (var, atom) in enumerate(zip(site.equation.outvars, body.outvars, strict=True)):
@@ -133,13 +133,13 @@ class _Flow:
 
     def _branches(self, site: Site, values: dict[Any, Value], index: int) -> None:
         for body, inner in site.bodies:
-            inside = self._given(site, body, _matching(body, site.equation.invars), values, index)
+            inside = self._inputs_inside(site, body, _matching(body, site.equation.invars), values, index)
             self._walk(inner, inside)
             # In the order of the equations, a branch ends before the next one begins.
             end = self._places[inner[-1].id] if inner else index
-            self._keep(_values(inside, body.outvars), end)
+            self._use(_values(inside, body.outvars), end)
         self._results(site, values, self._last_inside[site.id])
-        self._keep(_values(values, site.variables), self._last_inside[site.id])
+        self._use(_values(values, site.variables), self._last_inside[site.id])
 
     def _loop(self, site: Site, values: dict[Any, Value], index: int) -> None:
         atoms, results = site.equation.invars, site.equation.outvars
@@ -151,7 +151,7 @@ class _Flow:
         for wiring in (*conditions, loop):
             operands = wiring.operands or ()
             own = [atoms[at] for at in operands[: wiring.constants]]
-            inside = self._given(site, wiring.jaxpr, own, values, index)
+            inside = self._inputs_inside(site, wiring.jaxpr, own, values, index)
             for number in range(wiring.constants, len(operands)):
                 var, operand = wiring.jaxpr.invars[number], operands[number]
                 if operand not in carried:
@@ -163,7 +163,7 @@ class _Flow:
             self._walk(wiring.sites, inside)
             if wiring is loop:
                 self._end_iteration(site, loop.jaxpr, inside, values, end, [atoms[at] for at in carried])
-        self._keep(_values(values, [atom for at, atom in enumerate(atoms) if at not in carried]), end)
+        self._use(_values(values, [atom for at, atom in enumerate(atoms) if at not in carried]), end)
 
     def _end_iteration(
         self,
@@ -180,8 +180,8 @@ class _Flow:
             result, next_value = values.get(var), _value(inside, atom)
             if result is not None and next_value is not None:
                 next_value.is_in_place = self._is_written_over(result, next_value)
-        self._keep(_values(inside, body.outvars), end)
-        self._keep(_values(values, site.equation.outvars), end)
+        self._use(_values(inside, body.outvars), end)
+        self._use(_values(values, site.equation.outvars), end)
         for number, (var, atom) in enumerate(zip(site.equation.outvars, body.outvars, strict=True)):
             result, next_value = values.get(var), _value(inside, atom)
             if next_value is result and number < len(carried):
@@ -198,7 +198,7 @@ class _Flow:
         is_changed = last == next_value.made and (primitive in _CHANGE or is_alone)
         return next_value.made > carried.made and (last < next_value.made or is_changed)
 
-    def _given(
+    def _inputs_inside(
         self, site: Site, body: Any, atoms: Sequence[Any], values: dict[Any, Value], index: int
     ) -> dict[Any, Value]:
         block = self._program.by_id[site.id].block
@@ -213,7 +213,7 @@ class _Flow:
         return inside
 
     @staticmethod
-    def _keep(values: Iterable[Value], index: int) -> None:
+    def _use(values: Iterable[Value], index: int) -> None:
         for value in values:
             value.uses.append(index)
 

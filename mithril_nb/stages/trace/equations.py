@@ -231,7 +231,7 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
                     # The condition of a loop runs once more than the body.
                     more = repeats if site.primitive == "while" and jax_versions.is_condition(equation, plain) else 0
                     runs = None if times is None or more is None else times + more
-                    inner_constants = _given(site, plain)
+                    inner_constants = _constants_inside(site, plain)
                     sites = walk(plain, f"{site.id}.{inner}", site, site.stack, runs, within, inner_constants)
                     own_bodies.append((plain, sites))
         return here
@@ -263,7 +263,7 @@ def _constants(site: Site, constants: dict[Any, Constant]) -> tuple[Constant, ..
         operands = tuple([_number(atom) if is_literal(atom) else constants.get(atom) for atom in atoms])
     if operands and None not in operands and len(site.equation.outvars) == 1:
         if site.primitive in _KEEPS_VALUE:
-            constants[site.equation.outvars[0]] = _kept(operands[0], site.equation.outvars[0].aval.dtype)
+            constants[site.equation.outvars[0]] = _converted(operands[0], site.equation.outvars[0].aval.dtype)
         elif site.primitive in _FOLDS:
             constants[site.equation.outvars[0]] = _folded(site.primitive, operands)
     elif site.primitive == "iota" and site.equation.outvars[0].aval.shape[site.equation.params["dimension"]] == 1:
@@ -273,7 +273,7 @@ def _constants(site: Site, constants: dict[Any, Constant]) -> tuple[Constant, ..
     return operands
 
 
-def _kept(value: Constant, dtype: Any) -> Constant:
+def _converted(value: Constant, dtype: Any) -> Constant:
     if not isinstance(value, float) or dtype == np.float32:
         return value
     if np.issubdtype(dtype, np.complexfloating):
@@ -293,7 +293,7 @@ def _folded(primitive: str, operands: tuple[Constant, ...]) -> Constant:
     return "?"
 
 
-def _given(site: Site, body: Any) -> dict[Any, Constant]:
+def _constants_inside(site: Site, body: Any) -> dict[Any, Constant]:
     """Return the known constants among the inputs of a body, by variable; `{}` if the equation is of another kind."""
     # The equation must be a call of a function with a custom derivative. JAX inlines it, so XLA folds the constants.
     if site.primitive not in jax_versions.WRITTEN_OUT or len(body.invars) != len(site.constants):

@@ -11,7 +11,7 @@ from typing import Any
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import is_literal
-from mithril_nb.stages.records import Equation, Instruction
+from mithril_nb.stages.records import Equation, Instruction, Read
 from mithril_nb.stages.trace.equations import Site, Wiring, wirings
 from mithril_nb.stages.trace.params import (
     BLOCKS,
@@ -40,15 +40,13 @@ _HIDDEN = {
 _OURS = frozenset({COMBINER, DEVICES, UNUSED, GROUP, PARTITIONED, KERNEL, BLOCKS, ESTIMATE})
 
 
-def print_jaxpr(
-    trace: Trace, top: list[Site], equations: dict[str, Equation], owner: Callable[[int], str]
-) -> tuple[str, tuple[Instruction, ...]]:
+def print_jaxpr(trace: Trace, top: list[Site], equations: dict[str, Equation], owner: Callable[[int], str]) -> Read:
     """Return the text of a jaxpr, and its instructions: first the inputs, then the equations.
 
     `equations`: All equations by id, nested ones included. `owner`: A function that returns the path of the block that
     an input belongs to, given the index of the input.
     """
-    return _Printer(equations).program(trace, top, owner)
+    return _JaxprPrinter(equations).program(trace, top, owner)
 
 
 def short_spec(spec: TensorSpec) -> str:
@@ -67,7 +65,7 @@ def _short_dtype(dtype: str) -> str:
     return _SHORT[name] + dtype[len(name) :] if name in _SHORT and dtype != "float0" else dtype
 
 
-class _Printer:
+class _JaxprPrinter:
     def __init__(self, equations: dict[str, Equation]):
         self._equations = equations
         self._names: dict[Any, str] = {}
@@ -81,9 +79,7 @@ class _Printer:
         self._lines: list[str] = []
         self._found: list[Instruction] = []
 
-    def program(
-        self, trace: Trace, top: list[Site], owner: Callable[[int], str]
-    ) -> tuple[str, tuple[Instruction, ...]]:
+    def program(self, trace: Trace, top: list[Site], owner: Callable[[int], str]) -> Read:
         jaxpr = trace.closed.jaxpr
         self._lines.append("{ lambda")
         for var in jaxpr.constvars:
@@ -157,7 +153,7 @@ class _Printer:
                 site.primitive,
                 start,
                 (site.id, *inner),
-                ((record.block, 1.0),) if record.block else (),
+                record.shares,
                 record.role,
                 record.origin,
                 len(self._lines) - start + 1,

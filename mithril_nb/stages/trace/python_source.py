@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mithril_nb.stages.failure import Failure
-from mithril_nb.stages.inference import blend, program_order
-from mithril_nb.stages.records import Equation, Instruction, Role, format_lines, lines_of_source
+from mithril_nb.stages.inference import blend_equally, program_order
+from mithril_nb.stages.records import Equation, Instruction, Read, Role, format_lines, lines_of_source
 
 # Maximum length, in lines, of a function or class that is shown whole. Of a longer one, only inner parts are shown.
 _LONGEST = 200
@@ -46,7 +46,7 @@ class SourceLine:
 
 def source_of_functions(
     lines: Mapping[str, SourceLine], equations: Sequence[Equation], failure: Failure | None = None
-) -> tuple[str, tuple[Instruction, ...]]:
+) -> Read:
     """Return the source code of the functions that created equations, and an instruction for each line that did.
 
     Args:
@@ -54,12 +54,12 @@ def source_of_functions(
         equations: The equations of the program.
         failure: The error of the trace; `None` if it succeeded.
     """
-    return _shown([(lines[equation.id], [equation]) for equation in equations if equation.id in lines], failure)
+    return _printed([(lines[equation.id], [equation]) for equation in equations if equation.id in lines], failure)
 
 
 def source_of_instructions(
     instructions: Iterable[Instruction], files: Mapping[str, str], equations: Mapping[str, Equation]
-) -> tuple[str, tuple[Instruction, ...]]:
+) -> Read:
     """Like `source_of_functions`, for a program that has no jaxpr: read the `source` of each instruction.
 
     `files`: A dict from the label of each file, as in `Instruction.source`, to its path.
@@ -70,12 +70,10 @@ def source_of_instructions(
         for source in instruction.source:
             label, first, last = lines_of_source(source)
             pairs.append((SourceLine(files[label], label, first, last), own_equations))
-    return _shown(pairs)
+    return _printed(pairs)
 
 
-def _shown(
-    found_at: Iterable[tuple[SourceLine, Sequence[Equation]]], failure: Failure | None = None
-) -> tuple[str, tuple[Instruction, ...]]:
+def _printed(found_at: Iterable[tuple[SourceLine, Sequence[Equation]]], failure: Failure | None = None) -> Read:
     equations_at: dict[SourceLine, dict[str, Equation]] = {}
     ends: dict[SourceLine, int] = {}
     for source_line, equations in found_at:
@@ -114,7 +112,7 @@ def _shown(
 
 def source_of_model(
     text: str, blocks: Mapping[int, str], equations: Sequence[Equation], lines: Mapping[str, SourceLine]
-) -> tuple[str, tuple[Instruction, ...]]:
+) -> Read:
     """Return the Python that builds a model, and an instruction for each line that adds a block.
 
     `blocks`: A dict from the number of each line of `text` that adds a block to the path of this block. `equations`:
@@ -145,7 +143,7 @@ def lines_of_file(file: str) -> list[str]:
 def _instruction(id: str, line: int, equations: Sequence[Equation], count: int = 1) -> Instruction:
     # Calls are left out, because the equations of their bodies are counted already.
     counted = [equation for equation in equations if not equation.is_call] or equations
-    shares = blend((((equation.block, 1.0),) if equation.block else (), 1.0) for equation in counted)
+    shares = blend_equally(counted)
     roles: set[Role | None] = {equation.role for equation in counted}
     return Instruction(
         id,

@@ -37,11 +37,11 @@ def trip_count(equation: Any, constants: Sequence[Constant]) -> int | None:
         sizes = [size if isinstance(size, int) else _whole(next(operands, None)) for size in grid]
         return None if None in sizes else prod(size or 0 for size in sizes)
     loop = jax_versions.while_parts(equation)
-    return jax_versions.trip_count(equation) if loop is None else _Counting(loop, constants).rounds()
+    return jax_versions.trip_count(equation) if loop is None else _CountedWhile(loop, constants).rounds()
 
 
 @dataclass(frozen=True)
-class _Counting:
+class _CountedWhile:
     """A `while`, and the values of its operands as in `Equation.constants`."""
 
     loop: jax_versions.While

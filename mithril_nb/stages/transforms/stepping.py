@@ -19,17 +19,19 @@ from mithril_nb.stages.trace.jaxpr_text import print_jaxpr
 from mithril_nb.stages.trace.provenance.scopes import Tags
 from mithril_nb.stages.trace.traced import record_of
 from mithril_nb.stages.trace.tracing import Leaf, Trace, caller, leaves_of, shape_of_aval, trace
-from mithril_nb.stages.transforms.kinds import COUNTED, NAMED, entry_of, transform_of
-from mithril_nb.stages.transforms.marks import MarkedEquation, Matching, Side
-from mithril_nb.stages.transforms.transform import (
+from mithril_nb.stages.transforms.kinds import (
+    COUNTED,
+    NAMED,
     Compared,
     Counts,
     Examples,
     Shapes,
     StepCheck,
-    Transform,
+    StepTransform,
     comparison,
+    transform_of,
 )
+from mithril_nb.stages.transforms.marks import MarkedEquation, Matching, Side
 
 _TRACE = "trace"
 
@@ -56,10 +58,6 @@ class TransformStep(Shown):
     explanation: str = ""
     problem: Diagnostic | None = None
 
-    def made_of(self, id: str) -> tuple[str, ...]:
-        """Return the ids of the equations of `after` that JAX created from equation `id` of `before`."""
-        return tuple(equation.id for equation in self.equations if equation.source == id)
-
     def to_dict(self) -> dict[str, Any]:
         """Return the step as data that `json.dumps` accepts."""
         return {
@@ -81,16 +79,16 @@ class TransformSteps(Shown, Sequence[TransformStep]):
         through: Names of the requested transforms, in order.
     """
 
-    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], chain: Sequence[Transform]):
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], chain: Sequence[StepTransform]):
         self.name = getattr(fn, "__name__", type(fn).__name__)
         self.through = tuple(transform.name for transform in chain)
         self._fn, self._args = fn, args
-        self._links: list[tuple[Transform, _Point, _Point]] = []
+        self._links: list[tuple[StepTransform, _Point, _Point]] = []
         self._steps: list[TransformStep] = []
         self._point = self._start()
         if self._point is not None:
-            for at, transform in enumerate(chain):
-                if not self._take_step(self._point, transform, chain, at):
+            for number, transform in enumerate(chain, 1):
+                if not self._take_step(self._point, transform, number):
                     break
 
     def __len__(self) -> int:
@@ -139,14 +137,11 @@ class TransformSteps(Shown, Sequence[TransformStep]):
             return ()
         make = Examples()
         first = self._links[0][1] if self._links else point
-        example_args = tuple(jax.tree.map(lambda leaf: _example(leaf, make), arg) for arg in self._args)
-        plain = partial(_python, self._fn, first.function, example_args)
-        checks = [comparison(_TRACE, plain)]
+        args = tuple(jax.tree.map(lambda leaf: _example(leaf, make), arg) for arg in self._args)
+        checks = [comparison(_TRACE, partial(_compared_with_python, self._fn, first.function, args))]
         for transform, before, after in self._links:
-            args = transform.args(example_args, before.out, make)
-            both = partial(transform.compare, before.function, example_args, after.function, args)
-            checks.append(comparison(transform.name, both))
-            example_args = args
+            args = transform.args(args, before.out, make)
+            checks.append(comparison(transform.name, partial(_compared, transform, before, after, args)))
         return tuple(checks)
 
     def _start(self) -> _Point | None:
@@ -181,7 +176,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
         )
         return point
 
-    def _take_step(self, point: _Point, transform: Transform, chain: Sequence[Transform], at: int) -> bool:
+    def _take_step(self, point: _Point, transform: StepTransform, number: int) -> bool:
         tags = Tags({name for site in point.side.sites for name, _ in site.stack})
         marked = point.trace.call(tags.tag(point.trace.closed, is_whole=True))
         try:
@@ -189,7 +184,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
             args = transform.args(point.args, point.out, Shapes())
             closed, out = jax.make_jaxpr(wrapped, return_shape=True)(*args)
         except Exception as error:
-            problem = self._problem(point, transform, error, chain, at)
+            problem = self._problem(point, transform, error, number)
             self._steps.append(TransformStep(transform.name, point.stage, None, problem=problem))
             return False
         names = transform.names(point.names)
@@ -206,20 +201,14 @@ class TransformSteps(Shown, Sequence[TransformStep]):
         self._point = reached
         return True
 
-    def _problem(
-        self, point: _Point, transform: Transform, error: Exception, chain: Sequence[Transform], at: int
-    ) -> Diagnostic:
-        alternatives = transform.alternatives(point.args, point.out)
-        entries = [entry_of(entry) for entry in chain]
-        through = [*entries[:at], *alternatives, *entries[at + 1 :]]
+    def _problem(self, point: _Point, transform: StepTransform, error: Exception, number: int) -> Diagnostic:
         return Diagnostic(
-            f"step {at + 1} of {self.name!r}, {transform.name!r}, cannot be applied.",
+            f"step {number} of {self.name!r}, {transform.name!r}, cannot be applied.",
             (
                 (type(error).__name__, first_lines(error)),
                 ("takes", ", ".join(map(_describe, point.trace.inputs)) or "nothing"),
                 ("returns", ", ".join(map(_describe, point.trace.outputs)) or "nothing"),
             ),
-            f"through=({', '.join(through)}{',' if len(through) == 1 else ''})" if alternatives else "",
             code=StageUnavailableError.__name__,
         )
 
@@ -270,7 +259,7 @@ def step_through(
                 f"step_through has no transform {short_repr(entry)}.",
                 (
                     ("names", ", ".join(NAMED)),
-                    ("pairs", ", ".join(f'("{name}", {NAMED[name](name, (), 0).amount})' for name in COUNTED)),
+                    ("pairs", ", ".join(f'("{name}", {count})' for name, count in COUNTED.items())),
                     ("or", "a function that takes and returns a function"),
                 ),
                 f'through=("{near}",)',
@@ -314,7 +303,13 @@ def _counts(matching: Matching) -> Counts:
     )
 
 
-def _python(fn: Callable[..., Any], traced: Callable[..., Any], args: tuple[Any, ...]) -> Compared:
+def _compared(transform: StepTransform, before: _Point, after: _Point, args: tuple[Any, ...]) -> Compared | None:
+    if not transform.keeps_inputs:  # an unknown transform has no reference
+        return None
+    return transform.compare(before.function, jax.jit(after.function)(*args), args)
+
+
+def _compared_with_python(fn: Callable[..., Any], traced: Callable[..., Any], args: tuple[Any, ...]) -> Compared:
     return Compared("the Python function", jax.jit(traced)(*args), fn(*args))
 
 

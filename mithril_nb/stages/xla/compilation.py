@@ -106,7 +106,7 @@ class _EarlyModule:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _XlaRun:
     """The result of one compilation by XLA."""
 
     compiled: jax.stages.Compiled
@@ -155,8 +155,8 @@ class Compilation:
         self._started_in_full = self._started_with_least = False
         self._is_compiling = threading.Event()
         self._reading: EarlyRead[_EarlyModule] | None = None
-        self._full: _Run | None = None
-        self._inspected: _Run | None = None  # the compilation of `optimized`: `_full`, or one with the least effort
+        self._full: _XlaRun | None = None
+        self._inspected: _XlaRun | None = None  # the compilation of `optimized`: `_full`, or one with the least effort
         self.compiled = Once(self._compile)
         self.optimized = Once(self._optimize)
         self.plan = Once(self._read_memory_plan)
@@ -230,17 +230,17 @@ class Compilation:
         """Return whether `optimized` was compiled with the least effort, so that its machine code is slow."""
         return self._inspected is not None and self._inspected is not self._full
 
-    def _run(self, effort: Mapping[str, Any], files: Mapping[str, Any], *, writes: bool, is_second: bool) -> _Run:
+    def _run(self, effort: Mapping[str, Any], files: Mapping[str, Any], *, writes: bool, is_second: bool) -> _XlaRun:
         has_passes = not is_second and (self._wants_passes or self._writes_passes())
         # JAX's compilation cache is not used: a cached program writes no files, and may have other op names.
         if not (has_passes or writes):
             with jax_jit.without_compilation_cache():
-                return _Run(compile_with(effort, self._options, self._by_xla()))
+                return _XlaRun(compile_with(effort, self._options, self._by_xla()))
         dump = Dump()
         with EarlyRead(partial(self._read_module, dump, has_passes)) as ahead:
             self._reading = ahead
             compiled = self._write(dump, effort, {**files, **(PASSES if has_passes else {})})
-        return _Run(compiled, dump, has_passes, ahead)
+        return _XlaRun(compiled, dump, has_passes, ahead)
 
     def _write(self, dump: Dump, effort: Mapping[str, Any], files: Mapping[str, Any]) -> jax.stages.Compiled:
         compile = self._by_xla()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import io
 import math
 import re
@@ -11,8 +10,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
-
-import numpy as np
 
 from mithril_nb.stages.hlo.syntax import split
 
@@ -50,7 +47,8 @@ def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[s
     code = section.data()[start : start + size]
     engine = _engine(file.get_machine_arch())
     names = _called(file, table, index)
-    addresses, mnemonics, texts = _decoded(engine, code)
+    decoded = [(address, mnemonic, operands) for address, _, mnemonic, operands in engine.disasm_lite(code, 0)]
+    addresses = [address for address, _, _ in decoded]
     comments: dict[int, list[str]] = {}
     for at in sorted(names):
         if start <= at < start + size:
@@ -58,44 +56,12 @@ def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[s
     parts = cache(lambda operands: tuple(split(operands)))  # registers repeat
     lines = [
         (f"  {address:#06x}  {mnemonic} {operands}".rstrip(), mnemonic, parts(operands))
-        for address, mnemonic, operands in zip(addresses, mnemonics, texts, strict=True)
+        for address, mnemonic, operands in decoded
     ]
     for line_index, within in comments.items():
         line, mnemonic, operands = lines[line_index]
         lines[line_index] = f"{line}  ; {', '.join(within)}", mnemonic, operands
     return lines
-
-
-def _decoded(engine: Any, code: bytes) -> tuple[list[int], list[str], list[str]]:
-    # capstone writes an array of C structs. NumPy reads it in half the time of capstone's own `disasm_lite`, which
-    # reads them one by one: a kernel may have 300,000 instructions.
-    import capstone
-
-    library: Any = capstone._cs
-    record: Any = capstone._cs_insn
-    instructions = ctypes.POINTER(record)()
-    count = library.cs_disasm(engine.csh, code, len(code), 0, 0, ctypes.byref(instructions))
-    if not count:
-        return [], [], []
-    try:
-        names = ("address", "mnemonic", "op_str")
-        fields = [getattr(record, name) for name in names]
-        formats = ["<u8", *(f"S{field.size}" for field in fields[1:])]
-        offsets, size = [field.offset for field in fields], ctypes.sizeof(record)
-        layout: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": size}
-        memory = (ctypes.c_char * (count * size)).from_address(ctypes.addressof(instructions.contents))
-        rows = np.frombuffer(memory, np.dtype(layout))
-        addresses = rows["address"].tolist()
-        mnemonics, operands = (_texts(rows[name].tolist()) for name in names[1:])
-    finally:
-        library.cs_free(instructions, count)
-    return addresses, mnemonics, operands
-
-
-def _texts(values: list[bytes]) -> list[str]:
-    # Equal strings are one object.
-    texts = {value: value.partition(b"\0")[0].decode("ascii") for value in set(values)}
-    return [texts[value] for value in values]
 
 
 def _engine(machine: str) -> Any:

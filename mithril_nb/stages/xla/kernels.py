@@ -11,20 +11,19 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import cast
+from typing import Any, cast, overload
 
 from mithril_nb.display import Shown
 from mithril_nb.stages.hlo.syntax import OPERAND
 from mithril_nb.stages.hlo.text import by_computation
-from mithril_nb.stages.inference import blend, majority, program_order
+from mithril_nb.stages.inference import blend_equally, majority_of, program_order
+from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.records import Instruction
 from mithril_nb.stages.xla.dump import Dump
 from mithril_nb.stages.xla.kernel_code import disassemble, read_ptx
-from mithril_nb.stages.xla.kernel_lines import KernelLines, line_of
 
-OPTIMIZED, PLAIN = "ir-with-opt.ll", "ir-no-opt.ll"
+OPTIMIZED = "ir-with-opt.ll"
 _NO_CODE = "XLA writes no machine code for this platform; see the stage 'llvm' for the LLVM IR"
-_NO_IR = "XLA wrote no unoptimized LLVM IR for this kernel"
 # For example: define void @add_fusion(ptr %0). On a GPU, one file has the definitions of all kernels.
 _DEFINE = re.compile(r"^define [^@\n]*@(\"[^\"]+\"|[\w.$-]+)\(", re.MULTILINE)
 # For example: the dots of the instruction add.fusion.1. On a GPU its kernel is add_fusion_1.
@@ -45,13 +44,6 @@ class Kernel(Shown):
 
     def __str__(self) -> str:
         return self.llvm
-
-    @property
-    def llvm_before(self) -> str:
-        """The LLVM IR before LLVM optimizes it: the module that contains the kernel."""
-        if not self._dump.path(self._file, PLAIN).exists():
-            raise LookupError(_NO_IR)
-        return self._dump.text(self._file, PLAIN)
 
     @property
     def llvm(self) -> str:
@@ -156,9 +148,9 @@ class Owners:
             have = [id for id in group if id in run]
             if len(have) == 1:  # if several have kernels, it is unknown which of these the others run
                 others[have[0]] = [id for id in group if id != have[0]]
-        return {kernel: self._known(kernel, name, others.get(name, ())) for kernel, name in runs.items()}
+        return {kernel: self._owner_of(kernel, name, others.get(name, ())) for kernel, name in runs.items()}
 
-    def _known(self, kernel: str, name: str, others: Iterable[str]) -> Instruction:
+    def _owner_of(self, kernel: str, name: str, others: Iterable[str]) -> Instruction:
         if name in self._by_name:
             parts = [self._by_name[name], *(self._by_name[other] for other in others)]
         else:
@@ -172,8 +164,8 @@ class Owners:
             "kernel",
             0,
             tuple(sorted({id for part in parts for id in part.equations}, key=program_order)),
-            blend((part.shares, 1.0) for part in parts),
-            majority((part.role, 1.0) for part in parts),
+            blend_equally(parts),
+            majority_of(parts),
             "kernel" if any(part.shares for part in parts) else None,
             transforms=max((part.transforms for part in parts), key=len, default=()),
             source=tuple(dict.fromkeys(line for part in parts for line in part.source)),
@@ -248,3 +240,91 @@ def listing(
                     yield line_of(head, number, opcode, operands)
 
     return "\n".join(printed), cast("tuple[Instruction, ...]", KernelLines(heads, lambda: tuple(make())))
+
+
+class KernelLines(Sequence[Instruction]):
+    """The instructions of the stage `"llvm"` or `"asm"`, created on first use.
+
+    Args:
+        kernels: For each kernel, the instruction of its title line, and the opcode of each line below the title (`""`
+            for a line without an instruction).
+        make: Function that creates all instructions, with operands.
+    """
+
+    def __init__(
+        self, kernels: Sequence[tuple[Instruction, Sequence[str]]], make: Callable[[], tuple[Instruction, ...]]
+    ):
+        self._kernels, self._make = kernels, make
+        self._counts = [1 + len(opcodes) - opcodes.count("") for _, opcodes in kernels]
+
+    @cached_property
+    def _every(self) -> tuple[Instruction, ...]:
+        with paused_collector():
+            return self._make()
+
+    def column(self, name: str) -> list[Any]:
+        """Return an attribute of each instruction."""
+        # Only for `"operands"`, this creates the instructions.
+        values: list[Any] = []
+        for (head, opcodes), count in zip(self._kernels, self._counts, strict=True):
+            values += _OWN[name](head, opcodes) if name in _OWN else [getattr(head, name)] * count
+        return values
+
+    def shared(self, name: str) -> list[tuple[Any, int]] | None:
+        """Return an attribute of each kernel, with its number of instructions; `None` if it differs between these."""
+        if name in _OWN or name == "operands":
+            return None
+        return [(getattr(head, name), count) for (head, _), count in zip(self._kernels, self._counts, strict=True)]
+
+    def without_operands(self) -> Iterator[Instruction]:
+        """Yield the instructions."""
+        # Their operands are `()`, unless `make` was called before.
+        if "_every" in self.__dict__:
+            yield from self._every
+            return
+        for head, opcodes in self._kernels:
+            yield head
+            for number, opcode in enumerate(opcodes):
+                if opcode:
+                    yield line_of(head, number, opcode)
+
+    @overload
+    def __getitem__(self, index: int) -> Instruction: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Instruction, ...]: ...
+    def __getitem__(self, index: int | slice) -> Instruction | tuple[Instruction, ...]:
+        return self._every[index]
+
+    def __iter__(self) -> Iterator[Instruction]:
+        return iter(self._every)
+
+    def __len__(self) -> int:
+        return sum(self._counts)
+
+    def __eq__(self, other: object) -> bool:
+        return self._every == (other._every if isinstance(other, KernelLines) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._every)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (self._every,)
+
+
+def line_of(head: Instruction, number: int, opcode: str, operands: tuple[str, ...] = ()) -> Instruction:
+    """Return the instruction on line `number` below the title of a kernel, counted from 0; `head` is the title's."""
+    # Not `dataclasses.replace`, which takes ten times as long: a kernel may have 100,000 lines.
+    return Instruction(
+        f"{head.id}:{number}", opcode, head.line + 1 + number, head.equations, head.shares, head.role,
+        head.origin, operands=operands, transforms=head.transforms, source=head.source,
+        library_source=head.library_source,
+    )  # fmt: skip
+
+
+# Attributes that differ between the lines of a kernel: functions of the title's instruction and the opcodes.
+_OWN: dict[str, Callable[[Instruction, Sequence[str]], list[Any]]] = {
+    "id": lambda head, ops: [head.id, *(f"{head.id}:{at}" for at, opcode in enumerate(ops) if opcode)],
+    "opcode": lambda head, ops: [head.opcode, *filter(None, ops)],
+    "line": lambda head, ops: [head.line, *(at for at, opcode in enumerate(ops, head.line + 1) if opcode)],
+    "lines": lambda head, ops: [head.lines, *[1] * (len(ops) - ops.count(""))],
+}

@@ -17,7 +17,7 @@ from waiting import PATIENCE_S, until
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages.transforms.stepping import step_through
-from mithril_nb.stages.xla.pass_changes import Changes
+from mithril_nb.stages.xla.passes import Changes
 from mithril_nb.targets import inspect
 from mithril_nb.ui.session import passes
 from mithril_nb.ui.session.commands import Client, Reply, problem_of

@@ -258,8 +258,8 @@ class Attribution:
         outputs = [self._names(leaf, readers) for leaf in trace.outputs]
         before: dict[str, Flow] = {}
         after: dict[str, Flow] = {}
-        self._flow_in(jaxpr, top, inputs, before)
-        self._flow_out(jaxpr, top, outputs, after)
+        self._flow(jaxpr, top, inputs, before, is_forward=True)
+        self._flow(jaxpr, top, outputs, after, is_forward=False)
         for site in sites:
             block, role, _ = self._found[site.id]
             if role == "update" and block == UNATTRIBUTED:
@@ -317,55 +317,39 @@ class Attribution:
             owner = next((readers[leaf.name[start:]] for start in starts if leaf.name[start:] in readers), UNATTRIBUTED)
         return frozenset((owner,)) if owner else _NONE
 
-    def _flow_in(self, jaxpr: Any, body: list[Site], inputs: Sequence[Flow], seen: dict[str, Flow]) -> list[Flow]:
-        flows: dict[Any, Flow] = dict(zip(jaxpr.invars, inputs, strict=True))
-        for site in body:
-            results = site.equation.outvars
-            own = seen[site.id] = _union({flows.get(var, _NONE) for var in site.variables})
-            if not site.bodies:
-                block, role, _ = self._found[site.id]
-                # In the forward and backward pass, the flow of a result is the block that computes it.
-                if role != "update" and block not in (UNATTRIBUTED, LOSS):
-                    own = frozenset((block,))
-                flows.update(dict.fromkeys(results, own))
-                continue
-            arriving = [_of(flows, atom) for atom in site.equation.invars]
-            leaving = [own] * len(results)
-            for inner_jaxpr, inner in site.bodies:
-                inner_inputs = _matched(arriving, len(inner_jaxpr.invars), own)
-                outputs = self._flow_in(inner_jaxpr, inner, inner_inputs, seen)
-                if len(site.bodies) == 1 and len(outputs) == len(leaving) and site.primitive in jax_versions.CALL_NAMES:
-                    leaving = outputs
-            flows.update(zip(results, leaving, strict=True))
-        return [_of(flows, atom) for atom in jaxpr.outvars]
-
-    def _flow_out(self, jaxpr: Any, body: list[Site], outputs: Sequence[Flow], seen: dict[str, Flow]) -> list[Flow]:
+    def _flow(
+        self, jaxpr: Any, body: list[Site], arriving: Sequence[Flow], seen: dict[str, Flow], is_forward: bool
+    ) -> list[Flow]:
+        """Propagate flows from the inputs of a jaxpr to its outputs, or back; `seen` gets the flow at each equation."""
+        starts, ends = (jaxpr.invars, jaxpr.outvars) if is_forward else (jaxpr.outvars, jaxpr.invars)
         flows: dict[Any, Flow] = {}
 
-        def arrive(var: Any, flow: Flow) -> None:
-            current = flows.get(var, _NONE)
-            if current is not flow:
-                flows[var] = current | flow
-
-        for atom, flow in zip(jaxpr.outvars, outputs, strict=True):
+        def arrive(atom: Any, flow: Flow) -> None:
             if not jax_versions.is_literal(atom):
-                arrive(atom, flow)
-        for site in reversed(body):
-            leaving = [flows.get(var, _NONE) for var in site.equation.outvars]
-            own = seen[site.id] = _union(set(leaving))
-            if not site.bodies:
-                for var in site.variables:
-                    arrive(var, own)
-                continue
-            needed = [own] * len(site.equation.invars)
+                flows[atom] = flows[atom] | flow if atom in flows else flow
+
+        for atom, flow in zip(starts, arriving, strict=True):
+            arrive(atom, flow)
+        for site in body if is_forward else reversed(body):
+            operands = site.equation.invars if site.bodies else site.variables
+            sources, targets = (operands, site.equation.outvars) if is_forward else (site.equation.outvars, operands)
+            incoming = [_of(flows, atom) for atom in sources]
+            own = seen[site.id] = _union(set(incoming))
+            block, role, _ = self._found[site.id]
+            if is_forward and not site.bodies and role != "update" and block not in (UNATTRIBUTED, LOSS):
+                # In the forward and backward pass, the flow of a result is the block that computes it.
+                own = frozenset((block,))
+            leaving = [own] * len(targets)
             for inner_jaxpr, inner in site.bodies:
-                operands = self._flow_out(inner_jaxpr, inner, _matched(leaving, len(inner_jaxpr.outvars), own), seen)
-                if len(site.bodies) == 1 and len(operands) == len(needed) and site.primitive in jax_versions.CALL_NAMES:
-                    needed = operands
-            for atom, flow in zip(site.equation.invars, needed, strict=True):
-                if not jax_versions.is_literal(atom):
-                    arrive(atom, flow)
-        return [flows.get(var, _NONE) for var in jaxpr.invars]
+                count = len(inner_jaxpr.invars if is_forward else inner_jaxpr.outvars)
+                through = self._flow(
+                    inner_jaxpr, inner, incoming if len(incoming) == count else [own] * count, seen, is_forward
+                )
+                if len(site.bodies) == 1 and len(through) == len(leaving) and site.primitive in jax_versions.CALL_NAMES:
+                    leaving = through
+            for atom, flow in zip(targets, leaving, strict=True):
+                arrive(atom, flow)
+        return [_of(flows, atom) for atom in ends]
 
 
 def _is_ours(trace: Trace) -> bool:
@@ -411,10 +395,6 @@ def _of(flows: dict[Any, Flow], atom: Any) -> Flow:
 def _union(flows: set[Flow]) -> Flow:
     # There is nearly always only one, which is returned without a copy.
     return flows.pop() if len(flows) == 1 else _NONE.union(*flows)
-
-
-def _matched(outer: list[Flow], count: int, default: Flow) -> list[Flow]:
-    return outer if len(outer) == count else [default] * count
 
 
 def common_block(blocks: Set[str]) -> str:

@@ -48,7 +48,7 @@ def functions_of(trace: Trace, top: list[Site]) -> tuple[dict[str, Path], set[st
     """
     library = _known_library(trace.starts.rpartition(":")[0])
     own = {jax_versions.start_of(trace.closed.jaxpr)} if library else _starts(trace.closed.jaxpr)
-    reader = _Reader({trace.starts, *own} - {""}, library)
+    reader = _FunctionReader({trace.starts, *own} - {""}, library)
     reader.visit(top, (), set())
     reader.complete()
     return reader.paths, reader.lifted
@@ -72,7 +72,7 @@ def _is_optimizer_work(traceback: Any) -> bool:
     )
 
 
-class _Reader:
+class _FunctionReader:
     def __init__(self, target: set[str], library: str | None):
         self._target, self._library = target, library
         self.paths: dict[str, Path] = {}
@@ -157,7 +157,8 @@ def _user_functions(traceback: Any, library: str | None) -> Codes:
             users.append(code)
         elif not users:
             called = code if _known_library(code.co_filename) and not code.co_name.startswith(("_", "<")) else called
-    users[:0] = [called] * bool(users and called)
+    if users and called is not None:
+        users.insert(0, called)
     # Code objects of different files may be equal.
     return tuple({(code, code.co_filename): code for code in reversed(users)}.values())
 

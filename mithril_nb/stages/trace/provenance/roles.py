@@ -6,15 +6,133 @@ of those that only the update needs, such as a learning rate schedule.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from functools import lru_cache
+from collections.abc import Callable, Sequence, Set
+from functools import lru_cache, partial
 from typing import Any
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import NameStack
 from mithril_nb.stages.records import Role
-from mithril_nb.stages.trace.equations import Site
-from mithril_nb.stages.trace.provenance.reach import backwards, forwards
+from mithril_nb.stages.trace.equations import Site, Wiring, wirings
+
+Rule = Callable[[Site, int], int]
+"""A function that takes an equation and the union of the marks that reach it, and returns the mark it passes on."""
+
+Cache = dict[int, dict[tuple[int, ...], list[int]]]
+"""Results of loop bodies: `cache[id(body)][incoming marks]` are the outgoing marks."""
+
+
+def propagate(
+    jaxpr: Any,
+    body: list[Site],
+    incoming: Sequence[int],
+    rule: Rule,
+    *,
+    is_forward: bool,
+    enter: Callable[[Site, int, list[int]], list[int]] = lambda site, index, marks: marks,
+    alone: Set[str] = frozenset(),
+    seen: dict[tuple[str, int], list[int]] | None = None,
+    cache: Cache | None = None,
+) -> list[int]:
+    """Propagate marks, integers whose bits are flags, from the inputs of a jaxpr to its outputs, or back.
+
+    Args:
+        jaxpr: The open jaxpr.
+        body: The sites of the jaxpr's equations, without nested ones.
+        incoming: The mark of each input, or of each output to go back.
+        rule: A function that returns the mark that an equation without nested jaxprs passes on, or, to go back, that
+            of the predicate of a conditional. It takes the equation and the union of the marks that reach it.
+        is_forward: True to go from inputs to outputs.
+        enter: A function that may change the marks that enter a nested jaxpr. It takes the equation, the index of the
+            nested jaxpr in it, and the marks.
+        alone: Ids of loops that marks do not enter from outside. Inside, marks are not passed between iterations.
+        seen: A dict to which the marks that leave nested jaxprs are added. The key is the id of the equation and the
+            index of the nested jaxpr in it.
+        cache: A cache of results for loop bodies; `None` for a new one.
+    """
+    cache = {} if cache is None else cache
+    marks: dict[Any, int] = {}
+
+    def arrive(atom: Any, mark: int) -> None:
+        if mark and not jax_versions.is_literal(atom):
+            marks[atom] = marks.get(atom, 0) | mark
+
+    def through(wiring: Wiring, incoming: list[int]) -> list[int]:
+        return propagate(
+            wiring.jaxpr, wiring.sites, incoming, rule,
+            is_forward=is_forward, enter=enter, alone=alone, seen=seen, cache=cache,
+        )  # fmt: skip
+
+    starts, ends = (jaxpr.invars, jaxpr.outvars) if is_forward else (jaxpr.outvars, jaxpr.invars)
+    for atom, mark in zip(starts, incoming, strict=True):
+        arrive(atom, mark)
+    for site in body if is_forward else reversed(body):
+        operands = site.equation.invars if site.bodies else site.variables
+        sources, targets = (operands, site.equation.outvars) if is_forward else (site.equation.outvars, operands)
+        arriving = _of(marks, sources)
+        union = _union(arriving)
+        if not site.bodies:
+            passed_on = rule(site, union)
+            for atom in targets:
+                arrive(atom, passed_on)
+            continue
+        leaving: list[int | None] = [None] * len(targets)
+        for index, wiring in enumerate(wirings(site)):
+            entries, exits = (wiring.operands, wiring.results) if is_forward else (wiring.results, wiring.operands)
+            count = len(wiring.jaxpr.invars if is_forward else wiring.jaxpr.outvars)
+            inner = [union] * count if entries is None else [arriving[at] for at in entries]
+            outgoing = _fixed_point(
+                [0] * count if site.id in alone else enter(site, index, inner),
+                () if site.id in alone else [(to, of) if is_forward else (of, to) for of, to in wiring.carried],
+                partial(through, wiring),
+                cache.setdefault(id(wiring.sites), {}),
+            )
+            if seen is not None:
+                seen[site.id, index] = outgoing
+            for at, mark in zip(exits or (), outgoing, strict=exits is not None):
+                leaving[at] = (leaving[at] or 0) | mark
+            if not is_forward:
+                union |= _union(outgoing)
+            elif exits is None and site.primitive != "while":  # the number of iterations is not part of its result
+                leaving = [(mark or 0) | _union(outgoing) | union for mark in leaving]
+        rest = rule(site, union) if None in leaving and not is_forward else 0
+        for atom, mark in zip(targets, leaving, strict=True):
+            arrive(atom, rest if mark is None else mark)
+    return _of(marks, ends)
+
+
+def _fixed_point(
+    marks: list[int],
+    carried: Sequence[tuple[int, int]],
+    follow: Callable[[list[int]], list[int]],
+    cache: dict[tuple[int, ...], list[int]],
+) -> list[int]:
+    """Propagate marks through the body of a loop, again and again until they do not change."""
+    if not carried:
+        return follow(marks)
+    while True:
+        key = tuple(marks)
+        is_new = key not in cache
+        if is_new:
+            cache[key] = follow(list(marks))
+        result = cache[key]
+        for of, to in carried:
+            marks[to] |= result[of]
+        # This ends, because bits are only added.
+        if tuple(marks) == key:
+            return result if is_new else follow(marks)  # again, because `follow` also stores marks inside the body
+
+
+def _of(marks: dict[Any, int], atoms: Sequence[Any]) -> list[int]:
+    return [0 if jax_versions.is_literal(atom) else marks.get(atom, 0) for atom in atoms]
+
+
+def _union(marks: Sequence[int]) -> int:
+    union = 0
+    for mark in marks:
+        union |= mark
+    return union
+
 
 # Bits, because an input may be used by both the loss and the update.
 _TO_LOSS, _TO_UPDATE = 1, 2
@@ -94,7 +212,7 @@ def _has_new_params(
         return 0 if _is_differentiated(site.stack) or site.id in lifted else incoming
 
     incoming = [param * (is_param and bool(outputs)) for is_param, outputs in zip(are_params, versions, strict=True)]
-    outgoing = forwards(jaxpr, top, incoming, rule, lambda site, index, inputs: inputs) if any(incoming) else []
+    outgoing = propagate(jaxpr, top, incoming, rule, is_forward=True) if any(incoming) else []
     return any(
         outgoing[to] == param | gradient
         for start, outputs in zip(incoming, versions, strict=True)
@@ -124,10 +242,12 @@ class _UpdateFinder:
         # Loops that contain a derivative are loops over steps.
         self._record_steps(self._top)
         nothing, everything = ([mark] * len(self._jaxpr.outvars) for mark in (0, 1))
-        leads = backwards(self._jaxpr, self._top, nothing, self._leads, self._steps, self._inside)
+        leads = propagate(
+            self._jaxpr, self._top, nothing, self._leads, is_forward=False, alone=self._steps, seen=self._inside
+        )
         incoming = [_mark(lead, bool(outputs)) for lead, outputs in zip(leads, self._versions, strict=True)]
         while True:
-            outgoing = forwards(self._jaxpr, self._top, incoming, self._depends, self._enter)
+            outgoing = propagate(self._jaxpr, self._top, incoming, self._depends, is_forward=True, enter=self._enter)
             # If the forward pass computes the new value of an input, the input is a metric, not optimizer state.
             metrics = [
                 at
@@ -142,7 +262,7 @@ class _UpdateFinder:
             for at in metrics:
                 incoming[at] = _OF_LOSS
         self._settle()
-        backwards(self._jaxpr, self._top, everything, self._is_kept)
+        propagate(self._jaxpr, self._top, everything, self._is_kept, is_forward=False)
         self._settle()
         self._set_calls(self._top)
 
