@@ -360,6 +360,7 @@ def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalG
         raise ConnectionError(
             f"cannot connect '{source}' to '{target}', which is not an input of a block.",
             (("inputs of blocks", ", ".join(f"'{end}'" for end in _inputs(graph)) or "none"),),
+            "connect to one of these inputs. An output that no block reads is an output of the model.",
             port=target.port,
             edge=(str(source), str(target)),
         )
@@ -383,6 +384,7 @@ def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> Logic
         raise ConnectionError(
             f"there is no connection '{edge}'.",
             (("connections", ", ".join(str(other) for other in graph.edges) or "none"),),
+            "disconnect one of these connections.",
             block=component(target.node),
             port=target.port,
         )

@@ -36,7 +36,9 @@ def input_specs(
     ports = input_names(graph)
     if isinstance(shapes, Mapping):  # a parameter of the model, declared without a shape
         ports += tuple(port.name for port in graph.inputs if port.role == "param" and port.name in shapes)
-    names = by_port(shapes, ports, "input", argument="shapes", example="[32, 784]")
+    values = shapes.values() if isinstance(shapes, Mapping) else [shapes]
+    example = next(filter(None, map(written_shape, values)), "[32, 784]")
+    names = by_port(shapes, ports, "input", argument="shapes", example=example)
     return {
         port: TensorSpec(as_shape(name, shapes[name]), input_dtype(graph, port, dtype)) for port, name in names.items()
     }

@@ -73,9 +73,7 @@ UnknownOptionError: compile takes no argument 'fast'.
     Try: use one of these arguments.
 
 ml.compile(UNFED)
-UnconnectedPortError: input 'input' of block 'r' is not connected.
-    inputs of the model  none
-    Try: Edge(Endpoint.parse('x'), Endpoint.parse('r.input'))  # for the edges of the model
+UnconnectedPortError: the input 'r.input' is not connected.
 
 ml.compile(Linear(3, input_size=5), shapes={"input": [2, 4]})
 ShapeError: the input 'input' does not fit 'linear.input'.
