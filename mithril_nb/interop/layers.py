@@ -14,7 +14,9 @@ import numpy as np
 from mithril_nb import models as blocks
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.paths import component
+from mithril_nb.models.lazy_jax import loaded
 from mithril_nb.models.model import Model
+from mithril_nb.models.op import OPS
 
 
 class Imported(NamedTuple):
@@ -227,20 +229,17 @@ def _functions() -> list[tuple[Any, str, dict[str, tuple[str, Any]]]]:
         - The kind of the equivalent block; `""` for the identity, which needs no block.
         - The arguments of the function: a dict from their names to the block's names and the function's defaults.
     """
-    kinds = {
-        "relu": "Relu", "relu6": "Relu6", "sigmoid": "Sigmoid", "tanh": "Tanh", "softplus": "Softplus",
-        "silu": "SiLU", "mish": "Mish", "elu": "Elu", "selu": "Selu", "celu": "Celu", "log_sigmoid": "LogSigmoid",
-        "soft_sign": "Softsign", "hard_sigmoid": "HardSigmoid", "hard_tanh": "HardTanh", "hard_silu": "HardSwish",
-        "identity": "",
-    }  # fmt: skip
+    arguments = {
+        jax.nn.gelu: {"approximate": ("approximate", True)},
+        jax.nn.softmax: {"axis": ("axis", -1)},
+        jax.nn.log_softmax: {"axis": ("axis", -1)},
+    }
+    kernels = {loaded(rules.kernel): rules.__name__ for rules in OPS.values() if rules.category == "Activations"}
     return [
-        *((getattr(jax.nn, function), kind, {}) for function, kind in kinds.items() if hasattr(jax.nn, function)),
-        (jnp.tanh, "Tanh", {}),
+        *((function, kind, arguments.get(function, {})) for function, kind in kernels.items() if hasattr(blocks, kind)),
+        (jax.nn.identity, "", {}),
         (jax.lax.tanh, "Tanh", {}),
-        (jax.nn.gelu, "Gelu", {"approximate": ("approximate", True)}),
         (jax.nn.leaky_relu, "LeakyRelu", {"negative_slope": ("slope", 0.01)}),
-        (jax.nn.softmax, "Softmax", {"axis": ("axis", -1)}),
-        (jax.nn.log_softmax, "LogSoftmax", {"axis": ("axis", -1)}),
     ]
 
 

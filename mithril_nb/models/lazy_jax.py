@@ -26,6 +26,11 @@ class _Later:
         return resolve_name(self._path)(*args, **named)
 
 
+def loaded(function: Any) -> Any:
+    """Return the function of JAX that a kernel names."""
+    return resolve_name(function._path) if isinstance(function, _Later) else function
+
+
 if TYPE_CHECKING:
     import jax
     import jax.numpy as jnp
