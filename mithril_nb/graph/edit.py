@@ -745,7 +745,8 @@ class Draft:
         inputs = {port.name for port in block.inputs}
         sources = {port: self.named_source(text, port) for port, text in connections.items() if port in inputs}
         names = {port: _output_name(text) for port, text in connections.items() if port not in inputs}
-        edges, labels = self._edges, dict[str, Endpoint]()
+        before, labels = self._edges, dict[str, Endpoint]()
+        edges = before
         new: list[Edge] = []
         for port in block.inputs:
             source = sources.get(port.name)
@@ -753,7 +754,7 @@ class Draft:
                 source, after = after, None
             if source is None:
                 continue
-            if source.node == BOUNDARY and source.port not in (labels.keys() | self._labels.keys()):
+            if source.node == BOUNDARY and source.port not in labels and source.port not in self._labels:
                 # The generated name of an input becomes permanent, so the edges from it too.
                 readers = self.graph().targets_of.get(source, ()) if self._may_be_automatic(source.port) else ()
                 new += [Edge(source, target) for target in readers if target.node != BOUNDARY]
@@ -787,6 +788,8 @@ class Draft:
         self._nodes[name], self._closed = node, None
         self._counts[block.kind] += 1
         self._automatic |= _automatic_names(node)
+        if edges is not before:  # a block before this one may read it now: put the blocks in order
+            self.restart(self.graph())
         return name
 
     def named_source(self, text: str, argument: str) -> Endpoint:
