@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tools import nodejs
-from tools.steps import Stop, run_quietly, say, tail
+from tools.steps import Stop, run, run_quietly, say, tail
 
 FRONTEND, STATIC = Path("mithril_nb/ui/frontend"), Path("mithril_nb/viz/static")
 FILES = ("THIRD_PARTY_LICENSES.txt", "assets.js", "curves.js", "explorer.js", "outputs.js", "page.js", "workbench.js")
@@ -108,6 +108,12 @@ def install_packages(root: Path, *package_folders: Path) -> nodejs.Node:
         say(f"   fetching the front end's packages (npm, Node.js {node.version})")
         _npm(root, node, "ci", "--no-fund", "--no-audit")
     return node
+
+
+def npm_run(root: Path, script: str, *package_folders: Path) -> int:
+    """Run a script of the front end's package, and return its exit status."""
+    node = install_packages(root, *package_folders)
+    return run([*node.npm, "run", "--silent", script], node.environment(), root / FRONTEND)
 
 
 def _npm(root: Path, node: nodejs.Node, *arguments: str) -> None:

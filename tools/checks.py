@@ -36,9 +36,10 @@ class Part:
 
 
 def lint(venv: Environment) -> int:
-    """Check rules and format."""
+    """Check rules and format, of the front end too."""
     present = [name for name in (*SOURCES, "notebooks") if (ROOT / name).exists()]
-    return run(venv.command("ruff", "check", *present)) or run(venv.command("ruff", "format", "--check", *present))
+    checked = run(venv.command("ruff", "check", *present)) or run(venv.command("ruff", "format", "--check", *present))
+    return checked or bundle.npm_run(ROOT, "lint", venv.packages)
 
 
 def types(venv: Environment) -> list[Beside]:
@@ -147,7 +148,7 @@ def stress(venv: Environment, arguments: Sequence[str]) -> int:
 
 
 PARTS = (
-    Part("lint", "ruff: rules and format", lint),
+    Part("lint", "ruff and Prettier: rules and format", lint),
     Part("frontend", "front end: tsc and vitest, started during set-up"),
     Part("unit", "pytest: unit and property tests, examples in docstrings", unit),
     Part("types", "pyright, started after set-up"),

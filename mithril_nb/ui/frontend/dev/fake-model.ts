@@ -7,7 +7,10 @@ export interface Fixture {
   stages: Record<string, RawStage>;
 }
 
-const PASSES: PassRow[] = [[0, "algsimp", "simplification", 3, 1, 0], [1, "fusion", "fusion", 9, 20, 4]];
+const PASSES: PassRow[] = [
+  [0, "algsimp", "simplification", 3, 1, 0],
+  [1, "fusion", "fusion", 9, 20, 4],
+];
 
 type Listener = (...args: any[]) => void;
 
@@ -30,21 +33,42 @@ export function columnsOf(raw: RawStage): unknown {
     });
     return [column, distinct];
   };
-  const columns: Record<string, unknown> = { step: raw.instructions.map((one, i) => one[0] - (raw.instructions[i - 1]?.[0] ?? 0)), lines: raw.instructions.map((one) => one[1]) };
+  const columns: Record<string, unknown> = {
+    step: raw.instructions.map((one, i) => one[0] - (raw.instructions[i - 1]?.[0] ?? 0)),
+    lines: raw.instructions.map((one) => one[1]),
+  };
   const tables: Record<string, unknown> = {};
   for (const [i, name] of ["opcode", "equations", "shares", "role", "origin", "transforms", "source"].entries()) {
     [columns[name], tables[name]] = table(raw.instructions.map((one) => one[i + 2] ?? (i > 4 ? [] : null)));
   }
   for (const [i, name] of ["library", "dtypes", "flops", "bytes", "memory"].entries()) {
-    if (raw.instructions.some((one) => one[i + 9] !== undefined)) [columns[name], tables[name]] = table(raw.instructions.map((one) => one[i + 9]));
+    if (raw.instructions.some((one) => one[i + 9] !== undefined))
+      [columns[name], tables[name]] = table(raw.instructions.map((one) => one[i + 9]));
   }
   const rows = Object.entries(raw.equations);
   const [primitive, primitives] = table(rows.map(([, one]) => one.primitive));
   const [block, blocks] = table(rows.map(([, one]) => one.block));
   const [role, roles] = table(rows.map(([, one]) => one.role));
-  const equations = { id: rows.map(([id]) => id), primitive, block, role, source: rows.map(([, one]) => one.source), tables: { primitive: primitives, block: blocks, role: roles } };
-  const shown = raw.shown && { line: raw.shown.map(([line]) => line), instructions: raw.shown.map(([, indices]) => indices) };
-  return { text: raw.text, columns, tables, equations, ...(raw.kinds ? { kinds: raw.kinds } : {}), ...(shown ? { shown } : {}) };
+  const equations = {
+    id: rows.map(([id]) => id),
+    primitive,
+    block,
+    role,
+    source: rows.map(([, one]) => one.source),
+    tables: { primitive: primitives, block: blocks, role: roles },
+  };
+  const shown = raw.shown && {
+    line: raw.shown.map(([line]) => line),
+    instructions: raw.shown.map(([, indices]) => indices),
+  };
+  return {
+    text: raw.text,
+    columns,
+    tables,
+    equations,
+    ...(raw.kinds ? { kinds: raw.kinds } : {}),
+    ...(shown ? { shown } : {}),
+  };
 }
 
 export async function gzip(text: string): Promise<DataView> {
@@ -137,13 +161,24 @@ export class FakeSession extends FakeModel {
     if (name === "move") this.move(args["path"], args["x"], args["y"]);
     if (name === "request_passes") void this.sendPasses();
     if (name === "request_diff") void this.sendDiff(args["number"]);
-    if (name === "request_instruction_history") this.message({ type: "instruction_history", stage: args["stage"], index: args["index"], events: [["appeared in", "fusion", 1]], fused: [], became: "" });
+    if (name === "request_instruction_history")
+      this.message({
+        type: "instruction_history",
+        stage: args["stage"],
+        index: args["index"],
+        events: [["appeared in", "fusion", 1]],
+        fused: [],
+        became: "",
+      });
     super.answer(command);
   }
 
   async sendStage(stage: string): Promise<void> {
     const raw = this.fixture.stages[stage];
-    if (raw) this.message({ type: "stage", stage, version: this.snapshot.stages[stage]!.version }, [await gzip(JSON.stringify(columnsOf(raw)))]);
+    if (raw)
+      this.message({ type: "stage", stage, version: this.snapshot.stages[stage]!.version }, [
+        await gzip(JSON.stringify(columnsOf(raw))),
+      ]);
   }
 
   async sendPasses(): Promise<void> {
@@ -156,7 +191,9 @@ export class FakeSession extends FakeModel {
   async sendDiff(number: number): Promise<void> {
     this.number = number;
     const version = this.snapshot.passes!.version;
-    this.message({ type: "diff", version, number, cut: number === 1 }, [await gzip(JSON.stringify(`@@ %main\n-  %gone\n+  %come ${number} of ${version}\n`))]);
+    this.message({ type: "diff", version, number, cut: number === 1 }, [
+      await gzip(JSON.stringify(`@@ %main\n-  %gone\n+  %come ${number} of ${version}\n`)),
+    ]);
   }
 
   /** Send the curves of a run whose loss decreases, with deterministic noise. */
@@ -182,12 +219,17 @@ export class FakeSession extends FakeModel {
   private setAttribute(path: string, name: string, value: any): void {
     const block = this.snapshot.blocks[path]!;
     const values = { ...block.values, [name]: value };
-    this.change({ version: this.snapshot.version + 1, blocks: { ...this.snapshot.blocks, [path]: { ...block, values } } });
+    this.change({
+      version: this.snapshot.version + 1,
+      blocks: { ...this.snapshot.blocks, [path]: { ...block, values } },
+    });
   }
 
   private open(key: string, isOpen: boolean): void {
     const { graph } = this.snapshot;
-    this.change({ graph: { ...graph, opened: [...graph.opened.filter((one) => one !== key), ...(isOpen ? [key] : [])] } });
+    this.change({
+      graph: { ...graph, opened: [...graph.opened.filter((one) => one !== key), ...(isOpen ? [key] : [])] },
+    });
   }
 
   private move(path: string, x: number, y: number): void {

@@ -20,7 +20,10 @@ async function frames(count: number, move: (at: number) => void): Promise<number
   return times.sort((a, b) => a - b);
 }
 
-const summary = (times: number[]): { fps: number; p95_ms: number } => ({ fps: (1000 * times.length) / times.reduce((sum, time) => sum + time, 0), p95_ms: times[Math.floor(times.length * 0.95)]! });
+const summary = (times: number[]): { fps: number; p95_ms: number } => ({
+  fps: (1000 * times.length) / times.reduce((sum, time) => sum + time, 0),
+  p95_ms: times[Math.floor(times.length * 0.95)]!,
+});
 
 /** Show a scene and measure the first paint, panning and zooming, with the pointer and the wheel as a user has them. */
 async function measure(scene: Scene): Promise<Record<string, unknown>> {
@@ -34,8 +37,28 @@ async function measure(scene: Scene): Promise<Record<string, unknown>> {
   const first_paint_ms = performance.now() - start;
   const { board } = view;
   const box = board.getBoundingClientRect();
-  const wheel = (deltaY: number): boolean => board.dispatchEvent(new WheelEvent("wheel", { deltaY, ctrlKey: true, clientX: box.x + 300, clientY: box.y + 200, bubbles: true, cancelable: true }));
-  const point = (type: string, at: number): boolean => board.dispatchEvent(new PointerEvent(type, { pointerId: 1, button: 0, buttons: 1, clientX: box.x + 850 - ((at * 9) % 800), clientY: box.y + 500 - ((at * 6) % 480), bubbles: true }));
+  const wheel = (deltaY: number): boolean =>
+    board.dispatchEvent(
+      new WheelEvent("wheel", {
+        deltaY,
+        ctrlKey: true,
+        clientX: box.x + 300,
+        clientY: box.y + 200,
+        bubbles: true,
+        cancelable: true,
+      }),
+    );
+  const point = (type: string, at: number): boolean =>
+    board.dispatchEvent(
+      new PointerEvent(type, {
+        pointerId: 1,
+        button: 0,
+        buttons: 1,
+        clientX: box.x + 850 - ((at * 9) % 800),
+        clientY: box.y + 500 - ((at * 6) % 480),
+        bubbles: true,
+      }),
+    );
   const capture = board.setPointerCapture;
   board.setPointerCapture = () => {}; // there is no such pointer
   const found: Record<string, unknown> = { first_paint_ms, dom_nodes: document.querySelectorAll("*").length };

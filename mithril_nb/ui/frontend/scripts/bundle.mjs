@@ -16,7 +16,8 @@ export function assetKey() {
   const hash = createHash("sha256");
   for (const folder of ["src", "styles"]) {
     const names = readdirSync(join(root, folder), { recursive: true }).filter((name) => /\.(ts|css)$/.test(name));
-    for (const name of names.sort()) hash.update(name.replaceAll(sep, "/")).update(readFileSync(join(root, folder, name)));
+    for (const name of names.sort())
+      hash.update(name.replaceAll(sep, "/")).update(readFileSync(join(root, folder, name)));
   }
   hash.update(SHARED).update(readFileSync(join(root, "..", "..", "viz", SHARED)));
   hash.update(readFileSync(join(root, "package-lock.json")));
@@ -29,7 +30,11 @@ const cssAsText = {
   name: "css-as-text",
   setup(build) {
     build.onLoad({ filter: /\.css$/ }, async ({ path }) => {
-      const { code } = await transform(readFileSync(path, "utf8"), { loader: "css", minify: true, target: "chrome111" });
+      const { code } = await transform(readFileSync(path, "utf8"), {
+        loader: "css",
+        minify: true,
+        target: "chrome111",
+      });
       return { contents: code.trim(), loader: "text" };
     });
   },
@@ -69,7 +74,8 @@ export async function compressModule(code) {
         URL.revokeObjectURL(url);
       }
     }
-    const initialize = () => void load().catch((error) => console.error("mithril_nb: the code of the widgets failed to load.", error));
+    const initialize = () => void load().catch((error) => console.error("mithril_nb: the code of the widgets " +
+        "failed to load.", error));
     export default { initialize, render: ({ el }) => { el.style.display = "none"; } };`;
   return (await transform(carrier, { minify: true, format: "esm", target: "es2022" })).code;
 }

@@ -31,9 +31,36 @@ import { TransformsTab } from "./stages/transforms";
 import { Store } from "./store/store";
 
 /** Defaults for the parts of a snapshot that only the workbench has. */
-const EXPLORER_DEFAULTS: Pick<Snapshot, "program" | "programs" | "shapes" | "graph" | "palette" | "source" | "can_undo" | "can_redo" | "undo_label" | "run"> = {
-  program: "", programs: [], shapes: {}, graph: NO_GRAPH, palette: [], source: "", can_undo: false, can_redo: false, undo_label: "",
-  run: { state: "none", epoch: 0, epochs: 0, step: 0, steps: 0, loss: null, accuracy: null, validation_loss: null, validation_accuracy: null, steps_per_s: null, left_s: null, learning_rate: null, learning_rate_is_relative: false, message: "", points: 0 },
+const EXPLORER_DEFAULTS: Pick<
+  Snapshot,
+  "program" | "programs" | "shapes" | "graph" | "palette" | "source" | "can_undo" | "can_redo" | "undo_label" | "run"
+> = {
+  program: "",
+  programs: [],
+  shapes: {},
+  graph: NO_GRAPH,
+  palette: [],
+  source: "",
+  can_undo: false,
+  can_redo: false,
+  undo_label: "",
+  run: {
+    state: "none",
+    epoch: 0,
+    epochs: 0,
+    step: 0,
+    steps: 0,
+    loss: null,
+    accuracy: null,
+    validation_loss: null,
+    validation_accuracy: null,
+    steps_per_s: null,
+    left_s: null,
+    learning_rate: null,
+    learning_rate_is_relative: false,
+    message: "",
+    points: 0,
+  },
 };
 const KEYS: Keys = [
   [
@@ -77,7 +104,11 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   const { costs, graph_stage: first } = store.snapshot;
   // Programs without a jaxpr, such as HLO text, have no analytic costs.
   store.panes = costs?.sources.analytic?.state === "unavailable" && first ? [first] : ["jaxpr", "stablehlo"];
-  const root = h("div", { class: "mnb-root mnb-explorer", role: "region", "aria-label": `Program ${store.snapshot.name}` });
+  const root = h("div", {
+    class: "mnb-root mnb-explorer",
+    role: "region",
+    "aria-label": `Program ${store.snapshot.name}`,
+  });
   el.append(root);
   const tip = new Tip(root);
   const help = new Help(KEYS);
@@ -86,16 +117,27 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   panes.root.firstElementChild!.append(outcome);
   const graph = new StageGraph(store, tip);
   const search = storeSearch(store, panes, graph.questions);
-  const header = new Header(store, search, () => help.toggle(), newTabButton(model, store.snapshot.name), fullButton("the explorer", "all"));
+  const header = new Header(
+    store,
+    search,
+    () => help.toggle(),
+    newTabButton(model, store.snapshot.name),
+    fullButton("the explorer", "all"),
+  );
   const notice = new Notice(store);
   const cost = new CostTab(store, tip);
   const passes = new PassesTab(store);
   const transforms = store.snapshot.transforms ? new TransformsTab(store) : null;
-  const tabs = new Tabs(store, [
-    ...(transforms ? [{ name: "transforms", title: "Transforms", root: transforms.root }] : []),
-    { name: "cost", title: "Cost", root: cost.root },
-    { name: "passes", title: "Passes", root: passes.root, figure: () => passes.count },
-  ], "Costs, passes, transforms", true);
+  const tabs = new Tabs(
+    store,
+    [
+      ...(transforms ? [{ name: "transforms", title: "Transforms", root: transforms.root }] : []),
+      { name: "cost", title: "Cost", root: cost.root },
+      { name: "passes", title: "Passes", root: passes.root, figure: () => passes.count },
+    ],
+    "Costs, passes, transforms",
+    true,
+  );
   // The others are closed at first: the graph and the stages then have room.
   tabs.restore(transforms ? "transforms" : "");
   graph.root.dataset["mnbFull"] = "the graph";
@@ -120,7 +162,11 @@ export function mountExplorer({ model, el }: Mounted): () => void {
     paint();
   };
   model.on("change:snapshot", onSnapshot);
-  const leave = [store.on("passes", () => tabs.update()), store.on("tab", () => store.memory.set("tab", store.tab)), store.on("outcome", () => text(outcome, store.outcome))];
+  const leave = [
+    store.on("passes", () => tabs.update()),
+    store.on("tab", () => store.memory.set("tab", store.tab)),
+    store.on("outcome", () => text(outcome, store.outcome)),
+  ];
   paint();
   void kernel.send("hello", {});
   return () => {
@@ -128,7 +174,8 @@ export function mountExplorer({ model, el }: Mounted): () => void {
     unfollowTheme();
     releaseKeyboard();
     for (const unsubscribe of leave) unsubscribe();
-    for (const part of [graph, panes, header, cost, passes, transforms, tabs, notice, connection, screen]) part?.destroy();
+    for (const part of [graph, panes, header, cost, passes, transforms, tabs, notice, connection, screen])
+      part?.destroy();
     tip.hide();
     kernel.destroy();
     root.remove();
@@ -152,7 +199,10 @@ class Header {
     this.root = h(
       "div",
       { class: "mnb-header", role: "group", "aria-label": "Program" },
-      this.name, this.backend, this.figures, headerEnd(this.search, showHelp, ...buttons),
+      this.name,
+      this.backend,
+      this.figures,
+      headerEnd(this.search, showHelp, ...buttons),
     );
   }
 
@@ -171,12 +221,25 @@ class Header {
     const figures: [string, string, string][] = [
       ["trace", seconds(status.trace_s), "Time to trace the program"],
       ["lower", seconds(status.lower_s), "Time to lower the program to StableHLO"],
-      ["optimize", seconds(status.optimize_s), "Time for XLA's passes and memory planning, without code generation. Machine code is generated on demand."],
-      ["compile", seconds(status.compile_s), "Time to compile the program, with code generation. The program is compiled on demand."],
+      [
+        "optimize",
+        seconds(status.optimize_s),
+        "Time for XLA's passes and memory planning, without code generation. Machine code is generated on demand.",
+      ],
+      [
+        "compile",
+        seconds(status.compile_s),
+        "Time to compile the program, with code generation. The program is compiled on demand.",
+      ],
       [FIGURE_TITLES.flops[0], flops, whole],
       ["FLOPs attributed", percent(status.attributed), ATTRIBUTED],
     ];
-    if (this.figures.childElementCount === 0) this.figures.append(...figures.map(([name]) => h("span", { class: "mnb-figure-small", "data-mnb-status": name }, h("small", {}, name), h("span"))));
+    if (this.figures.childElementCount === 0)
+      this.figures.append(
+        ...figures.map(([name]) =>
+          h("span", { class: "mnb-figure-small", "data-mnb-status": name }, h("small", {}, name), h("span")),
+        ),
+      );
     figures.forEach(([, value, title], i) => {
       const element = this.figures.children[i]!;
       text(element.lastElementChild!, value);

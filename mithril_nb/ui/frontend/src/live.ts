@@ -13,8 +13,21 @@ import { feedCurves } from "./train/curves";
 import { Train } from "./train/train";
 
 const NO_RUN: Run = {
-  state: "none", epoch: 0, epochs: 0, step: 0, steps: 0, loss: null, accuracy: null, validation_loss: null, validation_accuracy: null,
-  steps_per_s: null, left_s: null, learning_rate: null, learning_rate_is_relative: false, message: "", points: 0,
+  state: "none",
+  epoch: 0,
+  epochs: 0,
+  step: 0,
+  steps: 0,
+  loss: null,
+  accuracy: null,
+  validation_loss: null,
+  validation_accuracy: null,
+  steps_per_s: null,
+  left_s: null,
+  learning_rate: null,
+  learning_rate_is_relative: false,
+  message: "",
+  points: 0,
 };
 
 export function mountCurves({ model, el }: Mounted): () => void {
@@ -31,7 +44,7 @@ export function mountCurves({ model, el }: Mounted): () => void {
   el.append(root);
   const releaseKeyboard = holdKeyboard(root, (event) => {
     if (event.key !== " " || isTyping(event.target) || (event.target as Element).closest("button")) return false;
-    return train.toggle(), true;
+    return (train.toggle(), true);
   });
   const unfollowTheme = followTheme(root, () => train.recolour());
   const unwatch = kernel.watch(() => train.update());

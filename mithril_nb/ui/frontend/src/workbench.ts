@@ -68,7 +68,11 @@ export function mountWorkbench({ model, el }: Mounted): () => void {
 function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void {
   const kernel = new Kernel(model);
   const store = new Store(first, kernel);
-  const root = h("div", { class: "mnb-root mnb-workbench", role: "region", "aria-label": `Workbench of ${first.name}` });
+  const root = h("div", {
+    class: "mnb-root mnb-workbench",
+    role: "region",
+    "aria-label": `Workbench of ${first.name}`,
+  });
   el.append(root);
   const tip = new Tip(root);
   const help = new Help();
@@ -77,7 +81,14 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   const panes = new Panes(store, tip, true);
   const presets = presetButtons((preset) => layout.choose(preset));
   const search = storeSearch(store, panes, canvas.questions);
-  const header = new Header(store, search, () => help.toggle(), presets.root, newTabButton(model, first.name), fullButton("the workbench", "all"));
+  const header = new Header(
+    store,
+    search,
+    () => help.toggle(),
+    presets.root,
+    newTabButton(model, first.name),
+    fullButton("the workbench", "all"),
+  );
   const inspector = new Inspector(store);
   canvas.keepClearOf(inspector.root);
   const cost = new CostTab(store, tip);
@@ -85,26 +96,73 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   const source = new SourceTab(store);
   const problems = new ProblemsTab(store);
   const feed = feedCurves(kernel, () => store.snapshot.run.points);
-  const train = new Train({ kernel, curves: feed.curves, run: () => store.snapshot.run, canStart: true, loss: () => store.snapshot });
+  const train = new Train({
+    kernel,
+    curves: feed.curves,
+    run: () => store.snapshot.run,
+    canStart: true,
+    loss: () => store.snapshot,
+  });
   const stagesPanel = h("div", { class: "mnb-stages-panel" });
   const tabs = new Tabs(store, [
     { name: "stages", title: "Stages", root: stagesPanel, isAway: () => !stagesPanel.contains(panes.root) },
     { name: "cost", title: "Cost", root: cost.root },
     { name: "passes", title: "Passes", root: passes.root, figure: () => passes.count },
-    { name: "train", title: "Train", root: train.root, figure: () => (store.snapshot.run.state === "running" && !kernel.isGone ? "running" : "") },
+    {
+      name: "train",
+      title: "Train",
+      root: train.root,
+      figure: () => (store.snapshot.run.state === "running" && !kernel.isGone ? "running" : ""),
+    },
     { name: "source", title: "Source", root: source.root },
-    { name: "problems", title: "Problems", root: problems.root, figure: () => (store.snapshot.problems.length ? String(store.snapshot.problems.length) : "") },
+    {
+      name: "problems",
+      title: "Problems",
+      root: problems.root,
+      figure: () => (store.snapshot.problems.length ? String(store.snapshot.problems.length) : ""),
+    },
   ]);
   const status = new Status(store);
   const notice = new Notice(store);
-  const connection = new Connection(kernel, () => store.snapshot, () => store.emit("snapshot"));
+  const connection = new Connection(
+    kernel,
+    () => store.snapshot,
+    () => store.emit("snapshot"),
+  );
   const restore = new Restore(store);
-  const graph = h("div", { class: "mnb-graph-area", "data-mnb-full": "the graph" }, canvas.root, palette.root, inspector.root, fullButton("the graph", "graph"));
+  const graph = h(
+    "div",
+    { class: "mnb-graph-area", "data-mnb-full": "the graph" },
+    canvas.root,
+    palette.root,
+    inspector.root,
+    fullButton("the graph", "graph"),
+  );
   const rest = h("div", { class: "mnb-rest" }, tabs.root);
   const main = h("div", { class: "mnb-main" }, graph, rest);
   const screen = new FullScreen(root, main);
-  const layout = new Layout(store, presets, { root, main, graph, inspector: inspector.root, rest, panes, tabs, stagesPanel, screen });
-  root.append(header.root, connection.root, restore.root, notice.root, main, status.root, lowerEdge(root, store.memory), tip.root, help.root);
+  const layout = new Layout(store, presets, {
+    root,
+    main,
+    graph,
+    inspector: inspector.root,
+    rest,
+    panes,
+    tabs,
+    stagesPanel,
+    screen,
+  });
+  root.append(
+    header.root,
+    connection.root,
+    restore.root,
+    notice.root,
+    main,
+    status.root,
+    lowerEdge(root, store.memory),
+    tip.root,
+    help.root,
+  );
   root.addEventListener("mnb-focus-palette", () => {
     layout.revealPalette();
     palette.input.focus();
@@ -154,7 +212,26 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
     releaseKeyboard();
     feed.stop();
     for (const unsubscribe of unsubscribeKernel) unsubscribe();
-    for (const part of [canvas, palette, panes, header, inspector, cost, passes, source, problems, train, tabs, status, notice, connection, restore, layout, screen]) part.destroy();
+    for (const part of [
+      canvas,
+      palette,
+      panes,
+      header,
+      inspector,
+      cost,
+      passes,
+      source,
+      problems,
+      train,
+      tabs,
+      status,
+      notice,
+      connection,
+      restore,
+      layout,
+      screen,
+    ])
+      part.destroy();
     tip.hide();
     kernel.destroy();
     root.remove();

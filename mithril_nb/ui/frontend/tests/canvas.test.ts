@@ -14,18 +14,28 @@ let session: FakeSession;
 let el: HTMLElement;
 let cleanup: () => void;
 const find = finderIn(() => el);
-const sent = (name: string): unknown[] => session.sent.filter((command) => command.name === name).map((command) => command.args);
-const nodeOf = (path: string): SceneNode => sceneOf(session.snapshot).nodes.find((node) => (node.path || node.name) === path)!;
+const sent = (name: string): unknown[] =>
+  session.sent.filter((command) => command.name === name).map((command) => command.args);
+const nodeOf = (path: string): SceneNode =>
+  sceneOf(session.snapshot).nodes.find((node) => (node.path || node.name) === path)!;
 const item = (path: string): HTMLElement => find(`[data-mnb-node="${path}"]`);
 
 /** Return the place on the screen of a point relative to a block. */
 function at(path: string, dx: number, dy: number): { clientX: number; clientY: number } {
-  const [x, y] = /translate\((.+)px, (.+)px\)/.exec(item(path).style.transform)!.slice(1).map(Number) as [number, number];
+  const [x, y] = /translate\((.+)px, (.+)px\)/.exec(item(path).style.transform)!.slice(1).map(Number) as [
+    number,
+    number,
+  ];
   const k = Number(/scale\((.+)\)/.exec(find(".mnb-scene").style.transform)![1]);
   return { clientX: k * (x + dx), clientY: k * (y + dy) };
 }
 
-function pointer(type: string, place: { clientX: number; clientY: number }, target: Element = find(".mnb-board"), buttons = 0): void {
+function pointer(
+  type: string,
+  place: { clientX: number; clientY: number },
+  target: Element = find(".mnb-board"),
+  buttons = 0,
+): void {
   target.dispatchEvent(new MouseEvent(type, { bubbles: true, cancelable: true, button: 0, buttons, ...place }));
 }
 
@@ -37,7 +47,8 @@ function pull(from: string, to: { clientX: number; clientY: number }): void {
   pointer("pointermove", to, undefined, 1);
 }
 
-const input = (path: string): { clientX: number; clientY: number } => at(path, nodeOf(path).inputs[0]!.x, nodeOf(path).inputs[0]!.y);
+const input = (path: string): { clientX: number; clientY: number } =>
+  at(path, nodeOf(path).inputs[0]!.x, nodeOf(path).inputs[0]!.y);
 
 async function mount(state = ""): Promise<void> {
   session = new FakeSession(stateOf(data, state));
@@ -144,7 +155,10 @@ test("keys move the focused block, and send its place once they are released", (
   const board = find(".mnb-board");
   item("gelu_0").focus();
   const before = nodeOf("gelu_0");
-  const press = (type: string, key: string): void => void item("gelu_0").dispatchEvent(new KeyboardEvent(type, { key, altKey: true, shiftKey: true, bubbles: true, cancelable: true }));
+  const press = (type: string, key: string): void =>
+    void item("gelu_0").dispatchEvent(
+      new KeyboardEvent(type, { key, altKey: true, shiftKey: true, bubbles: true, cancelable: true }),
+    );
   const start = at("gelu_0", 0, 0);
   for (const key of ["ArrowRight", "ArrowRight", "ArrowDown"]) press("keydown", key);
   expect(sent("move")).toEqual([]);

@@ -5,7 +5,11 @@ import { FakeModel } from "../dev/fake-model";
 import { type Change, applyChange, followSnapshot } from "../src/kernel/changes";
 
 // Read as text: a module would treat the key "__proto__" differently.
-const cases = JSON.parse(readFileSync(join(import.meta.dirname, "../fixtures/changes.json"), "utf8")) as [unknown, unknown, Change][];
+const cases = JSON.parse(readFileSync(join(import.meta.dirname, "../fixtures/changes.json"), "utf8")) as [
+  unknown,
+  unknown,
+  Change,
+][];
 
 test.each(cases)("%j becomes %j", (old, next, change) => {
   const before = JSON.stringify(old);
@@ -57,7 +61,11 @@ describe("a model that follows the kernel", () => {
     send(model, 9, { name: ["d"] });
     expect(model.get("snapshot")).toEqual({ revision: 10, name: "d" });
     send(model, 12, {});
-    expect(requests(model)).toEqual([["request_snapshot", 4], ["request_snapshot", 4], ["request_snapshot", 10]]);
+    expect(requests(model)).toEqual([
+      ["request_snapshot", 4],
+      ["request_snapshot", 4],
+      ["request_snapshot", 10],
+    ]);
     vi.advanceTimersByTime(2100); // the request was lost
     send(model, 13, {});
     expect(requests(model)).toHaveLength(4);

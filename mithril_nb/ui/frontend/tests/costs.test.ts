@@ -11,9 +11,26 @@ const soon = (check: () => void): Promise<void> => vi.waitFor(check, { timeout: 
 const data = shortData(40);
 const cost = data.snapshot.cost!;
 
-const SVG = `<svg xmlns="http://www.w3.org/2000/svg" class="mnb-cost" role="img" viewBox="0 0 300 100"><title>FLOPs by block</title><style>.f{fill:red}@media (prefers-color-scheme:dark){.f{fill:blue}}</style><script>alert(1)</script>
-<g data-block="linear_0"><title>linear_0\n7 FLOP</title><rect class="f" onclick="alert(1)"/></g><g data-block="mlp_0/linear_0"><title>x</title><rect style="fill:url(http://far.away)"/></g><g data-block=""><title>what no block caused</title><rect fill="url(#hatch)"/></g><image href="http://far.away"/></svg>`;
-const ROWS: CostDetail[] = [{ id: "3", opcode: "dot_general", role: "forward", repeats: 12, formula: "2·B·M·N·K", share: 1, figures: { flops: 7000, bytes_accessed: 12, transcendentals: 0 } }];
+const SVG = `<svg xmlns="http://www.w3.org/2000/svg" class="mnb-cost" role="img" viewBox="0 0 300 100">
+<title>FLOPs by block</title>
+<style>.f{fill:red}@media (prefers-color-scheme:dark){.f{fill:blue}}</style>
+<script>alert(1)</script>
+<g data-block="linear_0"><title>linear_0\n7 FLOP</title><rect class="f" onclick="alert(1)"/></g>
+<g data-block="mlp_0/linear_0"><title>x</title>
+<rect style="fill:url(http://far.away)"/></g>
+<g data-block=""><title>what no block caused</title><rect fill="url(#hatch)"/></g>
+<image href="http://far.away"/></svg>`;
+const ROWS: CostDetail[] = [
+  {
+    id: "3",
+    opcode: "dot_general",
+    role: "forward",
+    repeats: 12,
+    formula: "2·B·M·N·K",
+    share: 1,
+    figures: { flops: 7000, bytes_accessed: 12, transcendentals: 0 },
+  },
+];
 
 const CUT = await gzip('{"rows": [');
 
@@ -28,7 +45,9 @@ class FakeCosts extends FakeSession {
   }
   turn(source: Source, state: string, message = ""): void {
     const costs = this.snapshot.costs!;
-    this.change({ costs: { ...costs, sources: { ...costs.sources, [source]: { state, message, version: this.snapshot.version } } } } as Partial<Snapshot>);
+    this.change({
+      costs: { ...costs, sources: { ...costs.sources, [source]: { state, message, version: this.snapshot.version } } },
+    } as Partial<Snapshot>);
   }
   override message(message: unknown, buffers: DataView[] = []): void {
     super.message(message, this.isCut && /^(cost|what_if)/.test((message as { type: string }).type) ? [CUT] : buffers);
@@ -39,20 +58,62 @@ class FakeCosts extends FakeSession {
     if (name === "request_cost" && this.lowered) this.turn(source, "unavailable", this.lowered);
     else if (name === "request_cost" || name === "measure") {
       const by = name === "measure" ? "measured" : source;
-      const table: Cost = { ...cost, source: by, rows: cost.rows.map((row) => ({ ...row, flops: row.flops! * 2, time_s: by === "measured" ? 1e-6 * row.flops! : null })), total: { ...cost.total, flops: cost.total.flops! * 2, time_s: by === "measured" ? 1 : null }, notes: [`${by}: a note`] };
+      const table: Cost = {
+        ...cost,
+        source: by,
+        rows: cost.rows.map((row) => ({
+          ...row,
+          flops: row.flops! * 2,
+          time_s: by === "measured" ? 1e-6 * row.flops! : null,
+        })),
+        total: { ...cost.total, flops: cost.total.flops! * 2, time_s: by === "measured" ? 1 : null },
+        notes: [`${by}: a note`],
+      };
       this.message({ type: "cost", source: by, version }, [await gzip(JSON.stringify(table))]);
       this.turn(by, "ready");
-    } else if (name === "request_cost_rows") this.message({ type: "cost_rows", source, block: args["block"], figure: args["figure"] }, [await gzip(JSON.stringify({ rows: ROWS, left: 3 }))]);
-    else if (name === "request_cost_picture") this.message({ type: "cost_picture", key: args["key"] }, [await gzip(JSON.stringify({ svg: args["view"] === "memory" ? this.memory : SVG, text: "block  FLOPs", reason: args["view"] === "memory" && !this.memory ? "it does not compile" : "" }))]);
+    } else if (name === "request_cost_rows")
+      this.message({ type: "cost_rows", source, block: args["block"], figure: args["figure"] }, [
+        await gzip(JSON.stringify({ rows: ROWS, left: 3 })),
+      ]);
+    else if (name === "request_cost_picture")
+      this.message({ type: "cost_picture", key: args["key"] }, [
+        await gzip(
+          JSON.stringify({
+            svg: args["view"] === "memory" ? this.memory : SVG,
+            text: "block  FLOPs",
+            reason: args["view"] === "memory" && !this.memory ? "it does not compile" : "",
+          }),
+        ),
+      ]);
     else if (name === "request_settings") {
       const costs = this.snapshot.costs!;
       const batch = { name: "batch", type: "int" as const, value: 32, min: 1, max: 4096, doc: "Number of samples." };
-      this.change({ costs: { ...costs, what_if: { state: "empty", message: "", problem: null, version, settings: [batch] } } });
+      this.change({
+        costs: { ...costs, what_if: { state: "empty", message: "", problem: null, version, settings: [batch] } },
+      });
     } else if (name === "what_if") {
-      const row = (figure: string, before: number | null, after: number | null): unknown => ({ figure, before, after, reason: "nobody says" });
+      const row = (figure: string, before: number | null, after: number | null): unknown => ({
+        figure,
+        before,
+        after,
+        reason: "nobody says",
+      });
       const rows = [row("flops", 10, 20), row("peak_bytes", null, null)];
-      const problem = args["changes"].some((one: unknown[]) => one[2] === 4095) ? { code: "ShapeError", summary: "it does not fit.", facts: [], advice: "another" } : null;
-      this.message({ type: "what_if", key: args["key"] }, [await gzip(JSON.stringify({ changes: args["changes"], how: "traced again in 3 ms.", rows, compiled: args["compile"] ? rows : null, picture: { svg: SVG, text: "", reason: "" }, problem }))]);
+      const problem = args["changes"].some((one: unknown[]) => one[2] === 4095)
+        ? { code: "ShapeError", summary: "it does not fit.", facts: [], advice: "another" }
+        : null;
+      this.message({ type: "what_if", key: args["key"] }, [
+        await gzip(
+          JSON.stringify({
+            changes: args["changes"],
+            how: "traced again in 3 ms.",
+            rows,
+            compiled: args["compile"] ? rows : null,
+            picture: { svg: SVG, text: "", reason: "" },
+            problem,
+          }),
+        ),
+      ]);
     }
   }
 }
@@ -63,9 +124,16 @@ describe("the Cost tab", () => {
   let cleanup: () => void;
   const find = finderIn(() => el);
   const at = (action: string): HTMLElement => find(`[data-mnb-action="cost.${action}"]`);
-  const key = (target: Element, name: string): void => void target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, composed: true, cancelable: true }));
-  const sent = (name: string): any[] => session.sent.filter((command) => command.name === name).map((command) => command.args);
-  const rows = (): string[] => [...el.querySelectorAll<HTMLElement>(".mnb-cost-table > table > tbody > tr[data-mnb-cost]")].map((row) => row.dataset["mnbCost"]!);
+  const key = (target: Element, name: string): void =>
+    void target.dispatchEvent(
+      new KeyboardEvent("keydown", { key: name, bubbles: true, composed: true, cancelable: true }),
+    );
+  const sent = (name: string): any[] =>
+    session.sent.filter((command) => command.name === name).map((command) => command.args);
+  const rows = (): string[] =>
+    [...el.querySelectorAll<HTMLElement>(".mnb-cost-table > table > tbody > tr[data-mnb-cost]")].map(
+      (row) => row.dataset["mnbCost"]!,
+    );
   const drawing = (): ShadowRoot => find(".mnb-cost-picture .mnb-drawing").shadowRoot!;
   beforeEach(() => {
     session = new FakeCosts(structuredClone(data));
@@ -82,7 +150,9 @@ describe("the Cost tab", () => {
 
   test("is a tree of rows with one stop in the tab order", () => {
     expect(rows()).toEqual(cost.rows.filter((row) => row.block).map((row) => row.block));
-    expect([...el.querySelectorAll<HTMLElement>('tr[data-mnb-cost][tabindex="0"]')].map((row) => row.dataset["mnbCost"])).toEqual([rows()[0]]);
+    expect(
+      [...el.querySelectorAll<HTMLElement>('tr[data-mnb-cost][tabindex="0"]')].map((row) => row.dataset["mnbCost"]),
+    ).toEqual([rows()[0]]);
     const first = find<HTMLElement>(`tr[data-mnb-cost="${rows()[0]}"]`);
     first.focus();
     key(first, "ArrowDown");
@@ -97,7 +167,12 @@ describe("the Cost tab", () => {
   test("builds a long table only when it is visible", () => {
     const before = rows();
     find('[data-mnb-tab="train"]').click();
-    session.change({ cost: { ...cost, rows: Array.from({ length: 300 }, (_, i) => ({ ...cost.rows[0]!, block: `block_${i}`, total: undefined })) } });
+    session.change({
+      cost: {
+        ...cost,
+        rows: Array.from({ length: 300 }, (_, i) => ({ ...cost.rows[0]!, block: `block_${i}`, total: undefined })),
+      },
+    });
     expect(rows()).toEqual(before);
     find('[data-mnb-tab="cost"]').click();
     expect(rows()).toHaveLength(300);
@@ -140,7 +215,9 @@ describe("the Cost tab", () => {
   test("shows why a source is not available", async () => {
     session.lowered = "no <b>lowering</b> here";
     at("source.lowered").click();
-    await soon(() => expect(find(".mnb-cost-problems").textContent).toBe("Lowered costs are not available: no <b>lowering</b> here"));
+    await soon(() =>
+      expect(find(".mnb-cost-problems").textContent).toBe("Lowered costs are not available: no <b>lowering</b> here"),
+    );
     expect(at("source.lowered").title).toBe("Not available: no <b>lowering</b> here");
     expect(rows().length).toBeGreaterThan(3);
   });
@@ -148,7 +225,13 @@ describe("the Cost tab", () => {
   test("shows the costs of a program without a jaxpr", () => {
     const why = "this program was given as HLO text: it has no jaxpr";
     const { costs } = session.snapshot;
-    session.change({ cost: null, costs: { ...costs!, sources: { ...costs!.sources, analytic: { state: "unavailable", message: why, version: 0 } } } } as Partial<Snapshot>);
+    session.change({
+      cost: null,
+      costs: {
+        ...costs!,
+        sources: { ...costs!.sources, analytic: { state: "unavailable", message: why, version: 0 } },
+      },
+    } as Partial<Snapshot>);
     expect(find(".mnb-costs > .mnb-hint").textContent).toBe("Costs appear once the model can run.");
     session.change({ cost: { ...data.snapshot.cost!, source: "compiled" } } as Partial<Snapshot>);
     expect(at("source.compiled").getAttribute("aria-pressed")).toBe("true");
@@ -176,7 +259,9 @@ describe("the Cost tab", () => {
     row.focus();
     key(row, "ArrowRight");
     expect(row.getAttribute("aria-expanded")).toBe("true");
-    await soon(() => expect(find(".mnb-cost-detail").textContent).toContain("3dot_generalforward×127.00 kFLOP12 B02·B·M·N·K"));
+    await soon(() =>
+      expect(find(".mnb-cost-detail").textContent).toContain("3dot_generalforward×127.00 kFLOP12 B02·B·M·N·K"),
+    );
     expect(find(".mnb-cost-detail").textContent).toContain("and 3 more with fewer FLOPs");
     expect(sent("request_cost_rows")).toEqual([{ source: "analytic", block: "linear_0", figure: "flops" }]);
     key(row, "ArrowLeft");
@@ -204,11 +289,18 @@ describe("the Cost tab", () => {
     radio.focus();
     key(radio, "ArrowRight");
     expect(document.activeElement).toBe(at("view.treemap"));
-    expect([at("view.treemap").getAttribute("aria-checked"), at("view.table").getAttribute("tabindex")]).toEqual(["true", "-1"]);
+    expect([at("view.treemap").getAttribute("aria-checked"), at("view.table").getAttribute("tabindex")]).toEqual([
+      "true",
+      "-1",
+    ]);
     await soon(() => expect(drawing().querySelectorAll("[data-block]")).toHaveLength(3));
     expect(find(".mnb-cost-picture .mnb-text-version").textContent).toBe("block  FLOPs");
     const mark = find<SVGElement>('[data-block="linear_0"]', drawing());
-    expect([mark.getAttribute("aria-label"), mark.getAttribute("role"), mark.getAttribute("tabindex")]).toEqual(["linear_0, 7 FLOP", "button", "0"]);
+    expect([mark.getAttribute("aria-label"), mark.getAttribute("role"), mark.getAttribute("tabindex")]).toEqual([
+      "linear_0, 7 FLOP",
+      "button",
+      "0",
+    ]);
     mark.dispatchEvent(new MouseEvent("click", { bubbles: true, composed: true }));
     expect(mark.getAttribute("aria-pressed")).toBe("true");
     await soon(() => expect(sent("select").at(-1)).toEqual({ paths: ["linear_0"] }));
@@ -220,7 +312,13 @@ describe("the Cost tab", () => {
     await soon(() => expect(find(".mnb-cost-picture .mnb-hint").textContent).toBe("it does not compile"));
     expect(find<HTMLElement>(".mnb-cost-picture .mnb-drawing").hidden).toBe(true);
     at("view.beside").click();
-    await soon(() => expect(sent("request_cost_picture").at(-1)).toMatchObject({ view: "beside", sources: ["analytic", "compiled"], figure: "flops" }));
+    await soon(() =>
+      expect(sent("request_cost_picture").at(-1)).toMatchObject({
+        view: "beside",
+        sources: ["analytic", "compiled"],
+        figure: "flops",
+      }),
+    );
   });
 
   test("opens and closes a block of the memory picture", async () => {
@@ -228,7 +326,10 @@ describe("the Cost tab", () => {
     at("view.memory").click();
     await soon(() => expect(drawing().querySelectorAll("[data-block]")).toHaveLength(3));
     const open = at("open_block");
-    expect([open.hidden, find(".mnb-cost-inside").textContent]).toEqual([true, "Select a block to split it into its inner blocks."]);
+    expect([open.hidden, find(".mnb-cost-inside").textContent]).toEqual([
+      true,
+      "Select a block to split it into its inner blocks.",
+    ]);
     find("[data-block=mlp_0]", drawing()).dispatchEvent(new MouseEvent("click", { bubbles: true, composed: true }));
     expect([open.hidden, open.textContent]).toEqual([false, "Open mlp_0"]);
     open.click();
@@ -238,21 +339,36 @@ describe("the Cost tab", () => {
     expect(document.activeElement).toBe(open);
     await soon(() => expect(sent("request_cost_picture").at(-1)).toMatchObject({ opened: [] }));
     find("[data-block=mlp_0]", drawing()).dispatchEvent(new MouseEvent("dblclick", { bubbles: true, composed: true }));
-    expect([find(".mnb-removable").textContent, find<HTMLElement>(".mnb-cost-inside > .mnb-muted").hidden]).toEqual(["mlp_0 ✕", true]);
+    expect([find(".mnb-removable").textContent, find<HTMLElement>(".mnb-cost-inside > .mnb-muted").hidden]).toEqual([
+      "mlp_0 ✕",
+      true,
+    ]);
   });
 
   test("shows decode errors and recovers from them", async () => {
     session.isCut = true;
     at("source.lowered").click();
-    await soon(() => expect(find(".mnb-cost-problems").textContent).toMatch(/^Lowered costs: The message from the kernel could not be shown: .+ Run the cell again to load it\.$/));
+    await soon(() =>
+      expect(find(".mnb-cost-problems").textContent).toMatch(
+        /^Lowered costs: The message from the kernel could not be shown: .+ Run the cell again to load it\.$/,
+      ),
+    );
     expect(find<HTMLElement>(".mnb-cost-waiting").hidden).toBe(true);
     key(find('tr[data-mnb-cost="linear_0"]'), "ArrowRight");
-    await soon(() => expect(find(".mnb-cost-detail").textContent).toMatch(/^The message from the kernel could not be shown/));
+    await soon(() =>
+      expect(find(".mnb-cost-detail").textContent).toMatch(/^The message from the kernel could not be shown/),
+    );
     at("view.treemap").click();
-    await soon(() => expect(find(".mnb-cost-picture .mnb-hint").textContent).toMatch(/^The message from the kernel could not be shown/));
+    await soon(() =>
+      expect(find(".mnb-cost-picture .mnb-hint").textContent).toMatch(
+        /^The message from the kernel could not be shown/,
+      ),
+    );
     await askWhatIf();
     type("64");
-    await soon(() => expect(find('[data-mnb-part="what-if"]').textContent).toMatch(/^The message from the kernel could not be shown/));
+    await soon(() =>
+      expect(find('[data-mnb-part="what-if"]').textContent).toMatch(/^The message from the kernel could not be shown/),
+    );
     session.isCut = false;
     type("65");
     await soon(() => expect(find('[data-mnb-part="what-if"]').textContent).toBe("traced again in 3 ms."));
@@ -272,7 +388,9 @@ describe("the Cost tab", () => {
   const flops = (): string => find('[data-mnb-whatif="flops"]').textContent!;
 
   test("compares, applies and rejects settings", async () => {
-    find<HTMLElement>('[data-mnb-node="linear_0"]').dispatchEvent(new MouseEvent("pointerdown", { bubbles: true, button: 0 }));
+    find<HTMLElement>('[data-mnb-node="linear_0"]').dispatchEvent(
+      new MouseEvent("pointerdown", { bubbles: true, button: 0 }),
+    );
     await askWhatIf();
     type("64");
     await soon(() => expect(flops()).toBe("FLOPs10 FLOP20 FLOP×2"));
@@ -283,7 +401,10 @@ describe("the Cost tab", () => {
     type("4095");
     await soon(() => expect(find(".mnb-whatif .mnb-notice").textContent).toContain("it does not fit."));
     // The last valid answer stays, with its changes.
-    expect([flops(), find<HTMLElement>(".mnb-whatif-main > .mnb-badge").textContent]).toEqual(["FLOPs10 FLOP20 FLOP×210 FLOP20 FLOP×2", "Costs for batch = 64"]);
+    expect([flops(), find<HTMLElement>(".mnb-whatif-main > .mnb-badge").textContent]).toEqual([
+      "FLOPs10 FLOP20 FLOP×210 FLOP20 FLOP×2",
+      "Costs for batch = 64",
+    ]);
     type("64");
     await soon(() => expect(find(".mnb-whatif .mnb-notice").hidden).toBe(true));
     find('[data-mnb-action="whatif.apply"]').click();
@@ -305,12 +426,24 @@ describe("the Cost tab", () => {
       return wrong();
     });
     const wanted = "Enter a whole number from 1 to 4,096.";
-    expect(why).toEqual([`“-5” is too small. ${wanted}`, `“abc” is not a whole number. ${wanted}`, `“0” is too small. ${wanted}`, `“1e12” is too large. ${wanted}`, `“2.5” is not a whole number. ${wanted}`, wanted]);
+    expect(why).toEqual([
+      `“-5” is too small. ${wanted}`,
+      `“abc” is not a whole number. ${wanted}`,
+      `“0” is too small. ${wanted}`,
+      `“1e12” is too large. ${wanted}`,
+      `“2.5” is not a whole number. ${wanted}`,
+      wanted,
+    ]);
     expect(find<HTMLElement>(".mnb-whatif-main > .mnb-badge").textContent).toBe("Costs for batch = 64");
     expect(find('[data-mnb-action="whatif.apply"]').getAttribute("aria-disabled")).toBe("true");
     expect(sent("what_if")).toHaveLength(count);
     key(batch(), "Escape");
-    expect([batch().value, wrong(), batch().getAttribute("aria-invalid"), find(".mnb-whatif-table").classList.contains("mnb-old")]).toEqual(["64", "", null, false]);
+    expect([
+      batch().value,
+      wrong(),
+      batch().getAttribute("aria-invalid"),
+      find(".mnb-whatif-table").classList.contains("mnb-old"),
+    ]).toEqual(["64", "", null, false]);
   });
 
   test("moves the focus when a change is removed", async () => {
@@ -340,19 +473,35 @@ describe("the Cost tab", () => {
   test("shows why a program has no settings", () => {
     at("view.what_if").click();
     const costs = session.snapshot.costs!;
-    const problem = { code: "StageUnavailableError", summary: "it has no numbers.", facts: [], advice: "inspect it with numbers" };
-    session.change({ costs: { ...costs, what_if: { state: "unavailable", message: "", problem, version: session.snapshot.version, settings: [] } } } as unknown as Partial<Snapshot>);
+    const problem = {
+      code: "StageUnavailableError",
+      summary: "it has no numbers.",
+      facts: [],
+      advice: "inspect it with numbers",
+    };
+    session.change({
+      costs: {
+        ...costs,
+        what_if: { state: "unavailable", message: "", problem, version: session.snapshot.version, settings: [] },
+      },
+    } as unknown as Partial<Snapshot>);
     expect(find('[data-mnb-part="what-if"]').textContent).toBe("The cost of other settings is not available:");
-    expect(find(".mnb-whatif .mnb-notice").textContent).toBe("StageUnavailableError: it has no numbers.Try: inspect it with numbers");
+    expect(find(".mnb-whatif .mnb-notice").textContent).toBe(
+      "StageUnavailableError: it has no numbers.Try: inspect it with numbers",
+    );
     expect(find<HTMLElement>(".mnb-whatif-side > .mnb-hint").hidden).toBe(true);
   });
 
   test("keeps the received costs after the kernel is gone", async () => {
     session.emit("comm:close");
     at("source.compiled").click();
-    expect(find(".mnb-cost-problems").textContent).toContain("Not connected to the kernel, so only analytic costs can be shown.");
+    expect(find(".mnb-cost-problems").textContent).toContain(
+      "Not connected to the kernel, so only analytic costs can be shown.",
+    );
     at("view.treemap").click();
-    expect(find(".mnb-cost-picture .mnb-hint").textContent).toContain("Not connected to the kernel, so pictures cannot be loaded.");
+    expect(find(".mnb-cost-picture .mnb-hint").textContent).toContain(
+      "Not connected to the kernel, so pictures cannot be loaded.",
+    );
     expect(sent("request_cost")).toEqual([]);
   });
 });
@@ -379,5 +528,7 @@ test("removes scripts and external content from a drawing", () => {
   expect(drawing.querySelectorAll("rect")).toHaveLength(3);
   expect(drawing.querySelector("[fill]")!.getAttribute("fill")).toBe("url(#hatch)");
   expect(drawingOf("<svg><g>", "light")).toBeNull();
-  expect(drawingOf('<svg xmlns="http://www.w3.org/2000/svg"><style>@import "x";</style></svg>', "light")!.textContent).toBe("");
+  expect(
+    drawingOf('<svg xmlns="http://www.w3.org/2000/svg"><style>@import "x";</style></svg>', "light")!.textContent,
+  ).toBe("");
 });

@@ -10,7 +10,10 @@ function rows({ left, right }: Sides): string[] {
 }
 
 test("instructions with the same name share a row", () => {
-  const sides = sidesOf("@@ -1,4 +1,4 @@ %main\n   %a = add(x)\n-  %gone = neg(x)\n-  %b = mul(x, y)\n-  %c = sub(x)\n+  %b = mul(x, z)\n+  %new = exp(x)\n+  %c = sub(y)\n   %d = f(x)\n");
+  const sides = sidesOf(
+    "@@ -1,4 +1,4 @@ %main\n   %a = add(x)\n-  %gone = neg(x)\n-  %b = mul(x, y)\n-  %c = sub(x)\n+  %b = " +
+      "mul(x, z)\n+  %new = exp(x)\n+  %c = sub(y)\n   %d = f(x)\n",
+  );
   expect(rows(sides)).toEqual([
     "@@@ -1,4 +1,4 @@ %main | @@@ -1,4 +1,4 @@ %main",
     "   %a = add(x) |    %a = add(x)",
@@ -21,7 +24,10 @@ test("instructions with the same name share a row", () => {
     "   %d = f(x) |    %d = f(x)",
   ]);
   const [from, to] = sides.left.parts.get(4)!;
-  expect([sides.left.lines[3]!.slice(from, to), sides.right.lines[3]!.slice(...sides.right.parts.get(4)!)]).toEqual(["y", "z"]);
+  expect([sides.left.lines[3]!.slice(from, to), sides.right.lines[3]!.slice(...sides.right.parts.get(4)!)]).toEqual([
+    "y",
+    "z",
+  ]);
   expect([4, 7, 8].map((line) => sides.rowOf[line])).toEqual([4, 5, 6]);
 });
 
@@ -34,20 +40,41 @@ test("each line of a random diff is in one row of its side, in order", () => {
   let seed = 99;
   const next = (): number => (seed = (seed * 16807) % 2147483647) / 2147483647;
   for (let round = 0; round < 50; round++) {
-    const lines = Array.from({ length: 60 }, () => `${"-+ @"[Math.floor(next() * 4)]}  %n${Math.floor(next() * 9)} = op(${Math.floor(next() * 99)})`);
+    const lines = Array.from(
+      { length: 60 },
+      () => `${"-+ @"[Math.floor(next() * 4)]}  %n${Math.floor(next() * 9)} = op(${Math.floor(next() * 99)})`,
+    );
     const { left, right, rowOf } = sidesOf(`${lines.join("\n")}\n`);
     expect(left.lines.length).toBe(right.lines.length);
-    for (const [side, sign] of [[left, "-"], [right, "+"]] as const) {
+    for (const [side, sign] of [
+      [left, "-"],
+      [right, "+"],
+    ] as const) {
       const mine = lines.filter((line) => line[0] === sign || line[0] === " " || line[0] === "@");
-      expect(side.lines.filter((_, i) => side.signs[i] !== "").map((line, i) => (mine[i]![0] === "@" ? line : `${mine[i]![0]}${line}`))).toEqual(mine);
+      expect(
+        side.lines
+          .filter((_, i) => side.signs[i] !== "")
+          .map((line, i) => (mine[i]![0] === "@" ? line : `${mine[i]![0]}${line}`)),
+      ).toEqual(mine);
     }
-    lines.forEach((line, i) => expect([left, right].some(({ lines: all }) => line.endsWith(all[rowOf[i + 1]! - 1]!) && all[rowOf[i + 1]! - 1] !== "")).toBe(true));
+    lines.forEach((line, i) =>
+      expect(
+        [left, right].some(({ lines: all }) => line.endsWith(all[rowOf[i + 1]! - 1]!) && all[rowOf[i + 1]! - 1] !== ""),
+      ).toBe(true),
+    );
   }
 });
 
 test("traces start and end at whole runs of rows in sight", () => {
-  const row = (top: number): { left: number; top: number; width: number; height: number } => ({ left: 5, top, width: 900, height: 17 });
-  expect(merged([row(-30), row(-10), row(7), row(24), row(92), row(120)], { left: 0, top: 0, width: 300, height: 100 })).toEqual([
+  const row = (top: number): { left: number; top: number; width: number; height: number } => ({
+    left: 5,
+    top,
+    width: 900,
+    height: 17,
+  });
+  expect(
+    merged([row(-30), row(-10), row(7), row(24), row(92), row(120)], { left: 0, top: 0, width: 300, height: 100 }),
+  ).toEqual([
     { left: 0, top: 0, width: 300, height: 41 },
     { left: 0, top: 92, width: 300, height: 8 },
   ]);

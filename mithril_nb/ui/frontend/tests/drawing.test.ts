@@ -19,18 +19,29 @@ function random(seed: number): () => number {
 describe("a grid", () => {
   test.each([1, 2, 3, 4, 5, 6])("finds exactly the rectangles in a part (%s)", (seed) => {
     const next = random(seed);
-    const rect = (most: number): Rect => ({ x: next() * 1000 - 500, y: next() * 4000, w: next() * next() * most, h: next() * next() * most });
+    const rect = (most: number): Rect => ({
+      x: next() * 1000 - 500,
+      y: next() * 4000,
+      w: next() * next() * most,
+      h: next() * next() * most,
+    });
     const rects = Array.from({ length: 400 }, () => rect(seed % 2 ? 90 : 3000));
     const grid = new Grid(rects);
     for (let round = 0; round < 60; round++) {
       const part = rect(900);
-      const meets = ({ x, y, w, h }: Rect): boolean => x <= part.x + part.w && x + w >= part.x && y <= part.y + part.h && y + h >= part.y;
+      const meets = ({ x, y, w, h }: Rect): boolean =>
+        x <= part.x + part.w && x + w >= part.x && y <= part.y + part.h && y + h >= part.y;
       expect(grid.find(part)).toEqual(rects.flatMap((one, i) => (meets(one) ? [i] : [])));
     }
   });
   test("may be empty, and ignores lines without points", () => {
     expect(new Grid([]).find({ x: -1e9, y: -1e9, w: 2e9, h: 2e9 })).toEqual([]);
-    expect(new Grid([{ x: 0, y: 0, w: -1, h: -1 }, { x: 5, y: 5, w: 0, h: 0 }]).find({ x: 0, y: 0, w: 10, h: 10 })).toEqual([1]);
+    expect(
+      new Grid([
+        { x: 0, y: 0, w: -1, h: -1 },
+        { x: 5, y: 5, w: 0, h: 0 },
+      ]).find({ x: 0, y: 0, w: 10, h: 10 }),
+    ).toEqual([1]);
   });
 });
 
@@ -53,8 +64,39 @@ describe("texts", () => {
   });
   test("of a short name are whole beside a long shape", () => {
     const drawn = new FakeContext();
-    const node = { key: "input:input", path: "", name: "input", kind: "input", label: "", shape: "(128, 1024) float32", x: 0, y: 0, w: 104, h: 30, expanded: false, repeat: 1, share: null, problem: null, hue: 0, inputs: [], outputs: [] } as unknown as SceneNode;
-    drawBox({ c: drawn.context, colours: new Proxy({}, { get: () => "#000" }) as Colours, lettering: new Lettering(drawn.context, "sans-serif"), k: 1, isModel: true, hasRoles: false, isOld: false }, node, node, undefined);
+    const node = {
+      key: "input:input",
+      path: "",
+      name: "input",
+      kind: "input",
+      label: "",
+      shape: "(128, 1024) float32",
+      x: 0,
+      y: 0,
+      w: 104,
+      h: 30,
+      expanded: false,
+      repeat: 1,
+      share: null,
+      problem: null,
+      hue: 0,
+      inputs: [],
+      outputs: [],
+    } as unknown as SceneNode;
+    drawBox(
+      {
+        c: drawn.context,
+        colours: new Proxy({}, { get: () => "#000" }) as Colours,
+        lettering: new Lettering(drawn.context, "sans-serif"),
+        k: 1,
+        isModel: true,
+        hasRoles: false,
+        isOld: false,
+      },
+      node,
+      node,
+      undefined,
+    );
     expect(drawn.texts[0]).toBe("input");
     expect(drawn.texts[1]).toMatch(/^\(.*….*$/);
   });
@@ -68,7 +110,15 @@ describe("texts", () => {
 });
 
 describe("lines", () => {
-  const corner = { points: [[0, 0], [8, 0], [8, 40], [10, 40]] as [number, number][], curve: false };
+  const corner = {
+    points: [
+      [0, 0],
+      [8, 0],
+      [8, 40],
+      [10, 40],
+    ] as [number, number][],
+    curve: false,
+  };
   test("have a middle, a distance and points along them", () => {
     expect(middle(corner)).toEqual([8, 20]);
     expect(middle({ points: [], curve: true })).toEqual([0, 0]);
@@ -79,15 +129,62 @@ describe("lines", () => {
   });
   test("are cut to the view", () => {
     const part = { x: -10, y: -10, w: 30, h: 30 };
-    expect(piecesIn(corner, part)).toEqual([{ points: [[0, 0], [8, 0], [8, 20]], isEnd: false }]);
-    expect(piecesIn({ points: [[-100, 5], [100, 5], [100, 15], [0, 15]], curve: false }, part)).toEqual([
-      { points: [[-10, 5], [20, 5]], isEnd: false },
-      { points: [[20, 15], [0, 15]], isEnd: true },
+    expect(piecesIn(corner, part)).toEqual([
+      {
+        points: [
+          [0, 0],
+          [8, 0],
+          [8, 20],
+        ],
+        isEnd: false,
+      },
     ]);
-    expect(piecesIn({ points: [[-100, 50], [100, 50]], curve: false }, part)).toEqual([]);
+    expect(
+      piecesIn(
+        {
+          points: [
+            [-100, 5],
+            [100, 5],
+            [100, 15],
+            [0, 15],
+          ],
+          curve: false,
+        },
+        part,
+      ),
+    ).toEqual([
+      {
+        points: [
+          [-10, 5],
+          [20, 5],
+        ],
+        isEnd: false,
+      },
+      {
+        points: [
+          [20, 15],
+          [0, 15],
+        ],
+        isEnd: true,
+      },
+    ]);
+    expect(
+      piecesIn(
+        {
+          points: [
+            [-100, 50],
+            [100, 50],
+          ],
+          curve: false,
+        },
+        part,
+      ),
+    ).toEqual([]);
   });
   test("move between equal forms only", () => {
-    expect(between(corner, { ...corner, points: corner.points.map(([x, y]) => [x + 10, y]) }, 0.5)!.points[0]).toEqual([5, 0]);
+    expect(between(corner, { ...corner, points: corner.points.map(([x, y]) => [x + 10, y]) }, 0.5)!.points[0]).toEqual([
+      5, 0,
+    ]);
     expect(between(corner, bend(0, 0, 1, 1), 0.5)).toBeNull();
   });
 });
@@ -96,12 +193,22 @@ describe("motion", () => {
   test("starts where nodes are on the screen, and ends in their places", () => {
     const scene = syntheticScene(20);
     const painter = new Painter();
-    const old = { index: new SceneIndex({ ...scene, nodes: scene.nodes.slice(1) }), view: { x: 100, y: 50, k: 0.5 }, moved: STILL, keys: scene.nodes.map(({ key }) => key) };
+    const old = {
+      index: new SceneIndex({ ...scene, nodes: scene.nodes.slice(1) }),
+      view: { x: 100, y: 50, k: 0.5 },
+      moved: STILL,
+      keys: scene.nodes.map(({ key }) => key),
+    };
     painter.show(new SceneIndex(scene));
     const motion = Motion.plan(old, painter, { x: 0, y: 0, k: 1 }, { x: 0, y: 0, w: 9000, h: 900 }, 1000)!;
     const [first, second] = scene.nodes as [(typeof scene.nodes)[0], (typeof scene.nodes)[0]];
     const start = motion.at(1000)!.nodes;
-    expect(start.get(second.key)).toEqual({ x: second.x * 0.5 + 100, y: second.y * 0.5 + 50, w: second.w / 2, h: second.h / 2 });
+    expect(start.get(second.key)).toEqual({
+      x: second.x * 0.5 + 100,
+      y: second.y * 0.5 + 50,
+      w: second.w / 2,
+      h: second.h / 2,
+    });
     expect(start.get(first.key)).toEqual({ x: first.x, y: first.y, w: first.w, h: first.h, opacity: 0 });
     expect(motion.at(1149)!.nodes.get(second.key)!.x).toBeCloseTo(second.x, 1);
     expect(motion.at(1150)).toBeNull();
@@ -110,6 +217,14 @@ describe("motion", () => {
     const painter = new Painter();
     painter.show(new SceneIndex(syntheticScene(20)));
     const view = { x: 0, y: 0, k: 1 };
-    expect(Motion.plan({ index: painter.index, view, moved: STILL, keys: [] }, painter, view, { x: 0, y: 0, w: 900, h: 900 }, 0)).toBeNull();
+    expect(
+      Motion.plan(
+        { index: painter.index, view, moved: STILL, keys: [] },
+        painter,
+        view,
+        { x: 0, y: 0, w: 900, h: 900 },
+        0,
+      ),
+    ).toBeNull();
   });
 });

@@ -8,13 +8,42 @@ import { finderIn } from "./find";
 import { shortData } from "./short-data";
 
 const data = shortData(70);
-const { version, name, backend, blocks, cost, problems, notice, stages, stage_kinds, selection, status } = data.snapshot;
-data.snapshot = { version, name, backend, blocks, cost, problems, notice, stages, stage_kinds, selection, status, graph_stage: "jaxpr", graph_stages: ["jaxpr", "hlo"], passes: { state: "empty", message: "", version: 0 } } as unknown as Fixture["snapshot"];
+const { version, name, backend, blocks, cost, problems, notice, stages, stage_kinds, selection, status } =
+  data.snapshot;
+data.snapshot = {
+  version,
+  name,
+  backend,
+  blocks,
+  cost,
+  problems,
+  notice,
+  stages,
+  stage_kinds,
+  selection,
+  status,
+  graph_stage: "jaxpr",
+  graph_stages: ["jaxpr", "hlo"],
+  passes: { state: "empty", message: "", version: 0 },
+} as unknown as Fixture["snapshot"];
 
 const BOXES = ["linear_0", "mlp_0", "mlp_0/inner", "linear_1"];
 const GRAPH: PackedGraph = {
-  title: "jaxpr", is_model: false, roles: ["forward"], shapes: [], idle: [],
-  boxes: { key: BOXES, name: BOXES, kind: ["block", "block", "block", "block"], w: [112, 112, 112, 112], h: [64, 64, 64, 64], parent: [-1, -1, 1, -1], is_group: [false, true, false, false], path: BOXES },
+  title: "jaxpr",
+  is_model: false,
+  roles: ["forward"],
+  shapes: [],
+  idle: [],
+  boxes: {
+    key: BOXES,
+    name: BOXES,
+    kind: ["block", "block", "block", "block"],
+    w: [112, 112, 112, 112],
+    h: [64, 64, 64, 64],
+    parent: [-1, -1, 1, -1],
+    is_group: [false, true, false, false],
+    path: BOXES,
+  },
   flows: { source: [0, 2], target: [2, 3], roles: [[0], [0]], shapes: [[], []] },
 };
 class FakeExplorer extends FakeSession {
@@ -33,15 +62,19 @@ describe("the explorer", () => {
   let el: HTMLElement;
   let cleanup: () => void;
   const find = finderIn(() => el);
-  const key = (target: Element, name: string, more: KeyboardEventInit = {}): void => void target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...more }));
+  const key = (target: Element, name: string, more: KeyboardEventInit = {}): void =>
+    void target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...more }));
   const at = (node: string): HTMLElement => find(`.mnb-stage-graph [data-mnb-node="${node}"]`);
-  const sent = (name: string): unknown[] => session.sent.filter((command) => command.name === name).map((command) => command.args);
+  const sent = (name: string): unknown[] =>
+    session.sent.filter((command) => command.name === name).map((command) => command.args);
   beforeEach(async () => {
     session = new FakeExplorer(data);
     el = document.createElement("div");
     document.body.append(el);
     cleanup = mountExplorer({ model: session, el });
-    await vi.waitFor(() => expect(el.querySelectorAll('[data-mnb-pane][data-mnb-version="1"]')).toHaveLength(2), { timeout: 5000 });
+    await vi.waitFor(() => expect(el.querySelectorAll('[data-mnb-pane][data-mnb-version="1"]')).toHaveLength(2), {
+      timeout: 5000,
+    });
     await vi.waitFor(() => expect(find(".mnb-stage-graph").dataset["mnbNodes"]).toBe("3"));
   });
   afterEach(() => {
@@ -50,7 +83,11 @@ describe("the explorer", () => {
   });
 
   test("shows the cost as a formula for symbolic sizes", async () => {
-    const total = { ...cost!.total, flops: null, formulas: { flops: ["24·batch·width² + …", "24·batch·width² + 9·batch·width"] } };
+    const total = {
+      ...cost!.total,
+      flops: null,
+      formulas: { flops: ["24·batch·width² + …", "24·batch·width² + 9·batch·width"] },
+    };
     session.change({ cost: { ...cost!, total }, status: { ...status, flops: null } } as never);
     await vi.waitFor(() => expect(find('[data-mnb-status="FLOPs"] span').textContent).toBe("24·batch·width² + …"));
     expect(find('[data-mnb-status="FLOPs"]').title).toBe("24·batch·width² + 9·batch·width");
@@ -63,7 +100,9 @@ describe("the explorer", () => {
   test("shows optimize time separately from compile time", () => {
     session.change({ status: { ...status, optimize_s: 0.25, compile_s: null } });
     expect(find('[data-mnb-status="optimize"]').textContent).toBe("optimize250 ms");
-    expect(find('[data-mnb-status="optimize"]').title).toBe("Time for XLA's passes and memory planning, without code generation. Machine code is generated on demand.");
+    expect(find('[data-mnb-status="optimize"]').title).toBe(
+      "Time for XLA's passes and memory planning, without code generation. Machine code is generated on demand.",
+    );
     expect(find('[data-mnb-status="compile"]').textContent).toBe("compile–");
     session.change({ status: { ...status, optimize_s: 0.25, compile_s: 0.5 } });
     expect(find('[data-mnb-status="compile"]').textContent).toBe("compile500 ms");
@@ -73,7 +112,12 @@ describe("the explorer", () => {
       find('[data-mnb-action="graph.export"]').click();
       return [...el.querySelectorAll<HTMLElement>(".mnb-action")];
     };
-    expect(open().map((action) => action.textContent)).toEqual(["PNG, twice the size", "SVG", "HTML: page of all stages", "JSON: all stages"]);
+    expect(open().map((action) => action.textContent)).toEqual([
+      "PNG, twice the size",
+      "SVG",
+      "HTML: page of all stages",
+      "JSON: all stages",
+    ]);
     const files: Blob[] = [];
     globalThis.URL.createObjectURL = (blob) => `blob:${files.push(blob as Blob)}`;
     globalThis.URL.revokeObjectURL = () => {};
@@ -91,7 +135,9 @@ describe("the explorer", () => {
     await vi.waitFor(() => expect(find(".mnb-legend").textContent).toBe("cannot trace <b>"));
     open()[2]!.click();
     session.emit("comm:close");
-    await vi.waitFor(() => expect(find(".mnb-legend").textContent).toBe("Not connected to the kernel, so the file cannot be made."));
+    await vi.waitFor(() =>
+      expect(find(".mnb-legend").textContent).toBe("Not connected to the kernel, so the file cannot be made."),
+    );
     vi.restoreAllMocks();
   });
   test("the export menu works by keyboard", () => {
@@ -99,7 +145,11 @@ describe("the explorer", () => {
     const [menu, focused] = [find(".mnb-actions"), () => (document.activeElement as HTMLElement).textContent];
     button.focus();
     key(button, "ArrowDown");
-    expect([menu.hidden, button.getAttribute("aria-expanded"), focused()]).toEqual([false, "true", "PNG, twice the size"]);
+    expect([menu.hidden, button.getAttribute("aria-expanded"), focused()]).toEqual([
+      false,
+      "true",
+      "PNG, twice the size",
+    ]);
     key(document.activeElement!, "ArrowUp");
     expect(focused()).toBe("JSON: all stages");
     key(document.activeElement!, "Home");
@@ -119,16 +169,22 @@ describe("the explorer", () => {
   test("first shows the graph and two linked stages", async () => {
     expect(sent("request_stage")).toEqual([{ stage: "jaxpr" }, { stage: "stablehlo" }]);
     expect(el.querySelectorAll('[data-mnb-pane="jaxpr"] .mnb-stripe').length).toBeGreaterThan(2);
-    await vi.waitFor(() => expect(at("mlp_0").getAttribute("aria-label")).toBe("block mlp_0, 50.0 % of FLOPs, with inner blocks"));
+    await vi.waitFor(() =>
+      expect(at("mlp_0").getAttribute("aria-label")).toBe("block mlp_0, 50.0 % of FLOPs, with inner blocks"),
+    );
     key(at("linear_0"), "Enter");
-    for (const stage of ["jaxpr", "stablehlo"]) expect(find(`[data-mnb-pane="${stage}"] .mnb-pane-linked`).textContent).toMatch(/^\d+ linked$/);
+    for (const stage of ["jaxpr", "stablehlo"])
+      expect(find(`[data-mnb-pane="${stage}"] .mnb-pane-linked`).textContent).toMatch(/^\d+ linked$/);
     expect(at("linear_0").getAttribute("data-mnb-linked")).toBe("pinned");
     expect(at("linear_1").getAttribute("data-mnb-linked")).toBeNull();
   });
 
   test("opens and closes the costs and passes", () => {
     const cost = find<HTMLButtonElement>('[data-mnb-tab="cost"]');
-    const open = (): string[] => [...el.querySelectorAll<HTMLElement>("[data-mnb-panel]")].filter((one) => !one.hidden).map((one) => one.dataset["mnbPanel"]!);
+    const open = (): string[] =>
+      [...el.querySelectorAll<HTMLElement>("[data-mnb-panel]")]
+        .filter((one) => !one.hidden)
+        .map((one) => one.dataset["mnbPanel"]!);
     expect(open()).toEqual([]);
     expect([cost.tabIndex, cost.title]).toEqual([0, "Open Cost"]);
     cost.click();
@@ -144,16 +200,24 @@ describe("the explorer", () => {
     const rows = (): number => el.querySelectorAll(".mnb-cost-table tbody tr").length;
     cleanup();
     const many = Array.from({ length: 300 }, (_, i) => ({ ...cost!.rows[0]!, block: `block_${i}` }));
-    cleanup = mountExplorer({ model: new FakeExplorer({ ...data, snapshot: { ...data.snapshot, cost: { ...cost!, rows: many } } }), el });
+    cleanup = mountExplorer({
+      model: new FakeExplorer({ ...data, snapshot: { ...data.snapshot, cost: { ...cost!, rows: many } } }),
+      el,
+    });
     expect(rows()).toBe(0);
     find('[data-mnb-tab="cost"]').click();
     expect(rows()).toBe(300);
   });
-  test.each([[["passes"], ["passes"]], [["cost", "cost"], []]])("restores the tab after clicks on %j", (clicks, restored) => {
+  test.each([
+    [["passes"], ["passes"]],
+    [["cost", "cost"], []],
+  ])("restores the tab after clicks on %j", (clicks, restored) => {
     const remount = (more: Partial<Fixture["snapshot"]>): string[] => {
       cleanup();
       cleanup = mountExplorer({ model: new FakeExplorer({ ...data, snapshot: { ...data.snapshot, ...more } }), el });
-      return [...el.querySelectorAll<HTMLElement>("[data-mnb-panel]:not([hidden])")].map((one) => one.dataset["mnbPanel"]!);
+      return [...el.querySelectorAll<HTMLElement>("[data-mnb-panel]:not([hidden])")].map(
+        (one) => one.dataset["mnbPanel"]!,
+      );
     };
     const transforms = { transforms: { state: "empty", message: "", compared: [] } } as Partial<Fixture["snapshot"]>;
     expect(remount(transforms)).toEqual(["transforms"]);
@@ -184,11 +248,16 @@ describe("the explorer", () => {
     cleanup();
     const given = structuredClone(data);
     const why = "this program was given as HLO text: it has no jaxpr";
-    Object.assign(given.snapshot, { graph_stage: "hlo", costs: { sources: { analytic: { state: "unavailable", message: why, version: 0 } } } });
+    Object.assign(given.snapshot, {
+      graph_stage: "hlo",
+      costs: { sources: { analytic: { state: "unavailable", message: why, version: 0 } } },
+    });
     session = new FakeExplorer(given);
     cleanup = mountExplorer({ model: session, el });
     await vi.waitFor(() => expect(sent("request_stage")).toEqual([{ stage: "hlo" }]));
-    expect([...el.querySelectorAll<HTMLElement>("[data-mnb-pane]")].map((pane) => pane.dataset["mnbPane"])).toEqual(["hlo"]);
+    expect([...el.querySelectorAll<HTMLElement>("[data-mnb-pane]")].map((pane) => pane.dataset["mnbPane"])).toEqual([
+      "hlo",
+    ]);
   });
   test("steps through passes and shows instruction history", async () => {
     find('[data-mnb-tab="passes"]').click();
@@ -198,8 +267,13 @@ describe("the explorer", () => {
     expect(find(".mnb-pass-diff .mnb-pane-figures").textContent).toMatch(/ · 3 lines$/);
     key(find(".mnb-pass-list"), "ArrowDown");
     await vi.waitFor(() => expect(find(".mnb-passes").dataset["mnbShown"]).toBe("1"));
-    expect(find(".mnb-pass-diff .mnb-pane-figures").textContent).toMatch(/ · the first 3 lines; full diff in inspection\.passes\[1\]\.diff$/);
-    expect([...el.querySelectorAll(".mnb-diff-added, .mnb-diff-removed")].map((line) => line.textContent)).toEqual(["-  %gone", "+  %come 1 of 1"]);
+    expect(find(".mnb-pass-diff .mnb-pane-figures").textContent).toMatch(
+      / · the first 3 lines; full diff in inspection\.passes\[1\]\.diff$/,
+    );
+    expect([...el.querySelectorAll(".mnb-diff-added, .mnb-diff-removed")].map((line) => line.textContent)).toEqual([
+      "-  %gone",
+      "+  %come 1 of 1",
+    ]);
     find('[data-mnb-action="pane.hlo"]').click();
     await vi.waitFor(() => expect(find('[data-mnb-pane="hlo"]').dataset["mnbVersion"]).toBe("1"), { timeout: 5000 });
     key(find('[data-mnb-pane="hlo"] .cm-content'), "End", { ctrlKey: true });
@@ -221,42 +295,89 @@ describe("the explorer", () => {
   });
 });
 
-const mark = (line: number, id: string, is: Mark, others: string[], note = "", isInferred = false): MarkedLine => [line, id, is, others, note, isInferred];
+const mark = (line: number, id: string, is: Mark, others: string[], note = "", isInferred = false): MarkedLine => [
+  line,
+  id,
+  is,
+  others,
+  note,
+  isInferred,
+];
 const STEPS: TransformStep[] = [
-  { name: "trace", explanation: "runs it once.", problem: null, before: null, after: { text: "{ lambda\n  b = sin a\n}\n", marks: [] } },
   {
-    name: "grad", explanation: "adds one.", problem: null,
-    before: { text: "{ lambda\n  b = sin a\n}\n", marks: [mark(2, "0", "changed", ["0", "1"])] },
-    after: { text: "{ lambda\n  b = sin a\n  c = cos a\n}\n", marks: [mark(2, "0", "changed", ["0"], "adds a batch axis of 2"), mark(3, "1", "new", ["0"], "", true)] },
+    name: "trace",
+    explanation: "runs it once.",
+    problem: null,
+    before: null,
+    after: { text: "{ lambda\n  b = sin a\n}\n", marks: [] },
   },
-  { name: "vmap", explanation: "", problem: { code: "StageUnavailableError", summary: "step 2, 'vmap', cannot be applied.", facts: [], advice: "through=()" }, before: { text: "b = sin a", marks: [] }, after: null },
+  {
+    name: "grad",
+    explanation: "adds one.",
+    problem: null,
+    before: { text: "{ lambda\n  b = sin a\n}\n", marks: [mark(2, "0", "changed", ["0", "1"])] },
+    after: {
+      text: "{ lambda\n  b = sin a\n  c = cos a\n}\n",
+      marks: [mark(2, "0", "changed", ["0"], "adds a batch axis of 2"), mark(3, "1", "new", ["0"], "", true)],
+    },
+  },
+  {
+    name: "vmap",
+    explanation: "",
+    problem: {
+      code: "StageUnavailableError",
+      summary: "step 2, 'vmap', cannot be applied.",
+      facts: [],
+      advice: "through=()",
+    },
+    before: { text: "b = sin a", marks: [] },
+    after: null,
+  },
 ];
 
 class FakeStepping extends FakeExplorer {
   protected override answer(command: Sent): void {
-    if (command.name === "hello") void gzip(JSON.stringify(STEPS)).then((steps) => this.message({ type: "transforms", left_out: ["jit"] }, [steps]));
+    if (command.name === "hello")
+      void gzip(JSON.stringify(STEPS)).then((steps) =>
+        this.message({ type: "transforms", left_out: ["jit"] }, [steps]),
+      );
     super.answer(command);
   }
 }
 
 test("transforms show marks, links and comparisons", async () => {
-  const session = new FakeStepping({ ...data, snapshot: { ...data.snapshot, transforms: { state: "empty", message: "", compared: [] } } });
+  const session = new FakeStepping({
+    ...data,
+    snapshot: { ...data.snapshot, transforms: { state: "empty", message: "", compared: [] } },
+  });
   const el = document.createElement("div");
   document.body.append(el);
   const cleanup = mountExplorer({ model: session, el });
   const find = finderIn(() => el);
-  const marks = (side: string): (string | undefined)[][] => [...el.querySelectorAll<HTMLElement>(`[data-mnb-side="${side}"] .mnb-mark`)].map((line) => [line.textContent!.trim(), line.dataset["mnbSign"], line.title]);
-  const press = (key: string): void => void find(".mnb-pass-list").dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+  const marks = (side: string): (string | undefined)[][] =>
+    [...el.querySelectorAll<HTMLElement>(`[data-mnb-side="${side}"] .mnb-mark`)].map((line) => [
+      line.textContent!.trim(),
+      line.dataset["mnbSign"],
+      line.title,
+    ]);
+  const press = (key: string): void =>
+    void find(".mnb-pass-list").dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
   const part = (): HTMLElement => find('[data-mnb-part="transforms"]');
   expect(find('[data-mnb-tab="transforms"]').getAttribute("aria-selected")).toBe("true");
   await vi.waitFor(() => expect(part().dataset["mnbStep"]).toBe("1"));
   expect(marks("before")).toEqual([["b = sin a", "~", "changed"]]);
-  expect(marks("after")).toEqual([["b = sin a", "~", "changed"], ["c = cos a", "+", "new"]]);
+  expect(marks("after")).toEqual([
+    ["b = sin a", "~", "changed"],
+    ["c = cos a", "+", "new"],
+  ]);
   expect(find('[data-mnb-side="after"] .mnb-pane-figures').textContent).toBe("+1 ~1");
   const view = EditorView.findFromDOM(find('[data-mnb-side="after"]'))!;
   view.dispatch({ selection: { anchor: view.state.doc.line(3).from } });
   expect(find('[data-mnb-side="after"] .mnb-pane-figures').textContent).toBe("new · from equation 0 · inferred");
-  expect([...el.querySelectorAll("[data-mnb-side] .mnb-pinned")].map((line) => line.textContent!.trim())).toEqual(["b = sin a", "c = cos a"]);
+  expect([...el.querySelectorAll("[data-mnb-side] .mnb-pinned")].map((line) => line.textContent!.trim())).toEqual([
+    "b = sin a",
+    "c = cos a",
+  ]);
   press("ArrowUp");
   expect(find('[data-mnb-side="before"] .mnb-hint').textContent).toBe("This is the first step; the input is Python.");
   press("End");
@@ -266,13 +387,30 @@ test("transforms show marks, links and comparisons", async () => {
   // Values are compared on request.
   find('[data-mnb-action="transforms.compare"]').click();
   expect(session.names()).toContain("compare_transforms");
-  session.change({ transforms: { state: "ready", message: "", compared: [[true, "agrees with Python: off by 0"], [false, "DIFFERS from a jvp"], [null, "not compared: why"]] } });
-  expect([...el.querySelectorAll(".mnb-pass-pipeline")].map((one) => one.textContent)).toEqual(["✓ agrees", "✗ differs", "failed"]);
+  session.change({
+    transforms: {
+      state: "ready",
+      message: "",
+      compared: [
+        [true, "agrees with Python: off by 0"],
+        [false, "DIFFERS from a jvp"],
+        [null, "not compared: why"],
+      ],
+    },
+  });
+  expect([...el.querySelectorAll(".mnb-pass-pipeline")].map((one) => one.textContent)).toEqual([
+    "✓ agrees",
+    "✗ differs",
+    "failed",
+  ]);
   press("Home");
   expect(find(".mnb-compared").textContent).toBe("✓ agrees with Python: off by 0");
   expect(find('[data-mnb-action="transforms.compare"]').hidden).toBe(true);
   session.change({ transforms: { state: "failed", message: "no memory", compared: [] } });
-  expect([find(".mnb-compared").textContent, find('[data-mnb-action="transforms.compare"]').hidden]).toEqual(["The values could not be compared: no memory", false]);
+  expect([find(".mnb-compared").textContent, find('[data-mnb-action="transforms.compare"]').hidden]).toEqual([
+    "The values could not be compared: no memory",
+    false,
+  ]);
   cleanup();
   expect([el.childElementCount, session.listening]).toEqual([0, 0]);
   el.remove();

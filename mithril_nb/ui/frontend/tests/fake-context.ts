@@ -14,7 +14,9 @@ export class FakeContext {
     const state: Record<string, any> = { globalAlpha: 1, font: "10px sans-serif" };
     const stack: Record<string, any>[] = [];
     const known: Record<string, unknown> = {
-      measureText: (text: string) => ({ width: text.length * 0.6 * Number(/([\d.]+)px/.exec(state["font"])?.[1] ?? 10) }),
+      measureText: (text: string) => ({
+        width: text.length * 0.6 * Number(/([\d.]+)px/.exec(state["font"])?.[1] ?? 10),
+      }),
       fillText: (text: string) => {
         this.texts.push(text);
         this.alphas.set(text, state["globalAlpha"]);

@@ -123,11 +123,15 @@ describe("the focus of a widget", () => {
     const MARKED = "[data-lm-suppress-shortcuts]";
     second.focus();
     const seen: [string, boolean][] = [];
-    const lumino = (event: KeyboardEvent): void => void seen.push([event.key, (event.target as Element).closest(MARKED) !== null]);
+    const lumino = (event: KeyboardEvent): void =>
+      void seen.push([event.key, (event.target as Element).closest(MARKED) !== null]);
     const out = vi.fn();
     document.addEventListener("keydown", lumino, true);
     window.addEventListener("keydown", out);
-    const press = (key: string, more: KeyboardEventInit): boolean => second.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, composed: true, cancelable: true, ...more }));
+    const press = (key: string, more: KeyboardEventInit): boolean =>
+      second.dispatchEvent(
+        new KeyboardEvent("keydown", { key, bubbles: true, composed: true, cancelable: true, ...more }),
+      );
     press("s", { ctrlKey: true });
     press("x", { ctrlKey: true }); // within the same event loop turn
     press("s", { metaKey: true });
@@ -136,8 +140,18 @@ describe("the focus of a widget", () => {
     press("s", {});
     press("S", { ctrlKey: true, shiftKey: true });
     press("s", { ctrlKey: true, altKey: true });
-    expect(seen).toEqual([["s", false], ["x", true], ["s", false], ["s", true], ["S", true], ["s", true]]);
-    expect(out.mock.calls.map(([event]) => [event.key, event.defaultPrevented])).toEqual([["s", false], ["s", false]]);
+    expect(seen).toEqual([
+      ["s", false],
+      ["x", true],
+      ["s", false],
+      ["s", true],
+      ["S", true],
+      ["s", true],
+    ]);
+    expect(out.mock.calls.map(([event]) => [event.key, event.defaultPrevented])).toEqual([
+      ["s", false],
+      ["s", false],
+    ]);
     document.removeEventListener("keydown", lumino, true);
     window.removeEventListener("keydown", out);
   });

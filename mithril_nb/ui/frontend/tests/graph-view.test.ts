@@ -7,13 +7,51 @@ import { type GraphOptions, GraphView } from "../src/graph/view";
 import { FakeContext } from "./fake-context";
 
 const SIZE = { width: 900, height: 520 };
-const HOSTILE = ["<img src=x onerror=alert(1)>", "a\nb\u2028c", "\u202egnp.exe", "x".repeat(5000), "</script><script>alert(1)</script>", "\ud800"];
-const frame = (): Promise<unknown> => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+const HOSTILE = [
+  "<img src=x onerror=alert(1)>",
+  "a\nb\u2028c",
+  "\u202egnp.exe",
+  "x".repeat(5000),
+  "</script><script>alert(1)</script>",
+  "\ud800",
+];
+const frame = (): Promise<unknown> =>
+  new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
 
 /** A chain of four nodes; the third is an open group with two nodes, and the last two are fed by the first. */
 function small(change: (node: SceneNode) => SceneNode = (node) => node): Scene {
-  const node = (key: string, x: number, y: number, more: Partial<SceneNode> = {}): SceneNode => change({ key, path: key, parent: "", name: key.split("/").pop()!, kind: "Linear", hue: 1, x, y, w: 150, h: 52, label: "64 → 10", shape: "(32, 10)", share: 0.25, problem: null, group: false, expanded: false, repeat: 1, inputs: [], outputs: [], ...more });
-  const edge = (source: string, target: string, points: [number, number][]): Scene["edges"][number] => ({ id: `${source} -> ${target}`, source, target, shape: "", points, curve: false, problem: null });
+  const node = (key: string, x: number, y: number, more: Partial<SceneNode> = {}): SceneNode =>
+    change({
+      key,
+      path: key,
+      parent: "",
+      name: key.split("/").pop()!,
+      kind: "Linear",
+      hue: 1,
+      x,
+      y,
+      w: 150,
+      h: 52,
+      label: "64 → 10",
+      shape: "(32, 10)",
+      share: 0.25,
+      problem: null,
+      group: false,
+      expanded: false,
+      repeat: 1,
+      inputs: [],
+      outputs: [],
+      ...more,
+    });
+  const edge = (source: string, target: string, points: [number, number][]): Scene["edges"][number] => ({
+    id: `${source} -> ${target}`,
+    source,
+    target,
+    shape: "",
+    points,
+    curve: false,
+    problem: null,
+  });
   const nodes = [
     node("one", 20, 20, { repeat: 12, group: true }),
     node("two", 220, 20),
@@ -22,18 +60,49 @@ function small(change: (node: SceneNode) => SceneNode = (node) => node): Scene {
     node("three/b", 240, 160, { parent: "three" }),
     node("four", 460, 120),
   ];
-  const edges = [edge("one", "two", [[170, 46], [220, 46]]), edge("one", "four", [[170, 60], [535, 60], [535, 120]]), edge("two", "three/a", [[220, 60], [100, 100], [100, 160]]), edge("three/a", "three/b", [[190, 186], [240, 186]])];
+  const edges = [
+    edge("one", "two", [
+      [170, 46],
+      [220, 46],
+    ]),
+    edge("one", "four", [
+      [170, 60],
+      [535, 60],
+      [535, 120],
+    ]),
+    edge("two", "three/a", [
+      [220, 60],
+      [100, 100],
+      [100, 160],
+    ]),
+    edge("three/a", "three/b", [
+      [190, 186],
+      [240, 186],
+    ]),
+  ];
   return { title: "small", width: 640, height: 260, nodes, edges, is_model: true, roles: [] };
 }
 
 describe("the view of a graph", () => {
   let view: GraphView;
   let drawn: FakeContext;
-  const calls = { select: vi.fn(), toggle: vi.fn(), selectEdge: vi.fn(), clear: vi.fn(), hover: vi.fn(), open: vi.fn() };
+  const calls = {
+    select: vi.fn(),
+    toggle: vi.fn(),
+    selectEdge: vi.fn(),
+    clear: vi.fn(),
+    hover: vi.fn(),
+    open: vi.fn(),
+  };
   const mount = (options: Partial<GraphOptions> = {}): void => {
     view?.root.remove();
     view?.destroy();
-    view = new GraphView({ label: "Blocks", describe: ({ kind, name }) => ({ name: `${kind} ${name}`, tip: [name] }), ...calls, ...options });
+    view = new GraphView({
+      label: "Blocks",
+      describe: ({ kind, name }) => ({ name: `${kind} ${name}`, tip: [name] }),
+      ...calls,
+      ...options,
+    });
     vi.spyOn(view.board, "clientWidth", "get").mockReturnValue(SIZE.width);
     vi.spyOn(view.board, "clientHeight", "get").mockReturnValue(SIZE.height);
     document.body.append(view.root);
@@ -41,14 +110,19 @@ describe("the view of a graph", () => {
   const items = (): HTMLElement[] => [...view.root.querySelectorAll<HTMLElement>("[role=treeitem]")];
   const item = (key: string): HTMLElement => view.elementOf(key)!;
   const focused = (): string | undefined => (document.activeElement as HTMLElement).dataset["mnbNode"];
-  const press = (key: string, more: KeyboardEventInit = {}): void => void (document.activeElement ?? view.board).dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true, ...more }));
+  const press = (key: string, more: KeyboardEventInit = {}): void =>
+    void (document.activeElement ?? view.board).dispatchEvent(
+      new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true, ...more }),
+    );
   /** Return the place of a point of the scene on the screen. */
   const onScreen = (x: number, y: number): { clientX: number; clientY: number } => {
     const origin = view.toScene(0, 0);
     return { clientX: (x - origin.x) * view.scale, clientY: (y - origin.y) * view.scale };
   };
-  const mouse = (type: string, x: number, y: number, more: MouseEventInit = {}): void => void view.board.dispatchEvent(new MouseEvent(type, { bubbles: true, button: 0, ...onScreen(x, y), ...more }));
-  const clickAt = (x: number, y: number): void => ["pointerdown", "pointerup", "click"].forEach((type) => mouse(type, x, y));
+  const mouse = (type: string, x: number, y: number, more: MouseEventInit = {}): void =>
+    void view.board.dispatchEvent(new MouseEvent(type, { bubbles: true, button: 0, ...onScreen(x, y), ...more }));
+  const clickAt = (x: number, y: number): void =>
+    ["pointerdown", "pointerup", "click"].forEach((type) => mouse(type, x, y));
   const draw = async (): Promise<string[]> => {
     await frame();
     await new Promise((resolve) => setTimeout(resolve, 200)); // after motion
@@ -60,7 +134,9 @@ describe("the view of a graph", () => {
 
   beforeEach(() => {
     drawn = new FakeContext();
-    vi.spyOn(HTMLCanvasElement.prototype, "getContext").mockImplementation((() => drawn.context) as unknown as typeof HTMLCanvasElement.prototype.getContext);
+    vi.spyOn(HTMLCanvasElement.prototype, "getContext").mockImplementation(
+      (() => drawn.context) as unknown as typeof HTMLCanvasElement.prototype.getContext,
+    );
     for (const call of Object.values(calls)) call.mockClear();
     mount();
   });
@@ -73,7 +149,9 @@ describe("the view of a graph", () => {
   test("draws all texts near, names only farther away, and rectangles far away", async () => {
     view.show(small());
     view.zoomBy(1 / view.scale);
-    expect(await draw()).toEqual(expect.arrayContaining(["Linear ×12", "one", "64 → 10", "(32, 10)", "25.0 %", "three", "a", "b"]));
+    expect(await draw()).toEqual(
+      expect.arrayContaining(["Linear ×12", "one", "64 → 10", "(32, 10)", "25.0 %", "three", "a", "b"]),
+    );
     view.zoomBy(0.45 / view.scale);
     expect(await draw()).toEqual(["three", "one ×12", "two", "a", "b", "four"]);
     view.zoomBy(0.15 / view.scale);
@@ -94,7 +172,10 @@ describe("the view of a graph", () => {
     expect(items().length).toBeGreaterThan(20);
     expect(items().length).toBeLessThanOrEqual(151);
     view.focus("/layer_5000");
-    expect([focused(), item("/layer_5000").getAttribute("aria-label")]).toEqual(["/layer_5000", "block layer_5000/dense"]);
+    expect([focused(), item("/layer_5000").getAttribute("aria-label")]).toEqual([
+      "/layer_5000",
+      "block layer_5000/dense",
+    ]);
     view.fit();
     await new Promise((resolve) => setTimeout(resolve, 120));
     expect(items().map((one) => one.dataset["mnbNode"])).toEqual(["/layer_5000"]);
@@ -105,18 +186,45 @@ describe("the view of a graph", () => {
 
   test("is a tree with levels, positions and one stop in the tab order", () => {
     view.show(small());
-    const facts = items().map((one) => ["data-mnb-node", "aria-level", "aria-posinset", "aria-setsize", "aria-expanded", "tabindex"].map((name) => one.getAttribute(name)).join(" "));
-    expect(facts).toEqual(["one 1 1 4 false 0", "two 1 2 4  -1", "three 1 3 4 true -1", "three/a 2 1 2  -1", "three/b 2 2 2  -1", "four 1 4 4  -1"]);
+    const facts = items().map((one) =>
+      ["data-mnb-node", "aria-level", "aria-posinset", "aria-setsize", "aria-expanded", "tabindex"]
+        .map((name) => one.getAttribute(name))
+        .join(" "),
+    );
+    expect(facts).toEqual([
+      "one 1 1 4 false 0",
+      "two 1 2 4  -1",
+      "three 1 3 4 true -1",
+      "three/a 2 1 2  -1",
+      "three/b 2 2 2  -1",
+      "four 1 4 4  -1",
+    ]);
     expect(view.board.getAttribute("role")).toBe("tree");
   });
 
   test("moves the focus in reading order, along edges, and to the group", () => {
     view.show(small());
     view.focus("one");
-    const walk = (...keys: [string, KeyboardEventInit?][]): (string | undefined)[] => keys.map(([key, more]) => (press(key, more), focused()));
+    const walk = (...keys: [string, KeyboardEventInit?][]): (string | undefined)[] =>
+      keys.map(([key, more]) => (press(key, more), focused()));
     const along = { shiftKey: true };
-    expect(walk(["ArrowDown"], ["ArrowDown"], ["ArrowRight"], ["ArrowLeft"], ["End"], ["Home"])).toEqual(["two", "three", "three/a", "three", "four", "one"]);
-    expect(walk(["ArrowRight", along], ["ArrowDown", along], ["ArrowUp", along], ["ArrowRight", along], ["ArrowLeft", along])).toEqual(["two", "four", "two", "three/a", "two"]);
+    expect(walk(["ArrowDown"], ["ArrowDown"], ["ArrowRight"], ["ArrowLeft"], ["End"], ["Home"])).toEqual([
+      "two",
+      "three",
+      "three/a",
+      "three",
+      "four",
+      "one",
+    ]);
+    expect(
+      walk(
+        ["ArrowRight", along],
+        ["ArrowDown", along],
+        ["ArrowUp", along],
+        ["ArrowRight", along],
+        ["ArrowLeft", along],
+      ),
+    ).toEqual(["two", "four", "two", "three/a", "two"]);
     expect(walk(["Home"], ["ArrowUp"], ["ArrowLeft"])).toEqual(["one", "one", "one"]);
   });
 
@@ -157,7 +265,10 @@ describe("the view of a graph", () => {
     mount({ drag });
     view.show(small());
     const before = view.toScene(0, 0);
-    for (const [x, y] of [[40, 40], [300, 40]] as const) {
+    for (const [x, y] of [
+      [40, 40],
+      [300, 40],
+    ] as const) {
       const from = onScreen(x, y);
       mouse("pointerdown", x, y, { buttons: 1 });
       mouse("pointermove", 0, 0, { buttons: 1, clientX: from.clientX + 30, clientY: from.clientY + 10 });
@@ -175,7 +286,10 @@ describe("the view of a graph", () => {
     view.show(small());
     await frame();
     const before = onScreen(20, 120);
-    view.show(small((node) => ({ ...node, x: node.x + 100, y: node.y + 40 })), { anchor: "three" });
+    view.show(
+      small((node) => ({ ...node, x: node.x + 100, y: node.y + 40 })),
+      { anchor: "three" },
+    );
     expect(onScreen(120, 160).clientX).toBeCloseTo(before.clientX, 5);
     expect(onScreen(120, 160).clientY).toBeCloseTo(before.clientY, 5);
   });
@@ -193,7 +307,10 @@ describe("the view of a graph", () => {
     const crumbs = view.root.querySelector<HTMLElement>("nav")!;
     expect(crumbs.hidden).toBe(true);
     view.focus("three/b");
-    expect([...crumbs.querySelectorAll("button")].map((button) => button.textContent)).toEqual(["Whole graph", "three"]);
+    expect([...crumbs.querySelectorAll("button")].map((button) => button.textContent)).toEqual([
+      "Whole graph",
+      "three",
+    ]);
     crumbs.querySelectorAll("button")[1]!.click();
     expect([focused(), crumbs.hidden]).toEqual(["three", true]);
   });
@@ -201,7 +318,10 @@ describe("the view of a graph", () => {
   test("gives controls only to nodes in question", () => {
     mount({ decorate: (parts) => parts.append(document.createElement("i")) });
     view.show(small());
-    const decorated = (): string[] => items().filter((one) => one.querySelector("i")).map((one) => one.dataset["mnbNode"]!);
+    const decorated = (): string[] =>
+      items()
+        .filter((one) => one.querySelector("i"))
+        .map((one) => one.dataset["mnbNode"]!);
     expect(decorated()).toEqual([]);
     mouse("pointermove", 300, 40);
     expect(decorated()).toEqual(["two"]);
@@ -230,7 +350,10 @@ describe("the view of a graph", () => {
     await frame();
     drawn.clear();
     const last = scene.nodes.at(-1)!.key;
-    view.paint({ matches: new Map([[last, 1]]), dimmed: new Set(scene.nodes.map(({ key }) => key).filter((key) => key !== last)) });
+    view.paint({
+      matches: new Map([[last, 1]]),
+      dimmed: new Set(scene.nodes.map(({ key }) => key).filter((key) => key !== last)),
+    });
     await frame();
     expect(drawn.rims).toBeGreaterThan(0);
     expect(drawn.faint).toBeGreaterThan(12_000);
@@ -254,7 +377,12 @@ describe("the view of a graph", () => {
     await frame();
     expect([minimap().hidden, minimap().getAttribute("aria-hidden")]).toEqual([false, "true"]);
     const before = view.toScene(0, 0);
-    vi.spyOn(minimap(), "getBoundingClientRect").mockReturnValue({ left: 0, top: 0, width: 160, height: 100 } as DOMRect);
+    vi.spyOn(minimap(), "getBoundingClientRect").mockReturnValue({
+      left: 0,
+      top: 0,
+      width: 160,
+      height: 100,
+    } as DOMRect);
     minimap().dispatchEvent(new MouseEvent("pointerdown", { clientX: 150, clientY: 90 }));
     expect(view.toScene(0, 0).x).toBeGreaterThan(before.x + 1000);
   });

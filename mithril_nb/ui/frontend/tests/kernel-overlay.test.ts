@@ -11,18 +11,37 @@ import { KernelOverlay } from "../src/stages/kernel-overlay";
 import { Store } from "../src/store/store";
 
 const { snapshot } = fixture as unknown as Fixture;
-const choices: [string, string][] = [["flops", "FLOPs"], ["memory", "memory"], ["own values: mine", "mine"]];
+const choices: [string, string][] = [
+  ["flops", "FLOPs"],
+  ["memory", "memory"],
+  ["own values: mine", "mine"],
+];
 
 function open(name: string) {
   const model = new FakeModel({});
-  const choose = (name: string): void => store.takeSnapshot({ ...store.snapshot, overlay: { name, own: false, choices } });
+  const choose = (name: string): void =>
+    store.takeSnapshot({ ...store.snapshot, overlay: { name, own: false, choices } });
   const store = new Store(structuredClone(snapshot), new Kernel(model));
   choose(name);
   const states: Partial<PaintState>[] = [];
-  const view = { root: document.createElement("div"), paint: (state: Partial<PaintState>) => states.push(state) } as unknown as GraphView;
+  const view = {
+    root: document.createElement("div"),
+    paint: (state: Partial<PaintState>) => states.push(state),
+  } as unknown as GraphView;
   const overlay = new KernelOverlay(store, view, () => true);
   const reply = async (name: string, head: object = {}): Promise<void> => {
-    const data = { name: name.split(":")[0], title: name, unit: "FLOP", total: null, categories: [], values: [1], bounds: [], texts: {}, notes: [], keys: ["a"] };
+    const data = {
+      name: name.split(":")[0],
+      title: name,
+      unit: "FLOP",
+      total: null,
+      categories: [],
+      values: [1],
+      bounds: [],
+      texts: {},
+      notes: [],
+      keys: ["a"],
+    };
     const buffers = "is_stale" in head || "problem" in head ? [] : [await gzip(JSON.stringify(data))];
     model.message({ type: "overlay", stage: "", name, own: false, problem: "", is_stale: false, ...head }, buffers);
     for (const buffer of buffers) await decodeJson(buffer); // as long as the overlay needs, on a busy machine too
@@ -50,7 +69,11 @@ test("values of an earlier model are marked; own values need no costs", async ()
   await reply("flops");
   store.takeSnapshot({ ...store.snapshot, cost: { ...store.snapshot.cost!, stale: true } });
   await reply("flops", { is_stale: true });
-  expect([isOld(), legend.querySelector("b")!.textContent, legend.textContent]).toEqual([true, "flops", expect.stringContaining("from the previous model")]);
+  expect([isOld(), legend.querySelector("b")!.textContent, legend.textContent]).toEqual([
+    true,
+    "flops",
+    expect.stringContaining("from the previous model"),
+  ]);
   choose("memory");
   await reply("memory", { is_stale: true });
   expect(legend.textContent).toContain("Costs return once the errors are fixed.");

@@ -7,7 +7,9 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { RULES, type Rule, tokensFrom } from "../src/code/tokens";
 
-const golden = JSON.parse(readFileSync(join(import.meta.dirname, "../../../../tests/viz/golden/tokens.json"), "utf8")) as Record<string, [string, [string, string][]][]>;
+const golden = JSON.parse(
+  readFileSync(join(import.meta.dirname, "../../../../tests/viz/golden/tokens.json"), "utf8"),
+) as Record<string, [string, [string, string][]][]>;
 
 describe("tokens", () => {
   test.each(Object.keys(golden))("of %s match those of Python", (language) => {
@@ -25,7 +27,8 @@ describe("tokens", () => {
 
 test("colours a line with two visible ranges once", () => {
   const state = EditorState.create({ doc: "a\nlong line\nb" });
-  const seen = (...ranges: [number, number][]): number[] => [...visibleLines({ state, visibleRanges: ranges.map(([from, to]) => ({ from, to })) })].map((line) => line.number);
+  const seen = (...ranges: [number, number][]): number[] =>
+    [...visibleLines({ state, visibleRanges: ranges.map(([from, to]) => ({ from, to })) })].map((line) => line.number);
   expect(seen([2, 4], [8, 13])).toEqual([2, 3]);
   expect(seen([0, 13])).toEqual([1, 2, 3]);
 });

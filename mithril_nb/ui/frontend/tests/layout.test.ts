@@ -14,14 +14,35 @@ interface Case {
 }
 
 // Written by tests/viz/test_layout_parity.py, which compares it with the layout in Python.
-const CASES = JSON.parse(readFileSync(resolve(import.meta.dirname, "../../../../tests/viz/golden/layouts.json"), "utf8")) as Case[];
+const CASES = JSON.parse(
+  readFileSync(resolve(import.meta.dirname, "../../../../tests/viz/golden/layouts.json"), "utf8"),
+) as Case[];
 
 describe("a graph is laid out as in Python", () => {
   it.each(CASES.map((one, at) => [at, one] as const))("case %i", (_, one) => {
     const scene = layout(new NestedGraph(one.graph), new Set(one.opened), new Map(Object.entries(one.moved)));
     expect([scene.width, scene.height]).toEqual(one.scene.size);
-    expect(scene.nodes.map((node) => [node.key, node.x, node.y, node.w, node.h, [...node.inputs, ...node.outputs].map(({ name, x, y }) => [name, x, y])])).toEqual(one.scene.nodes);
-    expect(scene.edges.map((edge) => [edge.source, edge.target, edge.points, edge.shape, edge.is_backward, edge.returns, edge.is_end])).toEqual(one.scene.edges);
+    expect(
+      scene.nodes.map((node) => [
+        node.key,
+        node.x,
+        node.y,
+        node.w,
+        node.h,
+        [...node.inputs, ...node.outputs].map(({ name, x, y }) => [name, x, y]),
+      ]),
+    ).toEqual(one.scene.nodes);
+    expect(
+      scene.edges.map((edge) => [
+        edge.source,
+        edge.target,
+        edge.points,
+        edge.shape,
+        edge.is_backward,
+        edge.returns,
+        edge.is_end,
+      ]),
+    ).toEqual(one.scene.edges);
   });
 });
 

@@ -1,10 +1,25 @@
 // @vitest-environment node
 import { describe, expect, test, vi } from "vitest";
 import fixture from "../fixtures/mlp.json";
-import { type Anchor, StageText, UNATTRIBUTED, anchorId, blocksOf, lineage, linksOf, selectionOf, withAnchors } from "../src/store/links";
+import {
+  type Anchor,
+  StageText,
+  UNATTRIBUTED,
+  anchorId,
+  blocksOf,
+  lineage,
+  linksOf,
+  selectionOf,
+  withAnchors,
+} from "../src/store/links";
 import type { RawStage } from "../src/kernel/types";
 
-const stages = new Map(Object.entries(fixture.stages as unknown as Record<string, RawStage>).map(([name, raw]) => [name, new StageText(name, 7, raw.text, raw)]));
+const stages = new Map(
+  Object.entries(fixture.stages as unknown as Record<string, RawStage>).map(([name, raw]) => [
+    name,
+    new StageText(name, 7, raw.text, raw),
+  ]),
+);
 
 function small(instructions: unknown[], text = "a\nb\nc\nd\ne"): StageText {
   return new StageText("jaxpr", 1, text, { instructions: instructions as RawStage["instructions"], equations: {} });
@@ -31,7 +46,20 @@ describe("the instruction on a line", () => {
     for (const line of [0, 1, 5, 99, -1]) expect(text.at(line)).toBeNull();
   });
   test("has the block with the largest share as main block", () => {
-    const shared = small([[1, 1, "fusion", [], [["a", 0.3], ["b", 0.7]], null, "inferred"]]);
+    const shared = small([
+      [
+        1,
+        1,
+        "fusion",
+        [],
+        [
+          ["a", 0.3],
+          ["b", 0.7],
+        ],
+        null,
+        "inferred",
+      ],
+    ]);
     expect(shared.mainBlock(shared.at(1)!)).toBe("b");
   });
 });
@@ -53,7 +81,11 @@ describe("many anchors", () => {
     const some = anchors.slice(0, 3);
     expect(withAnchors(some.slice(0, 2), some)).toEqual(some);
     expect(withAnchors(some, some.slice(1))).toEqual([some[0]]);
-    const others: Anchor[] = [{ kind: "equations", name: "a", ids: [] }, { kind: "instruction", stage: "a", version: 1, index: 2 }, { kind: "block", path: "a" }];
+    const others: Anchor[] = [
+      { kind: "equations", name: "a", ids: [] },
+      { kind: "instruction", stage: "a", version: 1, index: 2 },
+      { kind: "block", path: "a" },
+    ];
     expect(new Set(others.map(anchorId)).size).toBe(3);
   });
 });
@@ -64,9 +96,22 @@ describe("links", () => {
       [1, 1, "x", [], [["mlp", 1]], null, "tagged"],
       [2, 1, "x", [], [["mlp/linear", 1]], null, "tagged"],
       [3, 1, "x", [], [["mlp_0", 1]], null, "tagged"],
-      [4, 1, "x", [], [["linear", 0.5], ["mlp/linear", 0.5]], null, "tagged"],
+      [
+        4,
+        1,
+        "x",
+        [],
+        [
+          ["linear", 0.5],
+          ["mlp/linear", 0.5],
+        ],
+        null,
+        "tagged",
+      ],
     ]);
-    const lit = (path: string): number[] => [...(linksOf(new Map([["jaxpr", text]]), [{ kind: "block", path }]).lines.get("jaxpr") ?? [])];
+    const lit = (path: string): number[] => [
+      ...(linksOf(new Map([["jaxpr", text]]), [{ kind: "block", path }]).lines.get("jaxpr") ?? []),
+    ];
     expect(lit("mlp")).toEqual([0, 1, 3]);
     expect(lit("mlp/linear")).toEqual([1, 3]);
     expect(lit("nothing")).toEqual([]);
@@ -92,7 +137,8 @@ describe("links", () => {
       const fromBlock = linksOf(stages, [{ kind: "block", path }]);
       for (const [name, text] of stages) {
         const lit = fromBlock.lines.get(name)!;
-        for (const instruction of text.instructions) expect(lit.has(instruction.index)).toBe(blocksOf(instruction).includes(path));
+        for (const instruction of text.instructions)
+          expect(lit.has(instruction.index)).toBe(blocksOf(instruction).includes(path));
       }
     }
   });
@@ -100,11 +146,19 @@ describe("links", () => {
   test("are symmetric between instructions of two stages", () => {
     const anchor = (stage: string, index: number): Anchor => ({ kind: "instruction", stage, version: 7, index });
     let pairs = 0;
-    for (const [from, to] of [["jaxpr", "stablehlo"], ["stablehlo", "hlo"], ["hlo", "jaxpr"]] as const) {
+    for (const [from, to] of [
+      ["jaxpr", "stablehlo"],
+      ["stablehlo", "hlo"],
+      ["hlo", "jaxpr"],
+    ] as const) {
       for (const { index } of stages.get(from)!.instructions) {
         for (const other of linksOf(stages, [anchor(from, index)]).lines.get(to) ?? []) {
           pairs += 1;
-          expect(linksOf(stages, [anchor(to, other)]).lines.get(from)!.has(index)).toBe(true);
+          expect(
+            linksOf(stages, [anchor(to, other)])
+              .lines.get(from)!
+              .has(index),
+          ).toBe(true);
         }
       }
     }
@@ -113,7 +167,8 @@ describe("links", () => {
 
   test("of unattributed instructions include no block", () => {
     const links = linksOf(stages, [{ kind: "block", path: UNATTRIBUTED }]);
-    for (const [name, lit] of links.lines) for (const index of lit) expect(stages.get(name)!.instructions[index]!.shares).toEqual([]);
+    for (const [name, lit] of links.lines)
+      for (const index of lit) expect(stages.get(name)!.instructions[index]!.shares).toEqual([]);
     expect(selectionOf(stages, [{ kind: "block", path: UNATTRIBUTED }])).toEqual([UNATTRIBUTED]);
   });
 

@@ -12,7 +12,15 @@ import { shortData } from "./short-data";
 
 const data = shortData(20);
 const CLICK = { bubbles: true, button: 0, pointerId: 1 };
-const REFUSAL: Diagnostic = { code: "UnknownOptionError", summary: "targets have 3 classes, and the model 2.", facts: [["targets", "0 to 2"]], advice: "Linear(3)", block: null, edge: null, kind: "error" };
+const REFUSAL: Diagnostic = {
+  code: "UnknownOptionError",
+  summary: "targets have 3 classes, and the model 2.",
+  facts: [["targets", "0 to 2"]],
+  advice: "Linear(3)",
+  block: null,
+  edge: null,
+  kind: "error",
+};
 
 /** Rejects the commands in `rejects`. */
 class Refusing extends FakeSession {
@@ -43,12 +51,15 @@ describe("a newcomer", () => {
     input.value = value;
     input.dispatchEvent(new Event("input", { bubbles: true }));
   };
-  const sent = (name: string): unknown[] => session.sent.filter((command) => command.name === name).map((command) => command.args);
+  const sent = (name: string): unknown[] =>
+    session.sent.filter((command) => command.name === name).map((command) => command.args);
   beforeEach(async () => {
     session = new Refusing(structuredClone(data));
     el = document.body.appendChild(document.createElement("div"));
     cleanup = mountWorkbench({ model: session, el });
-    await vi.waitFor(() => expect(el.querySelectorAll('[data-mnb-pane][data-mnb-version="1"]')).toHaveLength(3), { timeout: 5000 });
+    await vi.waitFor(() => expect(el.querySelectorAll('[data-mnb-pane][data-mnb-version="1"]')).toHaveLength(3), {
+      timeout: 5000,
+    });
   });
   afterEach(() => {
     cleanup();
@@ -94,7 +105,10 @@ describe("a newcomer", () => {
     click('[data-mnb-node="gelu_0"]');
     click('[data-mnb-action="inspector.rename"]');
     find<HTMLInputElement>(".mnb-inspector .mnb-rename").value = "act";
-    expect(key(".mnb-inspector .mnb-rename", "Enter").defaultPrevented, "else the browser clicks the button that has the focus now").toBe(true);
+    expect(
+      key(".mnb-inspector .mnb-rename", "Enter").defaultPrevented,
+      "else the browser clicks the button that has the focus now",
+    ).toBe(true);
     await vi.waitFor(() => expect(document.activeElement).toBe(find('[data-mnb-action="inspector.rename"]')));
     expect(sent("rename")).toEqual([{ path: "gelu_0", name: "act" }]);
   });
@@ -229,14 +243,25 @@ describe("a newcomer", () => {
     const offer = { edits: 1, saved_at: 1e9, labels: ["add Relu"], source: "", difference: "", can_restore: true };
     const autosave = { offer: { ...offer, older: 4 }, path: "/d/.mithril_nb/d-3f.json", problem: "", edits: 0 };
     session.change({ autosave });
-    expect(find(".mnb-restore").textContent).toContain("add Relu. An older version with 4 edits is available after “Start from the code”.");
+    expect(find(".mnb-restore").textContent).toContain(
+      "add Relu. An older version with 4 edits is available after “Start from the code”.",
+    );
     session.change({ autosave: { ...autosave, offer: { ...offer, older: null } } });
     expect(find(".mnb-restore").textContent).not.toContain("older");
     click('[data-mnb-action="restore.decline"]');
-    await vi.waitFor(() => expect(find('.mnb-status [role="status"]').textContent).toBe("The saved 1 edit stays in .mithril_nb/d-3f.json, beside the notebook."));
+    await vi.waitFor(() =>
+      expect(find('.mnb-status [role="status"]').textContent).toBe(
+        "The saved 1 edit stays in .mithril_nb/d-3f.json, beside the notebook.",
+      ),
+    );
   });
 
-  test.each([["done", "The trained parameters are lost with the kernel unless you saved them."], ["stopped", "The trained parameters are lost with the kernel unless you saved them."], ["failed", ""], ["idle", ""]] as const)("a run that is %s, after its kernel ended: %s", (state, words) => {
+  test.each([
+    ["done", "The trained parameters are lost with the kernel unless you saved them."],
+    ["stopped", "The trained parameters are lost with the kernel unless you saved them."],
+    ["failed", ""],
+    ["idle", ""],
+  ] as const)("a run that is %s, after its kernel ended: %s", (state, words) => {
     const message = find(".mnb-train .mnb-inline-problem");
     session.change({ run: { ...session.snapshot.run, state, message: "" } });
     expect(message.hidden).toBe(true);
@@ -246,7 +271,8 @@ describe("a newcomer", () => {
   });
 
   test("opens a fourth stage, and the status line names the one that closed", async () => {
-    const shown = (): string[] => [...el.querySelectorAll<HTMLElement>("[data-mnb-pane]")].map((pane) => pane.dataset["mnbPane"]!);
+    const shown = (): string[] =>
+      [...el.querySelectorAll<HTMLElement>("[data-mnb-pane]")].map((pane) => pane.dataset["mnbPane"]!);
     const line = find('.mnb-status [role="status"]');
     click('[data-mnb-action="pane.python"]');
     expect(shown()).toEqual(["python", "stablehlo", "hlo"]);
@@ -259,18 +285,30 @@ describe("a newcomer", () => {
   });
 
   test("finds the stages without room in a list", () => {
-    const [widths, flags] = [[60, 50, 40, 80, 90], [false, false, true, true, false]];
+    const [widths, flags] = [
+      [60, 50, 40, 80, 90],
+      [false, false, true, true, false],
+    ];
     expect([...withoutRoom(widths, flags, 320, 50)]).toEqual([]);
     expect([...withoutRoom(widths, flags, 319, 50)]).toEqual([4]);
     expect([...withoutRoom(widths, flags, 200, 50)]).toEqual([4, 1, 0]);
     expect([...withoutRoom(widths, flags, 100, 50)]).toEqual([4, 1, 0, 3]);
     const row = find(".mnb-overflow-row");
-    const [buttons, more, list] = [row.firstElementChild!, find<HTMLButtonElement>('[data-mnb-action="panes.more"]'), find(".mnb-overflow")];
+    const [buttons, more, list] = [
+      row.firstElementChild!,
+      find<HTMLButtonElement>('[data-mnb-action="panes.more"]'),
+      find(".mnb-overflow"),
+    ];
     const count = buttons.childElementCount;
     vi.spyOn(row, "clientWidth", "get").mockReturnValue(210);
     const width = vi.spyOn(HTMLElement.prototype, "offsetWidth", "get").mockReturnValue(50);
     click('[data-mnb-action="pane.python"]');
-    expect([more.parentElement!.hidden, list.hidden, buttons.childElementCount, list.childElementCount]).toEqual([false, true, 3, count - 3]);
+    expect([more.parentElement!.hidden, list.hidden, buttons.childElementCount, list.childElementCount]).toEqual([
+      false,
+      true,
+      3,
+      count - 3,
+    ]);
     expect([...buttons.children].every((one) => one.getAttribute("aria-pressed") === "true")).toBe(true);
     more.click();
     expect([list.hidden, more.getAttribute("aria-expanded")]).toEqual([false, "true"]);
@@ -278,7 +316,11 @@ describe("a newcomer", () => {
     expect([list.hidden, document.activeElement, sent("select")]).toEqual([true, more, []]);
     more.click();
     click('[data-mnb-action="pane.jaxpr"]');
-    expect([list.hidden, document.activeElement, buttons.contains(document.activeElement)]).toEqual([true, find('[data-mnb-action="pane.jaxpr"]'), true]);
+    expect([list.hidden, document.activeElement, buttons.contains(document.activeElement)]).toEqual([
+      true,
+      find('[data-mnb-action="pane.jaxpr"]'),
+      true,
+    ]);
     click('[data-mnb-action="pane.jaxpr"]');
     expect(document.activeElement).toBe(more); // the button went into the list
     width.mockRestore();
@@ -286,13 +328,16 @@ describe("a newcomer", () => {
 
   test("keeps the focus in the list of stages at a resize, and closes the list at a press outside", () => {
     let fit = (): void => undefined;
-    vi.stubGlobal("ResizeObserver", class {
-      constructor(resized: () => void) {
-        fit = resized;
-      }
-      observe(): void {}
-      disconnect(): void {}
-    });
+    vi.stubGlobal(
+      "ResizeObserver",
+      class {
+        constructor(resized: () => void) {
+          fit = resized;
+        }
+        observe(): void {}
+        disconnect(): void {}
+      },
+    );
     const row = new OverflowRow("Stages shown", "more");
     vi.unstubAllGlobals();
     const outside = el.appendChild(document.createElement("p"));
@@ -302,10 +347,15 @@ describe("a newcomer", () => {
       vi.spyOn(row.root, "clientWidth", "get").mockReturnValue(px);
       fit();
     };
-    const buttons = [..."abcd"].map((name) => document.createElement("button").appendChild(document.createTextNode(name)).parentElement!);
+    const buttons = [..."abcd"].map(
+      (name) => document.createElement("button").appendChild(document.createTextNode(name)).parentElement!,
+    );
     resize(160); // room for two buttons
     row.set(buttons);
-    const [more, list] = [row.root.querySelector<HTMLElement>('[data-mnb-action="more"]')!, row.root.querySelector<HTMLElement>(".mnb-overflow")!];
+    const [more, list] = [
+      row.root.querySelector<HTMLElement>('[data-mnb-action="more"]')!,
+      row.root.querySelector<HTMLElement>(".mnb-overflow")!,
+    ];
     const state = (): unknown[] => [document.activeElement, list.hidden];
     const press = (at: Element): unknown => at.dispatchEvent(new MouseEvent("pointerdown", CLICK));
     more.click();
@@ -334,26 +384,53 @@ describe("a newcomer", () => {
     expect(find(".mnb-help").textContent).toContain("nnew block: its kind; Enter adds it after the selected block");
   });
 
-  test("shows a flag that follows the program as auto, and a plain label with the field's own name in the tooltip", () => {
-    const changed = vi.fn();
-    const { root, update } = createField({ name: "training", label: "train", type: "bool", value: null, optional: true, doc: "If true, drop." }, changed);
-    const [label, menu] = [root.querySelector("label")!, root.querySelector("select")!];
-    expect([label.textContent, label.title, menu.selectedOptions[0]!.text]).toEqual(["train", "If true, drop.", "auto"]);
-    for (const [value, sent] of [["true", true], ["false", false], ["", null]] as const) {
-      menu.value = value;
-      menu.dispatchEvent(new Event("change"));
-      expect(changed).toHaveBeenLastCalledWith(sent);
-    }
-    update({ name: "training", type: "bool", value: false, optional: true });
-    expect(menu.selectedOptions[0]!.text).toBe("off");
-  });
+  test(
+    "shows a flag that follows the program as auto, and a plain label with the field's own name in the " + "tooltip",
+    () => {
+      const changed = vi.fn();
+      const { root, update } = createField(
+        { name: "training", label: "train", type: "bool", value: null, optional: true, doc: "If true, drop." },
+        changed,
+      );
+      const [label, menu] = [root.querySelector("label")!, root.querySelector("select")!];
+      expect([label.textContent, label.title, menu.selectedOptions[0]!.text]).toEqual([
+        "train",
+        "If true, drop.",
+        "auto",
+      ]);
+      for (const [value, sent] of [
+        ["true", true],
+        ["false", false],
+        ["", null],
+      ] as const) {
+        menu.value = value;
+        menu.dispatchEvent(new Event("change"));
+        expect(changed).toHaveBeenLastCalledWith(sent);
+      }
+      update({ name: "training", type: "bool", value: false, optional: true });
+      expect(menu.selectedOptions[0]!.text).toBe("off");
+    },
+  );
 
   test("explains which figures of training are means", () => {
     const labels = [...find(".mnb-run-figures").querySelectorAll("dt")].map((label) => label.textContent);
-    expect(labels).toEqual(["epoch mean loss", "epoch mean accuracy", "steps/s", "validation loss", "validation accuracy", "time left"]);
-    expect(find(".mnb-run-figures > div").title).toBe("Mean over the batches of the current epoch. The curve shows each batch.");
+    expect(labels).toEqual([
+      "epoch mean loss",
+      "epoch mean accuracy",
+      "steps/s",
+      "validation loss",
+      "validation accuracy",
+      "time left",
+    ]);
+    expect(find(".mnb-run-figures > div").title).toBe(
+      "Mean over the batches of the current epoch. The curve shows each batch.",
+    );
     expect(shareRange(null, 0.2, 0.99)).toEqual([expect.closeTo(0.137, 3), 1]);
-    expect([shareRange(null, null, null), shareRange(null, 0, 1), shareRange(null, 0.5, 0.5)]).toEqual([[0, 1], [0, 1], [0.49, 0.51]]);
+    expect([shareRange(null, null, null), shareRange(null, 0, 1), shareRange(null, 0.5, 0.5)]).toEqual([
+      [0, 1],
+      [0, 1],
+      [0.49, 0.51],
+    ]);
   });
 
   test("changes the learning rate before the first run", async () => {
@@ -370,7 +447,11 @@ describe("a newcomer", () => {
     type(input, "");
     key(input, "Enter");
     const words = find(".mnb-header .mnb-field-problem");
-    expect([words.textContent, words.hidden, input.getAttribute("aria-invalid")]).toEqual(["Enter at least one size, such as 32, 64.", false, "true"]);
+    expect([words.textContent, words.hidden, input.getAttribute("aria-invalid")]).toEqual([
+      "Enter at least one size, such as 32, 64.",
+      false,
+      "true",
+    ]);
     expect(sent("set_shape")).toEqual([]);
     input.blur();
     session.change({});
@@ -379,13 +460,23 @@ describe("a newcomer", () => {
 
   test("points from an empty pane to the problems", () => {
     const problem = { ...REFUSAL, code: "UnconnectedPortError", summary: "'linear_0.input' is connected to nothing." };
-    const stages = Object.fromEntries(Object.entries(session.snapshot.stages).map(([name, info]) => [name, { ...info, state: "empty" as const, message: "the model has problems" }]));
+    const stages = Object.fromEntries(
+      Object.entries(session.snapshot.stages).map(([name, info]) => [
+        name,
+        { ...info, state: "empty" as const, message: "the model has problems" },
+      ]),
+    );
     const card = (): string => find('[data-mnb-pane="hlo"] .mnb-pane-card p').textContent!;
     session.change({ stages, problems: [problem] });
     expect(card()).toBe("'linear_0.input' is connected to nothing. See the Problems tab.");
     session.change({ problems: [problem, REFUSAL] });
     expect(card()).toBe("'linear_0.input' is connected to nothing. The Problems tab lists all 2.");
-    session.change({ problems: [], stages: Object.fromEntries(Object.entries(stages).map(([name, info]) => [name, { ...info, message: "there is no block yet" }])) });
+    session.change({
+      problems: [],
+      stages: Object.fromEntries(
+        Object.entries(stages).map(([name, info]) => [name, { ...info, message: "there is no block yet" }]),
+      ),
+    });
     expect(card()).toBe("there is no block yet");
   });
 });

@@ -14,10 +14,15 @@ import { StageText } from "../src/store/links";
 import { finderIn } from "./find";
 
 const find = finderIn(() => document.body);
-const classed = (look: string): string[] => [...document.querySelectorAll(`.${look}`)].map((element) => element.id || element.getAttribute("data-block") || element.querySelector(".x")?.textContent || "");
-const press = (element: Element, key: string): boolean => element.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+const classed = (look: string): string[] =>
+  [...document.querySelectorAll(`.${look}`)].map(
+    (element) => element.id || element.getAttribute("data-block") || element.querySelector(".x")?.textContent || "",
+  );
+const press = (element: Element, key: string): boolean =>
+  element.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
 const over = (element: Element): boolean => element.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
-const click = (element: Element): boolean => element.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true }));
+const click = (element: Element): boolean =>
+  element.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true }));
 
 beforeAll(() => {
   Element.prototype.scrollIntoView ??= () => {};
@@ -41,14 +46,19 @@ const exported = (): Blob[] => {
 };
 
 /** Texts and their packed form, written by tests/viz/test_layout_parity.py. */
-const packedCases = (): { text: string; packed: PackedText }[] => JSON.parse(readFileSync(resolve(import.meta.dirname, "../../../../tests/viz/golden/packed_texts.json"), "utf8"));
+const packedCases = (): { text: string; packed: PackedText }[] =>
+  JSON.parse(readFileSync(resolve(import.meta.dirname, "../../../../tests/viz/golden/packed_texts.json"), "utf8"));
 
 describe("an output", () => {
-  const row = (id: string, e: string, of: string): string => `<div class="l" id="${id}" data-e="${e}" data-of="${of}"><a class="n" href="#x">1</a><span class="x">${id}</span></div>`;
+  const row = (id: string, e: string, of: string): string =>
+    `<div class="l" id="${id}" data-e="${e}" data-of="${of}"><a class="n" href="#x">1</a><span class="x">` +
+    `${id}</span></div>`;
 
   beforeEach(() => {
-    document.body.innerHTML = `<div class="mnb-linked"><p data-block="a" tabindex="0"></p><p data-block="a/b" tabindex="0"></p><p id="node" data-e="2" tabindex="0"></p>
-      <div class="code">${row("j0", "0", "a")}${row("j1", "1", "a/b")}<div class="l" id="plain"></div>${row("j2", "2", "c")}</div>
+    document.body.innerHTML = `<div class="mnb-linked">
+      <p data-block="a" tabindex="0"></p><p data-block="a/b" tabindex="0"></p><p id="node" data-e="2" tabindex="0"></p>
+      <div class="code">${row("j0", "0", "a")}${row("j1", "1", "a/b")}<div class="l" id="plain"></div>
+      ${row("j2", "2", "c")}</div>
       <div class="code">${row("h0", "0 1", "a a/b")}${row("h1", "", "c")}</div></div>`;
     new Output(find(".mnb-linked"));
   });
@@ -94,7 +104,10 @@ describe("an output", () => {
   });
 
   test("keys skip the lines of a closed fold", () => {
-    document.body.innerHTML = `<div class="mnb-linked"><div class="code" tabindex="0">${row("a", "0", "x")}<details><summary>2 unchanged lines</summary>${row("b", "1", "x")}${row("c", "2", "x")}</details>${row("d", "3", "x")}</div></div>`;
+    document.body.innerHTML =
+      `<div class="mnb-linked"><div class="code" tabindex="0">` +
+      `${row("a", "0", "x")}<details><summary>2 unchanged lines</summary>` +
+      `${row("b", "1", "x")}${row("c", "2", "x")}</details>${row("d", "3", "x")}</div></div>`;
     new Output(find(".mnb-linked"));
     const walk = (key: string): string[] => {
       press(find(".code"), key);
@@ -110,25 +123,82 @@ describe("an output", () => {
 
 describe("a saved page", () => {
   const packed = (raw: object): Record<string, unknown> => columnsOf(raw as RawStage) as Record<string, unknown>;
-  const stage = (name: string, text: string, instructions: unknown[]): object => ({ name, title: name, language: name, unavailable: null, ...packed({ text, instructions, equations: {} }) });
+  const stage = (name: string, text: string, instructions: unknown[]): object => ({
+    name,
+    title: name,
+    language: name,
+    unavailable: null,
+    ...packed({ text, instructions, equations: {} }),
+  });
   const saved = {
     stages: [
-      stage("jaxpr", "a = tanh x\nb = exp a\n", [[1, 1, "tanh", ["0"], [["one two", 1]], null, "tagged"], [2, 1, "exp", ["1"], [["two/inner", 1]], null, "tagged"]]),
-      stage("hlo", "fusion", [[1, 1, "fusion", ["0", "1"], [["one two", 0.5], ["two/inner", 0.5]], "backward", "inferred"]]),
+      stage("jaxpr", "a = tanh x\nb = exp a\n", [
+        [1, 1, "tanh", ["0"], [["one two", 1]], null, "tagged"],
+        [2, 1, "exp", ["1"], [["two/inner", 1]], null, "tagged"],
+      ]),
+      stage("hlo", "fusion", [
+        [
+          1,
+          1,
+          "fusion",
+          ["0", "1"],
+          [
+            ["one two", 0.5],
+            ["two/inner", 0.5],
+          ],
+          "backward",
+          "inferred",
+        ],
+      ]),
       { ...stage("llvm", "", []), unavailable: "no compiler" },
     ],
-    equations: packed({ text: "", instructions: [], equations: { 0: { primitive: "tanh", block: "one two", role: null, source: "train.py:7" } } })["equations"],
-    paths: { "one%20two": "one two" }, hues: { "one two": "h1", "two/inner": "h2" }, shown: ["jaxpr", "hlo"],
-    passes: ["@ main\n+ new\n- old\n", ""], rows: [],
+    equations: packed({
+      text: "",
+      instructions: [],
+      equations: { 0: { primitive: "tanh", block: "one two", role: null, source: "train.py:7" } },
+    })["equations"],
+    paths: { "one%20two": "one two" },
+    hues: { "one two": "h1", "two/inner": "h2" },
+    shown: ["jaxpr", "hlo"],
+    passes: ["@ main\n+ new\n- old\n", ""],
+    rows: [],
     graph: {
-      title: "jaxpr", is_model: false, roles: [], shapes: [], idle: [], flows: {}, opened: [],
-      boxes: { key: ["two", "two/inner", "bucket:0", "repeat:one"], name: ["two", "inner", "<b>", "one"], kind: ["block", "block", "bucket", "repeat"], w: [112, 112, 112, 112], h: [64, 64, 64, 64], parent: [-1, 0, -1, -1], is_group: [true, false, false, false], path: ["two", "two/inner", "", ""], equations: [[], [], ["0"], []], blocks: [[], [], [], ["one two", "two/inner"]] },
+      title: "jaxpr",
+      is_model: false,
+      roles: [],
+      shapes: [],
+      idle: [],
+      flows: {},
+      opened: [],
+      boxes: {
+        key: ["two", "two/inner", "bucket:0", "repeat:one"],
+        name: ["two", "inner", "<b>", "one"],
+        kind: ["block", "block", "bucket", "repeat"],
+        w: [112, 112, 112, 112],
+        h: [64, 64, 64, 64],
+        parent: [-1, 0, -1, -1],
+        is_group: [true, false, false, false],
+        path: ["two", "two/inner", "", ""],
+        equations: [[], [], ["0"], []],
+        blocks: [[], [], [], ["one two", "two/inner"]],
+      },
     },
   };
-  const wide = { ...saved, rows: Array.from({ length: 500 }, (_, at) => `<tr data-block="${at ? `b${at}` : "one%20two"}" tabindex="0"><th scope="row">&lt;i&gt; ${at}</th><td>1</td></tr>`) };
+  const wide = {
+    ...saved,
+    rows: Array.from(
+      { length: 500 },
+      (_, at) =>
+        `<tr data-block="${at ? `b${at}` : "one%20two"}" tabindex="0"><th scope="row">&lt;i&gt; ${at}</th><td>` +
+        `1</td></tr>`,
+    ),
+  };
   const mount = async (data: object, rows: string): Promise<void> => {
-    document.body.innerHTML = `<main class="mnb-page"><div class="picture"><svg></svg></div><div class="live" hidden></div><div class="plain"></div>
-      <div class="scroll"><table class="cost"><tbody>${rows}</tbody></table></div><ol class="passes"><li><b>1. first</b></li><li><b>2. second</b></li></ol></main><script type="text/plain"></script>`;
+    document.body.innerHTML = `<main class="mnb-page">
+      <div class="picture"><svg></svg></div><div class="live" hidden></div><div class="plain"></div>
+      <div class="scroll"><table class="cost"><tbody>${rows}</tbody></table></div>
+      <ol class="passes"><li><b>1. first</b></li><li><b>2. second</b></li></ol>
+      </main><script type="text/plain"></script>`;
     const stream = new Blob([JSON.stringify(data)]).stream().pipeThrough(new CompressionStream("gzip"));
     const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
     find("script").textContent = btoa(String.fromCharCode(...bytes));
@@ -137,7 +207,8 @@ describe("a saved page", () => {
 
   beforeEach(() => mount(saved, '<tr data-block="one%20two"></tr>'));
 
-  const linked = (look: string, stage: string): string[] => [...document.querySelectorAll(`[data-stage="${stage}"] .l.${look} .x`)].map((element) => element.textContent);
+  const linked = (look: string, stage: string): string[] =>
+    [...document.querySelectorAll(`[data-stage="${stage}"] .l.${look} .x`)].map((element) => element.textContent);
 
   test("links lines, boxes and rows as the widget does", () => {
     over(find('[data-stage="jaxpr"] .l .x'));
@@ -180,7 +251,11 @@ describe("a saved page", () => {
     node("two").focus();
     press(node("two"), "ArrowLeft");
     expect(document.querySelector('[data-mnb-node="two/inner"]')).toBeNull();
-    click([...document.querySelectorAll<HTMLElement>(".tools button")].find((button) => button.textContent === "Reset view")!);
+    click(
+      [...document.querySelectorAll<HTMLElement>(".tools button")].find(
+        (button) => button.textContent === "Reset view",
+      )!,
+    );
     expect(node("two").getAttribute("aria-expanded")).toBe("false");
     const tabs = [...document.querySelectorAll<HTMLElement>(".bar-of-stages button")];
     click(tabs[2]!);
@@ -192,29 +267,49 @@ describe("a saved page", () => {
 
   test("exports the page as it was saved, and its data", async () => {
     const before = find(".passes").innerHTML;
-    const { text: _, ...columns } = stage("asm", "", [[1, 1, "tanh", ["0"], [["one two", 1]], null, "tagged"]]) as { text: string };
+    const { text: _, ...columns } = stage("asm", "", [[1, 1, "tanh", ["0"], [["one two", 1]], null, "tagged"]]) as {
+      text: string;
+    };
     const { text, packed: long } = packedCases().at(-1)!;
     await mount({ ...saved, stages: [...saved.stages, { ...columns, ...long }], name: "x" }, "");
     const files = exported();
     const names = [...document.querySelectorAll(".mnb-action")].map((action) => action.textContent);
-    expect(names).toEqual(["PNG, twice the size", "SVG", "HTML: this page", "JSON: all stages", "PDF or paper: print the page"]);
-    for (const name of names.slice(2, 4)) click([...document.querySelectorAll<HTMLElement>(".mnb-action")].find((action) => action.textContent === name)!);
+    expect(names).toEqual([
+      "PNG, twice the size",
+      "SVG",
+      "HTML: this page",
+      "JSON: all stages",
+      "PDF or paper: print the page",
+    ]);
+    for (const name of names.slice(2, 4))
+      click([...document.querySelectorAll<HTMLElement>(".mnb-action")].find((action) => action.textContent === name)!);
     await vi.waitFor(() => expect(files).toHaveLength(2));
-    const [html, json] = await Promise.all(files.sort((a, b) => a.type < b.type ? 1 : -1).map((blob) => blob.text()));
+    const [html, json] = await Promise.all(files.sort((a, b) => (a.type < b.type ? 1 : -1)).map((blob) => blob.text()));
     const page = new DOMParser().parseFromString(html!, "text/html");
     expect(page.querySelector("main")!.outerHTML).toContain('<div class="picture"><svg></svg></div>');
-    expect([page.querySelectorAll(".mnb-board, .tools").length, page.querySelectorAll("script").length, page.querySelector(".passes")!.textContent]).toEqual([0, 1, "1. first2. second"]);
+    expect([
+      page.querySelectorAll(".mnb-board, .tools").length,
+      page.querySelectorAll("script").length,
+      page.querySelector(".passes")!.textContent,
+    ]).toEqual([0, 1, "1. first2. second"]);
     expect(before).not.toBe("");
     const data = JSON.parse(json!);
-    expect([data.format, data.version, data.stages.map((one: { text: string }) => one.text), data.graph.title]).toEqual(["mithril_nb.page", 1, ["a = tanh x\nb = exp a\n", "fusion", "", text], "jaxpr"]);
+    expect([data.format, data.version, data.stages.map((one: { text: string }) => one.text), data.graph.title]).toEqual(
+      ["mithril_nb.page", 1, ["a = tanh x\nb = exp a\n", "fusion", "", text], "jaxpr"],
+    );
     expect(Object.keys(data.stages.at(-1)).sort()).toEqual(Object.keys(data.stages[0]).sort());
   });
 
   test("prints the whole text of the shown stages, up to a limit", async () => {
-    const printed = (stage: string): string[] => [...document.querySelectorAll(`[data-stage="${stage}"] .printed > *`)].map((row) => row.textContent);
+    const printed = (stage: string): string[] =>
+      [...document.querySelectorAll(`[data-stage="${stage}"] .printed > *`)].map((row) => row.textContent);
     const event = (type: string): boolean => globalThis.dispatchEvent(new Event(type));
     event("beforeprint");
-    expect([printed("jaxpr"), printed("hlo"), printed("llvm")]).toEqual([["1a = tanh x", "2b = exp a"], ["1fusion"], []]);
+    expect([printed("jaxpr"), printed("hlo"), printed("llvm")]).toEqual([
+      ["1a = tanh x", "2b = exp a"],
+      ["1fusion"],
+      [],
+    ]);
     event("beforeprint");
     expect(printed("hlo")).toEqual(["1fusion"]);
     event("afterprint");
@@ -222,7 +317,11 @@ describe("a saved page", () => {
     const text = Array<string>(4000).fill("<b>").join("\n");
     await mount({ ...saved, stages: [stage("jaxpr", text, []), ...saved.stages.slice(1)] }, "");
     event("beforeprint");
-    expect([printed("jaxpr").length, printed("jaxpr")[0], printed("jaxpr").at(-1)]).toEqual([3001, "1<b>", "1,000 more rows are not printed."]);
+    expect([printed("jaxpr").length, printed("jaxpr")[0], printed("jaxpr").at(-1)]).toEqual([
+      3001,
+      "1<b>",
+      "1,000 more rows are not printed.",
+    ]);
     event("afterprint");
   });
 
@@ -249,7 +348,8 @@ describe("a saved page", () => {
     expect(linked("pin", "jaxpr")).toEqual(["a = tanh x"]);
     expect(classed("here")).toEqual(["one%20two"]);
     click(rows[1]!);
-    const pinned = (): (string | undefined)[] => [...document.querySelectorAll<HTMLElement>("tr.pin")].map((row) => row.dataset["block"]);
+    const pinned = (): (string | undefined)[] =>
+      [...document.querySelectorAll<HTMLElement>("tr.pin")].map((row) => row.dataset["block"]);
     expect(pinned()).toEqual(["b1"]);
     press(find(".long"), "Escape");
     expect(pinned()).toEqual([]);
@@ -270,11 +370,25 @@ describe("a saved page", () => {
   test("draws links once while the pointer moves over the lines of one kernel", () => {
     const equations = ["0", "1"];
     const shares: [string, number][] = [["a", 1]];
-    const instructions = [1, 2, 3].map((line): RawInstruction => [line, 1, "mov", line < 3 ? equations : ["2"], shares, null, null]);
+    const instructions = [1, 2, 3].map((line): RawInstruction => [
+      line,
+      1,
+      "mov",
+      line < 3 ? equations : ["2"],
+      shares,
+      null,
+      null,
+    ]);
     const text = new StageText("asm", 0, "mov\nmov\nmov", { instructions, equations: {} });
     let painted = 0;
     const selection = new Selection(new Map([["asm", text]]), () => painted++);
-    const pane = new TextPane({ name: "asm", title: "asm", language: "", unavailable: null, text }, selection, {}, undefined, () => "");
+    const pane = new TextPane(
+      { name: "asm", title: "asm", language: "", unavailable: null, text },
+      selection,
+      {},
+      undefined,
+      () => "",
+    );
     document.body.replaceChildren(pane.root);
     pane.draw();
     const rows = [...document.querySelectorAll<HTMLElement>(".l")];
@@ -298,18 +412,48 @@ describe("a saved page", () => {
 
   test("folds long signatures and blocks, by click and by key", async () => {
     document.body.innerHTML = '<div class="x"></div>';
-    const lines = ["{ lambda", ...Array<string>(12).fill("  a:f32[]"), "  let", ...Array<string>(4).fill("  b = add a"), ...Array<string>(3).fill("  c = mul b")];
-    const instructions = lines.flatMap((line, i): RawInstruction[] => (line.includes(" = ") ? [[i + 1, 1, "add", [], [[line.includes("add") ? "one" : "two", 1]], "forward", null]] : line.includes("a:") ? [[i + 1, 1, "parameter", [], [], null, null]] : []));
+    const lines = [
+      "{ lambda",
+      ...Array<string>(12).fill("  a:f32[]"),
+      "  let",
+      ...Array<string>(4).fill("  b = add a"),
+      ...Array<string>(3).fill("  c = mul b"),
+    ];
+    const instructions = lines.flatMap((line, i): RawInstruction[] =>
+      line.includes(" = ")
+        ? [[i + 1, 1, "add", [], [[line.includes("add") ? "one" : "two", 1]], "forward", null]]
+        : line.includes("a:")
+          ? [[i + 1, 1, "parameter", [], [], null, null]]
+          : [],
+    );
     const text = new StageText("jaxpr", 0, lines.join("\n"), { instructions, equations: {} });
     const selection = new Selection(new Map([["jaxpr", text]]), () => pane.paint());
-    const pane: TextPane = new TextPane({ name: "jaxpr", title: "jaxpr", language: "jaxpr", unavailable: null, text }, selection, {}, undefined, (block) => `cost of ${block}`);
+    const pane: TextPane = new TextPane(
+      { name: "jaxpr", title: "jaxpr", language: "jaxpr", unavailable: null, text },
+      selection,
+      {},
+      undefined,
+      (block) => `cost of ${block}`,
+    );
     document.body.append(pane.root);
     pane.draw();
     const shown = (): string[] => [...document.querySelectorAll(".l .x")].map((row) => row.textContent.trim());
     const code = find(".code");
-    expect(shown()).toEqual(["{ lambda", "12 parameters", "let", ...Array<string>(4).fill("b = add a"), ...Array<string>(3).fill("c = mul b")]);
+    expect(shown()).toEqual([
+      "{ lambda",
+      "12 parameters",
+      "let",
+      ...Array<string>(4).fill("b = add a"),
+      ...Array<string>(3).fill("c = mul b"),
+    ]);
     press(code, "Z");
-    expect(shown()).toEqual(["{ lambda", "12 parameters", "let", "one: 4 lines, cost of one", "two: 3 lines, cost of two"]);
+    expect(shown()).toEqual([
+      "{ lambda",
+      "12 parameters",
+      "let",
+      "one: 4 lines, cost of one",
+      "two: 3 lines, cost of two",
+    ]);
     for (const key of ["ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown"]) press(code, key);
     expect(pane.here).toBe(15);
     press(code, "Enter");

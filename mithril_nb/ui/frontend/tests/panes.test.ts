@@ -8,13 +8,29 @@ import { finderIn } from "./find";
 import { shortData } from "./short-data";
 
 const data = shortData(70);
-data.snapshot = { ...data.snapshot, graph_stage: "jaxpr", graph_stages: ["jaxpr"], passes: { state: "empty", message: "", version: 0 } } as Fixture["snapshot"];
+data.snapshot = {
+  ...data.snapshot,
+  graph_stage: "jaxpr",
+  graph_stages: ["jaxpr"],
+  passes: { state: "empty", message: "", version: 0 },
+} as Fixture["snapshot"];
 
 class Session extends FakeSession {
   matches: [number, number[]][] = [];
   protected override answer(command: Sent): void {
     const { name, args } = command;
-    if (name === "search_passes") void gzip(JSON.stringify(this.matches)).then((data) => this.message({ type: "pass_matches", version: this.snapshot.passes!.version, text: args["text"], total: this.matches.flatMap(([, lines]) => lines).length }, [data]));
+    if (name === "search_passes")
+      void gzip(JSON.stringify(this.matches)).then((data) =>
+        this.message(
+          {
+            type: "pass_matches",
+            version: this.snapshot.passes!.version,
+            text: args["text"],
+            total: this.matches.flatMap(([, lines]) => lines).length,
+          },
+          [data],
+        ),
+      );
     super.answer(command);
   }
 }
@@ -25,9 +41,11 @@ describe("a pane", () => {
   let cleanup: () => void;
   const find = finderIn(() => el);
   const pane = (selector: string): HTMLElement => find(`[data-mnb-pane="jaxpr"] ${selector}`);
-  const labels = (): string[] => [...el.querySelectorAll('[data-mnb-pane="jaxpr"] .mnb-fold')].map((label) => label.textContent!);
+  const labels = (): string[] =>
+    [...el.querySelectorAll('[data-mnb-pane="jaxpr"] .mnb-fold')].map((label) => label.textContent!);
   const numbers = (): number[] => pane(".mnb-numbers").textContent!.trim().split("\n").map(Number);
-  const key = (name: string, more: KeyboardEventInit = {}, target: Element = pane(".cm-content")): void => void target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...more }));
+  const key = (name: string, more: KeyboardEventInit = {}, target: Element = pane(".cm-content")): void =>
+    void target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...more }));
   const view = (): EditorView => EditorView.findFromDOM(pane(".cm-editor"))!;
   const caretTo = (line: number): void => view().dispatch({ selection: { anchor: view().state.doc.line(line).from } });
 
@@ -36,7 +54,9 @@ describe("a pane", () => {
     el = document.createElement("div");
     document.body.append(el);
     cleanup = mountExplorer({ model: session, el });
-    await vi.waitFor(() => expect(el.querySelectorAll('[data-mnb-pane][data-mnb-version="1"]')).toHaveLength(2), { timeout: 5000 });
+    await vi.waitFor(() => expect(el.querySelectorAll('[data-mnb-pane][data-mnb-version="1"]')).toHaveLength(2), {
+      timeout: 5000,
+    });
   });
   afterEach(() => {
     cleanup();
@@ -62,7 +82,6 @@ describe("a pane", () => {
     key("Z", { shiftKey: true });
     expect(labels()).toEqual([]);
   });
-
 
   test("shows only the selected block, and follows another selection", () => {
     const only = pane('[data-mnb-action="only.jaxpr"]');
@@ -99,7 +118,9 @@ describe("a pane", () => {
 
   test("keeps the folds for the next version of its text", async () => {
     pane(".mnb-fold").click();
-    session.change({ stages: { ...session.snapshot.stages, jaxpr: { ...session.snapshot.stages["jaxpr"]!, version: 2 } } });
+    session.change({
+      stages: { ...session.snapshot.stages, jaxpr: { ...session.snapshot.stages["jaxpr"]!, version: 2 } },
+    });
     await vi.waitFor(() => expect(find('[data-mnb-pane="jaxpr"]').dataset["mnbVersion"]).toBe("2"));
     expect(labels()).toEqual([]);
   });
@@ -110,14 +131,16 @@ describe("a pane", () => {
     find('[data-mnb-action="passes.compile"]').click();
     await vi.waitFor(() => expect(find(".mnb-passes").dataset["mnbShown"]).toBe("0"));
     find('[data-mnb-action="diff.beside"]').click();
-    const halves = (): string[] => [...el.querySelectorAll(".mnb-diff-half .cm-content")].map((half) => half.textContent!);
+    const halves = (): string[] =>
+      [...el.querySelectorAll(".mnb-diff-half .cm-content")].map((half) => half.textContent!);
     expect(halves()[0]).toContain("%gone");
     expect(halves()[1]).not.toContain("%gone");
     const input = find<HTMLInputElement>('[data-mnb-action="passes.search"]');
     input.value = "%";
     key("Enter", {}, input);
     await vi.waitFor(() => expect(find(".mnb-pass-found").textContent).toBe("2 matches in 1 pass"));
-    const shown = (): number[] => [...el.querySelectorAll<HTMLElement>(".mnb-pass:not([hidden])")].map((row) => Number(row.dataset["mnbPass"]));
+    const shown = (): number[] =>
+      [...el.querySelectorAll<HTMLElement>(".mnb-pass:not([hidden])")].map((row) => Number(row.dataset["mnbPass"]));
     expect(shown()).toEqual([1]);
     key("Enter", {}, input);
     await vi.waitFor(() => expect(find(".mnb-passes").dataset["mnbShown"]).toBe("1"));
@@ -131,7 +154,12 @@ describe("a pane", () => {
     input.value = "x";
     key("Enter", {}, input);
     const { id } = session.sent.findLast(({ name }) => name === "search_passes")!;
-    session.message({ type: "reply", id, ok: false, error: { code: "", summary: "no passes.", facts: [], advice: "" } });
+    session.message({
+      type: "reply",
+      id,
+      ok: false,
+      error: { code: "", summary: "no passes.", facts: [], advice: "" },
+    });
     await vi.waitFor(() => expect(find(".mnb-pass-found").textContent).toBe("no passes."));
   });
 });

@@ -38,13 +38,16 @@ describe("the memory of layouts", () => {
     expect(Object.keys(JSON.parse(localStorage.getItem(KEY)!))).toHaveLength(60);
   });
 
-  test.each(["null", "[1]", "{", '{"a": null}', '{"a": 3}', '{"a": {"height": {}}}', '"__proto__"'])("ignores %s in the storage", (text) => {
-    localStorage.setItem(KEY, text);
-    const memory = new Memory("a");
-    expect(memory.get("height", 720)).toBe(720);
-    memory.set("height", 500);
-    expect(new Memory("a").get("height", 720)).toBe(500);
-  });
+  test.each(["null", "[1]", "{", '{"a": null}', '{"a": 3}', '{"a": {"height": {}}}', '"__proto__"'])(
+    "ignores %s in the storage",
+    (text) => {
+      localStorage.setItem(KEY, text);
+      const memory = new Memory("a");
+      expect(memory.get("height", 720)).toBe(720);
+      memory.set("height", 500);
+      expect(new Memory("a").get("height", 720)).toBe(500);
+    },
+  );
 
   test("works for a widget named like a property of every object", () => {
     expect(new Memory("constructor").get("name", "none")).toBe("none");
@@ -62,12 +65,28 @@ describe("the memory of layouts", () => {
 });
 
 describe("a divider", () => {
-  const press = (splitter: Splitter, key: string): boolean => splitter.root.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+  const press = (splitter: Splitter, key: string): boolean =>
+    splitter.root.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
   test("moves by keys within its bounds and shows its value", () => {
     let share = 0.5;
-    const splitter = new Splitter({ axis: "x", label: "Size of the graph", min: 0.2, max: 0.53, length: () => 100, get: () => share, set: (size) => (share = size) });
+    const splitter = new Splitter({
+      axis: "x",
+      label: "Size of the graph",
+      min: 0.2,
+      max: 0.53,
+      length: () => 100,
+      get: () => share,
+      set: (size) => (share = size),
+    });
     expect(splitter.root.getAttribute("aria-orientation")).toBe("vertical");
-    for (const [key, value] of [["ArrowRight", 52], ["ArrowRight", 53], ["Home", 20], ["ArrowLeft", 20], ["End", 53], ["ArrowUp", 51]] as const) {
+    for (const [key, value] of [
+      ["ArrowRight", 52],
+      ["ArrowRight", 53],
+      ["Home", 20],
+      ["ArrowLeft", 20],
+      ["End", 53],
+      ["ArrowUp", 51],
+    ] as const) {
       expect(press(splitter, key), key).toBe(false);
       expect(Number(splitter.root.getAttribute("aria-valuenow")), key).toBe(value);
     }
@@ -83,7 +102,9 @@ describe("full screen", () => {
   const find = finderIn(() => root);
   beforeEach(() => {
     root = document.createElement("div");
-    root.innerHTML = '<p id="head"></p><main><section id="a" data-mnb-full="A"><p id="in-a"></p></section><div id="around"><i id="beside"></i><section id="b" data-mnb-full="B"></section></div></main>';
+    root.innerHTML =
+      '<p id="head"></p><main><section id="a" data-mnb-full="A"><p id="in-a"></p></section><div id="around"><i ' +
+      'id="beside"></i><section id="b" data-mnb-full="B"></section></div></main>';
     for (const part of ["a", "b"]) find(`#${part}`).append(fullButton(part.toUpperCase(), part));
     find("#head").append(fullButton("all", "all"));
     document.body.append(root);
@@ -101,10 +122,16 @@ describe("full screen", () => {
     button.focus();
     button.click();
     expect(away()).toEqual(["a", "beside"]);
-    expect([button.title, button.getAttribute("aria-pressed"), document.activeElement]).toEqual(["Leave full screen (Esc)", "true", button]);
+    expect([button.title, button.getAttribute("aria-pressed"), document.activeElement]).toEqual([
+      "Leave full screen (Esc)",
+      "true",
+      button,
+    ]);
     button.click();
     expect(away()).toEqual([]);
-    expect([button.getAttribute("aria-pressed"), document.activeElement, root.hasAttribute("data-mnb-screen")]).toEqual(["false", button, false]);
+    expect([button.getAttribute("aria-pressed"), document.activeElement, root.hasAttribute("data-mnb-screen")]).toEqual(
+      ["false", button, false],
+    );
     expect(screen.leave()).toBe(false);
   });
 
@@ -157,10 +184,13 @@ describe("the layout of the workbench", () => {
     find(at).dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true }));
   };
   const select = (): void => {
-    for (const type of ["pointerdown", "pointerup", "click"]) find('[data-mnb-node="linear_0"]').dispatchEvent(new MouseEvent(type, { bubbles: true, button: 0 }));
+    for (const type of ["pointerdown", "pointerup", "click"])
+      find('[data-mnb-node="linear_0"]').dispatchEvent(new MouseEvent(type, { bubbles: true, button: 0 }));
   };
-  const visible = (): string[] => [".mnb-graph-area", ".mnb-panes", ".mnb-tabs"].filter((part) => !find(part).closest("[hidden]"));
-  const checked = (): string | undefined => find('[data-mnb-action^="layout."][aria-checked="true"]').dataset["mnbAction"];
+  const visible = (): string[] =>
+    [".mnb-graph-area", ".mnb-panes", ".mnb-tabs"].filter((part) => !find(part).closest("[hidden]"));
+  const checked = (): string | undefined =>
+    find('[data-mnb-action^="layout."][aria-checked="true"]').dataset["mnbAction"];
   const tab = (): string | undefined => find('[role="tab"][aria-selected="true"]').dataset["mnbTab"];
   afterEach(() => {
     unmount();
@@ -169,12 +199,22 @@ describe("the layout of the workbench", () => {
 
   test("starts with the graph and the stages in a tab, and has a preset for each digit", () => {
     mount();
-    expect([checked(), tab(), visible()]).toEqual(["layout.build", "stages", [".mnb-graph-area", ".mnb-panes", ".mnb-tabs"]]);
+    expect([checked(), tab(), visible()]).toEqual([
+      "layout.build",
+      "stages",
+      [".mnb-graph-area", ".mnb-panes", ".mnb-tabs"],
+    ]);
     const shown = [..."12345"].map((digit) => {
       key(digit);
       return [checked(), tab(), find(".mnb-graph-area").hidden];
     });
-    expect(shown).toEqual([["layout.build", "stages", false], ["layout.read", "stages", true], ["layout.cost", "cost", false], ["layout.train", "train", true], ["layout.lecture", "stages", false]]);
+    expect(shown).toEqual([
+      ["layout.build", "stages", false],
+      ["layout.read", "stages", true],
+      ["layout.cost", "cost", false],
+      ["layout.train", "train", true],
+      ["layout.lecture", "stages", false],
+    ]);
   });
 
   test("types digits in a field without changing the preset", () => {
@@ -189,19 +229,28 @@ describe("the layout of the workbench", () => {
     expect(find(".mnb-rest").firstElementChild).toBe(find(".mnb-panes"));
     expect([tab(), find('[data-mnb-tab="stages"]').hidden]).toEqual(["cost", true]);
     const shown = [..."12345"].map((digit) => (key(digit), visible()));
-    expect(shown).toEqual([[".mnb-graph-area", ".mnb-panes", ".mnb-tabs"], [".mnb-panes"], [".mnb-graph-area", ".mnb-tabs"], [".mnb-tabs"], [".mnb-graph-area", ".mnb-panes"]]);
+    expect(shown).toEqual([
+      [".mnb-graph-area", ".mnb-panes", ".mnb-tabs"],
+      [".mnb-panes"],
+      [".mnb-graph-area", ".mnb-tabs"],
+      [".mnb-tabs"],
+      [".mnb-graph-area", ".mnb-panes"],
+    ]);
   });
 
   test("keeps preset, tab and scroll positions when the widget gets wide and narrow again", () => {
     const fits: (() => void)[] = [];
-    vi.stubGlobal("ResizeObserver", class {
-      constructor(fit: () => void) {
-        fits.push(fit);
-      }
-      observe(): void {}
-      unobserve(): void {}
-      disconnect(): void {}
-    });
+    vi.stubGlobal(
+      "ResizeObserver",
+      class {
+        constructor(fit: () => void) {
+          fits.push(fit);
+        }
+        observe(): void {}
+        unobserve(): void {}
+        disconnect(): void {}
+      },
+    );
     const resize = (px: number): void => {
       width(px);
       for (const fit of fits) fit();
@@ -214,7 +263,11 @@ describe("the layout of the workbench", () => {
       key(preset);
       const before = [checked(), tab()];
       resize(2400);
-      expect([checked(), find(".mnb-rest").contains(scroller), find('[data-mnb-panel="stages"]').contains(scroller)]).toEqual([before[0], true, false]);
+      expect([
+        checked(),
+        find(".mnb-rest").contains(scroller),
+        find('[data-mnb-panel="stages"]').contains(scroller),
+      ]).toEqual([before[0], true, false]);
       resize(1000);
       expect([checked(), tab(), scroller.scrollTop]).toEqual([...before, 30]);
     }
@@ -224,7 +277,10 @@ describe("the layout of the workbench", () => {
     expect(tab()).toBe("passes");
     find('[data-mnb-tab="passes"]').dispatchEvent(new CustomEvent("mnb-full", { bubbles: true }));
     resize(2400);
-    expect([tab(), find('[data-mnb-panel="stages"]').contains(scroller)], "a part in full screen keeps its place").toEqual(["passes", true]);
+    expect(
+      [tab(), find('[data-mnb-panel="stages"]').contains(scroller)],
+      "a part in full screen keeps its place",
+    ).toEqual(["passes", true]);
     vi.unstubAllGlobals();
   });
 
@@ -242,7 +298,11 @@ describe("the layout of the workbench", () => {
     key("ArrowDown", '[aria-label="Size of the graph"]');
     key("ArrowRight", '[aria-label="Size of jaxpr"]');
     key("ArrowDown", '[aria-label="Height of the widget"]');
-    const sizes = (): (string | undefined)[] => [find(".mnb-main").style.getPropertyValue("--mnb-graph"), find('[data-mnb-pane="jaxpr"]').style.flexGrow, find(".mnb-root").style.getPropertyValue("--mnb-height")];
+    const sizes = (): (string | undefined)[] => [
+      find(".mnb-main").style.getPropertyValue("--mnb-graph"),
+      find('[data-mnb-pane="jaxpr"]').style.flexGrow,
+      find(".mnb-root").style.getPropertyValue("--mnb-height"),
+    ];
     expect(sizes()).toEqual(["42.00%", "1.04", "400px"]); // jsdom has no layout, so the height starts at 0
     unmount();
     mount();
@@ -257,7 +317,12 @@ describe("the layout of the workbench", () => {
     key("2");
     unmount();
     const { snapshot } = data;
-    mount({ snapshot: { ...snapshot, autosave: { path: "notebooks/.mithril_nb/b-1.json", edits: 0, offer: null, problem: "" } } });
+    mount({
+      snapshot: {
+        ...snapshot,
+        autosave: { path: "notebooks/.mithril_nb/b-1.json", edits: 0, offer: null, problem: "" },
+      },
+    });
     expect(checked()).toBe("layout.build");
   });
 
@@ -280,9 +345,15 @@ describe("the layout of the workbench", () => {
     expect(find(".mnb-inspector").hidden).toBe(false);
     find('[data-mnb-action="inspector.hide"]').focus();
     find('[data-mnb-action="inspector.hide"]').click();
-    expect([find(".mnb-inspector").hidden, (document.activeElement as HTMLElement).dataset["mnbAction"]]).toEqual([true, "inspector.show"]);
+    expect([find(".mnb-inspector").hidden, (document.activeElement as HTMLElement).dataset["mnbAction"]]).toEqual([
+      true,
+      "inspector.show",
+    ]);
     key("i");
-    expect([find(".mnb-inspector").hidden, (document.activeElement as HTMLElement).dataset["mnbAction"]]).toEqual([false, "inspector.hide"]);
+    expect([find(".mnb-inspector").hidden, (document.activeElement as HTMLElement).dataset["mnbAction"]]).toEqual([
+      false,
+      "inspector.hide",
+    ]);
     key("5");
     expect([find(".mnb-inspector").hidden, find('[data-mnb-action="inspector.show"]').hidden]).toEqual([true, true]);
   });
@@ -290,7 +361,10 @@ describe("the layout of the workbench", () => {
   test("opens the list of the palette with the focus", () => {
     mount();
     const input = find(".mnb-palette-search");
-    const isOpen = (): unknown[] => [find(".mnb-palette").hasAttribute("data-mnb-open"), input.getAttribute("aria-expanded")];
+    const isOpen = (): unknown[] => [
+      find(".mnb-palette").hasAttribute("data-mnb-open"),
+      input.getAttribute("aria-expanded"),
+    ];
     expect(isOpen()).toEqual([false, "false"]);
     input.focus();
     expect(isOpen()).toEqual([true, "true"]);
@@ -306,7 +380,11 @@ describe("the layout of the workbench", () => {
     mount();
     key(digit);
     key("n");
-    expect([document.activeElement, checked(), find(".mnb-graph-area").hidden]).toEqual([find(".mnb-palette-search"), "layout.build", false]);
+    expect([document.activeElement, checked(), find(".mnb-graph-area").hidden]).toEqual([
+      find(".mnb-palette-search"),
+      "layout.build",
+      false,
+    ]);
   });
 
   test("the key n keeps a preset with a palette, and leaves the full screen of another part", () => {
@@ -314,7 +392,11 @@ describe("the layout of the workbench", () => {
     key("3");
     key("e", '[data-mnb-pane="stablehlo"] .cm-content');
     key("n");
-    expect([document.activeElement, checked(), el.querySelectorAll("[data-mnb-away]").length]).toEqual([find(".mnb-palette-search"), "layout.cost", 0]);
+    expect([document.activeElement, checked(), el.querySelectorAll("[data-mnb-away]").length]).toEqual([
+      find(".mnb-palette-search"),
+      "layout.cost",
+      0,
+    ]);
     key("e", ".mnb-canvas");
     key("n");
     expect(find(".mnb-rest").hasAttribute("data-mnb-away"), "the graph stays in full screen").toBe(true);
@@ -332,17 +414,23 @@ describe("the layout of the workbench", () => {
     expect(visible()).toContain(".mnb-panes");
   });
 
-  test("shows the part with the focus in full screen by a key, and leaves by Esc before it clears the selection", () => {
-    mount();
-    select();
-    key("e", '[data-mnb-pane="stablehlo"] .cm-content');
-    expect(find('[data-mnb-pane="jaxpr"]').hasAttribute("data-mnb-away")).toBe(true);
-    expect(find(".mnb-graph-area").hasAttribute("data-mnb-away")).toBe(true);
-    key("Escape");
-    expect([el.querySelectorAll("[data-mnb-away]").length, find('[data-mnb-node="linear_0"]').getAttribute("data-mnb-linked")]).toEqual([0, "pinned"]);
-    key("Escape");
-    expect(find('[data-mnb-node="linear_0"]').getAttribute("data-mnb-linked")).toBeNull();
-  });
+  test(
+    "shows the part with the focus in full screen by a key, and leaves by Esc before it clears the " + "selection",
+    () => {
+      mount();
+      select();
+      key("e", '[data-mnb-pane="stablehlo"] .cm-content');
+      expect(find('[data-mnb-pane="jaxpr"]').hasAttribute("data-mnb-away")).toBe(true);
+      expect(find(".mnb-graph-area").hasAttribute("data-mnb-away")).toBe(true);
+      key("Escape");
+      expect([
+        el.querySelectorAll("[data-mnb-away]").length,
+        find('[data-mnb-node="linear_0"]').getAttribute("data-mnb-linked"),
+      ]).toEqual([0, "pinned"]);
+      key("Escape");
+      expect(find('[data-mnb-node="linear_0"]').getAttribute("data-mnb-linked")).toBeNull();
+    },
+  );
 
   test("opens a second view in a tab of JupyterLab, and only there", async () => {
     mount({ own_id: "abc" });
@@ -360,12 +448,20 @@ describe("the layout of the workbench", () => {
     class View extends Widget {}
     const view = new View();
     const added: any[] = [];
-    const manager = { get_model: (id: string) => Promise.resolve(id), create_view: (model: string) => Promise.resolve((added.push(model), { luminoWidget: view })), context: { addSibling: (page: Widget) => added.push(page) } };
+    const manager = {
+      get_model: (id: string) => Promise.resolve(id),
+      create_view: (model: string) => Promise.resolve((added.push(model), { luminoWidget: view })),
+      context: { addSibling: (page: Widget) => added.push(page) },
+    };
     mount({ own_id: "abc" }, manager);
     find('[data-mnb-action="tab.open"]').click();
     await vi.waitFor(() => expect(Widget.attach).toHaveBeenCalled());
     const [id, page] = added;
-    expect([id, page.title, page.node.className]).toEqual(["abc", { label: session.snapshot.name, caption: session.snapshot.name, closable: true }, "mnb-filled"]);
+    expect([id, page.title, page.node.className]).toEqual([
+      "abc",
+      { label: session.snapshot.name, caption: session.snapshot.name, closable: true },
+      "mnb-filled",
+    ]);
     expect(Widget.attach).toHaveBeenCalledWith(view, page.node);
     page.slots[0]();
     expect(view.dispose).toHaveBeenCalled();
@@ -378,7 +474,9 @@ test("the explorer has full screen and a height, too", () => {
   document.body.append(el);
   const cleanup = mountExplorer({ model: session, el });
   const find = finderIn(() => el);
-  find('[aria-label="Height of the widget"]').dispatchEvent(new KeyboardEvent("keydown", { key: "Home", bubbles: true }));
+  find('[aria-label="Height of the widget"]').dispatchEvent(
+    new KeyboardEvent("keydown", { key: "Home", bubbles: true }),
+  );
   expect(find(".mnb-root").style.getPropertyValue("--mnb-height")).toBe("400px");
   find('[data-mnb-pane="jaxpr"] [data-mnb-action="full.jaxpr"]').click();
   expect(find('[data-mnb-pane="stablehlo"]').hasAttribute("data-mnb-away")).toBe(true);

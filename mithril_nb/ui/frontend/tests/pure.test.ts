@@ -22,19 +22,49 @@ const graph = new SceneIndex(sceneOf(snapshot));
 
 describe("numbers", () => {
   test.each([
-    [84_200_000, "FLOP", "84.2 MFLOP"], [0, "FLOP", "0 FLOP"], [null, "B", "–"], [999_600, "B", "1.00 MB"], [999, "B", "999 B"], [1000, "", "1.00 k"], [-1500, "B", "-1.50 kB"], [NaN, "", "–"],
+    [84_200_000, "FLOP", "84.2 MFLOP"],
+    [0, "FLOP", "0 FLOP"],
+    [null, "B", "–"],
+    [999_600, "B", "1.00 MB"],
+    [999, "B", "999 B"],
+    [1000, "", "1.00 k"],
+    [-1500, "B", "-1.50 kB"],
+    [NaN, "", "–"],
   ] as const)("%s %s is %s", (value, unit, expected) => expect(si(value, unit)).toBe(expected));
-  test.each([[0.009, "9.00 ms"], [0.31, "310 ms"], [2.5, "2.50 s"], [75, "1 min 15 s"], [3700, "1 h 1 min"], [0, "0 s"], [null, "–"], [2e-6, "2.00 µs"], [3e-9, "3.00 ns"]] as const)("%s s is %s", (value, expected) => expect(seconds(value)).toBe(expected));
-  test("shares", () => expect([percent(0.431), percent(0), percent(0.0002), percent(null)]).toEqual(["43.1 %", "0 %", "< 0.1 %", "–"]));
-  test("shares without decimals are neither 0 nor 100 % unless exact", () => expect([0.996, 0.004, 0.994, 0.01, 1].map((one) => percent(one, 0))).toEqual(["> 99 %", "< 1 %", "99 %", "1 %", "100 %"]));
-  test("exact values have their unit, and unknown is not 0", () => expect([exact(1234567, "FLOP"), exact(null)]).toEqual(["1,234,567 FLOP", "unknown"]));
-  test("losses", () => expect([figure(0.41234), figure(1e-5), figure(null), figure(Infinity)]).toEqual(["0.4123", "1.00e-5", "–", "∞"]));
+  test.each([
+    [0.009, "9.00 ms"],
+    [0.31, "310 ms"],
+    [2.5, "2.50 s"],
+    [75, "1 min 15 s"],
+    [3700, "1 h 1 min"],
+    [0, "0 s"],
+    [null, "–"],
+    [2e-6, "2.00 µs"],
+    [3e-9, "3.00 ns"],
+  ] as const)("%s s is %s", (value, expected) => expect(seconds(value)).toBe(expected));
+  test("shares", () =>
+    expect([percent(0.431), percent(0), percent(0.0002), percent(null)]).toEqual(["43.1 %", "0 %", "< 0.1 %", "–"]));
+  test("shares without decimals are neither 0 nor 100 % unless exact", () =>
+    expect([0.996, 0.004, 0.994, 0.01, 1].map((one) => percent(one, 0))).toEqual([
+      "> 99 %",
+      "< 1 %",
+      "99 %",
+      "1 %",
+      "100 %",
+    ]));
+  test("exact values have their unit, and unknown is not 0", () =>
+    expect([exact(1234567, "FLOP"), exact(null)]).toEqual(["1,234,567 FLOP", "unknown"]));
+  test("losses", () =>
+    expect([figure(0.41234), figure(1e-5), figure(null), figure(Infinity)]).toEqual(["0.4123", "1.00e-5", "–", "∞"]));
   test("learning rates can be parsed again", () => {
     for (const rate of [1e-3, 3.2e-5, 0.5, 1, 1e-6]) expect(Number(short(rate))).toBe(rate);
   });
   test("a logarithmic slider returns the value it was set to", () => {
-    for (const value of [1, 2, 7, 64, 128, 1000, 4096]) expect(Math.abs(fromSlider(toSlider(value, 1, 4096), 1, 4096, true) - value)).toBeLessThanOrEqual(value * 0.01);
-    expect([fromSlider(0, 1, 4096, true), fromSlider(1000, 1, 4096, true), fromSlider(0, 0, 1, false)]).toEqual([1, 4096, 0]);
+    for (const value of [1, 2, 7, 64, 128, 1000, 4096])
+      expect(Math.abs(fromSlider(toSlider(value, 1, 4096), 1, 4096, true) - value)).toBeLessThanOrEqual(value * 0.01);
+    expect([fromSlider(0, 1, 4096, true), fromSlider(1000, 1, 4096, true), fromSlider(0, 0, 1, false)]).toEqual([
+      1, 4096, 0,
+    ]);
     expect([toSlider(-3, 0, 1), toSlider(0, 0, 1)]).toEqual([0, 0]);
   });
 });
@@ -53,44 +83,82 @@ describe("parsed input", () => {
 });
 
 describe("the graph", () => {
-  const ref = (endpoint: string, side: "input" | "output"): PortRef => portsOf(graph.scene, side).find((port) => port.endpoint === endpoint)!;
+  const ref = (endpoint: string, side: "input" | "output"): PortRef =>
+    portsOf(graph.scene, side).find((port) => port.endpoint === endpoint)!;
   test("rejects a cycle and names it", () => {
-    expect(connectionProblem(graph, ref("linear_1.output", "output"), ref("linear_0.input", "input"))).toBe("This creates a cycle: linear_0 → gelu_0 → mlp_0 → linear_1 → linear_0.");
+    expect(connectionProblem(graph, ref("linear_1.output", "output"), ref("linear_0.input", "input"))).toBe(
+      "This creates a cycle: linear_0 → gelu_0 → mlp_0 → linear_1 → linear_0.",
+    );
   });
   test("rejects self-connections, duplicates and outputs", () => {
-    expect(connectionProblem(graph, ref("gelu_0.output", "output"), ref("gelu_0.input", "input"))).toContain("cannot feed itself");
-    expect(connectionProblem(graph, ref("linear_0.output", "output"), ref("gelu_0.input", "input"))).toBe("Already connected.");
-    expect(connectionProblem(graph, ref("gelu_0.input", "input"), ref("linear_0.output", "output"))).toBe("Connect an output to an input.");
+    expect(connectionProblem(graph, ref("gelu_0.output", "output"), ref("gelu_0.input", "input"))).toContain(
+      "cannot feed itself",
+    );
+    expect(connectionProblem(graph, ref("linear_0.output", "output"), ref("gelu_0.input", "input"))).toBe(
+      "Already connected.",
+    );
+    expect(connectionProblem(graph, ref("gelu_0.input", "input"), ref("linear_0.output", "output"))).toBe(
+      "Connect an output to an input.",
+    );
   });
-  test("allows connections without a cycle", () => expect(connectionProblem(graph, ref("linear_0.output", "output"), ref("linear_1.input", "input"))).toBeNull());
+  test("allows connections without a cycle", () =>
+    expect(connectionProblem(graph, ref("linear_0.output", "output"), ref("linear_1.input", "input"))).toBeNull());
   test("offers the targets that have no problem, and those that are connected", () => {
     for (const source of portsOf(graph.scene, "output")) {
       const found = new Map(targetsOf(graph, source).map(({ target, connected }) => [target.endpoint, connected]));
       for (const target of portsOf(graph.scene, "input")) {
         const problem = connectionProblem(graph, source, target);
-        expect(found.get(target.endpoint)).toBe(problem === null ? false : problem === "Already connected." ? true : undefined);
+        expect(found.get(target.endpoint)).toBe(
+          problem === null ? false : problem === "Already connected." ? true : undefined,
+        );
       }
     }
   });
-  test("escapes names in endpoints as the kernel does", () => expect([component("a/b.c"), component("x (1)"), component("%")]).toEqual(["a%2Fb%2Ec", "x %281%29", "%25"]));
+  test("escapes names in endpoints as the kernel does", () =>
+    expect([component("a/b.c"), component("x (1)"), component("%")]).toEqual(["a%2Fb%2Ec", "x %281%29", "%25"]));
   test("shows a problem inside a closed group on the group and its edge", () => {
-    const problem = { code: "ShapeError", summary: "", facts: [], advice: "", block: "mlp_0/linear_0", edge: ["gelu_0.output", "mlp_0/linear_0.input"] as [string, string] };
+    const problem = {
+      code: "ShapeError",
+      summary: "",
+      facts: [],
+      advice: "",
+      block: "mlp_0/linear_0",
+      edge: ["gelu_0.output", "mlp_0/linear_0.input"] as [string, string],
+    };
     const marked = withInnerProblems(graph, [problem]);
     expect(marked.nodes.filter((node) => node.problem === 0).map((node) => node.path)).toEqual(["mlp_0"]);
-    expect(marked.edges.filter((edge) => edge.problem === 0).map((edge) => edge.id)).toEqual(["gelu_0.output -> mlp_0.input"]);
+    expect(marked.edges.filter((edge) => edge.problem === 0).map((edge) => edge.id)).toEqual([
+      "gelu_0.output -> mlp_0.input",
+    ]);
   });
   test("a dragged block moves, and its edges become curves", () => {
     const node = graph.node("gelu_0")!;
     const { nodes, lines } = draggedTo(graph, node, node.x + 10, node.y - 5);
     expect([...nodes]).toEqual([["gelu_0", { x: node.x + 10, y: node.y - 5, w: node.w, h: node.h }]]);
     expect([...lines.keys()]).toEqual(["linear_0.output -> gelu_0.input", "gelu_0.output -> mlp_0.input"]);
-    expect([...lines.values()].map((line) => [line.curve, line.points.length])).toEqual([[true, 4], [true, 4]]);
+    expect([...lines.values()].map((line) => [line.curve, line.points.length])).toEqual([
+      [true, 4],
+      [true, 4],
+    ]);
   });
   test("a dragged group takes its repeated parts along, and edges end at closed ones", () => {
     const names = ["g", "repeat:g/a", "g/a", "repeat:g/b", "x"];
-    const boxes = { key: names, name: names, kind: names, path: ["g", "", "g/a", "", "x"], parent: [-1, 0, 1, 0, -1], is_group: [true, true, false, true, false], w: names.map(() => 90), h: names.map(() => 40), inputs: [["i"], [], ["i"], [], ["i"]], outputs: [["o"], [], ["o"], [], ["o"]] };
+    const boxes = {
+      key: names,
+      name: names,
+      kind: names,
+      path: ["g", "", "g/a", "", "x"],
+      parent: [-1, 0, 1, 0, -1],
+      is_group: [true, true, false, true, false],
+      w: names.map(() => 90),
+      h: names.map(() => 40),
+      inputs: [["i"], [], ["i"], [], ["i"]],
+      outputs: [["o"], [], ["o"], [], ["o"]],
+    };
     const flows = { source: [2, 0, 3], target: [3, 2, 0], out: ["o", "i", ""], into: ["", "i", "o"] };
-    const index = new SceneIndex(sceneOf({ graph: { ...NO_GRAPH, boxes, flows, opened: ["g", "repeat:g/a"] } } as unknown as Snapshot));
+    const index = new SceneIndex(
+      sceneOf({ graph: { ...NO_GRAPH, boxes, flows, opened: ["g", "repeat:g/a"] } } as unknown as Snapshot),
+    );
     const node = index.node("g")!;
     const { nodes } = draggedTo(index, node, node.x + 10, node.y);
     expect([...nodes.keys()]).toEqual(["g", "repeat:g/a", "g/a", "repeat:g/b"]);
@@ -100,16 +168,49 @@ describe("the graph", () => {
 });
 
 describe("tokens", () => {
-  const named = (language: string, line: string): string[] => tokens(RULES[language]!, line).map((token) => `${token.name}:${line.slice(token.from, token.to)}`);
+  const named = (language: string, line: string): string[] =>
+    tokens(RULES[language]!, line).map((token) => `${token.name}:${line.slice(token.from, token.to)}`);
   test("of a jaxpr", () => {
-    expect(named("jaxpr", "    ac:f32[32,128] = dot_general[preferred=float32] a b  # note")).toEqual(["value:ac", "type:f32[32,128]", "punctuation:=", "op:dot_general", "name:preferred", "punctuation:=", "op:float32", "value:a", "value:b", "comment:# note"]);
+    expect(named("jaxpr", "    ac:f32[32,128] = dot_general[preferred=float32] a b  # note")).toEqual([
+      "value:ac",
+      "type:f32[32,128]",
+      "punctuation:=",
+      "op:dot_general",
+      "name:preferred",
+      "punctuation:=",
+      "op:float32",
+      "value:a",
+      "value:b",
+      "comment:# note",
+    ]);
   });
   test("of StableHLO", () => {
     const line = "%0 = stablehlo.add %arg0, %cst : tensor<32x128xf32>";
-    expect(named("mlir", line)).toEqual(["value:%0", "punctuation:=", "op:stablehlo.add", "value:%arg0", "value:%cst", "punctuation::", "type:tensor<32x128xf32>"]);
+    expect(named("mlir", line)).toEqual([
+      "value:%0",
+      "punctuation:=",
+      "op:stablehlo.add",
+      "value:%arg0",
+      "value:%cst",
+      "punctuation::",
+      "type:tensor<32x128xf32>",
+    ]);
   });
   test("of HLO", () => {
-    expect(named("hlo", "  ROOT %dot.3 = f32[32,10]{1,0} dot(%a, %b), lhs_contracting_dims={1}")).toEqual(["meta:ROOT", "value:%dot.3", "punctuation:=", "type:f32[32,10]{1,0}", "op:dot", "value:%a", "value:%b", "name:lhs_contracting_dims", "punctuation:=", "punctuation:{", "number:1", "punctuation:}"]);
+    expect(named("hlo", "  ROOT %dot.3 = f32[32,10]{1,0} dot(%a, %b), lhs_contracting_dims={1}")).toEqual([
+      "meta:ROOT",
+      "value:%dot.3",
+      "punctuation:=",
+      "type:f32[32,10]{1,0}",
+      "op:dot",
+      "value:%a",
+      "value:%b",
+      "name:lhs_contracting_dims",
+      "punctuation:=",
+      "punctuation:{",
+      "number:1",
+      "punctuation:}",
+    ]);
   });
   test("never overlap and always advance", () => {
     for (const language of Object.keys(RULES)) {
@@ -132,10 +233,22 @@ describe("messages", () => {
     bytes.set(new Uint8Array(Float64Array.from(rows.flat()).buffer), 1);
     return new DataView(bytes.buffer, 1);
   };
-  test("a stage is decoded", async () => expect((await decodeStage(await gzip(JSON.stringify(columnsOf({ text: "é", instructions: [], equations: {} }))))).text).toBe("é"));
+  test("a stage is decoded", async () =>
+    expect(
+      (await decodeStage(await gzip(JSON.stringify(columnsOf({ text: "é", instructions: [], equations: {} }))))).text,
+    ).toBe("é"));
   test("curves are appended and replaced, and reject a gap", () => {
     const curves = new Curves();
-    expect(curves.take(0, ["step", "loss"], columns([[1, 2], [0.5, NaN]]))).toBe(true);
+    expect(
+      curves.take(
+        0,
+        ["step", "loss"],
+        columns([
+          [1, 2],
+          [0.5, NaN],
+        ]),
+      ),
+    ).toBe(true);
     expect(curves.take(2, ["step", "loss"], columns([[3], [0.3]]))).toBe(true);
     expect(curves.columns.get("loss")).toEqual([0.5, null, 0.3]);
     expect(curves.take(5, ["step", "loss"], columns([[9], [9]]))).toBe(false);
@@ -158,13 +271,23 @@ describe("messages", () => {
     expect(kept).toEqual([...new Set(kept)].sort((a, b) => a - b));
     for (const row of [4321, 4322, 399, 9999]) expect(kept).toContain(row);
     // Later rows move no earlier points while the run length stays the same.
-    const longer = thin([[...train, 0, 0], [...validation, null, null]], 0, train.length + 2, 300);
+    const longer = thin(
+      [
+        [...train, 0, 0],
+        [...validation, null, null],
+      ],
+      0,
+      train.length + 2,
+      300,
+    );
     expect(longer.filter((row) => row < 9_984)).toEqual(kept.filter((row) => row < 9_984));
   });
   test("a plot keeps all rows that fit, and those of a zoom", () => {
     expect(thin([[3, 1, 2]], 0, 3, 300)).toEqual([0, 1, 2]);
     expect(thin([], 0, 0, 300)).toEqual([]);
-    expect(thin([Array.from({ length: 10_000 }, (_, i) => i)], 500, 700, 300)).toEqual(Array.from({ length: 200 }, (_, i) => 500 + i));
+    expect(thin([Array.from({ length: 10_000 }, (_, i) => i)], 500, 700, 300)).toEqual(
+      Array.from({ length: 200 }, (_, i) => 500 + i),
+    );
   });
 });
 

@@ -12,13 +12,19 @@ interface Case {
   error?: [summary: string, advice: string];
 }
 
-const GOLDEN = JSON.parse(readFileSync(resolve(import.meta.dirname, "../../../../tests/viz/golden/queries.json"), "utf8")) as { items: Item[]; cases: Case[] };
+const GOLDEN = JSON.parse(
+  readFileSync(resolve(import.meta.dirname, "../../../../tests/viz/golden/queries.json"), "utf8"),
+) as { items: Item[]; cases: Case[] };
 
 function read(text: string): Case {
   try {
     const terms = parseQuery(text);
     const found = GOLDEN.items.flatMap((item, at) => (matches(terms, item) ? [at] : []));
-    return { text, terms: terms.map(({ key, relation, value, isNegated }) => [key, relation, value, isNegated]), matches: found };
+    return {
+      text,
+      terms: terms.map(({ key, relation, value, isNegated }) => [key, relation, value, isNegated]),
+      matches: found,
+    };
   } catch (error) {
     if (!(error instanceof QueryError)) throw error;
     return { text, error: [error.message, error.advice] };

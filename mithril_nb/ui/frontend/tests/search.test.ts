@@ -16,18 +16,67 @@ import { StageText } from "../src/store/links";
 import { FakeContext } from "./fake-context";
 
 const HOSTILE = "<img src=x onerror=alert(1)>";
-const instruction = (line: number, opcode: string, block: string, flops: number | null, role: "forward" | "backward" = "forward"): RawInstruction =>
-  [line, 1, opcode, [String(line - 1)], block ? [[block, 1]] : [], role, "tagged", [], ["train.py:3"], [], ["float32"], flops, 8, 16];
+const instruction = (
+  line: number,
+  opcode: string,
+  block: string,
+  flops: number | null,
+  role: "forward" | "backward" = "forward",
+): RawInstruction => [
+  line,
+  1,
+  opcode,
+  [String(line - 1)],
+  block ? [[block, 1]] : [],
+  role,
+  "tagged",
+  [],
+  ["train.py:3"],
+  [],
+  ["float32"],
+  flops,
+  8,
+  16,
+];
 const JAXPR = new StageText("jaxpr", 1, "a = dot_general\nb = tanh\nc = dot_general\nd = add\nweights", {
-  instructions: [instruction(1, "dot_general", "net/one", 2e6), instruction(2, "tanh", "net/one", 0), instruction(3, "dot_general", "net/two", 3e6, "backward"), instruction(4, "add", HOSTILE, null)],
-  equations: {}, kinds: { net: "Model", "net/one": "Linear", "net/two": "Linear" },
+  instructions: [
+    instruction(1, "dot_general", "net/one", 2e6),
+    instruction(2, "tanh", "net/one", 0),
+    instruction(3, "dot_general", "net/two", 3e6, "backward"),
+    instruction(4, "add", HOSTILE, null),
+  ],
+  equations: {},
+  kinds: { net: "Model", "net/one": "Linear", "net/two": "Linear" },
 });
-const HLO = new StageText("hlo", 1, "fusion\ndot one", { instructions: [[1, 1, "fusion", ["0", "1"], [["net/one", 1]], "forward", "tagged"], [2, 1, "dot", ["2"], [["net/two", 1]], null, "inferred"]], equations: {} });
-const STAGES = new Map([["jaxpr", JAXPR], ["hlo", HLO]]);
+const HLO = new StageText("hlo", 1, "fusion\ndot one", {
+  instructions: [
+    [1, 1, "fusion", ["0", "1"], [["net/one", 1]], "forward", "tagged"],
+    [2, 1, "dot", ["2"], [["net/two", 1]], null, "inferred"],
+  ],
+  equations: {},
+});
+const STAGES = new Map([
+  ["jaxpr", JAXPR],
+  ["hlo", HLO],
+]);
 const KEYS = ["net", "net/one", "net/two", "x", "net/one/dot"];
 const GRAPH: PackedGraph = {
-  title: "jaxpr", is_model: false, roles: ["forward"], shapes: [], idle: [],
-  boxes: { key: KEYS, name: KEYS, kind: ["block", "block", "block", "instruction", "instruction"], w: KEYS.map(() => 112), h: KEYS.map(() => 64), parent: [-1, 0, 0, -1, 1], is_group: [true, true, false, false, false], path: ["net", "net/one", "net/two", "", "net/one"], equations: [[], [], [], ["3"], ["0"]] },
+  title: "jaxpr",
+  is_model: false,
+  roles: ["forward"],
+  shapes: [],
+  idle: [],
+  boxes: {
+    key: KEYS,
+    name: KEYS,
+    kind: ["block", "block", "block", "instruction", "instruction"],
+    w: KEYS.map(() => 112),
+    h: KEYS.map(() => 64),
+    parent: [-1, 0, 0, -1, 1],
+    is_group: [true, true, false, false, false],
+    path: ["net", "net/one", "net/two", "", "net/one"],
+    equations: [[], [], [], ["3"], ["0"]],
+  },
   flows: { source: [3, 4], target: [4, 2], roles: [[0], [0]], shapes: [[], []] },
 };
 
@@ -35,19 +84,36 @@ describe("matches", () => {
   test("are linked to lines of every stage and counted on nodes", () => {
     const found = findIn("kind:dot flops>1M", STAGES);
     expect(found.hits.map((hit) => hit.kind === "instruction" && hit.instruction.line)).toEqual([1, 3]);
-    expect([...found.lines].map(([stage, lines]) => [stage, [...lines]])).toEqual([["jaxpr", [0, 2]], ["hlo", [0, 1]]]);
+    expect([...found.lines].map(([stage, lines]) => [stage, [...lines]])).toEqual([
+      ["jaxpr", [0, 2]],
+      ["hlo", [0, 1]],
+    ]);
     const scene = layout(new NestedGraph(GRAPH), new Set(["net"]));
-    expect([...found.countsIn(scene)]).toEqual([["net", 2], ["net/one", 1], ["net/two", 1]]);
+    expect([...found.countsIn(scene)]).toEqual([
+      ["net", 2],
+      ["net/one", 1],
+      ["net/two", 1],
+    ]);
   });
 
   test("of costs that no instruction has are an error, also negated", () => {
-    const text = new StageText("stablehlo", 1, "a", { instructions: [instruction(1, "dot", "net", null)], equations: {}, kinds: {} });
-    for (const query of ["flops>1", "-flops>1", "dot flops:0"]) expect(() => findIn(query, new Map([["stablehlo", text]]))).toThrow("Stage stablehlo has no flops to search for.");
+    const text = new StageText("stablehlo", 1, "a", {
+      instructions: [instruction(1, "dot", "net", null)],
+      equations: {},
+      kinds: {},
+    });
+    for (const query of ["flops>1", "-flops>1", "dot flops:0"])
+      expect(() => findIn(query, new Map([["stablehlo", text]]))).toThrow(
+        "Stage stablehlo has no flops to search for.",
+      );
     expect(findIn("bytes=8 memory>1", new Map([["stablehlo", text]])).hits).toHaveLength(1);
   });
 
   test("include blocks if the query has only names", () => {
-    expect(findIn("two", STAGES).hits.map((hit) => (hit.kind === "block" ? hit.path : hit.instruction.line))).toEqual(["net/two", 3]);
+    expect(findIn("two", STAGES).hits.map((hit) => (hit.kind === "block" ? hit.path : hit.instruction.line))).toEqual([
+      "net/two",
+      3,
+    ]);
     expect(findIn("two role:backward", STAGES).hits).toHaveLength(1);
     expect(findIn("kind:relu", new Map(), { r: "Relu", l: "Linear" }).hits).toEqual([{ kind: "block", path: "r" }]);
   });
@@ -60,11 +126,17 @@ describe("the search field", () => {
     search.input.value = value;
     search.input.dispatchEvent(new Event("input"));
   };
-  const press = (key: string, more: KeyboardEventInit = {}): void => void search.input.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true, ...more }));
+  const press = (key: string, more: KeyboardEventInit = {}): void =>
+    void search.input.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true, ...more }));
   const status = (): string => search.root.querySelector('[role="status"]')!.textContent!;
   beforeEach(() => {
     for (const call of Object.values(calls)) call.mockClear();
-    search = new Search({ stages: () => STAGES, blocks: () => ({}), titleOf: (stage) => stage.toUpperCase(), ...calls });
+    search = new Search({
+      stages: () => STAGES,
+      blocks: () => ({}),
+      titleOf: (stage) => stage.toUpperCase(),
+      ...calls,
+    });
     document.body.append(search.root);
   });
   afterEach(() => search.root.remove());
@@ -83,7 +155,9 @@ describe("the search field", () => {
     press("Enter", { shiftKey: true });
     expect(status()).toBe("2 of 2");
     expect(calls.go.mock.calls.map(([hit]) => hit.instruction.line)).toEqual([1, 3, 1, 3]);
-    expect(search.root.querySelector('[aria-selected="true"]')!.id).toBe(search.input.getAttribute("aria-activedescendant"));
+    expect(search.root.querySelector('[aria-selected="true"]')!.id).toBe(
+      search.input.getAttribute("aria-activedescendant"),
+    );
     press("Escape");
     expect([search.input.value, calls.show.mock.lastCall]).toEqual(["", [null]]);
     expect(search.input.getAttribute("aria-expanded")).toBe("false");
@@ -116,9 +190,18 @@ describe("the search field", () => {
   });
 
   test("draws a part of many results", () => {
-    const many = new StageText("jaxpr", 1, "x\n".repeat(5000), { instructions: Array.from({ length: 5000 }, (_, i) => instruction(i + 1, "add", "", 1)), equations: {}, kinds: {} });
+    const many = new StageText("jaxpr", 1, "x\n".repeat(5000), {
+      instructions: Array.from({ length: 5000 }, (_, i) => instruction(i + 1, "add", "", 1)),
+      equations: {},
+      kinds: {},
+    });
     search.root.remove();
-    search = new Search({ stages: () => new Map([["jaxpr", many]]), blocks: () => ({}), titleOf: (stage) => stage, ...calls });
+    search = new Search({
+      stages: () => new Map([["jaxpr", many]]),
+      blocks: () => ({}),
+      titleOf: (stage) => stage,
+      ...calls,
+    });
     type("kind:add");
     press("Enter", { shiftKey: true });
     expect(status()).toBe("5,000 of 5,000");
@@ -139,7 +222,9 @@ describe("questions about a graph", () => {
   const answer = (): string => questions.root.querySelector('[role="status"]')!.textContent!;
   const press = (key: string): boolean => questions.key(new KeyboardEvent("keydown", { key }));
   beforeEach(() => {
-    vi.spyOn(HTMLCanvasElement.prototype, "getContext").mockImplementation((() => new FakeContext().context) as unknown as typeof HTMLCanvasElement.prototype.getContext);
+    vi.spyOn(HTMLCanvasElement.prototype, "getContext").mockImplementation(
+      (() => new FakeContext().context) as unknown as typeof HTMLCanvasElement.prototype.getContext,
+    );
     view = new GraphView({ label: "Nodes", describe: ({ name }) => ({ name, tip: [] }), select: () => undefined });
     opened = new Set(["net"]);
     vi.spyOn(view.board, "clientWidth", "get").mockReturnValue(900);
@@ -162,7 +247,13 @@ describe("questions about a graph", () => {
   test("a search dims other nodes, and shows a match in a closed group by opening it", () => {
     const found = findIn("kind:dot role:forward", STAGES);
     questions.search(found);
-    expect(painted()).toEqual({ dimmed: expect.arrayContaining(["x", "net/two"]), matches: [["net", 1], ["net/one", 1]] });
+    expect(painted()).toEqual({
+      dimmed: expect.arrayContaining(["x", "net/two"]),
+      matches: [
+        ["net", 1],
+        ["net/one", 1],
+      ],
+    });
     questions.reveal(found.hits[0]!);
     expect([...opened]).toEqual(["net", "net/one"]);
     expect(view.active).toBe("net/one/dot");
@@ -193,7 +284,11 @@ describe("questions about a graph", () => {
     expect([answer(), painted().dimmed]).toEqual(["", []]);
     expect(press("Escape")).toBe(false);
     questions.paint({ selected: new Set(["x", "net/two"]) });
-    expect([...questions.root.querySelectorAll("button:not([hidden])")].map((button) => button.textContent || button.getAttribute("aria-label"))).toContain("Path");
+    expect(
+      [...questions.root.querySelectorAll("button:not([hidden])")].map(
+        (button) => button.textContent || button.getAttribute("aria-label"),
+      ),
+    ).toContain("Path");
   });
 });
 
@@ -205,7 +300,11 @@ describe("answers follow the graph", () => {
       view.show(layout(graph, new Set(["net"])));
       questions.paint({});
     };
-    const view = new GraphView({ label: "Nodes", describe: ({ name }) => ({ name, tip: [] }), select: () => undefined });
+    const view = new GraphView({
+      label: "Nodes",
+      describe: ({ name }) => ({ name, tip: [] }),
+      select: () => undefined,
+    });
     const questions = new Questions(view, { graph: () => graph, open: () => undefined });
     const answer = (): string => questions.root.querySelector('[role="status"]')!.textContent!;
     show(GRAPH);
@@ -228,15 +327,20 @@ interface ReachCase {
   answers: Record<string, [ancestors: string[], descendants: string[]]>;
 }
 // Written by tests/viz/test_reach_parity.py: the answers of `StageGraph`.
-const REACH = JSON.parse(readFileSync(resolve(import.meta.dirname, "../../../../tests/viz/golden/reach.json"), "utf8")) as ReachCase[];
+const REACH = JSON.parse(
+  readFileSync(resolve(import.meta.dirname, "../../../../tests/viz/golden/reach.json"), "utf8"),
+) as ReachCase[];
 
-test.each(REACH.map((one, at) => [at, one] as const))("ancestors and descendants are those of Python, also in loops and repeats: %i", (_, one) => {
-  const graph = new NestedGraph(one.graph);
-  const answers = Object.entries(one.answers);
-  expect(answers.length).toBeGreaterThan(4);
-  const found = answers.map(([key]): [string, string[][]] => {
-    const reach = reachFrom(graph, key);
-    return [key, [[...reach.ancestors(key)].sort(), [...reach.descendants(key)].sort()]];
-  });
-  expect(Object.fromEntries(found)).toEqual(one.answers);
-});
+test.each(REACH.map((one, at) => [at, one] as const))(
+  "ancestors and descendants are those of Python, also in loops and repeats: %i",
+  (_, one) => {
+    const graph = new NestedGraph(one.graph);
+    const answers = Object.entries(one.answers);
+    expect(answers.length).toBeGreaterThan(4);
+    const found = answers.map(([key]): [string, string[][]] => {
+      const reach = reachFrom(graph, key);
+      return [key, [[...reach.ancestors(key)].sort(), [...reach.descendants(key)].sort()]];
+    });
+    expect(Object.fromEntries(found)).toEqual(one.answers);
+  },
+);

@@ -31,21 +31,43 @@ test("names the costs of the program, and those of the selected block by the cho
   const total = { ...cost.total, flops: 1000, bytes_accessed: 2000, unknown: { flops: 1 } };
   const overlay = { name: "", own: false, choices: [] };
   change({ cost: { ...cost, rows: [row], total }, overlay });
-  expect([textOf("flops"), textOf("bytes_accessed")]).toEqual(["FLOPs: ≥ 1.00 kFLOP in total", "Bytes: 2.00 kB in total"]);
-  expect(find('[data-mnb-status="flops"]').title).toBe("Floating-point operations of one run of the program: ≥ 1,000 FLOP");
+  expect([textOf("flops"), textOf("bytes_accessed")]).toEqual([
+    "FLOPs: ≥ 1.00 kFLOP in total",
+    "Bytes: 2.00 kB in total",
+  ]);
+  expect(find('[data-mnb-status="flops"]').title).toBe(
+    "Floating-point operations of one run of the program: ≥ 1,000 FLOP",
+  );
   expect(status.root.querySelector('[data-mnb-status="selected"]')).toBeNull();
   store.pinBlocks(["linear_0"]);
   expect(textOf("selected")).toBe("linear_0: FLOPs, with inner blocks 500 FLOP, ≤ 50.0 %");
   change({ overlay: { ...overlay, own: true } });
   expect(textOf("selected")).toBe("linear_0: own FLOPs 250 FLOP, ≤ 25.0 %");
-  change({ cost: { ...cost, rows: [{ ...row, total: undefined }], total: { ...total, unknown: {} } } as unknown as Snapshot["cost"] });
+  change({
+    cost: {
+      ...cost,
+      rows: [{ ...row, total: undefined }],
+      total: { ...total, unknown: {} },
+    } as unknown as Snapshot["cost"],
+  });
   expect(textOf("selected")).toBe("linear_0: FLOPs 250 FLOP, 25.0 %");
 });
 
 test("shows formulas of symbolic sizes, and nothing while costs are unknown", () => {
   const cost = store.snapshot.cost!;
-  const row = { ...cost.rows[0]!, block: "linear_0", flops: null, formulas: { flops: ["2·n", "2·n·m"] } } as unknown as CostRow;
-  change({ cost: { ...cost, rows: [row], total: { ...cost.total, flops: null, formulas: { flops: ["4·n", "4·n·m"] } } } as unknown as Snapshot["cost"] });
+  const row = {
+    ...cost.rows[0]!,
+    block: "linear_0",
+    flops: null,
+    formulas: { flops: ["2·n", "2·n·m"] },
+  } as unknown as CostRow;
+  change({
+    cost: {
+      ...cost,
+      rows: [row],
+      total: { ...cost.total, flops: null, formulas: { flops: ["4·n", "4·n·m"] } },
+    } as unknown as Snapshot["cost"],
+  });
   store.pinBlocks(["linear_0"]);
   expect([textOf("flops"), textOf("selected")]).toEqual(["FLOPs: 4·n in total", "linear_0: FLOPs 2·n"]);
   change({ cost: null });

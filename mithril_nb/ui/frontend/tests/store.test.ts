@@ -10,8 +10,10 @@ const { snapshot, stages } = fixture as unknown as Fixture;
 describe("a store", () => {
   let model: FakeModel;
   let store: Store;
-  const take = (stage: string, version = 1): void => store.takeText(new StageText(stage, version, stages[stage]!.text, stages[stage]!));
-  const selected = (): unknown[] => model.sent.filter((command) => command.name === "select").map((command) => command.args["paths"]);
+  const take = (stage: string, version = 1): void =>
+    store.takeText(new StageText(stage, version, stages[stage]!.text, stages[stage]!));
+  const selected = (): unknown[] =>
+    model.sent.filter((command) => command.name === "select").map((command) => command.args["paths"]);
   beforeEach(() => {
     model = new FakeModel({});
     store = new Store(structuredClone(snapshot), new Kernel(model));
@@ -43,7 +45,11 @@ describe("a store", () => {
     const field = { name: "width", type: "int" as const, default: 8 };
     const kinds = { Linear: { doc: "", formula: "", fields: [field, { ...field, name: "__proto__" }] } };
     const block = { ...snapshot.blocks["linear_0"]!, kind: "Linear" };
-    store.takeSnapshot({ ...snapshot, kinds, blocks: { a: { ...block, values: {} }, b: { ...block, values: { width: null as never } } } });
+    store.takeSnapshot({
+      ...snapshot,
+      kinds,
+      blocks: { a: { ...block, values: {} }, b: { ...block, values: { width: null as never } } },
+    });
     expect(store.fieldsOf("a").map(({ value }) => value)).toEqual([8, 8]);
     expect(store.fieldsOf("b")[0]!.value).toBeNull();
     expect(store.fieldsOf("no such block")).toEqual([]);
@@ -116,7 +122,14 @@ describe("a store", () => {
   });
 
   test("selects the location of a problem", () => {
-    store.goTo({ code: "ShapeError", summary: "", facts: [], advice: "", block: "linear_0", edge: ["input", "linear_0.input"] });
+    store.goTo({
+      code: "ShapeError",
+      summary: "",
+      facts: [],
+      advice: "",
+      block: "linear_0",
+      edge: ["input", "linear_0.input"],
+    });
     expect(store.selection).toEqual(["linear_0"]);
   });
 });

@@ -27,7 +27,8 @@ describe("the workbench", () => {
     find(selector).focus();
     find(selector).dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...more }));
   };
-  const sent = (name: string): unknown[] => session.sent.filter((command) => command.name === name).map((command) => command.args);
+  const sent = (name: string): unknown[] =>
+    session.sent.filter((command) => command.name === name).map((command) => command.args);
   /** Send a run, after the replies to earlier clicks. */
   const sendRun = async (run: unknown): Promise<void> => {
     await frame();
@@ -39,7 +40,10 @@ describe("the workbench", () => {
     el = document.createElement("div");
     document.body.append(el);
     cleanup = mountWorkbench({ model: session, el });
-    if (!state) await vi.waitFor(() => expect(el.querySelectorAll('[data-mnb-pane][data-mnb-version="1"]')).toHaveLength(3), { timeout: 5000 });
+    if (!state)
+      await vi.waitFor(() => expect(el.querySelectorAll('[data-mnb-pane][data-mnb-version="1"]')).toHaveLength(3), {
+        timeout: 5000,
+      });
   };
   beforeEach(() => mount());
   afterEach(() => {
@@ -49,9 +53,18 @@ describe("the workbench", () => {
 
   test("shows the model as a tree with one stop in the tab order", () => {
     const items = [...el.querySelectorAll('[role="tree"] [role="treeitem"]')];
-    expect(items.map((item) => item.getAttribute("data-mnb-node"))).toEqual(["input:input", "linear_0", "gelu_0", "mlp_0", "linear_1", "output:output"]);
+    expect(items.map((item) => item.getAttribute("data-mnb-node"))).toEqual([
+      "input:input",
+      "linear_0",
+      "gelu_0",
+      "mlp_0",
+      "linear_1",
+      "output:output",
+    ]);
     expect(items.filter((item) => item.getAttribute("tabindex") === "0")).toHaveLength(1);
-    expect(find('[data-mnb-node="linear_0"]').getAttribute("aria-label")).toMatch(/^linear_0 Linear 64 → 128 \(32, 128\) [\d.]+ % of FLOPs$/);
+    expect(find('[data-mnb-node="linear_0"]').getAttribute("aria-label")).toMatch(
+      /^linear_0 Linear 64 → 128 \(32, 128\) [\d.]+ % of FLOPs$/,
+    );
     expect(find(".mnb-root").dataset["mnbVersion"]).toBe("1");
   });
 
@@ -68,10 +81,14 @@ describe("the workbench", () => {
     click('[data-mnb-action="pane.hlo"]');
     expect(sent("request_stage").slice(3)).toEqual([{ stage: "hlo" }]);
     const { stages } = session.snapshot;
-    for (let i = 0; i < 2; i++) session.change({ version: 2, stages: { ...stages, hlo: { ...stages["hlo"]!, state: "stale" } } });
+    for (let i = 0; i < 2; i++)
+      session.change({ version: 2, stages: { ...stages, hlo: { ...stages["hlo"]!, state: "stale" } } });
     expect(sent("request_stage").slice(4)).toEqual([{ stage: "hlo" }]);
     // A stage that waits for a valid model is not requested again: the kernel computes it later.
-    session.change({ version: 3, stages: { ...stages, hlo: { ...stages["hlo"]!, state: "stale", message: "the model has problems" } } });
+    session.change({
+      version: 3,
+      stages: { ...stages, hlo: { ...stages["hlo"]!, state: "stale", message: "the model has problems" } },
+    });
     expect(sent("request_stage")).toHaveLength(5);
   });
   test("explains the attributed share", () => {
@@ -82,17 +99,22 @@ describe("the workbench", () => {
   test("shows optimize time separately from compile time", () => {
     session.change({ status: { ...session.snapshot.status, optimize_s: 0.25, compile_s: null } });
     expect(find('[data-mnb-status="optimize"]').textContent).toBe("optimize 250 ms");
-    expect(find('[data-mnb-status="optimize"]').title).toBe("optimize: 0.25 s for XLA's passes and memory planning, without code generation");
+    expect(find('[data-mnb-status="optimize"]').title).toBe(
+      "optimize: 0.25 s for XLA's passes and memory planning, without code generation",
+    );
     expect(el.querySelector('[data-mnb-status="compile"]')).toBeNull();
     session.change({ status: { ...session.snapshot.status, optimize_s: 0.25, compile_s: 0.5 } });
-    expect([...el.querySelectorAll(".mnb-status-figures > span")].map((figure) => figure.textContent).slice(-2)).toEqual(["optimize 250 ms", "compile 500 ms"]);
+    expect(
+      [...el.querySelectorAll(".mnb-status-figures > span")].map((figure) => figure.textContent).slice(-2),
+    ).toEqual(["optimize 250 ms", "compile 500 ms"]);
   });
   test("links a clicked block to panes, table and inspector", async () => {
     click('[data-mnb-node="linear_0"]');
     expect(sent("select")).toEqual([]);
     expect(find('[data-mnb-node="linear_0"]').getAttribute("data-mnb-linked")).toBe("pinned");
     expect(find('[data-mnb-node="gelu_0"]').getAttribute("data-mnb-linked")).toBeNull();
-    for (const stage of ["jaxpr", "stablehlo", "hlo"]) expect(find(`[data-mnb-pane="${stage}"] .mnb-pane-linked`).textContent).toMatch(/^\d+ linked$/);
+    for (const stage of ["jaxpr", "stablehlo", "hlo"])
+      expect(find(`[data-mnb-pane="${stage}"] .mnb-pane-linked`).textContent).toMatch(/^\d+ linked$/);
     expect(find('tr[data-mnb-cost="linear_0"]').dataset["mnbLinked"]).toBe("pinned");
     expect(find<HTMLInputElement>('[data-mnb-field="dimension"] input[type="text"]').value).toBe("128");
     await vi.waitFor(() => expect(sent("select")).toEqual([{ paths: ["linear_0"] }]));
@@ -131,7 +153,10 @@ describe("the workbench", () => {
   });
 
   test("renames in place and cancels on Escape", () => {
-    for (const [name, end] of [["x", "Escape"], ["first", "Enter"]] as const) {
+    for (const [name, end] of [
+      ["x", "Escape"],
+      ["first", "Enter"],
+    ] as const) {
       key('[data-mnb-node="linear_0"]', "F2");
       const input = find<HTMLInputElement>(".mnb-rename");
       input.value = name;
@@ -147,7 +172,9 @@ describe("the workbench", () => {
     key('[data-mnb-node="mlp_0"]', "Enter");
     expect(sent("expand")).toEqual([{ path: "mlp_0" }]);
     key('[data-mnb-node="linear_0"]', "c");
-    expect([...el.querySelectorAll('[role="option"] span')].map((option) => option.textContent)).toContain("linear_1.input");
+    expect([...el.querySelectorAll('[role="option"] span')].map((option) => option.textContent)).toContain(
+      "linear_1.input",
+    );
     key('.mnb-canvas [role="listbox"]', "Enter");
     expect(sent("disconnect")).toEqual([{ source: "linear_0.output", target: "gelu_0.input" }]);
     key('[data-mnb-node="mlp_0"]', "Delete");
@@ -159,7 +186,8 @@ describe("the workbench", () => {
 
   test("shows passes, and when they are stale or unavailable", async () => {
     const passes = (): HTMLElement => find(".mnb-passes");
-    const hint = (): string => (find(".mnb-passes > .mnb-hint").hidden ? "" : find(".mnb-passes > .mnb-hint").textContent!);
+    const hint = (): string =>
+      find(".mnb-passes > .mnb-hint").hidden ? "" : find(".mnb-passes > .mnb-hint").textContent!;
     const asks = (): boolean => !find('[data-mnb-action="passes.compile"]').hidden;
     click('[data-mnb-tab="passes"]');
     expect([hint(), asks()]).toEqual([expect.stringMatching(/^XLA rewrites the program/), true]);
@@ -169,14 +197,26 @@ describe("the workbench", () => {
     key(".mnb-pass-list", "ArrowDown");
     await vi.waitFor(() => expect(passes().dataset["mnbShown"]).toBe("1"));
     session.change({ version: 2, passes: { state: "stale", message: "", version: 1 } });
-    expect([hint(), asks(), find(".mnb-pass-body").hidden]).toEqual(["The model has changed since these passes were read.", true, false]);
+    expect([hint(), asks(), find(".mnb-pass-body").hidden]).toEqual([
+      "The model has changed since these passes were read.",
+      true,
+      false,
+    ]);
     click('[data-mnb-action="passes.compile"]');
     await vi.waitFor(() => expect(find(".mnb-pass-text").textContent).toContain("%come 1 of 2"));
     expect([hint(), asks()]).toEqual(["", false]);
     session.change({ passes: { state: "failed", message: "the disk is full", version: 2 } });
-    expect([hint(), asks(), find(".mnb-pass-body").hidden]).toEqual(["The passes could not be read: the disk is full", true, true]);
+    expect([hint(), asks(), find(".mnb-pass-body").hidden]).toEqual([
+      "The passes could not be read: the disk is full",
+      true,
+      true,
+    ]);
     session.change({ passes: { state: "unavailable", message: "the model has problems", version: 0 } });
-    expect([hint(), asks(), find(".mnb-pass-body").hidden]).toEqual(["The passes are not available: the model has problems", false, true]);
+    expect([hint(), asks(), find(".mnb-pass-body").hidden]).toEqual([
+      "The passes are not available: the model has problems",
+      false,
+      true,
+    ]);
   });
 
   test("keeps its keys from the notebook", () => {
@@ -209,7 +249,8 @@ describe("the workbench", () => {
   test("ignores Delete on a slider, a checkbox or a menu", () => {
     click('[data-mnb-node="gelu_0"]');
     find(".mnb-root").append(Object.assign(document.createElement("input"), { type: "checkbox" }));
-    for (const control of ['[data-mnb-action="train.rate"]', '[type="checkbox"]', '[data-mnb-action="train.loss"]']) for (const name of ["Delete", "Backspace"]) key(control, name);
+    for (const control of ['[data-mnb-action="train.rate"]', '[type="checkbox"]', '[data-mnb-action="train.loss"]'])
+      for (const name of ["Delete", "Backspace"]) key(control, name);
     expect(sent("remove")).toEqual([]);
   });
 
@@ -237,7 +278,9 @@ describe("the workbench", () => {
       input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
       click('[data-mnb-node="linear_1"]');
     }
-    const edits = session.sent.filter(({ name }) => name === "select" || name === "add_block").map(({ args }) => args["kind"] ?? args["paths"].join());
+    const edits = session.sent
+      .filter(({ name }) => name === "select" || name === "add_block")
+      .map(({ args }) => args["kind"] ?? args["paths"].join());
     expect(edits.slice(2), "after gelu_0 and Tanh").toEqual(["linear_1", "Tanh", "linear_1", "Tanh"]);
   });
 
@@ -248,11 +291,18 @@ describe("the workbench", () => {
     click('[data-mnb-action="canvas.fit"]');
     const { points } = sceneOf(session.snapshot).edges.find(({ id }) => id === "gelu_0.output -> mlp_0.input")!;
     const gelu = sceneOf(session.snapshot).nodes.find(({ path }) => path === "gelu_0")!;
-    const [x, y] = /translate\((.+)px, (.+)px\)/.exec(find('[data-mnb-node="gelu_0"]').style.transform)!.slice(1).map(Number) as [number, number];
+    const [x, y] = /translate\((.+)px, (.+)px\)/
+      .exec(find('[data-mnb-node="gelu_0"]').style.transform)!
+      .slice(1)
+      .map(Number) as [number, number];
     const k = Number(/scale\((.+)\)/.exec(find(".mnb-scene").style.transform)![1]);
     const [sx, sy] = [(points[0]![0] + points[1]![0]) / 2, (points[0]![1] + points[1]![1]) / 2];
-    board.dispatchEvent(new MouseEvent("click", { bubbles: true, clientX: k * (sx - gelu.x + x), clientY: k * (sy - gelu.y + y) + 3 }));
-    expect([...el.querySelectorAll<HTMLElement>(".mnb-edge.mnb-selected")].map((edge) => edge.dataset["mnbEdge"])).toEqual(["gelu_0.output -> mlp_0.input"]);
+    board.dispatchEvent(
+      new MouseEvent("click", { bubbles: true, clientX: k * (sx - gelu.x + x), clientY: k * (sy - gelu.y + y) + 3 }),
+    );
+    expect(
+      [...el.querySelectorAll<HTMLElement>(".mnb-edge.mnb-selected")].map((edge) => edge.dataset["mnbEdge"]),
+    ).toEqual(["gelu_0.output -> mlp_0.input"]);
     key(".mnb-board", "Delete");
     expect(sent("disconnect")).toEqual([{ source: "gelu_0.output", target: "mlp_0.input" }]);
   });
@@ -299,7 +349,8 @@ describe("the workbench", () => {
 
   test("stops computing a stage of this model, until the user or an edit requests it", async () => {
     const ready = session.snapshot.stages["hlo"]!;
-    const show = (state: StageState, version = 1): void => session.change({ version, stages: { ...session.snapshot.stages, hlo: { ...ready, state } } });
+    const show = (state: StageState, version = 1): void =>
+      session.change({ version, stages: { ...session.snapshot.stages, hlo: { ...ready, state } } });
     const stop = find('[data-mnb-action="stop.hlo"]');
     show("loading", 2);
     expect(stop.hidden).toBe(true); // not before the clock is shown
@@ -308,7 +359,10 @@ describe("the workbench", () => {
     show("stale", 2);
     expect(sent("leave_stage")).toEqual([{ stage: "hlo" }]);
     expect(sent("request_stage")).toHaveLength(3);
-    expect([stop.hidden, find('[data-mnb-pane="hlo"] .mnb-pane-card b').textContent]).toEqual([true, "HLO was stopped"]);
+    expect([stop.hidden, find('[data-mnb-pane="hlo"] .mnb-pane-card b').textContent]).toEqual([
+      true,
+      "HLO was stopped",
+    ]);
     click('[data-mnb-action="again.hlo"]');
     expect(sent("request_stage")).toHaveLength(4);
     show("loading", 2);
@@ -322,18 +376,24 @@ describe("the workbench", () => {
     click('[data-mnb-tab="train"]');
     session.alive = false;
     click('[data-mnb-action="train.run"]');
-    await vi.waitFor(() => expect(find(".mnb-run-state").textContent).toMatch(/^waiting for the kernel: \d/), { timeout: 3000 });
+    await vi.waitFor(() => expect(find(".mnb-run-state").textContent).toMatch(/^waiting for the kernel: \d/), {
+      timeout: 3000,
+    });
     session.message({ type: "reply", id: session.sent.at(-1)!.id, ok: true, error: null });
     await vi.waitFor(() => expect(find(".mnb-run-state").textContent).toMatch(/^paused/));
   });
 
   test("gives advice and rejects edits after the kernel is gone", () => {
-    session.change({ autosave: { offer: null, path: "digits/.mithril_nb/digits-3f.json", problem: "", edits: 7 }, can_undo: true });
+    session.change({
+      autosave: { offer: null, path: "digits/.mithril_nb/digits-3f.json", problem: "", edits: 7 },
+      can_undo: true,
+    });
     session.emit("comm:close");
     const strip = find('[data-mnb-part="connection"]');
     expect(strip.hidden).toBe(false);
     expect(find("[role=status]", strip).textContent).toBe(
-      "Disconnected from the kernel. Your 7 edits are saved in .mithril_nb/digits-3f.json, beside the notebook. Run this notebook from the top to continue. This cell then offers to restore them.",
+      "Disconnected from the kernel. Your 7 edits are saved in .mithril_nb/digits-3f.json, beside the notebook. " +
+        "Run this notebook from the top to continue. This cell then offers to restore them.",
     );
     expect(find('[data-mnb-pane="jaxpr"] .cm-content').textContent).toContain("lambda");
     expect(find('[data-mnb-action="connection.copy"]').hidden).toBe(false);
@@ -345,12 +405,18 @@ describe("the workbench", () => {
   });
 
   test("reports unsaved edits and unanswered commands", async () => {
-    session.change({ autosave: { offer: null, path: "/d/x.json", problem: "/d/x.json: Read-only file system", edits: 1 }, can_undo: true });
+    session.change({
+      autosave: { offer: null, path: "/d/x.json", problem: "/d/x.json: Read-only file system", edits: 1 },
+      can_undo: true,
+    });
     session.alive = false;
     click('[data-mnb-action="undo"]');
     session.emit("comm:close");
     const strip = find('[data-mnb-part="connection"]');
-    expect(strip.textContent).toContain("Your 1 edit could not be saved (/d/x.json: Read-only file system). Copy the source before you run the cell again.");
+    expect(strip.textContent).toContain(
+      "Your 1 edit could not be saved (/d/x.json: Read-only file system). Copy the source before you run the " +
+        "cell again.",
+    );
     expect(find("[role=alert]", strip).textContent).toBe("Not run, because no kernel is connected: undo.");
   });
 
@@ -360,22 +426,33 @@ describe("the workbench", () => {
     session.emit("comm:close");
     expect(find(".mnb-run-state").textContent).toMatch(/^lost with the kernel/);
     expect(find('[data-mnb-figure="left"]').textContent).toBe("–");
-    for (const action of ["run", "step", "stop"]) expect(find(`[data-mnb-action="train.${action}"]`).getAttribute("aria-disabled")).toBe("true");
-    expect(find(".mnb-train .mnb-inline-problem").textContent).toMatch(/^The run ended with the kernel at step \d+\. Unsaved parameters are lost\.$/);
+    for (const action of ["run", "step", "stop"])
+      expect(find(`[data-mnb-action="train.${action}"]`).getAttribute("aria-disabled")).toBe("true");
+    expect(find(".mnb-train .mnb-inline-problem").textContent).toMatch(
+      /^The run ended with the kernel at step \d+\. Unsaved parameters are lost\.$/,
+    );
   });
 
   test.each([
     ["replaced", () => session.message({ type: "replaced" }), "Replaced by a newer widget."],
-    ["closed", () => Object.assign(session, { widget_manager: { kernel: { status: "busy" } } }), "This widget was closed and does not follow the run any more."],
+    [
+      "closed",
+      () => Object.assign(session, { widget_manager: { kernel: { status: "busy" } } }),
+      "This widget was closed and does not follow the run any more.",
+    ],
   ])("does not end a run because the widget is %s", (state, happens, message) => {
     session.change({ run: { ...session.snapshot.run, state: "running", left_s: 180 } });
     expect(find('[data-mnb-tab="train"]').textContent).toContain("running");
     happens();
     session.emit("comm:close");
-    expect([find(".mnb-train").dataset["mnbRun"], find(".mnb-run-state").textContent!.split(" · ")[0]]).toEqual([state, state]);
+    expect([find(".mnb-train").dataset["mnbRun"], find(".mnb-run-state").textContent!.split(" · ")[0]]).toEqual([
+      state,
+      state,
+    ]);
     const notice = find(".mnb-train .mnb-inline-problem");
     expect([notice.textContent, notice.classList.contains("mnb-plain"), notice.hidden]).toEqual([message, true, false]);
-    for (const action of ["run", "step", "stop"]) expect(find(`[data-mnb-action="train.${action}"]`).getAttribute("aria-disabled")).toBe("true");
+    for (const action of ["run", "step", "stop"])
+      expect(find(`[data-mnb-action="train.${action}"]`).getAttribute("aria-disabled")).toBe("true");
     expect(find('[data-mnb-tab="train"]').textContent).not.toContain("running");
   });
 
@@ -384,13 +461,22 @@ describe("the workbench", () => {
     session.message({ type: "replaced" });
     session.emit("comm:close");
     const strip = find('[data-mnb-part="connection"]');
-    expect(find("[role=status]", strip).textContent).toBe("Replaced: a newer run of the cell shows the current widget.");
+    expect(find("[role=status]", strip).textContent).toBe(
+      "Replaced: a newer run of the cell shows the current widget.",
+    );
     click('[data-mnb-action="undo"]');
     expect(strip.textContent).toContain("Not run");
   });
 
   test("offers saved edits with their difference", () => {
-    const offer = { edits: 7, saved_at: 1e9, labels: ["add Relu", "rename a", "add Tanh", "program", "undo <b>"], source: "", difference: "@@ -1 +1 @@\n-model += Relu()\n+model += <b>", can_restore: true };
+    const offer = {
+      edits: 7,
+      saved_at: 1e9,
+      labels: ["add Relu", "rename a", "add Tanh", "program", "undo <b>"],
+      source: "",
+      difference: "@@ -1 +1 @@\n-model += Relu()\n+model += <b>",
+      can_restore: true,
+    };
     expect(find('[data-mnb-part="restore"]').hidden).toBe(true);
     session.change({ autosave: { offer, path: "", problem: "", edits: 0 } });
     const part = find('[data-mnb-part="restore"]');
@@ -453,7 +539,13 @@ describe("the workbench", () => {
     const output = find<HTMLSelectElement>('[data-mnb-action="output"]');
     expect([note.hidden, output.closest("label")!.hidden]).toEqual([true, true]);
     const losses = { loss: "cross_entropy", losses: ["cross_entropy", "mean_squared_error"] };
-    session.change({ program: "forward", program_note: "the model has 2 outputs", output: "", outputs: ["features", "logits"], ...losses });
+    session.change({
+      program: "forward",
+      program_note: "the model has 2 outputs",
+      output: "",
+      outputs: ["features", "logits"],
+      ...losses,
+    });
     expect([note.hidden, note.textContent]).toEqual([false, "Program forward: the model has 2 outputs."]);
     expect([...output.options].map((option) => option.text)).toEqual(["choose…", "features", "logits"]);
     output.value = "logits";
@@ -478,14 +570,24 @@ describe("the workbench", () => {
     type("batch, 29");
     expect(sent("set_shape")).toEqual([{ name: "input", shape: ["batch", 29] }]);
     await vi.waitFor(() => expect(field.dataset["dirty"]).toBe(""));
-    const error = { code: "UnknownOptionError", summary: "['2*n'] is no shape.", facts: [["because", "'2*n' is no name"]] as [string, string][], advice: "" };
-    vi.spyOn(session, "send").mockImplementationOnce((message: any) => session.message({ type: "reply", id: message.id, ok: false, error }));
+    const error = {
+      code: "UnknownOptionError",
+      summary: "['2*n'] is no shape.",
+      facts: [["because", "'2*n' is no name"]] as [string, string][],
+      advice: "",
+    };
+    vi.spyOn(session, "send").mockImplementationOnce((message: any) =>
+      session.message({ type: "reply", id: message.id, ok: false, error }),
+    );
     type("2*n");
     await vi.waitFor(() => expect(field.getAttribute("aria-invalid")).toBe("true"));
     expect([field.value, field.title]).toEqual(["2*n", "['2*n'] is no shape.\nbecause: '2*n' is no name"]);
     field.blur();
     session.change({});
-    expect([field.value, field.getAttribute("aria-invalid")]).toEqual([session.snapshot.shapes["input"]!.join(", "), null]);
+    expect([field.value, field.getAttribute("aria-invalid")]).toEqual([
+      session.snapshot.shapes["input"]!.join(", "),
+      null,
+    ]);
   });
 
   test("waits for a first snapshot", () => {

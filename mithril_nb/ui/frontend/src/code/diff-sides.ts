@@ -78,11 +78,17 @@ export function sidesOf(diff: string): Sides {
 }
 
 /** Return the characters between the common start and the common end of two lines. */
-function changedPart(before: string, after: string): [before: readonly [number, number], after: readonly [number, number]] {
+function changedPart(
+  before: string,
+  after: string,
+): [before: readonly [number, number], after: readonly [number, number]] {
   const least = Math.min(before.length, after.length);
   let start = 0;
   while (start < least && before[start] === after[start]) start++;
   let end = 0;
   while (end < least - start && before.at(-1 - end) === after.at(-1 - end)) end++;
-  return [[start, before.length - end], [start, after.length - end]];
+  return [
+    [start, before.length - end],
+    [start, after.length - end],
+  ];
 }

@@ -27,7 +27,10 @@ export interface FoldRange {
   part: readonly [number, number];
 }
 
-/** The block of a line: its path with all outer groups, outermost first, and its role. Lines with equal places share one object. */
+/**
+ * The block of a line: its path with all outer groups, outermost first, and its role. Lines with equal places share one
+ * object.
+ */
 interface Place {
   paths: readonly string[];
   block: string;
@@ -76,7 +79,10 @@ export function foldRanges(text: StageText): FoldRange[] {
   }
   blockRuns(places, start, text.lineCount, 0, found);
   // A signature in one line is on the first line of its computation, and inside of the part of the computation.
-  found.sort((a, b) => a.from - b.from || Number(!!a.span) - Number(!!b.span) || b.to - a.to || (a.span?.[0] ?? 0) - (b.span?.[0] ?? 0));
+  found.sort(
+    (a, b) =>
+      a.from - b.from || Number(!!a.span) - Number(!!b.span) || b.to - a.to || (a.span?.[0] ?? 0) - (b.span?.[0] ?? 0),
+  );
   return numbered(found);
 }
 
@@ -94,7 +100,18 @@ function numbered(ranges: FoldRange[]): FoldRange[] {
 }
 
 function part(kind: FoldRange["kind"], from: number, to: number, more: Partial<FoldRange> = {}): FoldRange {
-  return { kind, from, to, count: [to - from + 1, "line"], block: "", role: null, others: 0, name: "", part: [1, 1], ...more };
+  return {
+    kind,
+    from,
+    to,
+    count: [to - from + 1, "line"],
+    block: "",
+    role: null,
+    others: 0,
+    name: "",
+    part: [1, 1],
+    ...more,
+  };
 }
 
 /** Return runs of parameters, and argument lists inside a line. */
@@ -109,7 +126,8 @@ function signatures(text: StageText, lines: readonly string[]): FoldRange[] {
     if (run >= LEAST_PARAMETERS) found.push(part("signature", line - run, line - 1, { count: [run, "parameter"] }));
     run = 0;
     const content = lines[line - 1];
-    if (content !== undefined && content.length > LEAST_CHARACTERS && HEADER.test(content)) found.push(...argumentLists(line, content));
+    if (content !== undefined && content.length > LEAST_CHARACTERS && HEADER.test(content))
+      found.push(...argumentLists(line, content));
   }
   return found;
 }
@@ -133,7 +151,9 @@ function argumentLists(line: number, content: string): FoldRange[] {
 const OPENING = "([{<";
 const CLOSING = ")]}>";
 
-/** Call `each` with the characters of a list outside of strings and inner brackets, and return the position of its end. */
+/**
+ * Call `each` with the characters of a list outside of strings and inner brackets, and return the position of its end.
+ */
 function walk(content: string, from: number, each: (character: string) => void): number {
   let depth = 0;
   let quoted = false;
@@ -171,11 +191,18 @@ function computations(lines: readonly string[], places: readonly (Place | null)[
     if (!header) continue;
     const indent = header[1]!;
     let end = at + 1;
-    while (end < lines.length && !(lines[end]!.startsWith(`${indent}}`))) end++;
+    while (end < lines.length && !lines[end]!.startsWith(`${indent}}`)) end++;
     if (end >= lines.length) break;
     if (end - at + 1 >= LEAST_LINES) {
       const main = mostFrequent(places, at + 2, end);
-      found.push(part("computation", at + 1, end + 1, { name: header[2] ?? header[3]!, block: main?.block ?? "", role: main?.role ?? null, others: main?.others ?? 0 }));
+      found.push(
+        part("computation", at + 1, end + 1, {
+          name: header[2] ?? header[3]!,
+          block: main?.block ?? "",
+          role: main?.role ?? null,
+          others: main?.others ?? 0,
+        }),
+      );
     }
     at = end;
   }
@@ -225,7 +252,13 @@ function findPlaces(text: StageText): (Place | null)[] {
     if (isShared(instruction)) {
       // A constant of several blocks belongs to the lines around it.
       if (before && instruction.shares.some(([one]) => one === before.block)) places[line] = before;
-      else places[line] = place([instruction.shares.map(([one]) => one).join("\n")], block, role, instruction.shares.length - 1);
+      else
+        places[line] = place(
+          [instruction.shares.map(([one]) => one).join("\n")],
+          block,
+          role,
+          instruction.shares.length - 1,
+        );
       continue;
     }
     let paths = alone.get(block);
@@ -234,7 +267,8 @@ function findPlaces(text: StageText): (Place | null)[] {
   }
   for (let line = text.lineCount - 1; line >= 1; line--) {
     const [one, next] = [places[line], places[line + 1]];
-    if (one && next && one.role === null && one.block === next.block && !one.others && !next.others) places[line] = next;
+    if (one && next && one.role === null && one.block === next.block && !one.others && !next.others)
+      places[line] = next;
   }
   return places;
 }
@@ -244,7 +278,13 @@ function isShared({ shares }: Instruction): boolean {
 }
 
 /** Add the runs of lines with the same block and role, and those of the blocks inside it. */
-function blockRuns(places: readonly (Place | null)[], from: number, to: number, depth: number, found: FoldRange[]): void {
+function blockRuns(
+  places: readonly (Place | null)[],
+  from: number,
+  to: number,
+  depth: number,
+  found: FoldRange[],
+): void {
   for (let start = from; start <= to; start++) {
     const first = places[start];
     const path = first?.paths[depth];
@@ -262,7 +302,13 @@ function blockRuns(places: readonly (Place | null)[], from: number, to: number, 
     }
     end--;
     if (end - start + 1 >= LEAST_LINES) {
-      found.push(part("block", start, end, { block: first.others ? first.block : first.paths[common - 1]!, role: first.role, others: first.others }));
+      found.push(
+        part("block", start, end, {
+          block: first.others ? first.block : first.paths[common - 1]!,
+          role: first.role,
+          others: first.others,
+        }),
+      );
       blockRuns(places, start, end, common, found);
     }
     start = end;
@@ -315,7 +361,8 @@ export function outlineOf(text: StageText): OutlineItem[] {
       item.lines++;
     });
   });
-  const flat = (list: readonly OutlineItem[]): OutlineItem[] => list.flatMap((item) => [item, ...flat((item as OutlineItem & { inside: OutlineItem[] }).inside)]);
+  const flat = (list: readonly OutlineItem[]): OutlineItem[] =>
+    list.flatMap((item) => [item, ...flat((item as OutlineItem & { inside: OutlineItem[] }).inside)]);
   return flat(top);
 }
 

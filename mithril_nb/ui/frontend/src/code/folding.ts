@@ -1,6 +1,13 @@
 /** Folded parts in a code pane. A folded part is one row with a label, so all rows keep the same height. */
 
-import { type EditorState, type Extension, RangeSetBuilder, StateEffect, StateField, type Text } from "@codemirror/state";
+import {
+  type EditorState,
+  type Extension,
+  RangeSetBuilder,
+  StateEffect,
+  StateField,
+  type Text,
+} from "@codemirror/state";
 import { Decoration, type DecorationSet, EditorView, WidgetType } from "@codemirror/view";
 import { h } from "../dom/dom";
 import type { FoldRange } from "./fold-ranges";
@@ -26,7 +33,16 @@ class Label extends WidgetType {
   }
 
   override toDOM(): HTMLElement {
-    return h("span", { class: "mnb-fold", title: "Click to unfold", "data-mnb-fold": this.line, "data-mnb-span": this.span < 0 ? null : this.span }, this.label);
+    return h(
+      "span",
+      {
+        class: "mnb-fold",
+        title: "Click to unfold",
+        "data-mnb-fold": this.line,
+        "data-mnb-span": this.span < 0 ? null : this.span,
+      },
+      this.label,
+    );
   }
 }
 
@@ -42,7 +58,9 @@ function build(doc: Text, { folds, labelOf }: Omit<Folded, "decorations">): Deco
   let at = 0;
   const add = (range: FoldRange): void => {
     const line = doc.line(range.from);
-    const [from, to] = range.span ? [line.from + range.span[0], line.from + range.span[1]] : [line.from, doc.line(range.to).to];
+    const [from, to] = range.span
+      ? [line.from + range.span[0], line.from + range.span[1]]
+      : [line.from, doc.line(range.to).to];
     builder.add(from, to, Decoration.replace({ widget: new Label(labelOf(range), range.from, range.span?.[0] ?? -1) }));
   };
   for (const range of hidden) {

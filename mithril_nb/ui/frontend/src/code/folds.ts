@@ -72,7 +72,9 @@ export class Folds {
 
   /** Unfold all parts that hide a line. */
   show(line: number): Folds {
-    return this.hiddenAt(line) ? this.with((folded) => this.around(line).forEach((range) => folded.delete(range))) : this;
+    return this.hiddenAt(line)
+      ? this.with((folded) => this.around(line).forEach((range) => folded.delete(range)))
+      : this;
   }
 
   /** Return the folded part that hides a line, or null. Its row is the row of its first line. */
@@ -91,7 +93,10 @@ export class Folds {
     return found;
   }
 
-  /** Return the part that a sign beside a line opens or closes: the folded part, or the outermost part that starts there. */
+  /**
+   * Return the part that a sign beside a line opens or closes: the folded part, or the outermost part that starts
+   * there.
+   */
   startsAt(line: number): FoldRange | null {
     const hidden = this.hiddenAt(line);
     if (hidden) return hidden.from === line ? hidden : null;
@@ -139,7 +144,8 @@ function lastFrom(ranges: readonly FoldRange[], line: number): number {
 /** Returns the cost of a block in a role and its share, such as "12.3 MFLOP, 14 %"; "" if the program has no costs. */
 export type CostText = (block: string, role: Role | null) => string;
 
-const counted = (count: number, noun: string): string => `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
+const counted = (count: number, noun: string): string =>
+  `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
 
 /** Return the name of a block and its role; the forward pass is not named. */
 export function nameOf({ block, role, others = 0 }: Pick<FoldRange, "block" | "role"> & { others?: number }): string {
@@ -148,7 +154,15 @@ export function nameOf({ block, role, others = 0 }: Pick<FoldRange, "block" | "r
 
 /** Return the label of a folded part: the hidden lines or parameters, and the cost of its block. */
 export function foldLabel(range: FoldRange, costOf: CostText): string {
-  const { kind, count, name, block, role, others, part: [number, parts] } = range;
+  const {
+    kind,
+    count,
+    name,
+    block,
+    role,
+    others,
+    part: [number, parts],
+  } = range;
   if (kind === "signature") return counted(...count);
   if (kind === "other") return `${counted(...count)} of other blocks`;
   if (kind === "computation") return `${name}: ${counted(...count)}${block ? `, ${nameOf(range)}` : ""}`;

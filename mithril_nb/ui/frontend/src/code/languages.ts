@@ -27,7 +27,8 @@ function colour(view: EditorView, rules: readonly Rule[]): DecorationSet {
     if (spans) while (read < line.number - 1) open = tokensFrom(rules, doc.line(++read).text, open).open;
     const { found, open: stillOpen } = tokensFrom(rules, line.text, open);
     [open, read] = [spans ? stillOpen : null, line.number];
-    for (const token of found) if (!PLAIN.has(token.name)) builder.add(line.from + token.from, line.from + token.to, markOf(token.name));
+    for (const token of found)
+      if (!PLAIN.has(token.name)) builder.add(line.from + token.from, line.from + token.to, markOf(token.name));
   }
   return builder.finish();
 }

@@ -61,7 +61,14 @@ export const margin: Extension = ViewPlugin.fromClass(
     private readonly bars = h("div", { class: "mnb-stripes" });
     private readonly heat = h("div", { class: "mnb-heats" });
     private readonly signs = h("div", { class: "mnb-fold-signs" });
-    private readonly root = h("div", { class: "mnb-margin", "aria-hidden": "true" }, this.numbers, this.signs, this.heat, this.bars);
+    private readonly root = h(
+      "div",
+      { class: "mnb-margin", "aria-hidden": "true" },
+      this.numbers,
+      this.signs,
+      this.heat,
+      this.bars,
+    );
     private stripeOf: StripeOf = () => null;
     private heatOf: HeatOf = () => null;
 
@@ -112,17 +119,25 @@ export const margin: Extension = ViewPlugin.fromClass(
         bar.style.height = `${(to - from) * height}px`;
         return bar;
       };
-      this.bars.replaceChildren(...barsOf((row) => (folds.hiddenAt(lines[row]!)?.block === "" ? null : this.stripeOf(lines[row]!)), 0, last).map(createBar));
+      this.bars.replaceChildren(
+        ...barsOf(
+          (row) => (folds.hiddenAt(lines[row]!)?.block === "" ? null : this.stripeOf(lines[row]!)),
+          0,
+          last,
+        ).map(createBar),
+      );
       const heats = lines.flatMap((line, row) => {
         const cost = this.heatOf(line);
         return cost ? [{ row, cost }] : [];
       });
-      this.heat.replaceChildren(...heats.map(({ row, cost }) => {
-        const element = createBar({ name: "mnb-heat", from: row, to: row + 1 });
-        element.style.setProperty("--level", `${(cost.level * 100).toFixed(0)}%`);
-        element.textContent = cost.text;
-        return element;
-      }));
+      this.heat.replaceChildren(
+        ...heats.map(({ row, cost }) => {
+          const element = createBar({ name: "mnb-heat", from: row, to: row + 1 });
+          element.style.setProperty("--level", `${(cost.level * 100).toFixed(0)}%`);
+          element.textContent = cost.text;
+          return element;
+        }),
+      );
       this.root.classList.toggle("mnb-with-heat", heats.length > 0);
       this.root.classList.toggle("mnb-with-folds", folds.ranges.length > 0);
     }

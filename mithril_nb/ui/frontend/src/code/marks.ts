@@ -28,7 +28,10 @@ const flagsField = StateField.define<LineFlags>({
   },
 });
 
-/** Return the flags of a folded part, and the number of its pinned lines. The link is inferred if the links of all lines are. */
+/**
+ * Return the flags of a folded part, and the number of its pinned lines. The link is inferred if the links of all lines
+ * are.
+ */
 function flagsInside(flags: LineFlags, { from, to }: FoldRange): [flags: number, pinned: number] {
   let [any, all, pinned] = [0, INFERRED | KERNEL, 0];
   for (let line = from; line <= to; line++) {
@@ -44,13 +47,33 @@ function flagsInside(flags: LineFlags, { from, to }: FoldRange): [flags: number,
 function lineDecoration(line: number | null, flags: number, inside = 0): Decoration {
   const pinned = (flags & PINNED) !== 0;
   const isFound = (flags & FOUND) !== 0;
-  if ((flags & (PINNED | HOVER)) === 0) return Decoration.line({ class: "mnb-found", ...(line === null ? {} : { attributes: { "data-mnb-line": String(line) } }) });
-  const names = ["mnb-linked", isFound ? "mnb-found" : "", pinned ? "mnb-pinned" : "", flags & HOVER ? "mnb-hovered" : "", flags & INFERRED ? "mnb-inferred" : "", flags & KERNEL ? "mnb-kernel" : ""];
+  if ((flags & (PINNED | HOVER)) === 0)
+    return Decoration.line({
+      class: "mnb-found",
+      ...(line === null ? {} : { attributes: { "data-mnb-line": String(line) } }),
+    });
+  const names = [
+    "mnb-linked",
+    isFound ? "mnb-found" : "",
+    pinned ? "mnb-pinned" : "",
+    flags & HOVER ? "mnb-hovered" : "",
+    flags & INFERRED ? "mnb-inferred" : "",
+    flags & KERNEL ? "mnb-kernel" : "",
+  ];
   const origin = flags & INFERRED ? "inferred" : flags & KERNEL ? "kernel" : "";
   return Decoration.line({
     class: names.filter(Boolean).join(" "),
     // A folded row is not a line of the text.
-    attributes: line === null ? (inside ? { "data-mnb-inside": `${inside} linked` } : undefined) : { "data-mnb-line": String(line), "data-mnb-linked": pinned ? "pinned" : "hover", ...(origin ? { "data-mnb-origin": origin } : {}) },
+    attributes:
+      line === null
+        ? inside
+          ? { "data-mnb-inside": `${inside} linked` }
+          : undefined
+        : {
+            "data-mnb-line": String(line),
+            "data-mnb-linked": pinned ? "pinned" : "hover",
+            ...(origin ? { "data-mnb-origin": origin } : {}),
+          },
   });
 }
 
@@ -80,7 +103,9 @@ const linkedLines = ViewPlugin.fromClass(
       this.decorations = build(view);
     }
     update(update: ViewUpdate): void {
-      const flagged = update.transactions.some((transaction) => transaction.effects.some((effect) => effect.is(setFlags) || effect.is(setFolds)));
+      const flagged = update.transactions.some((transaction) =>
+        transaction.effects.some((effect) => effect.is(setFlags) || effect.is(setFolds)),
+      );
       if (flagged || update.docChanged || update.viewportChanged) this.decorations = build(update.view);
     }
   },

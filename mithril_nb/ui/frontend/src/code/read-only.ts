@@ -4,8 +4,8 @@ import { EditorState, type Extension } from "@codemirror/state";
 import { EditorView, ViewPlugin } from "@codemirror/view";
 
 /**
- * Makes code read-only. CodeMirror adds its styles to the document unless it finds another root when a view is created. In
- * a shadow root, as in marimo, setRoot() adds them there; without them, the text appears outside the pane.
+ * Makes code read-only. CodeMirror adds its styles to the document unless it finds another root when a view is created.
+ * In a shadow root, as in marimo, setRoot() adds them there; without them, the text appears outside the pane.
  */
 export const readOnly: Extension = [
   EditorState.readOnly.of(true),

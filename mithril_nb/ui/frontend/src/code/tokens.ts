@@ -21,7 +21,11 @@ export function tokens(rules: readonly Rule[], line: string): Token[] {
 }
 
 /** Split a line into tokens, given the token open at its start; also return the token open at its end. */
-export function tokensFrom(rules: readonly Rule[], line: string, open: Rule | null): { found: Token[]; open: Rule | null } {
+export function tokensFrom(
+  rules: readonly Rule[],
+  line: string,
+  open: Rule | null,
+): { found: Token[]; open: Rule | null } {
   const found: Token[] = [];
   // Longer lines are constants; their rest stays plain.
   const text = line.slice(0, definition.longest);
@@ -56,8 +60,14 @@ export function tokensFrom(rules: readonly Rule[], line: string, open: Rule | nu
 
 function rulesOf(language: (string | null)[][]): Rule[] {
   // Sticky: a pattern matches at `lastIndex`, and lookbehind can see the text before it.
-  return language.map(([pattern, name, end]) => ({ pattern: new RegExp(pattern!, "uy"), name: name ?? null, end: end ? new RegExp(end, "ug") : null }));
+  return language.map(([pattern, name, end]) => ({
+    pattern: new RegExp(pattern!, "uy"),
+    name: name ?? null,
+    end: end ? new RegExp(end, "ug") : null,
+  }));
 }
 
 /** The rules of each language. */
-export const RULES: Record<string, Rule[]> = Object.fromEntries(Object.entries(definition.languages).map(([name, language]) => [name, rulesOf(language)]));
+export const RULES: Record<string, Rule[]> = Object.fromEntries(
+  Object.entries(definition.languages).map(([name, language]) => [name, rulesOf(language)]),
+);

@@ -16,7 +16,18 @@ export class Radios<T extends string> {
   constructor(label: string, action: string, choices: readonly Choice<T>[], picked: (value: T) => void) {
     this.root = h("div", { class: "mnb-toggles", role: "radiogroup", "aria-label": label });
     choices.forEach(({ value, title, hint }, i) => {
-      const button = h("button", { type: "button", class: "mnb-toggle", role: "radio", title: hint, "data-mnb-action": `${action}.${value}`, onclick: () => picked(value) }, title);
+      const button = h(
+        "button",
+        {
+          type: "button",
+          class: "mnb-toggle",
+          role: "radio",
+          title: hint,
+          "data-mnb-action": `${action}.${value}`,
+          onclick: () => picked(value),
+        },
+        title,
+      );
       button.addEventListener("keydown", (event) => {
         const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
         if (by === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -47,12 +58,23 @@ export class Presses<T extends string> {
   constructor(label: string, action: string, choices: readonly Choice<T>[], pressed: (value: T) => void) {
     this.root = h("div", { class: "mnb-toggles", role: "group", "aria-label": label });
     for (const { value, title, hint } of choices) {
-      const button = h("button", { type: "button", class: "mnb-toggle", title: hint, "data-mnb-action": `${action}.${value}`, onclick: () => pressed(value) }, title);
+      const button = h(
+        "button",
+        {
+          type: "button",
+          class: "mnb-toggle",
+          title: hint,
+          "data-mnb-action": `${action}.${value}`,
+          onclick: () => pressed(value),
+        },
+        title,
+      );
       this.buttons.set(value, button);
       this.root.append(button);
     }
     this.root.addEventListener("keydown", (event) => {
-      const to = event.key === "ArrowRight" ? "nextElementSibling" : event.key === "ArrowLeft" ? "previousElementSibling" : null;
+      const to =
+        event.key === "ArrowRight" ? "nextElementSibling" : event.key === "ArrowLeft" ? "previousElementSibling" : null;
       const next = to && (event.target as Element)[to];
       if (!next) return;
       (next as HTMLElement).focus();
@@ -85,11 +107,17 @@ export class Chips {
   }
 
   show(chips: readonly { key: string; label: string }[]): void {
-    keyed(this.root, chips, ({ key }) => key, ({ key }) => h("button", { type: "button", class: "mnb-toggle mnb-removable", onclick: () => this.press(key) }), (chip: HTMLElement, { label }) => {
-      text(chip, `${label} ✕`);
-      attr(chip, "aria-label", `${this.verb} ${label}`);
-      attr(chip, "title", label);
-    });
+    keyed(
+      this.root,
+      chips,
+      ({ key }) => key,
+      ({ key }) => h("button", { type: "button", class: "mnb-toggle mnb-removable", onclick: () => this.press(key) }),
+      (chip: HTMLElement, { label }) => {
+        text(chip, `${label} ✕`);
+        attr(chip, "aria-label", `${this.verb} ${label}`);
+        attr(chip, "title", label);
+      },
+    );
     this.root.hidden = chips.length === 0;
   }
 

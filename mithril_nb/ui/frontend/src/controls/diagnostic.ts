@@ -17,7 +17,11 @@ export function fixButton(store: Store, { fix }: Diagnostic): HTMLElement | null
 
 /** Show a diagnostic in a card: summary, aligned facts, advice. */
 export function fillDiagnostic(card: HTMLElement, problem: Diagnostic): void {
-  const facts = h("dl", { class: "mnb-facts" }, ...problem.facts.map(([name, value]) => h("div", { title: value }, h("dt", {}, name), h("dd", {}, value))));
+  const facts = h(
+    "dl",
+    { class: "mnb-facts" },
+    ...problem.facts.map(([name, value]) => h("div", { title: value }, h("dt", {}, name), h("dd", {}, value))),
+  );
   card.replaceChildren(
     h(
       "p",

@@ -1,4 +1,6 @@
-/** Fields of the inspector. Each is created once and updated in place, so that snapshots keep the focus and the caret. */
+/**
+ * Fields of the inspector. Each is created once and updated in place, so that snapshots keep the focus and the caret.
+ */
 
 import { attr, h, text, uid } from "../dom/dom";
 import { fromSlider, short, toSlider } from "../dom/format";
@@ -38,11 +40,19 @@ export const numberOf = (raw: string): number => Number(raw.replace(/^(-?0),(\d+
 /** Return why a text is invalid in a number field, with the allowed range; "" if it is valid. */
 export function numberProblem(raw: string, { type, min, max }: Pick<Field, "type" | "min" | "max">): string {
   const kind = type === "int" ? "whole number" : "number";
-  const range = min != null && max != null ? ` from ${formatCount(min)} to ${formatCount(max)}` : min != null ? ` of at least ${formatCount(min)}` : max != null ? ` of at most ${formatCount(max)}` : "";
+  const range =
+    min != null && max != null
+      ? ` from ${formatCount(min)} to ${formatCount(max)}`
+      : min != null
+        ? ` of at least ${formatCount(min)}`
+        : max != null
+          ? ` of at most ${formatCount(max)}`
+          : "";
   const advice = `Enter a ${kind}${range}.`;
   if (raw === "") return advice;
   const value = numberOf(raw);
-  if (!Number.isFinite(value) || (type === "int" && !Number.isInteger(value))) return `“${raw}” is not a ${kind}. ${advice}`;
+  if (!Number.isFinite(value) || (type === "int" && !Number.isInteger(value)))
+    return `“${raw}” is not a ${kind}. ${advice}`;
   if (min != null && value < min) return `“${raw}” is too small. ${advice}`;
   return max != null && value > max ? `“${raw}” is too large. ${advice}` : "";
 }
@@ -69,7 +79,12 @@ class FieldError {
 }
 
 function row(field: Field, ...controls: Element[]): HTMLElement {
-  return h("div", { class: "mnb-field", "data-mnb-field": field.name }, h("label", { class: "mnb-field-name", title: field.doc || field.name }, field.label ?? field.name), h("div", { class: "mnb-field-controls" }, ...controls));
+  return h(
+    "div",
+    { class: "mnb-field", "data-mnb-field": field.name },
+    h("label", { class: "mnb-field-name", title: field.doc || field.name }, field.label ?? field.name),
+    h("div", { class: "mnb-field-controls" }, ...controls),
+  );
 }
 
 /** Associate the label with the control that holds the value. */
@@ -92,9 +107,22 @@ function setText(control: HTMLInputElement, value: string): void {
 function numberField(first: Field, send: Send, onValidity: OnValidity): FieldView {
   let field = first;
   const integer = first.type === "int";
-  const input = h("input", { type: "text", inputmode: integer ? "numeric" : "decimal", class: "mnb-input mnb-number", autocomplete: "off", spellcheck: "false" });
+  const input = h("input", {
+    type: "text",
+    inputmode: integer ? "numeric" : "decimal",
+    class: "mnb-input mnb-number",
+    autocomplete: "off",
+    spellcheck: "false",
+  });
   const error = new FieldError(input, onValidity);
-  const slider = h("input", { type: "range", class: "mnb-slider", min: 0, max: 1000, step: 1, "aria-label": `${first.name}, logarithmic slider` });
+  const slider = h("input", {
+    type: "range",
+    class: "mnb-slider",
+    min: 0,
+    max: 1000,
+    step: 1,
+    "aria-label": `${first.name}, logarithmic slider`,
+  });
   const bounds = (): [number, number] => [field.min ?? (integer ? 1 : 0), field.max ?? (integer ? 4096 : 1)];
   // A slider up to a million would leave no room for common sizes, so its end stays near the value. The end does
   // not move while the slider has the focus.
@@ -106,7 +134,8 @@ function numberField(first: Field, send: Send, onValidity: OnValidity): FieldVie
     const by = integer ? 1 : Math.pow(10, Math.floor(Math.log10(Math.max(Math.abs(value), 1e-6))) - 1);
     take(Math.min(max, Math.max(min, Number((value + direction * by).toPrecision(6)))));
   };
-  const format = (value: FieldValue): string => (typeof value !== "number" ? "" : integer ? String(value) : short(value));
+  const format = (value: FieldValue): string =>
+    typeof value !== "number" ? "" : integer ? String(value) : short(value);
   const hold = (value: number | null): void => {
     field = { ...field, value };
     input.dataset["dirty"] = "";
@@ -128,8 +157,22 @@ function numberField(first: Field, send: Send, onValidity: OnValidity): FieldVie
     hold(null);
     send(null);
   };
-  const minus = h("button", { type: "button", class: "mnb-step", tabindex: -1, "aria-label": `Decrease ${first.name}`, onclick: () => step(-1) }, "−");
-  const plus = h("button", { type: "button", class: "mnb-step", tabindex: -1, "aria-label": `Increase ${first.name}`, onclick: () => step(1) }, "+");
+  const minus = h(
+    "button",
+    {
+      type: "button",
+      class: "mnb-step",
+      tabindex: -1,
+      "aria-label": `Decrease ${first.name}`,
+      onclick: () => step(-1),
+    },
+    "−",
+  );
+  const plus = h(
+    "button",
+    { type: "button", class: "mnb-step", tabindex: -1, "aria-label": `Increase ${first.name}`, onclick: () => step(1) },
+    "+",
+  );
   input.addEventListener("input", () => (input.dataset["dirty"] = "1"));
   input.addEventListener("change", commit);
   input.addEventListener("keydown", (event) => {
@@ -195,17 +238,31 @@ function boolField(first: Field, send: Send): FieldView {
 
 /** A flag that is on, off, or chosen by the block. */
 function flagField(first: Field, send: Send): FieldView {
-  const options = [["", "auto"], ["true", "on"], ["false", "off"]] as const;
-  const menu = h("select", { class: "mnb-input", title: first.doc }, ...options.map(([value, label]) => h("option", { value }, label)));
+  const options = [
+    ["", "auto"],
+    ["true", "on"],
+    ["false", "off"],
+  ] as const;
+  const menu = h(
+    "select",
+    { class: "mnb-input", title: first.doc },
+    ...options.map(([value, label]) => h("option", { value }, label)),
+  );
   menu.addEventListener("change", () => send(menu.value === "" ? null : menu.value === "true"));
   const root = row(first, menu);
   associateLabel(root, menu, first);
-  return { root, update: (field) => void (menu.value = field.value === null ? "" : String(field.value)), ...ALWAYS_VALID };
+  return {
+    root,
+    update: (field) => void (menu.value = field.value === null ? "" : String(field.value)),
+    ...ALWAYS_VALID,
+  };
 }
 
 function choiceField(first: Field, send: Send): FieldView {
   const menu = h("select", { class: "mnb-input" });
-  menu.addEventListener("change", () => send(menu.value === "" && menu.selectedOptions[0]?.dataset["none"] ? null : menu.value));
+  menu.addEventListener("change", () =>
+    send(menu.value === "" && menu.selectedOptions[0]?.dataset["none"] ? null : menu.value),
+  );
   const root = row(first, menu);
   associateLabel(root, menu, first);
   return {
@@ -215,7 +272,13 @@ function choiceField(first: Field, send: Send): FieldView {
       const choices = field.choices ?? [];
       const values = [...(field.optional ? [""] : []), ...choices];
       if (Array.from(menu.options, (option) => option.value).join("\n") !== values.join("\n")) {
-        menu.replaceChildren(...values.map((choice) => (choice === "" && field.optional ? h("option", { value: "", "data-none": "1" }, "none") : h("option", { value: choice }, choice))));
+        menu.replaceChildren(
+          ...values.map((choice) =>
+            choice === "" && field.optional
+              ? h("option", { value: "", "data-none": "1" }, "none")
+              : h("option", { value: choice }, choice),
+          ),
+        );
       }
       menu.value = formatValue(field.value);
     },
@@ -262,7 +325,15 @@ function textField(first: Field, send: Send, onValidity: OnValidity): FieldView 
 }
 
 export function createField(field: Field, send: Send, onValidity: OnValidity = () => {}): FieldView {
-  const make = { int: numberField, float: numberField, bool: field.optional ? flagField : boolField, choice: choiceField, ints: textField, text: textField }[field.type] ?? textField;
+  const make =
+    {
+      int: numberField,
+      float: numberField,
+      bool: field.optional ? flagField : boolField,
+      choice: choiceField,
+      ints: textField,
+      text: textField,
+    }[field.type] ?? textField;
   const view = make(field, send, onValidity);
   view.update(field);
   text(view.root.querySelector("label")!, field.label ?? field.name);

@@ -4,7 +4,9 @@ import { attr, iconButton } from "../dom/dom";
 
 /** Create the button of a part with the attribute `data-mnb-full`; `action` distinguishes the buttons of a widget. */
 export function fullButton(label: string, action: string): HTMLButtonElement {
-  const button = iconButton("full", "", `full.${action}`, () => button.dispatchEvent(new CustomEvent("mnb-full", { bubbles: true })));
+  const button = iconButton("full", "", `full.${action}`, () =>
+    button.dispatchEvent(new CustomEvent("mnb-full", { bubbles: true })),
+  );
   button.dataset["mnbLabel"] = label;
   paint(button, false);
   return button;

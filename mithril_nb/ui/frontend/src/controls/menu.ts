@@ -84,7 +84,19 @@ export class MenuButton {
     action: string,
     items: readonly MenuAction[],
   ) {
-    this.button = h("button", { type: "button", class: "mnb-select", "aria-haspopup": "menu", "aria-expanded": "false", title: name, "data-mnb-action": action, onclick: () => this.show(this.list.hidden === true) }, label);
+    this.button = h(
+      "button",
+      {
+        type: "button",
+        class: "mnb-select",
+        "aria-haspopup": "menu",
+        "aria-expanded": "false",
+        title: name,
+        "data-mnb-action": action,
+        onclick: () => this.show(this.list.hidden === true),
+      },
+      label,
+    );
     this.list = listOf(name, items, (act) => {
       this.leave();
       act();
@@ -92,7 +104,10 @@ export class MenuButton {
     this.list.hidden = true;
     this.root = h("span", { class: "mnb-menu-button" }, this.button, this.list);
     this.root.addEventListener("keydown", (event) => this.key(event));
-    this.root.addEventListener("focusout", (event) => this.root.contains(event.relatedTarget as Node | null) || this.show(false));
+    this.root.addEventListener(
+      "focusout",
+      (event) => this.root.contains(event.relatedTarget as Node | null) || this.show(false),
+    );
   }
 
   /** Show the name of the running work on the button; "" shows the title again. */

@@ -13,7 +13,12 @@ const GAP = 4;
  * @param room Width of the row in px.
  * @param more Width of the button that opens the list.
  */
-export function withoutRoom(widths: readonly number[], pressed: readonly boolean[], room: number, more: number): Set<number> {
+export function withoutRoom(
+  widths: readonly number[],
+  pressed: readonly boolean[],
+  room: number,
+  more: number,
+): Set<number> {
   const away = new Set<number>();
   let used = widths.reduce((sum, width) => sum + width, 0);
   if (used <= room) return away;
@@ -39,11 +44,30 @@ export class OverflowRow {
 
   constructor(label: string, action: string) {
     this.row = h("div", { class: "mnb-toggles", role: "group", "aria-label": label });
-    this.list = h("div", { class: "mnb-actions mnb-overflow", role: "group", "aria-label": `More: ${label}`, hidden: true });
-    this.more = h("button", { type: "button", class: "mnb-toggle", "aria-expanded": "false", title: "Show the other buttons", "data-mnb-action": action, onclick: () => this.open(this.list.hidden === true) }, "More");
+    this.list = h("div", {
+      class: "mnb-actions mnb-overflow",
+      role: "group",
+      "aria-label": `More: ${label}`,
+      hidden: true,
+    });
+    this.more = h(
+      "button",
+      {
+        type: "button",
+        class: "mnb-toggle",
+        "aria-expanded": "false",
+        title: "Show the other buttons",
+        "data-mnb-action": action,
+        onclick: () => this.open(this.list.hidden === true),
+      },
+      "More",
+    );
     this.menu = h("span", { class: "mnb-menu-button", hidden: true }, this.more, this.list);
     this.root = h("div", { class: "mnb-overflow-row" }, this.row, this.menu);
-    this.menu.addEventListener("focusout", (event) => event.relatedTarget && !this.menu.contains(event.relatedTarget as Node) && this.open(false));
+    this.menu.addEventListener(
+      "focusout",
+      (event) => event.relatedTarget && !this.menu.contains(event.relatedTarget as Node) && this.open(false),
+    );
     this.menu.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || this.list.hidden) return;
       event.stopPropagation();
@@ -89,7 +113,8 @@ export class OverflowRow {
     const { activeElement } = this.root.getRootNode() as Document | ShadowRoot;
     menu.hidden = wraps;
     row.append(...list.children); // buttons in the closed list have no width
-    const width = (element: HTMLElement): number => element.offsetWidth + (parseFloat(getComputedStyle(element).marginLeft) || 0);
+    const width = (element: HTMLElement): number =>
+      element.offsetWidth + (parseFloat(getComputedStyle(element).marginLeft) || 0);
     const pressed = buttons.map((one) => one.getAttribute("aria-pressed") === "true");
     const away = wraps ? new Set<number>() : withoutRoom(buttons.map(width), pressed, room, width(this.more) + GAP);
     const kept = buttons.filter((_, at) => !away.has(at));

@@ -43,7 +43,11 @@ export class Splitter {
     attr(this.root, "aria-orientation", axis === "x" ? "vertical" : "horizontal");
     attr(this.root, "aria-valuemin", Math.round(min * unit));
     attr(this.root, "aria-valuemax", Math.round(max * unit));
-    attr(this.root, "aria-valuenow", Math.min(Math.round(max * unit), Math.max(Math.round(min * unit), Math.round(get() * unit))));
+    attr(
+      this.root,
+      "aria-valuenow",
+      Math.min(Math.round(max * unit), Math.max(Math.round(min * unit), Math.round(get() * unit))),
+    );
     attr(this.root, "aria-valuetext", length ? null : `${Math.round(get())} pixels`);
   }
 
@@ -93,12 +97,21 @@ export function lengthOf(element: HTMLElement, axis: "x" | "y"): number {
  * Create a divider that writes the height of the part before it into a CSS variable and remembers it. Heights are
  * pixels, so that added height goes to the part below.
  */
-export function divider(label: string, whole: HTMLElement, before: HTMLElement, variable: string, memory: Memory): HTMLElement {
+export function divider(
+  label: string,
+  whole: HTMLElement,
+  before: HTMLElement,
+  variable: string,
+  memory: Memory,
+): HTMLElement {
   const set = (pixels: number): void => whole.style.setProperty(variable, `${pixels}px`);
   const remembered = memory.get(variable, 0);
   if (remembered > 0) set(remembered);
   return new Splitter({
-    axis: "y", label, min: 0.15, max: 0.85,
+    axis: "y",
+    label,
+    min: 0.15,
+    max: 0.85,
     length: () => lengthOf(whole, "y"),
     get: () => (lengthOf(whole, "y") ? lengthOf(before, "y") / lengthOf(whole, "y") : 0.4),
     set: (share) => {

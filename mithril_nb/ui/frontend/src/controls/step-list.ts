@@ -32,11 +32,17 @@ export class StepList {
   }
 
   fill(steps: readonly Step[]): void {
-    keyed(this.root, steps.map((step, number) => ({ ...step, number })), ({ number }) => String(number), ({ number }) => this.row(number), (element: HTMLElement, { number, name, columns, title, share }) => {
-      [String(number + 1), name, ...columns].forEach((value, i) => text(element.children[i]!, value));
-      attr(element, "title", title);
-      (element.children[4] as HTMLElement).style.width = `${100 * share}%`;
-    });
+    keyed(
+      this.root,
+      steps.map((step, number) => ({ ...step, number })),
+      ({ number }) => String(number),
+      ({ number }) => this.row(number),
+      (element: HTMLElement, { number, name, columns, title, share }) => {
+        [String(number + 1), name, ...columns].forEach((value, i) => text(element.children[i]!, value));
+        attr(element, "title", title);
+        (element.children[4] as HTMLElement).style.width = `${100 * share}%`;
+      },
+    );
   }
 
   /** Show only some steps. The selected step stays selected while it is hidden. */
@@ -54,24 +60,47 @@ export class StepList {
   /** Mark the step that is shown. */
   mark(number: number): void {
     this.at = number;
-    for (const element of this.root.children) attr(element, "aria-selected", String((element as HTMLElement).dataset["mnbPass"] === String(number)));
+    for (const element of this.root.children)
+      attr(element, "aria-selected", String((element as HTMLElement).dataset["mnbPass"] === String(number)));
     const option = this.root.children[number] as HTMLElement;
     attr(this.root, "aria-activedescendant", option.hidden ? null : option.id);
     if (option.hidden) return;
     const [top, bottom] = [option.offsetTop, option.offsetTop + option.offsetHeight];
     if (top < this.root.scrollTop) this.root.scrollTop = top;
-    else if (bottom > this.root.scrollTop + this.root.clientHeight) this.root.scrollTop = bottom - this.root.clientHeight;
+    else if (bottom > this.root.scrollTop + this.root.clientHeight)
+      this.root.scrollTop = bottom - this.root.clientHeight;
   }
 
   private row(number: number): HTMLElement {
-    return h("div", { class: "mnb-pass", role: "option", id: `${this.id}-${number}`, "data-mnb-pass": number, "aria-selected": "false" }, h("span", { class: "mnb-pass-number" }), h("span", { class: "mnb-pass-name" }), h("span", { class: "mnb-pass-pipeline" }), h("span", { class: "mnb-pass-size" }), h("i", { class: "mnb-pass-bar" }));
+    return h(
+      "div",
+      {
+        class: "mnb-pass",
+        role: "option",
+        id: `${this.id}-${number}`,
+        "data-mnb-pass": number,
+        "aria-selected": "false",
+      },
+      h("span", { class: "mnb-pass-number" }),
+      h("span", { class: "mnb-pass-name" }),
+      h("span", { class: "mnb-pass-pipeline" }),
+      h("span", { class: "mnb-pass-size" }),
+      h("i", { class: "mnb-pass-bar" }),
+    );
   }
 
   private key(event: KeyboardEvent): void {
     const shown = [...this.root.children].flatMap((row, number) => ((row as HTMLElement).hidden ? [] : [number]));
     const below = shown.findIndex((number) => number >= this.at);
     const at = below < 0 ? shown.length : below;
-    const to = { ArrowDown: shown[at] === this.at ? at + 1 : at, ArrowUp: at - 1, PageDown: at + PAGE, PageUp: at - PAGE, Home: 0, End: shown.length - 1 }[event.key];
+    const to = {
+      ArrowDown: shown[at] === this.at ? at + 1 : at,
+      ArrowUp: at - 1,
+      PageDown: at + PAGE,
+      PageUp: at - PAGE,
+      Home: 0,
+      End: shown.length - 1,
+    }[event.key];
     if (to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
     const number = shown[Math.max(0, Math.min(to, shown.length - 1))];
     if (number !== undefined) this.select(number);

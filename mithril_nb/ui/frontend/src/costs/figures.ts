@@ -20,21 +20,43 @@ export const FIGURE_TITLES: Record<Quantity, [title: string, unit: string, hint:
   transcendentals: ["Transcendentals", "", "Calls of exp, log, tanh, ..."],
   params: ["Params", "", "Number of trainable values"],
   time_s: ["Time", "s", "Time in one run of the program"],
-  payload_bytes: ["Payload bytes", "B", "Bytes of the buffers that one device passes to collectives in one run of the program"],
-  wire_bytes: ["Wire bytes", "B", "Bytes that one device sends to others in one run of the program, by ring algorithms"],
+  payload_bytes: [
+    "Payload bytes",
+    "B",
+    "Bytes of the buffers that one device passes to collectives in one run of the program",
+  ],
+  wire_bytes: [
+    "Wire bytes",
+    "B",
+    "Bytes that one device sends to others in one run of the program, by ring algorithms",
+  ],
 };
 
 /** Explains the attributed share of the status line. */
-export const ATTRIBUTED = "Share of the analytic FLOPs traced back to a block, the loss or the optimizer. The cost table has a row for the unattributed part of each source and figure.";
+export const ATTRIBUTED =
+  "Share of the analytic FLOPs traced back to a block, the loss or the optimizer. The cost table has a row for " +
+  "the unattributed part of each source and figure.";
 
 export const VIEWS: readonly CostView[] = ["table", "treemap", "roofline", "memory", "beside", "what_if"];
-export const VIEW_TITLES: Record<CostView, string> = { table: "Table", treemap: "Treemap", roofline: "Roofline", memory: "Memory", beside: "Before / after", what_if: "What if" };
+export const VIEW_TITLES: Record<CostView, string> = {
+  table: "Table",
+  treemap: "Treemap",
+  roofline: "Roofline",
+  memory: "Memory",
+  beside: "Before / after",
+  what_if: "What if",
+};
 
 export const ROLES: readonly Role[] = ["forward", "backward", "update"];
 
-/** Return the title of a figure with the convention for blocks that contain others, as `titled` in `viz/costs/node_values.py`. */
+/**
+ * Return the title of a figure with the convention for blocks that contain others, as `titled` in
+ * `viz/costs/node_values.py`.
+ */
 export function titled(title: string, own: boolean): string {
-  return own ? `own ${/^[A-Z][a-z]/.test(title) ? title[0]!.toLowerCase() + title.slice(1) : title}` : `${title}, with inner blocks`;
+  return own
+    ? `own ${/^[A-Z][a-z]/.test(title) ? title[0]!.toLowerCase() + title.slice(1) : title}`
+    : `${title}, with inner blocks`;
 }
 
 /** Format a figure, rounded. */
@@ -56,7 +78,12 @@ export function atLeast(row: Pick<CostRow, "unknown">, figure: Quantity, value: 
 export function figureText(row: CostRow, figure: Quantity): [text: string, exact: string] {
   const value = figureOf(row, figure);
   const bound = atLeast(row, figure, value);
-  return (value === null ? row.formulas?.[figure] : undefined) ?? [bound + formatFigure(figure, value), bound + formatExactly(figure, value)];
+  return (
+    (value === null ? row.formulas?.[figure] : undefined) ?? [
+      bound + formatFigure(figure, value),
+      bound + formatExactly(figure, value),
+    ]
+  );
 }
 
 /** Return the share of a row in the total, and its bound if some costs are unknown. */
@@ -113,7 +140,16 @@ export function linesOf(costs: readonly Cost[]): Line[] {
 
 /** Return a row of zeros for a block without a row. */
 export function zeroRow({ block, label, hue }: Pick<CostRow, "block" | "label" | "hue">, total: CostRow): CostRow {
-  return { block, label, hue, flops: 0, bytes_accessed: 0, transcendentals: 0, params: total.params === null ? null : 0, time_s: total.time_s === null ? null : 0 };
+  return {
+    block,
+    label,
+    hue,
+    flops: 0,
+    bytes_accessed: 0,
+    transcendentals: 0,
+    params: total.params === null ? null : 0,
+    time_s: total.time_s === null ? null : 0,
+  };
 }
 
 export function totalLine(costs: readonly Cost[]): Line {
@@ -144,7 +180,8 @@ export function notesOf(cost: Cost, figure: Figure): string[] {
 }
 
 /** Return whether the program sends data to other devices, or may do so. */
-const communicates = ({ rows, total }: Cost): boolean => [...rows, total].some((row) => COMMUNICATION.some((one) => row[one] !== undefined && row[one] !== 0));
+const communicates = ({ rows, total }: Cost): boolean =>
+  [...rows, total].some((row) => COMMUNICATION.some((one) => row[one] !== undefined && row[one] !== 0));
 
 /** Return the columns of the cost table: all figures of one source, or one figure of several sources. */
 export function costColumns(costs: readonly Cost[], figure: Figure): Column[] {
@@ -152,21 +189,54 @@ export function costColumns(costs: readonly Cost[], figure: Figure): Column[] {
   if (!first) return [];
   // The two conventions differ only where blocks contain others.
   const hasGroups = costs.some(({ rows }) => rows.some((row) => row.total));
-  const self = (one: Column): Column => (hasGroups ? { ...one, title: titled(one.title, true), hint: `${one.hint}. Without the blocks inside the block. The rows add up to the total` } : one);
+  const self = (one: Column): Column =>
+    hasGroups
+      ? {
+          ...one,
+          title: titled(one.title, true),
+          hint: `${one.hint}. Without the blocks inside the block. The rows add up to the total`,
+        }
+      : one;
   const total = (one: Column): Column => ({
-    ...one, key: `total_${one.key}`, title: titled(one.title, false), hint: `${one.hint}. With the blocks inside the block, as in the graph and the inspector`, bar: undefined,
-    ...Object.fromEntries((["value", "text", "title_of", "exact"] as const).map((name) => [name, (line: Line) => one[name]?.(totalLineOf(line))])),
+    ...one,
+    key: `total_${one.key}`,
+    title: titled(one.title, false),
+    hint: `${one.hint}. With the blocks inside the block, as in the graph and the inspector`,
+    bar: undefined,
+    ...Object.fromEntries(
+      (["value", "text", "title_of", "exact"] as const).map((name) => [
+        name,
+        (line: Line) => one[name]?.(totalLineOf(line)),
+      ]),
+    ),
   });
   // If the total is a formula, there are no shares, and roles have no numbers.
   const share = first.total.formulas?.[figure] ? [] : [shareColumn(first, figure)];
-  const totals = hasGroups ? [column(first.source, figure, figure, FIGURE_TITLES[figure][0], FIGURE_TITLES[figure][2]), ...share].map(total) : [];
+  const totals = hasGroups
+    ? [column(first.source, figure, figure, FIGURE_TITLES[figure][0], FIGURE_TITLES[figure][2]), ...share].map(total)
+    : [];
   const shares = [...share.map(self), ...totals];
   if (costs.length > 1) {
     const [title] = FIGURE_TITLES[figure];
-    return [...costs.map(({ source }) => column(source, figure, source, `${SOURCE_TITLES[source][0]}${hasGroups ? `, ${titled(title, true)}` : ""}`, SOURCE_TITLES[source][1])), ...shares];
+    return [
+      ...costs.map(({ source }) =>
+        column(
+          source,
+          figure,
+          source,
+          `${SOURCE_TITLES[source][0]}${hasGroups ? `, ${titled(title, true)}` : ""}`,
+          SOURCE_TITLES[source][1],
+        ),
+      ),
+      ...shares,
+    ];
   }
   const { source } = first;
-  const figures = [...FIGURES, ...(communicates(first) ? COMMUNICATION : [])].filter((one) => (one === "time_s" ? first.total.time_s !== null || source === "measured" : one !== "params" || one === figure || hasParams(first)));
+  const figures = [...FIGURES, ...(communicates(first) ? COMMUNICATION : [])].filter((one) =>
+    one === "time_s"
+      ? first.total.time_s !== null || source === "measured"
+      : one !== "params" || one === figure || hasParams(first),
+  );
   const columns = figures.map((one) => self(column(source, one, one, FIGURE_TITLES[one][0], FIGURE_TITLES[one][2])));
   const roles = ROLES.filter((role) => first.rows.some((row) => row.roles?.[role]?.[figure]));
   const parts = roles.length > 1 && shares.length ? roles.map((role) => roleColumn(source, figure, role)) : [];
@@ -179,12 +249,18 @@ function totalLineOf(line: Line): Line {
 
 function column(source: Source, figure: Quantity, key: string, title: string, hint: string): Column {
   const value = (line: Line): number | null => (line.by[source] ? figureOf(line.by[source], figure) : null);
-  const texts = (line: Line): [string, string] => (line.by[source] ? figureText(line.by[source], figure) : [formatFigure(figure, null), formatExactly(figure, null)]);
+  const texts = (line: Line): [string, string] =>
+    line.by[source] ? figureText(line.by[source], figure) : [formatFigure(figure, null), formatExactly(figure, null)];
   return {
-    key, title, hint, figure, value,
+    key,
+    title,
+    hint,
+    figure,
+    value,
     text: (line) => texts(line)[0],
     title_of: (line) => texts(line)[1],
-    exact: (line) => (value(line) === null ? line.by[source]?.formulas?.[figure]?.[1] : undefined) ?? String(value(line) ?? ""),
+    exact: (line) =>
+      (value(line) === null ? line.by[source]?.formulas?.[figure]?.[1] : undefined) ?? String(value(line) ?? ""),
     bar: (line) => partsOf(line.by[source], figure),
   };
 }
@@ -198,15 +274,21 @@ function figureOf(row: CostRow, figure: Quantity): number | null {
 function partsOf(row: CostRow | undefined, figure: Quantity): [Role | "", number][] {
   const value = row?.[figure] ?? 0;
   if (!row || value <= 0) return [];
-  const parts = ROLES.map((role): [Role, number] => [role, row.roles?.[role]?.[figure] ?? 0]).filter(([, part]) => part > 0);
+  const parts = ROLES.map((role): [Role, number] => [role, row.roles?.[role]?.[figure] ?? 0]).filter(
+    ([, part]) => part > 0,
+  );
   const rest = value - parts.reduce((sum, [, part]) => sum + part, 0);
   return rest > 0 ? [...parts, ["", rest]] : parts;
 }
 
 function shareColumn({ source, total }: Cost, figure: Figure): Column {
-  const share = (line: Line): ReturnType<typeof shareOf> => (line.by[source] ? shareOf(line.by[source], total, figure) : [null, ""]);
+  const share = (line: Line): ReturnType<typeof shareOf> =>
+    line.by[source] ? shareOf(line.by[source], total, figure) : [null, ""];
   return {
-    key: "share", title: `Share of ${FIGURE_TITLES[figure][0]}`, hint: `Share of the program's ${FIGURE_TITLES[figure][0]}`, figure: null,
+    key: "share",
+    title: `Share of ${FIGURE_TITLES[figure][0]}`,
+    hint: `Share of the program's ${FIGURE_TITLES[figure][0]}`,
+    figure: null,
     value: (line) => share(line)[0],
     text: (line) => (share(line)[0] === null ? "–" : share(line)[1] + percent(share(line)[0])),
     title_of: (line) => (share(line)[0] === null ? "unknown" : String(share(line)[0])),
@@ -215,8 +297,17 @@ function shareColumn({ source, total }: Cost, figure: Figure): Column {
 
 function roleColumn(source: Source, figure: Figure, role: Role): Column {
   const title = role[0]!.toUpperCase() + role.slice(1);
-  const value = (line: Line): number | null => (line.by[source] ? (line.by[source].roles?.[role]?.[figure] ?? 0) : null);
-  return { key: role, title, hint: `${FIGURE_TITLES[figure][0]} ${role === "update" ? "of the optimizer's update" : `in the ${role} pass`}`, figure, value, text: (line) => formatFigure(figure, value(line)), title_of: (line) => formatExactly(figure, value(line)) };
+  const value = (line: Line): number | null =>
+    line.by[source] ? (line.by[source].roles?.[role]?.[figure] ?? 0) : null;
+  return {
+    key: role,
+    title,
+    hint: `${FIGURE_TITLES[figure][0]} ${role === "update" ? "of the optimizer's update" : `in the ${role} pass`}`,
+    figure,
+    value,
+    text: (line) => formatFigure(figure, value(line)),
+    title_of: (line) => formatExactly(figure, value(line)),
+  };
 }
 
 /** Sort lines by a column; unknown values come last. */
@@ -224,7 +315,7 @@ export function sortLines(lines: readonly Line[], column: Column | null, directi
   return lines
     .map((line, i) => ({ line, i, value: column?.value(line) ?? null }))
     .sort((a, b) => {
-      if (!column) return (direction * a.line.block.localeCompare(b.line.block, "en", { numeric: true })) || a.i - b.i;
+      if (!column) return direction * a.line.block.localeCompare(b.line.block, "en", { numeric: true }) || a.i - b.i;
       if (a.value === null || b.value === null) return Number(a.value === null) - Number(b.value === null) || a.i - b.i;
       return (a.value - b.value) * direction || a.i - b.i;
     })
@@ -238,8 +329,12 @@ function cell(value: string): string {
 /** Return the table as CSV: exact numbers, empty cells for unknown values, the total last. */
 export function toCsv(costs: readonly Cost[], figure: Figure): string {
   const columns = costColumns(costs, figure);
-  const named = costs.length > 1 ? columns.map(({ key }) => (SOURCES.includes(key as Source) ? `${key} ${figure}` : key)) : columns.map(({ key }) => key);
-  const row = (line: Line, name: string): string => [cell(name), ...columns.map((one) => cell(one.exact?.(line) ?? String(one.value(line) ?? "")))].join(",");
-  const lines = linesOf(costs);
-  return `${[["block", ...named].join(","), ...lines.map((line) => row(line, line.block || "(unattributed)")), row(totalLine(costs), "total")].join("\n")}\n`;
+  const named =
+    costs.length > 1
+      ? columns.map(({ key }) => (SOURCES.includes(key as Source) ? `${key} ${figure}` : key))
+      : columns.map(({ key }) => key);
+  const row = (line: Line, name: string): string =>
+    [cell(name), ...columns.map((one) => cell(one.exact?.(line) ?? String(one.value(line) ?? "")))].join(",");
+  const rows = linesOf(costs).map((line) => row(line, line.block || "(unattributed)"));
+  return `${[["block", ...named].join(","), ...rows, row(totalLine(costs), "total")].join("\n")}\n`;
 }

@@ -34,4 +34,3 @@ export function heatOf(text: StageText, cost: CostOfLines | null, figure: Figure
     return { level: value > 0 ? Math.sqrt(value / most) : 0, text: isFirst ? number : "" };
   };
 }
-

@@ -7,7 +7,28 @@ import type { Theme } from "../dom/theme";
 import type { Store } from "../store/store";
 
 /** SVG elements allowed in a picture. */
-const DRAWN = new Set(["svg", "g", "rect", "path", "text", "tspan", "title", "desc", "line", "circle", "ellipse", "polygon", "polyline", "defs", "pattern", "clipPath", "linearGradient", "stop", "marker", "style"]);
+const DRAWN = new Set([
+  "svg",
+  "g",
+  "rect",
+  "path",
+  "text",
+  "tspan",
+  "title",
+  "desc",
+  "line",
+  "circle",
+  "ellipse",
+  "polygon",
+  "polyline",
+  "defs",
+  "pattern",
+  "clipPath",
+  "linearGradient",
+  "stop",
+  "marker",
+  "style",
+]);
 const DARK = /@media\s*\(prefers-color-scheme:\s*dark\)\s*\{/g;
 
 /** Resolve `prefers-color-scheme` rules for a theme: the page's theme may differ from the reader's preference. */
@@ -25,7 +46,10 @@ export function themed(css: string, theme: Theme): string {
   return found + css.slice(at);
 }
 
-/** Parse a picture into elements of this document. Its names are user data, so only drawing elements are kept, and nothing is fetched. */
+/**
+ * Parse a picture into elements of this document. Its names are user data, so only drawing elements are kept, and
+ * nothing is fetched.
+ */
 export function drawingOf(markup: string, theme: Theme): SVGSVGElement | null {
   const parsed = new DOMParser().parseFromString(markup, "image/svg+xml").documentElement;
   if (parsed.nodeName !== "svg") return null;
@@ -39,7 +63,8 @@ export function drawingOf(markup: string, theme: Theme): SVGSVGElement | null {
       element.textContent = /@import|url\(\s*(?!['"]?#)/i.test(css) ? "" : css;
     }
     for (const { name, value } of [...element.attributes]) {
-      if (name.startsWith("on") || name.endsWith("href") || name === "style" || /url\(\s*(?!['"]?#)/i.test(value)) element.removeAttribute(name);
+      if (name.startsWith("on") || name.endsWith("href") || name === "style" || /url\(\s*(?!['"]?#)/i.test(value))
+        element.removeAttribute(name);
     }
   };
   clean(parsed);
@@ -55,13 +80,17 @@ export function pathOfKey(key: string): string {
   }
 }
 
+const SHAPES = "rect, path, circle, polygon";
 const PICTURE_CSS = `
 :host { display: block; }
-:host svg.mnb-cost { --ground: var(--mnb-bg); --ink: var(--mnb-ink); display: block; max-width: 100%; height: auto; font-family: var(--mnb-ui); }
+:host svg.mnb-cost {
+  --ground: var(--mnb-bg); --ink: var(--mnb-ink);
+  display: block; max-width: 100%; height: auto; font-family: var(--mnb-ui);
+}
 [data-block] { cursor: pointer; outline: none; }
-.mnb-hovered > :is(rect, path, circle, polygon), :is(rect, path, circle, polygon).mnb-hovered { stroke: var(--mnb-accent); stroke-width: 2; }
-.mnb-pinned > :is(rect, path, circle, polygon), :is(rect, path, circle, polygon).mnb-pinned { stroke: var(--mnb-accent); stroke-width: 3; }
-[data-block]:focus-visible > :is(rect, path, circle, polygon), :is(rect, path, circle, polygon)[data-block]:focus-visible { stroke: var(--mnb-focus); stroke-width: 3; }
+.mnb-hovered > :is(${SHAPES}), :is(${SHAPES}).mnb-hovered { stroke: var(--mnb-accent); stroke-width: 2; }
+.mnb-pinned > :is(${SHAPES}), :is(${SHAPES}).mnb-pinned { stroke: var(--mnb-accent); stroke-width: 3; }
+:focus-visible > :is(${SHAPES}), :is(${SHAPES}):focus-visible { stroke: var(--mnb-focus); stroke-width: 3; }
 `;
 
 /** A drawing whose blocks react to the pointer and the keyboard. */
@@ -115,7 +144,10 @@ export class Drawing {
     // Screen readers do not expose the children of role "img".
     if (this.marks.length) attr(this.svg, "role", "group");
     this.shadow.append(this.svg);
-    const next = focusedBlock === undefined ? null : (this.marks.find((mark) => mark.dataset["block"] === focusedBlock) ?? this.marks[0]);
+    const next =
+      focusedBlock === undefined
+        ? null
+        : (this.marks.find((mark) => mark.dataset["block"] === focusedBlock) ?? this.marks[0]);
     if (next) this.focus(next);
     this.paintLinks();
     return true;
@@ -163,7 +195,14 @@ export class Drawing {
     const mark = this.markAt(event.target);
     if (!mark || event.ctrlKey || event.metaKey || event.altKey) return;
     const at = this.marks.indexOf(mark);
-    const to = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: this.marks.length - 1 }[event.key];
+    const to = {
+      ArrowRight: at + 1,
+      ArrowDown: at + 1,
+      ArrowLeft: at - 1,
+      ArrowUp: at - 1,
+      Home: 0,
+      End: this.marks.length - 1,
+    }[event.key];
     if (to !== undefined) {
       const next = this.marks[Math.max(0, Math.min(to, this.marks.length - 1))]!;
       this.focus(next);

@@ -11,13 +11,32 @@ import { decodeTo } from "../kernel/messages";
 import type { Cost, CostView, CostsInfo, Figure, Source } from "../kernel/types";
 import { lineage } from "../store/links";
 import type { Store } from "../store/store";
-import { FIGURES, FIGURE_TITLES, SOURCES, SOURCE_TITLES, VIEWS, VIEW_TITLES, inOrder, notesOf, shownSources, toCsv } from "./figures";
+import {
+  FIGURES,
+  FIGURE_TITLES,
+  SOURCES,
+  SOURCE_TITLES,
+  VIEWS,
+  VIEW_TITLES,
+  inOrder,
+  notesOf,
+  shownSources,
+  toCsv,
+} from "./figures";
 import { type Drawn, Picture } from "./picture";
 import { CostTable } from "./table";
 import { WhatIf } from "./what-if";
 
-const NO_COSTS: CostsInfo = { sources: {}, what_if: { state: "empty", message: "", problem: null, settings: null, version: 0 } };
-const PROGRESS: Record<Source, string> = { analytic: "Tracing", lowered: "Lowering", compiled: "Compiling", measured: "Running the program" };
+const NO_COSTS: CostsInfo = {
+  sources: {},
+  what_if: { state: "empty", message: "", problem: null, settings: null, version: 0 },
+};
+const PROGRESS: Record<Source, string> = {
+  analytic: "Tracing",
+  lowered: "Lowering",
+  compiled: "Compiling",
+  measured: "Running the program",
+};
 /** Number of notes shown at first; the others can be expanded. */
 const FIRST_NOTES = 2;
 /** Picture widths are multiples of this, so that dragging a divider does not request hundreds of pictures. */
@@ -30,19 +49,46 @@ export class CostTab {
   private readonly undecoded = new Map<Source, string>();
   /** Blocks whose memory is split into their inner blocks. */
   private opened: string[] = [];
-  private readonly views = new Radios<CostView>("View", "cost.view", VIEWS.map((value) => ({ value, title: VIEW_TITLES[value] })), (view) => this.choose({ view }));
-  private readonly sources = new Presses<Source>("Sources of costs", "cost.source", SOURCES.map((value) => ({ value, title: SOURCE_TITLES[value][0], hint: SOURCE_TITLES[value][1] })), (source) => this.press(source));
+  private readonly views = new Radios<CostView>(
+    "View",
+    "cost.view",
+    VIEWS.map((value) => ({ value, title: VIEW_TITLES[value] })),
+    (view) => this.choose({ view }),
+  );
+  private readonly sources = new Presses<Source>(
+    "Sources of costs",
+    "cost.source",
+    SOURCES.map((value) => ({ value, title: SOURCE_TITLES[value][0], hint: SOURCE_TITLES[value][1] })),
+    (source) => this.press(source),
+  );
   private readonly figure: HTMLSelectElement;
   private readonly measure: HTMLButtonElement;
   private readonly copy: HTMLButtonElement;
   private readonly table: CostTable;
   private readonly picture: Picture;
   private readonly whatIf: WhatIf;
-  private readonly chips = new Chips("Open blocks", "Close", (block) => this.openBlocks(this.opened.filter((one) => one !== block)), () => (this.open.hidden ? this.views.root.querySelector<HTMLElement>('[aria-checked="true"]') : this.open));
-  private readonly open = h("button", { type: "button", class: "mnb-toggle", "data-mnb-action": "cost.open_block", title: "Split the block into its inner blocks (or double-click it)", onclick: () => this.openSelected() });
+  private readonly chips = new Chips(
+    "Open blocks",
+    "Close",
+    (block) => this.openBlocks(this.opened.filter((one) => one !== block)),
+    () => (this.open.hidden ? this.views.root.querySelector<HTMLElement>('[aria-checked="true"]') : this.open),
+  );
+  private readonly open = h("button", {
+    type: "button",
+    class: "mnb-toggle",
+    "data-mnb-action": "cost.open_block",
+    title: "Split the block into its inner blocks (or double-click it)",
+    onclick: () => this.openSelected(),
+  });
   private readonly openHint = h("span", { class: "mnb-muted" }, "Select a block to split it into its inner blocks.");
   private readonly inside = h("div", { class: "mnb-cost-inside" }, this.chips.root, this.open, this.openHint);
-  private readonly legend = h("span", { class: "mnb-cost-legend" }, ...(["forward", "backward", "update"] as const).map((role) => h("span", {}, h("b", { class: `mnb-role-${role}` }), role)));
+  private readonly legend = h(
+    "span",
+    { class: "mnb-cost-legend" },
+    ...(["forward", "backward", "update"] as const).map((role) =>
+      h("span", {}, h("b", { class: `mnb-role-${role}` }), role),
+    ),
+  );
   private readonly hint = h("p", { class: "mnb-hint" });
   private readonly waiting = h("p", { class: "mnb-hint mnb-cost-waiting", role: "status" });
   private readonly problems = h("div", { class: "mnb-cost-problems" });
@@ -59,18 +105,56 @@ export class CostTab {
     private readonly store: Store,
     tip: Tip,
   ) {
-    this.figure = h("select", { class: "mnb-input mnb-cost-figure", "aria-label": "Figure", "data-mnb-action": "cost.figure" }, ...FIGURES.map((value) => h("option", { value }, FIGURE_TITLES[value][0])));
+    this.figure = h(
+      "select",
+      { class: "mnb-input mnb-cost-figure", "aria-label": "Figure", "data-mnb-action": "cost.figure" },
+      ...FIGURES.map((value) => h("option", { value }, FIGURE_TITLES[value][0])),
+    );
     this.figure.addEventListener("change", () => this.choose({ figure: this.figure.value as Figure }));
-    this.measure = h("button", { type: "button", class: "mnb-button mnb-cost-measure", "data-mnb-action": "cost.measure", title: "Run the program 20 times on this machine with JAX's profiler. Inputs given only as shapes get placeholder values.", onclick: () => this.startMeasuring() }, "Measure");
-    this.copy = iconButton("copy", "Copy the table as CSV", "cost.csv", () => void copyFrom(this.copy, toCsv(this.shown(), store.cost.figure)));
+    this.measure = h(
+      "button",
+      {
+        type: "button",
+        class: "mnb-button mnb-cost-measure",
+        "data-mnb-action": "cost.measure",
+        title:
+          "Run the program 20 times on this machine with JAX's profiler. Inputs given only as shapes get " +
+          "placeholder values.",
+        onclick: () => this.startMeasuring(),
+      },
+      "Measure",
+    );
+    this.copy = iconButton(
+      "copy",
+      "Copy the table as CSV",
+      "cost.csv",
+      () => void copyFrom(this.copy, toCsv(this.shown(), store.cost.figure)),
+    );
     this.table = new CostTable(store);
     this.picture = new Picture(store, tip, (block) => this.canOpen(block) && this.openBlocks([...this.opened, block]));
     this.whatIf = new WhatIf(store, tip);
     this.root = h(
       "div",
       { class: "mnb-costs", "data-mnb-part": "cost" },
-      h("div", { class: "mnb-cost-bar" }, this.views.root, this.sources.root, this.figure, this.measure, this.copy, this.stale),
-      this.hint, this.waiting, this.problems, this.table.root, this.legend, this.inside, this.picture.root, this.whatIf.root, this.notes,
+      h(
+        "div",
+        { class: "mnb-cost-bar" },
+        this.views.root,
+        this.sources.root,
+        this.figure,
+        this.measure,
+        this.copy,
+        this.stale,
+      ),
+      this.hint,
+      this.waiting,
+      this.problems,
+      this.table.root,
+      this.legend,
+      this.inside,
+      this.picture.root,
+      this.whatIf.root,
+      this.notes,
     );
     this.clock = new Clock((elapsed) => elapsed && text(this.waiting, `${this.progress}: ${elapsed}`));
     this.watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.resize());
@@ -81,10 +165,24 @@ export class CostTab {
       store.on("tab", () => this.update()),
       store.on("links", () => this.paintInside()),
       store.kernel.watch(() => this.update()),
-      store.kernel.on("cost", ({ source, version }: { source: Source; version: number }, buffers) =>
-        void decodeTo<Cost>(buffers[0], (cost) => this.take(source, version, cost), (why) => this.fail(source, why))),
-      store.kernel.on("cost_picture", ({ key }: { key: string }, buffers) =>
-        void decodeTo<Drawn>(buffers[0], (drawn) => this.takePicture(key, drawn), (why) => this.takePicture(key, { svg: "", text: "", reason: why }))),
+      store.kernel.on(
+        "cost",
+        ({ source, version }: { source: Source; version: number }, buffers) =>
+          void decodeTo<Cost>(
+            buffers[0],
+            (cost) => this.take(source, version, cost),
+            (why) => this.fail(source, why),
+          ),
+      ),
+      store.kernel.on(
+        "cost_picture",
+        ({ key }: { key: string }, buffers) =>
+          void decodeTo<Drawn>(
+            buffers[0],
+            (drawn) => this.takePicture(key, drawn),
+            (why) => this.takePicture(key, { svg: "", text: "", reason: why }),
+          ),
+      ),
       () => this.clock.stop(),
       () => this.watcher?.disconnect(),
       () => this.table.destroy(),
@@ -124,7 +222,10 @@ export class CostTab {
     const shown = shownSources(view, sources);
     // Pictures with one source show the last pressed one; pictures with two show the last two.
     const previous = view === "table" || view === "beside" ? [...(view === "table" ? sources : shown)] : [];
-    const next = previous.includes(source) && previous.length > 1 ? previous.filter((one) => one !== source) : [...previous.filter((one) => one !== source), source];
+    const next =
+      previous.includes(source) && previous.length > 1
+        ? previous.filter((one) => one !== source)
+        : [...previous.filter((one) => one !== source), source];
     this.choose({ sources: next });
   }
 
@@ -146,7 +247,13 @@ export class CostTab {
     for (const source of shownSources(this.store.cost.view, this.store.sources)) {
       const has = this.store.received.get(source)?.version === version;
       const isReady = this.info.sources.measured?.state === "ready";
-      if (source === this.store.defaultSource || has || this.requested.get(source) === String(version) || (source === "measured" && !isReady)) continue;
+      if (
+        source === this.store.defaultSource ||
+        has ||
+        this.requested.get(source) === String(version) ||
+        (source === "measured" && !isReady)
+      )
+        continue;
       this.requested.set(source, String(version));
       this.store.kernel.latest(`cost ${source}`, "request_cost", { source });
     }
@@ -169,7 +276,12 @@ export class CostTab {
     this.hint.hidden = hasCost;
     const jaxpr = snapshot.stages["jaxpr"];
     const needsJaxpr = this.info.sources.analytic?.state !== "unavailable"; // HLO and StableHLO text have no jaxpr
-    text(this.hint, needsJaxpr && (jaxpr?.state === "unavailable" || jaxpr?.state === "failed") ? `Costs need the jaxpr, which failed: ${jaxpr.message}` : "Costs appear once the model can run.");
+    text(
+      this.hint,
+      needsJaxpr && (jaxpr?.state === "unavailable" || jaxpr?.state === "failed")
+        ? `Costs need the jaxpr, which failed: ${jaxpr.message}`
+        : "Costs appear once the model can run.",
+    );
     this.opened = this.opened.filter((block) => this.hasInside(block));
     this.table.root.hidden = view !== "table" || !hasCost;
     this.picture.root.hidden = view === "table" || view === "what_if" || !hasCost;
@@ -193,7 +305,9 @@ export class CostTab {
   private paintTable(figure: Figure): void {
     const costs = this.shown();
     this.table.show(costs, figure, this.store.tab === "cost");
-    this.legend.hidden = !costs.some((cost) => cost.rows.some((row) => row.roles?.backward?.flops || row.roles?.update?.flops));
+    this.legend.hidden = !costs.some((cost) =>
+      cost.rows.some((row) => row.roles?.backward?.flops || row.roles?.update?.flops),
+    );
   }
 
   /** Show progress, errors and notes. */
@@ -201,26 +315,69 @@ export class CostTab {
     const { view, figure } = this.store.cost;
     this.legend.hidden ||= view !== "table";
     const states = sources.map((source) => [source, this.info.sources[source]] as const);
-    const pending = states.find(([source, info]) => info?.state === "loading" || (source !== this.store.defaultSource && source !== "measured" && this.requested.get(source) === String(this.store.snapshot.version) && !this.store.received.has(source) && !this.undecoded.has(source) && info?.state !== "failed" && info?.state !== "unavailable"));
+    const pending = states.find(
+      ([source, info]) =>
+        info?.state === "loading" ||
+        (source !== this.store.defaultSource &&
+          source !== "measured" &&
+          this.requested.get(source) === String(this.store.snapshot.version) &&
+          !this.store.received.has(source) &&
+          !this.undecoded.has(source) &&
+          info?.state !== "failed" &&
+          info?.state !== "unavailable"),
+    );
     this.progress = pending ? PROGRESS[pending[0]] : "";
     const isWaiting = pending !== undefined && !this.isLost && view === "table";
     this.waiting.hidden = !isWaiting;
     this.clock.run(isWaiting);
     if (!isWaiting) text(this.waiting, "");
-    const failed = view === "what_if" ? [] : states.filter(([, info]) => info?.state === "failed" || info?.state === "unavailable");
-    const messages = failed.map(([source, info]) => `${SOURCE_TITLES[source][0]} costs ${info!.state === "failed" ? "failed" : "are not available"}: ${info!.message}`);
-    for (const source of sources) if (this.undecoded.has(source)) messages.push(`${SOURCE_TITLES[source][0]} costs: ${this.undecoded.get(source)!}`);
-    if (view === "table" && sources.includes("measured") && !this.store.received.has("measured") && this.info.sources.measured?.state === "empty") messages.push("Not measured yet. Press “Measure” to run the program.");
-    if (this.isLost && sources.some((source) => source !== this.store.defaultSource && !this.store.received.has(source))) messages.push(`Not connected to the kernel, so only ${this.store.defaultSource} costs can be shown.`);
+    const failed =
+      view === "what_if" ? [] : states.filter(([, info]) => info?.state === "failed" || info?.state === "unavailable");
+    const messages = failed.map(
+      ([source, info]) =>
+        `${SOURCE_TITLES[source][0]} costs ${info!.state === "failed" ? "failed" : "are not available"}: ` +
+        `${info!.message}`,
+    );
+    for (const source of sources)
+      if (this.undecoded.has(source))
+        messages.push(`${SOURCE_TITLES[source][0]} costs: ${this.undecoded.get(source)!}`);
+    if (
+      view === "table" &&
+      sources.includes("measured") &&
+      !this.store.received.has("measured") &&
+      this.info.sources.measured?.state === "empty"
+    )
+      messages.push("Not measured yet. Press “Measure” to run the program.");
+    if (
+      this.isLost &&
+      sources.some((source) => source !== this.store.defaultSource && !this.store.received.has(source))
+    )
+      messages.push(`Not connected to the kernel, so only ${this.store.defaultSource} costs can be shown.`);
     this.problems.replaceChildren(...messages.map((message) => h("p", { class: "mnb-note" }, message)));
-    const notes = view === "what_if" ? [] : this.shown().flatMap((cost) => notesOf(cost, figure).map((note) => (sources.length > 1 ? `${SOURCE_TITLES[cost.source][0]}: ${note}` : note)));
+    const notes =
+      view === "what_if"
+        ? []
+        : this.shown().flatMap((cost) =>
+            notesOf(cost, figure).map((note) =>
+              sources.length > 1 ? `${SOURCE_TITLES[cost.source][0]}: ${note}` : note,
+            ),
+          );
     const unique = [...new Set(notes)];
     if (this.notes.dataset["notes"] === unique.join("\n")) return;
     this.notes.dataset["notes"] = unique.join("\n");
     const more = unique.slice(FIRST_NOTES);
     this.notes.replaceChildren(
       ...unique.slice(0, FIRST_NOTES).map((note) => h("p", { class: "mnb-note" }, note)),
-      ...(more.length ? [h("details", { class: "mnb-words" }, h("summary", {}, `${more.length} more ${more.length === 1 ? "note" : "notes"}`), ...more.map((note) => h("p", { class: "mnb-note" }, note)))] : []),
+      ...(more.length
+        ? [
+            h(
+              "details",
+              { class: "mnb-words" },
+              h("summary", {}, `${more.length} more ${more.length === 1 ? "note" : "notes"}`),
+              ...more.map((note) => h("p", { class: "mnb-note" }, note)),
+            ),
+          ]
+        : []),
     );
   }
 
@@ -250,15 +407,37 @@ export class CostTab {
   private requestPicture(sources: Source[]): void {
     const { view, figure } = this.store.cost;
     const { version, cost } = this.store.snapshot;
-    if (this.isLost && !this.drawn) return this.picture.showMessage("Not connected to the kernel, so pictures cannot be loaded.");
+    if (this.isLost && !this.drawn)
+      return this.picture.showMessage("Not connected to the kernel, so pictures cannot be loaded.");
     if (this.store.tab !== "cost" || cost === null || cost.stale || this.isLost) return;
-    if (sources.includes("measured") && !this.info.sources.measured?.version) return this.picture.showMessage("Not measured yet. Press “Measure” to run the program.");
-    const key = JSON.stringify([view, sources, view === "memory" ? this.opened : view === "roofline" ? null : figure, this.width, version, this.info.sources.measured?.version ?? 0]);
+    if (sources.includes("measured") && !this.info.sources.measured?.version)
+      return this.picture.showMessage("Not measured yet. Press “Measure” to run the program.");
+    const key = JSON.stringify([
+      view,
+      sources,
+      view === "memory" ? this.opened : view === "roofline" ? null : figure,
+      this.width,
+      version,
+      this.info.sources.measured?.version ?? 0,
+    ]);
     if (key === this.drawn) return;
     this.drawn = key;
     const slowest = inOrder(sources).at(-1)!;
-    this.picture.wait(slowest === "measured" || this.store.received.get(slowest)?.version === version || slowest === this.store.defaultSource ? "Drawing" : PROGRESS[slowest]);
-    this.store.kernel.latest("cost picture", "request_cost_picture", { key, view, sources, figure, width: this.width || 900, opened: view === "memory" ? this.opened : [] });
+    this.picture.wait(
+      slowest === "measured" ||
+        this.store.received.get(slowest)?.version === version ||
+        slowest === this.store.defaultSource
+        ? "Drawing"
+        : PROGRESS[slowest],
+    );
+    this.store.kernel.latest("cost picture", "request_cost_picture", {
+      key,
+      view,
+      sources,
+      figure,
+      width: this.width || 900,
+      opened: view === "memory" ? this.opened : [],
+    });
   }
 
   private takePicture(key: string, drawn: Drawn): void {
@@ -294,13 +473,16 @@ export class CostTab {
 
   private openBlocks(blocks: string[]): void {
     // Closing a block also closes the open blocks inside it.
-    this.opened = blocks.filter((block) => lineage(block).every((around) => blocks.includes(around) || !this.opened.includes(around)));
+    this.opened = blocks.filter((block) =>
+      lineage(block).every((around) => blocks.includes(around) || !this.opened.includes(around)),
+    );
     this.paintInside();
     this.update();
   }
 
   private paintInside(): void {
-    this.inside.hidden = this.store.cost.view !== "memory" || this.picture.root.hidden || this.picture.drawing.root.hidden;
+    this.inside.hidden =
+      this.store.cost.view !== "memory" || this.picture.root.hidden || this.picture.drawing.root.hidden;
     if (this.inside.hidden) return;
     const block = this.selectedToOpen();
     this.chips.show(this.opened.map((one) => ({ key: one, label: one.split("/").join(" / ") })));

@@ -1,4 +1,6 @@
-/** The table of costs: sortable, with bars by role, rows that expand to their equations, unattributed costs and totals. */
+/**
+ * The table of costs: sortable, with bars by role, rows that expand to their equations, unattributed costs and totals.
+ */
 
 import { together } from "../dom/calls";
 import { attr, h, icon, ICONS, keyed, text } from "../dom/dom";
@@ -7,7 +9,17 @@ import { decodeTo } from "../kernel/messages";
 import type { Cost, CostDetail, Figure, Source } from "../kernel/types";
 import { UNATTRIBUTED, lineage } from "../store/links";
 import type { Store } from "../store/store";
-import { costColumns, type Column, FIGURE_TITLES, type Line, linesOf, zeroRow, sortLines, formatFigure, totalLine } from "./figures";
+import {
+  costColumns,
+  type Column,
+  FIGURE_TITLES,
+  type Line,
+  linesOf,
+  zeroRow,
+  sortLines,
+  formatFigure,
+  totalLine,
+} from "./figures";
 
 const NAME = "block";
 
@@ -44,12 +56,25 @@ export class CostTable {
   readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
-    const table = h("table", { class: "mnb-table", role: "treegrid", "aria-label": "Costs by block" }, h("thead", {}, this.head), this.body, this.foot);
+    const table = h(
+      "table",
+      { class: "mnb-table", role: "treegrid", "aria-label": "Costs by block" },
+      h("thead", {}, this.head),
+      this.body,
+      this.foot,
+    );
     this.root = h("div", { class: "mnb-cost-table" }, table);
     this.destroy = together(
       store.on("links", () => this.paintLinks()),
-      store.kernel.on("cost_rows", (message: { source: Source; block: string; figure: Figure }, buffers) =>
-        void decodeTo<Details>(buffers[0], (details) => this.take(message, details), (problem) => this.take(message, { rows: [], left: 0, problem }))),
+      store.kernel.on(
+        "cost_rows",
+        (message: { source: Source; block: string; figure: Figure }, buffers) =>
+          void decodeTo<Details>(
+            buffers[0],
+            (details) => this.take(message, details),
+            (problem) => this.take(message, { rows: [], left: 0, problem }),
+          ),
+      ),
     );
   }
 
@@ -82,16 +107,55 @@ export class CostTable {
     this.paintHead();
     const all = linesOf(this.costs);
     const inner = all.filter(({ block }) => block !== "");
-    const sorted = this.sortKey === null ? inner : sortLines(inner, this.columns.find(({ key }) => key === this.sortKey) ?? null, this.direction);
+    const sorted =
+      this.sortKey === null
+        ? inner
+        : sortLines(inner, this.columns.find(({ key }) => key === this.sortKey) ?? null, this.direction);
     this.known = new Set(inner.map(({ block }) => block));
     const most = this.mostOf(inner);
     // An open row is followed by its details.
-    const items = sorted.flatMap((line) => (this.opened.has(line.block) ? [{ line, isDetail: false }, { line, isDetail: true }] : [{ line, isDetail: false }]));
-    keyed(this.body, items, ({ line, isDetail }) => `${isDetail ? "in" : "of"} ${this.signature()} ${line.block}`, ({ line, isDetail }) => (isDetail ? this.detailRow() : this.row(line.block)), (element: HTMLElement, { line, isDetail }) => (isDetail ? this.paintDetails(element, line) : this.paintRow(element, line, most)));
+    const items = sorted.flatMap((line) =>
+      this.opened.has(line.block)
+        ? [
+            { line, isDetail: false },
+            { line, isDetail: true },
+          ]
+        : [{ line, isDetail: false }],
+    );
+    keyed(
+      this.body,
+      items,
+      ({ line, isDetail }) => `${isDetail ? "in" : "of"} ${this.signature()} ${line.block}`,
+      ({ line, isDetail }) => (isDetail ? this.detailRow() : this.row(line.block)),
+      (element: HTMLElement, { line, isDetail }) =>
+        isDetail ? this.paintDetails(element, line) : this.paintRow(element, line, most),
+    );
     const outside = all.find(({ block }) => block === "");
-    const unattributed: Line = { block: "", label: "Unattributed", hue: -1, by: Object.fromEntries(this.costs.map(({ source, total }) => [source, outside?.by[source] ?? zeroRow({ block: "", label: "", hue: -1 }, total)])) };
-    const feet = this.costs.length ? [{ line: unattributed, isTotal: false }, { line: totalLine(this.costs), isTotal: true }] : [];
-    keyed(this.foot, feet, ({ isTotal }) => `${isTotal} ${this.costs.map(({ source }) => source).join()} ${this.signature()}`, ({ isTotal }) => this.footRow(isTotal), (element: HTMLElement, { line }) => this.columns.forEach((column, i) => this.paintCell(element.children[i + 1]!, column, line, 0)));
+    const unattributed: Line = {
+      block: "",
+      label: "Unattributed",
+      hue: -1,
+      by: Object.fromEntries(
+        this.costs.map(({ source, total }) => [
+          source,
+          outside?.by[source] ?? zeroRow({ block: "", label: "", hue: -1 }, total),
+        ]),
+      ),
+    };
+    const feet = this.costs.length
+      ? [
+          { line: unattributed, isTotal: false },
+          { line: totalLine(this.costs), isTotal: true },
+        ]
+      : [];
+    keyed(
+      this.foot,
+      feet,
+      ({ isTotal }) => `${isTotal} ${this.costs.map(({ source }) => source).join()} ${this.signature()}`,
+      ({ isTotal }) => this.footRow(isTotal),
+      (element: HTMLElement, { line }) =>
+        this.columns.forEach((column, i) => this.paintCell(element.children[i + 1]!, column, line, 0)),
+    );
     this.roving(sorted.map(({ block }) => block));
     this.paintLinks();
   }
@@ -99,7 +163,9 @@ export class CostTable {
   /** Move the focus to the row of a block, or of the nearest block around it; return whether there is one. */
   focusRow(block: string): boolean {
     const path = lineage(block).find((one) => this.known.has(one));
-    const row = [...this.root.querySelectorAll<HTMLElement>("tr[data-mnb-cost]")].find((one) => one.dataset["mnbCost"] === path);
+    const row = [...this.root.querySelectorAll<HTMLElement>("tr[data-mnb-cost]")].find(
+      (one) => one.dataset["mnbCost"] === path,
+    );
     row?.focus();
     row?.scrollIntoView?.({ block: "nearest" });
     return row !== undefined;
@@ -113,33 +179,72 @@ export class CostTable {
     // Bars of several sources share one scale.
     const scale = (column: Column): string => (this.costs.length > 1 ? "all" : column.key);
     const scales = new Map<string, number>();
-    for (const column of this.columns) if (column.bar) scales.set(scale(column), Math.max(Number.MIN_VALUE, scales.get(scale(column)) ?? 0, ...lines.map((line) => column.value(line) ?? 0)));
+    for (const column of this.columns)
+      if (column.bar)
+        scales.set(
+          scale(column),
+          Math.max(Number.MIN_VALUE, scales.get(scale(column)) ?? 0, ...lines.map((line) => column.value(line) ?? 0)),
+        );
     return new Map(this.columns.map((column) => [column.key, scales.get(scale(column)) ?? 1]));
   }
 
   private paintHead(): void {
     const heads = [{ key: NAME, title: "Block", hint: "Block of the model" }, ...this.columns];
-    keyed(this.head, heads, ({ key, title }) => `${key} ${title}`, ({ key }) => {
-      const button = h("button", { type: "button", class: "mnb-sort", "data-mnb-action": `cost.sort.${key}`, onclick: () => this.sort(key) });
-      const header = h("th", { scope: "col", class: key === NAME ? "" : "mnb-num" }, button);
-      this.headers.set(key, header);
-      return header;
-    }, (element: HTMLElement, { key, title, hint }) => {
-      const button = element.firstElementChild!;
-      text(button, title);
-      attr(button, "title", `${hint}. Click to sort.`);
-      attr(element, "aria-sort", key === this.sortKey ? (this.direction === 1 ? "ascending" : "descending") : null);
-    });
+    keyed(
+      this.head,
+      heads,
+      ({ key, title }) => `${key} ${title}`,
+      ({ key }) => {
+        const button = h("button", {
+          type: "button",
+          class: "mnb-sort",
+          "data-mnb-action": `cost.sort.${key}`,
+          onclick: () => this.sort(key),
+        });
+        const header = h("th", { scope: "col", class: key === NAME ? "" : "mnb-num" }, button);
+        this.headers.set(key, header);
+        return header;
+      },
+      (element: HTMLElement, { key, title, hint }) => {
+        const button = element.firstElementChild!;
+        text(button, title);
+        attr(button, "title", `${hint}. Click to sort.`);
+        attr(element, "aria-sort", key === this.sortKey ? (this.direction === 1 ? "ascending" : "descending") : null);
+      },
+    );
   }
 
   private cells(element: HTMLElement): HTMLElement {
-    for (const { bar } of this.columns) element.append(h("td", { class: bar ? "mnb-num mnb-barred" : "mnb-num" }, bar ? h("i", { "aria-hidden": "true" }) : null, h("span")));
+    for (const { bar } of this.columns)
+      element.append(
+        h(
+          "td",
+          { class: bar ? "mnb-num mnb-barred" : "mnb-num" },
+          bar ? h("i", { "aria-hidden": "true" }) : null,
+          h("span"),
+        ),
+      );
     return element;
   }
 
   private row(block: string): HTMLElement {
-    const open = h("button", { type: "button", class: "mnb-open", tabindex: -1, "aria-label": "Show equations", "data-mnb-action": "cost.open", onclick: (event: MouseEvent) => (event.stopPropagation(), this.toggle(block)) }, icon(ICONS.chevron));
-    const element = h("tr", { "data-mnb-cost": block, tabindex: -1 }, h("th", { scope: "row" }, open, h("i", { class: "mnb-swatch" }), h("span")));
+    const open = h(
+      "button",
+      {
+        type: "button",
+        class: "mnb-open",
+        tabindex: -1,
+        "aria-label": "Show equations",
+        "data-mnb-action": "cost.open",
+        onclick: (event: MouseEvent) => (event.stopPropagation(), this.toggle(block)),
+      },
+      icon(ICONS.chevron),
+    );
+    const element = h(
+      "tr",
+      { "data-mnb-cost": block, tabindex: -1 },
+      h("th", { scope: "row" }, open, h("i", { class: "mnb-swatch" }), h("span")),
+    );
     element.addEventListener("pointerenter", () => this.store.setHover([{ kind: "block", path: block }]));
     element.addEventListener("pointerleave", () => this.store.setHover([]));
     element.addEventListener("focus", () => this.roving(null, block));
@@ -154,10 +259,16 @@ export class CostTable {
   private key(event: KeyboardEvent, element: HTMLElement, block: string): void {
     if (event.target !== element || event.ctrlKey || event.metaKey || event.altKey) return;
     const rows = [...this.root.querySelectorAll<HTMLElement>("tr[data-mnb-cost]")];
-    const to = { ArrowDown: rows.indexOf(element) + 1, ArrowUp: rows.indexOf(element) - 1, Home: 0, End: rows.length - 1 }[event.key];
+    const to = {
+      ArrowDown: rows.indexOf(element) + 1,
+      ArrowUp: rows.indexOf(element) - 1,
+      Home: 0,
+      End: rows.length - 1,
+    }[event.key];
     if (to !== undefined) rows[to]?.focus();
     else if (event.key === "Enter" || event.key === " ") this.store.pinBlocks([block], event.shiftKey);
-    else if ((event.key === "ArrowRight" || event.key === "ArrowLeft") && block !== UNATTRIBUTED) this.toggle(block, event.key === "ArrowRight");
+    else if ((event.key === "ArrowRight" || event.key === "ArrowLeft") && block !== UNATTRIBUTED)
+      this.toggle(block, event.key === "ArrowRight");
     else return;
     event.preventDefault();
     event.stopPropagation();
@@ -165,8 +276,10 @@ export class CostTable {
 
   /** Keep one row in the tab order; arrow keys move from there. */
   private roving(blocks: string[] | null, block = this.current): void {
-    this.current = blocks && (block === null || (!blocks.includes(block) && block !== UNATTRIBUTED)) ? (blocks[0] ?? null) : block;
-    for (const element of this.root.querySelectorAll<HTMLElement>("tr[data-mnb-cost]")) attr(element, "tabindex", element.dataset["mnbCost"] === this.current ? 0 : -1);
+    this.current =
+      blocks && (block === null || (!blocks.includes(block) && block !== UNATTRIBUTED)) ? (blocks[0] ?? null) : block;
+    for (const element of this.root.querySelectorAll<HTMLElement>("tr[data-mnb-cost]"))
+      attr(element, "tabindex", element.dataset["mnbCost"] === this.current ? 0 : -1);
   }
 
   private toggle(block: string, open = !this.opened.has(block)): void {
@@ -184,11 +297,15 @@ export class CostTable {
     const name = element.firstElementChild as HTMLElement;
     text(name.lastElementChild!, label);
     attr(name, "title", block);
-    const inside = lineage(block).slice(1).filter((group) => this.known.has(group)).length;
+    const inside = lineage(block)
+      .slice(1)
+      .filter((group) => this.known.has(group)).length;
     name.style.paddingLeft = `${4 + 12 * inside}px`;
     attr(element, "aria-level", inside + 1);
     attr(element, "aria-expanded", String(this.opened.has(block)));
-    this.columns.forEach((column, i) => this.paintCell(element.children[i + 1]!, column, line, most.get(column.key) ?? 1));
+    this.columns.forEach((column, i) =>
+      this.paintCell(element.children[i + 1]!, column, line, most.get(column.key) ?? 1),
+    );
   }
 
   private paintCell(target: Element, column: Column, line: Line, most: number): void {
@@ -201,16 +318,29 @@ export class CostTable {
     const bar = target.querySelector<HTMLElement>("i");
     if (!bar || !column.bar) return;
     const parts = most > 0 ? column.bar(line) : [];
-    keyed(bar, parts, ([role]) => role, ([role]) => h("b", { class: role ? `mnb-role-${role}` : "" }), (part: HTMLElement, [, size]) => (part.style.width = `${((100 * size) / most).toFixed(2)}%`));
+    keyed(
+      bar,
+      parts,
+      ([role]) => role,
+      ([role]) => h("b", { class: role ? `mnb-role-${role}` : "" }),
+      (part: HTMLElement, [, size]) => (part.style.width = `${((100 * size) / most).toFixed(2)}%`),
+    );
   }
 
   private footRow(isTotal: boolean): HTMLElement {
     const isMeasured = this.costs.length === 1 && this.costs[0]!.source === "measured";
     const title = isTotal ? "Total" : isMeasured ? "Unattributed and overhead" : "Unattributed";
-    const hint = isMeasured ? "Time of instructions without a known block, and time between and around instructions." : "Cost of instructions without a known block.";
+    const hint = isMeasured
+      ? "Time of instructions without a known block, and time between and around instructions."
+      : "Cost of instructions without a known block.";
     const element = h("tr", { class: isTotal ? "mnb-total" : "mnb-unattributed" }, h("th", { scope: "row" }, title));
     if (!isTotal) {
-      for (const [name, value] of Object.entries({ "data-mnb-cost": UNATTRIBUTED, tabindex: -1, title: `${hint} Click to see its lines.` })) attr(element, name, value);
+      for (const [name, value] of Object.entries({
+        "data-mnb-cost": UNATTRIBUTED,
+        tabindex: -1,
+        title: `${hint} Click to see its lines.`,
+      }))
+        attr(element, name, value);
       element.addEventListener("click", () => this.store.pinBlocks([UNATTRIBUTED]));
       element.addEventListener("keydown", (event) => this.key(event, element, UNATTRIBUTED));
     }
@@ -235,14 +365,68 @@ export class CostTable {
       void this.store.kernel.send("request_cost_rows", { source: first.source, block, figure: this.figure });
       return;
     }
-    const shown: Figure[] = first.source === "measured" ? ["time_s", "flops", "bytes_accessed"] : ["flops", "bytes_accessed", "transcendentals"];
+    const shown: Figure[] =
+      first.source === "measured"
+        ? ["time_s", "flops", "bytes_accessed"]
+        : ["flops", "bytes_accessed", "transcendentals"];
     const rows = found.rows.map((row) =>
-      h("tr", {}, h("td", { class: "mnb-code" }, row.id), h("td", { class: "mnb-code" }, row.opcode, row.share < 1 ? ` (${percent(row.share, 0)})` : ""), h("td", {}, row.role ?? ""), h("td", { class: "mnb-num" }, row.repeats === null ? "?" : row.repeats === 1 ? "" : `×${row.repeats.toLocaleString("en-US")}`),
-        ...shown.map((figure) => h("td", { class: "mnb-num" }, formatFigure(figure, row.figures[figure]))), h("td", { class: "mnb-cost-formula", title: row.formula }, row.formula)));
-    const heads = ["Id", first.source === "analytic" ? "Primitive" : "Opcode", "Role", "Runs", ...shown.map((figure) => FIGURE_TITLES[figure][0]), "FLOPs of one run"];
-    const table = h("table", { class: "mnb-table mnb-table-small" }, h("thead", {}, h("tr", {}, ...heads.map((title) => h("th", { scope: "col", class: /Runs|FLOPs$|Bytes|Transc|Time/.test(title) ? "mnb-num" : "" }, title)))), h("tbody", {}, ...rows));
-    const left = found.left > 0 ? h("p", { class: "mnb-hint" }, `and ${found.left.toLocaleString("en-US")} more with fewer ${FIGURE_TITLES[this.figure][0]}`) : null;
-    target.replaceChildren(rows.length ? table : h("p", { class: "mnb-hint" }, found.problem ?? "Own cost 0: the block has only parameters, or its inner blocks do all the work."), ...(left ? [left] : []));
+      h(
+        "tr",
+        {},
+        h("td", { class: "mnb-code" }, row.id),
+        h("td", { class: "mnb-code" }, row.opcode, row.share < 1 ? ` (${percent(row.share, 0)})` : ""),
+        h("td", {}, row.role ?? ""),
+        h(
+          "td",
+          { class: "mnb-num" },
+          row.repeats === null ? "?" : row.repeats === 1 ? "" : `×${row.repeats.toLocaleString("en-US")}`,
+        ),
+        ...shown.map((figure) => h("td", { class: "mnb-num" }, formatFigure(figure, row.figures[figure]))),
+        h("td", { class: "mnb-cost-formula", title: row.formula }, row.formula),
+      ),
+    );
+    const heads = [
+      "Id",
+      first.source === "analytic" ? "Primitive" : "Opcode",
+      "Role",
+      "Runs",
+      ...shown.map((figure) => FIGURE_TITLES[figure][0]),
+      "FLOPs of one run",
+    ];
+    const table = h(
+      "table",
+      { class: "mnb-table mnb-table-small" },
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          ...heads.map((title) =>
+            h("th", { scope: "col", class: /Runs|FLOPs$|Bytes|Transc|Time/.test(title) ? "mnb-num" : "" }, title),
+          ),
+        ),
+      ),
+      h("tbody", {}, ...rows),
+    );
+    const left =
+      found.left > 0
+        ? h(
+            "p",
+            { class: "mnb-hint" },
+            `and ${found.left.toLocaleString("en-US")} more with fewer ${FIGURE_TITLES[this.figure][0]}`,
+          )
+        : null;
+    target.replaceChildren(
+      rows.length
+        ? table
+        : h(
+            "p",
+            { class: "mnb-hint" },
+            found.problem ?? "Own cost 0: the block has only parameters, or its inner blocks do all the work.",
+          ),
+      ...(left ? [left] : []),
+    );
   }
 
   private take({ source, block, figure }: { source: Source; block: string; figure: Figure }, details: Details): void {

@@ -40,7 +40,9 @@ export function changeOf(before: number | null, after: number | null): string {
   if (before === after) return "same";
   if (before === 0) return "new";
   const ratio = after / before;
-  return ratio >= 1.995 || ratio <= 0.5 ? `×${Number(ratio.toPrecision(3))}` : `${ratio > 1 ? "+" : "−"}${percent(Math.abs(ratio - 1))}`;
+  return ratio >= 1.995 || ratio <= 0.5
+    ? `×${Number(ratio.toPrecision(3))}`
+    : `${ratio > 1 ? "+" : "−"}${percent(Math.abs(ratio - 1))}`;
 }
 
 function describeChange([path, name, value]: Change, settings: readonly Field[]): string {
@@ -60,7 +62,12 @@ export class WhatIf {
   private readonly blockTitle = h("h4", {});
   private readonly ofBlock = h("div", { class: "mnb-fields" });
   private readonly hint = h("p", { class: "mnb-hint" });
-  private readonly chips = new Chips("Changes", "Remove", (key) => this.removeChanges([key]), (key) => this.control(key));
+  private readonly chips = new Chips(
+    "Changes",
+    "Remove",
+    (key) => this.removeChanges([key]),
+    (key) => this.control(key),
+  );
   private readonly resetButton: HTMLButtonElement;
   private readonly apply: HTMLButtonElement;
   private readonly compile: HTMLButtonElement;
@@ -86,24 +93,74 @@ export class WhatIf {
     private readonly store: Store,
     tip: Tip,
   ) {
-    this.resetButton = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "whatif.reset", onclick: () => this.resetChanges() }, "Reset");
-    this.apply = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "whatif.apply", title: "Apply these changes to the model; can be undone", onclick: () => this.applyChanges() }, "Apply to the model");
-    this.compile = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "whatif.compile", title: "Compile the program with and without the changes", onclick: () => this.send(true) }, "Compile both");
+    this.resetButton = h(
+      "button",
+      { type: "button", class: "mnb-button", "data-mnb-action": "whatif.reset", onclick: () => this.resetChanges() },
+      "Reset",
+    );
+    this.apply = h(
+      "button",
+      {
+        type: "button",
+        class: "mnb-button mnb-primary",
+        "data-mnb-action": "whatif.apply",
+        title: "Apply these changes to the model; can be undone",
+        onclick: () => this.applyChanges(),
+      },
+      "Apply to the model",
+    );
+    this.compile = h(
+      "button",
+      {
+        type: "button",
+        class: "mnb-button",
+        "data-mnb-action": "whatif.compile",
+        title: "Compile the program with and without the changes",
+        onclick: () => this.send(true),
+      },
+      "Compile both",
+    );
     this.table = h("table", { class: "mnb-table mnb-whatif-table" }, h("thead", {}, this.heads), this.body);
     this.picture = new Picture(store, tip);
-    this.main = h("div", { class: "mnb-whatif-main" }, this.status, this.problem, this.old, this.table, this.picture.root);
+    this.main = h(
+      "div",
+      { class: "mnb-whatif-main" },
+      this.status,
+      this.problem,
+      this.old,
+      this.table,
+      this.picture.root,
+    );
     this.buttons = h("div", { class: "mnb-row mnb-wrap" }, this.apply, this.compile, this.resetButton);
     this.root = h(
       "div",
       { class: "mnb-whatif", "aria-label": VIEW_TITLES.what_if },
-      h("div", { class: "mnb-whatif-side" }, this.whole, this.blockTitle, this.ofBlock, this.hint, this.chips.root, this.buttons),
+      h(
+        "div",
+        { class: "mnb-whatif-side" },
+        this.whole,
+        this.blockTitle,
+        this.ofBlock,
+        this.hint,
+        this.chips.root,
+        this.buttons,
+      ),
       this.main,
     );
-    this.clock = new Clock((elapsed) => elapsed && text(this.status, `${this.info.message || "Computing"}: ${elapsed}`));
+    this.clock = new Clock(
+      (elapsed) => elapsed && text(this.status, `${this.info.message || "Computing"}: ${elapsed}`),
+    );
     this.destroy = together(
       store.on("links", () => this.store.cost.view === "what_if" && this.update()),
-      store.kernel.on("what_if", ({ key }: { key: string }, buffers) =>
-        void decodeTo<Answer>(buffers[0], (answer) => this.take(key, answer), (why) => this.fail(key, why))),
+      store.kernel.on(
+        "what_if",
+        ({ key }: { key: string }, buffers) =>
+          void decodeTo<Answer>(
+            buffers[0],
+            (answer) => this.take(key, answer),
+            (why) => this.fail(key, why),
+          ),
+      ),
       () => this.clock.stop(),
       () => this.picture.destroy(),
     );
@@ -120,7 +177,14 @@ export class WhatIf {
   /** Request the settings of the whole program, once per version, while the tab is shown. */
   private requestSettings(): void {
     const { version, cost } = this.store.snapshot;
-    if (this.info.version === version || this.requestedVersion === version || cost === null || cost.stale || this.store.tab !== "cost") return;
+    if (
+      this.info.version === version ||
+      this.requestedVersion === version ||
+      cost === null ||
+      cost.stale ||
+      this.store.tab !== "cost"
+    )
+      return;
     this.requestedVersion = version;
     this.store.kernel.latest("settings", "request_settings", {});
   }
@@ -138,18 +202,36 @@ export class WhatIf {
     this.blockTitle.hidden = blockFields.length === 0;
     text(this.blockTitle, path.split("/").join(" / "));
     const canEdit = snapshot.palette.length > 0;
-    const hint = this.info.state === "unavailable" || (blockFields.length > 0 && settings.length > 0) ? "" : this.info.settings === null ? "Loading settings…" : canEdit ? (path ? "This block has no settings to change." : "Select a block to change its settings too.") : settings.length ? "" : "This program has no settings to change here. In code, ml.what_if(make) varies the arguments of a function that builds the program.";
+    const hint =
+      this.info.state === "unavailable" || (blockFields.length > 0 && settings.length > 0)
+        ? ""
+        : this.info.settings === null
+          ? "Loading settings…"
+          : canEdit
+            ? path
+              ? "This block has no settings to change."
+              : "Select a block to change its settings too."
+            : settings.length
+              ? ""
+              : "This program has no settings to change here. In code, ml.what_if(make) varies the arguments of " +
+                "a function that builds the program.";
     this.hint.hidden = hint === "";
     text(this.hint, hint);
     this.chips.show([...this.changes].map(([key, change]) => ({ key, label: describeChange(change, settings) })));
     const active = (this.root.getRootNode() as Document | ShadowRoot).activeElement;
     this.apply.hidden = !canEdit || this.changes.size === 0;
-    this.compile.hidden = this.changes.size === 0 || this.info.state === "loading" || this.answer === null || this.answer.compiled !== null || this.answer.problem !== null;
+    this.compile.hidden =
+      this.changes.size === 0 ||
+      this.info.state === "loading" ||
+      this.answer === null ||
+      this.answer.compiled !== null ||
+      this.answer.problem !== null;
     this.clock.run(this.info.state === "loading" && !kernel.isGone);
     if (this.changes.size) this.send(false);
     this.paint();
     // A pressed button that gets hidden passes the focus on.
-    if (this.buttons.contains(active) && (active as HTMLElement).hidden) (this.buttons.querySelector<HTMLElement>("button:not([hidden])") ?? this.control())?.focus();
+    if (this.buttons.contains(active) && (active as HTMLElement).hidden)
+      (this.buttons.querySelector<HTMLElement>("button:not([hidden])") ?? this.control())?.focus();
   }
 
   /** Return the control of a change, or the first control. */
@@ -169,13 +251,26 @@ export class WhatIf {
 
   private fields(parent: HTMLElement, path: string, fields: readonly Field[]): string[] {
     const key = (field: Field): string => `${path} ${field.name} ${field.type}`;
-    keyed(parent, fields, key, (field) => {
-      this.views.set(key(field), createField(field, (value) => this.change(path, field.name, value), () => this.paint()));
-      return this.views.get(key(field))!.root;
-    }, (_, field) => {
-      const change = this.changes.get(`${path} ${field.name}`);
-      this.views.get(key(field))!.update(change ? { ...field, value: change[2] } : field);
-    });
+    keyed(
+      parent,
+      fields,
+      key,
+      (field) => {
+        this.views.set(
+          key(field),
+          createField(
+            field,
+            (value) => this.change(path, field.name, value),
+            () => this.paint(),
+          ),
+        );
+        return this.views.get(key(field))!.root;
+      },
+      (_, field) => {
+        const change = this.changes.get(`${path} ${field.name}`);
+        this.views.get(key(field))!.update(change ? { ...field, value: change[2] } : field);
+      },
+    );
     return fields.map(key);
   }
 
@@ -221,7 +316,13 @@ export class WhatIf {
     const key = JSON.stringify([this.store.snapshot.version, figure, changes]);
     if (this.store.kernel.isGone || (key === this.sent && !compile) || this.store.snapshot.cost?.stale) return;
     this.sent = key;
-    this.store.kernel.latest("what if", "what_if", { key, changes, figure, compile, width: Math.floor((this.main.clientWidth || 720) / 40) * 40 });
+    this.store.kernel.latest("what if", "what_if", {
+      key,
+      changes,
+      figure,
+      compile,
+      width: Math.floor((this.main.clientWidth || 720) / 40) * 40,
+    });
   }
 
   private take(key: string, answer: Answer): void {
@@ -252,13 +353,17 @@ export class WhatIf {
   private paint(): void {
     const { answer: latest, valid: answer, info } = this;
     const isEmpty = this.changes.size === 0;
-    const problem = info.state === "unavailable" ? info.problem : isEmpty || this.isOld ? null : (latest?.problem ?? null);
+    const problem =
+      info.state === "unavailable" ? info.problem : isEmpty || this.isOld ? null : (latest?.problem ?? null);
     const isBlocked = this.hasInvalidInput || problem !== null || this.decodeError !== "";
     const isOld = !isEmpty && (isBlocked || this.isOld);
     this.table.hidden = this.picture.root.hidden = isEmpty || answer === null;
     for (const part of [this.table, this.picture.root]) part.classList.toggle("mnb-old", isOld);
     this.old.hidden = !isBlocked || isEmpty || answer === null;
-    text(this.old, answer ? `Costs for ${answer.changes.map((one) => describeChange(one, info.settings ?? [])).join(", ")}` : "");
+    text(
+      this.old,
+      answer ? `Costs for ${answer.changes.map((one) => describeChange(one, info.settings ?? [])).join(", ")}` : "",
+    );
     this.problem.hidden = problem === null;
     if (problem) fillDiagnostic(this.problem, problem);
     attr(this.apply, "aria-disabled", isBlocked ? "true" : null);
@@ -267,19 +372,46 @@ export class WhatIf {
     if (!answer || isEmpty) return;
     const hasCompiled = answer.compiled !== null;
     const heads = ["", "before", "after", "change", ...(hasCompiled ? ["compiled before", "after", "change"] : [])];
-    keyed(this.heads, heads.map((title, i) => ({ title, i })), ({ title, i }) => `${i} ${title}`, ({ title, i }) => h("th", { scope: "col", class: i ? "mnb-num" : "" }, title || h("span", { class: "mnb-offscreen" }, "Figure")), () => {});
+    keyed(
+      this.heads,
+      heads.map((title, i) => ({ title, i })),
+      ({ title, i }) => `${i} ${title}`,
+      ({ title, i }) =>
+        h("th", { scope: "col", class: i ? "mnb-num" : "" }, title || h("span", { class: "mnb-offscreen" }, "Figure")),
+      () => {},
+    );
     const rows = answer.rows.map((row, i) => ({ row, other: answer.compiled?.[i] }));
-    keyed(this.body, rows, ({ row, other }) => `${row.figure} ${other !== undefined}`, ({ other }) => h("tr", {}, h("th", { scope: "row" }), ...Array.from({ length: other ? 6 : 3 }, () => h("td", { class: "mnb-num" }))), (element: HTMLElement, { row, other }) => {
-      text(element.children[0]!, row.figure === "peak_bytes" ? "Peak memory" : FIGURE_TITLES[row.figure][0]);
-      attr(element, "data-mnb-whatif", row.figure);
-      [row, ...(other ? [other] : [])].forEach((one, at) => {
-        const cells = [formatCompared(one.figure, one.before), formatCompared(one.figure, one.after), changeOf(one.before, one.after)];
-        const titles = [one.before, one.after, null].map((value) => (value === null ? one.reason : formatExactly(one.figure === "peak_bytes" ? "bytes_accessed" : one.figure, value)));
-        cells.forEach((value, i) => {
-          text(element.children[1 + 3 * at + i]!, value);
-          attr(element.children[1 + 3 * at + i]!, "title", titles[i] || null);
+    keyed(
+      this.body,
+      rows,
+      ({ row, other }) => `${row.figure} ${other !== undefined}`,
+      ({ other }) =>
+        h(
+          "tr",
+          {},
+          h("th", { scope: "row" }),
+          ...Array.from({ length: other ? 6 : 3 }, () => h("td", { class: "mnb-num" })),
+        ),
+      (element: HTMLElement, { row, other }) => {
+        text(element.children[0]!, row.figure === "peak_bytes" ? "Peak memory" : FIGURE_TITLES[row.figure][0]);
+        attr(element, "data-mnb-whatif", row.figure);
+        [row, ...(other ? [other] : [])].forEach((one, at) => {
+          const cells = [
+            formatCompared(one.figure, one.before),
+            formatCompared(one.figure, one.after),
+            changeOf(one.before, one.after),
+          ];
+          const titles = [one.before, one.after, null].map((value) =>
+            value === null
+              ? one.reason
+              : formatExactly(one.figure === "peak_bytes" ? "bytes_accessed" : one.figure, value),
+          );
+          cells.forEach((value, i) => {
+            text(element.children[1 + 3 * at + i]!, value);
+            attr(element.children[1 + 3 * at + i]!, "title", titles[i] || null);
+          });
         });
-      });
-    });
+      },
+    );
   }
 }

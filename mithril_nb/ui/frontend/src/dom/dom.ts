@@ -25,8 +25,15 @@ function append(element: Element, children: Child[]): void {
   }
 }
 
-/** Create an HTML element. Props that start with `on` are listeners; `true` is an empty attribute; null and false are skipped. */
-export function h<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
+/**
+ * Create an HTML element. Props that start with `on` are listeners; `true` is an empty attribute; null and false are
+ * skipped.
+ */
+export function h<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  props: Props = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
   const element = document.createElement(tag);
   apply(element, props);
   append(element, children);
@@ -34,7 +41,11 @@ export function h<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props = 
 }
 
 /** Create an SVG element, with props as in `h`. */
-export function svg<K extends keyof SVGElementTagNameMap>(tag: K, props: Props = {}, ...children: Child[]): SVGElementTagNameMap[K] {
+export function svg<K extends keyof SVGElementTagNameMap>(
+  tag: K,
+  props: Props = {},
+  ...children: Child[]
+): SVGElementTagNameMap[K] {
   const element = document.createElementNS(SVG_NS, tag);
   apply(element, props);
   append(element, children);
@@ -56,7 +67,9 @@ export function text(element: Element, value: string): void {
   if (element.textContent !== value) element.textContent = value;
 }
 
-/** Make the children of `parent` match `items`. Elements are reused by key, so focus, caret and scroll position stay. */
+/**
+ * Make the children of `parent` match `items`. Elements are reused by key, so focus, caret and scroll position stay.
+ */
 export function keyed<T>(
   parent: Element,
   items: readonly T[],
@@ -84,7 +97,8 @@ export function keyed<T>(
     update(element, item);
     const next = (): Element | null => (at ? at.nextElementSibling : parent.firstElementChild);
     // Moving an element drops its focus and its caret: leave it in place, and move those before it to the end.
-    if (element.parentElement === parent && element.contains(focused)) while (next() !== element) parent.append(next()!);
+    if (element.parentElement === parent && element.contains(focused))
+      while (next() !== element) parent.append(next()!);
     if (next() !== element) parent.insertBefore(element, next());
     at = element;
   }
@@ -95,7 +109,14 @@ export function icon(d: string): SVGSVGElement {
   return svg(
     "svg",
     { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true", class: "mnb-icon" },
-    svg("path", { d, fill: "none", stroke: "currentColor", "stroke-width": "1.5", "stroke-linecap": "round", "stroke-linejoin": "round" }),
+    svg("path", {
+      d,
+      fill: "none",
+      stroke: "currentColor",
+      "stroke-width": "1.5",
+      "stroke-linecap": "round",
+      "stroke-linejoin": "round",
+    }),
   );
 }
 
@@ -125,11 +146,30 @@ export const ICONS = {
 } as const;
 
 /** Create an icon button with a tooltip and a name for screen readers. */
-export function iconButton(name: keyof typeof ICONS, label: string, action: string, onclick: (event: MouseEvent) => void): HTMLButtonElement {
-  return h("button", { type: "button", class: "mnb-button mnb-icon-button", "aria-label": label, title: label, "data-mnb-action": action, onclick }, icon(ICONS[name]));
+export function iconButton(
+  name: keyof typeof ICONS,
+  label: string,
+  action: string,
+  onclick: (event: MouseEvent) => void,
+): HTMLButtonElement {
+  return h(
+    "button",
+    {
+      type: "button",
+      class: "mnb-button mnb-icon-button",
+      "aria-label": label,
+      title: label,
+      "data-mnb-action": action,
+      onclick,
+    },
+    icon(ICONS[name]),
+  );
 }
 
-/** Return the CSS zoom of an element, 1.4 in the Lecture preset. A length on the screen divided by the zoom is a CSS length. */
+/**
+ * Return the CSS zoom of an element, 1.4 in the Lecture preset. A length on the screen divided by the zoom is a CSS
+ * length.
+ */
 export function zoomOf(element: HTMLElement): number {
   return (element.offsetWidth && element.getBoundingClientRect().width / element.offsetWidth) || 1;
 }
@@ -152,7 +192,9 @@ export function choose(menu: HTMLSelectElement, values: readonly string[], value
 
 /** Move an element in the document, and keep the scroll positions inside it. */
 export function keepScroll(root: Element, move: () => void): void {
-  const scrolled = [...root.querySelectorAll("*")].flatMap((one) => (one.scrollTop || one.scrollLeft ? [[one, one.scrollLeft, one.scrollTop] as const] : []));
+  const scrolled = [...root.querySelectorAll("*")].flatMap((one) =>
+    one.scrollTop || one.scrollLeft ? [[one, one.scrollLeft, one.scrollTop] as const] : [],
+  );
   move();
   for (const [one, left, top] of scrolled) [one.scrollLeft, one.scrollTop] = [left, top];
 }

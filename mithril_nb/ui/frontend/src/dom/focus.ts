@@ -17,7 +17,12 @@ function isNowhere(): boolean {
 
 /** Return whether a key saves the notebook, the only key passed on to the host. Lumino compares `keyCode`. */
 export function isSaveKey(event: KeyboardEvent): boolean {
-  return (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && (event.key.toLowerCase() === "s" || event.keyCode === 83);
+  return (
+    (event.ctrlKey || event.metaKey) &&
+    !event.altKey &&
+    !event.shiftKey &&
+    (event.key.toLowerCase() === "s" || event.keyCode === 83)
+  );
 }
 
 /** Return the target of an event and its ancestors inside `root`, innermost first, without `root`. */
@@ -28,16 +33,23 @@ function pathOf(event: Event, root: Element): Element[] {
 
 /** Return the element that takes the focus from `path[0]`, which cannot hold it any more. */
 function findNextFocus(path: readonly Element[], root: HTMLElement): HTMLElement {
-  const isUsable = (element: Element | null | undefined): element is HTMLElement => !!element && root.contains(element) && !element.closest("[hidden]") && !element.matches(":disabled");
+  const isUsable = (element: Element | null | undefined): element is HTMLElement =>
+    !!element && root.contains(element) && !element.closest("[hidden]") && !element.matches(":disabled");
   const [lost] = path;
   // An element that was moved or recreated gets the focus back.
   const action = lost!.getAttribute("data-mnb-action");
-  const same = [lost, action === null ? null : root.querySelector(`[data-mnb-action="${CSS.escape(action)}"]`)].find(isUsable);
+  const same = [lost, action === null ? null : root.querySelector(`[data-mnb-action="${CSS.escape(action)}"]`)].find(
+    isUsable,
+  );
   if (same) return same as HTMLElement;
   // After a click, and while the user types, focus the root: a neighbour would react to the next key.
   if (root.dataset["mnbInput"] === "pointer" || isWriting(lost!)) return root;
   for (const part of path.slice(1)) {
-    const stop = isUsable(part) && [...part.querySelectorAll(`:is(${STOPS}):not([tabindex="-1"])`), ...(part.matches(STOPS) ? [part] : [])].find(isUsable);
+    const stop =
+      isUsable(part) &&
+      [...part.querySelectorAll(`:is(${STOPS}):not([tabindex="-1"])`), ...(part.matches(STOPS) ? [part] : [])].find(
+        isUsable,
+      );
     if (stop) return stop;
     if (part.matches("section")) break;
   }
@@ -143,7 +155,9 @@ export function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLInputElement && !["range", "checkbox", "button"].includes(target.type);
 }
 
-/** Return whether the user writes in an element, so that the next letter is not a shortcut even if the element is gone. */
+/**
+ * Return whether the user writes in an element, so that the next letter is not a shortcut even if the element is gone.
+ */
 export function isWriting(element: Element | null): boolean {
   return isTyping(element) && !element!.hasAttribute("aria-busy");
 }

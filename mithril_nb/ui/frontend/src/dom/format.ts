@@ -1,7 +1,14 @@
-/** Number formatting: SI prefixes with three digits, and exact values for tooltips; the same texts as `viz/units.py`. */
+/**
+ * Number formatting: SI prefixes with three digits, and exact values for tooltips; the same texts as `viz/units.py`.
+ */
 
 const PREFIXES = ["", "k", "M", "G", "T", "P", "E"];
-const SMALL = [["s", 1], ["ms", 1e-3], ["µs", 1e-6], ["ns", 1e-9]] as const;
+const SMALL = [
+  ["s", 1],
+  ["ms", 1e-3],
+  ["µs", 1e-6],
+  ["ns", 1e-9],
+] as const;
 /** Larger values have no prefix, or too many digits. */
 const [MOST_PREFIXED, MOST_EXACT] = [1e21, 1e30];
 
@@ -101,7 +108,9 @@ export function figure(value: number | null | undefined): string {
 export function short(value: number): string {
   if (value === 0) return "0";
   const rounded = Number(value.toPrecision(3));
-  return Math.abs(rounded) < 1e-3 || Math.abs(rounded) >= 1e6 ? rounded.toExponential().replace("e+", "e") : String(rounded);
+  return Math.abs(rounded) < 1e-3 || Math.abs(rounded) >= 1e6
+    ? rounded.toExponential().replace("e+", "e")
+    : String(rounded);
 }
 
 /** Return the position 0..1000 of a value on a logarithmic slider; value 0 is at the left end if min is 0. */

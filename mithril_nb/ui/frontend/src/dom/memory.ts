@@ -24,7 +24,9 @@ export class Memory {
   /** `widget` identifies the widget after a reload of the page and after the next run of its cell. */
   constructor(private readonly widget: string) {
     const found = read();
-    this.values = new Map(Object.hasOwn(found, widget) && typeof found[widget] === "object" ? Object.entries(found[widget] ?? {}) : []);
+    this.values = new Map(
+      Object.hasOwn(found, widget) && typeof found[widget] === "object" ? Object.entries(found[widget] ?? {}) : [],
+    );
   }
 
   /** Return a value of the type of `fallback`: the remembered one, or `fallback`. */
@@ -38,7 +40,10 @@ export class Memory {
     // Another widget may have written since.
     const others = Object.entries(read()).filter(([widget]) => widget !== this.widget);
     try {
-      localStorage.setItem(KEY, JSON.stringify(Object.fromEntries([...others, [this.widget, Object.fromEntries(this.values)]].slice(-MOST))));
+      localStorage.setItem(
+        KEY,
+        JSON.stringify(Object.fromEntries([...others, [this.widget, Object.fromEntries(this.values)]].slice(-MOST))),
+      );
     } catch {
       // Blocked or full: remembered until the page is closed.
     }

@@ -26,7 +26,10 @@ export function followTheme(root: HTMLElement, changed: (theme: Theme) => void):
     changed(theme);
   };
   const observer = new MutationObserver(look);
-  const watched = { attributes: true, attributeFilter: ["data-jp-theme-light", "data-vscode-theme-kind", "data-theme", "class"] };
+  const watched = {
+    attributes: true,
+    attributeFilter: ["data-jp-theme-light", "data-vscode-theme-kind", "data-theme", "class"],
+  };
   observer.observe(document.body, watched);
   observer.observe(document.documentElement, watched);
   const media = globalThis.matchMedia?.("(prefers-color-scheme: dark)");

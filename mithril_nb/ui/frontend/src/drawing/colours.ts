@@ -22,7 +22,11 @@ const FALLBACK_HUES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#
 /** Steps from an empty bar to the colour of costs, in percent, for nodes too small for a bar. */
 const HEAT = [0, 20, 40, 60, 80, 100];
 
-export type Colours = Record<keyof typeof COLOURS, string> & { hues: readonly string[]; heat: readonly string[]; family: string };
+export type Colours = Record<keyof typeof COLOURS, string> & {
+  hues: readonly string[];
+  heat: readonly string[];
+  family: string;
+};
 
 /** Read the colours that apply inside an element. */
 export function readColours(element: HTMLElement): Colours {
@@ -40,17 +44,27 @@ export function readColours(element: HTMLElement): Colours {
   const found: Record<string, string> = {};
   for (const [name, [value, fallback]] of Object.entries(COLOURS)) found[name] = read(value, fallback);
   const hues = FALLBACK_HUES.map((fallback, i) => read(`var(--mnb-hue-${i}, var(--h${i}))`, fallback));
-  const heat = HEAT.map((percent) => read(`color-mix(in srgb, ${found["cost"]} ${percent}%, ${found["track"]})`, percent < 50 ? found["track"]! : found["cost"]!));
+  const heat = HEAT.map((percent) =>
+    read(
+      `color-mix(in srgb, ${found["cost"]} ${percent}%, ${found["track"]})`,
+      percent < 50 ? found["track"]! : found["cost"]!,
+    ),
+  );
   const family = style.fontFamily || "system-ui, sans-serif";
   probe.remove();
   return { ...found, hues, heat, family } as unknown as Colours;
 }
 
-/** Call `changed` when the colours inside an element may have changed: by the host's theme, the system's, or the layout of the widget. */
+/**
+ * Call `changed` when the colours inside an element may have changed: by the host's theme, the system's, or the layout
+ * of the widget.
+ */
 export function watchColours(element: HTMLElement, changed: () => void): () => void {
   const observer = new MutationObserver(changed);
-  const watch = (one: Element, ...names: string[]): void => observer.observe(one, { attributes: true, attributeFilter: ["class", ...names] });
-  for (const one of [document.documentElement, document.body]) watch(one, "data-theme", "data-jp-theme-name", "data-jp-theme-light", "data-vscode-theme-kind");
+  const watch = (one: Element, ...names: string[]): void =>
+    observer.observe(one, { attributes: true, attributeFilter: ["class", ...names] });
+  for (const one of [document.documentElement, document.body])
+    watch(one, "data-theme", "data-jp-theme-name", "data-jp-theme-light", "data-vscode-theme-kind");
   const timer = setTimeout(() => {
     const widget = element.closest(".mnb-root"); // it is built around the element
     if (widget) watch(widget, "data-mnb-theme", "data-mnb-layout");

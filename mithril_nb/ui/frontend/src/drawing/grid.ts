@@ -32,7 +32,12 @@ export class Grid {
     }
     const [width, height] = used ? [right - left, bottom - top] : [0, 0];
     // About two items in each cell.
-    this.cell = Math.max(48, Math.sqrt((2 * width * height) / Math.max(1, used)), Math.sqrt((width * height) / MOST_CELLS), Math.max(width, height) / MOST_CELLS);
+    this.cell = Math.max(
+      48,
+      Math.sqrt((2 * width * height) / Math.max(1, used)),
+      Math.sqrt((width * height) / MOST_CELLS),
+      Math.max(width, height) / MOST_CELLS,
+    );
     this.columns = Math.floor(width / this.cell) + 1;
     this.rows = Math.floor(height / this.cell) + 1;
     [this.left, this.top] = used ? [left, top] : [0, 0];
@@ -73,13 +78,19 @@ export class Grid {
     for (const i of this.large) take(i);
     const [x0, y0, x1, y1] = this.cells(part);
     for (let y = y0; y <= y1; y++) {
-      for (let at = this.starts[y * this.columns + x0]!, end = this.starts[y * this.columns + x1 + 1]!; at < end; at++) take(this.items[at]!);
+      for (let at = this.starts[y * this.columns + x0]!, end = this.starts[y * this.columns + x1 + 1]!; at < end; at++)
+        take(this.items[at]!);
     }
     return found.sort((a, b) => a - b);
   }
 
   private cells({ x, y, w, h }: Rect): [number, number, number, number] {
     const clip = (value: number, most: number): number => Math.min(most, Math.max(0, Math.floor(value / this.cell)));
-    return [clip(x - this.left, this.columns - 1), clip(y - this.top, this.rows - 1), clip(x + w - this.left, this.columns - 1), clip(y + h - this.top, this.rows - 1)];
+    return [
+      clip(x - this.left, this.columns - 1),
+      clip(y - this.top, this.rows - 1),
+      clip(x + w - this.left, this.columns - 1),
+      clip(y + h - this.top, this.rows - 1),
+    ];
   }
 }

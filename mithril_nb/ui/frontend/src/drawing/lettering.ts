@@ -4,17 +4,24 @@ const MOST_KEPT = 20_000;
 /** Longer names are cut before they are measured. */
 const LONGEST = 300;
 const BREAKS = /\t*[\n\v\f\r\x85\u2028\u2029][\t\n\v\f\r\x85\u2028\u2029]*/g;
-const UNPRINTABLE = /[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+const UNPRINTABLE = new RegExp(
+  String.raw`[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|` +
+    String.raw`[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]`,
+  "g",
+);
 
 /**
  * Return a text as one line, like `one_line` in the kernel.
  * Line breaks become `⏎`, tabs become spaces, and unprintable characters become escapes.
  */
 export function oneLine(text: string): string {
-  return text.replace(BREAKS, "⏎").replaceAll("\t", " ").replace(UNPRINTABLE, (found) => {
-    const code = found.charCodeAt(0);
-    return code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
-  });
+  return text
+    .replace(BREAKS, "⏎")
+    .replaceAll("\t", " ")
+    .replace(UNPRINTABLE, (found) => {
+      const code = found.charCodeAt(0);
+      return code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
+    });
 }
 
 /** Return a name with its repeat count, if above 1. */
@@ -63,7 +70,9 @@ export class Lettering {
    * The end is kept because names often differ in their ends: `linear_0`, `linear_1`.
    */
   fit(text: string, size: number, room: number, bold = false): string {
-    const key = `${bold ? "b" : ""}${Math.round((room / size) * 8)} ${text.length > LONGEST ? text.slice(0, LONGEST) + text.slice(-LONGEST) : text}`;
+    const key =
+      `${bold ? "b" : ""}${Math.round((room / size) * 8)} ` +
+      `${text.length > LONGEST ? text.slice(0, LONGEST) + text.slice(-LONGEST) : text}`;
     let cut = this.cuts.get(key);
     if (cut === undefined) {
       if (this.cuts.size > MOST_KEPT) this.cuts.clear();

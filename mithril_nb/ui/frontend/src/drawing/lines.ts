@@ -20,7 +20,15 @@ const STEPS = 12;
 /** Return a curve that leaves to the right and arrives from the left. */
 export function bend(x0: number, y0: number, x1: number, y1: number): Line {
   const reach = Math.max(24, Math.abs(x1 - x0) / 2);
-  return { points: [[x0, y0], [x0 + reach, y0], [x1 - reach, y1], [x1, y1]], curve: true };
+  return {
+    points: [
+      [x0, y0],
+      [x0 + reach, y0],
+      [x1 - reach, y1],
+      [x1, y1],
+    ],
+    curve: true,
+  };
 }
 
 /** Return points close enough to join them by straight lines. */
@@ -59,7 +67,8 @@ export function middle(line: Line): Point {
   if (points.length < 2) return points[0] ?? [0, 0];
   if (curve) return pointAlong(flat(line), 0.5);
   let longest = 0;
-  const lengthOf = (i: number): number => Math.hypot(points[i + 1]![0] - points[i]![0], points[i + 1]![1] - points[i]![1]);
+  const lengthOf = (i: number): number =>
+    Math.hypot(points[i + 1]![0] - points[i]![0], points[i + 1]![1] - points[i]![1]);
   for (let i = 1; i < points.length - 1; i++) if (lengthOf(i) > lengthOf(longest)) longest = i;
   const [a, b] = [points[longest]!, points[longest + 1]!];
   return [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
@@ -103,7 +112,12 @@ export function piecesIn(line: Line, part: Rect): { points: [number, number][]; 
     const [dx, dy] = [b[0] - a[0], b[1] - a[1]];
     // Liang and Barsky: the part of the segment inside of each side.
     let [from, to] = [0, 1];
-    for (const [step, room] of [[-dx, a[0] - part.x], [dx, part.x + part.w - a[0]], [-dy, a[1] - part.y], [dy, part.y + part.h - a[1]]] as const) {
+    for (const [step, room] of [
+      [-dx, a[0] - part.x],
+      [dx, part.x + part.w - a[0]],
+      [-dy, a[1] - part.y],
+      [dy, part.y + part.h - a[1]],
+    ] as const) {
       if (step === 0) to = room < 0 ? -1 : to;
       else if (step < 0) from = Math.max(from, room / step);
       else to = Math.min(to, room / step);
@@ -123,7 +137,13 @@ export function piecesIn(line: Line, part: Rect): { points: [number, number][]; 
 /** Return the line between two lines at `t`, 0 to 1; null if they have different forms. */
 export function between(from: Line, to: Line, t: number): Line | null {
   if (from.curve !== to.curve || from.points.length !== to.points.length) return null;
-  return { curve: to.curve, points: to.points.map(([x, y], i) => [from.points[i]![0] + (x - from.points[i]![0]) * t, from.points[i]![1] + (y - from.points[i]![1]) * t]) };
+  return {
+    curve: to.curve,
+    points: to.points.map(([x, y], i) => [
+      from.points[i]![0] + (x - from.points[i]![0]) * t,
+      from.points[i]![1] + (y - from.points[i]![1]) * t,
+    ]),
+  };
 }
 
 /** Add an edge to the current path: a curve, or a line with rounded corners. */

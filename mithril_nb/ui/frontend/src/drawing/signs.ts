@@ -5,7 +5,15 @@ import { type Colours, hueOf } from "./colours";
 const CELL_H = 7;
 
 /** Draw one role's pattern: forward is solid, backward hatched, update dotted. */
-export function drawRole(c: CanvasRenderingContext2D, colours: Colours, x: number, y: number, width: number, role: number, hue: number): void {
+export function drawRole(
+  c: CanvasRenderingContext2D,
+  colours: Colours,
+  x: number,
+  y: number,
+  width: number,
+  role: number,
+  hue: number,
+): void {
   const colour = hueOf(colours, hue);
   if (role === 0) {
     c.fillStyle = colour;
@@ -35,10 +43,19 @@ export function drawRole(c: CanvasRenderingContext2D, colours: Colours, x: numbe
 }
 
 /** Draw the shares of the roles as a bar of patterns. */
-export function drawCells(c: CanvasRenderingContext2D, colours: Colours, x: number, bottom: number, width: number, counts: readonly number[], hue: number): void {
+export function drawCells(
+  c: CanvasRenderingContext2D,
+  colours: Colours,
+  x: number,
+  bottom: number,
+  width: number,
+  counts: readonly number[],
+  hue: number,
+): void {
   const used = counts.flatMap((count, role) => (count ? [role] : []));
   const total = used.reduce((sum, role) => sum + counts[role]!, 0);
-  const spare = width - 2 * (used.length - 1) - 8 * used.length; // each part is at least 8 px, so that its pattern is visible
+  // Each part is at least 8 px, so that its pattern is visible.
+  const spare = width - 2 * (used.length - 1) - 8 * used.length;
   for (const role of used) {
     const length = 8 + (spare * counts[role]!) / total;
     drawRole(c, colours, x, bottom - CELL_H, length, role, hue);
@@ -81,7 +98,13 @@ export function drawSign(c: CanvasRenderingContext2D, colours: Colours, x: numbe
 }
 
 /** Draw the chevron of a group: it points right if the group is closed, down if it is open. */
-export function drawChevron(c: CanvasRenderingContext2D, colours: Colours, x: number, y: number, isOpen: boolean): void {
+export function drawChevron(
+  c: CanvasRenderingContext2D,
+  colours: Colours,
+  x: number,
+  y: number,
+  isOpen: boolean,
+): void {
   c.strokeStyle = colours.muted;
   c.lineWidth = 1.4;
   c.beginPath();

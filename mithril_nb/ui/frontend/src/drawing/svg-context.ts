@@ -4,8 +4,13 @@ import { oneLine } from "./lettering";
 
 type Matrix = [number, number, number, number, number, number];
 
-/** Escape a text on one line: XML cannot contain control characters, and marks of direction would reorder other texts. */
-const escaped = (text: string): string => oneLine(text).replace(/[\ufffe\uffff]/g, "\ufffd").replace(/[&<>"']/g, (one) => `&#${one.charCodeAt(0)};`);
+/**
+ * Escape a text on one line: XML cannot contain control characters, and marks of direction would reorder other texts.
+ */
+const escaped = (text: string): string =>
+  oneLine(text)
+    .replace(/[\ufffe\uffff]/g, "\ufffd")
+    .replace(/[&<>"']/g, (one) => `&#${one.charCodeAt(0)};`);
 const round = (value: number): number => Math.round(value * 100) / 100;
 
 export class SvgContext {
@@ -27,13 +32,29 @@ export class SvgContext {
 
   /** Return the picture; everything in it is data, without scripts, links or ids. */
   toText(width: number, height: number, ground: string, title: string): string {
-    const size = `width="${Math.ceil(width)}" height="${Math.ceil(height)}" viewBox="0 0 ${Math.ceil(width)} ${Math.ceil(height)}"`;
-    return `<svg xmlns="http://www.w3.org/2000/svg" role="img" ${size}><title>${escaped(title)}</title><rect width="100%" height="100%" fill="${escaped(ground)}"/>${this.parts.join("")}</svg>\n`;
+    const size =
+      `width="${Math.ceil(width)}" height="${Math.ceil(height)}" viewBox="0 0 ${Math.ceil(width)} ` +
+      `${Math.ceil(height)}"`;
+    return (
+      `<svg xmlns="http://www.w3.org/2000/svg" role="img" ${size}><title>${escaped(title)}</title><rect ` +
+      `width="100%" height="100%" fill="${escaped(ground)}"/>${this.parts.join("")}</svg>\n`
+    );
   }
 
   save(): void {
     const { fillStyle, strokeStyle, lineWidth, lineJoin, lineCap, globalAlpha, font, textAlign, dashes, matrix } = this;
-    this.kept.push({ fillStyle, strokeStyle, lineWidth, lineJoin, lineCap, globalAlpha, font, textAlign, dashes, matrix });
+    this.kept.push({
+      fillStyle,
+      strokeStyle,
+      lineWidth,
+      lineJoin,
+      lineCap,
+      globalAlpha,
+      font,
+      textAlign,
+      dashes,
+      matrix,
+    });
   }
 
   restore(): void {
@@ -93,7 +114,9 @@ export class SvgContext {
 
   roundRect(x: number, y: number, w: number, h: number, radii: number | readonly number[]): void {
     const most = Math.min(w, h) / 2;
-    const [a, b, c, d] = (typeof radii === "number" ? [radii, radii, radii, radii] : radii).map((one) => Math.min(one, most)) as [number, number, number, number];
+    const [a, b, c, d] = (typeof radii === "number" ? [radii, radii, radii, radii] : radii).map((one) =>
+      Math.min(one, most),
+    ) as [number, number, number, number];
     this.add("M", x + a, y);
     this.add("L", x + w - b, y);
     if (b) this.add("A", b, b, 0, 0, 1, x + w, y + b);
@@ -115,7 +138,10 @@ export class SvgContext {
   }
 
   fillRect(x: number, y: number, w: number, h: number): void {
-    this.put("rect", `x="${round(x)}" y="${round(y)}" width="${round(w)}" height="${round(h)}" fill="${escaped(this.fillStyle)}"`);
+    this.put(
+      "rect",
+      `x="${round(x)}" y="${round(y)}" width="${round(w)}" height="${round(h)}" fill="${escaped(this.fillStyle)}"`,
+    );
   }
 
   strokeRect(x: number, y: number, w: number, h: number): void {
@@ -143,7 +169,10 @@ export class SvgContext {
 
   private line(): string {
     const dashes = this.dashes.length ? ` stroke-dasharray="${this.dashes.join(" ")}"` : "";
-    return `fill="none" stroke="${escaped(this.strokeStyle)}" stroke-width="${round(this.lineWidth)}" stroke-linejoin="${this.lineJoin}" stroke-linecap="${this.lineCap}"${dashes}`;
+    return (
+      `fill="none" stroke="${escaped(this.strokeStyle)}" stroke-width="${round(this.lineWidth)}" ` +
+      `stroke-linejoin="${this.lineJoin}" stroke-linecap="${this.lineCap}"${dashes}`
+    );
   }
 
   private path(look: string): void {
@@ -153,12 +182,20 @@ export class SvgContext {
   private text(text: string, x: number, y: number, look: string): void {
     const [, bold, size, family] = /^(600 )?([\d.]+)px (.*)$/.exec(this.font) ?? [];
     const anchor = { center: "middle", right: "end", end: "end", left: "start", start: "start" }[this.textAlign];
-    this.put("text", `x="${round(x)}" y="${round(y)}" font-size="${round(Number(size ?? 10))}" font-family="${escaped(family ?? "sans-serif")}"${bold ? ' font-weight="600"' : ""} text-anchor="${anchor}" ${look}`, escaped(text));
+    this.put(
+      "text",
+      `x="${round(x)}" y="${round(y)}" font-size="${round(Number(size ?? 10))}" ` +
+        `font-family="${escaped(family ?? "sans-serif")}"${bold ? ' font-weight="600"' : ""} ` +
+        `text-anchor="${anchor}" ${look}`,
+      escaped(text),
+    );
   }
 
   private put(tag: string, attributes: string, content = ""): void {
     const opacity = this.globalAlpha < 1 ? ` opacity="${round(this.globalAlpha)}"` : "";
     const isPlain = this.matrix.every((value, at) => value === [1, 0, 0, 1, 0, 0][at]);
-    this.parts.push(`<${tag} ${attributes}${opacity}${isPlain ? "" : ` transform="matrix(${this.matrix.map(round).join(" ")})"`}${content ? `>${content}</${tag}>` : "/>"}`);
+    const transform = isPlain ? "" : ` transform="matrix(${this.matrix.map(round).join(" ")})"`;
+    const end = content ? `>${content}</${tag}>` : "/>";
+    this.parts.push(`<${tag} ${attributes}${opacity}${transform}${end}`);
   }
 }

@@ -34,7 +34,8 @@ export class Zoom {
     frame.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     frame.addEventListener("pointerdown", (event) => this.down(event));
     frame.addEventListener("pointermove", (event) => this.move(event));
-    for (const type of ["pointerup", "pointercancel"] as const) frame.addEventListener(type, (event) => this.pointers.delete(event.pointerId));
+    for (const type of ["pointerup", "pointercancel"] as const)
+      frame.addEventListener(type, (event) => this.pointers.delete(event.pointerId));
   }
 
   /** Convert a point of the frame to plane coordinates. */
@@ -82,7 +83,8 @@ export class Zoom {
     const other = [...this.pointers].find(([id]) => id !== event.pointerId)?.[1];
     this.pointers.set(event.pointerId, now);
     if (other) {
-      const factor = Math.hypot(now.x - other.x, now.y - other.y) / Math.max(1, Math.hypot(before.x - other.x, before.y - other.y));
+      const factor =
+        Math.hypot(now.x - other.x, now.y - other.y) / Math.max(1, Math.hypot(before.x - other.x, before.y - other.y));
       this.by(factor, other.x, other.y);
       return;
     }

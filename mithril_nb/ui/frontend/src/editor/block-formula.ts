@@ -24,17 +24,37 @@ export class BlockFormulaView {
   readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
-    this.copy = iconButton("copy", "Copy the formula with its terms, as text", "formula.copy", () => void copyFrom(this.copy, this.found?.text ?? ""));
+    this.copy = iconButton(
+      "copy",
+      "Copy the formula with its terms, as text",
+      "formula.copy",
+      () => void copyFrom(this.copy, this.found?.text ?? ""),
+    );
     this.letters = h("details", {}, this.summary, this.whole, this.terms, this.legend);
     this.root = h(
       "section",
       { class: "mnb-block-formula", "aria-label": "FLOP formula", "data-mnb-part": "formula", hidden: true },
-      h("div", { class: "mnb-row" }, h("span", { class: "mnb-muted" }, "FLOP formula"), h("span", { class: "mnb-grow" }), this.copy),
-      this.sum, this.status, this.letters,
+      h(
+        "div",
+        { class: "mnb-row" },
+        h("span", { class: "mnb-muted" }, "FLOP formula"),
+        h("span", { class: "mnb-grow" }),
+        this.copy,
+      ),
+      this.sum,
+      this.status,
+      this.letters,
     );
     this.destroy = together(
-      store.kernel.on("formula", (message: { block: string; version: number }, buffers) =>
-        void decodeTo<BlockFormula>(buffers[0], (found) => this.take(found), (why) => this.fail(message.block, message.version, why))),
+      store.kernel.on(
+        "formula",
+        (message: { block: string; version: number }, buffers) =>
+          void decodeTo<BlockFormula>(
+            buffers[0],
+            (found) => this.take(found),
+            (why) => this.fail(message.block, message.version, why),
+          ),
+      ),
       store.kernel.watch(() => this.paint()),
     );
   }
@@ -58,7 +78,19 @@ export class BlockFormulaView {
   }
 
   private fail(block: string, version: number, why: string): void {
-    this.take({ block, version, short: "", whole: "", terms: [], legend: [], left: 0, left_flops: 0, why, text: why, hasFailed: true });
+    this.take({
+      block,
+      version,
+      short: "",
+      whole: "",
+      terms: [],
+      legend: [],
+      left: 0,
+      left_flops: 0,
+      why,
+      text: why,
+      hasFailed: true,
+    });
   }
 
   private take(found: BlockFormula & { hasFailed?: boolean }): void {
@@ -86,7 +118,9 @@ export class BlockFormulaView {
     text(this.summary, count === 1 ? "Terms" : `Terms (${count})`);
     text(this.whole, found.whole);
     this.whole.hidden = found.whole === found.short;
-    const rest = found.left ? [h("li", { class: "mnb-muted" }, `and ${found.left} more · ${si(found.left_flops, "FLOP")}`)] : [];
+    const rest = found.left
+      ? [h("li", { class: "mnb-muted" }, `and ${found.left} more · ${si(found.left_flops, "FLOP")}`)]
+      : [];
     this.terms.replaceChildren(...found.terms.map(termOf), ...rest);
     text(this.legend, found.legend.map(([letter, meaning]) => `${letter}: ${meaning}`).join(" · "));
     this.legend.hidden = !found.legend.length;
@@ -102,13 +136,19 @@ export class BlockFormulaView {
 
 function termOf({ formula, letters, times, role, opcodes, flops, why }: FormulaTerm): HTMLElement {
   const count = times === 1 || !formula ? "" : `${times === null ? "?" : times.toLocaleString("en-US")} × `;
-  const values = letters.map(([letter, value]) => `${letter} = ${typeof value === "number" ? value.toLocaleString("en-US") : value}`);
+  const values = letters.map(
+    ([letter, value]) => `${letter} = ${typeof value === "number" ? value.toLocaleString("en-US") : value}`,
+  );
   const sum = flops === null ? `unknown: ${why}` : si(flops, "FLOP");
   return h(
     "li",
     { class: flops === null ? "mnb-term mnb-term-unknown" : "mnb-term" },
     formula ? h("code", {}, count + formula) : null,
     values.length ? h("span", { class: "mnb-term-letters" }, values.join(", ")) : null,
-    h("span", { class: "mnb-term-sum", title: flops === null ? null : exact(flops, "FLOP") }, `${sum} · ${[...opcodes, ...(role ? [role] : [])].join(", ")}`),
+    h(
+      "span",
+      { class: "mnb-term-sum", title: flops === null ? null : exact(flops, "FLOP") },
+      `${sum} · ${[...opcodes, ...(role ? [role] : [])].join(", ")}`,
+    ),
   );
 }

@@ -18,7 +18,15 @@ export function describeNode(node: SceneNode, problems: readonly Diagnostic[]): 
   const kind = isPill(node) ? `model ${node.kind}` : node.kind;
   const share = !isPill(node) && node.share !== null ? percent(node.share) : "";
   const problem = node.problem === null ? undefined : problems[node.problem];
-  const words = [node.name, node.repeat > 1 ? `×${node.repeat}` : "", kind, node.label, node.shape, share && `${share} of FLOPs`, problem && `, problem: ${problem.summary}`];
+  const words = [
+    node.name,
+    node.repeat > 1 ? `×${node.repeat}` : "",
+    kind,
+    node.label,
+    node.shape,
+    share && `${share} of FLOPs`,
+    problem && `, problem: ${problem.summary}`,
+  ];
   const tip = [
     times(node.path || node.name, node.repeat),
     [kind, node.label].filter(Boolean).join("  "),
@@ -32,7 +40,10 @@ export function describeNode(node: SceneNode, problems: readonly Diagnostic[]): 
 /** Return the tooltip of an edge. */
 export function describeEdge(edge: SceneEdge, problems: readonly Diagnostic[]): string[] {
   const problem = edge.problem === null ? undefined : problems[edge.problem];
-  return [[edge.source, edge.target].map((end) => end.replace(/^repeat:/, "")).join(" → "), problem ? problem.summary : edge.shape].filter(Boolean);
+  return [
+    [edge.source, edge.target].map((end) => end.replace(/^repeat:/, "")).join(" → "),
+    problem ? problem.summary : edge.shape,
+  ].filter(Boolean);
 }
 
 /** Complete the element of an edge. */
@@ -41,17 +52,40 @@ export function fillEdge(element: HTMLElement, edge: SceneEdge, problems: readon
 }
 
 /** Add the ports of a node, and a button that shows its problem. */
-export function addParts(parts: HTMLElement, node: SceneNode, problems: readonly Diagnostic[], actions: PartActions): void {
+export function addParts(
+  parts: HTMLElement,
+  node: SceneNode,
+  problems: readonly Diagnostic[],
+  actions: PartActions,
+): void {
   const problem = node.problem === null ? undefined : problems[node.problem];
   if (problem) {
     const open = (event: Event): void => {
       event.stopPropagation();
       actions.problem(node.problem!);
     };
-    parts.append(h("button", { type: "button", class: "mnb-node-flag", tabindex: -1, title: problem.summary, "aria-label": problem.summary, onclick: open }, icon(ICONS.warning)));
+    parts.append(
+      h(
+        "button",
+        {
+          type: "button",
+          class: "mnb-node-flag",
+          tabindex: -1,
+          title: problem.summary,
+          "aria-label": problem.summary,
+          onclick: open,
+        },
+        icon(ICONS.warning),
+      ),
+    );
   }
   const outputs = node.outputs.map((port) => ({ port, dot: dotOf(node, port, "output") }));
-  const ports = h("div", { class: "mnb-ports" }, ...node.inputs.map((port) => dotOf(node, port, "input")), ...outputs.map(({ dot }) => dot));
+  const ports = h(
+    "div",
+    { class: "mnb-ports" },
+    ...node.inputs.map((port) => dotOf(node, port, "input")),
+    ...outputs.map(({ dot }) => dot),
+  );
   ports.addEventListener("pointerdown", (event) => {
     if ((event.target as Element).closest<HTMLElement>("[data-mnb-port]")?.dataset["side"] !== "output") return;
     event.stopPropagation();
@@ -68,5 +102,15 @@ export function addParts(parts: HTMLElement, node: SceneNode, problems: readonly
 
 function dotOf(node: SceneNode, port: Port, side: "input" | "output"): HTMLElement {
   const title = side === "output" ? `${port.name}: drag to an input to connect` : port.name;
-  return h("div", { class: `mnb-port mnb-port-${side}`, "data-side": side, "data-mnb-port": endId(node.key, port.name), title, style: `left: ${port.x}px; top: ${port.y}px` }, h("span", { class: "mnb-port-name" }, port.name));
+  return h(
+    "div",
+    {
+      class: `mnb-port mnb-port-${side}`,
+      "data-side": side,
+      "data-mnb-port": endId(node.key, port.name),
+      title,
+      style: `left: ${port.x}px; top: ${port.y}px`,
+    },
+    h("span", { class: "mnb-port-name" }, port.name),
+  );
 }

@@ -28,7 +28,9 @@ export class Wiring {
       const at = this.view.toScene(moved.clientX, moved.clientY);
       target = this.nearest(source, at);
       problem = target ? connectionProblem(this.view.index, source, target) : null;
-      const to = target ? ([target.node.x + target.port.x, target.node.y + target.port.y] as const) : ([at.x, at.y] as const);
+      const to = target
+        ? ([target.node.x + target.port.x, target.node.y + target.port.y] as const)
+        : ([at.x, at.y] as const);
       const wire: Wire = { from, to, tone: problem ? "bad" : target ? "good" : "plain" };
       this.view.paint({ wire });
       if (problem) this.tip.show([problem], moved.clientX, moved.clientY, "error");
@@ -42,7 +44,8 @@ export class Wiring {
       board.classList.remove("mnb-wiring");
       this.view.paint({ wire: null });
       this.tip.hide();
-      if (ended.type === "pointerup" && target && !problem) this.store.command("connect", { source: source.endpoint, target: target.endpoint });
+      if (ended.type === "pointerup" && target && !problem)
+        this.store.command("connect", { source: source.endpoint, target: target.endpoint });
     };
     board.addEventListener("pointermove", move);
     board.addEventListener("pointerup", finish);
@@ -56,7 +59,13 @@ export class Wiring {
     for (const ref of portsOf(this.view.scene, "input")) {
       const { node, port } = ref;
       // A drop anywhere on a block with one input connects to that input.
-      const inside = node !== source.node && node.inputs.length === 1 && at.x >= node.x && at.x <= node.x + node.w && at.y >= node.y && at.y <= node.y + node.h;
+      const inside =
+        node !== source.node &&
+        node.inputs.length === 1 &&
+        at.x >= node.x &&
+        at.x <= node.x + node.w &&
+        at.y >= node.y &&
+        at.y <= node.y + node.h;
       const distance = inside ? SNAP / 2 : Math.hypot(at.x - node.x - port.x, at.y - node.y - port.y);
       if (distance < least) {
         least = distance;

@@ -24,7 +24,12 @@ const COVER_PX = 316;
 const AT_LEFT = "data-mnb-left";
 /** Distance in px by which a key moves a block. */
 const STEP = 16;
-const STEPS: Readonly<Record<string, readonly [number, number]>> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+const STEPS: Readonly<Record<string, readonly [number, number]>> = {
+  ArrowLeft: [-1, 0],
+  ArrowRight: [1, 0],
+  ArrowUp: [0, -1],
+  ArrowDown: [0, 1],
+};
 
 export class Canvas {
   readonly root: HTMLElement;
@@ -51,7 +56,10 @@ export class Canvas {
     this.laidOut = new LaidOut(store, (anchor) => this.show(anchor));
     this.view = this.makeView(tip);
     this.overlay = new KernelOverlay(store, this.view, () => true);
-    this.questions = new Questions(this.view, { graph: () => this.laidOut.nested, open: (keys) => keys.forEach((key) => this.laidOut.open(key, true)) });
+    this.questions = new Questions(this.view, {
+      graph: () => this.laidOut.nested,
+      open: (keys) => keys.forEach((key) => this.laidOut.open(key, true)),
+    });
     this.wiring = new Wiring(store, tip, this.view);
     this.empty = h(
       "div",
@@ -60,8 +68,26 @@ export class Canvas {
       h(
         "div",
         { class: "mnb-row" },
-        h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "empty.add", onclick: () => this.startFromBlock() }, "Start from a block"),
-        h("button", { type: "button", class: "mnb-button", "data-mnb-action": "empty.example", onclick: () => store.command("load_example") }, "Load an example"),
+        h(
+          "button",
+          {
+            type: "button",
+            class: "mnb-button mnb-primary",
+            "data-mnb-action": "empty.add",
+            onclick: () => this.startFromBlock(),
+          },
+          "Start from a block",
+        ),
+        h(
+          "button",
+          {
+            type: "button",
+            class: "mnb-button",
+            "data-mnb-action": "empty.example",
+            onclick: () => store.command("load_example"),
+          },
+          "Load an example",
+        ),
       ),
     );
     this.root = h(
@@ -69,19 +95,29 @@ export class Canvas {
       { class: "mnb-canvas", "aria-label": "Logical graph" },
       this.view.root,
       this.empty,
-      this.tools = h(
+      (this.tools = h(
         "div",
         { class: "mnb-canvas-tools" },
-        this.overlay.menu.root, this.overlay.exports,
+        this.overlay.menu.root,
+        this.overlay.exports,
         iconButton("plus", "Zoom in", "canvas.in", () => this.view.zoomBy(1.25)),
         iconButton("minus", "Zoom out", "canvas.out", () => this.view.zoomBy(0.8)),
         iconButton("fit", "Fit the graph into view", "canvas.fit", () => this.view.fit()),
         iconButton("tidy", "Tidy up the layout", "canvas.tidy", () => void store.command("tidy")),
-      ),
+      )),
     );
     this.menu = new ConnectMenu(store, this.view, this.root);
     for (const type of ["keyup", "focusout"]) this.view.board.addEventListener(type, () => this.endNudge());
-    this.destroy = together(store.on("snapshot", () => this.update()), store.on("links", () => this.paintLinks()), store.on("edge", () => this.checkEdge()), () => this.laidOut.destroy(), this.overlay.destroy, () => this.view.destroy(), () => this.menu.close(), () => this.watched.forEach((end) => end()));
+    this.destroy = together(
+      store.on("snapshot", () => this.update()),
+      store.on("links", () => this.paintLinks()),
+      store.on("edge", () => this.checkEdge()),
+      () => this.laidOut.destroy(),
+      this.overlay.destroy,
+      () => this.view.destroy(),
+      () => this.menu.close(),
+      () => this.watched.forEach((end) => end()),
+    );
     this.update();
   }
 
@@ -109,7 +145,10 @@ export class Canvas {
     this.watched.push(() => watcher.disconnect());
   }
 
-  /** Keep clear of the list of the palette, which lies over the left side of the graph, and of the cover, while it is open. */
+  /**
+   * Keep clear of the list of the palette, which lies over the left side of the graph, and of the cover, while it is
+   * open.
+   */
   showPalette(isOpen: boolean): void {
     this.isPaletteOpen = isOpen;
     if (isOpen) this.cover?.removeAttribute(AT_LEFT);
@@ -133,7 +172,8 @@ export class Canvas {
     const { left, width } = this.view.board.getBoundingClientRect();
     const from = (clientX - left) / zoomOf(this.view.board);
     const distance = this.isAtLeft ? from : width - from;
-    if (distance < Math.min(COVER_PX, width / 2) && !this.isPaletteOpen) this.cover?.toggleAttribute(AT_LEFT, !this.isAtLeft);
+    if (distance < Math.min(COVER_PX, width / 2) && !this.isPaletteOpen)
+      this.cover?.toggleAttribute(AT_LEFT, !this.isAtLeft);
   }
 
   /** Move the focus to the search for a new block. */
@@ -178,7 +218,11 @@ export class Canvas {
         drop: (node, x, y) => this.drop(node, x, y),
         cancel: () => this.view.move(STILL),
       },
-      decorate: (parts, node) => addParts(parts, node, problems(), { wire: (event, source, port) => this.wiring.begin(event, source, port), problem: goTo }),
+      decorate: (parts, node) =>
+        addParts(parts, node, problems(), {
+          wire: (event, source, port) => this.wiring.begin(event, source, port),
+          problem: goTo,
+        }),
       decorateEdge: (element, edge) => fillEdge(element, edge, problems()),
       key: (event, node) => this.key(event, node),
     });
@@ -198,13 +242,17 @@ export class Canvas {
   /** Keep the selected edge only if it is drawn. */
   private checkEdge(): void {
     const { selectedEdge } = this.store;
-    if (selectedEdge !== null && !this.view.scene.edges.some(({ id }) => id === selectedEdge)) return this.store.selectEdge(null);
+    if (selectedEdge !== null && !this.view.scene.edges.some(({ id }) => id === selectedEdge))
+      return this.store.selectEdge(null);
     this.paintLinks();
   }
 
   private paintLinks(): void {
     const { hoverLinks, pinLinks, selectedEdge } = this.store;
-    const keys = (blocks: ReadonlySet<string>): Set<string> => new Set(this.view.scene.nodes.filter((node) => pathsOf(node).some((path) => blocks.has(path))).map(({ key }) => key));
+    const keys = (blocks: ReadonlySet<string>): Set<string> =>
+      new Set(
+        this.view.scene.nodes.filter((node) => pathsOf(node).some((path) => blocks.has(path))).map(({ key }) => key),
+      );
     this.questions.paint({ hovered: keys(hoverLinks.blocks), selected: keys(pinLinks.blocks), selectedEdge });
   }
 
@@ -240,7 +288,8 @@ export class Canvas {
     if (event.key === "Delete" || event.key === "Backspace") return this.removeSelected(node);
     if (this.questions.key(event)) return true;
     if (!node) return false;
-    if (isRepeat(node) && (event.key === "F2" || event.key === "c")) this.toggle(node); // its blocks can be edited
+    if (isRepeat(node) && (event.key === "F2" || event.key === "c"))
+      this.toggle(node); // its blocks can be edited
     else if (event.key === "F2") this.rename(node.key);
     else if (event.key === "c") this.connect(node);
     else return false;
@@ -281,7 +330,13 @@ export class Canvas {
     if (!element || element.querySelector(".mnb-rename")) return false;
     const slot = h("div", { class: "mnb-rename-slot" });
     element.append(slot);
-    editName(slot, node.name, (name) => this.store.command("rename", { path: node.path, name }), () => element.focus({ preventScroll: true }), () => slot.remove());
+    editName(
+      slot,
+      node.name,
+      (name) => this.store.command("rename", { path: node.path, name }),
+      () => element.focus({ preventScroll: true }),
+      () => slot.remove(),
+    );
     return true;
   }
 
@@ -295,7 +350,9 @@ export class Canvas {
     const edge = this.view.scene.edges.find((candidate) => candidate.id === this.store.selectedEdge);
     if (edge) {
       const { source, target } = edge;
-      const repeat = this.view.scene.nodes.find((node) => isRepeat(node) && (node.key === source || node.key === target));
+      const repeat = this.view.scene.nodes.find(
+        (node) => isRepeat(node) && (node.key === source || node.key === target),
+      );
       if (repeat) {
         this.toggle(repeat); // the connection belongs to a block inside
         return true;

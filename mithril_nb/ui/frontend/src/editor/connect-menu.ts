@@ -41,11 +41,30 @@ export class ConnectMenu {
     });
     const feeders = new Map(index.scene.edges.map((edge) => [edge.target, `connected to ${edge.source}`]));
     let at = 0;
-    const list = h("div", { class: "mnb-options", role: "listbox", tabindex: 0, "aria-label": `Connect ${node.name} to` });
+    const list = h("div", {
+      class: "mnb-options",
+      role: "listbox",
+      tabindex: 0,
+      "aria-label": `Connect ${node.name} to`,
+    });
     const option = ({ source, target, connected }: Choice, i: number): HTMLElement => {
       const feeder = feeders.get(target.endpoint) ?? "not connected";
-      return h("div", { class: "mnb-option", role: "option", id: `${this.id}-${i}`, "aria-selected": String(i === at), "aria-posinset": i + 1, "aria-setsize": choices.length, onclick: () => this.take(choices[i]!) },
-        h("span", { title: target.endpoint }, `${node.outputs.length > 1 ? `${source.port.name} → ` : ""}${target.endpoint}`),
+      return h(
+        "div",
+        {
+          class: "mnb-option",
+          role: "option",
+          id: `${this.id}-${i}`,
+          "aria-selected": String(i === at),
+          "aria-posinset": i + 1,
+          "aria-setsize": choices.length,
+          onclick: () => this.take(choices[i]!),
+        },
+        h(
+          "span",
+          { title: target.endpoint },
+          `${node.outputs.length > 1 ? `${source.port.name} → ` : ""}${target.endpoint}`,
+        ),
         h("small", { title: feeder }, connected ? "connected; Enter disconnects" : feeder),
       );
     };
@@ -68,13 +87,20 @@ export class ConnectMenu {
       paint();
     });
     list.addEventListener("blur", () => this.close());
-    this.box = h("div", { class: "mnb-menu" }, h("div", { class: "mnb-menu-title", title: node.name }, `Connect ${node.name} to`), choices.length ? list : h("p", {}, "No input can be connected to this output."), choices.length ? null : list);
+    this.box = h(
+      "div",
+      { class: "mnb-menu" },
+      h("div", { class: "mnb-menu-title", title: node.name }, `Connect ${node.name} to`),
+      choices.length ? list : h("p", {}, "No input can be connected to this output."),
+      choices.length ? null : list,
+    );
     const [outer, inner] = [this.frame.getBoundingClientRect(), beside.getBoundingClientRect()];
     const zoom = zoomOf(this.frame);
     this.frame.append(this.box);
     // A menu beyond the edge would scroll the canvas when an option is scrolled into view.
-    this.box.style.left = `${Math.max(4, Math.min((inner.right - outer.left) / zoom + 8, outer.width / zoom - this.box.offsetWidth - 8))}px`;
-    this.box.style.top = `${Math.max(4, Math.min((inner.top - outer.top) / zoom, outer.height / zoom - 180))}px`;
+    const [right, lowest] = [outer.width / zoom - this.box.offsetWidth - 8, outer.height / zoom - 180];
+    this.box.style.left = `${Math.max(4, Math.min((inner.right - outer.left) / zoom + 8, right))}px`;
+    this.box.style.top = `${Math.max(4, Math.min((inner.top - outer.top) / zoom, lowest))}px`;
     paint();
     list.focus({ preventScroll: true });
   }

@@ -18,7 +18,14 @@ export function parentOf(path: string): string {
 }
 
 export function portsOf({ nodes }: Scene, side: PortRef["side"]): PortRef[] {
-  return nodes.flatMap((node) => (side === "input" ? node.inputs : node.outputs).map((port) => ({ node, port, side, endpoint: endId(node.key, port.name) })));
+  return nodes.flatMap((node) =>
+    (side === "input" ? node.inputs : node.outputs).map((port) => ({
+      node,
+      port,
+      side,
+      endpoint: endId(node.key, port.name),
+    })),
+  );
 }
 
 /** Return the keys of the nodes on a path from `start` to `goal` along edges, or null. */
@@ -44,8 +51,10 @@ export function pathBetween(index: SceneIndex, start: string, goal: string): str
 export function connectionProblem(index: SceneIndex, source: PortRef, target: PortRef): string | null {
   if (source.side !== "output" || target.side !== "input") return "Connect an output to an input.";
   if (source.node === target.node) return `“${source.node.name}” cannot feed itself.`;
-  if (parentOf(source.node.path) !== parentOf(target.node.path)) return "These ports are in different groups. Use a port of the group.";
-  if (index.scene.edges.some((edge) => edge.source === source.endpoint && edge.target === target.endpoint)) return "Already connected.";
+  if (parentOf(source.node.path) !== parentOf(target.node.path))
+    return "These ports are in different groups. Use a port of the group.";
+  if (index.scene.edges.some((edge) => edge.source === source.endpoint && edge.target === target.endpoint))
+    return "Already connected.";
   const path = pathBetween(index, target.node.key, source.node.key);
   if (path) {
     const names = [...path, path[0]!].map((key) => index.node(key)!.name);
@@ -62,7 +71,9 @@ export function targetsOf(index: SceneIndex, source: PortRef): { target: PortRef
   const group = parentOf(source.node.path);
   return portsOf(index.scene, "input").flatMap((target) => {
     const connected = given.has(target.endpoint);
-    return connected || (!feeding.has(target.node.key) && parentOf(target.node.path) === group) ? [{ target, connected }] : [];
+    return connected || (!feeding.has(target.node.key) && parentOf(target.node.path) === group)
+      ? [{ target, connected }]
+      : [];
   });
 }
 
@@ -70,24 +81,37 @@ export function targetsOf(index: SceneIndex, source: PortRef): { target: PortRef
 export function withInnerProblems(index: SceneIndex, problems: readonly Diagnostic[]): Scene {
   const { scene } = index;
   if (!problems.some((problem) => problem.block?.includes("/"))) return scene;
-  const within = (block: string | null | undefined, node: SceneNode): boolean => !!block && (node.path ? [node.path] : (node.blocks ?? [])).some((path) => block.startsWith(`${path}/`));
+  const within = (block: string | null | undefined, node: SceneNode): boolean =>
+    !!block && (node.path ? [node.path] : (node.blocks ?? [])).some((path) => block.startsWith(`${path}/`));
   const first = (test: (problem: Diagnostic) => boolean): number | null => {
     const found = problems.findIndex(test);
     return found < 0 ? null : found;
   };
   return {
     ...scene,
-    nodes: scene.nodes.map((node) => (node.problem === null && !node.expanded ? { ...node, problem: first((problem) => within(problem.block, node)) } : node)),
+    nodes: scene.nodes.map((node) =>
+      node.problem === null && !node.expanded
+        ? { ...node, problem: first((problem) => within(problem.block, node)) }
+        : node,
+    ),
     edges: scene.edges.map((edge) => {
       const target = index.endAt(edge.target, "target")?.node;
       if (edge.problem !== null || !target || target.expanded) return edge;
-      return { ...edge, problem: first((problem) => problem.edge?.[0] === edge.source && within(problem.block, target)) };
+      return {
+        ...edge,
+        problem: first((problem) => problem.edge?.[0] === edge.source && within(problem.block, target)),
+      };
     }),
   };
 }
 
 /** Return the places of a node that is dragged, of its inner nodes, and of their edges as simple curves. */
-export function draggedTo(index: SceneIndex, dragged: SceneNode, x: number, y: number): { nodes: Map<string, Rect>; lines: Map<string, Line> } {
+export function draggedTo(
+  index: SceneIndex,
+  dragged: SceneNode,
+  x: number,
+  y: number,
+): { nodes: Map<string, Rect>; lines: Map<string, Line> } {
   const nodes = new Map<string, Rect>();
   for (const node of index.scene.nodes) {
     if (node.key !== dragged.key && !nodes.has(node.parent)) continue; // a frame comes before its content

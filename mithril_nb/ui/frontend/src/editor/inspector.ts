@@ -15,12 +15,19 @@ import { BlockFormulaView } from "./block-formula";
 const UNITS = { flops: "FLOP", bytes_accessed: "B" };
 
 /** Format a cost of a block, rounded and exact: a number with its share of the program, or a formula. */
-export function describeCost(row: CostRow, total: CostRow, figure: keyof typeof UNITS): [rounded: string, exact: string] {
+export function describeCost(
+  row: CostRow,
+  total: CostRow,
+  figure: keyof typeof UNITS,
+): [rounded: string, exact: string] {
   const formula = row[figure] === null ? row.formulas?.[figure] : undefined;
   if (formula) return formula;
   const bound = atLeast(row, figure, row[figure]);
   const [share, of] = figure === "flops" && !total.formulas?.flops ? shareOf(row, total, figure) : [null, ""];
-  return [bound + si(row[figure], UNITS[figure]) + (share === null ? "" : ` · ${of}${percent(share)}`), bound + exact(row[figure], UNITS[figure])];
+  return [
+    bound + si(row[figure], UNITS[figure]) + (share === null ? "" : ` · ${of}${percent(share)}`),
+    bound + exact(row[figure], UNITS[figure]),
+  ];
 }
 
 export class Inspector {
@@ -44,19 +51,49 @@ export class Inspector {
     this.buttons = h(
       "span",
       { class: "mnb-row" },
-      h("button", { type: "button", class: "mnb-button mnb-quiet", "data-mnb-action": "inspector.rename", title: "Rename (F2)", onclick: () => this.rename() }, "Rename"),
+      h(
+        "button",
+        {
+          type: "button",
+          class: "mnb-button mnb-quiet",
+          "data-mnb-action": "inspector.rename",
+          title: "Rename (F2)",
+          onclick: () => this.rename(),
+        },
+        "Rename",
+      ),
       iconButton("trash", "Remove this block (Delete)", "inspector.remove", () => store.remove([this.path])),
     );
     this.counted = new BlockFormulaView(store);
-    this.body = h("div", { class: "mnb-inspector-body" }, this.problems, this.fieldList, h("div", { class: "mnb-inspector-about" }, this.formula, this.doc), this.facts, this.counted.root);
+    this.body = h(
+      "div",
+      { class: "mnb-inspector-body" },
+      this.problems,
+      this.fieldList,
+      h("div", { class: "mnb-inspector-about" }, this.formula, this.doc),
+      this.facts,
+      this.counted.root,
+    );
     this.root = h(
       "section",
       { class: "mnb-inspector", "aria-label": "Inspector", "data-mnb-part": "inspector" },
-      h("div", { class: "mnb-bar" }, this.title, this.kind, h("span", { class: "mnb-grow" }), this.buttons, iconButton("close", "Hide the inspector (I)", "inspector.hide", () => store.showInspector(false))),
+      h(
+        "div",
+        { class: "mnb-bar" },
+        this.title,
+        this.kind,
+        h("span", { class: "mnb-grow" }),
+        this.buttons,
+        iconButton("close", "Hide the inspector (I)", "inspector.hide", () => store.showInspector(false)),
+      ),
       this.hint,
       this.body,
     );
-    this.destroy = together(store.on("snapshot", () => this.update()), store.on("links", () => this.update()), () => this.counted.destroy());
+    this.destroy = together(
+      store.on("snapshot", () => this.update()),
+      store.on("links", () => this.update()),
+      () => this.counted.destroy(),
+    );
     this.update();
   }
 
@@ -88,7 +125,12 @@ export class Inspector {
       text(this.title, "Inspector");
       text(this.kind, "");
       this.root.classList.remove("mnb-has-hue");
-      text(this.hint, Object.keys(snapshot.blocks).length ? "Select a block, an edge or a line of code to see its details." : "Add a block from the palette to start.");
+      text(
+        this.hint,
+        Object.keys(snapshot.blocks).length
+          ? "Select a block, an edge or a line of code to see its details."
+          : "Add a block from the palette to start.",
+      );
       return;
     }
     if (!this.title.querySelector("input"))
@@ -110,23 +152,39 @@ export class Inspector {
     text(this.doc, kind?.doc ?? "");
     this.paintFacts(block);
     const ofBlock = snapshot.problems.filter((problem) => problem.block === path);
-    keyed(this.problems, ofBlock, (problem) => `${problem.code} ${problem.summary}`, () => h("p", { class: "mnb-inline-problem" }), (line: HTMLElement, problem) => {
-      text(line, `${problem.summary}${problem.advice ? ` Try: ${problem.advice}` : ""}`);
-      attr(line, "title", line.textContent);
-      const fix = fixButton(this.store, problem);
-      if (fix) line.append(" ", fix);
-    });
+    keyed(
+      this.problems,
+      ofBlock,
+      (problem) => `${problem.code} ${problem.summary}`,
+      () => h("p", { class: "mnb-inline-problem" }),
+      (line: HTMLElement, problem) => {
+        text(line, `${problem.summary}${problem.advice ? ` Try: ${problem.advice}` : ""}`);
+        attr(line, "title", line.textContent);
+        const fix = fixButton(this.store, problem);
+        if (fix) line.append(" ", fix);
+      },
+    );
   }
 
   private fields(fields: Field[]): void {
     const key = (field: Field): string => `${field.name} ${field.type}`;
     for (const field of fields) {
-      if (!this.views.has(key(field))) this.views.set(key(field), createField(field, (value) => this.send(field.name, value)));
+      if (!this.views.has(key(field)))
+        this.views.set(
+          key(field),
+          createField(field, (value) => this.send(field.name, value)),
+        );
     }
-    keyed(this.fieldList, fields, key, (field) => this.views.get(key(field))!.root, (_, field) => {
-      // A change that waits for its reply is newer than the snapshot.
-      if (!this.store.kernel.busy(`set ${this.path} ${field.name}`)) this.views.get(key(field))!.update(field);
-    });
+    keyed(
+      this.fieldList,
+      fields,
+      key,
+      (field) => this.views.get(key(field))!.root,
+      (_, field) => {
+        // A change that waits for its reply is newer than the snapshot.
+        if (!this.store.kernel.busy(`set ${this.path} ${field.name}`)) this.views.get(key(field))!.update(field);
+      },
+    );
   }
 
   private send(name: string, value: unknown): void {
@@ -140,11 +198,20 @@ export class Inspector {
     const facts: [string, string, string][] = [
       ...block.inputs.map(({ port, shape }): [string, string, string] => [`in · ${port}`, shape || "?", ""]),
       ...block.outputs.map(({ port, shape }): [string, string, string] => [`out · ${port}`, shape || "?", ""]),
-      ...block.params.map(({ name, shape, count: size }): [string, string, string] => [name.split(".").pop() ?? name, `${shape}  ${si(size)}`, `${name}: ${exact(size, "values")}`]),
+      ...block.params.map(({ name, shape, count: size }): [string, string, string] => [
+        name.split(".").pop() ?? name,
+        `${shape}  ${si(size)}`,
+        `${name}: ${exact(size, "values")}`,
+      ]),
     ];
     if (block.params.length > 1) facts.push(["parameters", si(count), exact(count, "values")]);
     if (block.children.length) facts.push(["inside", `${block.children.length} blocks`, block.children.join("\n")]);
-    for (const [figure, name] of row ? ([["flops", "compute"], ["bytes_accessed", "traffic"]] as const) : []) {
+    for (const [figure, name] of row
+      ? ([
+          ["flops", "compute"],
+          ["bytes_accessed", "traffic"],
+        ] as const)
+      : []) {
       facts.push([row!.total ? titled(name, false) : name, ...describeCost(totalOf(row!), cost!.total, figure)]);
       if (row!.total) facts.push([titled(name, true), ...describeCost(row!, cost!.total, figure)]);
     }

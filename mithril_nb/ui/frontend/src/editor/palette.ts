@@ -1,4 +1,7 @@
-/** The palette of blocks: search, Enter to add after the selected block, or drag to place. Its list opens with the focus. */
+/**
+ * The palette of blocks: search, Enter to add after the selected block, or drag to place. Its list opens with the
+ * focus.
+ */
 
 import { attr, h, text, uid } from "../dom/dom";
 import type { PaletteItem } from "../kernel/types";
@@ -17,7 +20,12 @@ export function searchPalette(items: readonly PaletteItem[], query: string): Pal
     if (name.startsWith(joined)) return 1;
     if (name.includes(joined) || (joined.length > 2 && synonyms.some((word) => word.startsWith(joined)))) return 2;
     // Whole words only: "conv" must not find Softmax, which converts.
-    return ` ${category} ${summary} `.toLowerCase().replace(/[^a-z0-9]+/g, " ").includes(` ${needle} `) ? 3 : 4;
+    return ` ${category} ${summary} `
+      .toLowerCase()
+      .replace(/[^a-z0-9]+/g, " ")
+      .includes(` ${needle} `)
+      ? 3
+      : 4;
   };
   return items
     .map((item, i) => ({ item, i, rank: rank(item) }))
@@ -31,7 +39,13 @@ export class Palette {
   readonly input: HTMLInputElement;
   private readonly id = uid("palette");
   // Browsers let Tab enter a list that scrolls, but this one closes when the box loses the focus.
-  private readonly list = h("div", { class: "mnb-palette-list", role: "listbox", id: this.id, "aria-label": "Blocks", tabindex: -1 });
+  private readonly list = h("div", {
+    class: "mnb-palette-list",
+    role: "listbox",
+    id: this.id,
+    "aria-label": "Blocks",
+    tabindex: -1,
+  });
   private items: PaletteItem[] = [];
   private at = 0;
   private drawn = "";
@@ -42,8 +56,16 @@ export class Palette {
     private readonly canvas: Canvas,
   ) {
     this.input = h("input", {
-      type: "search", class: "mnb-input mnb-palette-search", placeholder: "Add a block…", "aria-label": "Search blocks. Enter adds a block after the selected one.",
-      role: "combobox", "aria-expanded": "false", "aria-controls": this.id, autocomplete: "off", spellcheck: "false", "data-mnb-action": "palette.search",
+      type: "search",
+      class: "mnb-input mnb-palette-search",
+      placeholder: "Add a block…",
+      "aria-label": "Search blocks. Enter adds a block after the selected one.",
+      role: "combobox",
+      "aria-expanded": "false",
+      "aria-controls": this.id,
+      autocomplete: "off",
+      spellcheck: "false",
+      "data-mnb-action": "palette.search",
     });
     this.input.addEventListener("input", () => {
       this.at = 0;
@@ -124,7 +146,13 @@ export class Palette {
     const index = this.items.indexOf(item);
     const option = h(
       "div",
-      { class: "mnb-palette-item", role: "option", id: `${this.id}-${index}`, "data-mnb-palette": item.kind, title: `${item.summary}\n${item.formula}\nClick to add after the selected block, or drag to place.` },
+      {
+        class: "mnb-palette-item",
+        role: "option",
+        id: `${this.id}-${index}`,
+        "data-mnb-palette": item.kind,
+        title: `${item.summary}\n${item.formula}\nClick to add after the selected block, or drag to place.`,
+      },
       h("span", { class: "mnb-palette-kind" }, item.kind),
       h("span", { class: "mnb-palette-formula" }, item.formula),
       h("span", { class: "mnb-palette-summary" }, item.summary),
@@ -173,7 +201,8 @@ export class Palette {
     this.list.querySelectorAll(".mnb-palette-item").forEach((element) => {
       const active = element.id === `${this.id}-${this.at}`;
       attr(element, "aria-selected", String(active));
-      if (active && this.input === (this.root.getRootNode() as Document | ShadowRoot).activeElement) (element as HTMLElement).scrollIntoView?.({ block: "nearest" });
+      if (active && this.input === (this.root.getRootNode() as Document | ShadowRoot).activeElement)
+        (element as HTMLElement).scrollIntoView?.({ block: "nearest" });
     });
     attr(this.input, "aria-activedescendant", this.items.length ? `${this.id}-${this.at}` : null);
   }

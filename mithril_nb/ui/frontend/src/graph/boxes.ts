@@ -10,7 +10,10 @@ import { type SceneNode, isPill } from "./scene";
 /** How a node is drawn: with all texts; with its name only; as a coloured rectangle; as one too small for a border. */
 export type Detail = "full" | "name" | "box" | "dot";
 
-/** A value shown on a node: a number as a bar from 0 to 1, a category as a hue, or unknown if it has neither; and its text. */
+/**
+ * A value shown on a node: a number as a bar from 0 to 1, a category as a hue, or unknown if it has neither; and its
+ * text.
+ */
 export interface Overlay {
   text: string;
   level?: number;
@@ -43,7 +46,9 @@ const [BLOCK_H, PILL_ROOM] = [52, 112];
 /** Least room for a note or shape beside a value. */
 const LEAST_BELOW = 30;
 const SMALL = 11;
-/** Opacity of a value's colour behind the text, as in `viz/diagrams/overlays.py`; more would make the text hard to read. */
+/**
+ * Opacity of a value's colour behind the text, as in `viz/diagrams/overlays.py`; more would make the text hard to read.
+ */
 const TINT = 0.18;
 /** Opacity of nodes and edges that are not part of an answer. */
 export const DIM = 0.22;
@@ -64,9 +69,18 @@ export function detailOfNode(node: SceneNode, { w, h }: Pick<Rect, "w" | "h">, k
   return detailOf(isPill(node) ? { w: Math.max(w, PILL_ROOM), h: BLOCK_H } : { w, h }, k);
 }
 
-/** Return the texts of a frame: its name, and in a model its kind, in a program its note, shape and share; or the value of an overlay. */
-function frameTexts({ name, repeat, kind, label, shape, share }: SceneNode, isModel: boolean, overlay: Overlay | undefined): [title: string, rest: string] {
-  const parts = isModel ? [kind, overlay?.text] : [label, shape, overlay?.text ?? (share === null ? "" : percent(share))];
+/**
+ * Return the texts of a frame: its name, and in a model its kind, in a program its note, shape and share; or the value
+ * of an overlay.
+ */
+function frameTexts(
+  { name, repeat, kind, label, shape, share }: SceneNode,
+  isModel: boolean,
+  overlay: Overlay | undefined,
+): [title: string, rest: string] {
+  const parts = isModel
+    ? [kind, overlay?.text]
+    : [label, shape, overlay?.text ?? (share === null ? "" : percent(share))];
   return [times(name, repeat), parts.filter(Boolean).join(" · ")];
 }
 
@@ -123,7 +137,8 @@ export function drawBox(brush: Brush, node: SceneNode, rect: Rect, overlay: Over
     c.fillStyle = rectangleColour(colours, node, overlay);
     c.fillRect(rect.x, rect.y, rect.w, rect.h);
   }
-  if (node.problem !== null && detail !== "dot") drawSign(brush.c, brush.colours, rect.x + rect.w - 1, rect.y + 1, Math.min(3, Math.max(1, 0.7 / brush.k)));
+  if (node.problem !== null && detail !== "dot")
+    drawSign(brush.c, brush.colours, rect.x + rect.w - 1, rect.y + 1, Math.min(3, Math.max(1, 0.7 / brush.k)));
 }
 
 /** Draw the number of matches at the lower right corner of a node. */
@@ -144,7 +159,9 @@ export function rectangleColour(colours: Colours, node: SceneNode, overlay: Over
   if (node.problem !== null) return colours.bad;
   if (!overlay) return stripColour(colours, node);
   if (overlay.hue !== undefined) return hueOf(colours, overlay.hue);
-  return overlay.level === undefined ? colours.line : colours.heat[Math.round(overlay.level * (colours.heat.length - 1))]!;
+  return overlay.level === undefined
+    ? colours.line
+    : colours.heat[Math.round(overlay.level * (colours.heat.length - 1))]!;
 }
 
 /** Draw a block of a model: kind and label, name and shape, its share as a bar, and its ports. */
@@ -204,7 +221,8 @@ function drawStep(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: 
   const hasCells = hasRoles && !isInstruction && counts.some((count) => count > 0);
   const first = y + (hasCells ? 22 : h / 2 - 3);
   const repeat = node.repeat > 1 ? `×${node.repeat}` : "";
-  const room = right - left - (hasRoles && isInstruction ? 18 : 0) - (repeat ? lettering.width(repeat, NAME, true) + 8 : 0);
+  const room =
+    right - left - (hasRoles && isInstruction ? 18 : 0) - (repeat ? lettering.width(repeat, NAME, true) + 8 : 0);
   write(brush, left, first, lettering.fit(node.name, NAME, room, true), NAME, "ink", true);
   write(brush, right, first, repeat, NAME, "ink", true, "right");
   const share = overlay?.text ?? (node.share === null ? "" : percent(node.share));
@@ -218,7 +236,9 @@ function drawStep(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: 
       SMALL,
       "muted",
     );
-  asValue(brush, () => write(brush, right, first + 17, lettering.fit(share, SMALL, right - left), SMALL, "ink", false, "right"));
+  asValue(brush, () =>
+    write(brush, right, first + 17, lettering.fit(share, SMALL, right - left), SMALL, "ink", false, "right"),
+  );
   if (overlay) drawValue(brush, left, y + h - 6, right - left, overlay);
   if (hasCells) drawCells(c, colours, left, y + h - 8, right - left, counts, node.hue);
   else if (hasRoles && isInstruction) {
@@ -251,11 +271,29 @@ function drawName(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: 
   };
   overlay ? asValue(brush, strip) : strip();
   const size = Math.min(NAME_PX.most, Math.max(NAME_PX.least, NAME * k)) / k;
-  if (isPill(node)) return write(brush, x + w / 2, y + h / 2 + size * 0.36, lettering.fit(node.name, size, Math.max(w, PILL_ROOM), true), size, "ink", true, "center");
+  if (isPill(node))
+    return write(
+      brush,
+      x + w / 2,
+      y + h / 2 + size * 0.36,
+      lettering.fit(node.name, size, Math.max(w, PILL_ROOM), true),
+      size,
+      "ink",
+      true,
+      "center",
+    );
   const repeat = node.repeat > 1 ? ` ×${node.repeat}` : "";
   const [left, room] = [x + 6 + 3 / k, w - 6 - 6 / k];
   const count = repeat && lettering.width(repeat, size, true) < room * 0.6 ? repeat : "";
-  write(brush, left, y + h / 2 + size * 0.36, `${lettering.fit(node.name, size, room - lettering.width(count, size, true), true)}${count}`, size, "ink", true);
+  write(
+    brush,
+    left,
+    y + h / 2 + size * 0.36,
+    `${lettering.fit(node.name, size, room - lettering.width(count, size, true), true)}${count}`,
+    size,
+    "ink",
+    true,
+  );
 }
 
 function stripColour(colours: Colours, node: SceneNode): string {
@@ -285,7 +323,9 @@ function asValue({ c, isOld }: Brush, draw: () => void): void {
   c.restore();
 }
 
-/** The legend of an exported picture, below the graph: the heading, the ends of the scale or the categories, and notes. */
+/**
+ * The legend of an exported picture, below the graph: the heading, the ends of the scale or the categories, and notes.
+ */
 export interface Legend {
   readonly heading: string;
   readonly legend: readonly Overlay[];
@@ -293,7 +333,14 @@ export interface Legend {
 }
 
 /** Draw the legend of an overlay in rows of a width, and return its height. Without `draws`, only measure it. */
-export function drawLegend(brush: Brush, { heading, legend, notes }: Legend, x: number, y: number, width: number, draws = true): number {
+export function drawLegend(
+  brush: Brush,
+  { heading, legend, notes }: Legend,
+  x: number,
+  y: number,
+  width: number,
+  draws = true,
+): number {
   const { lettering } = brush;
   if (draws) write(brush, x, y + 12, lettering.fit(heading, SMALL, width, true), SMALL, "ink", true);
   let [left, top] = [x, y + 24];
@@ -328,7 +375,15 @@ function hatch({ c, colours }: Brush, x: number, y: number, w: number, h: number
 }
 
 /** Draw the colour of a value behind the text of a node. */
-function tint({ c, colours, isOld }: Brush, x: number, y: number, w: number, h: number, radius: number, { level, hue }: Overlay): void {
+function tint(
+  { c, colours, isOld }: Brush,
+  x: number,
+  y: number,
+  w: number,
+  h: number,
+  radius: number,
+  { level, hue }: Overlay,
+): void {
   if (hue === undefined && !level) return;
   c.save();
   c.globalAlpha *= (isOld ? OLD : 1) * (hue === undefined ? TINT * level! : TINT);
@@ -359,7 +414,15 @@ function box({ c, colours, k }: Brush, x: number, y: number, w: number, h: numbe
 }
 
 /** Draw the box of a node, and the strip in its hue. */
-function boxWithStrip(brush: Brush, node: SceneNode, x: number, y: number, w: number, h: number, overlay: Overlay | undefined): void {
+function boxWithStrip(
+  brush: Brush,
+  node: SceneNode,
+  x: number,
+  y: number,
+  w: number,
+  h: number,
+  overlay: Overlay | undefined,
+): void {
   const { c, colours, k } = brush;
   plate(c, x, y, w, h, 4, colours.surface);
   if (overlay) tint(brush, x, y, w, h, 4, overlay);
@@ -376,7 +439,18 @@ function boxWithStrip(brush: Brush, node: SceneNode, x: number, y: number, w: nu
 }
 
 /** Write two texts into one row. Without room for both, the first keeps up to 60 % of it, and the second is cut. */
-function row(brush: Brush, left: number, right: number, y: number, first: string, size: number, look: "ink" | "muted", second: string, other: "ink" | "muted", bold: boolean): void {
+function row(
+  brush: Brush,
+  left: number,
+  right: number,
+  y: number,
+  first: string,
+  size: number,
+  look: "ink" | "muted",
+  second: string,
+  other: "ink" | "muted",
+  bold: boolean,
+): void {
   const { lettering } = brush;
   const room = right - left - (second ? LEAST_GAP : 0);
   const kept = Math.min(lettering.width(first, size, bold), room * 0.6);
@@ -385,7 +459,16 @@ function row(brush: Brush, left: number, right: number, y: number, first: string
   write(brush, right, y, beside, SMALL, other, false, "right");
 }
 
-function write({ c, colours, lettering }: Brush, x: number, y: number, text: string, size: number, look: "ink" | "muted", bold = false, align: CanvasTextAlign = "left"): void {
+function write(
+  { c, colours, lettering }: Brush,
+  x: number,
+  y: number,
+  text: string,
+  size: number,
+  look: "ink" | "muted",
+  bold = false,
+  align: CanvasTextAlign = "left",
+): void {
   if (!text) return;
   lettering.use(size, bold);
   c.fillStyle = colours[look];
@@ -393,7 +476,15 @@ function write({ c, colours, lettering }: Brush, x: number, y: number, text: str
   c.fillText(text, x, y);
 }
 
-function plate(c: CanvasRenderingContext2D, x: number, y: number, w: number, h: number, radius: number, colour: string): void {
+function plate(
+  c: CanvasRenderingContext2D,
+  x: number,
+  y: number,
+  w: number,
+  h: number,
+  radius: number,
+  colour: string,
+): void {
   c.fillStyle = colour;
   c.beginPath();
   c.roundRect(x, y, w, h, radius);

@@ -26,8 +26,18 @@ const DONE_MS = 1500;
 const TYPES: Readonly<Record<string, string>> = { svg: "image/svg+xml", html: "text/html", json: "application/json" };
 
 /** The menu that exports a graph. `fail` shows an error; `more` are further formats. */
-export function exportMenu(view: GraphView, name: () => string, fail: (why: string) => void, more: readonly ExportChoice[] = []): HTMLElement {
-  const file = (suffix: string): string => `${name().replace(/[^\p{L}\p{N}._-]+/gu, "_").slice(0, 80) || "graph"}.${suffix}`;
+export function exportMenu(
+  view: GraphView,
+  name: () => string,
+  fail: (why: string) => void,
+  more: readonly ExportChoice[] = [],
+): HTMLElement {
+  const file = (suffix: string): string =>
+    `${
+      name()
+        .replace(/[^\p{L}\p{N}._-]+/gu, "_")
+        .slice(0, 80) || "graph"
+    }.${suffix}`;
   const choices: readonly ExportChoice[] = [
     { title: "PNG, twice the size", suffix: "png", make: () => view.toPng(2) },
     { title: "SVG", suffix: "svg", make: () => view.toSvg(name()) },
@@ -37,7 +47,11 @@ export function exportMenu(view: GraphView, name: () => string, fail: (why: stri
     if (suffix) menu.report(`Making ${title.split(/[,:]/)[0]} …`);
     try {
       const made = await make();
-      if (made) download(typeof made === "string" ? new Blob([made], { type: TYPES[suffix] ?? "text/plain" }) : made, file(suffix));
+      if (made)
+        download(
+          typeof made === "string" ? new Blob([made], { type: TYPES[suffix] ?? "text/plain" }) : made,
+          file(suffix),
+        );
     } catch (error) {
       fail(error instanceof Error ? error.message : String(error));
       done = "";
@@ -45,6 +59,15 @@ export function exportMenu(view: GraphView, name: () => string, fail: (why: stri
     menu.report(done);
     if (done) setTimeout(() => menu.report(""), DONE_MS);
   };
-  const menu = new MenuButton("Export", "Save the graph or the program as a file", "graph.export", choices.map((choice): MenuAction => ({ title: choice.title, ...(choice.hint ? { hint: choice.hint } : {}), act: () => void save(choice) })));
+  const menu = new MenuButton(
+    "Export",
+    "Save the graph or the program as a file",
+    "graph.export",
+    choices.map((choice): MenuAction => ({
+      title: choice.title,
+      ...(choice.hint ? { hint: choice.hint } : {}),
+      act: () => void save(choice),
+    })),
+  );
   return menu.root;
 }

@@ -88,7 +88,8 @@ export class Gestures {
   private at(event: MouseEvent): { node: SceneNode | null; edge: SceneEdge | null } {
     const target = event.target as Element | null;
     const edgeId = target?.closest<HTMLElement>("[data-mnb-edge]")?.dataset["mnbEdge"];
-    if (edgeId !== undefined) return { node: null, edge: this.painter.index.scene.edges.find((edge) => edge.id === edgeId) ?? null };
+    if (edgeId !== undefined)
+      return { node: null, edge: this.painter.index.scene.edges.find((edge) => edge.id === edgeId) ?? null };
     const key = this.items.keyOf(target);
     const item = key === null ? null : (this.painter.index.node(key) ?? null);
     const place = this.place(event);
@@ -153,12 +154,19 @@ export class Gestures {
 
   private move(event: PointerEvent): void {
     const press = this.pressed;
-    if (press && event.buttons && Math.hypot(event.clientX - press.x, event.clientY - press.y) >= DRAG_PX) press.hasMoved = true;
+    if (press && event.buttons && Math.hypot(event.clientX - press.x, event.clientY - press.y) >= DRAG_PX)
+      press.hasMoved = true;
     if (event.buttons) return;
     const { node, edge } = this.at(event);
     this.hover(node, edge);
     if (!this.tip) return;
-    const lines = isControl(event.target) ? [] : node ? this.actions.describe(node).tip : edge ? (this.actions.describeEdge?.(edge) ?? []) : [];
+    const lines = isControl(event.target)
+      ? []
+      : node
+        ? this.actions.describe(node).tip
+        : edge
+          ? (this.actions.describeEdge?.(edge) ?? [])
+          : [];
     if (lines.length) this.tip.later(lines, event.clientX, event.clientY);
     else this.tip.hide();
   }

@@ -86,7 +86,11 @@ export class Items {
     if (part && visible.length > MOST) {
       const [x, y] = [part.x + part.w / 2, part.y + part.h / 2];
       const far = (node: SceneNode): number => Math.hypot(node.x + node.w / 2 - x, node.y + node.h / 2 - y);
-      visible = visible.map((node) => ({ node, far: far(node) })).sort((a, b) => a.far - b.far).slice(0, MOST).map(({ node }) => node);
+      visible = visible
+        .map((node) => ({ node, far: far(node) }))
+        .sort((a, b) => a.far - b.far)
+        .slice(0, MOST)
+        .map(({ node }) => node);
     }
     const shown = new Set(visible);
     const editing = this.keyOf((this.root.getRootNode() as Document | ShadowRoot).activeElement);
@@ -98,16 +102,26 @@ export class Items {
     // Before others are placed: an element that is moved in the document loses the focus.
     for (const [key, element] of this.elements) if (!shown.has(index.node(key)!)) element.remove();
     this.elements.clear();
-    keyed(this.nodes, order, (node) => node.key, (node) => this.create(node), (element: HTMLElement, node: SceneNode) => {
-      this.elements.set(node.key, element);
-      this.fill(element, node);
-    });
+    keyed(
+      this.nodes,
+      order,
+      (node) => node.key,
+      (node) => this.create(node),
+      (element: HTMLElement, node: SceneNode) => {
+        this.elements.set(node.key, element);
+        this.fill(element, node);
+      },
+    );
     this.paint(state);
     this.showEdges(part, state);
   }
 
   private create(node: SceneNode): HTMLElement {
-    return h("div", { class: "mnb-node", role: "treeitem", "data-mnb-node": node.key }, h("span", { class: "mnb-node-text" }));
+    return h(
+      "div",
+      { class: "mnb-node", role: "treeitem", "data-mnb-node": node.key },
+      h("span", { class: "mnb-node-text" }),
+    );
   }
 
   private fill(element: HTMLElement, node: SceneNode): void {
@@ -156,7 +170,20 @@ export class Items {
         event.stopPropagation();
         toggle(this.painter.index.node(node.key) ?? node);
       };
-      parts.append(h("button", { type: "button", class: "mnb-node-chevron", tabindex: -1, "aria-label": label, title: label, onclick: press }, icon(ICONS.chevron)));
+      parts.append(
+        h(
+          "button",
+          {
+            type: "button",
+            class: "mnb-node-chevron",
+            tabindex: -1,
+            "aria-label": label,
+            title: label,
+            onclick: press,
+          },
+          icon(ICONS.chevron),
+        ),
+      );
     }
     decorate?.(parts, node);
   }
@@ -168,14 +195,21 @@ export class Items {
       const isSelected = edge.id === state.selectedEdge;
       if ((edge.problem === null && !isSelected) || items.length >= MOST_EDGES) continue;
       const [x, y] = middle(edge);
-      if (!part || isSelected || (x >= part.x && x <= part.x + part.w && y >= part.y && y <= part.y + part.h)) items.push({ edge, isSelected });
+      if (!part || isSelected || (x >= part.x && x <= part.x + part.w && y >= part.y && y <= part.y + part.h))
+        items.push({ edge, isSelected });
     }
-    keyed(this.edges, items, ({ edge }) => edge.id, ({ edge }) => h("div", { class: "mnb-edge", "data-mnb-edge": edge.id }), (element: HTMLElement, { edge, isSelected }: EdgeItem) => {
-      const [x, y] = middle(edge);
-      element.style.transform = `translate(${x - this.frame.x}px, ${y - this.frame.y}px)`;
-      element.classList.toggle("mnb-selected", isSelected);
-      this.options.decorateEdge?.(element, edge);
-    });
+    keyed(
+      this.edges,
+      items,
+      ({ edge }) => edge.id,
+      ({ edge }) => h("div", { class: "mnb-edge", "data-mnb-edge": edge.id }),
+      (element: HTMLElement, { edge, isSelected }: EdgeItem) => {
+        const [x, y] = middle(edge);
+        element.style.transform = `translate(${x - this.frame.x}px, ${y - this.frame.y}px)`;
+        element.classList.toggle("mnb-selected", isSelected);
+        this.options.decorateEdge?.(element, edge);
+      },
+    );
   }
 
   /** Put the items of moved nodes where they are drawn; all others are in their place. */
@@ -194,7 +228,8 @@ export class Items {
   private put(element: HTMLElement, { x, y, w, h }: Rect): void {
     const { frame } = this;
     const near = (at: number, length: number): number => Math.min(Math.max(at, -2 * length), 2 * length);
-    element.style.transform = `translate(${near(x - frame.x, Math.max(frame.w, w))}px, ${near(y - frame.y, Math.max(frame.h, h))}px)`;
+    element.style.transform =
+      `translate(${near(x - frame.x, Math.max(frame.w, w))}px, ` + `${near(y - frame.y, Math.max(frame.h, h))}px)`;
     element.style.width = `${w}px`;
     element.style.height = `${h}px`;
   }

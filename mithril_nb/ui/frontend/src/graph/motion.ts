@@ -24,7 +24,13 @@ export class Motion {
    * @param part - The visible part of the new scene.
    * @returns null if nothing moves, or too much.
    */
-  static plan(old: { index: SceneIndex; view: View; moved: Moved; keys: readonly string[] }, painter: Painter, view: View, part: Rect, now: number): Motion | null {
+  static plan(
+    old: { index: SceneIndex; view: View; moved: Moved; keys: readonly string[] },
+    painter: Painter,
+    view: View,
+    part: Rect,
+    now: number,
+  ): Motion | null {
     const { index } = painter;
     const scale = old.view.k / view.k;
     const [dx, dy] = [(old.view.x - view.x) / view.k, (old.view.y - view.y) / view.k];
@@ -37,15 +43,27 @@ export class Motion {
       if (!node) continue;
       const before = old.moved.nodes.get(key) ?? old.index.node(key);
       const start = before ? from(before) : null;
-      if (!start || Math.abs(start.x - node.x) + Math.abs(start.y - node.y) + Math.abs(start.w - node.w) + Math.abs(start.h - node.h) > 0.5) nodes.set(key, start);
+      if (
+        !start ||
+        Math.abs(start.x - node.x) +
+          Math.abs(start.y - node.y) +
+          Math.abs(start.w - node.w) +
+          Math.abs(start.h - node.h) >
+          0.5
+      )
+        nodes.set(key, start);
     }
     if (nodes.size === 0) return null;
     const lines = new Map<string, Line | null>();
     const edges = new Map(old.index.scene.edges.map((edge) => [edge.id, edge]));
     for (const edge of painter.linesIn(part)) {
       const before = old.moved.lines.get(edge.id) ?? edges.get(edge.id);
-      const start: Line | null = before ? { curve: before.curve, points: before.points.map(([x, y]) => [x * scale + dx, y * scale + dy]) } : null;
-      const isStill = start?.points.length === edge.points.length && start.points.every(([x, y], i) => Math.abs(x - edge.points[i]![0]) + Math.abs(y - edge.points[i]![1]) < 0.5);
+      const start: Line | null = before
+        ? { curve: before.curve, points: before.points.map(([x, y]) => [x * scale + dx, y * scale + dy]) }
+        : null;
+      const isStill =
+        start?.points.length === edge.points.length &&
+        start.points.every(([x, y], i) => Math.abs(x - edge.points[i]![0]) + Math.abs(y - edge.points[i]![1]) < 0.5);
       if (!isStill) lines.set(edge.id, start);
     }
     return new Motion(now, index, nodes, lines);
@@ -60,7 +78,8 @@ export class Motion {
     const nodes = new Map<string, Rect & { opacity?: number }>();
     for (const [key, from] of this.nodes) {
       const to = this.index.node(key)!;
-      if (from) nodes.set(key, { x: mix(from.x, to.x), y: mix(from.y, to.y), w: mix(from.w, to.w), h: mix(from.h, to.h) });
+      if (from)
+        nodes.set(key, { x: mix(from.x, to.x), y: mix(from.y, to.y), w: mix(from.w, to.w), h: mix(from.h, to.h) });
       else nodes.set(key, { x: to.x, y: to.y, w: to.w, h: to.h, opacity: t });
     }
     const lines = new Map<string, Line & { opacity?: number }>();

@@ -30,7 +30,10 @@ export class Minimap {
     const move = (event: PointerEvent): void => {
       const box = this.root.getBoundingClientRect();
       const { bounds } = this.painter;
-      this.moveTo(bounds.x + ((event.clientX - box.left) / Math.max(1, box.width)) * bounds.w, bounds.y + ((event.clientY - box.top) / Math.max(1, box.height)) * bounds.h);
+      this.moveTo(
+        bounds.x + ((event.clientX - box.left) / Math.max(1, box.width)) * bounds.w,
+        bounds.y + ((event.clientY - box.top) / Math.max(1, box.height)) * bounds.h,
+      );
     };
     this.root.addEventListener("pointerdown", (event) => {
       event.preventDefault();
@@ -45,7 +48,8 @@ export class Minimap {
     const { bounds, index } = this.painter;
     this.root.hidden = index.scene.nodes.length < LEAST_NODES || bounds.w <= 0 || bounds.h <= 0;
     if (this.root.hidden) return;
-    if (this.ready === index) this.refresh([index, colours, state.overlay, state.dimmed, state.isOld, ratio], ratio, colours, state);
+    if (this.ready === index)
+      this.refresh([index, colours, state.overlay, state.dimmed, state.isOld, ratio], ratio, colours, state);
     else this.timer ??= setTimeout(() => this.getReady(), LATER_MS);
     const c = this.root.getContext("2d");
     if (!c || !this.picture) return;
@@ -56,7 +60,12 @@ export class Minimap {
     c.strokeStyle = colours.accent;
     c.lineWidth = 1.5 * ratio;
     const [x, y] = [Math.max(0, (part.x - bounds.x) * unit), Math.max(0, (part.y - bounds.y) * unit)];
-    c.strokeRect(x + ratio, y + ratio, Math.max(4, Math.min(width, (part.x + part.w - bounds.x) * unit) - x - 2 * ratio), Math.max(4, Math.min(height, (part.y + part.h - bounds.y) * unit) - y - 2 * ratio));
+    c.strokeRect(
+      x + ratio,
+      y + ratio,
+      Math.max(4, Math.min(width, (part.x + part.w - bounds.x) * unit) - x - 2 * ratio),
+      Math.max(4, Math.min(height, (part.y + part.h - bounds.y) * unit) - y - 2 * ratio),
+    );
   }
 
   destroy(): void {
@@ -78,10 +87,18 @@ export class Minimap {
     const [width, height] = [Math.max(12, bounds.w * this.scale), Math.max(12, bounds.h * this.scale)];
     Object.assign(this.root.style, { width: `${width}px`, height: `${height}px` });
     this.picture = document.createElement("canvas");
-    for (const canvas of [this.root, this.picture]) Object.assign(canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
+    for (const canvas of [this.root, this.picture])
+      Object.assign(canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
     const c = this.picture.getContext("2d");
     if (c) {
-      c.setTransform(this.scale * ratio, 0, 0, this.scale * ratio, -bounds.x * this.scale * ratio, -bounds.y * this.scale * ratio);
+      c.setTransform(
+        this.scale * ratio,
+        0,
+        0,
+        this.scale * ratio,
+        -bounds.x * this.scale * ratio,
+        -bounds.y * this.scale * ratio,
+      );
       overview.blit(c, index.scene, bounds, colours, state);
     }
     this.of = of;
@@ -103,7 +120,14 @@ export class Crumbs {
     if (shown === this.shown) return;
     this.shown = shown;
     this.root.hidden = groups.length === 0;
-    const button = (label: string, go: () => void): HTMLElement => h("button", { type: "button", class: "mnb-crumb", title: label, onclick: go }, label);
-    this.root.replaceChildren(...(groups.length ? [button("Whole graph", this.goToAll)] : []), ...groups.flatMap(({ key, name }) => [h("span", { "aria-hidden": "true" }, "›"), button(name, () => this.goTo(key))]));
+    const button = (label: string, go: () => void): HTMLElement =>
+      h("button", { type: "button", class: "mnb-crumb", title: label, onclick: go }, label);
+    this.root.replaceChildren(
+      ...(groups.length ? [button("Whole graph", this.goToAll)] : []),
+      ...groups.flatMap(({ key, name }) => [
+        h("span", { "aria-hidden": "true" }, "›"),
+        button(name, () => this.goTo(key)),
+      ]),
+    );
   }
 }

@@ -41,9 +41,15 @@ export class GraphOverlay {
     const { values, categories, total, title } = data;
     const isNumber = categories.length === 0;
     const numbers = isNumber ? values.filter((value): value is number => typeof value === "number") : [];
-    const [least, most] = numbers.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
+    const [least, most] = numbers.reduce(
+      ([low, high], value) => [Math.min(low, value), Math.max(high, value)],
+      [Infinity, -Infinity],
+    );
     const [low, high] = [Math.min(0, least), Math.max(0, most)];
-    const markOf = (value: number): Overlay => (isNumber ? { text: this.format(value), level: high > low ? (value - low) / (high - low) : 0 } : { text: categories[value] ?? UNKNOWN, hue: value });
+    const markOf = (value: number): Overlay =>
+      isNumber
+        ? { text: this.format(value), level: high > low ? (value - low) / (high - low) : 0 }
+        : { text: categories[value] ?? UNKNOWN, hue: value };
     const bounds = new Set(data.bounds);
     values.forEach((value, at) => {
       const key = keys[at];
@@ -54,13 +60,17 @@ export class GraphOverlay {
       this.marks.set(key, { ...mark, text: written ?? bound + mark.text });
       const share = isNumber && total && typeof value === "number" ? `, ${percent(value / total)}` : "";
       const known = (): string => written ?? (isNumber ? `${bound}${this.exact(value as number)}${share}` : mark.text);
-      const detail = value === UNKNOWN ? (written === undefined ? "unknown" : `${written}; of this node: unknown`) : known();
+      const detail =
+        value === UNKNOWN ? (written === undefined ? "unknown" : `${written}; of this node: unknown`) : known();
       this.details.set(key, `${title}: ${detail}`);
     });
     this.notes = data.notes;
     this.heading = total === null ? title : `${title}: ${this.format(total)} in total`;
     const ends = numbers.length ? [...new Set([least, most])].map(markOf) : [];
-    this.legend = [...(isNumber ? ends : categories.map((_, at) => markOf(at))), ...(values.includes(UNKNOWN) ? [{ text: "unknown" }] : [])];
+    this.legend = [
+      ...(isNumber ? ends : categories.map((_, at) => markOf(at))),
+      ...(values.includes(UNKNOWN) ? [{ text: "unknown" }] : []),
+    ];
   }
 
   /** Return the title and the exact value of a node, for its tooltip and name; "" without a value. */
@@ -139,20 +149,48 @@ export class OverlayLayer {
     const { now, roles } = this;
     const shown = now ?? (this.failure ? null : roles);
     this.legend.hidden = !shown && !this.failure && !this.old;
-    const part = (mark: Overlay): HTMLElement => h("span", { class: "mnb-legend-part" }, swatch(mark), h("span", {}, mark.text));
+    const part = (mark: Overlay): HTMLElement =>
+      h("span", { class: "mnb-legend-part" }, swatch(mark), h("span", {}, mark.text));
     const heading = shown && h(now ? "b" : "span", now ? {} : { class: "mnb-muted" }, shown.heading);
-    const explained = shown ? [heading!, ...shown.legend.map(part), ...shown.notes.map((note) => h("span", { class: "mnb-muted" }, note))] : [];
-    this.legend.replaceChildren(...explained, this.failure, ...(this.old ? [h("span", { class: "mnb-badge", role: "status" }, this.old)] : []));
+    const explained = shown
+      ? [heading!, ...shown.legend.map(part), ...shown.notes.map((note) => h("span", { class: "mnb-muted" }, note))]
+      : [];
+    this.legend.replaceChildren(
+      ...explained,
+      this.failure,
+      ...(this.old ? [h("span", { class: "mnb-badge", role: "status" }, this.old)] : []),
+    );
   }
 }
 
 function swatch({ level, hue, role }: Overlay): SVGSVGElement {
-  const bar = (width: number, name: string): SVGElement => svg("rect", { x: 0, y: 3, width, height: 6, rx: 2, class: name });
+  const bar = (width: number, name: string): SVGElement =>
+    svg("rect", { x: 0, y: 3, width, height: 6, rx: 2, class: name });
   const lines = Array.from({ length: 8 }, (_, at) => `M${at * 5} 9l6-6`).join("");
-  const roles = [bar(40, "mnb-swatch-role"), svg("path", { d: lines, class: "mnb-swatch-hatch" }), svg("path", { d: "M3 6H40", class: "mnb-swatch-dots" })];
-  const own = role === "returns" ? [svg("path", { d: "M40 6H8V2L1 6l7 4V6", class: "mnb-swatch-hatch" })] : role !== undefined ? [roles[role] ?? roles[2]!] : null;
-  const filled = own ?? (hue !== undefined ? [bar(40, `mnb-swatch-hue mnb-hue-${hue}`)] : level === undefined ? [roles[1]!] : [bar(40 * level, "mnb-swatch-level")]);
-  return svg("svg", { viewBox: "0 0 40 12", width: 40, height: 12, "aria-hidden": "true" }, role === "returns" ? null : bar(40, "mnb-swatch-track"), ...filled);
+  const roles = [
+    bar(40, "mnb-swatch-role"),
+    svg("path", { d: lines, class: "mnb-swatch-hatch" }),
+    svg("path", { d: "M3 6H40", class: "mnb-swatch-dots" }),
+  ];
+  const own =
+    role === "returns"
+      ? [svg("path", { d: "M40 6H8V2L1 6l7 4V6", class: "mnb-swatch-hatch" })]
+      : role !== undefined
+        ? [roles[role] ?? roles[2]!]
+        : null;
+  const filled =
+    own ??
+    (hue !== undefined
+      ? [bar(40, `mnb-swatch-hue mnb-hue-${hue}`)]
+      : level === undefined
+        ? [roles[1]!]
+        : [bar(40 * level, "mnb-swatch-level")]);
+  return svg(
+    "svg",
+    { viewBox: "0 0 40 12", width: 40, height: 12, "aria-hidden": "true" },
+    role === "returns" ? null : bar(40, "mnb-swatch-track"),
+    ...filled,
+  );
 }
 
 /** The choices of an overlay: name and title; and whether the numbers of blocks exclude inner blocks. */
@@ -168,9 +206,22 @@ const SLOW = new Set(["memory"]);
 /** The menus in a graph's toolbar: the values on its nodes, and the convention of numbers. */
 export class OverlayMenu {
   readonly root: HTMLElement;
-  private readonly menu = h("select", { class: "mnb-select", "aria-label": "Values on the nodes", title: "Show values on the nodes of the graph", "data-mnb-action": "graph.overlay" }) as HTMLSelectElement;
-  private readonly convention = h("select", { class: "mnb-select", "aria-label": "Costs of blocks that contain others", title: "Whether the cost of a block includes the blocks inside it, in the graph, the tables and the tooltips", "data-mnb-action": "graph.convention" },
-    h("option", { value: "inner" }, "with inner blocks"), h("option", { value: "own" }, "own"),
+  private readonly menu = h("select", {
+    class: "mnb-select",
+    "aria-label": "Values on the nodes",
+    title: "Show values on the nodes of the graph",
+    "data-mnb-action": "graph.overlay",
+  }) as HTMLSelectElement;
+  private readonly convention = h(
+    "select",
+    {
+      class: "mnb-select",
+      "aria-label": "Costs of blocks that contain others",
+      title: "Whether the cost of a block includes the blocks inside it, in the graph, the tables and the tooltips",
+      "data-mnb-action": "graph.convention",
+    },
+    h("option", { value: "inner" }, "with inner blocks"),
+    h("option", { value: "own" }, "own"),
   ) as HTMLSelectElement;
 
   /** Whether a slow choice waits for Enter. */
@@ -200,7 +251,10 @@ export class OverlayMenu {
   update({ name, own, choices }: OverlayChoice, hasGroups: boolean): void {
     const all = [["", name ? "none" : "show values…"], ...choices] as [string, string][];
     const listed = all.some(([one]) => one === name) ? all : [...all, [name, name] as [string, string]];
-    if (Array.from(this.menu.options, (option) => `${option.value}\n${option.text}`).join() !== listed.map((one) => one.join("\n")).join()) {
+    if (
+      Array.from(this.menu.options, (option) => `${option.value}\n${option.text}`).join() !==
+      listed.map((one) => one.join("\n")).join()
+    ) {
       this.menu.replaceChildren(...listed.map(([value, title]) => h("option", { value }, title)));
     }
     if (!this.isWaiting) this.menu.value = name;

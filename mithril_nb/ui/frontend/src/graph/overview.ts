@@ -36,7 +36,14 @@ export class Overview {
 
   private picture(scene: Scene, bounds: Rect, colours: Colours, state: OverviewState): HTMLCanvasElement | null {
     const { overlay, dimmed, isOld } = state;
-    if (this.canvas && this.colours === colours && this.state?.overlay === overlay && this.state.dimmed === dimmed && this.state.isOld === isOld) return this.canvas;
+    if (
+      this.canvas &&
+      this.colours === colours &&
+      this.state?.overlay === overlay &&
+      this.state.dimmed === dimmed &&
+      this.state.isOld === isOld
+    )
+      return this.canvas;
     if (bounds.w <= 0 || bounds.h <= 0) return null;
     const scale = this.scaleOf(bounds);
     const canvas = document.createElement("canvas");

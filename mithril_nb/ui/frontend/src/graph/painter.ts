@@ -6,10 +6,31 @@ import { Lettering } from "../drawing/lettering";
 import { type Line, type Point, type Rect, bend, boxOf, distanceTo, piecesIn, trace } from "../drawing/lines";
 import { SvgContext } from "../drawing/svg-context";
 import type { View } from "../drawing/zoom";
-import { type Brush, DIM, type Legend, OLD, type Overlay, detailOfNode, drawBox, drawCount, drawFrame, drawLegend, rectangleColour } from "./boxes";
+import {
+  type Brush,
+  DIM,
+  type Legend,
+  OLD,
+  type Overlay,
+  detailOfNode,
+  drawBox,
+  drawCount,
+  drawFrame,
+  drawLegend,
+  rectangleColour,
+} from "./boxes";
 import { Overview } from "./overview";
 import { type SceneEdge, type SceneNode, SceneIndex, EMPTY, boundsOf, isPill } from "./scene";
-import { type DrawnEdge, type PlacedLabel, drawChip, drawEdgeSigns, drawLabels, drawLit, drawWires, placeLabels } from "./wires";
+import {
+  type DrawnEdge,
+  type PlacedLabel,
+  drawChip,
+  drawEdgeSigns,
+  drawLabels,
+  drawLit,
+  drawWires,
+  placeLabels,
+} from "./wires";
 
 /** A connection that is being drawn. */
 export interface Wire {
@@ -36,7 +57,18 @@ export interface PaintState {
   wire: Wire | null;
 }
 
-export const PLAIN: PaintState = { hovered: new Set(), selected: new Set(), dimmed: new Set(), matches: new Map(), overlay: new Map(), legend: null, isOld: false, hoveredEdge: null, selectedEdge: null, wire: null };
+export const PLAIN: PaintState = {
+  hovered: new Set(),
+  selected: new Set(),
+  dimmed: new Set(),
+  matches: new Map(),
+  overlay: new Map(),
+  legend: null,
+  isOld: false,
+  hoveredEdge: null,
+  selectedEdge: null,
+  wire: null,
+};
 
 /** Nodes and edges drawn elsewhere than in the scene: dragged, or moving to their new place. */
 export interface Moved {
@@ -115,22 +147,46 @@ export class Painter {
   }
 
   /** Draw the part of the scene that is visible in a frame of this size in CSS pixels. */
-  draw(c: CanvasRenderingContext2D, view: View, size: { width: number; height: number; ratio: number }, colours: Colours, state: PaintState, moved: Moved): void {
+  draw(
+    c: CanvasRenderingContext2D,
+    view: View,
+    size: { width: number; height: number; ratio: number },
+    colours: Colours,
+    state: PaintState,
+    moved: Moved,
+  ): void {
     if (this.lettering?.family !== colours.family) {
       this.lettering = new Lettering(c, colours.family);
       this.labels = null;
     }
     const { k } = view;
-    const brush: Brush = { c, colours, lettering: this.lettering, k, isModel: this.index.scene.is_model, hasRoles: this.hasRoles, isOld: state.isOld };
+    const brush: Brush = {
+      c,
+      colours,
+      lettering: this.lettering,
+      k,
+      isModel: this.index.scene.is_model,
+      hasRoles: this.hasRoles,
+      isOld: state.isOld,
+    };
     c.setTransform(1, 0, 0, 1, 0, 0);
     c.clearRect(0, 0, size.width * size.ratio, size.height * size.ratio);
     c.setTransform(k * size.ratio, 0, 0, k * size.ratio, view.x * size.ratio, view.y * size.ratio);
     c.globalAlpha = 1;
     const margin = 12;
-    const part: Rect = { x: -view.x / k - margin, y: -view.y / k - margin, w: size.width / k + 2 * margin, h: size.height / k + 2 * margin };
+    const part: Rect = {
+      x: -view.x / k - margin,
+      y: -view.y / k - margin,
+      w: size.width / k + 2 * margin,
+      h: size.height / k + 2 * margin,
+    };
     this.lettering.reset();
     const isSharp = this.overview.scaleOf(this.bounds) >= SHARP * k * size.ratio;
-    if (!this.isExported && this.estimate(part) * this.index.scene.nodes.length > (isSharp ? MOST_BOXES.ifSharp : MOST_BOXES.always)) this.overview.blit(c, this.index.scene, this.bounds, colours, state);
+    if (
+      !this.isExported &&
+      this.estimate(part) * this.index.scene.nodes.length > (isSharp ? MOST_BOXES.ifSharp : MOST_BOXES.always)
+    )
+      this.overview.blit(c, this.index.scene, this.bounds, colours, state);
     else this.drawPart(brush, part, state, moved);
     this.drawOutlines(brush, part, state, moved);
     if (moved === STILL) this.drawMatches(brush, part, state);
@@ -151,13 +207,18 @@ export class Painter {
     c.fillStyle = colours.ground;
     c.fillRect(0, 0, canvas.width, canvas.height);
     const tooLarge = `A picture of ${canvas.width} × ${canvas.height} px is too large for this browser.`;
-    return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error(tooLarge))), "image/png"));
+    return new Promise((resolve, reject) =>
+      canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error(tooLarge))), "image/png"),
+    );
   }
 
   /** Return the whole scene as SVG, with the legend of the overlay. */
   toSvg(colours: Colours, state: PaintState, title: string): string {
     const { nodes } = this.index.scene;
-    if (nodes.length > SVG_MOST) throw new Error(`An SVG of ${nodes.length.toLocaleString("en-US")} nodes is too large. Export PNG, or close groups.`);
+    if (nodes.length > SVG_MOST)
+      throw new Error(
+        `An SVG of ${nodes.length.toLocaleString("en-US")} nodes is too large. Export PNG, or close groups.`,
+      );
     const c = new SvgContext(document.createElement("canvas").getContext("2d"));
     const size = this.sheet(c as unknown as CanvasRenderingContext2D, colours, state);
     this.drawSheet(c as unknown as CanvasRenderingContext2D, colours, state, 1, size);
@@ -170,29 +231,57 @@ export class Painter {
     return { width, height: this.bounds.h + 2 * PNG.margin + below };
   }
 
-  private drawSheet(c: CanvasRenderingContext2D, colours: Colours, state: PaintState, k: number, size: { width: number; height: number }): void {
+  private drawSheet(
+    c: CanvasRenderingContext2D,
+    colours: Colours,
+    state: PaintState,
+    k: number,
+    size: { width: number; height: number },
+  ): void {
     const { x, y } = this.bounds;
     const plain = { ...state, hovered: PLAIN.hovered, hoveredEdge: null, wire: null };
     this.lettering = null; // it measures with the context that it draws to
     this.isExported = true;
-    this.draw(c, { x: (PNG.margin - x) * k, y: (PNG.margin - y) * k, k }, { width: size.width, height: size.height, ratio: 1 }, colours, plain, STILL);
+    this.draw(
+      c,
+      { x: (PNG.margin - x) * k, y: (PNG.margin - y) * k, k },
+      { width: size.width, height: size.height, ratio: 1 },
+      colours,
+      plain,
+      STILL,
+    );
     this.isExported = false;
     this.drawLegend(c, colours, state, k, true);
     this.lettering = null;
   }
 
   /** Draw the legend below the graph, and return its height; 0 without an overlay. */
-  private drawLegend(c: CanvasRenderingContext2D, colours: Colours, { legend, isOld }: PaintState, k: number, draws: boolean): number {
+  private drawLegend(
+    c: CanvasRenderingContext2D,
+    colours: Colours,
+    { legend, isOld }: PaintState,
+    k: number,
+    draws: boolean,
+  ): number {
     if (!legend) return 0;
     const { x, y, w, h } = this.bounds;
-    const brush: Brush = { c, colours, lettering: new Lettering(c, colours.family), k, isModel: true, hasRoles: false, isOld };
+    const brush: Brush = {
+      c,
+      colours,
+      lettering: new Lettering(c, colours.family),
+      k,
+      isModel: true,
+      hasRoles: false,
+      isOld,
+    };
     return drawLegend(brush, legend, x, y + h + PNG.margin, Math.max(w, LEAST_WITH_LEGEND), draws);
   }
 
   /** Return the share of the scene that a part contains. */
   private estimate(part: Rect): number {
     const { x, y, w, h } = this.bounds;
-    const share = (from: number, length: number, start: number, whole: number): number => (whole ? Math.max(0, Math.min(from + length, start + whole) - Math.max(from, start)) / whole : 1);
+    const share = (from: number, length: number, start: number, whole: number): number =>
+      whole ? Math.max(0, Math.min(from + length, start + whole) - Math.max(from, start)) / whole : 1;
     return share(part.x, part.w, x, w) * share(part.y, part.h, y, h);
   }
 
@@ -202,7 +291,8 @@ export class Painter {
       const node = this.index.node(key);
       return node && meets(rect, part) ? [{ node, rect }] : [];
     });
-    const dim = (key: string, opacity = 1): void => void (brush.c.globalAlpha = opacity * (state.dimmed.has(key) ? DIM : 1));
+    const dim = (key: string, opacity = 1): void =>
+      void (brush.c.globalAlpha = opacity * (state.dimmed.has(key) ? DIM : 1));
     for (const node of drawn) {
       if (!node.expanded) continue;
       dim(node.key);
@@ -213,7 +303,8 @@ export class Painter {
       dim(node.key, rect.opacity);
       drawFrame(brush, node, rect, state.overlay.get(node.key));
     }
-    const isCrowded = brush.k < DISTANT_ZOOM && this.estimate(part) * this.index.scene.edges.length > MOST_DISTANT_EDGES;
+    const isCrowded =
+      brush.k < DISTANT_ZOOM && this.estimate(part) * this.index.scene.edges.length > MOST_DISTANT_EDGES;
     const edges = isCrowded ? [] : this.edgesIn(part, moved);
     if (edges.length) {
       const plain = edges.filter(({ edge }) => !state.dimmed.has(edge.id) && !moved.lines.get(edge.id)?.opacity);
@@ -221,7 +312,10 @@ export class Painter {
       drawWires(brush, plain);
       if (plain.length < edges.length) {
         brush.c.globalAlpha = DIM;
-        drawWires(brush, edges.filter(({ edge }) => state.dimmed.has(edge.id)));
+        drawWires(
+          brush,
+          edges.filter(({ edge }) => state.dimmed.has(edge.id)),
+        );
         for (const one of edges) {
           const opacity = moved.lines.get(one.edge.id)?.opacity;
           if (!opacity || state.dimmed.has(one.edge.id)) continue;
@@ -241,9 +335,17 @@ export class Painter {
     brush.c.globalAlpha = 1;
     if (brush.k >= LABEL_ZOOM && moved === STILL) {
       this.labels ??= placeLabels(this.index, brush);
-      drawLabels(brush, this.labels.filter(({ edge, x, y }) => !state.dimmed.has(edge.id) && meets({ x, y, w: 180, h: 1 }, part)));
+      drawLabels(
+        brush,
+        this.labels.filter(({ edge, x, y }) => !state.dimmed.has(edge.id) && meets({ x, y, w: 180, h: 1 }, part)),
+      );
     }
-    for (const one of edges) if (one.edge.problem === null && (brush.k >= CHIP_ZOOM || one.edge.id === state.hoveredEdge || one.edge.id === state.selectedEdge)) drawChip(brush, one);
+    for (const one of edges)
+      if (
+        one.edge.problem === null &&
+        (brush.k >= CHIP_ZOOM || one.edge.id === state.hoveredEdge || one.edge.id === state.selectedEdge)
+      )
+        drawChip(brush, one);
     drawEdgeSigns(brush, edges);
   }
 
@@ -254,7 +356,12 @@ export class Painter {
       const [edge, box] = [edges[at]!, this.boxes[at]!];
       if (moved.lines.has(edge.id)) continue;
       if (box.w <= LONG * part.w && box.h <= LONG * part.h) found.push({ edge, line: edge });
-      else for (const { points, isEnd } of piecesIn(edge, part)) found.push({ edge: isEnd ? edge : { ...edge, is_end: false, returns: false }, line: { points, curve: false } });
+      else
+        for (const { points, isEnd } of piecesIn(edge, part))
+          found.push({
+            edge: isEnd ? edge : { ...edge, is_end: false, returns: false },
+            line: { points, curve: false },
+          });
     }
     if (moved.lines.size) {
       for (const edge of edges) {
@@ -268,7 +375,8 @@ export class Painter {
   private drawLitEdges(brush: Brush, edges: readonly DrawnEdge[], state: PaintState): void {
     for (const one of edges) {
       if (one.edge.id === state.selectedEdge) drawLit(brush, one, brush.colours.accent, 3);
-      else if (one.edge.id === state.hoveredEdge) drawLit(brush, one, one.edge.problem === null ? brush.colours.ink : brush.colours.bad, 2);
+      else if (one.edge.id === state.hoveredEdge)
+        drawLit(brush, one, one.edge.problem === null ? brush.colours.ink : brush.colours.bad, 2);
     }
   }
 
@@ -296,14 +404,18 @@ export class Painter {
     brush.c.globalAlpha = 1;
   }
 
-  /** Draw a rim around each match, and the number of matches on groups. Thousands of them are a picture by themselves. */
+  /**
+   * Draw a rim around each match, and the number of matches on groups. Thousands of them are a picture by themselves.
+   */
   private drawMatches(brush: Brush, part: Rect, { matches }: PaintState): void {
     if (!matches.size) return;
     const { c, colours, k } = brush;
     const unit = 1 / Math.min(1, k);
     c.strokeStyle = colours.match;
     c.lineWidth = 2 * unit;
-    const found = this.nodesIn(part).filter(({ key, expanded }) => !expanded && matches.has(key)).slice(0, MOST_MATCHES);
+    const found = this.nodesIn(part)
+      .filter(({ key, expanded }) => !expanded && matches.has(key))
+      .slice(0, MOST_MATCHES);
     for (const node of found) {
       const count = matches.get(node.key)!;
       c.strokeRect(node.x - unit, node.y - unit, node.w + 2 * unit, node.h + 2 * unit);
@@ -323,7 +435,13 @@ export class Painter {
       const isRound = !node.expanded && isPill(node);
       c.globalAlpha = opacity;
       c.beginPath();
-      c.roundRect(rect.x - 2 * unit, rect.y - 2 * unit, rect.w + 4 * unit, rect.h + 4 * unit, isRound ? rect.h / 2 + 2 * unit : 5);
+      c.roundRect(
+        rect.x - 2 * unit,
+        rect.y - 2 * unit,
+        rect.w + 4 * unit,
+        rect.h + 4 * unit,
+        isRound ? rect.h / 2 + 2 * unit : 5,
+      );
       c.stroke();
     };
     for (const key of state.hovered) if (!state.selected.has(key)) rim(key, 0.6);

@@ -112,7 +112,8 @@ export class SceneIndex {
       counts.set(parent, position);
       this.places.set(node.key, { node, at, level: outer ? outer.level + 1 : 1, position, siblings: 0 });
     });
-    for (const place of this.places.values()) place.siblings = counts.get(this.places.has(place.node.parent) ? place.node.parent : "")!;
+    for (const place of this.places.values())
+      place.siblings = counts.get(this.places.has(place.node.parent) ? place.node.parent : "")!;
   }
 
   node(key: string): SceneNode | undefined {
@@ -126,7 +127,8 @@ export class SceneIndex {
   /** Return the groups around a node, outermost first. */
   groupsOf(key: string): SceneNode[] {
     const found: SceneNode[] = [];
-    for (let node = this.node(key); node && (node = this.node(node.parent)) && !found.includes(node); ) found.unshift(node);
+    for (let node = this.node(key); node && (node = this.node(node.parent)) && !found.includes(node);)
+      found.unshift(node);
     return found;
   }
 
@@ -168,7 +170,8 @@ export class SceneIndex {
       push(found.after, source, target);
       push(found.before, target, source);
     }
-    for (const map of [found.after, found.before]) for (const list of map.values()) list.sort((a, b) => this.at(a) - this.at(b));
+    for (const map of [found.after, found.before])
+      for (const list of map.values()) list.sort((a, b) => this.at(a) - this.at(b));
     return found;
   }
 }

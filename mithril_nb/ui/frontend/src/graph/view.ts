@@ -75,9 +75,21 @@ export class GraphView {
 
   constructor(private readonly options: GraphOptions) {
     this.items = new Items(this.painter, options);
-    this.board = h("div", { class: "mnb-board", role: "tree", "aria-label": options.label, "aria-multiselectable": "true", tabindex: -1 }, this.canvas, this.items.root);
-    this.minimap = new Minimap(this.painter, (x, y) => this.centre(x, y, true), () => this.redraw());
-    this.crumbs = new Crumbs((key) => this.focus(key), () => this.fit());
+    this.board = h(
+      "div",
+      { class: "mnb-board", role: "tree", "aria-label": options.label, "aria-multiselectable": "true", tabindex: -1 },
+      this.canvas,
+      this.items.root,
+    );
+    this.minimap = new Minimap(
+      this.painter,
+      (x, y) => this.centre(x, y, true),
+      () => this.redraw(),
+    );
+    this.crumbs = new Crumbs(
+      (key) => this.focus(key),
+      () => this.fit(),
+    );
     this.root = h("div", { class: "mnb-graph" }, this.board, this.crumbs.root, this.minimap.root);
     const gestures = new Gestures(
       this.board,
@@ -85,7 +97,9 @@ export class GraphView {
       this.items,
       {
         describe: options.describe,
-        describeEdge: options.describeEdge ?? ((edge) => [edge.is_carried ? "For the next round of the loop" : "", edge.shape].filter(Boolean)),
+        describeEdge:
+          options.describeEdge ??
+          ((edge) => [edge.is_carried ? "For the next round of the loop" : "", edge.shape].filter(Boolean)),
         open: options.open,
         drag: options.drag,
         hover: (node, edge) => this.hover(node, edge),
@@ -126,7 +140,13 @@ export class GraphView {
     });
     const watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.resized());
     watcher?.observe(this.board);
-    this.destroy = together(() => watcher?.disconnect(), watchColours(this.root, () => this.recolour()), () => clearTimeout(this.rest), () => this.minimap.destroy(), () => options.tip?.hide());
+    this.destroy = together(
+      () => watcher?.disconnect(),
+      watchColours(this.root, () => this.recolour()),
+      () => clearTimeout(this.rest),
+      () => this.minimap.destroy(),
+      () => options.tip?.hide(),
+    );
   }
 
   get scene(): Scene {
@@ -149,7 +169,12 @@ export class GraphView {
   /** Show a scene. The node at `anchor` stays where it is on the screen, and the others move to their new places. */
   show(scene: Scene, { anchor }: { anchor?: string | undefined } = {}): void {
     const part = this.part();
-    const old = { index: this.painter.index, view: this.zoom.view, moved: this.moved, keys: part ? this.painter.nodesIn(part).map(({ key }) => key) : [] };
+    const old = {
+      index: this.painter.index,
+      view: this.zoom.view,
+      moved: this.moved,
+      keys: part ? this.painter.nodesIn(part).map(({ key }) => key) : [],
+    };
     const hadFocus = this.items.focused && !isWriting(this.activeElement());
     const place = old.index.at(this.items.active);
     this.painter.show(new SceneIndex(scene));
@@ -157,17 +182,27 @@ export class GraphView {
     const { index } = this.painter;
     if (!index.node(this.items.active)) {
       // Renamed or removed: the focus moves to the node that replaced it.
-      const next = scene.nodes.find(({ key }) => this.state.selected.has(key) && !old.index.node(key)) ?? scene.nodes[Math.min(Math.max(place, 0), scene.nodes.length - 1)];
+      const next =
+        scene.nodes.find(({ key }) => this.state.selected.has(key) && !old.index.node(key)) ??
+        scene.nodes[Math.min(Math.max(place, 0), scene.nodes.length - 1)];
       this.items.active = next?.key ?? "";
     }
-    const isNew = scene.width !== old.index.scene.width || scene.height !== old.index.scene.height || scene.nodes.length !== old.index.scene.nodes.length || scene.nodes.some(({ key }, i) => key !== old.index.scene.nodes[i]!.key);
+    const isNew =
+      scene.width !== old.index.scene.width ||
+      scene.height !== old.index.scene.height ||
+      scene.nodes.length !== old.index.scene.nodes.length ||
+      scene.nodes.some(({ key }, i) => key !== old.index.scene.nodes[i]!.key);
     const [before, after] = anchor === undefined ? [] : [old.index.node(anchor), index.node(anchor)];
     const { view } = this.zoom;
-    if (before && after) this.zoom.set({ ...view, x: view.x + (before.x - after.x) * view.k, y: view.y + (before.y - after.y) * view.k });
+    if (before && after)
+      this.zoom.set({ ...view, x: view.x + (before.x - after.x) * view.k, y: view.y + (before.y - after.y) * view.k });
     else if (isNew && !this.hasUserView) this.fitFirst();
     else if (isNew) this.zoom.view = this.kept(view);
     const fresh = this.part();
-    this.motion = fresh && old.keys.length && !prefersLessMotion() ? Motion.plan(old, this.painter, this.zoom.view, fresh, performance.now()) : null;
+    this.motion =
+      fresh && old.keys.length && !prefersLessMotion()
+        ? Motion.plan(old, this.painter, this.zoom.view, fresh, performance.now())
+        : null;
     this.updateItems();
     if (hadFocus && !this.items.focused) this.focusItem(this.items.active);
     this.redraw();
@@ -177,12 +212,15 @@ export class GraphView {
   paint(state: Partial<PaintState>): void {
     const before = this.state;
     this.state = { ...before, ...state };
-    if (before.selectedEdge === this.state.selectedEdge && before.overlay === this.state.overlay) this.items.paint(this.state);
+    if (before.selectedEdge === this.state.selectedEdge && before.overlay === this.state.overlay)
+      this.items.paint(this.state);
     else this.updateItems();
     this.redraw();
   }
 
-  /** Draw some nodes and edges elsewhere, until the next call or the next scene. Moved nodes stay where they are put. */
+  /**
+   * Draw some nodes and edges elsewhere, until the next call or the next scene. Moved nodes stay where they are put.
+   */
   move(moved: Moved): void {
     this.hasUserView ||= moved !== STILL;
     this.items.place(moved, this.moved);
@@ -221,9 +259,14 @@ export class GraphView {
       this.zoom.view = { ...view, k: 1 };
       return this.centre(node.x + node.w / 2, node.y + node.h / 2, true);
     }
-    const shift = (from: number, length: number, room: number): number => (from < MARGIN || length > room - 2 * MARGIN ? MARGIN - from : Math.min(0, room - MARGIN - from - length));
+    const shift = (from: number, length: number, room: number): number =>
+      from < MARGIN || length > room - 2 * MARGIN ? MARGIN - from : Math.min(0, room - MARGIN - from - length);
     const [x, y] = [node.x * view.k + view.x - left, node.y * view.k + view.y - top];
-    const isIn = x >= 0 && y >= 0 && x + Math.min(node.w * view.k, width) <= width && y + Math.min(node.h * view.k, height) <= height;
+    const isIn =
+      x >= 0 &&
+      y >= 0 &&
+      x + Math.min(node.w * view.k, width) <= width &&
+      y + Math.min(node.h * view.k, height) <= height;
     if (!isIn) this.pan(shift(x, node.w * view.k, width), shift(y, node.h * view.k, height));
   }
 
@@ -245,7 +288,8 @@ export class GraphView {
   }
 
   /** Draw the whole graph, with the legend of its overlay, as PNG (very large graphs smaller than `scale`) or SVG. */
-  toPng = (scale = 2): Promise<Blob> => this.painter.toPng((this.colours ??= readColours(this.root)), this.state, scale);
+  toPng = (scale = 2): Promise<Blob> =>
+    this.painter.toPng((this.colours ??= readColours(this.root)), this.state, scale);
   toSvg = (title: string): string => this.painter.toSvg((this.colours ??= readColours(this.root)), this.state, title);
 
   private walked(): ConstructorParameters<typeof Walk>[0] {
@@ -383,7 +427,11 @@ export class GraphView {
     const whole = Math.min(LARGEST_FIT, (width - 2 * MARGIN) / Math.max(1, w), (height - 2 * edge) / Math.max(1, tall));
     const k = Math.max(least, whole);
     this.zoom.least = Math.min(LEAST, whole);
-    this.zoom.set({ x: Math.max(MARGIN, (width - w * k) / 2) - x * k, y: top + Math.max(edge, (height - tall * k) / 2) - y * k, k });
+    this.zoom.set({
+      x: Math.max(MARGIN, (width - w * k) / 2) - x * k,
+      y: top + Math.max(edge, (height - tall * k) / 2) - y * k,
+      k,
+    });
     this.hasUserView = false;
   }
 

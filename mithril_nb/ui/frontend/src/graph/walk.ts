@@ -23,9 +23,13 @@ export class Walk {
   press(event: KeyboardEvent): boolean {
     if (event.ctrlKey || event.metaKey || event.altKey) return false;
     switch (event.key) {
-      case "+": case "=": return this.graph.zoomBy(1.25), true;
-      case "-": return this.graph.zoomBy(0.8), true;
-      case "0": return this.graph.fit(), true;
+      case "+":
+      case "=":
+        return (this.graph.zoomBy(1.25), true);
+      case "-":
+        return (this.graph.zoomBy(0.8), true);
+      case "0":
+        return (this.graph.fit(), true);
     }
     const { index, active } = this.graph;
     const node = index.node(active);
@@ -42,23 +46,29 @@ export class Walk {
       return true;
     };
     switch (event.key) {
-      case "ArrowDown": return go(nodes[at + 1]);
-      case "ArrowUp": return go(nodes[at - 1]);
-      case "Home": return go(nodes[0]);
-      case "End": return go(nodes.at(-1));
+      case "ArrowDown":
+        return go(nodes[at + 1]);
+      case "ArrowUp":
+        return go(nodes[at - 1]);
+      case "Home":
+        return go(nodes[0]);
+      case "End":
+        return go(nodes.at(-1));
       case "ArrowRight":
         if (!node.group || node.expanded) return go(nodes[at + 1]);
-        return graph.toggle(node), true;
+        return (graph.toggle(node), true);
       case "ArrowLeft":
         if (!node.group || !node.expanded) return go(graph.index.node(node.parent) ?? nodes[at - 1]);
-        return graph.toggle(node), true;
-      case " ": return graph.select(node, event.shiftKey), true;
+        return (graph.toggle(node), true);
+      case " ":
+        return (graph.select(node, event.shiftKey), true);
       case "Enter":
         // First Enter selects, as everywhere; on the selected group it opens.
         if (node.group && graph.isSelected(node.key) && !event.shiftKey) graph.toggle(node);
         else graph.select(node, event.shiftKey);
         return true;
-      default: return false;
+      default:
+        return false;
     }
   }
 

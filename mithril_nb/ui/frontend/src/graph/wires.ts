@@ -58,7 +58,8 @@ function traceCoarse(c: CanvasRenderingContext2D, { points, curve }: Line, k: nu
 function drawArrows({ c, colours }: Brush, drawn: readonly DrawnEdge[], colour: string): void {
   c.fillStyle = colour;
   c.beginPath();
-  for (const { edge, line } of drawn) if (edge.is_end !== false && line.points.length > 1) traceArrow(c, line.points.at(-2)!, line.points.at(-1)!);
+  for (const { edge, line } of drawn)
+    if (edge.is_end !== false && line.points.length > 1) traceArrow(c, line.points.at(-2)!, line.points.at(-1)!);
   c.fill();
   // An open arrow at the start: a gradient flows back.
   c.fillStyle = colours.ground;
@@ -109,7 +110,8 @@ export function drawChip(brush: Brush, { edge, line }: DrawnEdge): void {
 
 /** Draw the signs of edges with problems. */
 export function drawEdgeSigns({ c, colours, k }: Brush, drawn: readonly DrawnEdge[]): void {
-  for (const { edge, line } of drawn) if (edge.problem !== null) drawSign(c, colours, ...middle(line), Math.min(3, Math.max(1, 0.7 / k)));
+  for (const { edge, line } of drawn)
+    if (edge.problem !== null) drawSign(c, colours, ...middle(line), Math.min(3, Math.max(1, 0.7 / k)));
 }
 
 export interface PlacedLabel {
@@ -145,7 +147,14 @@ function setText({ c, lettering }: Brush, colour: string): void {
 export function placeLabels(index: SceneIndex, brush: Brush): PlacedLabel[] {
   const { edges, nodes } = index.scene;
   if (edges.length > MOST_PLACED) return [];
-  const taken: Rect[] = nodes.flatMap(({ x, y, w, h, expanded }) => (expanded ? [{ x, y, w, h: 24 }, { x, y: y + h, w, h: 0 }] : [{ x: x - 2, y: y - 2, w: w + 4, h: h + 4 }]));
+  const taken: Rect[] = nodes.flatMap(({ x, y, w, h, expanded }) =>
+    expanded
+      ? [
+          { x, y, w, h: 24 },
+          { x, y: y + h, w, h: 0 },
+        ]
+      : [{ x: x - 2, y: y - 2, w: w + 4, h: h + 4 }],
+  );
   const entering = new Set(edges.map((edge) => `${index.keyAt(edge.target)} ${edge.shape}`));
   const lines = edges.map(flat);
   const wires = lines.flatMap((line) => Array.from({ length: 25 }, (_, i) => pointAlong(line, i / 24)));
@@ -168,14 +177,21 @@ export function placeLabels(index: SceneIndex, brush: Brush): PlacedLabel[] {
   return found;
 }
 
-function freePlace(line: readonly Point[], width: number, taken: readonly Rect[], wires: readonly Point[]): Point | null {
+function freePlace(
+  line: readonly Point[],
+  width: number,
+  taken: readonly Rect[],
+  wires: readonly Point[],
+): Point | null {
   for (const share of [0.5, 0.35, 0.65, 0.2, 0.8]) {
     const [x, middleY] = pointAlong(line, share);
     const left = x - width / 2;
     for (const y of [middleY - 9, middleY + 9]) {
-      const overlaps = (one: Rect): boolean => one.x < left + width + 1 && one.x + one.w > left - 1 && one.y < y + 6 && one.y + one.h > y - 6;
+      const overlaps = (one: Rect): boolean =>
+        one.x < left + width + 1 && one.x + one.w > left - 1 && one.y < y + 6 && one.y + one.h > y - 6;
       if (taken.some(overlaps)) continue;
-      if (!wires.some(([wx, wy]) => left - 1 < wx && wx < left + width + 1 && y - 6 < wy && wy < y + 6)) return [left, y];
+      if (!wires.some(([wx, wy]) => left - 1 < wx && wx < left + width + 1 && y - 6 < wy && wy < y + 6))
+        return [left, y];
     }
   }
   return null;

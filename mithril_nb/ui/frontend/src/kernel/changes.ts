@@ -14,7 +14,8 @@ export function applyChange(old: unknown, change: Change): unknown {
     return [...list.slice(0, start), ...values, ...list.slice(start + count)];
   }
   const changes = new Map(Object.entries(change as { [key: string]: Change }));
-  if (Array.isArray(old)) return old.map((value, at) => (changes.has(String(at)) ? applyChange(value, changes.get(String(at))!) : value));
+  if (Array.isArray(old))
+    return old.map((value, at) => (changes.has(String(at)) ? applyChange(value, changes.get(String(at))!) : value));
   // Build entries: assigning to the key "__proto__" would set the prototype.
   const entries: [string, unknown][] = [];
   const before = new Map<unknown, [string, unknown][]>();
@@ -43,10 +44,11 @@ interface Changed {
 }
 
 /**
- * Apply the kernel's changes to the snapshot of a model, once for all its views. The host then saves the current snapshot.
- * If a message was missed, request the whole snapshot.
+ * Apply the kernel's changes to the snapshot of a model, once for all its views. The host then saves the current
+ * snapshot. If a message was missed, request the whole snapshot.
  *
- * @returns A function for the end of the model. It releases the snapshot: JupyterLab keeps the models of earlier runs of a cell.
+ * @returns A function for the end of the model. It releases the snapshot: JupyterLab keeps the models of earlier runs
+ * of a cell.
  */
 export function followSnapshot({ model }: { model: WidgetModel }): () => void {
   const read = (): { revision?: number } => (model.get("snapshot") as { revision?: number } | null) ?? {};

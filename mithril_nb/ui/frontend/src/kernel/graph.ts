@@ -58,4 +58,14 @@ export interface ModelGraph extends PackedGraph {
   moved: Record<string, [x: number, y: number]>;
 }
 
-export const NO_GRAPH: ModelGraph = { title: "", is_model: true, roles: [], shapes: [], idle: [], boxes: {}, flows: {}, opened: [], moved: {} };
+export const NO_GRAPH: ModelGraph = {
+  title: "",
+  is_model: true,
+  roles: [],
+  shapes: [],
+  idle: [],
+  boxes: {},
+  flows: {},
+  opened: [],
+  moved: {},
+};

@@ -3,8 +3,8 @@
 import type { Reply, WidgetModel } from "./types";
 
 /**
- * "lost": the kernel of the widget ended or restarted. "closed": only the widget ended. "replaced": a newer run of the cell
- * created another widget.
+ * "lost": the kernel of the widget ended or restarted. "closed": only the widget ended. "replaced": a newer run of the
+ * cell created another widget.
  */
 export type Connection = "live" | "waiting" | "lost" | "closed" | "replaced";
 
@@ -31,7 +31,10 @@ type MessageListener = (message: any, buffers: DataView[]) => void;
 /** `isEdit` is true if the command affects the model or the run. */
 type ReplyListener = (name: string, reply: Reply, isEdit: boolean) => void;
 
-/** Return the kernel status of JupyterLab's widget manager, "none" without a kernel; null in hosts that do not report it. */
+/**
+ * Return the kernel status of JupyterLab's widget manager, "none" without a kernel; null in hosts that do not report
+ * it.
+ */
 function kernelStatus(model: WidgetModel): string | null {
   const manager = model.widget_manager as { kernel?: { status?: unknown } | null } | undefined;
   if (!manager || !("kernel" in manager)) return null;
@@ -209,7 +212,8 @@ export class Kernel {
       const pending = this.pending.get(message.id);
       this.pending.delete(message.id);
       pending?.resolve(message as Reply);
-      if (pending) for (const listener of this.replied) listener(pending.name, message as Reply, !QUIET.test(pending.name));
+      if (pending)
+        for (const listener of this.replied) listener(pending.name, message as Reply, !QUIET.test(pending.name));
       return;
     }
     for (const listener of this.listeners.get(message.type) ?? []) listener(message, buffers);
@@ -228,7 +232,8 @@ export class Kernel {
     const status = kernelStatus(this.model);
     // An idle kernel may still run the command, because handlers run in a separate subshell. But an idle kernel that
     // never sent anything has no such widget, as in a notebook that was saved with widgets and reopened.
-    const gone = this.isClosed || this.commSuspect || DEAD.includes(status ?? "") || (status === "idle" && !this.hasReceived);
+    const gone =
+      this.isClosed || this.commSuspect || DEAD.includes(status ?? "") || (status === "idle" && !this.hasReceived);
     this.waiting = { name: oldest.name, since: oldest.since };
     if (!gone) {
       this.setConnection("waiting");
@@ -239,7 +244,8 @@ export class Kernel {
 
   private setConnection(connection: Connection): void {
     // Keep the first state: a restarted kernel soon reports "idle".
-    const isKept = this.connection === "replaced" || (this.isGone && (connection === "lost" || connection === "closed"));
+    const isKept =
+      this.connection === "replaced" || (this.isGone && (connection === "lost" || connection === "closed"));
     if (!isKept) this.connection = connection;
     if (this.isGone) {
       this.waiting = null;

@@ -19,12 +19,19 @@ export async function attempt(work: () => Promise<void>, fail: (why: string) => 
   try {
     await work();
   } catch (error) {
-    fail(`The message from the kernel could not be shown: ${error instanceof Error ? error.message : String(error)}. Run the cell again to load it.`);
+    fail(
+      `The message from the kernel could not be shown: ` +
+        `${error instanceof Error ? error.message : String(error)}. Run the cell again to load it.`,
+    );
   }
 }
 
 /** Decode a message and pass its data to `take`; pass any error message to `fail`. */
-export async function decodeTo<T>(buffer: DataView | undefined, take: (data: T) => void, fail: (why: string) => void): Promise<void> {
+export async function decodeTo<T>(
+  buffer: DataView | undefined,
+  take: (data: T) => void,
+  fail: (why: string) => void,
+): Promise<void> {
   if (buffer) await attempt(async () => take(await decodeJson<T>(buffer)), fail);
 }
 
@@ -33,7 +40,20 @@ export function errorOf({ error }: Reply): string | null {
   return error && `${error.summary}${error.advice ? ` Try: ${error.advice}` : ""}`;
 }
 
-const TABLED = ["opcode", "equations", "shares", "role", "origin", "transforms", "source", "library", "dtypes", "flops", "bytes", "memory"] as const;
+const TABLED = [
+  "opcode",
+  "equations",
+  "shares",
+  "role",
+  "origin",
+  "transforms",
+  "source",
+  "library",
+  "dtypes",
+  "flops",
+  "bytes",
+  "memory",
+] as const;
 
 export interface PackedEquations {
   id: string[];
@@ -44,7 +64,10 @@ export interface PackedEquations {
   tables: Record<string, any[]>;
 }
 
-/** The encoded form of a stage: instructions as columns of indices into tables of distinct values; `step` is the distance in lines. */
+/**
+ * The encoded form of a stage: instructions as columns of indices into tables of distinct values; `step` is the
+ * distance in lines.
+ */
 export interface PackedStage {
   text: string;
   columns: Record<string, number[]>;
@@ -63,17 +86,35 @@ export async function decodeStage(buffer: DataView | ArrayBuffer | Uint8Array): 
 }
 
 /** Unpack the columns of a stage. Instructions with equal equations or blocks share one array. */
-export function unpackStage({ text, columns, tables, shown, help, kinds }: Omit<PackedStage, "equations">): Omit<RawStage, "equations"> {
+export function unpackStage({
+  text,
+  columns,
+  tables,
+  shown,
+  help,
+  kinds,
+}: Omit<PackedStage, "equations">): Omit<RawStage, "equations"> {
   const known = TABLED.map((name) => [columns[name] ?? [], tables[name] ?? []] as const);
   let line = 0;
-  const instructions = columns["step"]!.map((step, i) => [(line += step), columns["lines"]![i]!, ...known.map(([places, table]) => table[places[i]!])] as RawInstruction);
-  return { text, instructions, help: help ?? [], ...(kinds ? { kinds } : {}), ...(shown ? { shown: shown.line.map((line, i): [number, number[]] => [line, shown.instructions[i]!]) } : {}) };
+  const instructions = columns["step"]!.map(
+    (step, i) =>
+      [(line += step), columns["lines"]![i]!, ...known.map(([places, table]) => table[places[i]!])] as RawInstruction,
+  );
+  return {
+    text,
+    instructions,
+    help: help ?? [],
+    ...(kinds ? { kinds } : {}),
+    ...(shown ? { shown: shown.line.map((line, i): [number, number[]] => [line, shown.instructions[i]!]) } : {}),
+  };
 }
 
 export function unpackEquations({ id: ids, source, tables, ...columns }: PackedEquations): Record<string, Equation> {
   const found: Record<string, Equation> = Object.create(null);
   ids.forEach((id, i) => {
-    const [primitive, block, role] = (["primitive", "block", "role"] as const).map((name) => tables[name]![columns[name][i]!]);
+    const [primitive, block, role] = (["primitive", "block", "role"] as const).map(
+      (name) => tables[name]![columns[name][i]!],
+    );
     found[id] = { primitive, block, role, source: source[i]! };
   });
   return found;

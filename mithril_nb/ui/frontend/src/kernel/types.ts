@@ -92,7 +92,13 @@ export interface Cost {
 export interface CostsInfo {
   sources: Partial<Record<Source, { state: StageState; message: string; version: number }>>;
   /** The state of the comparison, and the settings of the whole program at a version; null before the first request. */
-  what_if: { state: StageState; message: string; problem: Diagnostic | null; settings: Field[] | null; version: number };
+  what_if: {
+    state: StageState;
+    message: string;
+    problem: Diagnostic | null;
+    settings: Field[] | null;
+    version: number;
+  };
 }
 
 /** The cost of one equation or instruction. */
@@ -159,7 +165,8 @@ export interface StageInfo {
 }
 
 /** The front end sets the last three when the connection ends while the run is running or paused. */
-export type RunState = "none" | "idle" | "running" | "paused" | "stopped" | "done" | "failed" | "lost" | "closed" | "replaced";
+export type RunState =
+  "none" | "idle" | "running" | "paused" | "stopped" | "done" | "failed" | "lost" | "closed" | "replaced";
 
 export interface Run {
   state: RunState;
@@ -260,10 +267,25 @@ export interface Snapshot {
 }
 
 /**
- * [line, lines, opcode, equation ids, [block, share][], role, origin, transforms, lines of Python, lines of libraries], lines
- * counted from 1. In the first stage also dtypes, FLOPs, accessed bytes and bytes of the results.
+ * [line, lines, opcode, equation ids, [block, share][], role, origin, transforms, lines of Python, lines of libraries],
+ * lines counted from 1. In the first stage also dtypes, FLOPs, accessed bytes and bytes of the results.
  */
-export type RawInstruction = [number, number, string, string[], [string, number][], Role | null, Origin | null, string[]?, string[]?, string[]?, string[]?, (number | null)?, (number | null)?, (number | null)?];
+export type RawInstruction = [
+  number,
+  number,
+  string,
+  string[],
+  [string, number][],
+  Role | null,
+  Origin | null,
+  string[]?,
+  string[]?,
+  string[]?,
+  string[]?,
+  (number | null)?,
+  (number | null)?,
+  (number | null)?,
+];
 
 export interface RawStage {
   text: string;
@@ -273,7 +295,10 @@ export interface RawStage {
   help?: [opcode: string, text: string][];
   /** In the first stage: the kind of each block, by path. */
   kinds?: Record<string, string>;
-  /** For a shortened text: the instructions on each line, the displayed one first. `instructions` gives their lines in the full text. */
+  /**
+   * For a shortened text: the instructions on each line, the displayed one first. `instructions` gives their lines in
+   * the full text.
+   */
   shown?: [line: number, instructions: number[]][];
 }
 

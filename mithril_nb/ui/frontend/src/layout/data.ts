@@ -16,8 +16,26 @@ export interface Piece {
 }
 
 const BOX: Box = {
-  key: "", name: "", kind: "", w: 0, h: 0, title_w: 0, parent: "", is_group: false, hue: 0, path: "", label: "", shape: "", repeat: 1, share: null, problem: null,
-  counts: [], blocks: [], equations: [], inputs: [], outputs: [],
+  key: "",
+  name: "",
+  kind: "",
+  w: 0,
+  h: 0,
+  title_w: 0,
+  parent: "",
+  is_group: false,
+  hue: 0,
+  path: "",
+  label: "",
+  shape: "",
+  repeat: 1,
+  share: null,
+  problem: null,
+  counts: [],
+  blocks: [],
+  equations: [],
+  inputs: [],
+  outputs: [],
 };
 const FLOW: Flow = { source: "", target: "", out: "", into: "", roles: [], shapes: [], problem: null, loop: "" };
 /** In `Flow.roles`: a gradient that sums pass on, from the user of data to its producer; not drawn by itself. */
@@ -25,7 +43,9 @@ export const GRADIENT = 3;
 
 function rows<T extends object>(columns: Columns<T>, defaults: T): T[] {
   const names = Object.keys(columns) as (keyof T)[];
-  const found = Array.from({ length: Math.max(0, ...names.map((name) => columns[name]!.length)) }, () => ({ ...defaults }));
+  const found = Array.from({ length: Math.max(0, ...names.map((name) => columns[name]!.length)) }, () => ({
+    ...defaults,
+  }));
   // Column by column: engines are several times slower if the name changes with each assignment.
   for (const name of names) columns[name]!.forEach((value, at) => (found[at]![name] = value as T[keyof T]));
   return found;
@@ -72,13 +92,15 @@ export class NestedGraph {
       if (siblings) siblings.push(box);
       else this.children.set(box.parent, [box]);
     }
-    for (const flow of [...this.flows, ...this.rounds]) [flow.source, flow.target, flow.loop] = [keyAt(flow.source), keyAt(flow.target), keyAt(flow.loop)];
+    for (const flow of [...this.flows, ...this.rounds])
+      [flow.source, flow.target, flow.loop] = [keyAt(flow.source), keyAt(flow.target), keyAt(flow.loop)];
   }
 
   /** Return the keys of the groups that are drawn open if the boxes of some keys are open. */
   shownGroups(opened: ReadonlySet<string>): Set<string> {
     const found = new Set<string>();
-    for (const box of this.boxes) if (box.is_group && opened.has(box.key) && (!box.parent || found.has(box.parent))) found.add(box.key);
+    for (const box of this.boxes)
+      if (box.is_group && opened.has(box.key) && (!box.parent || found.has(box.parent))) found.add(box.key);
     return found;
   }
 
@@ -103,7 +125,8 @@ export class NestedGraph {
     const found = new Map<string, Bundle>();
     for (const flow of this.flows) {
       const [tail, head] = [visible.get(flow.source)!, visible.get(flow.target)!];
-      const isThrough = flow.source === flow.target && flow.source === tail && shown.has(tail); // from border to border of a group
+      // From border to border of a group.
+      const isThrough = flow.source === flow.target && flow.source === tail && shown.has(tail);
       if (tail === head && !isThrough && !shown.has(flow.loop)) continue;
       // Data for an open node flows on to the nodes inside it, which have separate flows.
       if (!this.isModel && (shown.has(head) || this.isAround(tail, head))) continue;
@@ -111,15 +134,26 @@ export class NestedGraph {
       const ends = paired(paired(paired(tail, head), paired(out, into)), flow.loop);
       const known = found.get(ends);
       if (!known) {
-        found.set(ends, { source: tail, target: head, out, into, roles: [...flow.roles], shapes: [...flow.shapes], problem: flow.problem, loop: flow.loop });
+        found.set(ends, {
+          source: tail,
+          target: head,
+          out,
+          into,
+          roles: [...flow.roles],
+          shapes: [...flow.shapes],
+          problem: flow.problem,
+          loop: flow.loop,
+        });
         continue;
       }
       known.roles.push(...flow.roles);
       known.shapes.push(...flow.shapes);
       known.problem ??= flow.problem;
     }
-    const ascending = (numbers: number[]): number[] => (numbers.length < 2 ? numbers : [...new Set(numbers)].sort((a, b) => a - b));
-    for (const bundle of found.values()) [bundle.roles, bundle.shapes] = [ascending(bundle.roles), ascending(bundle.shapes)];
+    const ascending = (numbers: number[]): number[] =>
+      numbers.length < 2 ? numbers : [...new Set(numbers)].sort((a, b) => a - b);
+    for (const bundle of found.values())
+      [bundle.roles, bundle.shapes] = [ascending(bundle.roles), ascending(bundle.shapes)];
     return [...found.values()];
   }
 
@@ -145,15 +179,26 @@ export class NestedGraph {
         add(outOf[at + 1]!, { tail: outOf[at]!, source, head: "", port: name, bundle });
         source = name;
       }
-      add(common, { tail: outOf.at(-1) ?? "", source, head: into.at(-1) ?? "", port: into.length < 2 ? port : name, bundle });
-      for (let at = into.length - 1; at > 0; at--) add(into[at]!, { tail: "", source: name, head: into[at - 1]!, port: at === 1 ? port : name, bundle });
+      add(common, {
+        tail: outOf.at(-1) ?? "",
+        source,
+        head: into.at(-1) ?? "",
+        port: into.length < 2 ? port : name,
+        bundle,
+      });
+      for (let at = into.length - 1; at > 0; at--)
+        add(into[at]!, { tail: "", source: name, head: into[at - 1]!, port: at === 1 ? port : name, bundle });
     }
     return levels;
   }
 
   /** Return the wires along which a gradient flows back, as `wireId` names them. */
   returned(bundles: readonly Bundle[]): Set<string> {
-    return new Set(bundles.filter(({ roles }) => roles.includes(1) || roles.includes(GRADIENT)).map(({ source, target, loop }) => wireId(target, source, loop)));
+    return new Set(
+      bundles
+        .filter(({ roles }) => roles.includes(1) || roles.includes(GRADIENT))
+        .map(({ source, target, loop }) => wireId(target, source, loop)),
+    );
   }
 
   /** Return the bundles that are drawn as wires: the main ones, and all with the data of a box without any of these. */

@@ -1,8 +1,9 @@
 /**
- * Layout of a nested graph: each level in rows, from the inside out; an open group is one large box on the level around it.
+ * Layout of a nested graph: each level in rows, from the inside out; an open group is one large box on the level around
+ * it.
  *
- * It mirrors `viz/diagrams/layout.py`, so that groups open without a kernel; a test compares the two. It runs on the main
- * thread: 1,000 boxes on one level take about 20 ms.
+ * It mirrors `viz/diagrams/layout.py`, so that groups open without a kernel; a test compares the two. It runs on the
+ * main thread: 1,000 boxes on one level take about 20 ms.
  */
 
 import { type Point, bend } from "../drawing/lines";
@@ -19,7 +20,10 @@ const WIDE = 208;
 /** Room in a group without boxes, where wires lead from its inputs to its outputs. */
 const EMPTY = new Map<string, Part>([[":", { w: 24, h: 16, ins: new Map(), outs: new Map(), isInput: false }]]);
 
-/** One level, from (0, 0). `borders` holds for each of its own edges, the first of `edges`, whether it starts and ends at the border. */
+/**
+ * One level, from (0, 0). `borders` holds for each of its own edges, the first of `edges`, whether it starts and ends
+ * at the border.
+ */
 interface Level {
   w: number;
   h: number;
@@ -36,15 +40,27 @@ interface Item {
   inner: Level | null;
 }
 
-/** Lay out a graph with some groups open. `moved` holds the top left corners of boxes that the user has moved, relative to the frame of their group. */
-export function layout(graph: NestedGraph, opened: ReadonlySet<string>, moved: ReadonlyMap<string, Point> = new Map()): Scene {
+/**
+ * Lay out a graph with some groups open. `moved` holds the top left corners of boxes that the user has moved, relative
+ * to the frame of their group.
+ */
+export function layout(
+  graph: NestedGraph,
+  opened: ReadonlySet<string>,
+  moved: ReadonlyMap<string, Point> = new Map(),
+): Scene {
   const shown = graph.shownGroups(opened);
   const bundles = graph.bundles(shown);
   const level = new Plan(graph, shown, graph.pieces(bundles), graph.returned(bundles), moved).level("");
   shift(level, MARGIN, MARGIN);
   return {
-    title: graph.title, width: level.w + 2 * MARGIN, height: level.h + 2 * MARGIN, nodes: level.nodes, edges: level.edges,
-    is_model: graph.isModel, roles: graph.roles,
+    title: graph.title,
+    width: level.w + 2 * MARGIN,
+    height: level.h + 2 * MARGIN,
+    nodes: level.nodes,
+    edges: level.edges,
+    is_model: graph.isModel,
+    roles: graph.roles,
   };
 }
 
@@ -74,7 +90,15 @@ class Plan {
     const placed = arrangeLines(parts.size ? parts : EMPTY, nets, idle);
     const corners = new Map([...placed.corners].filter(([name]) => items.has(name)));
     const moved = this.move(corners, key);
-    const level: Level = { w: placed.w, h: placed.h, nodes: [], edges: [], borders: [], ins: placed.ins, outs: placed.outs };
+    const level: Level = {
+      w: placed.w,
+      h: placed.h,
+      nodes: [],
+      edges: [],
+      borders: [],
+      ins: placed.ins,
+      outs: placed.outs,
+    };
     for (const [name, { part }] of items) {
       const [x, y] = corners.get(name)!;
       [level.w, level.h] = [Math.max(level.w, x + part.w), Math.max(level.h, y + part.h)];
@@ -87,27 +111,42 @@ class Plan {
       shift(inner, x, y);
       for (const one of inner.nodes) level.nodes.push(one);
     }
-    nets.forEach((net, n) => net.heads.forEach((head, i) => {
-      let points: readonly Point[] = placed.routes[n]![i]!;
-      const isCurve = moved.has(net.tail) || moved.has(head.part);
-      if (isCurve) {
-        const at = (name: string, dx: number, y: number | undefined): Point => [corners.get(name)![0] + dx, corners.get(name)![1] + (y ?? items.get(name)!.part.h / 2)];
-        const start = net.tail ? at(net.tail, items.get(net.tail)!.part.w, items.get(net.tail)!.part.outs.get(net.source)) : points[0]!;
-        const end: Point = head.part ? at(head.part, 0, items.get(head.part)!.part.ins.get(head.port)) : [level.w, points.at(-1)![1]];
-        points = bend(...start, ...end).points;
-      }
-      level.edges.push(this.edge(key, net.wires[i]!, head.part || key, points, isCurve));
-      level.borders.push([!net.tail, !head.part]);
-    }));
+    nets.forEach((net, n) =>
+      net.heads.forEach((head, i) => {
+        let points: readonly Point[] = placed.routes[n]![i]!;
+        const isCurve = moved.has(net.tail) || moved.has(head.part);
+        if (isCurve) {
+          const at = (name: string, dx: number, y: number | undefined): Point => [
+            corners.get(name)![0] + dx,
+            corners.get(name)![1] + (y ?? items.get(name)!.part.h / 2),
+          ];
+          const start = net.tail
+            ? at(net.tail, items.get(net.tail)!.part.w, items.get(net.tail)!.part.outs.get(net.source))
+            : points[0]!;
+          const end: Point = head.part
+            ? at(head.part, 0, items.get(head.part)!.part.ins.get(head.port))
+            : [level.w, points.at(-1)![1]];
+          points = bend(...start, ...end).points;
+        }
+        level.edges.push(this.edge(key, net.wires[i]!, head.part || key, points, isCurve));
+        level.borders.push([!net.tail, !head.part]);
+      }),
+    );
     for (const { inner } of items.values()) if (inner) for (const edge of inner.edges) level.edges.push(edge);
     return level;
   }
 
   /** Return the nets of a level, with the pieces of each wire. */
-  private netsOf(key: string): { tail: string; source: string; heads: { part: string; port: string }[]; wires: Piece[][] }[] {
-    const nets = new Map<string, { tail: string; source: string; heads: { part: string; port: string }[]; wires: Piece[][] }>();
+  private netsOf(
+    key: string,
+  ): { tail: string; source: string; heads: { part: string; port: string }[]; wires: Piece[][] }[] {
+    const nets = new Map<
+      string,
+      { tail: string; source: string; heads: { part: string; port: string }[]; wires: Piece[][] }
+    >();
     const places = new Map<string, number>();
-    for (const source of this.graph.byKey.get(key)?.inputs ?? []) nets.set(paired("", source), { tail: "", source, heads: [], wires: [] });
+    for (const source of this.graph.byKey.get(key)?.inputs ?? [])
+      nets.set(paired("", source), { tail: "", source, heads: [], wires: [] });
     for (const piece of this.pieces.get(key) ?? []) {
       const id = paired(piece.tail, piece.source);
       let net = nets.get(id);
@@ -137,16 +176,31 @@ class Plan {
     return found;
   }
 
-  /** Return an edge of a level. A wire that crosses the frame of a group has one on each side, so ids name the level. */
-  private edge(level: string, wires: readonly Piece[], end: string, points: readonly Point[], isCurve: boolean): SceneEdge {
+  /**
+   * Return an edge of a level. A wire that crosses the frame of a group has one on each side, so ids name the level.
+   */
+  private edge(
+    level: string,
+    wires: readonly Piece[],
+    end: string,
+    points: readonly Point[],
+    isCurve: boolean,
+  ): SceneEdge {
     const first = wires[0]!.bundle;
     const source = endId(first.source, first.out);
     const target = wires.length === 1 ? endId(first.target, first.into) : end;
     return {
-      id: `${source} -> ${target}${first.loop ? NEXT_ROUND : ""}${level && ` in ${level}`}`, source, target, shape: this.graph.shapeText(first.shapes), points, curve: isCurve, problem: first.problem,
+      id: `${source} -> ${target}${first.loop ? NEXT_ROUND : ""}${level && ` in ${level}`}`,
+      source,
+      target,
+      shape: this.graph.shapeText(first.shapes),
+      points,
+      curve: isCurve,
+      problem: first.problem,
       is_backward: !wires.some(({ bundle }) => bundle.roles.includes(0) || bundle.roles.length === 0),
       returns: wires.some(({ bundle }) => this.returned.has(wireId(bundle.source, bundle.target, bundle.loop))),
-      is_end: end === first.target, is_carried: first.loop !== "",
+      is_end: end === first.target,
+      is_carried: first.loop !== "",
     };
   }
 
@@ -156,11 +210,35 @@ class Plan {
     const [inputs, outputs] = expanded ? [[], []] : [portsAt(box.inputs, 0, box.h), portsAt(box.outputs, w, box.h)];
     const { key, name, kind, hue, path, parent, label, shape, repeat, share, problem, counts, blocks, equations } = box;
     const node: SceneNode = {
-      key, name, kind, x: 0, y: 0, w, h: box.h, hue, path, parent, group: box.is_group, expanded, label, shape, repeat, share, problem, counts,
-      blocks, equations, inputs, outputs,
+      key,
+      name,
+      kind,
+      x: 0,
+      y: 0,
+      w,
+      h: box.h,
+      hue,
+      path,
+      parent,
+      group: box.is_group,
+      expanded,
+      label,
+      shape,
+      repeat,
+      share,
+      problem,
+      counts,
+      blocks,
+      equations,
+      inputs,
+      outputs,
     };
     if (expanded) return frame(node, this.level(key), box.title_w);
-    return { node, part: { w, h: box.h, ins: heights(inputs), outs: heights(outputs), isInput: kind === "input" }, inner: null };
+    return {
+      node,
+      part: { w, h: box.h, ins: heights(inputs), outs: heights(outputs), isInput: kind === "input" },
+      inner: null,
+    };
   }
 }
 
@@ -187,7 +265,8 @@ function heights(ports: readonly Port[]): Map<string, number> {
 function frame(node: SceneNode, inner: Level, titleW: number): Item {
   const w = Math.max(inner.w + 2 * PAD, titleW);
   const h = inner.h + TITLE_H + PAD;
-  const below = (ends: ReadonlyMap<string, number>): Map<string, number> => new Map([...ends].map(([name, y]) => [name, y + TITLE_H]));
+  const below = (ends: ReadonlyMap<string, number>): Map<string, number> =>
+    new Map([...ends].map(([name, y]) => [name, y + TITLE_H]));
   const [ins, outs] = [below(inner.ins), below(inner.outs)];
   shift(inner, PAD, TITLE_H);
   inner.borders.forEach(([starts, ends], at) => {
@@ -197,7 +276,8 @@ function frame(node: SceneNode, inner: Level, titleW: number): Item {
     const end = ends ? ([w, points.at(-1)![1]] as const) : points.at(-1)!;
     edge.points = edge.curve && (starts || ends) ? bend(...start, ...end).points : [start, ...points.slice(1, -1), end];
   });
-  const ports = (found: ReadonlyMap<string, number>, x: number): Port[] => (node.path ? [...found].map(([name, y]) => ({ name, x, y })) : []);
+  const ports = (found: ReadonlyMap<string, number>, x: number): Port[] =>
+    node.path ? [...found].map(([name, y]) => ({ name, x, y })) : [];
   Object.assign(node, { w, h, inputs: ports(ins, 0), outputs: ports(outs, w) });
   return { node, part: { w, h, ins, outs, isInput: false }, inner };
 }

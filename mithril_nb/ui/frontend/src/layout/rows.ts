@@ -1,9 +1,9 @@
 /**
  * Place parts in rows, read like text, and route nets through the lanes and channels between them.
  *
- * Channels are the vertical gaps between the columns of a row; lanes are the horizontal gaps between rows. A wire leaves
- * its part into the channel on its right and reaches its target from the channel on the left. It never crosses a part.
- * It mirrors `viz/diagrams/rows.py`; a test compares the two.
+ * Channels are the vertical gaps between the columns of a row; lanes are the horizontal gaps between rows. A wire
+ * leaves its part into the channel on its right and reaches its target from the channel on the left. It never crosses a
+ * part. It mirrors `viz/diagrams/rows.py`; a test compares the two.
  */
 
 import type { Point } from "../drawing/lines";
@@ -42,7 +42,10 @@ export interface Placed {
   outs: Map<string, number>;
 }
 
-/** Place parts and route nets. A net from the border without heads is an input that nothing reads; `idle` are ports of the border that nothing feeds. */
+/**
+ * Place parts and route nets. A net from the border without heads is an input that nothing reads; `idle` are ports of
+ * the border that nothing feeds.
+ */
 export function arrangeLines(parts: ReadonlyMap<string, Part>, nets: readonly Net[], idle: readonly string[]): Placed {
   if (parts.size === 0) return { w: 0, h: 0, corners: new Map(), routes: [], ins: new Map(), outs: new Map() };
   return new Lines(parts, nets, idle).placed();
@@ -76,15 +79,24 @@ class Lines {
     private readonly idle: readonly string[],
   ) {
     this.lines = wrapped(columnsOf(parts, nets), parts);
-    this.lines.forEach((line, row) => line.forEach((column, at) => column.forEach((key) => this.spot.set(key, [row, at]))));
+    this.lines.forEach((line, row) =>
+      line.forEach((column, at) => column.forEach((key) => this.spot.set(key, [row, at]))),
+    );
     this.lanes = Array.from({ length: this.lines.length + 1 }, () => new Tracks());
     this.channels = this.lines.map((line) => Array.from({ length: line.length + 1 }, () => new Tracks()));
     this.lineH = this.lines.map((line) => Math.max(...line.map((column) => stackHeight(column, parts))));
     // Pins stay within the heights of the first and last row: below them they would overlap other parts.
     const last = this.lines.length - 1;
     const entering = new Set(nets.filter((net) => !net.tail).map((net) => net.source));
-    const leaving = new Set([...idle, ...nets.flatMap((net) => net.heads.filter((head) => !head.part).map((head) => head.port))]);
-    for (const [row, pins] of [[0, entering], [last, leaving]] as const) this.lineH[row] = Math.max(this.lineH[row]!, (pins.size + 1) * TRACK);
+    const leaving = new Set([
+      ...idle,
+      ...nets.flatMap((net) => net.heads.filter((head) => !head.part).map((head) => head.port)),
+    ]);
+    for (const [row, pins] of [
+      [0, entering],
+      [last, leaving],
+    ] as const)
+      this.lineH[row] = Math.max(this.lineH[row]!, (pins.size + 1) * TRACK);
   }
 
   placed(): Placed {
@@ -95,12 +107,22 @@ class Lines {
     this.planChannels();
     this.placeColumns();
     const corners = new Map<string, Point>();
-    this.lines.forEach((line, row) => line.forEach((column, at) => {
-      const room = Math.max(...column.map((key) => this.part(key).w));
-      for (const key of column) corners.set(key, [this.lefts[row]![at]! + Math.floor((room - this.part(key).w) / 2), this.yOf.get(key)!]);
-    }));
+    this.lines.forEach((line, row) =>
+      line.forEach((column, at) => {
+        const room = Math.max(...column.map((key) => this.part(key).w));
+        for (const key of column)
+          corners.set(key, [this.lefts[row]![at]! + Math.floor((room - this.part(key).w) / 2), this.yOf.get(key)!]);
+      }),
+    );
     const routes = this.nets.map((net, n) => net.heads.map((head, i) => this.route(n, i, head.part, corners)));
-    return { w: this.width, h: this.tops.at(-1)! + this.laneH.at(-1)!, corners, routes, ins: this.ins, outs: this.outs };
+    return {
+      w: this.width,
+      h: this.tops.at(-1)! + this.laneH.at(-1)!,
+      corners,
+      routes,
+      ins: this.ins,
+      outs: this.outs,
+    };
   }
 
   private part(key: string): Part {
@@ -126,7 +148,9 @@ class Lines {
     return toRow > row ? [row + 1, toRow] : [row, toRow + 1];
   }
 
-  private eachWay(visit: (net: Net, n: number, head: { part: string; port: string }, i: number, lanes: number[]) => void): void {
+  private eachWay(
+    visit: (net: Net, n: number, head: { part: string; port: string }, i: number, lanes: number[]) => void,
+  ): void {
     this.nets.forEach((net, n) => net.heads.forEach((head, i) => visit(net, n, head, i, this.ways[n]![i]!)));
   }
 
@@ -170,7 +194,8 @@ class Lines {
   private placePins(): void {
     const [first, last] = [this.lines[0]!, this.lines.at(-1)!];
     const [ins, outs] = [new Pins(this.ins, this.tops[0]! + this.lineH[0]!), new Pins(this.outs, this.tops.at(-1)!)];
-    const isAt = (part: string, row: number, column: number): boolean => this.spot.get(part)?.[0] === row && this.spot.get(part)?.[1] === column;
+    const isAt = (part: string, row: number, column: number): boolean =>
+      this.spot.get(part)?.[0] === row && this.spot.get(part)?.[1] === column;
     for (const net of this.nets) {
       if (net.tail === "") {
         const near = net.heads.find((head) => isAt(head.part, 0, 0));
@@ -303,18 +328,29 @@ function columnsOf(parts: ReadonlyMap<string, Part>, nets: readonly Net[]): stri
     for (const one of after.get(key)!) nearest = Math.min(nearest, rank.get(one)! - 1);
     rank.set(key, Math.max(0, nearest === Infinity ? last : nearest));
   }
-  const loose = keys.filter((key) => !before.get(key)!.size && !after.get(key)!.size && !entered.has(key) && !isInput(key));
-  if (loose.length > FEW_LOOSE) for (const key of loose) rank.set(key, ++last); // unconnected parts are placed in reading order
+  const loose = keys.filter(
+    (key) => !before.get(key)!.size && !after.get(key)!.size && !entered.has(key) && !isInput(key),
+  );
+  // Unconnected parts are placed in reading order.
+  if (loose.length > FEW_LOOSE) for (const key of loose) rank.set(key, ++last);
   const columns: string[][] = Array.from({ length: last + 1 }, () => []);
   for (const key of keys) columns[rank.get(key)!]!.push(key);
   const height = new Map<string, number>();
   for (const column of columns) {
-    const goal = new Map(column.map((key) => {
-      const sources = [...before.get(key)!];
-      return [key, sources.length ? sources.reduce((sum, one) => sum + height.get(one)!, 0) / sources.length : Infinity];
-    }));
+    const goal = new Map(
+      column.map((key) => {
+        const sources = [...before.get(key)!];
+        return [
+          key,
+          sources.length ? sources.reduce((sum, one) => sum + height.get(one)!, 0) / sources.length : Infinity,
+        ];
+      }),
+    );
     const order = (a: number, b: number): number => (a === b ? 0 : a < b ? -1 : 1);
-    column.sort((a, b) => Number(isInput(a)) - Number(isInput(b)) || order(goal.get(a)!, goal.get(b)!) || place.get(a)! - place.get(b)!);
+    column.sort(
+      (a, b) =>
+        Number(isInput(a)) - Number(isInput(b)) || order(goal.get(a)!, goal.get(b)!) || place.get(a)! - place.get(b)!,
+    );
     column.forEach((key, at) => height.set(key, at));
   }
   return columns.filter((column) => column.length > 0);
@@ -361,7 +397,9 @@ function wrapped(columns: string[][], parts: ReadonlyMap<string, Part>): Line[] 
     else high = middle;
   }
   const distance = (limit: number): number => Math.max(ratio(limit), 1 / ratio(limit));
-  const best = limits.slice(Math.max(0, low - 1), low + 1).reduce((one, other) => (distance(other) < distance(one) ? other : one));
+  const best = limits
+    .slice(Math.max(0, low - 1), low + 1)
+    .reduce((one, other) => (distance(other) < distance(one) ? other : one));
   return cut(best).lines;
 }
 

@@ -24,7 +24,8 @@ export class CostRows extends ScrolledRows {
     const list = table.tBodies[0]!;
     super(frame, list, rows.length, ROW, (table.tHead?.offsetHeight ?? 0) + (table.tFoot?.offsetHeight ?? 0));
     this.paths = rows.map((row) => pathOf(/data-block="([^"]*)"/.exec(row)?.[1] ?? ""));
-    for (const [name, value] of Object.entries({ tabindex: "0", role: "region", "aria-label": "cost by block, table" })) frame.setAttribute(name, value);
+    for (const [name, value] of Object.entries({ tabindex: "0", role: "region", "aria-label": "cost by block, table" }))
+      frame.setAttribute(name, value);
     frame.classList.add("long");
     table.setAttribute("aria-rowcount", String(rows.length));
     const longest = [...rows].sort((a, b) => b.length - a.length).slice(0, MEASURED);
@@ -66,7 +67,11 @@ export class CostRows extends ScrolledRows {
   }
 
   protected leaveRoom(above: number, below: number): void {
-    for (const [part, height] of [[this.above, above], [this.below, below]] as const) part.replaceChildren(...(height ? [h("tr", { style: `height:${height}px` })] : []));
+    for (const [part, height] of [
+      [this.above, above],
+      [this.below, below],
+    ] as const)
+      part.replaceChildren(...(height ? [h("tr", { style: `height:${height}px` })] : []));
   }
 
   protected row(line: number): HTMLElement {

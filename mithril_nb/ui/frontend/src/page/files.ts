@@ -9,7 +9,12 @@ export function pageFiles(page: HTMLElement, packed: HTMLElement): ExportChoice[
   const first = page.cloneNode(true);
   return [
     { title: "HTML: this page", suffix: "html", hint: "The page as it was saved", make: () => pageText(first) },
-    { title: "JSON: all stages", suffix: "json", hint: "The data of the page: texts, links, costs, and the graph", make: () => dataText(packed) },
+    {
+      title: "JSON: all stages",
+      suffix: "json",
+      hint: "The data of the page: texts, links, costs, and the graph",
+      make: () => dataText(packed),
+    },
   ];
 }
 
@@ -20,7 +25,10 @@ function pageText(first: Node): string {
   return `<!DOCTYPE html>\n${root.outerHTML}\n`;
 }
 
-/** Return the data as JSON, with plain texts. Instructions stay columns of indices into tables: all lines of a kernel have the same thousands of blocks. */
+/**
+ * Return the data as JSON, with plain texts. Instructions stay columns of indices into tables: all lines of a kernel
+ * have the same thousands of blocks.
+ */
 async function dataText(packed: HTMLElement): Promise<string> {
   const { rows: _, ...data } = await decodeSaved(packed.textContent);
   const stages = data.stages.map((stage) => {

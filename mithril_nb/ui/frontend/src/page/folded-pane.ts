@@ -1,4 +1,6 @@
-/** Folds the lines of a saved page's pane: by a click, by keys, by block, and everything outside of the pinned block. */
+/**
+ * Folds the lines of a saved page's pane: by a click, by keys, by block, and everything outside of the pinned block.
+ */
 
 import { type OutlineItem, blockAt, foldRanges, outlineOf, rangesOutside } from "../code/fold-ranges";
 import { type CostText, Folds, foldLabel, nameOf } from "../code/folds";
@@ -26,7 +28,10 @@ export class FoldedPane {
   ) {
     const ranges = foldRanges(text);
     this.now = Folds.NONE.carriedTo(ranges);
-    this.menu = h("select", { "aria-label": `Blocks of ${title}`, title: "The block of the first visible line. Choose a block to go to it" });
+    this.menu = h("select", {
+      "aria-label": `Blocks of ${title}`,
+      title: "The block of the first visible line. Choose a block to go to it",
+    });
     // A page of many blocks would be slow with all options of all panes.
     for (const type of ["pointerdown", "focus"]) this.menu.addEventListener(type, () => this.fill());
     this.menu.addEventListener("change", () => {
@@ -35,11 +40,21 @@ export class FoldedPane {
       this.set(this.now.show(item.line));
       go(item.line);
     });
-    const button = (label: string, act: () => void): HTMLButtonElement => h("button", { type: "button", onclick: act }, label);
+    const button = (label: string, act: () => void): HTMLButtonElement =>
+      h("button", { type: "button", onclick: act }, label);
     this.only = button("only this block", () => this.toggleOnly());
     attr(this.only, "aria-pressed", "false");
     this.only.title = "Hide the lines of other blocks than the pinned one (b)";
-    this.root = ranges.length ? h("span", { class: "folds" }, this.menu, this.only, button("fold", () => this.set(this.now.foldAll())), button("unfold", () => this.set(this.now.unfoldAll()))) : null;
+    this.root = ranges.length
+      ? h(
+          "span",
+          { class: "folds" },
+          this.menu,
+          this.only,
+          button("fold", () => this.set(this.now.foldAll())),
+          button("unfold", () => this.set(this.now.unfoldAll())),
+        )
+      : null;
   }
 
   /** Handle a key at a line; returns whether it did. */
@@ -54,9 +69,15 @@ export class FoldedPane {
     return true;
   }
 
-  /** Fold or unfold the part that starts at a line, or the part of the line at a character. Returns whether there is one. */
+  /**
+   * Fold or unfold the part that starts at a line, or the part of the line at a character. Returns whether there is
+   * one.
+   */
   toggle(line: number, character?: string): boolean {
-    const range = character === undefined ? this.now.startsAt(line) : this.now.spans.find(({ from, span }) => from === line && String(span![0]) === character);
+    const range =
+      character === undefined
+        ? this.now.startsAt(line)
+        : this.now.spans.find(({ from, span }) => from === line && String(span![0]) === character);
     if (range) this.set(this.now.toggle(range));
     return range != null;
   }
@@ -79,7 +100,10 @@ export class FoldedPane {
     const found: (string | HTMLElement)[] = [];
     let at = 0;
     for (const range of spans) {
-      found.push(whole.slice(at, range.span![0]), h("span", { class: "fold", "data-span": range.span![0] }, foldLabel(range, this.costOf)));
+      found.push(
+        whole.slice(at, range.span![0]),
+        h("span", { class: "fold", "data-span": range.span![0] }, foldLabel(range, this.costOf)),
+      );
       at = range.span![1];
     }
     return [...found, whole.slice(at)];
@@ -99,7 +123,11 @@ export class FoldedPane {
   private fill(): void {
     if (this.items) return;
     this.items = outlineOf(this.text);
-    this.menu.append(...this.items.map(({ path, depth }, i) => h("option", { value: i }, `${"\u00a0\u00a0".repeat(depth)}${path.slice(path.lastIndexOf("/") + 1)}`)));
+    this.menu.append(
+      ...this.items.map(({ path, depth }, i) =>
+        h("option", { value: i }, `${"\u00a0\u00a0".repeat(depth)}${path.slice(path.lastIndexOf("/") + 1)}`),
+      ),
+    );
   }
 
   private toggleOnly(): void {

@@ -67,15 +67,22 @@ export class PageGraph {
     this.layer = new OverlayLayer(this.view);
     const keys = this.graph.boxes.map(({ key }) => key);
     const hasGroups = overlays.some(({ own }) => own);
-    const choices = overlays.filter(({ own }) => !own).map(({ name, title }): [string, string] => [name, title.replace(WITH_INNER, "")]);
+    const choices = overlays
+      .filter(({ own }) => !own)
+      .map(({ name, title }): [string, string] => [name, title.replace(WITH_INNER, "")]);
     const menu = new OverlayMenu((name, own) => show(name, own));
     const show = (name: string, own: boolean): void => {
       menu.update({ name, own, choices }, hasGroups);
-      const data = overlays.find((one) => one.name === name && !!one.own === own) ?? overlays.find((one) => one.name === name);
+      const data =
+        overlays.find((one) => one.name === name && !!one.own === own) ?? overlays.find((one) => one.name === name);
       this.layer.show(data ? new GraphOverlay(data, keys) : null);
     };
-    this.questions = new Questions(this.view, { graph: () => this.graph, open: (keys) => this.open(new Set([...this.opened, ...keys]), keys[0]) });
-    const button = (label: string, act: () => void): HTMLElement => h("button", { type: "button", onclick: act }, label);
+    this.questions = new Questions(this.view, {
+      graph: () => this.graph,
+      open: (keys) => this.open(new Set([...this.opened, ...keys]), keys[0]),
+    });
+    const button = (label: string, act: () => void): HTMLElement =>
+      h("button", { type: "button", onclick: act }, label);
     const tools = h(
       "div",
       { class: "tools" },
@@ -85,7 +92,12 @@ export class PageGraph {
       button("Larger", () => this.view.zoomBy(1.25)),
       ...(overlays.length ? [menu.root] : []),
       search,
-      exportMenu(this.view, () => document.title || "graph", (why) => this.layer.fail(why), [...files, { title: "PDF or paper: print the page", suffix: "", make: () => globalThis.print() }]),
+      exportMenu(
+        this.view,
+        () => document.title || "graph",
+        (why) => this.layer.fail(why),
+        [...files, { title: "PDF or paper: print the page", suffix: "", make: () => globalThis.print() }],
+      ),
       h("span", { class: "quiet" }, "Click a block to pin its lines, double-click to open it"),
     );
     frame.before(tools);
@@ -100,7 +112,12 @@ export class PageGraph {
   paint(look: Look): void {
     const { selection } = this;
     if (look === "found") return this.questions.search(selection.found);
-    const keys = linkedKeys(this.view.scene.nodes, selection.anchors[look], selection.links[look].blocks, new Set(selection.equations(look)));
+    const keys = linkedKeys(
+      this.view.scene.nodes,
+      selection.anchors[look],
+      selection.links[look].blocks,
+      new Set(selection.equations(look)),
+    );
     this.questions.paint(look === "pin" ? { selected: keys } : { hovered: keys });
   }
 

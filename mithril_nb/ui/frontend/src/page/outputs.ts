@@ -1,6 +1,7 @@
 /**
  * Highlights linked lines in static outputs: reports, listings, and steps of transforms. The links are in the markup:
- * `data-e` holds the equations of a line or box, `data-of` the blocks of a line, `data-block` the block of a box or row.
+ * `data-e` holds the equations of a line or box, `data-of` the blocks of a line, `data-block` the block of a box or
+ * row.
  */
 
 import type { RawInstruction } from "../kernel/types";
@@ -25,7 +26,15 @@ class OutputPane {
     name: string,
   ) {
     this.rows = [...code.querySelectorAll(".l")];
-    const instructions = this.rows.map((row, at): RawInstruction => [at + 1, 1, "", words(row, "data-e"), words(row, "data-of").map((block) => [block, 1]), null, null]);
+    const instructions = this.rows.map((row, at): RawInstruction => [
+      at + 1,
+      1,
+      "",
+      words(row, "data-e"),
+      words(row, "data-of").map((block) => [block, 1]),
+      null,
+      null,
+    ]);
     this.text = new StageText(name, 0, this.rows.map(() => " ").join("\n"), { instructions, equations: {} });
     walkByKeys(code, this);
   }
@@ -77,10 +86,15 @@ export class Output {
 
   constructor(root: HTMLElement) {
     root.setAttribute("data-live", "");
-    this.panes = [...root.querySelectorAll<HTMLElement>(".code")].map((code, at) => new OutputPane(code, this, String(at)));
+    this.panes = [...root.querySelectorAll<HTMLElement>(".code")].map(
+      (code, at) => new OutputPane(code, this, String(at)),
+    );
     this.parts = [...root.querySelectorAll(LINKED)].filter((part) => !part.closest(".code"));
-    this.selection = new Selection(new Map(this.panes.map(({ text }) => [text.stage, text])), (look) => this.paint(look));
-    const linked = (event: Event): Element | null => (event.target instanceof Element ? event.target.closest(LINKED) : null);
+    this.selection = new Selection(new Map(this.panes.map(({ text }) => [text.stage, text])), (look) =>
+      this.paint(look),
+    );
+    const linked = (event: Event): Element | null =>
+      event.target instanceof Element ? event.target.closest(LINKED) : null;
     root.addEventListener("mouseover", (event) => this.hover(linked(event)));
     root.addEventListener("mouseleave", () => this.hover(null));
     root.addEventListener("click", (event) => {
@@ -93,7 +107,8 @@ export class Output {
       if (event.key === "Escape") this.pin(null);
     });
     for (const anchor of root.querySelectorAll("a.n")) anchor.setAttribute("tabindex", "-1");
-    for (const part of root.querySelectorAll<HTMLElement | SVGElement>("[data-block][tabindex]")) part.addEventListener("keydown", (event) => pressByKeys(event as KeyboardEvent, () => this.pin(part)));
+    for (const part of root.querySelectorAll<HTMLElement | SVGElement>("[data-block][tabindex]"))
+      part.addEventListener("keydown", (event) => pressByKeys(event as KeyboardEvent, () => this.pin(part)));
   }
 
   hover(element: Element | null): void {
@@ -119,7 +134,8 @@ export class Output {
     const blocks = anchor?.kind === "block" ? [anchor.path] : selected ? words(selected, "data-of") : [];
     const ids = this.selection.equations(look);
     for (const part of this.parts) {
-      const isLinked = blocks.includes(part.getAttribute("data-block") ?? "") || words(part, "data-e").some((id) => ids.includes(id));
+      const isLinked =
+        blocks.includes(part.getAttribute("data-block") ?? "") || words(part, "data-e").some((id) => ids.includes(id));
       part.classList.toggle(look, part === selected || isLinked);
     }
     for (const pane of this.panes) {

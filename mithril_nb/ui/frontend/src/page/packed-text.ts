@@ -1,4 +1,7 @@
-/** Long texts in their compact form: templates of lines, and their numbers as columns of differences; see viz/pages/packed_text.py. */
+/**
+ * Long texts in their compact form: templates of lines, and their numbers as columns of differences; see
+ * viz/pages/packed_text.py.
+ */
 
 export interface PackedText {
   templates: string[];
@@ -26,7 +29,8 @@ export function textOf(packed: { text: string } | PackedText): string {
       let line = texts[0]!;
       kinds.forEach((kind, at) => {
         const value = isAddress && at === 0 ? addresses() : own[at - (isAddress ? 1 : 0)]!();
-        const digits = kind === "\u0001" ? String(value) : `0x${value.toString(16).padStart(kind === "\u0003" ? 4 : 1, "0")}`;
+        const digits =
+          kind === "\u0001" ? String(value) : `0x${value.toString(16).padStart(kind === "\u0003" ? 4 : 1, "0")}`;
         line += digits + texts[at + 1]!;
       });
       return line;

@@ -90,17 +90,22 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
     },
     goToLine: goTo,
   });
-  if (frame && saved.graph) graph = new PageGraph(frame, saved.graph, selection, search.root, () => search.clear(), files);
+  if (frame && saved.graph)
+    graph = new PageGraph(frame, saved.graph, selection, search.root, () => search.clear(), files);
   else live.before(h("div", { class: "tools" }, search.root));
   parts.gather();
   listen(page, selection, parts);
-  for (const type of ["beforeprint", "afterprint"]) globalThis.addEventListener(type, () => panes.forEach((pane) => pane.print(type === "beforeprint")));
+  for (const type of ["beforeprint", "afterprint"])
+    globalThis.addEventListener(type, () => panes.forEach((pane) => pane.print(type === "beforeprint")));
   const list = page.querySelector<HTMLElement>(".passes");
   if (list) showPasses(list, saved, selection);
   page.dataset["ready"] = "";
 }
 
-/** Show the model of the link that opened the page. Returns whether there is one; a broken link is reported above the page. */
+/**
+ * Show the model of the link that opened the page. Returns whether there is one; a broken link is reported above the
+ * page.
+ */
 async function showLink(page: HTMLElement): Promise<boolean> {
   const { hash } = location;
   const isLink = hash.startsWith(MARK);
@@ -109,7 +114,14 @@ async function showLink(page: HTMLElement): Promise<boolean> {
   try {
     showShared(page, await readLink(hash));
   } catch (error) {
-    page.prepend(h("p", { class: "gone", role: "alert" }, `Cannot show the model of this link: ${error instanceof Error ? error.message : String(error)}. Copy the whole link again, or load the model from a file.`));
+    page.prepend(
+      h(
+        "p",
+        { class: "gone", role: "alert" },
+        `Cannot show the model of this link: ${error instanceof Error ? error.message : String(error)}. Copy ` +
+          `the whole link again, or load the model from a file.`,
+      ),
+    );
     return false;
   }
   page.dataset["ready"] = "";
@@ -150,7 +162,10 @@ function listen(page: HTMLElement, selection: Selection, parts: Parts): void {
     const anchor = parts.anchorOf(part);
     if (anchor) selection.pin(anchor);
   };
-  const at = (event: Event, parts: string): HTMLElement | null => (event.target instanceof Element && !event.target.closest(".code, .picture") ? event.target.closest<HTMLElement>(parts) : null);
+  const at = (event: Event, parts: string): HTMLElement | null =>
+    event.target instanceof Element && !event.target.closest(".code, .picture")
+      ? event.target.closest<HTMLElement>(parts)
+      : null;
   page.addEventListener("mouseover", (event) => {
     if ((event.target as Element).closest("[data-line], .code, .picture")) return;
     const part = at(event, PARTS);

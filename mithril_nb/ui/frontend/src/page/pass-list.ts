@@ -17,7 +17,12 @@ export function showPasses(list: HTMLElement, { passes, hues }: Saved, selection
     const diff = passes[at] || "only names or layouts changed";
     const text = new StageText("pass", 0, diff.replace(/\n$/, ""), { instructions: [], equations: {} });
     const title = rows[at]!.querySelector("b")!.textContent;
-    const pane = new TextPane({ name: "pass", title, language: "hlo", unavailable: null, text }, selection, hues, (line) => LOOKS[line[0] ?? ""] ?? "same");
+    const pane = new TextPane(
+      { name: "pass", title, language: "hlo", unavailable: null, text },
+      selection,
+      hues,
+      (line) => LOOKS[line[0] ?? ""] ?? "same",
+    );
     side.replaceChildren(pane.root);
     pane.draw();
   };

@@ -9,7 +9,8 @@ import { type PackedText, textOf } from "./packed-text";
 
 /** The stages are encoded as for the widgets. */
 export interface Saved {
-  stages: (Omit<PackedStage, "equations" | "text"> & ({ text: string } | PackedText) & { name: string; title: string; language: string; unavailable: string | null })[];
+  stages: (Omit<PackedStage, "equations" | "text"> &
+    ({ text: string } | PackedText) & { name: string; title: string; language: string; unavailable: string | null })[];
   /** The equations of all stages. */
   equations: PackedEquations;
   /** Paths of blocks by their keys in the attributes of the page, if path and key differ. */
@@ -50,8 +51,19 @@ export function stagesOf(saved: Saved): SavedStage[] {
     let text: StageText | null = null;
     const unpacked = (): StageText => {
       const whole = textOf(packed);
-      return new StageText(name, 0, whole.replace(/\n$/, ""), { ...unpackStage({ ...packed, text: whole }), equations });
+      return new StageText(name, 0, whole.replace(/\n$/, ""), {
+        ...unpackStage({ ...packed, text: whole }),
+        equations,
+      });
     };
-    return { name, title, language, unavailable, get text() { return (text ??= unpacked()); } };
+    return {
+      name,
+      title,
+      language,
+      unavailable,
+      get text() {
+        return (text ??= unpacked());
+      },
+    };
   });
 }

@@ -6,7 +6,10 @@ import { type Look, walkByKeys } from "./selection";
 
 /** Rows drawn above and below the visible ones: scrolling within them changes no element. */
 const AHEAD = 12;
-/** Within this time after a scroll, in ms, a row is below the pointer because it scrolled, not because the pointer moved. */
+/**
+ * Within this time after a scroll, in ms, a row is below the pointer because it scrolled, not because the pointer
+ * moved.
+ */
 const SCROLLS_MS = 150;
 
 let scrolledAt = -Infinity;
@@ -20,7 +23,9 @@ export abstract class ScrolledRows {
   /** The folded lines; each folded part is one row. */
   protected folds = Folds.NONE;
   protected readonly drawn = new Map<number, HTMLElement>();
-  /** The first visible row. It is read before rows change, because reading it later makes the browser lay out the rows. */
+  /**
+   * The first visible row. It is read before rows change, because reading it later makes the browser lay out the rows.
+   */
   protected top = 1;
   private first = 1;
   private last = 0;
@@ -116,7 +121,13 @@ export abstract class ScrolledRows {
       this.paintRow(line, row);
       return row;
     };
-    keyed(this.list, lines, (line) => this.keyOf(line), create, () => {});
+    keyed(
+      this.list,
+      lines,
+      (line) => this.keyOf(line),
+      create,
+      () => {},
+    );
     const kept = new Set(lines);
     for (const line of this.drawn.keys()) if (!kept.has(line)) this.drawn.delete(line);
     this.leaveRoom((first - 1) * this.height, (count - last) * this.height);
@@ -130,14 +141,18 @@ export abstract class ScrolledRows {
   follow(mayScroll: boolean): void {
     const found = this.linked("pin");
     const rowOf = (line: number): number => this.folds.rowOf(line);
-    const places = new Set(found.map((line) => Math.round(((rowOf(line) - 1) / this.folds.rowCount(this.lineCount)) * 200)));
+    const places = new Set(
+      found.map((line) => Math.round(((rowOf(line) - 1) / this.folds.rowCount(this.lineCount)) * 200)),
+    );
     this.ticks.replaceChildren(...[...places].map((place) => h("i", { style: `top:${place / 2}%` })));
     const top = this.frame.scrollTop / this.height + 1;
     const end = top + (this.frame.clientHeight - this.head) / this.height - 1;
     if (!mayScroll || !found.length || found.some((line) => rowOf(line) >= top && rowOf(line) < end)) return;
     // A folded signature is rarely of interest.
     const open = found.filter((line) => !this.folds.hiddenAt(line));
-    const near = (open.length ? open : found).map(rowOf).reduce((best, row) => (Math.abs(row - top) < Math.abs(best - top) ? row : best));
+    const near = (open.length ? open : found)
+      .map(rowOf)
+      .reduce((best, row) => (Math.abs(row - top) < Math.abs(best - top) ? row : best));
     this.frame.scrollTop = (near - 1) * this.height - this.frame.clientHeight / 4;
   }
 

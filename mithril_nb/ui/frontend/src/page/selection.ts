@@ -52,7 +52,9 @@ export class Selection {
   equations(look: Look): readonly string[] {
     return this.anchors[look].flatMap((anchor) => {
       if (anchor.kind === "equations") return anchor.ids;
-      return anchor.kind === "instruction" ? (this.stages.get(anchor.stage)?.instructions[anchor.index]?.equations ?? []) : [];
+      return anchor.kind === "instruction"
+        ? (this.stages.get(anchor.stage)?.instructions[anchor.index]?.equations ?? [])
+        : [];
     });
   }
 }

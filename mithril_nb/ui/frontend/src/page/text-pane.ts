@@ -32,7 +32,9 @@ export class TextPane extends ScrolledRows {
   private readonly tall: HTMLElement;
   private readonly folded: FoldedPane;
   private naming = 0;
-  /** The numbers and stripes of the drawn lines: one sticky element, because one for each line takes too long to paint. */
+  /**
+   * The numbers and stripes of the drawn lines: one sticky element, because one for each line takes too long to paint.
+   */
   private readonly edge = h("div", { class: "edge", "aria-hidden": "true" });
   /** The bars of each array of shares, which thousands of lines of a kernel have in common. */
   private readonly bars = new WeakMap<Instruction["shares"], [string, number][]>();
@@ -56,13 +58,34 @@ export class TextPane extends ScrolledRows {
     this.rules = RULES[language] ?? [];
     this.opens = this.rules.some((rule) => rule.end) ? [null] : null;
     const digits = String(this.lineCount).length;
-    const wide = Math.min(MOST_CHARACTERS, lines.reduce((most, line) => Math.max(most, line.length), 0));
+    const wide = Math.min(
+      MOST_CHARACTERS,
+      lines.reduce((most, line) => Math.max(most, line.length), 0),
+    );
     this.sight.style.setProperty("--w", String(digits));
-    this.folded = new FoldedPane(text, title, costOf, () => this.fold(), (line) => this.go(line), () => this.pinnedBlock());
+    this.folded = new FoldedPane(
+      text,
+      title,
+      costOf,
+      () => this.fold(),
+      (line) => this.go(line),
+      () => this.pinnedBlock(),
+    );
     this.folds = this.folded.now;
-    this.tall = h("div", { class: "tall", style: `height:${this.folds.rowCount(this.lineCount) * ROW}px;min-width:calc(${wide + digits}ch + ${heatOf ? 148 : 60}px)` }, this.sight);
+    this.tall = h(
+      "div",
+      {
+        class: "tall",
+        style:
+          `height:${this.folds.rowCount(this.lineCount) * ROW}px;min-width:calc(${wide + digits}ch + ` +
+          `${heatOf ? 148 : 60}px)`,
+      },
+      this.sight,
+    );
     code.append(this.tall);
-    const count = this.lineCount ? `${this.lineCount.toLocaleString("en")} lines${heatOf ? ", FLOPs by line" : ""}` : "";
+    const count = this.lineCount
+      ? `${this.lineCount.toLocaleString("en")} lines${heatOf ? ", FLOPs by line" : ""}`
+      : "";
     this.root = h(
       "section",
       { class: "pane", "aria-label": title, "data-stage": text.stage },
@@ -77,7 +100,8 @@ export class TextPane extends ScrolledRows {
       if (!line || hasSelectedText()) return;
       const target = event.target as Element;
       const label = target.closest<HTMLElement>(".fold");
-      if (label ? this.folded.toggle(line, label.dataset["span"]) : target.closest(".g") && this.folded.toggle(line)) return;
+      if (label ? this.folded.toggle(line, label.dataset["span"]) : target.closest(".g") && this.folded.toggle(line))
+        return;
       this.go(line);
       this.pinHere();
     });
@@ -112,14 +136,23 @@ export class TextPane extends ScrolledRows {
       row.prepend(h("span", { class: "n" }, line));
       return row;
     });
-    const rest = count > MOST_PRINTED ? h("p", { class: "quiet" }, `${(count - MOST_PRINTED).toLocaleString("en")} more rows are not printed.`) : null;
+    const rest =
+      count > MOST_PRINTED
+        ? h("p", { class: "quiet" }, `${(count - MOST_PRINTED).toLocaleString("en")} more rows are not printed.`)
+        : null;
     this.root.append(h("div", { class: "printed" }, ...rows, rest));
   }
 
   override draw(): void {
     super.draw();
     const signOf = (line: number): string => this.folded.signOf(line);
-    keyed(this.edge, [...this.drawn.keys()].sort((a, b) => a - b), (line) => `${line}${signOf(line)}`, (line) => this.margin(line, signOf(line)), () => {});
+    keyed(
+      this.edge,
+      [...this.drawn.keys()].sort((a, b) => a - b),
+      (line) => `${line}${signOf(line)}`,
+      (line) => this.margin(line, signOf(line)),
+      () => {},
+    );
   }
 
   /** Name the block of the first visible line, ten times a second at most: a new name lays out the header. */
@@ -163,14 +196,16 @@ export class TextPane extends ScrolledRows {
 
   override paint(): void {
     super.paint();
-    for (const margin of this.edge.children) margin.classList.toggle("here", (margin as HTMLElement).dataset["line"] === String(this.here));
+    for (const margin of this.edge.children)
+      margin.classList.toggle("here", (margin as HTMLElement).dataset["line"] === String(this.here));
   }
 
   protected hover(line: number): void {
     const instruction = line ? this.text.at(line) : null;
     if (instruction) this.drawn.get(line)?.setAttribute("title", describe(this.text, instruction).join("\n"));
     if (!instruction || !this.isLinkedAs(instruction)) return this.selection.hover(this.anchorAt(line));
-    // While a kernel's lines move below the pointer, each is hovered. Its links to other stages may be tens of thousands.
+    // While a kernel's lines move below the pointer, each is hovered. Its links to other stages may be tens of
+    // thousands.
     this.selection.anchors.on = [this.anchorAt(line)!];
     this.selection.links.on.lines.set(this.text.stage, new Set([instruction.index]));
     this.paint();
@@ -200,7 +235,14 @@ export class TextPane extends ScrolledRows {
 
   private anchorAt(line: number): Anchor | null {
     const instruction = this.text.at(line);
-    return instruction && { kind: "instruction", stage: this.text.stage, version: this.text.version, index: instruction.index };
+    return (
+      instruction && {
+        kind: "instruction",
+        stage: this.text.stage,
+        version: this.text.version,
+        index: instruction.index,
+      }
+    );
   }
 
   /** Create the number and the stripe of a line. */
@@ -209,11 +251,28 @@ export class TextPane extends ScrolledRows {
     const stripe = h("span", { class: "s" });
     if (instruction) {
       stripe.className += (ORIGINS[instruction.origin ?? ""] ?? "") + (ROLES[instruction.role ?? ""] ?? "");
-      stripe.append(h("span", {}, ...this.barsOf(instruction.shares).map(([look, share]) => h("i", { class: look, style: `flex-grow:${share}` }))));
+      stripe.append(
+        h(
+          "span",
+          {},
+          ...this.barsOf(instruction.shares).map(([look, share]) =>
+            h("i", { class: look, style: `flex-grow:${share}` }),
+          ),
+        ),
+      );
     }
     const cost = this.heatOf?.(line);
-    const heat = this.heatOf && h("span", { class: "heat", style: `--level:${Math.round((cost?.level ?? 0) * 100)}%` }, cost?.text ?? "");
-    return h("div", { class: "margin", "data-line": line }, h("span", { class: "n" }, line), h("span", { class: "g" }, sign), heat, stripe);
+    const heat =
+      this.heatOf &&
+      h("span", { class: "heat", style: `--level:${Math.round((cost?.level ?? 0) * 100)}%` }, cost?.text ?? "");
+    return h(
+      "div",
+      { class: "margin", "data-line": line },
+      h("span", { class: "n" }, line),
+      h("span", { class: "g" }, sign),
+      heat,
+      stripe,
+    );
   }
 
   protected row(line: number): HTMLElement {
@@ -222,8 +281,15 @@ export class TextPane extends ScrolledRows {
     if (label !== null) return h("div", { class: "l" }, h("span", { class: "x" }, h("span", { class: "fold" }, label)));
     const short = this.folded.piecesOf(line, whole);
     if (short) return h("div", { class: "l" }, h("span", { class: "x" }, ...short));
-    const rest = whole.length > MOST_CHARACTERS ? h("span", { class: "c" }, ` … ${whole.length - MOST_CHARACTERS} more characters`) : null;
-    return h("div", { class: `l ${this.lookOf(whole)}` }, h("span", { class: "x" }, ...this.pieces(line, whole.slice(0, MOST_CHARACTERS)), rest));
+    const rest =
+      whole.length > MOST_CHARACTERS
+        ? h("span", { class: "c" }, ` … ${whole.length - MOST_CHARACTERS} more characters`)
+        : null;
+    return h(
+      "div",
+      { class: `l ${this.lookOf(whole)}` },
+      h("span", { class: "x" }, ...this.pieces(line, whole.slice(0, MOST_CHARACTERS)), rest),
+    );
   }
 
   /** Return one bar for each hue: a fusion may have thousands of blocks. */
@@ -231,7 +297,8 @@ export class TextPane extends ScrolledRows {
     let bars = this.bars.get(shares);
     if (!bars) {
       const found = new Map<string, number>();
-      for (const [block, share] of shares) found.set(this.hues[block] ?? "hx", (found.get(this.hues[block] ?? "hx") ?? 0) + share);
+      for (const [block, share] of shares)
+        found.set(this.hues[block] ?? "hx", (found.get(this.hues[block] ?? "hx") ?? 0) + share);
       this.bars.set(shares, (bars = [...found]));
     }
     return bars;
@@ -240,7 +307,8 @@ export class TextPane extends ScrolledRows {
   /** Return a line in pieces, those of coloured tokens as elements. */
   private pieces(line: number, text: string): (string | HTMLElement)[] {
     const { opens, rules } = this;
-    while (opens && opens.length < line) opens.push(tokensFrom(rules, this.lines[opens.length - 1]!, opens.at(-1)!).open);
+    while (opens && opens.length < line)
+      opens.push(tokensFrom(rules, this.lines[opens.length - 1]!, opens.at(-1)!).open);
     const found: (string | HTMLElement)[] = [];
     let at = 0;
     for (const token of tokensFrom(rules, text, opens?.[line - 1] ?? null).found) {

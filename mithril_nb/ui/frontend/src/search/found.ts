@@ -8,7 +8,8 @@ import { type Item, QueryError, type Term, matches, parseQuery } from "./query";
 const NUMBERS = ["flops", "bytes"] as const;
 
 /** One match: an instruction of the searched stage, or a block. */
-export type Hit = { kind: "instruction"; instruction: Instruction; blocks: readonly string[] } | { kind: "block"; path: string };
+export type Hit =
+  { kind: "instruction"; instruction: Instruction; blocks: readonly string[] } | { kind: "block"; path: string };
 
 /** Return the values of an instruction that a query is compared with. */
 export function itemOf(
@@ -59,7 +60,11 @@ export class Found {
     }
     [this.hits, this.ids] = [hits, ids];
     const lines = new Map(linksOf(stages, [{ kind: "equations", name: "search", ids: [...ids] }]).lines);
-    if (text) lines.set(text.stage, new Set(hits.flatMap((hit) => (hit.kind === "instruction" ? [hit.instruction.index] : []))));
+    if (text)
+      lines.set(
+        text.stage,
+        new Set(hits.flatMap((hit) => (hit.kind === "instruction" ? [hit.instruction.index] : []))),
+      );
     this.lines = lines;
   }
 
@@ -74,7 +79,9 @@ export class Found {
 
   /** Return the number of matches in each node of a scene that has any. */
   countsIn({ nodes }: Scene): Map<string, number> {
-    return new Map(nodes.map((node): [string, number] => [node.key, this.countIn(node)]).filter(([, count]) => count > 0));
+    return new Map(
+      nodes.map((node): [string, number] => [node.key, this.countIn(node)]).filter(([, count]) => count > 0),
+    );
   }
 }
 
@@ -83,10 +90,18 @@ function isOfNames(terms: readonly Term[]): boolean {
 }
 
 /** Find what a query matches in the stages of a program; throws a `QueryError`. */
-export function find(query: string, stages: ReadonlyMap<string, StageText>, blocks: Readonly<Record<string, string>> = {}): Found {
+export function find(
+  query: string,
+  stages: ReadonlyMap<string, StageText>,
+  blocks: Readonly<Record<string, string>> = {},
+): Found {
   const text = [...stages.values()].find(({ kinds }) => kinds !== null) ?? null;
   const terms = parseQuery(query);
-  const lacking = NUMBERS.find((key) => terms.some((term) => term.key === key) && text?.instructions.every(({ numbers }) => numbers?.[key] == null));
-  if (lacking && text?.instructions.length) throw new QueryError(`Stage ${text.stage} has no ${lacking} to search for.`, "memory>1e6");
+  const lacking = NUMBERS.find(
+    (key) =>
+      terms.some((term) => term.key === key) && text?.instructions.every(({ numbers }) => numbers?.[key] == null),
+  );
+  if (lacking && text?.instructions.length)
+    throw new QueryError(`Stage ${text.stage} has no ${lacking} to search for.`, "memory>1e6");
   return new Found(terms, text, stages, { ...text?.kinds, ...blocks });
 }

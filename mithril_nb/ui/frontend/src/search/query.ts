@@ -1,13 +1,27 @@
-/** The language of searches: `graph/query.py` in TypeScript. `tests/viz/golden/queries.json` holds both to one meaning. */
+/**
+ * The language of searches: `graph/query.py` in TypeScript. `tests/viz/golden/queries.json` holds both to one meaning.
+ */
 
 export const EXAMPLES: Readonly<Record<string, string>> = {
-  block: "block:head", kind: "kind:dot", role: "role:backward", dtype: "dtype:f64", line: "line:train.py",
-  flops: "flops>1e6", bytes: "bytes>1e6", memory: "memory>1e6",
+  block: "block:head",
+  kind: "kind:dot",
+  role: "role:backward",
+  dtype: "dtype:f64",
+  line: "line:train.py",
+  flops: "flops>1e6",
+  bytes: "bytes>1e6",
+  memory: "memory>1e6",
 };
 const KEYS = Object.keys(EXAMPLES);
 const NUMBERS = ["flops", "bytes", "memory"];
 const ROLES = ["forward", "backward", "update"];
-const RELATIONS: Record<string, (a: number, b: number) => boolean> = { "<": (a, b) => a < b, "<=": (a, b) => a <= b, "=": (a, b) => a === b, ">=": (a, b) => a >= b, ">": (a, b) => a > b };
+const RELATIONS: Record<string, (a: number, b: number) => boolean> = {
+  "<": (a, b) => a < b,
+  "<=": (a, b) => a <= b,
+  "=": (a, b) => a === b,
+  ">=": (a, b) => a >= b,
+  ">": (a, b) => a > b,
+};
 const SPACE = " \t\n\r\f\v\u00a0";
 const KEY = /([A-Za-z_]+)(:|>=|<=|>|<|=)/y;
 const NUMBER = /^((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?:([kKmMgGtTpP])(i?))?[bB]?$/;
@@ -87,7 +101,8 @@ function readValue(text: string, at: number, before: string): [value: string, en
   const end = QUOTED.lastIndex;
   const value = found[1]!.replace(/\\(["\\])/g, "$1");
   if (!found[2]) throw new QueryError("a quote in the query is not closed.", before + quoted(value || "text"));
-  if (end < text.length && !SPACE.includes(text[end]!)) throw new QueryError("a space is needed after a closing quote.", `${before}${quoted(value)} `);
+  if (end < text.length && !SPACE.includes(text[end]!))
+    throw new QueryError("a space is needed after a closing quote.", `${before}${quoted(value)} `);
   return [value, end];
 }
 
@@ -105,14 +120,25 @@ function termOf(key: string, relation: string, value: string, isNegated: boolean
     if (number === null) throw new QueryError(`${name} needs a number in a query.`, EXAMPLES[name]!);
     return { key: name, relation: relation === ":" ? "=" : relation, value: number, isNegated };
   }
-  if (relation !== ":" && relation !== "=") throw new QueryError(`${name} is a text, and '${relation}' compares numbers.`, `${sign}${name}:${plain(value)}`);
-  if (name === "role" && !ROLES.includes(value.toLowerCase())) throw new QueryError(`unknown role '${value}' in a query.`, `${sign}role:${nearest(value.toLowerCase(), ROLES) || "backward"}`);
+  if (relation !== ":" && relation !== "=")
+    throw new QueryError(`${name} is a text, and '${relation}' compares numbers.`, `${sign}${name}:${plain(value)}`);
+  if (name === "role" && !ROLES.includes(value.toLowerCase()))
+    throw new QueryError(
+      `unknown role '${value}' in a query.`,
+      `${sign}role:${nearest(value.toLowerCase(), ROLES) || "backward"}`,
+    );
   return { key: name, relation: ":", value, isNegated };
 }
 
 function withoutValue(key: string, relation: string, isNegated: boolean): QueryError {
-  if (key) return new QueryError(`'${key}${relation}' needs a value.`, EXAMPLES[nearest(key.toLowerCase(), KEYS)] ?? "kind:dot");
-  return isNegated ? new QueryError("'-' needs a term after it.", "-kind:dot") : new QueryError("the text between quotes is empty.", '"two words"');
+  if (key)
+    return new QueryError(
+      `'${key}${relation}' needs a value.`,
+      EXAMPLES[nearest(key.toLowerCase(), KEYS)] ?? "kind:dot",
+    );
+  return isNegated
+    ? new QueryError("'-' needs a term after it.", "-kind:dot")
+    : new QueryError("the text between quotes is empty.", '"two words"');
 }
 
 /** Return the name with the longest common start, the first of several; "" if none has one. */
@@ -151,12 +177,18 @@ function holds({ key, relation, value }: Term, item: Item): boolean {
   const wanted = value.toLowerCase();
   const has = (texts: readonly string[]): boolean => texts.some((text) => text.toLowerCase().includes(wanted));
   switch (key) {
-    case "block": return (item.blocks.length ? item.blocks : [UNATTRIBUTED]).some((path) => isPart(wanted, path.toLowerCase()));
-    case "role": return wanted === item.role;
-    case "dtype": return item.dtypes.includes(fullDtype(wanted));
-    case "line": return has(item.lines);
-    case "kind": return has(item.kinds);
-    default: return has(item.blocks) || has(item.kinds);
+    case "block":
+      return (item.blocks.length ? item.blocks : [UNATTRIBUTED]).some((path) => isPart(wanted, path.toLowerCase()));
+    case "role":
+      return wanted === item.role;
+    case "dtype":
+      return item.dtypes.includes(fullDtype(wanted));
+    case "line":
+      return has(item.lines);
+    case "kind":
+      return has(item.kinds);
+    default:
+      return has(item.blocks) || has(item.kinds);
   }
 }
 
@@ -170,7 +202,8 @@ function fullDtype(name: string): string {
 function isPart(wanted: string, path: string): boolean {
   const parts = wanted.split("/").map((part) => part.split("*"));
   const names = path.split("/");
-  for (let at = 0; at + parts.length <= names.length; at++) if (parts.every((part, i) => fits(part, names[at + i]!))) return true;
+  for (let at = 0; at + parts.length <= names.length; at++)
+    if (parts.every((part, i) => fits(part, names[at + i]!))) return true;
   return false;
 }
 

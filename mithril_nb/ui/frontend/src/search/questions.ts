@@ -47,17 +47,33 @@ export class Questions {
   private asked: Asked | null = null;
   private selected: ReadonlySet<string> = new Set();
   /** The marks, and what they were computed from. */
-  private marked: { scene: Scene; found: Found | null; asked: Asked | null; marks: Pick<PaintState, "dimmed" | "matches"> } | null = null;
+  private marked: {
+    scene: Scene;
+    found: Found | null;
+    asked: Asked | null;
+    marks: Pick<PaintState, "dimmed" | "matches">;
+  } | null = null;
 
   constructor(
     private readonly view: GraphView,
     private readonly options: QuestionOptions,
   ) {
-    const button = (label: string, title: string, act: () => void): HTMLButtonElement => h("button", { type: "button", class: "mnb-button", title, onclick: act }, label);
+    const button = (label: string, title: string, act: () => void): HTMLButtonElement =>
+      h("button", { type: "button", class: "mnb-button", title, onclick: act }, label);
     this.path = button("Path", "Show the path between the two selected nodes (p)", () => this.ask("p"));
-    this.commands.append(button("Ancestors", "Show everything that the selected node depends on (a)", () => this.ask("a")), button("Descendants", "Show everything that depends on the selected node (d)", () => this.ask("d")), this.path);
+    this.commands.append(
+      button("Ancestors", "Show everything that the selected node depends on (a)", () => this.ask("a")),
+      button("Descendants", "Show everything that depends on the selected node (d)", () => this.ask("d")),
+      this.path,
+    );
     this.end = iconButton("close", "Show the whole graph again", "graph.answer", () => this.clear());
-    this.root = h("div", { class: "mnb-question", role: "group", "aria-label": "Questions about the selected node" }, this.commands, this.answer, this.end);
+    this.root = h(
+      "div",
+      { class: "mnb-question", role: "group", "aria-label": "Questions about the selected node" },
+      this.commands,
+      this.answer,
+      this.end,
+    );
     view.board.after(h("div", { class: "mnb-question-place" }, this.root)); // above the legend
     this.update();
   }
@@ -147,7 +163,8 @@ export class Questions {
     const nameOf = (key: string): string => graph.byKey.get(key)?.name ?? key;
     const [one, other] = of;
     if (what === "p") {
-      if (one === undefined || other === undefined) return { keys: new Set(), title: "Select two nodes, then press p: Shift Enter adds to the selection." };
+      if (one === undefined || other === undefined)
+        return { keys: new Set(), title: "Select two nodes, then press p: Shift Enter adds to the selection." };
       return this.pathOf(graph, one, other, nameOf);
     }
     const reach = reachFrom(graph, one!);
@@ -173,11 +190,13 @@ export class Questions {
   private marks(): Pick<PaintState, "dimmed" | "matches"> {
     const { scene } = this.view;
     const { found, asked } = this;
-    if (this.marked?.scene === scene && this.marked.found === found && this.marked.asked === asked) return this.marked.marks;
+    if (this.marked?.scene === scene && this.marked.found === found && this.marked.asked === asked)
+      return this.marked.marks;
     const matches = found?.hits.length ? found.countsIn(scene) : new Map<string, number>();
     const graph = this.options.graph();
     let kept: Set<string> | null = null;
-    if (asked?.keys.size && graph) kept = new Set([...asked.keys].flatMap((key) => (graph.byKey.has(key) ? graph.above(key) : [])));
+    if (asked?.keys.size && graph)
+      kept = new Set([...asked.keys].flatMap((key) => (graph.byKey.has(key) ? graph.above(key) : [])));
     else if (matches.size) kept = new Set(matches.keys());
     const marks = { matches, dimmed: kept?.size ? dimmedOf(this.view.index, kept) : new Set<string>() };
     this.marked = { scene, found, asked, marks };

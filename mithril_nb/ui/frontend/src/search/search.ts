@@ -47,7 +47,19 @@ export class Search {
   private isShown = false;
 
   constructor(private readonly host: SearchHost) {
-    this.input = h("input", { type: "search", class: "mnb-input", placeholder: "Search, kind:dot flops>1e6", title: EXAMPLES, "aria-label": "Search blocks, equations and stages", role: "combobox", "aria-expanded": "false", "aria-controls": this.id, autocomplete: "off", spellcheck: "false", "data-mnb-action": "search" });
+    this.input = h("input", {
+      type: "search",
+      class: "mnb-input",
+      placeholder: "Search, kind:dot flops>1e6",
+      title: EXAMPLES,
+      "aria-label": "Search blocks, equations and stages",
+      role: "combobox",
+      "aria-expanded": "false",
+      "aria-controls": this.id,
+      autocomplete: "off",
+      spellcheck: "false",
+      "data-mnb-action": "search",
+    });
     this.box = h("div", { class: "mnb-menu mnb-search-box", hidden: true }, this.count, this.list);
     this.root = h("div", { class: "mnb-search" }, icon(ICONS.search), this.input, this.badge, this.box);
     this.input.addEventListener("input", () => this.look());
@@ -66,7 +78,11 @@ export class Search {
   /** Search again, because the stages changed; the place among the results stays. */
   refresh(): void {
     if (!this.input.value.trim()) return;
-    const { at, isShown, box: { hidden } } = this;
+    const {
+      at,
+      isShown,
+      box: { hidden },
+    } = this;
     this.look();
     [this.at, this.isShown] = [Math.min(at, Math.max(0, this.results.length - 1)), isShown];
     if (hidden) this.close();
@@ -141,7 +157,10 @@ export class Search {
       const cut = this.addLines(found);
       this.host.show(found);
       const { length } = this.results;
-      this.summary = length === 0 ? `Nothing found. ${EXAMPLES}` : `${counted(length)}${cut ? `, with the first ${PER_STAGE} lines of each stage` : ""}`;
+      this.summary =
+        length === 0
+          ? `Nothing found. ${EXAMPLES}`
+          : `${counted(length)}${cut ? `, with the first ${PER_STAGE} lines of each stage` : ""}`;
     } catch (error) {
       if (!(error instanceof QueryError)) throw error;
       this.host.show(null);
@@ -154,23 +173,42 @@ export class Search {
 
   private resultOf(hit: Hit, { text: stage }: Found): Result {
     const go = (): void => this.host.go(hit, stage);
-    if (hit.kind === "block") return { label: hit.path, where: this.host.blocks()[hit.path] ?? stage?.kinds?.[hit.path] ?? "block", go };
+    if (hit.kind === "block")
+      return { label: hit.path, where: this.host.blocks()[hit.path] ?? stage?.kinds?.[hit.path] ?? "block", go };
     const { instruction, blocks } = hit;
-    return { label: `${instruction.opcode}  ${blocks[0] ?? ""}`, where: `${this.host.titleOf(stage!.stage)} ${instruction.line}`, go };
+    return {
+      label: `${instruction.opcode}  ${blocks[0] ?? ""}`,
+      where: `${this.host.titleOf(stage!.stage)} ${instruction.line}`,
+      go,
+    };
   }
 
-  /** Add the lines of text with every word of a query of words, except the lines of matches; return whether there are more. */
+  /**
+   * Add the lines of text with every word of a query of words, except the lines of matches; return whether there are
+   * more.
+   */
   private addLines(found: Found): boolean {
-    const words = found.terms.map(({ key, value, isNegated }) => (key === "" && !isNegated ? String(value).toLowerCase() : null));
+    const words = found.terms.map(({ key, value, isNegated }) =>
+      key === "" && !isNegated ? String(value).toLowerCase() : null,
+    );
     if (words.some((word) => word === null)) return false;
     let isCut = false;
     for (const stage of this.host.stages().values()) {
       let count = 0;
       stage.text.split("\n").forEach((line, i) => {
         const lower = line.toLowerCase();
-        if (!words.every((word) => lower.includes(word!)) || found.lines.get(stage.stage)?.has(stage.owner[i + 1] ?? -1)) return;
+        if (
+          !words.every((word) => lower.includes(word!)) ||
+          found.lines.get(stage.stage)?.has(stage.owner[i + 1] ?? -1)
+        )
+          return;
         if ((count += 1) > PER_STAGE) isCut = true;
-        else this.results.push({ where: `${this.host.titleOf(stage.stage)} ${i + 1}`, label: line.trim(), go: () => this.host.goToLine(stage.stage, i + 1) });
+        else
+          this.results.push({
+            where: `${this.host.titleOf(stage.stage)} ${i + 1}`,
+            label: line.trim(),
+            go: () => this.host.goToLine(stage.stage, i + 1),
+          });
       });
     }
     return isCut;
@@ -184,7 +222,9 @@ export class Search {
     attr(this.count, "title", summary);
     text(this.badge, !this.input.value.trim() ? "" : isShown ? position : String(results.length));
     const first = Math.max(0, Math.min(at - DRAWN / 2, results.length - DRAWN));
-    this.list.replaceChildren(...results.slice(first, first + DRAWN).map(({ label, where }, i) => this.option(first + i, label, where)));
+    this.list.replaceChildren(
+      ...results.slice(first, first + DRAWN).map(({ label, where }, i) => this.option(first + i, label, where)),
+    );
     const option = this.list.querySelector('[aria-selected="true"]');
     option?.scrollIntoView?.({ block: "nearest" });
     attr(this.input, "aria-activedescendant", results.length ? `${this.id}-${at}` : null);
@@ -195,8 +235,20 @@ export class Search {
       event.preventDefault();
       this.go(at);
     };
-    return h("div", { class: "mnb-option", role: "option", id: `${this.id}-${at}`, "aria-selected": String(at === this.at), "aria-posinset": at + 1, "aria-setsize": this.results.length, onpointerdown: press },
-      h("span", { class: "mnb-hit-label", title: label }, label), h("small", { title: where }, where));
+    return h(
+      "div",
+      {
+        class: "mnb-option",
+        role: "option",
+        id: `${this.id}-${at}`,
+        "aria-selected": String(at === this.at),
+        "aria-posinset": at + 1,
+        "aria-setsize": this.results.length,
+        onpointerdown: press,
+      },
+      h("span", { class: "mnb-hit-label", title: label }, label),
+      h("small", { title: where }, where),
+    );
   }
 }
 

@@ -27,8 +27,15 @@ export function adviceFor({ autosave, can_undo }: Work): string {
   const again = "Run this notebook from the top to continue.";
   if (!autosave && can_undo) return "Your edits are not saved. Copy the source before you run the cell again.";
   if (!autosave || autosave.edits === 0) return again;
-  if (autosave.problem) return `Your ${editCount(autosave.edits)} could not be saved (${autosave.problem}). Copy the source before you run the cell again.`;
-  return `Your ${editCount(autosave.edits)} ${autosave.edits === 1 ? "is" : "are"} saved in ${placeOf(autosave)}. ${again} This cell then offers to restore ${autosave.edits === 1 ? "it" : "them"}.`;
+  if (autosave.problem)
+    return (
+      `Your ${editCount(autosave.edits)} could not be saved (${autosave.problem}). Copy the source before ` +
+      `you run the cell again.`
+    );
+  return (
+    `Your ${editCount(autosave.edits)} ${autosave.edits === 1 ? "is" : "are"} saved in ` +
+    `${placeOf(autosave)}. ${again} This cell then offers to restore ${autosave.edits === 1 ? "it" : "them"}.`
+  );
 }
 
 export class Connection {
@@ -43,7 +50,17 @@ export class Connection {
     private readonly work: () => Work,
     private readonly changed: () => void = () => {},
   ) {
-    this.copy = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "connection.copy", onclick: () => void copyFrom(this.copy, this.work().source ?? "") }, icon(ICONS.copy), "Copy the source");
+    this.copy = h(
+      "button",
+      {
+        type: "button",
+        class: "mnb-button",
+        "data-mnb-action": "connection.copy",
+        onclick: () => void copyFrom(this.copy, this.work().source ?? ""),
+      },
+      icon(ICONS.copy),
+      "Copy the source",
+    );
     this.root.append(h("div", {}, this.state, this.dropped), this.copy);
     this.destroy = kernel.watch(() => this.update());
     this.update();
@@ -58,7 +75,12 @@ export class Connection {
     if (connection === "replaced") text(this.state, "Replaced: a newer run of the cell shows the current widget.");
     attr(this.state, "title", this.work().autosave?.path);
     this.copy.hidden = !this.work().source;
-    text(this.dropped, dropped.length === 0 ? "" : `Not run, because no kernel is connected: ${dropped.map((name) => name.replaceAll("_", " ")).join(", ")}.`);
+    text(
+      this.dropped,
+      dropped.length === 0
+        ? ""
+        : `Not run, because no kernel is connected: ${dropped.map((name) => name.replaceAll("_", " ")).join(", ")}.`,
+    );
     this.dropped.hidden = dropped.length === 0;
     if (dropped.length > 0) this.changed(); // reset edited fields to the value in the model
   }

@@ -13,7 +13,11 @@ export function lowerEdge(root: HTMLElement, memory: Memory): HTMLElement {
   const remembered = memory.get("height", 0);
   if (remembered > 0) set(Math.min(MOST_PX, Math.max(LEAST_PX, remembered)));
   const edge = new Splitter({
-    axis: "y", label: "Height of the widget", min: LEAST_PX, max: MOST_PX, step: 20,
+    axis: "y",
+    label: "Height of the widget",
+    min: LEAST_PX,
+    max: MOST_PX,
+    step: 20,
     get: () => lengthOf(root, "y"),
     set: (height) => {
       set(height);

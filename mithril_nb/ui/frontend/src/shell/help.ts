@@ -6,9 +6,37 @@ export type Keys = [string, [string, string][]][];
 
 /** Shortcuts shared by the workbench and the explorer. */
 export const SHARED_KEYS: Keys = [
-  ["Code", [["↑ ↓", "move the caret"], ["Enter", "pin the line; on a folded row: unfold"], ["Shift click", "add to the pins"], ["[ ]", "previous, next linked line"], ["Alt ↑ ↓", "to the linked line one stage up or down"], ["z", "fold the block of the line, unfold a folded row"], ["Shift z", "fold all, unfold all"], ["b", "only the selected block, all blocks"], ["o", "outline: list the blocks"]]],
-  ["Cost", [["↑ ↓", "previous, next block"], ["→ ←", "open, close its equations"], ["Enter", "select"], ["← →", "on the bar: previous, next choice"]]],
-  ["Passes, transforms", [["↑ ↓", "previous, next step"], ["Enter", "in the search of passes: next match"], ["Shift Enter", "previous match"]]],
+  [
+    "Code",
+    [
+      ["↑ ↓", "move the caret"],
+      ["Enter", "pin the line; on a folded row: unfold"],
+      ["Shift click", "add to the pins"],
+      ["[ ]", "previous, next linked line"],
+      ["Alt ↑ ↓", "to the linked line one stage up or down"],
+      ["z", "fold the block of the line, unfold a folded row"],
+      ["Shift z", "fold all, unfold all"],
+      ["b", "only the selected block, all blocks"],
+      ["o", "outline: list the blocks"],
+    ],
+  ],
+  [
+    "Cost",
+    [
+      ["↑ ↓", "previous, next block"],
+      ["→ ←", "open, close its equations"],
+      ["Enter", "select"],
+      ["← →", "on the bar: previous, next choice"],
+    ],
+  ],
+  [
+    "Passes, transforms",
+    [
+      ["↑ ↓", "previous, next step"],
+      ["Enter", "in the search of passes: next match"],
+      ["Shift Enter", "previous match"],
+    ],
+  ],
 ];
 const KEYS: Keys = [
   [
@@ -72,7 +100,22 @@ export class Help {
         "div",
         { class: "mnb-help-card" },
         h("div", { class: "mnb-row" }, h("b", {}, "Keys"), h("span", { class: "mnb-grow" }), close),
-        h("div", { class: "mnb-help-columns" }, ...keys.map(([title, lines]) => h("div", {}, h("h4", {}, title), h("dl", {}, ...lines.map(([key, action]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, action))))))),
+        h(
+          "div",
+          { class: "mnb-help-columns" },
+          ...keys.map(([title, lines]) =>
+            h(
+              "div",
+              {},
+              h("h4", {}, title),
+              h(
+                "dl",
+                {},
+                ...lines.map(([key, action]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, action))),
+              ),
+            ),
+          ),
+        ),
       ),
     );
     this.root.addEventListener("click", (event) => event.target === this.root && this.hide());

@@ -61,7 +61,8 @@ function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
       store.pinBlocks(Object.keys(store.snapshot.blocks).filter((path) => !path.includes("/")));
     return true;
   }
-  if (event.altKey && !command && (event.key === "ArrowDown" || event.key === "ArrowUp")) return focusNextPane(targets, event.key === "ArrowDown" ? 1 : -1);
+  if (event.altKey && !command && (event.key === "ArrowDown" || event.key === "ArrowUp"))
+    return focusNextPane(targets, event.key === "ArrowDown" ? 1 : -1);
   if (event.key === "Escape") return screen.leave() || header.search.clear() || store.release();
   if (typing || command || event.altKey) return false;
   if (event.key === " " && train && store.tab === "train" && train.root.contains(target) && !target.closest("button"))
@@ -73,22 +74,32 @@ function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
   if (!isAtWork(target)) return false;
   const pane = panes.focused();
   switch (event.key) {
-    case "?": return help.toggle(), true;
+    case "?":
+      return (help.toggle(), true);
     case "f":
     case "F":
-    case "/": return header.search.input.focus(), true;
+    case "/":
+      return (header.search.input.focus(), true);
     case "e":
-    case "E": return screen.toggle(target), true;
+    case "E":
+      return (screen.toggle(target), true);
     case "i":
-    case "I": return layout?.toggleInspector() ?? false;
+    case "I":
+      return layout?.toggleInspector() ?? false;
     case "n":
-    case "N": return canvas?.startFromBlock() ?? false;
-    case "[": return pane?.walk(-1), pane !== null;
-    case "]": return pane?.walk(1), pane !== null;
+    case "N":
+      return canvas?.startFromBlock() ?? false;
+    case "[":
+      return (pane?.walk(-1), pane !== null);
+    case "]":
+      return (pane?.walk(1), pane !== null);
     case "Delete":
-    case "Backspace": return !target.closest("[data-mnb-pane]") && (canvas?.removeSelected() ?? false);
-    case "F2": return canvas?.renameSelected() ?? false;
-    default: return false;
+    case "Backspace":
+      return !target.closest("[data-mnb-pane]") && (canvas?.removeSelected() ?? false);
+    case "F2":
+      return canvas?.renameSelected() ?? false;
+    default:
+      return false;
   }
 }
 

@@ -25,15 +25,35 @@ interface Plan {
 }
 
 const PLANS: Record<Preset, Plan> = {
-  build: { title: "Build", hint: "Graph with palette and inspector; stages and tabs around it", tab: "stages", graph: { stacked: 0.45, column: 0.52, wide: 0.62 }, beside: "both" },
+  build: {
+    title: "Build",
+    hint: "Graph with palette and inspector; stages and tabs around it",
+    tab: "stages",
+    graph: { stacked: 0.45, column: 0.52, wide: 0.62 },
+    beside: "both",
+  },
   read: { title: "Read", hint: "Stages at full width", tab: "stages", graph: null, beside: "stages" },
-  cost: { title: "Cost", hint: "Costs below the graph", tab: "cost", graph: { stacked: 0.35, column: 0.4, wide: 0.5 }, beside: "tabs" },
+  cost: {
+    title: "Cost",
+    hint: "Costs below the graph",
+    tab: "cost",
+    graph: { stacked: 0.35, column: 0.4, wide: 0.5 },
+    beside: "tabs",
+  },
   train: { title: "Train", hint: "Training at full width", tab: "train", graph: null, beside: "tabs" },
-  lecture: { title: "Lecture", hint: "Graph and stages 1.4 times as large, in high contrast, without palette and inspector", tab: "stages", graph: { stacked: 0.5, column: 0.55, wide: 0.5 }, beside: "stages" },
+  lecture: {
+    title: "Lecture",
+    hint: "Graph and stages 1.4 times as large, in high contrast, without palette and inspector",
+    tab: "stages",
+    graph: { stacked: 0.5, column: 0.55, wide: 0.5 },
+    beside: "stages",
+  },
 };
 const PRESETS = Object.keys(PLANS) as Preset[];
 
-export const PRESET_OF_KEY: Readonly<Record<string, Preset>> = Object.fromEntries(PRESETS.map((preset, i) => [String(i + 1), preset]));
+export const PRESET_OF_KEY: Readonly<Record<string, Preset>> = Object.fromEntries(
+  PRESETS.map((preset, i) => [String(i + 1), preset]),
+);
 
 const STACKED_PX = 712;
 const WIDE_PX = 1800;
@@ -43,7 +63,12 @@ const STAGES = "stages";
 
 /** Create the buttons of the presets. */
 export function presetButtons(chosen: (preset: Preset) => void): Radios<Preset> {
-  return new Radios("Layout", "layout", PRESETS.map((value, i) => ({ value, title: PLANS[value].title, hint: `${PLANS[value].hint} (${i + 1})` })), chosen);
+  return new Radios(
+    "Layout",
+    "layout",
+    PRESETS.map((value, i) => ({ value, title: PLANS[value].title, hint: `${PLANS[value].hint} (${i + 1})` })),
+    chosen,
+  );
 }
 
 export interface LayoutParts {
@@ -82,16 +107,36 @@ export class Layout {
     this.preset = PRESETS.find((one) => one === preset) ?? "build";
     tabs.restore(PLANS[this.preset].tab);
     this.graphEdge = new Splitter({
-      axis: "y", label: "Size of the graph", min: 0.15, max: 0.85,
-      length: () => lengthOf(main, this.axis), get: () => this.graphShare, set: (share) => this.resize("graph", share),
+      axis: "y",
+      label: "Size of the graph",
+      min: 0.15,
+      max: 0.85,
+      length: () => lengthOf(main, this.axis),
+      get: () => this.graphShare,
+      set: (share) => this.resize("graph", share),
     });
     this.stagesEdge = new Splitter({
-      axis: "y", label: "Size of the stages", min: 0.15, max: 0.85,
-      length: () => lengthOf(rest, "y"), get: () => this.stagesShare, set: (share) => this.resize("stages", share),
+      axis: "y",
+      label: "Size of the stages",
+      min: 0.15,
+      max: 0.85,
+      length: () => lengthOf(rest, "y"),
+      get: () => this.stagesShare,
+      set: (share) => this.resize("stages", share),
     });
     graph.after(this.graphEdge.root);
     rest.prepend(this.stagesEdge.root);
-    this.reopen = h("button", { type: "button", class: "mnb-button mnb-inspector-reopen", title: "Show the inspector (I)", "data-mnb-action": "inspector.show", onclick: () => store.showInspector(true) }, "Inspector");
+    this.reopen = h(
+      "button",
+      {
+        type: "button",
+        class: "mnb-button mnb-inspector-reopen",
+        title: "Show the inspector (I)",
+        "data-mnb-action": "inspector.show",
+        onclick: () => store.showInspector(true),
+      },
+      "Inspector",
+    );
     graph.append(this.reopen);
     const watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.fit());
     watcher?.observe(root);
@@ -119,7 +164,9 @@ export class Layout {
     if (focused?.closest("[hidden]")) this.focusMain();
   }
 
-  /** Bring the palette into view: leave the full screen of another part, or choose Build if the preset has no palette. */
+  /**
+   * Bring the palette into view: leave the full screen of another part, or choose Build if the preset has no palette.
+   */
   revealPalette(): void {
     const { graph, screen } = this.parts;
     if (graph.hasAttribute("data-mnb-away")) screen.leave();
@@ -233,12 +280,20 @@ export class Layout {
     const { focused } = this;
     const isBeside = focused !== null && (focused === this.reopen || inspector.contains(focused));
     this.paintInspector();
-    if (isBeside) (this.reopen.hidden ? inspector.querySelector<HTMLElement>('[data-mnb-action="inspector.hide"]') : this.reopen)?.focus();
+    if (isBeside)
+      (this.reopen.hidden
+        ? inspector.querySelector<HTMLElement>('[data-mnb-action="inspector.hide"]')
+        : this.reopen
+      )?.focus();
   }
 
   private focusMain(): void {
     const { graph, panes, tabs } = this.parts;
-    const [part, stop] = graph.hidden ? (this.store.tab === STAGES || tabs.root.hidden ? [panes.root, ".cm-content"] : [tabs.root, '[role="tab"][tabindex="0"]']) : [graph, '[role="tree"] [tabindex="0"]'];
+    const [part, stop] = graph.hidden
+      ? this.store.tab === STAGES || tabs.root.hidden
+        ? [panes.root, ".cm-content"]
+        : [tabs.root, '[role="tab"][tabindex="0"]']
+      : [graph, '[role="tree"] [tabindex="0"]'];
     (part as HTMLElement).querySelector<HTMLElement>(stop as string)?.focus();
   }
 }

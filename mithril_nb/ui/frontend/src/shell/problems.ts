@@ -7,7 +7,11 @@ import type { Store } from "../store/store";
 export class ProblemsTab {
   readonly root: HTMLElement;
   private readonly list = h("div", { class: "mnb-problem-list", role: "list" });
-  private readonly hint = h("p", { class: "mnb-hint" }, "No problems. All required ports are connected and all shapes match.");
+  private readonly hint = h(
+    "p",
+    { class: "mnb-hint" },
+    "No problems. All required ports are connected and all shapes match.",
+  );
   readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
@@ -20,14 +24,26 @@ export class ProblemsTab {
     const { problems } = this.store.snapshot;
     this.hint.hidden = problems.length > 0;
     const current = new Map(problems.map((problem, i) => [`${i} ${problem.code} ${problem.summary}`, problem]));
-    keyed(this.list, [...current], ([key]) => key, ([key, problem]) => {
-      const card = h("button", { type: "button", class: "mnb-problem", title: "Go to the location", "data-mnb-problem": problem.code, onclick: () => this.store.goTo(current.get(key) ?? problem) });
-      return h("div", { role: "listitem" }, card);
-    }, (item: HTMLElement, [, problem]) => {
-      const card = item.firstElementChild as HTMLElement;
-      fillDiagnostic(card, problem);
-      item.replaceChildren(card, ...[fixButton(this.store, problem)].filter((part) => part !== null));
-    });
+    keyed(
+      this.list,
+      [...current],
+      ([key]) => key,
+      ([key, problem]) => {
+        const card = h("button", {
+          type: "button",
+          class: "mnb-problem",
+          title: "Go to the location",
+          "data-mnb-problem": problem.code,
+          onclick: () => this.store.goTo(current.get(key) ?? problem),
+        });
+        return h("div", { role: "listitem" }, card);
+      },
+      (item: HTMLElement, [, problem]) => {
+        const card = item.firstElementChild as HTMLElement;
+        fillDiagnostic(card, problem);
+        item.replaceChildren(card, ...[fixButton(this.store, problem)].filter((part) => part !== null));
+      },
+    );
   }
 }
 
@@ -38,10 +54,13 @@ export class Notice {
   readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
-    this.root.append(this.body, iconButton("close", "Dismiss", "notice.dismiss", () => {
-      this.root.hidden = true;
-      store.command("dismiss");
-    }));
+    this.root.append(
+      this.body,
+      iconButton("close", "Dismiss", "notice.dismiss", () => {
+        this.root.hidden = true;
+        store.command("dismiss");
+      }),
+    );
     this.destroy = store.on("snapshot", () => this.update());
     this.update();
   }

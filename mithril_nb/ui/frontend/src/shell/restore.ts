@@ -15,19 +15,46 @@ export function listOf(labels: readonly string[], edits: number): string {
 }
 
 export class Restore {
-  readonly root = h("section", { class: "mnb-restore", hidden: true, "aria-label": "Saved edits", "data-mnb-part": "restore" });
+  readonly root = h("section", {
+    class: "mnb-restore",
+    hidden: true,
+    "aria-label": "Saved edits",
+    "data-mnb-part": "restore",
+  });
   private readonly summary = h("p", { role: "status" });
   private readonly restore: HTMLButtonElement;
-  private readonly difference = h("pre", { tabindex: "0", "aria-label": "Difference between the code's model and the saved one" });
+  private readonly difference = h("pre", {
+    tabindex: "0",
+    "aria-label": "Difference between the code's model and the saved one",
+  });
   private painted = "";
   readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
-    this.restore = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "restore.edits", onclick: () => this.choose("restore_edits") });
-    const start = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "restore.decline", onclick: () => this.choose("decline_edits") }, "Start from the code");
+    this.restore = h("button", {
+      type: "button",
+      class: "mnb-button mnb-primary",
+      "data-mnb-action": "restore.edits",
+      onclick: () => this.choose("restore_edits"),
+    });
+    const start = h(
+      "button",
+      {
+        type: "button",
+        class: "mnb-button",
+        "data-mnb-action": "restore.decline",
+        onclick: () => this.choose("decline_edits"),
+      },
+      "Start from the code",
+    );
     this.root.append(
       h("div", { class: "mnb-restore-row" }, this.summary, this.restore, start),
-      h("details", {}, h("summary", { "data-mnb-action": "restore.difference" }, "Show the difference"), this.difference),
+      h(
+        "details",
+        {},
+        h("summary", { "data-mnb-action": "restore.difference" }, "Show the difference"),
+        this.difference,
+      ),
     );
     this.destroy = store.on("snapshot", () => this.update());
     this.update();
@@ -35,7 +62,11 @@ export class Restore {
 
   private choose(command: string): void {
     const { autosave } = this.store.snapshot;
-    const kept = command === "decline_edits" && autosave?.offer ? `The saved ${editCount(autosave.offer.edits)} stay${autosave.offer.edits === 1 ? "s" : ""} in ${placeOf(autosave)}.` : "";
+    const kept =
+      command === "decline_edits" && autosave?.offer
+        ? `The saved ${editCount(autosave.offer.edits)} stay${autosave.offer.edits === 1 ? "s" : ""} in ` +
+          `${placeOf(autosave)}.`
+        : "";
     this.store.command(command, {}, kept);
     this.root.closest<HTMLElement>(".mnb-root")?.querySelector<HTMLElement>(".mnb-palette-search")?.focus();
   }
@@ -47,7 +78,13 @@ export class Restore {
     if (!offer || key === this.painted) return;
     this.painted = key;
     const when = new Date(offer.saved_at * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
-    text(this.summary, `An earlier run of this cell saved ${editCount(offer.edits)} on ${when}: ${listOf(offer.labels, offer.edits)}.${offer.can_restore ? "" : " They cannot be restored, because parts of the model cannot be saved to a file. Copy what you need from the difference."}${offer.older ? ` An older version with ${editCount(offer.older)} is available after “Start from the code”.` : ""}`);
+    const lines = [
+      `An earlier run of this cell saved ${editCount(offer.edits)} on ${when}: ${listOf(offer.labels, offer.edits)}.`,
+      !offer.can_restore && "They cannot be restored, because parts of the model cannot be saved to a file.",
+      !offer.can_restore && "Copy what you need from the difference.",
+      offer.older && `An older version with ${editCount(offer.older)} is available after “Start from the code”.`,
+    ];
+    text(this.summary, lines.filter(Boolean).join(" "));
     text(this.restore, `Restore your ${editCount(offer.edits)}`);
     attr(this.restore, "aria-disabled", offer.can_restore ? null : "true");
     this.difference.replaceChildren(...linesOf(offer));

@@ -1,4 +1,7 @@
-/** The status line: stage times, costs of the program and of the selected block, attributed share, and the result of the last command. */
+/**
+ * The status line: stage times, costs of the program and of the selected block, attributed share, and the result of the
+ * last command.
+ */
 
 import { together } from "../dom/calls";
 import { attr, h, keyed, text } from "../dom/dom";
@@ -36,29 +39,45 @@ export class Status {
     const selected = this.selected();
     if (selected) parts.push(["selected", ...selected]);
     const time = (name: string, value: number | null | undefined, detail = ""): void => {
-      if (value !== null && value !== undefined) parts.push([name, `${name} ${seconds(value)}`, `${name}: ${value} s${detail}`]);
+      if (value !== null && value !== undefined)
+        parts.push([name, `${name} ${seconds(value)}`, `${name}: ${value} s${detail}`]);
     };
     for (const figure of ["flops", "bytes_accessed"] as const) {
       if (!cost) break;
       const [shown, whole] = figureText(cost.total, figure);
       parts.push([figure, `${FIGURE_TITLES[figure][0]}: ${shown} in total`, `${FIGURE_TITLES[figure][2]}: ${whole}`]);
     }
-    if (status.attributed !== null) parts.push(["attributed", `${percent(status.attributed)} of FLOPs attributed`, ATTRIBUTED]);
-    if (problems.length) parts.push(["problems", `${problems.length} ${problems.length === 1 ? "problem" : "problems"}`, problems[0]!.summary]);
+    if (status.attributed !== null)
+      parts.push(["attributed", `${percent(status.attributed)} of FLOPs attributed`, ATTRIBUTED]);
+    if (problems.length)
+      parts.push([
+        "problems",
+        `${problems.length} ${problems.length === 1 ? "problem" : "problems"}`,
+        problems[0]!.summary,
+      ]);
     time("trace", status.trace_s);
     time("lower", status.lower_s);
     time("optimize", status.optimize_s, " for XLA's passes and memory planning, without code generation");
     time("compile", status.compile_s);
-    keyed(this.figures, parts, ([name]) => name, ([name]) => h("span", { "data-mnb-status": name }), (element: HTMLElement, [, value, title]) => {
-      text(element, value);
-      attr(element, "title", title);
-    });
+    keyed(
+      this.figures,
+      parts,
+      ([name]) => name,
+      ([name]) => h("span", { "data-mnb-status": name }),
+      (element: HTMLElement, [, value, title]) => {
+        text(element, value);
+        attr(element, "title", title);
+      },
+    );
     attr(this.root, "title", [`model version ${version}`, ...parts.map(([, , title]) => title)].join("\n"));
   }
 
   /** Return the FLOPs of the selected block, by the convention of graph and table, and the exact value. */
   private selected(): [string, string] | null {
-    const { snapshot: { cost, overlay }, selection } = this.store;
+    const {
+      snapshot: { cost, overlay },
+      selection,
+    } = this.store;
     const [path] = selection;
     const row = selection.length === 1 && cost?.rows.find(({ block }) => block === path);
     if (!cost || !row) return null;
@@ -69,7 +88,10 @@ export class Status {
     const [text, whole] = figureText(shown, "flops");
     const [share, bound] = cost.total.formulas?.flops ? [null, ""] : shareOf(shown, cost.total, "flops");
     const label = path!.length > LONGEST ? `${path!.slice(0, LONGEST / 2)}…${path!.slice(-LONGEST / 2)}` : path;
-    return [`${label}: ${name} ${text}${share === null ? "" : `, ${bound}${percent(share)}`}`, `${name} of ${path}: ${whole}`];
+    return [
+      `${label}: ${name} ${text}${share === null ? "" : `, ${bound}${percent(share)}`}`,
+      `${name} of ${path}: ${whole}`,
+    ];
   }
 
   private paintWaiting(): void {
@@ -80,7 +102,12 @@ export class Status {
       text(this.waiting, this.store.outcome);
       return;
     }
-    const paint = (): void => text(this.waiting, `Waiting for the kernel: “${waiting.name.replaceAll("_", " ")}”, ${elapsed((performance.now() - waiting.since) / 1000)}`);
+    const paint = (): void =>
+      text(
+        this.waiting,
+        `Waiting for the kernel: “${waiting.name.replaceAll("_", " ")}”, ` +
+          `${elapsed((performance.now() - waiting.since) / 1000)}`,
+      );
     paint();
     this.timer = setInterval(paint, 1000);
   }

@@ -14,13 +14,15 @@ export function storeSearch(store: Store, panes: Panes, questions: Questions): S
   /** Return the kinds of the blocks, the same object until the blocks change. */
   const blocks = (): Record<string, string> => {
     const of = store.snapshot.blocks;
-    if (seen?.of !== of) seen = { of, kinds: Object.fromEntries(Object.values(of).map(({ path, kind }) => [path, kind])) };
+    if (seen?.of !== of)
+      seen = { of, kinds: Object.fromEntries(Object.values(of).map(({ path, kind }) => [path, kind])) };
     return seen!.kinds;
   };
   const search = new Search({
     begin: () => {
       const { jaxpr } = store.snapshot.stages;
-      if (jaxpr && jaxpr.state !== "unavailable" && !store.texts.has("jaxpr")) void store.kernel.send("request_stage", { stage: "jaxpr" });
+      if (jaxpr && jaxpr.state !== "unavailable" && !store.texts.has("jaxpr"))
+        void store.kernel.send("request_stage", { stage: "jaxpr" });
     },
     stages: () => store.texts,
     blocks,
@@ -32,7 +34,11 @@ export function storeSearch(store: Store, panes: Panes, questions: Questions): S
     go: (hit, text) => {
       if (hit.kind === "block") store.pinBlocks([hit.path]);
       else if (text) {
-        store.pin([{ kind: "instruction", stage: text.stage, version: text.version, index: hit.instruction.index }], false, text.stage);
+        store.pin(
+          [{ kind: "instruction", stage: text.stage, version: text.version, index: hit.instruction.index }],
+          false,
+          text.stage,
+        );
         panes.pane(text.stage)?.caretTo(hit.instruction.line);
       }
       questions.reveal(hit);
@@ -42,7 +48,8 @@ export function storeSearch(store: Store, panes: Panes, questions: Questions): S
       const text = store.texts.get(stage);
       const instruction = text?.at(line);
       store.revealStages();
-      if (text && instruction) store.pin([{ kind: "instruction", stage, version: text.version, index: instruction.index }], false, stage);
+      if (text && instruction)
+        store.pin([{ kind: "instruction", stage, version: text.version, index: instruction.index }], false, stage);
       panes.pane(stage)?.caretTo(line);
     },
   });

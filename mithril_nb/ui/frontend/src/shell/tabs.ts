@@ -28,10 +28,27 @@ export class Tabs {
     private readonly canClose = false,
   ) {
     const bar = h("div", { class: "mnb-tab-list", role: "tablist", "aria-label": label });
-    this.root = h("section", { class: "mnb-tabs", tabindex: -1, "data-mnb-full": "this tab" }, h("div", { class: "mnb-bar mnb-tabs-bar" }, bar, h("span", { class: "mnb-grow" }), fullButton("this tab", "tab")));
+    this.root = h(
+      "section",
+      { class: "mnb-tabs", tabindex: -1, "data-mnb-full": "this tab" },
+      h("div", { class: "mnb-bar mnb-tabs-bar" }, bar, h("span", { class: "mnb-grow" }), fullButton("this tab", "tab")),
+    );
     tabs.forEach((tab, i) => {
       const id = uid("tab");
-      const button = h("button", { type: "button", class: "mnb-tab", role: "tab", id, "aria-controls": `${id}-panel`, "data-mnb-tab": tab.name, onclick: () => store.showTab(this.canClose && store.tab === tab.name ? "" : tab.name) }, h("span", {}, tab.title), h("span", { class: "mnb-tab-figure" }));
+      const button = h(
+        "button",
+        {
+          type: "button",
+          class: "mnb-tab",
+          role: "tab",
+          id,
+          "aria-controls": `${id}-panel`,
+          "data-mnb-tab": tab.name,
+          onclick: () => store.showTab(this.canClose && store.tab === tab.name ? "" : tab.name),
+        },
+        h("span", {}, tab.title),
+        h("span", { class: "mnb-tab-figure" }),
+      );
       button.addEventListener("keydown", (event) => {
         const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
         if (by === 0) return;
@@ -44,12 +61,31 @@ export class Tabs {
       });
       this.buttons.set(tab.name, button);
       bar.append(button);
-      this.root.append(h("div", { class: "mnb-tab-panel", role: "tabpanel", id: `${id}-panel`, "aria-labelledby": id, "data-mnb-panel": tab.name }, tab.root));
+      this.root.append(
+        h(
+          "div",
+          {
+            class: "mnb-tab-panel",
+            role: "tabpanel",
+            id: `${id}-panel`,
+            "aria-labelledby": id,
+            "data-mnb-panel": tab.name,
+          },
+          tab.root,
+        ),
+      );
     });
     // The buttons of the stages are in the same row, after the tabs.
-    const watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.root.style.setProperty("--mnb-tabs-width", `${bar.scrollWidth + 12}px`));
+    const watcher =
+      typeof ResizeObserver === "undefined"
+        ? null
+        : new ResizeObserver(() => this.root.style.setProperty("--mnb-tabs-width", `${bar.scrollWidth + 12}px`));
     watcher?.observe(bar);
-    this.destroy = together(store.on("tab", () => this.update()), store.on("snapshot", () => this.update()), () => watcher?.disconnect());
+    this.destroy = together(
+      store.on("tab", () => this.update()),
+      store.on("snapshot", () => this.update()),
+      () => watcher?.disconnect(),
+    );
     this.update();
   }
 

@@ -28,7 +28,8 @@ interface Shown {
 const show = StateEffect.define<Partial<Shown>>();
 const shown = StateField.define<Shown>({
   create: () => ({ signOf: (_, content) => content[0] as Sign, parts: new Map(), query: "", at: 0 }),
-  update: (value, { effects }) => effects.reduce((one, effect) => (effect.is(show) ? { ...one, ...effect.value } : one), value),
+  update: (value, { effects }) =>
+    effects.reduce((one, effect) => (effect.is(show) ? { ...one, ...effect.value } : one), value),
 });
 
 /** Colours the visible lines. */
@@ -39,7 +40,8 @@ const looks = ViewPlugin.fromClass(
       this.decorations = this.build(view);
     }
     update(update: ViewUpdate): void {
-      if (update.docChanged || update.viewportChanged || update.startState.field(shown) !== update.state.field(shown)) this.decorations = this.build(update.view);
+      if (update.docChanged || update.viewportChanged || update.startState.field(shown) !== update.state.field(shown))
+        this.decorations = this.build(update.view);
     }
     build(view: EditorView): DecorationSet {
       const { signOf, parts, query, at } = view.state.field(shown);
@@ -51,7 +53,8 @@ const looks = ViewPlugin.fromClass(
         const part = parts.get(number);
         if (part && part[1] > part[0]) found.push(PART.range(from + part[0], from + part[1]));
         const lower = query && text.toLowerCase();
-        for (let i = lower ? lower.indexOf(query) : -1; i >= 0; i = (lower as string).indexOf(query, i + query.length)) found.push(FOUND.range(from + i, from + i + query.length));
+        for (let i = lower ? lower.indexOf(query) : -1; i >= 0; i = (lower as string).indexOf(query, i + query.length))
+          found.push(FOUND.range(from + i, from + i + query.length));
       }
       return Decoration.set(found, true);
     }
@@ -62,20 +65,37 @@ const looks = ViewPlugin.fromClass(
 function createView(label: string): EditorView {
   return new EditorView({
     state: EditorState.create({
-      extensions: [readOnly, shown, looks, EditorView.contentAttributes.of({ "aria-label": label, "aria-readonly": "true", tabindex: "0", spellcheck: "false" })],
+      extensions: [
+        readOnly,
+        shown,
+        looks,
+        EditorView.contentAttributes.of({
+          "aria-label": label,
+          "aria-readonly": "true",
+          tabindex: "0",
+          spellcheck: "false",
+        }),
+      ],
     }),
   });
 }
 
 function fill(view: EditorView, insert: string, more: Partial<Shown>): void {
-  view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert }, selection: { anchor: 0 }, effects: show.of(more) });
+  view.dispatch({
+    changes: { from: 0, to: view.state.doc.length, insert },
+    selection: { anchor: 0 },
+    effects: show.of(more),
+  });
   view.scrollDOM.scrollTop = view.scrollDOM.scrollLeft = 0;
 }
 
 export class DiffView {
   readonly root: HTMLElement;
   private readonly unified = createView("Changes of the pass, read only");
-  private readonly pair: [before: EditorView, after: EditorView] = [createView("Before the pass, read only"), createView("After the pass, read only")];
+  private readonly pair: [before: EditorView, after: EditorView] = [
+    createView("Before the pass, read only"),
+    createView("After the pass, read only"),
+  ];
   private readonly halves: HTMLElement;
   private diff = "";
   private sides: Sides | null = null;
@@ -84,17 +104,33 @@ export class DiffView {
   private at = 0;
 
   constructor() {
-    const half = (title: string, { dom }: EditorView): HTMLElement => h("div", { class: "mnb-diff-half", role: "group", "aria-label": title }, h("small", {}, title), h("div", { class: "mnb-pass-text" }, dom));
-    this.halves = h("div", { class: "mnb-diff-halves", hidden: true }, half("before", this.pair[0]), half("after", this.pair[1]));
+    const half = (title: string, { dom }: EditorView): HTMLElement =>
+      h(
+        "div",
+        { class: "mnb-diff-half", role: "group", "aria-label": title },
+        h("small", {}, title),
+        h("div", { class: "mnb-pass-text" }, dom),
+      );
+    this.halves = h(
+      "div",
+      { class: "mnb-diff-halves", hidden: true },
+      half("before", this.pair[0]),
+      half("after", this.pair[1]),
+    );
     this.root = h("div", { class: "mnb-diff" }, h("div", { class: "mnb-pass-text" }, this.unified.dom), this.halves);
     for (const [i, { scrollDOM }] of this.pair.entries()) {
       const other = this.pair[1 - i]!.scrollDOM;
-      scrollDOM.addEventListener("scroll", () => {
-        // Equal positions end the echo of the other side. Sides of different widths end at different positions.
-        if (other.scrollTop !== scrollDOM.scrollTop) other.scrollTop = scrollDOM.scrollTop;
-        const left = Math.min(scrollDOM.scrollLeft, other.scrollWidth - other.clientWidth);
-        if (Math.abs(other.scrollLeft - left) > 1 && scrollDOM.matches(":hover, :focus-within")) other.scrollLeft = left;
-      }, { passive: true });
+      scrollDOM.addEventListener(
+        "scroll",
+        () => {
+          // Equal positions end the echo of the other side. Sides of different widths end at different positions.
+          if (other.scrollTop !== scrollDOM.scrollTop) other.scrollTop = scrollDOM.scrollTop;
+          const left = Math.min(scrollDOM.scrollLeft, other.scrollWidth - other.clientWidth);
+          if (Math.abs(other.scrollLeft - left) > 1 && scrollDOM.matches(":hover, :focus-within"))
+            other.scrollLeft = left;
+        },
+        { passive: true },
+      );
     }
   }
 
@@ -131,18 +167,25 @@ export class DiffView {
 
   private goTo(view: EditorView, line: number): void {
     const isValid = line > 0 && line <= view.state.doc.lines;
-    view.dispatch({ effects: show.of({ query: this.query, at: isValid ? line : 0 }), ...(isValid ? { selection: { anchor: view.state.doc.line(line).from } } : {}) });
+    view.dispatch({
+      effects: show.of({ query: this.query, at: isValid ? line : 0 }),
+      ...(isValid ? { selection: { anchor: view.state.doc.line(line).from } } : {}),
+    });
     if (!isValid) return;
     const { scrollDOM } = view;
     const { top, bottom } = view.lineBlockAt(view.state.doc.line(line).from);
-    if (top < scrollDOM.scrollTop || bottom > scrollDOM.scrollTop + scrollDOM.clientHeight) scrollDOM.scrollTop = top - scrollDOM.clientHeight / 3;
+    if (top < scrollDOM.scrollTop || bottom > scrollDOM.scrollTop + scrollDOM.clientHeight)
+      scrollDOM.scrollTop = top - scrollDOM.clientHeight / 3;
   }
 
   private draw(): void {
     const { query } = this;
     if (this.isBeside) {
       const { left, right } = (this.sides ??= sidesOf(this.diff));
-      for (const [view, { lines, signs, parts }] of [[this.pair[0], left], [this.pair[1], right]] as const) {
+      for (const [view, { lines, signs, parts }] of [
+        [this.pair[0], left],
+        [this.pair[1], right],
+      ] as const) {
         fill(view, lines.join("\n"), { signOf: (line) => signs[line - 1], parts, query, at: 0 });
       }
     } else fill(this.unified, this.diff, { query, at: 0 });

@@ -30,11 +30,15 @@ function textOf(cost: Cost, figure: Figure, block: string, role: Role | null): s
   const unknown = rows.reduce((sum, row) => sum + (row.unknown?.[figure] ?? 0), 0);
   const values = rows.map((row) => valueOf(row, figure, role));
   // A sum without known parts is unknown, not 0.
-  const value = values.every((one) => one === null) || (unknown && !values.some(Boolean)) ? null : values.reduce<number>((sum, one) => sum + (one ?? 0), 0);
+  const value =
+    values.every((one) => one === null) || (unknown && !values.some(Boolean))
+      ? null
+      : values.reduce<number>((sum, one) => sum + (one ?? 0), 0);
   if (value === null) return formulaOf(rows, figure, block) ?? "cost unknown";
   const sum = { ...cost.total, [figure]: value, unknown: { [figure]: unknown } } as CostRow;
   const [share, bound] = shareOf(sum, cost.total, figure);
-  return `${atLeast(sum, figure, value)}${value === 0 ? si(0, FIGURE_TITLES[figure][1]) : formatFigure(figure, value)}${share === null ? "" : `, ${bound}${percent(share)}`}`;
+  const number = value === 0 ? si(0, FIGURE_TITLES[figure][1]) : formatFigure(figure, value);
+  return `${atLeast(sum, figure, value)}${number}${share === null ? "" : `, ${bound}${percent(share)}`}`;
 }
 
 function valueOf(row: CostRow, figure: Figure, role: Role | null): number | null {
@@ -44,7 +48,10 @@ function valueOf(row: CostRow, figure: Figure, role: Role | null): number | null
   return roles[role]?.[figure] ?? 0;
 }
 
-/** Return the formula of a cost that depends on symbolic sizes; "" if the cost has several roles; null without a formula. */
+/**
+ * Return the formula of a cost that depends on symbolic sizes; "" if the cost has several roles; null without a
+ * formula.
+ */
 function formulaOf(rows: readonly CostRow[], figure: Figure, block: string): string | null {
   const row = rows.find((one) => one.block === block);
   const formula = row && totalOf(row).formulas?.[figure];

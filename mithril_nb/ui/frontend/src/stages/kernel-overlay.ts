@@ -20,7 +20,9 @@ interface OverlayMessage {
 
 /** Overlays that need no costs. */
 const WITHOUT_COSTS = new Set(["own values", "dtype"]);
-const LINK_HINT = "Copy #model=…, a text that contains the model. Append it to the address of a page saved as HTML, or pass it to ml.load or mithril-nb lab --app";
+const LINK_HINT =
+  "Copy #model=…, a text that contains the model. Append it to the address of a page saved as HTML, or pass it " +
+  "to ml.load or mithril-nb lab --app";
 
 export class KernelOverlay {
   readonly layer: OverlayLayer;
@@ -41,11 +43,21 @@ export class KernelOverlay {
     this.layer = new OverlayLayer(view);
     this.menu = new OverlayMenu((name, own) => store.command("show_overlay", { name, own }));
     const files = new RequestedFiles(store);
-    this.exports = exportMenu(view, () => store.snapshot.name, (why) => this.layer.fail(why), choicesOf(files, store.snapshot.palette.length > 0, view.root));
+    this.exports = exportMenu(
+      view,
+      () => store.snapshot.name,
+      (why) => this.layer.fail(why),
+      choicesOf(files, store.snapshot.palette.length > 0, view.root),
+    );
     this.destroy = together(
       files.destroy,
       store.kernel.on("overlay", (message: OverlayMessage, buffers: DataView[]) => {
-        this.received = this.received.then(() => attempt(() => this.receive(message, buffers[0]), (why) => this.layer.fail(why)));
+        this.received = this.received.then(() =>
+          attempt(
+            () => this.receive(message, buffers[0]),
+            (why) => this.layer.fail(why),
+          ),
+        );
       }),
       store.on("snapshot", () => this.update()),
     );
@@ -57,7 +69,13 @@ export class KernelOverlay {
     this.menu.root.hidden = !overlay;
     if (overlay) this.menu.update(overlay, !!cost?.rows.some((row) => row.total));
     const isOld = cost?.stale && !WITHOUT_COSTS.has(this.layer.name);
-    this.layer.fade(isOld ? "from the previous model" : this.layer.name && this.answered !== this.chosen() ? "computing the chosen values" : "");
+    this.layer.fade(
+      isOld
+        ? "from the previous model"
+        : this.layer.name && this.answered !== this.chosen()
+          ? "computing the chosen values"
+          : "",
+    );
   }
 
   private chosen(): string {
@@ -65,7 +83,10 @@ export class KernelOverlay {
     return overlay?.name ? `${overlay.name} ${overlay.own}` : "";
   }
 
-  private async receive({ stage, name, own, problem, is_stale }: OverlayMessage, buffer: DataView | undefined): Promise<void> {
+  private async receive(
+    { stage, name, own, problem, is_stale }: OverlayMessage,
+    buffer: DataView | undefined,
+  ): Promise<void> {
     const data = buffer && (await decodeJson<OverlayData & { keys: string[] }>(buffer));
     const of = name && `${name} ${own}`;
     if (!this.isShown(stage) || of !== this.chosen()) return; // of an earlier graph or choice
@@ -81,13 +102,29 @@ export class KernelOverlay {
 
 /** The files that the kernel makes, as choices of the export menu. */
 function choicesOf(files: RequestedFiles, hasModel: boolean, near: HTMLElement): ExportChoice[] {
-  const of = (format: string, suffix: string, title: string, hint: string): ExportChoice => ({ title, hint, suffix, make: () => files.request(format) });
+  const of = (format: string, suffix: string, title: string, hint: string): ExportChoice => ({
+    title,
+    hint,
+    suffix,
+    make: () => files.request(format),
+  });
   const copy = async (): Promise<void> => {
-    if (!(await copyText(await files.request("link"), near))) throw new Error("Copying is not allowed here. model.share_link() in Python returns the link.");
+    if (!(await copyText(await files.request("link"), near)))
+      throw new Error("Copying is not allowed here. model.share_link() in Python returns the link.");
   };
   return [
-    of("html", "html", "HTML: page of all stages", "One file that needs no kernel and no network. Compiles the program"),
+    of(
+      "html",
+      "html",
+      "HTML: page of all stages",
+      "One file that needs no kernel and no network. Compiles the program",
+    ),
     of("json", "json", "JSON: all stages", "The stages as data, without the passes. Compiles the program"),
-    ...(hasModel ? [of("model", "model.json", "JSON: model", "The model without its parameters, for ml.load"), { title: "Copy link", suffix: "", hint: LINK_HINT, make: copy, done: "Copied" }] : []),
+    ...(hasModel
+      ? [
+          of("model", "model.json", "JSON: model", "The model without its parameters, for ml.load"),
+          { title: "Copy link", suffix: "", hint: LINK_HINT, make: copy, done: "Copied" },
+        ]
+      : []),
   ];
 }

@@ -25,7 +25,19 @@ export class Outline {
     private readonly closed: (byKey: boolean) => void,
   ) {
     this.list = h("div", { class: "mnb-options", role: "listbox", id: this.id, "aria-label": label });
-    this.input = h("input", { class: "mnb-input", type: "text", role: "combobox", placeholder: "Filter blocks", "aria-label": `Filter: ${label}`, "aria-controls": this.id, "aria-expanded": "true", "aria-autocomplete": "list", autocomplete: "off", spellcheck: "false", "data-mnb-action": `${this.id}.filter` });
+    this.input = h("input", {
+      class: "mnb-input",
+      type: "text",
+      role: "combobox",
+      placeholder: "Filter blocks",
+      "aria-label": `Filter: ${label}`,
+      "aria-controls": this.id,
+      "aria-expanded": "true",
+      "aria-autocomplete": "list",
+      autocomplete: "off",
+      spellcheck: "false",
+      "data-mnb-action": `${this.id}.filter`,
+    });
     this.root.append(this.input, this.note, this.list);
     this.input.addEventListener("input", () => this.filter());
     this.input.addEventListener("keydown", (event) => this.key(event));
@@ -48,7 +60,10 @@ export class Outline {
     this.input.value = "";
     this.root.hidden = false;
     this.filter();
-    this.at = Math.max(0, this.found.findIndex(({ path }) => path === here));
+    this.at = Math.max(
+      0,
+      this.found.findIndex(({ path }) => path === here),
+    );
     this.paint();
     this.input.focus({ preventScroll: true });
   }
@@ -64,15 +79,27 @@ export class Outline {
     const all = this.items.filter(({ path }) => path.toLowerCase().includes(query));
     this.found = all.slice(0, MOST_ROWS);
     this.at = 0;
-    this.note.textContent = all.length === 0 ? "No block matches" : all.length > MOST_ROWS ? `The first ${MOST_ROWS} of ${all.length.toLocaleString("en-US")} blocks` : "";
+    this.note.textContent =
+      all.length === 0
+        ? "No block matches"
+        : all.length > MOST_ROWS
+          ? `The first ${MOST_ROWS} of ${all.length.toLocaleString("en-US")} blocks`
+          : "";
     this.note.hidden = this.note.textContent === "";
-    this.list.replaceChildren(...this.found.map((item, i) => {
-      // A filtered list shows full paths, because outer groups may be missing.
-      const name = query ? item.path : item.path.slice(item.path.lastIndexOf("/") + 1);
-      const row = h("div", { class: "mnb-option", role: "option", id: `${this.id}-${i}`, "data-mnb-item": i, title: item.path }, h("span", {}, h("i", { class: `mnb-swatch ${this.classOf(item.path)}` }), name), h("small", {}, this.detailOf(item)));
-      if (!query) row.style.paddingLeft = `${8 + 12 * item.depth}px`;
-      return row;
-    }));
+    this.list.replaceChildren(
+      ...this.found.map((item, i) => {
+        // A filtered list shows full paths, because outer groups may be missing.
+        const name = query ? item.path : item.path.slice(item.path.lastIndexOf("/") + 1);
+        const row = h(
+          "div",
+          { class: "mnb-option", role: "option", id: `${this.id}-${i}`, "data-mnb-item": i, title: item.path },
+          h("span", {}, h("i", { class: `mnb-swatch ${this.classOf(item.path)}` }), name),
+          h("small", {}, this.detailOf(item)),
+        );
+        if (!query) row.style.paddingLeft = `${8 + 12 * item.depth}px`;
+        return row;
+      }),
+    );
     this.paint();
   }
 

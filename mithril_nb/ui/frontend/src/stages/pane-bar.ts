@@ -39,7 +39,10 @@ export class PaneBar {
     const { stage, title, folds } = target;
     this.outline = new Outline(
       `Blocks of ${title}`,
-      ({ path, lines }) => [`${lines.toLocaleString("en-US")} ${lines === 1 ? "line" : "lines"}`, target.costOf(path, null)].filter(Boolean).join(", "),
+      ({ path, lines }) =>
+        [`${lines.toLocaleString("en-US")} ${lines === 1 ? "line" : "lines"}`, target.costOf(path, null)]
+          .filter(Boolean)
+          .join(", "),
       (path) => this.hueClass(path),
       ({ line }) => target.goTo(line),
       (byKey) => {
@@ -47,11 +50,44 @@ export class PaneBar {
         if (byKey) target.focus();
       },
     );
-    this.crumb = h("button", { type: "button", class: "mnb-pane-crumb", title: "Outline: list the blocks (o)", "aria-haspopup": "listbox", "aria-expanded": "false", "data-mnb-action": `outline.${stage}`, onclick: () => this.openOutline() }, this.swatch, this.name, this.cost);
+    this.crumb = h(
+      "button",
+      {
+        type: "button",
+        class: "mnb-pane-crumb",
+        title: "Outline: list the blocks (o)",
+        "aria-haspopup": "listbox",
+        "aria-expanded": "false",
+        "data-mnb-action": `outline.${stage}`,
+        onclick: () => this.openOutline(),
+      },
+      this.swatch,
+      this.name,
+      this.cost,
+    );
     // A press on the button would close the outline by its blur, and the click would open it again.
     this.crumb.addEventListener("pointerdown", (event) => this.outline.isOpen && event.preventDefault());
-    this.only = h("button", { type: "button", class: "mnb-toggle mnb-toggle-small", "aria-pressed": "false", "data-mnb-action": `only.${stage}`, onclick: () => this.toggleOnly() }, "only this block");
-    this.root = h("div", { class: "mnb-pane-bar", role: "group", "aria-label": `Blocks of ${title}`, hidden: true }, this.crumb, h("span", { class: "mnb-grow" }), this.only, iconButton("fold", "Fold all (Shift z)", `fold.${stage}`, () => folds.foldAll()), iconButton("unfold", "Unfold all (Shift z)", `unfold.${stage}`, () => folds.unfoldAll()), this.outline.root);
+    this.only = h(
+      "button",
+      {
+        type: "button",
+        class: "mnb-toggle mnb-toggle-small",
+        "aria-pressed": "false",
+        "data-mnb-action": `only.${stage}`,
+        onclick: () => this.toggleOnly(),
+      },
+      "only this block",
+    );
+    this.root = h(
+      "div",
+      { class: "mnb-pane-bar", role: "group", "aria-label": `Blocks of ${title}`, hidden: true },
+      this.crumb,
+      h("span", { class: "mnb-grow" }),
+      this.only,
+      iconButton("fold", "Fold all (Shift z)", `fold.${stage}`, () => folds.foldAll()),
+      iconButton("unfold", "Unfold all (Shift z)", `unfold.${stage}`, () => folds.unfoldAll()),
+      this.outline.root,
+    );
   }
 
   /** Take a new text. */
@@ -109,7 +145,15 @@ export class PaneBar {
     const canTurnOn = selected().length > 0;
     attr(this.only, "aria-pressed", String(isOn));
     attr(this.only, "aria-disabled", isOn || canTurnOn ? null : "true");
-    attr(this.only, "title", isOn ? `Only ${folds.only.join(", ")}. Show all blocks (b)` : canTurnOn ? "Fold everything outside of the selected block (b)" : "Select a block or a line first");
+    attr(
+      this.only,
+      "title",
+      isOn
+        ? `Only ${folds.only.join(", ")}. Show all blocks (b)`
+        : canTurnOn
+          ? "Fold everything outside of the selected block (b)"
+          : "Select a block or a line first",
+    );
   }
 
   private hueClass(block: string): string {

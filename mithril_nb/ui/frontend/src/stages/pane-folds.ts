@@ -39,7 +39,10 @@ export class PaneFolds {
   /** Unfold the part whose label is in a line: the part that hides the line, or the part that starts at a character. */
   unfold(line: number, character: string | undefined): void {
     const { now } = this;
-    const range = character === undefined ? now.hiddenAt(line) : now.spans.find(({ from, span }) => from === line && String(span![0]) === character);
+    const range =
+      character === undefined
+        ? now.hiddenAt(line)
+        : now.spans.find(({ from, span }) => from === line && String(span![0]) === character);
     if (range) this.toggle(range);
   }
 
@@ -81,7 +84,9 @@ export class PaneFolds {
   private shown(): Folds {
     if (!this.only.length || !this.text) return this.all;
     const spans = this.all.ranges.filter(({ span }) => span);
-    const ranges = [...rangesOutside(this.text, this.only), ...spans].sort((a, b) => a.from - b.from || Number(!!a.span) - Number(!!b.span));
+    const ranges = [...rangesOutside(this.text, this.only), ...spans].sort(
+      (a, b) => a.from - b.from || Number(!!a.span) - Number(!!b.span),
+    );
     return new Folds(ranges, new Set(ranges));
   }
 
@@ -97,7 +102,10 @@ export class PaneFolds {
     const first = view.lineBlockAtHeight(scrollDOM.scrollTop - view.documentPadding.top);
     const shift = first.top - scrollDOM.scrollTop;
     const hidden = folds.hiddenAt(state.doc.lineAt(state.selection.main.head).number);
-    view.dispatch({ effects: setFolds.of({ folds }), ...(hidden ? { selection: { anchor: state.doc.line(hidden.from).from } } : {}) });
+    view.dispatch({
+      effects: setFolds.of({ folds }),
+      ...(hidden ? { selection: { anchor: state.doc.line(hidden.from).from } } : {}),
+    });
     scrollDOM.scrollTop = view.lineBlockAt(first.from).top - shift;
     this.changed();
   }

@@ -68,7 +68,9 @@ export class Pane {
           colouredAs(this.store.languageOf(stage)),
           EditorView.domEventHandlers({ keydown: (event, view) => this.key(event, view) }),
           EditorView.contentAttributes.of({
-            "aria-label": `${this.store.titleOf(stage)}, read only. Enter pins the line, or unfolds a folded one; z folds; o opens the outline; [ and ] move between linked lines.`,
+            "aria-label":
+              `${this.store.titleOf(stage)}, read only. Enter pins the line, or unfolds a folded ` +
+              `one; z folds; o opens the outline; [ and ] move between linked lines.`,
             "aria-readonly": "true",
             tabindex: "0",
             "aria-multiline": "true",
@@ -85,7 +87,9 @@ export class Pane {
       this.paintTicks();
     });
     this.bar = new PaneBar({
-      stage, title: store.titleOf(stage), folds: this.folds,
+      stage,
+      title: store.titleOf(stage),
+      folds: this.folds,
       content: () => this.text,
       firstLine: () => this.firstLine(),
       hueOf: (block) => this.hueOf(block),
@@ -103,7 +107,8 @@ export class Pane {
       const range = line === null ? null : this.folds.now.startsAt(line);
       if (range) this.folds.toggle(range);
     });
-    // Use pointer events only. Mixed with mouse events, a leave can arrive after the next element's enter and clear its hover.
+    // Use pointer events only. Mixed with mouse events, a leave can arrive after the next element's enter and clear its
+    // hover.
     content.addEventListener("pointermove", (event) => this.hover(event));
     content.addEventListener("pointerleave", () => {
       store.setHover([]);
@@ -112,9 +117,12 @@ export class Pane {
     content.addEventListener("mousedown", (event) => (this.pressed = { x: event.clientX, y: event.clientY }));
     content.addEventListener("click", (event) => this.click(event));
     // An editor that was filled while hidden has not measured its lines, so measure when it becomes visible.
-    this.visibility = typeof IntersectionObserver === "undefined" ? null : new IntersectionObserver(([entry]) => {
-      if (entry?.isIntersecting) this.view.requestMeasure();
-    });
+    this.visibility =
+      typeof IntersectionObserver === "undefined"
+        ? null
+        : new IntersectionObserver(([entry]) => {
+            if (entry?.isIntersecting) this.view.requestMeasure();
+          });
     this.visibility?.observe(text);
   }
 
@@ -133,7 +141,11 @@ export class Pane {
     this.costed = [];
     // One dispatch for text and stripes, because each dispatch causes a layout of the page.
     const effects = [setFlags.of(this.flags), ...this.stripes(), ...this.labels(), this.folds.take(text)];
-    this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: text.text }, selection: { anchor: 0 }, effects });
+    this.view.dispatch({
+      changes: { from: 0, to: this.view.state.doc.length, insert: text.text },
+      selection: { anchor: 0 },
+      effects,
+    });
     if (before) this.view.scrollDOM.scrollTop = kept;
     attr(this.root, "data-mnb-version", text.version);
     this.bar.reset();
@@ -169,14 +181,19 @@ export class Pane {
   /** Return the first visible line. All rows have the same height; a call of the editor would measure again. */
   private firstLine(): number {
     const { scrollDOM, defaultLineHeight, documentPadding } = this.view;
-    return this.folds.now.lineOf(1 + Math.max(0, Math.floor((scrollDOM.scrollTop - documentPadding.top + 1) / defaultLineHeight)));
+    return this.folds.now.lineOf(
+      1 + Math.max(0, Math.floor((scrollDOM.scrollTop - documentPadding.top + 1) / defaultLineHeight)),
+    );
   }
 
   /** Return effects for the stripes, and for the line costs of Python; none if they are unchanged. */
   private stripes(): StateEffect<unknown>[] {
     if (!this.text) return [];
     const { blocks, cost } = this.store.snapshot;
-    const { lineCosts, cost: { figure } } = this.store;
+    const {
+      lineCosts,
+      cost: { figure },
+    } = this.store;
     const isPython = this.stage === "python";
     const hues = new Map<string, number>();
     for (const row of cost?.rows ?? []) if (row.hue >= 0) hues.set(row.block, row.hue);
@@ -231,8 +248,8 @@ export class Pane {
 
   /**
    * Scroll the nearest pinned line to the upper third, unless a pinned line is visible. Unfolded lines come before
-   * folded ones, and lines with a link preserved by the compiler before inferred ones: parameters at the top of the text
-   * are rarely of interest.
+   * folded ones, and lines with a link preserved by the compiler before inferred ones: parameters at the top of the
+   * text are rarely of interest.
    */
   reveal(): void {
     const pinned = this.lines(PINNED);
@@ -270,7 +287,10 @@ export class Pane {
   /** Return the visible pinned rows, in window coordinates. */
   pinnedBoxes(): Box[] {
     const rows = [...this.view.contentDOM.querySelectorAll(".mnb-pinned")];
-    return merged(rows.map((row) => row.getBoundingClientRect()), this.view.scrollDOM.getBoundingClientRect());
+    return merged(
+      rows.map((row) => row.getBoundingClientRect()),
+      this.view.scrollDOM.getBoundingClientRect(),
+    );
   }
 
   /** Move the caret to the next (1) or previous (-1) linked line, or to the row of a folded part with such lines. */
@@ -288,7 +308,9 @@ export class Pane {
   /** Move the caret to a line, unfolded. */
   caretTo(line: number): void {
     this.folds.reveal(line);
-    this.view.dispatch({ selection: { anchor: this.view.state.doc.line(Math.max(1, Math.min(line, this.view.state.doc.lines))).from } });
+    this.view.dispatch({
+      selection: { anchor: this.view.state.doc.line(Math.max(1, Math.min(line, this.view.state.doc.lines))).from },
+    });
     this.scrollTo(line);
   }
 
@@ -306,7 +328,9 @@ export class Pane {
     const folded = line === null ? null : this.folds.now.hiddenAt(line);
     if (folded) return folded.block ? { kind: "block", path: folded.block } : null;
     const instruction = line === null ? null : this.text?.at(line);
-    return this.text && instruction ? { kind: "instruction", stage: this.stage, version: this.text.version, index: instruction.index } : null;
+    return this.text && instruction
+      ? { kind: "instruction", stage: this.stage, version: this.text.version, index: instruction.index }
+      : null;
   }
 
   private hover(event: PointerEvent): void {
@@ -346,7 +370,11 @@ export class Pane {
     else if (event.key === "Enter" && !command) {
       const anchor = this.anchorAt(line);
       if (anchor) this.store.pin([anchor], event.shiftKey, this.stage);
-    } else if (!event.shiftKey && (command ? ["Home", "End"] : ["ArrowUp", "ArrowDown", "PageUp", "PageDown"]).includes(event.key)) moveCaret(view, event);
+    } else if (
+      !event.shiftKey &&
+      (command ? ["Home", "End"] : ["ArrowUp", "ArrowDown", "PageUp", "PageDown"]).includes(event.key)
+    )
+      moveCaret(view, event);
     else return false;
     event.preventDefault();
     return true;
@@ -360,13 +388,20 @@ export class Pane {
     const [line, whole] = [lineCosts.lines[source], lineCosts.total[figure]];
     const value = line?.[figure];
     if (!value || !whole) return line?.unknown?.[figure] ? [`${FIGURE_TITLES[figure][0]} unknown`] : [];
-    return [`${FIGURE_TITLES[figure][0]} ${atLeast(line, figure, value)}${formatFigure(figure, value)} · ${percent(value / whole)}`];
+    return [
+      `${FIGURE_TITLES[figure][0]} ${atLeast(line, figure, value)}${formatFigure(figure, value)} · ` +
+        `${percent(value / whole)}`,
+    ];
   }
 
   /** Return the tooltip of a line, with the costs of a line of Python. */
   private describe(line: number): string[] | null {
     const folded = this.folds.now.hiddenAt(line);
-    if (folded) return [foldLabel(folded, this.costOf), `Lines ${folded.from.toLocaleString("en-US")} to ${folded.to.toLocaleString("en-US")}, folded`];
+    if (folded)
+      return [
+        foldLabel(folded, this.costOf),
+        `Lines ${folded.from.toLocaleString("en-US")} to ${folded.to.toLocaleString("en-US")}, folded`,
+      ];
     const instruction = this.text?.at(line);
     if (!this.text || !instruction) return null;
     return describe(this.text, instruction, this.stage === "python" ? this.lineCost(instruction.source[0] ?? "") : []);

@@ -78,7 +78,14 @@ export class Panes {
       store.on("panes", () => this.layout()),
       store.kernel.watch(() => this.update()),
       store.on("links", () => this.paintLinks()),
-      store.kernel.on("stage", (message: StageHead, buffers) => void attempt(() => this.receive(message, buffers[0]), (why) => this.fail(message, why))),
+      store.kernel.on(
+        "stage",
+        (message: StageHead, buffers) =>
+          void attempt(
+            () => this.receive(message, buffers[0]),
+            (why) => this.fail(message, why),
+          ),
+      ),
       () => {
         this.toggles.destroy();
         for (const slot of this.slots.values()) {
@@ -92,17 +99,22 @@ export class Panes {
 
   /** Return the pane with the focus. */
   focused(): Pane | null {
-    for (const { pane } of this.slots.values()) if (pane.root.contains((pane.root.getRootNode() as Document | ShadowRoot).activeElement)) return pane;
+    for (const { pane } of this.slots.values())
+      if (pane.root.contains((pane.root.getRootNode() as Document | ShadowRoot).activeElement)) return pane;
     return null;
   }
 
   /** Show for a moment where the pinned lines of one pane are in others; by default in all others. */
   trace(from: string, to: readonly string[] = this.shown.filter((stage) => stage !== from)): void {
     // The second frame starts after the highlighted lines are drawn. Reading their places must not delay it.
-    requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => {
-      const source = this.pane(from)?.pinnedBoxes() ?? [];
-      for (const stage of to) this.traces.show(source, this.pane(stage)?.pinnedBoxes() ?? []);
-    })));
+    requestAnimationFrame(() =>
+      requestAnimationFrame(() =>
+        setTimeout(() => {
+          const source = this.pane(from)?.pinnedBoxes() ?? [];
+          for (const stage of to) this.traces.show(source, this.pane(stage)?.pinnedBoxes() ?? []);
+        }),
+      ),
+    );
   }
 
   pane(stage: string): Pane | null {
@@ -125,10 +137,17 @@ export class Panes {
     this.toggleNames = this.names().join();
     this.toggles.set(
       this.names().map((stage) =>
-        h("button", {
-          type: "button", class: "mnb-toggle", "aria-pressed": String(shown.includes(stage)), "data-mnb-action": `pane.${stage}`,
-          onclick: () => this.toggle(stage),
-        }, this.store.titleOf(stage)),
+        h(
+          "button",
+          {
+            type: "button",
+            class: "mnb-toggle",
+            "aria-pressed": String(shown.includes(stage)),
+            "data-mnb-action": `pane.${stage}`,
+            onclick: () => this.toggle(stage),
+          },
+          this.store.titleOf(stage),
+        ),
       ),
     );
     const parts: Element[] = [];
@@ -137,7 +156,8 @@ export class Panes {
       parts.push(this.slot(stage).frame);
     });
     // Detached frames lose their scroll positions, so change the row only if needed.
-    if (parts.length !== this.row.children.length || parts.some((part, i) => part !== this.row.children[i])) this.row.replaceChildren(...parts);
+    if (parts.length !== this.row.children.length || parts.some((part, i) => part !== this.row.children[i]))
+      this.row.replaceChildren(...parts);
     this.applyWeights();
     this.update();
   }
@@ -148,8 +168,12 @@ export class Panes {
     if (shown.length === 0) return;
     this.store.showPanes(this.names().filter((name) => shown.includes(name)));
     const closed = shown.includes(stage) ? panes.find((name) => !shown.includes(name)) : undefined;
-    this.store.report(closed === undefined ? "" : `${this.store.titleOf(closed)} is closed: at most three stages are open.`);
-    this.toggles.focus(this.toggles.root.querySelector<HTMLElement>(`[data-mnb-action="pane.${CSS.escape(stage)}"]`) ?? undefined);
+    this.store.report(
+      closed === undefined ? "" : `${this.store.titleOf(closed)} is closed: at most three stages are open.`,
+    );
+    this.toggles.focus(
+      this.toggles.root.querySelector<HTMLElement>(`[data-mnb-action="pane.${CSS.escape(stage)}"]`) ?? undefined,
+    );
   }
 
   private divider(before: string, after: string): HTMLElement {
@@ -193,22 +217,79 @@ export class Panes {
     const linked = h("span", { class: "mnb-pane-linked", "aria-live": "polite" });
     const badge = h("span", { class: "mnb-badge", hidden: true, role: "status" });
     const card = h("div", { class: "mnb-pane-card", hidden: true });
-    const stop = h("button", { type: "button", class: "mnb-toggle mnb-toggle-small", title: `Stop computing ${this.store.titleOf(stage)}`, "data-mnb-action": `stop.${stage}`, hidden: true, onclick: () => this.stop(stage) }, "stop");
-    const copy: HTMLButtonElement = iconButton("copy", `Copy the ${this.store.titleOf(stage)} text`, `copy.${stage}`, () => void copyFrom(copy, pane.text?.text ?? ""));
+    const stop = h(
+      "button",
+      {
+        type: "button",
+        class: "mnb-toggle mnb-toggle-small",
+        title: `Stop computing ${this.store.titleOf(stage)}`,
+        "data-mnb-action": `stop.${stage}`,
+        hidden: true,
+        onclick: () => this.stop(stage),
+      },
+      "stop",
+    );
+    const copy: HTMLButtonElement = iconButton(
+      "copy",
+      `Copy the ${this.store.titleOf(stage)} text`,
+      `copy.${stage}`,
+      () => void copyFrom(copy, pane.text?.text ?? ""),
+    );
     const short = SHORTENED.has(stage)
-      ? h("button", { type: "button", class: "mnb-toggle mnb-toggle-small", "aria-pressed": String(this.inShort.has(stage)), title: "Short names, fusion bodies inline, no layouts", "data-mnb-action": `short.${stage}`, onclick: () => this.toggleShort(stage) }, "short")
+      ? h(
+          "button",
+          {
+            type: "button",
+            class: "mnb-toggle mnb-toggle-small",
+            "aria-pressed": String(this.inShort.has(stage)),
+            title: "Short names, fusion bodies inline, no layouts",
+            "data-mnb-action": `short.${stage}`,
+            onclick: () => this.toggleShort(stage),
+          },
+          "short",
+        )
       : null;
     const frame = h(
       "div",
-      { class: "mnb-pane", "data-mnb-pane": stage, "data-mnb-full": this.store.titleOf(stage), role: "region", "aria-label": this.store.titleOf(stage) },
-      h("div", { class: "mnb-pane-head" }, h("b", {}, this.store.titleOf(stage)), figures, badge, stop, h("span", { class: "mnb-grow" }), linked, short, copy, fullButton(this.store.titleOf(stage), stage)),
+      {
+        class: "mnb-pane",
+        "data-mnb-pane": stage,
+        "data-mnb-full": this.store.titleOf(stage),
+        role: "region",
+        "aria-label": this.store.titleOf(stage),
+      },
+      h(
+        "div",
+        { class: "mnb-pane-head" },
+        h("b", {}, this.store.titleOf(stage)),
+        figures,
+        badge,
+        stop,
+        h("span", { class: "mnb-grow" }),
+        linked,
+        short,
+        copy,
+        fullButton(this.store.titleOf(stage), stage),
+      ),
       pane.root,
       card,
     );
-    const slot: Slot = { pane, frame, figures, linked, badge, stop, card, short, clockText: null, failure: null, clock: new Clock((elapsed) => {
-      slot.clockText = elapsed;
-      this.paintState(stage, slot);
-    }) };
+    const slot: Slot = {
+      pane,
+      frame,
+      figures,
+      linked,
+      badge,
+      stop,
+      card,
+      short,
+      clockText: null,
+      failure: null,
+      clock: new Clock((elapsed) => {
+        slot.clockText = elapsed;
+        this.paintState(stage, slot);
+      }),
+    };
     this.slots.set(stage, slot);
     const text = this.store.texts.get(stage);
     if (text) {
@@ -240,7 +321,10 @@ export class Panes {
       if (!slot) continue;
       this.requestOnce(stage);
       const state = this.store.snapshot.stages[stage]?.state;
-      slot.clock.run((state === "loading" && !this.store.kernel.isGone) || (state === "ready" && !slot.pane.text && !slot.failure && this.store.kernel.connection === "live"));
+      slot.clock.run(
+        (state === "loading" && !this.store.kernel.isGone) ||
+          (state === "ready" && !slot.pane.text && !slot.failure && this.store.kernel.connection === "live"),
+      );
       this.paintState(stage, slot);
       slot.pane.paintStripes();
     }
@@ -263,7 +347,8 @@ export class Panes {
 
   /** Report that a stage is hidden: the kernel stops computing it, and it is requested again when shown. */
   private leaveStage(stage: string): void {
-    for (const key of [...this.requested]) if (key === stage || key.startsWith(`${stage} for `)) this.requested.delete(key);
+    for (const key of [...this.requested])
+      if (key === stage || key.startsWith(`${stage} for `)) this.requested.delete(key);
     void this.store.kernel.send("leave_stage", { stage }); // no command of the user, so the status line stays
   }
 
@@ -323,11 +408,25 @@ export class Panes {
     const failure = info?.state === "ready" && slot.failure?.version === info.version ? slot.failure : null;
     const state = failure ? "failed" : (info?.state ?? "unavailable");
     const isSameVersion = failure !== null && have?.version === failure.version;
-    const old = have !== null && !isSameVersion && (state === "stale" || state === "loading" || state === "failed" || (state === "unavailable" && have.version !== info!.version) || state === "empty" || (state === "ready" && have.version < info!.version));
+    const old =
+      have !== null &&
+      !isSameVersion &&
+      (state === "stale" ||
+        state === "loading" ||
+        state === "failed" ||
+        (state === "unavailable" && have.version !== info!.version) ||
+        state === "empty" ||
+        (state === "ready" && have.version < info!.version));
     attr(slot.frame, "data-mnb-state", state);
     attr(slot.frame, "data-mnb-version", have?.version ?? "");
     slot.frame.classList.toggle("mnb-stale", old);
-    text(slot.figures, have && !old ? `${have.lineCount.toLocaleString("en-US")} lines${info?.elapsed_s != null ? ` · ${seconds(info.elapsed_s)}` : ""}` : "");
+    text(
+      slot.figures,
+      have && !old
+        ? `${have.lineCount.toLocaleString("en-US")} ` +
+            `lines${info?.elapsed_s != null ? ` · ${seconds(info.elapsed_s)}` : ""}`
+        : "",
+    );
     const running = state === "loading" && slot.clockText ? `${this.store.verbOf(stage)}: ${slot.clockText}` : "";
     const badge = [running, old ? "previous model" : ""].filter(Boolean).join(" · ");
     slot.badge.hidden = badge === "" || (state === "loading" && slot.clockText === null);
@@ -338,29 +437,50 @@ export class Panes {
     const message: [string, string] | null = isStopped
       ? [`${this.store.titleOf(stage)} was stopped`, "A compilation that has begun ends in the background."]
       : failure
-      ? [`${this.store.titleOf(stage)} could not be shown`, failure.why]
-      : this.messageFor(stage, state, info?.message ?? "", slot.clockText, have !== null && have.lineCount > 0);
+        ? [`${this.store.titleOf(stage)} could not be shown`, failure.why]
+        : this.messageFor(stage, state, info?.message ?? "", slot.clockText, have !== null && have.lineCount > 0);
     slot.card.hidden = message === null;
     slot.frame.classList.toggle("mnb-partial", state === "unavailable" && have !== null && have.lineCount > 0 && !old);
     if (message) {
       slot.card.className = `mnb-pane-card ${state === "failed" ? "mnb-pane-card-error" : ""}`;
       const [title, body] = message;
-      const again = h("button", { type: "button", class: "mnb-button", "data-mnb-action": `again.${stage}`, onclick: () => this.stopped.delete(stage) && this.update() }, "Compute");
+      const again = h(
+        "button",
+        {
+          type: "button",
+          class: "mnb-button",
+          "data-mnb-action": `again.${stage}`,
+          onclick: () => this.stopped.delete(stage) && this.update(),
+        },
+        "Compute",
+      );
       slot.card.replaceChildren(h("b", {}, title), ...(body ? [h("p", {}, body)] : []), ...(isStopped ? [again] : []));
     }
     this.paintCount(slot);
   }
 
   /** Return the title and body of the message shown instead of the text or over it, or null. */
-  private messageFor(stage: string, state: string, message: string, clock: string | null, have: boolean): [string, string] | null {
+  private messageFor(
+    stage: string,
+    state: string,
+    message: string,
+    clock: string | null,
+    have: boolean,
+  ): [string, string] | null {
     const title = this.store.titleOf(stage);
     if (state === "failed") return [`${title} could not be computed`, message];
     if (state === "unavailable") return [have ? `${title} ends here` : `${title} is not available`, message];
     const { problems } = this.store.snapshot;
-    if (state === "empty" && problems.length) return ["Nothing to show yet", `${problems[0]!.summary} ${problems.length === 1 ? "See the Problems tab." : `The Problems tab lists all ${problems.length}.`}`];
+    if (state === "empty" && problems.length)
+      return [
+        "Nothing to show yet",
+        `${problems[0]!.summary} ` +
+          `${problems.length === 1 ? "See the Problems tab." : `The Problems tab lists all ${problems.length}.`}`,
+      ];
     if (state === "empty") return ["Nothing to show yet", message || "The model has no blocks."];
     if (have) return null;
-    if (this.store.kernel.isGone) return [`${title} is not loaded`, "Not connected to the kernel, so it cannot be loaded."];
+    if (this.store.kernel.isGone)
+      return [`${title} is not loaded`, "Not connected to the kernel, so it cannot be loaded."];
     if (state === "loading") return clock ? [`${this.store.verbOf(stage)}: ${clock}`, ""] : null;
     if (state === "ready") return clock ? [`Loading ${title}: ${clock}`, ""] : null;
     return null;
@@ -382,7 +502,8 @@ export class Panes {
     if (this.pinsSeen === store.pins) return;
     this.pinsSeen = store.pins;
     for (const { pane } of this.slots.values()) pane.followSelection();
-    for (const [stage, slot] of this.slots) if (store.panes.includes(stage) && store.pinnedIn !== stage) slot.pane.reveal();
+    for (const [stage, slot] of this.slots)
+      if (store.panes.includes(stage) && store.pinnedIn !== stage) slot.pane.reveal();
     if (store.pinnedIn !== null && store.pins.length) this.trace(store.pinnedIn);
   }
 

@@ -31,9 +31,26 @@ export class PassSearch {
     private readonly changed: () => void,
     private readonly go: (number: number, line: number) => void,
   ) {
-    this.input = h("input", { type: "search", class: "mnb-input mnb-pass-search", placeholder: "Search all passes", "aria-label": "Search the diffs of all passes. Enter: next match; Shift Enter: previous one", autocomplete: "off", spellcheck: "false", "data-mnb-action": "passes.search" });
-    this.steps = [iconButton("up", "Previous match (Shift Enter)", "passes.previous", () => this.step(-1)), iconButton("down", "Next match (Enter)", "passes.next", () => this.step(1))];
-    this.root = h("div", { class: "mnb-row", role: "search", "aria-label": "Passes" }, this.input, ...this.steps, this.count);
+    this.input = h("input", {
+      type: "search",
+      class: "mnb-input mnb-pass-search",
+      placeholder: "Search all passes",
+      "aria-label": "Search the diffs of all passes. Enter: next match; Shift Enter: previous one",
+      autocomplete: "off",
+      spellcheck: "false",
+      "data-mnb-action": "passes.search",
+    });
+    this.steps = [
+      iconButton("up", "Previous match (Shift Enter)", "passes.previous", () => this.step(-1)),
+      iconButton("down", "Next match (Enter)", "passes.next", () => this.step(1)),
+    ];
+    this.root = h(
+      "div",
+      { class: "mnb-row", role: "search", "aria-label": "Passes" },
+      this.input,
+      ...this.steps,
+      this.count,
+    );
     this.input.addEventListener("input", () => {
       clearTimeout(this.timer);
       this.timer = setTimeout(() => this.search(), this.input.value.trim() ? PAUSE_MS : 0);
@@ -131,9 +148,15 @@ export class PassSearch {
     for (const button of this.steps) attr(button, "aria-disabled", list.length ? null : "true");
     const passes = found?.size ?? 0;
     const cut = total > list.length ? `, the first ${list.length.toLocaleString("en-US")} listed` : "";
-    const whole = `${total.toLocaleString("en-US")} ${total === 1 ? "match" : "matches"} in ${passes} ${passes === 1 ? "pass" : "passes"}${cut}`;
+    const whole =
+      `${total.toLocaleString("en-US")} ${total === 1 ? "match" : "matches"} in ${passes} ` +
+      `${passes === 1 ? "pass" : "passes"}${cut}`;
     if (!query) text(this.count, "");
     else if (!found) text(this.count, this.store.kernel.isGone ? GONE : "");
-    else text(this.count, list.length === 0 ? "No matches" : this.at < 0 ? whole : `${(this.at + 1).toLocaleString("en-US")} of ${whole}`);
+    else
+      text(
+        this.count,
+        list.length === 0 ? "No matches" : this.at < 0 ? whole : `${(this.at + 1).toLocaleString("en-US")} of ${whole}`,
+      );
   }
 }

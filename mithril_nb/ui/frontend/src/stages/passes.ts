@@ -40,30 +40,111 @@ export class PassesTab {
   readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
-    this.compile = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "passes.compile", onclick: () => store.command("request_passes") }, "Compile and read the passes");
-    this.diff = h("div", { class: "mnb-pass-diff" }, h("div", { class: "mnb-pane-head" }, this.title, this.figures), this.problem, this.view.root);
-    this.search = new PassSearch(store, () => this.version, () => this.fill(), (number) => this.goTo(number));
-    this.arrangement = new Radios("Diff", "diff", [{ value: "unified", title: "Unified" }, { value: "beside", title: "Side by side" }], (value) => {
-      store.memory.set("diff", value);
-      this.arrange();
-    });
-    this.changedOnly = h("button", { type: "button", class: "mnb-toggle", title: "Hide passes that changed only names or the order of instructions", "data-mnb-action": "passes.changed", onclick: () => {
-      store.memory.set("changed passes", !this.isChangedOnly);
-      this.fill();
-    } }, "Changed only");
-    this.tools = h("div", { class: "mnb-pass-tools" }, this.search.root, h("span", { class: "mnb-grow" }), this.changedOnly, this.arrangement.root);
+    this.compile = h(
+      "button",
+      {
+        type: "button",
+        class: "mnb-button mnb-primary",
+        "data-mnb-action": "passes.compile",
+        onclick: () => store.command("request_passes"),
+      },
+      "Compile and read the passes",
+    );
+    this.diff = h(
+      "div",
+      { class: "mnb-pass-diff" },
+      h("div", { class: "mnb-pane-head" }, this.title, this.figures),
+      this.problem,
+      this.view.root,
+    );
+    this.search = new PassSearch(
+      store,
+      () => this.version,
+      () => this.fill(),
+      (number) => this.goTo(number),
+    );
+    this.arrangement = new Radios(
+      "Diff",
+      "diff",
+      [
+        { value: "unified", title: "Unified" },
+        { value: "beside", title: "Side by side" },
+      ],
+      (value) => {
+        store.memory.set("diff", value);
+        this.arrange();
+      },
+    );
+    this.changedOnly = h(
+      "button",
+      {
+        type: "button",
+        class: "mnb-toggle",
+        title: "Hide passes that changed only names or the order of instructions",
+        "data-mnb-action": "passes.changed",
+        onclick: () => {
+          store.memory.set("changed passes", !this.isChangedOnly);
+          this.fill();
+        },
+      },
+      "Changed only",
+    );
+    this.tools = h(
+      "div",
+      { class: "mnb-pass-tools" },
+      this.search.root,
+      h("span", { class: "mnb-grow" }),
+      this.changedOnly,
+      this.arrangement.root,
+    );
     this.body = h("div", { class: "mnb-pass-body" }, this.list.root, this.diff);
-    this.root = h("div", { class: "mnb-passes", "data-mnb-part": "passes" }, this.hint, this.compile, this.tools, this.history, this.body);
+    this.root = h(
+      "div",
+      { class: "mnb-passes", "data-mnb-part": "passes" },
+      this.hint,
+      this.compile,
+      this.tools,
+      this.history,
+      this.body,
+    );
     this.arrange();
-    this.clock = new Clock((elapsed) => elapsed && text(this.hint, `${this.info.state === "ready" ? "Loading the passes" : "Compiling and reading the passes"}: ${elapsed}`));
+    this.clock = new Clock(
+      (elapsed) =>
+        elapsed &&
+        text(
+          this.hint,
+          `${this.info.state === "ready" ? "Loading the passes" : "Compiling and reading the passes"}: ${elapsed}`,
+        ),
+    );
     this.destroy = together(
       store.on("snapshot", () => this.update()),
       store.on("tab", () => this.update()),
       store.on("links", () => this.requestHistory()),
       store.kernel.watch(() => this.update()),
-      store.kernel.on("passes", (message, buffers) => (this.listed = attempt(() => this.receive(message, buffers[0]), (why) => this.fail(why)))),
-      store.kernel.on("diff", (message: DiffHead, buffers) => void attempt(() => this.receiveDiff(message, buffers[0]), (why) => this.failDiff(message, why))),
-      store.kernel.on("pass_matches", (message: PassMatches, buffers) => void attempt(() => this.search.receive(message, buffers[0]), (why) => this.search.fail(why))),
+      store.kernel.on(
+        "passes",
+        (message, buffers) =>
+          (this.listed = attempt(
+            () => this.receive(message, buffers[0]),
+            (why) => this.fail(why),
+          )),
+      ),
+      store.kernel.on(
+        "diff",
+        (message: DiffHead, buffers) =>
+          void attempt(
+            () => this.receiveDiff(message, buffers[0]),
+            (why) => this.failDiff(message, why),
+          ),
+      ),
+      store.kernel.on(
+        "pass_matches",
+        (message: PassMatches, buffers) =>
+          void attempt(
+            () => this.search.receive(message, buffers[0]),
+            (why) => this.search.fail(why),
+          ),
+      ),
       store.kernel.on("instruction_history", (message: InstructionHistory) => this.receiveHistory(message)),
       () => this.clock.stop(),
       () => this.search.destroy(),
@@ -106,11 +187,17 @@ export class PassesTab {
     if (isLost) return "Not connected to the kernel, so passes cannot be loaded.";
     if (state === "loading" || !isFetched) return null;
     if (state === "ready") return "No pass changed anything.";
-    return "XLA rewrites the program in about a hundred passes. This tab lists the passes that changed it, with a diff of each. The program must be compiled first.";
+    return (
+      "XLA rewrites the program in about a hundred passes. This tab lists the passes that changed it, with " +
+      "a diff of each. The program must be compiled first."
+    );
   }
 
   /** Store a list of passes. After a new list, the kernel sends the diff of pass `number`. */
-  private async receive({ version, number }: { version: number; number: number }, buffer: DataView | undefined): Promise<void> {
+  private async receive(
+    { version, number }: { version: number; number: number },
+    buffer: DataView | undefined,
+  ): Promise<void> {
     if (!buffer) return;
     const rows = await decodeJson<PassRow[]>(buffer);
     this.rows = rows;
@@ -140,22 +227,36 @@ export class PassesTab {
   /** Fill the list with the passes, or with those that match the search. */
   private fill(): void {
     const most = Math.log1p(Math.max(1, ...this.rows.map((row) => sizeOf(row) ?? 0)));
-    this.list.fill(this.rows.map((row, number) => {
-      const [, name, pipeline, added, removed, rewritten] = row;
-      const size = sizeOf(row);
-      const matches = this.search.matches(number);
-      return {
-        name,
-        columns: [pipeline, matches !== null ? `${matches} ${matches === 1 ? "match" : "matches"}` : size === null ? "" : `+${added} −${removed} ~${rewritten}`],
-        title: size === null ? pipeline : `${name}, in ${pipeline}: ${added} added, ${removed} removed, ${rewritten} rewritten`,
-        // Logarithmic, so that one change and a thousand changes are both visible.
-        share: size ? Math.log1p(size) / most : 0,
-      };
-    }));
+    this.list.fill(
+      this.rows.map((row, number) => {
+        const [, name, pipeline, added, removed, rewritten] = row;
+        const size = sizeOf(row);
+        const matches = this.search.matches(number);
+        return {
+          name,
+          columns: [
+            pipeline,
+            matches !== null
+              ? `${matches} ${matches === 1 ? "match" : "matches"}`
+              : size === null
+                ? ""
+                : `+${added} −${removed} ~${rewritten}`,
+          ],
+          title:
+            size === null
+              ? pipeline
+              : `${name}, in ${pipeline}: ${added} added, ${removed} removed, ${rewritten} rewritten`,
+          // Logarithmic, so that one change and a thousand changes are both visible.
+          share: size ? Math.log1p(size) / most : 0,
+        };
+      }),
+    );
     const { isChangedOnly } = this;
     attr(this.changedOnly, "aria-pressed", String(isChangedOnly));
     // A pass that is not counted yet may have changes.
-    this.list.filter((number) => this.search.matches(number) !== 0 && !(isChangedOnly && sizeOf(this.rows[number]!) === 0));
+    this.list.filter(
+      (number) => this.search.matches(number) !== 0 && !(isChangedOnly && sizeOf(this.rows[number]!) === 0),
+    );
     this.view.find(this.search.query, this.search.lineIn(this.list.at));
   }
 
@@ -184,7 +285,9 @@ export class PassesTab {
     if (!isCurrent()) return;
     this.paintDiff(number, diff === "" ? "only names or the order changed" : lengthOf(diff, cut, number), diff);
     attr(this.root, "data-mnb-shown", number);
-    requestAnimationFrame(() => performance.getEntriesByName("mnb:diff:start").length && performance.measure("mnb:diff", "mnb:diff:start"));
+    requestAnimationFrame(
+      () => performance.getEntriesByName("mnb:diff:start").length && performance.measure("mnb:diff", "mnb:diff:start"),
+    );
   }
 
   private failDiff({ version, number }: DiffHead, why: string): void {
@@ -214,18 +317,39 @@ export class PassesTab {
     const key = `${pin.stage} ${pin.index} ${this.version}`;
     if (key === this.requested) return;
     this.requested = key;
-    this.store.kernel.latest("instruction_history", "request_instruction_history", { stage: pin.stage, index: pin.index });
+    this.store.kernel.latest("instruction_history", "request_instruction_history", {
+      stage: pin.stage,
+      index: pin.index,
+    });
   }
 
   private receiveHistory({ stage, index, events, fused, became }: InstructionHistory): void {
     if (`${stage} ${index} ${this.version}` !== this.requested) return;
     const hlo = this.store.texts.get("hlo");
-    const parts: (Node | string)[] = [h("b", {}, `${this.store.texts.get(stage)?.instructions[index]?.opcode ?? "Instruction"} in ${this.store.titleOf(stage)}`), events.length ? " " : ` ${became || "is unchanged from start to end"}.`];
-    events.forEach(([event, name, number], i) => parts.push(`${i ? ", " : ""}${event} `, h("button", { type: "button", class: "mnb-link", onclick: () => this.list.select(number) }, `${number + 1}. ${name}`)));
+    const parts: (Node | string)[] = [
+      h(
+        "b",
+        {},
+        `${this.store.texts.get(stage)?.instructions[index]?.opcode ?? "Instruction"} in ${this.store.titleOf(stage)}`,
+      ),
+      events.length ? " " : ` ${became || "is unchanged from start to end"}.`,
+    ];
+    events.forEach(([event, name, number], i) =>
+      parts.push(
+        `${i ? ", " : ""}${event} `,
+        h(
+          "button",
+          { type: "button", class: "mnb-link", onclick: () => this.list.select(number) },
+          `${number + 1}. ${name}`,
+        ),
+      ),
+    );
     if (events.length && became) parts.push(`, ${became}`);
     if (fused.length) {
       const places = fused.map((place) => hlo?.linesOf(place)?.[0]).filter((line) => line !== undefined);
-      const fusions = stage.startsWith("hlo") ? `, fused into ${fused.length === 1 ? "a fusion" : `${fused.length} fusions`}` : "";
+      const fusions = stage.startsWith("hlo")
+        ? `, fused into ${fused.length === 1 ? "a fusion" : `${fused.length} fusions`}`
+        : "";
       parts.push(`${fusions}${places.length ? ` (HLO line ${places.slice(0, 3).join(", ")})` : ""}`);
     }
     this.history.hidden = false;

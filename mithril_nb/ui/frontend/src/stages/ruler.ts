@@ -15,7 +15,12 @@ export class Ruler {
 
   /** `jump` receives the pinned line next to a click, or the line at the click if none is pinned. */
   constructor(private readonly jump: (line: number) => void) {
-    this.root = svg("svg", { class: "mnb-ruler", viewBox: `0 0 10 ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" }, this.hovered, this.pinned);
+    this.root = svg(
+      "svg",
+      { class: "mnb-ruler", viewBox: `0 0 10 ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+      this.hovered,
+      this.pinned,
+    );
     this.root.addEventListener("click", (event) => this.jumpTo(event.offsetY / this.root.clientHeight));
   }
 
@@ -42,6 +47,11 @@ export class Ruler {
   private jumpTo(fraction: number): void {
     const target = this.folds?.lineOf(Math.max(1, Math.round(fraction * this.count))) ?? 1;
     const { lines } = this;
-    this.jump(lines.reduce((best, line) => (Math.abs(line - target) < Math.abs(best - target) ? line : best), lines[0] ?? target));
+    this.jump(
+      lines.reduce(
+        (best, line) => (Math.abs(line - target) < Math.abs(best - target) ? line : best),
+        lines[0] ?? target,
+      ),
+    );
   }
 }

@@ -47,24 +47,52 @@ export class StageGraph {
       clear: (event) => event.shiftKey || store.pin([]),
       key: (event) => this.questions.key(event),
     });
-    this.overlay = new KernelOverlay(store, this.view, (stage) => this.graph === null || this.graph.title === stage || store.snapshot.graph_stage === stage);
+    this.overlay = new KernelOverlay(
+      store,
+      this.view,
+      (stage) => this.graph === null || this.graph.title === stage || store.snapshot.graph_stage === stage,
+    );
     this.questions = new Questions(this.view, { graph: () => this.graph, open: (keys) => this.openAll(keys) });
     this.root = h(
       "section",
       { class: "mnb-stage-graph", "aria-label": "Graph" },
-      h("div", { class: "mnb-bar" }, h("span", { class: "mnb-bar-title" }, "Graph"), this.stages, this.count, h("span", { class: "mnb-grow" }), this.overlay.menu.root, this.overlay.exports,
-        iconButton("minus", "Smaller", "graph.smaller", () => this.view.zoomBy(1 / STEP)), iconButton("plus", "Larger", "graph.larger", () => this.view.zoomBy(STEP)), iconButton("fit", "Fit the graph into view", "graph.fit", () => this.view.fit())),
+      h(
+        "div",
+        { class: "mnb-bar" },
+        h("span", { class: "mnb-bar-title" }, "Graph"),
+        this.stages,
+        this.count,
+        h("span", { class: "mnb-grow" }),
+        this.overlay.menu.root,
+        this.overlay.exports,
+        iconButton("minus", "Smaller", "graph.smaller", () => this.view.zoomBy(1 / STEP)),
+        iconButton("plus", "Larger", "graph.larger", () => this.view.zoomBy(STEP)),
+        iconButton("fit", "Fit the graph into view", "graph.fit", () => this.view.fit()),
+      ),
       this.view.root,
       this.hint,
     );
     this.view.root.hidden = true;
     // Shares are decoded faster than the graph that they belong to, so one message waits for the other.
-    const inOrder = (receive: (stage: string, buffer: DataView | undefined) => Promise<void>) => ({ stage }: { stage: string }, buffers: DataView[]): void => {
-      this.received = this.received.then(() => attempt(() => receive(stage, buffers[0]), (why) => this.fail(stage, why)));
-    };
+    const inOrder =
+      (receive: (stage: string, buffer: DataView | undefined) => Promise<void>) =>
+      ({ stage }: { stage: string }, buffers: DataView[]): void => {
+        this.received = this.received.then(() =>
+          attempt(
+            () => receive(stage, buffers[0]),
+            (why) => this.fail(stage, why),
+          ),
+        );
+      };
     this.destroy = together(
-      store.kernel.on("graph", inOrder((stage, buffer) => this.receive(stage, buffer))),
-      store.kernel.on("graph_shares", inOrder((stage, buffer) => this.receiveShares(stage, buffer))),
+      store.kernel.on(
+        "graph",
+        inOrder((stage, buffer) => this.receive(stage, buffer)),
+      ),
+      store.kernel.on(
+        "graph_shares",
+        inOrder((stage, buffer) => this.receiveShares(stage, buffer)),
+      ),
       store.on("snapshot", () => this.update()),
       store.on("links", () => this.paintLinks()),
       this.overlay.destroy,
@@ -76,7 +104,20 @@ export class StageGraph {
   private update(): void {
     const { graph_stages = [], graph_stage, stages } = this.store.snapshot;
     if (this.stages.childElementCount !== graph_stages.length) {
-      this.stages.replaceChildren(...graph_stages.map((stage) => h("button", { type: "button", class: "mnb-toggle", "data-mnb-action": `graph.${stage}`, onclick: () => this.store.command("show_graph", { stage }) }, this.store.titleOf(stage))));
+      this.stages.replaceChildren(
+        ...graph_stages.map((stage) =>
+          h(
+            "button",
+            {
+              type: "button",
+              class: "mnb-toggle",
+              "data-mnb-action": `graph.${stage}`,
+              onclick: () => this.store.command("show_graph", { stage }),
+            },
+            this.store.titleOf(stage),
+          ),
+        ),
+      );
     }
     graph_stages.forEach((stage, i) => attr(this.stages.children[i]!, "aria-pressed", String(stage === graph_stage)));
     const info = stages[graph_stage ?? ""];
@@ -92,7 +133,13 @@ export class StageGraph {
     }
     const { length } = this.view.scene.nodes;
     if (isShown && !failure) text(this.count, `${length} ${length === 1 ? "node" : "nodes"}`);
-    else text(this.count, why === null ? `drawing ${this.store.titleOf(graph_stage!)}` : `no graph of ${this.store.titleOf(graph_stage!)}: ${why}`);
+    else
+      text(
+        this.count,
+        why === null
+          ? `drawing ${this.store.titleOf(graph_stage!)}`
+          : `no graph of ${this.store.titleOf(graph_stage!)}: ${why}`,
+      );
   }
 
   private fail(stage: string, why: string): void {
@@ -152,7 +199,8 @@ export class StageGraph {
   private paintLinks(): void {
     const { hoverLinks, pinLinks, hover, pins } = this.store;
     const { nodes } = this.view.scene;
-    const linked = (anchors: readonly Anchor[], links: Links): Set<string> => linkedKeys(nodes, anchors, links.blocks, this.idsOf(anchors));
+    const linked = (anchors: readonly Anchor[], links: Links): Set<string> =>
+      linkedKeys(nodes, anchors, links.blocks, this.idsOf(anchors));
     const [hovered, selected] = [linked(hover, hoverLinks), linked(pins, pinLinks)];
     this.questions.paint({ hovered, selected });
   }
@@ -162,10 +210,12 @@ export class StageGraph {
     const found = new Set<string>();
     for (const anchor of anchors) {
       if (anchor.kind === "equations") for (const id of anchor.ids) found.add(id);
-      if (anchor.kind === "instruction") for (const id of this.store.texts.get(anchor.stage)?.instructions[anchor.index]?.equations ?? []) found.add(id);
+      if (anchor.kind === "instruction")
+        for (const id of this.store.texts.get(anchor.stage)?.instructions[anchor.index]?.equations ?? []) found.add(id);
       if (anchor.kind === "block") {
         const jaxpr = this.store.texts.get("jaxpr");
-        for (const index of jaxpr?.ofBlock(anchor.path) ?? []) for (const id of jaxpr!.instructions[index]!.equations) found.add(id);
+        for (const index of jaxpr?.ofBlock(anchor.path) ?? [])
+          for (const id of jaxpr!.instructions[index]!.equations) found.add(id);
       }
     }
     return found;

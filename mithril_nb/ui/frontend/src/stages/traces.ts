@@ -35,10 +35,23 @@ export class Traces {
     to.slice(0, MOST).forEach((goal, i) => {
       const source = from[Math.min(i, from.length - 1)]!;
       const trace = h("i", { class: "mnb-trace" });
-      Object.assign(trace.style, { left: `${(goal.left - frame.left) / zoom}px`, top: `${(goal.top - frame.top) / zoom}px`, width: `${goal.width / zoom}px`, height: `${goal.height / zoom}px` });
+      Object.assign(trace.style, {
+        left: `${(goal.left - frame.left) / zoom}px`,
+        top: `${(goal.top - frame.top) / zoom}px`,
+        width: `${goal.width / zoom}px`,
+        height: `${goal.height / zoom}px`,
+      });
       this.root.append(trace);
-      const start = `translate(${(source.left - goal.left) / zoom}px, ${(source.top - goal.top) / zoom}px) scale(${source.width / goal.width}, ${source.height / goal.height})`;
-      const motion = trace.animate([{ transform: start, opacity: 0.5 }, { transform: "none", opacity: 0.25 }], { duration: MS, easing: "ease-out" });
+      const start =
+        `translate(${(source.left - goal.left) / zoom}px, ${(source.top - goal.top) / zoom}px) ` +
+        `scale(${source.width / goal.width}, ${source.height / goal.height})`;
+      const motion = trace.animate(
+        [
+          { transform: start, opacity: 0.5 },
+          { transform: "none", opacity: 0.25 },
+        ],
+        { duration: MS, easing: "ease-out" },
+      );
       motion.onfinish = motion.oncancel = () => trace.remove();
     });
   }

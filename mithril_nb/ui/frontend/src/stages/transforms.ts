@@ -15,7 +15,12 @@ import type { MarkedLine, TransformSide, TransformStep } from "../kernel/types";
 import type { Store } from "../store/store";
 
 /** Sign and description of each mark, so that marks do not differ by colour alone. */
-const MARKS: Record<string, [sign: string, words: string]> = { kept: ["·", "unchanged"], new: ["+", "new"], changed: ["~", "changed"], gone: ["−", "removed"] };
+const MARKS: Record<string, [sign: string, words: string]> = {
+  kept: ["·", "unchanged"],
+  new: ["+", "new"],
+  changed: ["~", "changed"],
+  gone: ["−", "removed"],
+};
 const COUNTED = ["new", "changed", "gone", "kept"] as const;
 
 /** Marks by line, and the highlighted lines. */
@@ -36,7 +41,14 @@ const shown = StateField.define<Shown & { decorations: DecorationSet }>({
         if (line > transaction.newDoc.lines) continue;
         const { from } = transaction.newDoc.line(line);
         const [sign, words] = MARKS[mark]!;
-        builder.add(from, from, Decoration.line({ class: `mnb-mark mnb-mark-${mark}${now.linked.has(line) ? " mnb-pinned" : ""}`, attributes: { "data-mnb-sign": sign, "data-mnb-mark": mark, title: words } }));
+        builder.add(
+          from,
+          from,
+          Decoration.line({
+            class: `mnb-mark mnb-mark-${mark}${now.linked.has(line) ? " mnb-pinned" : ""}`,
+            attributes: { "data-mnb-sign": sign, "data-mnb-mark": mark, title: words },
+          }),
+        );
       }
       value = { ...now, decorations: builder.finish() };
     }
@@ -59,15 +71,29 @@ class Side {
     this.view = new EditorView({
       state: EditorState.create({
         extensions: [
-          readOnly, colouredAs("jaxpr"), margin, shown,
+          readOnly,
+          colouredAs("jaxpr"),
+          margin,
+          shown,
           EditorView.updateListener.of(({ selectionSet, docChanged, state }) => {
             if (selectionSet && !docChanged) this.point(state.doc.lineAt(state.selection.main.head).number);
           }),
-          EditorView.contentAttributes.of({ "aria-label": `jaxpr ${title}, read only. Move the caret to highlight related lines.`, "aria-readonly": "true", tabindex: "0", spellcheck: "false" }),
+          EditorView.contentAttributes.of({
+            "aria-label": `jaxpr ${title}, read only. Move the caret to highlight related lines.`,
+            "aria-readonly": "true",
+            tabindex: "0",
+            spellcheck: "false",
+          }),
         ],
       }),
     });
-    this.root = h("div", { class: "mnb-pane", "data-mnb-side": title, role: "region", "aria-label": `jaxpr ${title}` }, h("div", { class: "mnb-pane-head" }, h("b", {}, title), this.summary), h("div", { class: "mnb-pane-text" }, this.view.dom), this.placeholder);
+    this.root = h(
+      "div",
+      { class: "mnb-pane", "data-mnb-side": title, role: "region", "aria-label": `jaxpr ${title}` },
+      h("div", { class: "mnb-pane-head" }, h("b", {}, title), this.summary),
+      h("div", { class: "mnb-pane-text" }, this.view.dom),
+      this.placeholder,
+    );
   }
 
   fill(side: TransformSide | null, message: string): void {
@@ -76,7 +102,11 @@ class Side {
     this.view.dom.parentElement!.hidden = side === null;
     text(this.placeholder, message);
     const marks = new Map(this.rows.map((row) => [row[0], row]));
-    this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: side?.text ?? "" }, selection: { anchor: 0 }, effects: show.of({ marks, linked: new Set() }) });
+    this.view.dispatch({
+      changes: { from: 0, to: this.view.state.doc.length, insert: side?.text ?? "" },
+      selection: { anchor: 0 },
+      effects: show.of({ marks, linked: new Set() }),
+    });
     this.view.scrollDOM.scrollTop = 0;
     text(this.summary, side ? countsOf(this.rows) : "");
   }
@@ -88,7 +118,8 @@ class Side {
     if (scroll && lines.length) {
       const { scrollDOM } = this.view;
       const { top, bottom } = this.view.lineBlockAt(this.view.state.doc.line(lines[0]!).from);
-      if (top < scrollDOM.scrollTop || bottom > scrollDOM.scrollTop + scrollDOM.clientHeight) scrollDOM.scrollTop = top - scrollDOM.clientHeight / 3;
+      if (top < scrollDOM.scrollTop || bottom > scrollDOM.scrollTop + scrollDOM.clientHeight)
+        scrollDOM.scrollTop = top - scrollDOM.clientHeight / 3;
     }
   }
 
@@ -97,7 +128,10 @@ class Side {
     const row = this.rows.find(([at]) => at === line);
     if (row) {
       const [, , mark, others, note, isInferred] = row;
-      const related = others.length ? `${this.title === "before" ? "to" : "from"} ${others.length === 1 ? "equation" : "equations"} ${others.join(", ")}` : "";
+      const related = others.length
+        ? `${this.title === "before" ? "to" : "from"} ${others.length === 1 ? "equation" : "equations"} ` +
+          `${others.join(", ")}`
+        : "";
       text(this.summary, [MARKS[mark]![1], note, related, isInferred ? "inferred" : ""].filter(Boolean).join(" · "));
     } else text(this.summary, countsOf(this.rows));
     this.onPoint(row);
@@ -122,24 +156,50 @@ export class TransformsTab {
   readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
-    const link = (side: 0 | 1) => (row: MarkedLine | undefined): void => {
-      this.sides[side].link(row ? [row[1]] : [], false);
-      this.sides[1 - side]!.link(row?.[3] ?? [], true);
-    };
+    const link =
+      (side: 0 | 1) =>
+      (row: MarkedLine | undefined): void => {
+        this.sides[side].link(row ? [row[1]] : [], false);
+        this.sides[1 - side]!.link(row?.[3] ?? [], true);
+      };
     this.sides = [new Side("before", link(0)), new Side("after", link(1))];
-    this.compare = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "transforms.compare", title: "Run both sides of each step on the same inputs", onclick: () => store.command("compare_transforms") }, "Compare values");
+    this.compare = h(
+      "button",
+      {
+        type: "button",
+        class: "mnb-button",
+        "data-mnb-action": "transforms.compare",
+        title: "Run both sides of each step on the same inputs",
+        onclick: () => store.command("compare_transforms"),
+      },
+      "Compare values",
+    );
     this.body = h(
       "div",
       { class: "mnb-pass-body" },
       this.list.root,
-      h("div", { class: "mnb-pass-diff" }, this.explanation, h("div", { class: "mnb-row" }, this.compare, this.numbers), this.problem, h("div", { class: "mnb-panes-row" }, ...this.sides.map(({ root }) => root))),
+      h(
+        "div",
+        { class: "mnb-pass-diff" },
+        this.explanation,
+        h("div", { class: "mnb-row" }, this.compare, this.numbers),
+        this.problem,
+        h("div", { class: "mnb-panes-row" }, ...this.sides.map(({ root }) => root)),
+      ),
     );
     this.root = h("div", { class: "mnb-passes", "data-mnb-part": "transforms" }, this.hint, this.body);
     this.clock = new Clock((elapsed) => elapsed && text(this.numbers, `Running both sides: ${elapsed}`));
     this.destroy = together(
       store.on("snapshot", () => this.update()),
       store.kernel.watch(() => this.update()),
-      store.kernel.on("transforms", (message: { left_out: string[] }, buffers) => void attempt(() => this.receive(message.left_out, buffers[0]), (why) => this.fail(why))),
+      store.kernel.on(
+        "transforms",
+        (message: { left_out: string[] }, buffers) =>
+          void attempt(
+            () => this.receive(message.left_out, buffers[0]),
+            (why) => this.fail(why),
+          ),
+      ),
       () => this.clock.stop(),
       () => {
         for (const { view } of this.sides) view.destroy();
@@ -167,11 +227,25 @@ export class TransformsTab {
     this.body.hidden = !isShown;
     this.hint.hidden = isShown;
     attr(this.root, "data-mnb-state", this.failure !== null ? "failed" : isShown ? "ready" : "loading");
-    text(this.hint, this.failure !== null ? `The steps could not be shown. ${this.failure}` : isGone ? "Not connected to the kernel, so the steps cannot be loaded." : "Loading the steps…");
+    text(
+      this.hint,
+      this.failure !== null
+        ? `The steps could not be shown. ${this.failure}`
+        : isGone
+          ? "Not connected to the kernel, so the steps cannot be loaded."
+          : "Loading the steps…",
+    );
     const { state } = this.store.snapshot.transforms!;
     this.compare.hidden = state === "ready" || state === "loading";
     this.clock.run(state === "loading" && !isGone);
-    this.list.fill(this.steps.map((step, number) => ({ name: step.name, columns: [step.problem ? "failed" : this.agreement(number)[0], number ? countsOf(step.after?.marks ?? []) : ""], title: step.explanation, share: 0 })));
+    this.list.fill(
+      this.steps.map((step, number) => ({
+        name: step.name,
+        columns: [step.problem ? "failed" : this.agreement(number)[0], number ? countsOf(step.after?.marks ?? []) : ""],
+        title: step.explanation,
+        share: 0,
+      })),
+    );
     this.paintNumbers();
   }
 
@@ -179,19 +253,32 @@ export class TransformsTab {
   private agreement(number: number): [short: string, full: string, mark: string] {
     const [agrees, words] = this.store.snapshot.transforms!.compared[number] ?? [null, ""];
     if (!words) return ["", "", ""];
-    return agrees === null ? ["not compared", words, "kept"] : agrees ? ["✓ agrees", `✓ ${words}`, "new"] : ["✗ differs", `✗ ${words}`, "gone"];
+    return agrees === null
+      ? ["not compared", words, "kept"]
+      : agrees
+        ? ["✓ agrees", `✓ ${words}`, "new"]
+        : ["✗ differs", `✗ ${words}`, "gone"];
   }
 
   private paintNumbers(): void {
     const { state, message } = this.store.snapshot.transforms!;
     const [, words, mark] = this.agreement(this.list.at);
     attr(this.numbers, "data-mnb-mark", mark || null);
-    if (state !== "loading") text(this.numbers, state === "failed" ? `The values could not be compared: ${message}` : state === "ready" ? words : "Both sides run only when you press the button.");
+    if (state !== "loading")
+      text(
+        this.numbers,
+        state === "failed"
+          ? `The values could not be compared: ${message}`
+          : state === "ready"
+            ? words
+            : "Both sides run only when you press the button.",
+      );
   }
 
   private show(number: number): void {
     const step = this.steps[number]!;
-    const left = number === this.steps.length - 1 && this.leftOut.length ? ` Not reached: ${this.leftOut.join(", ")}.` : "";
+    const left =
+      number === this.steps.length - 1 && this.leftOut.length ? ` Not reached: ${this.leftOut.join(", ")}.` : "";
     text(this.explanation, `${step.name} ${step.explanation}${left}`);
     this.problem.hidden = step.problem === null;
     if (step.problem) fillDiagnostic(this.problem, step.problem);
@@ -204,5 +291,8 @@ export class TransformsTab {
 
 /** Format the number of equations with each mark, as in "+3 ~1". */
 function countsOf(rows: readonly MarkedLine[]): string {
-  return COUNTED.map((mark) => [MARKS[mark]![0], rows.filter((row) => row[2] === mark).length] as const).filter(([, count]) => count > 0).map(([sign, count]) => `${sign}${count}`).join(" ");
+  return COUNTED.map((mark) => [MARKS[mark]![0], rows.filter((row) => row[2] === mark).length] as const)
+    .filter(([, count]) => count > 0)
+    .map(([sign, count]) => `${sign}${count}`)
+    .join(" ");
 }

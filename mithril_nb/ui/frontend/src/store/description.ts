@@ -11,17 +11,28 @@ const ORIGINS: Record<string, string> = {
 /** Describe an instruction: opcode, blocks with shares, role, lines of Python, costs, equations, kind of link. */
 export function describe(text: StageText, instruction: Instruction, costs: readonly string[] = []): string[] {
   const { length } = instruction.shares;
-  const shares = instruction.shares.slice(0, 4).map(([block, share]) => (share < 0.9995 ? `${block || UNATTRIBUTED} ${(share * 100).toFixed(0)} %` : block || UNATTRIBUTED));
-  const lines = [`${instruction.opcode} · ${length ? shares.join(", ") + (length > 4 ? `, and ${length - 4} more` : "") : "no block"}${instruction.role ? ` · ${instruction.role}` : ""}`];
+  const shares = instruction.shares
+    .slice(0, 4)
+    .map(([block, share]) =>
+      share < 0.9995 ? `${block || UNATTRIBUTED} ${(share * 100).toFixed(0)} %` : block || UNATTRIBUTED,
+    );
+  const blocks = length ? `${shares.join(", ")}${length > 4 ? `, and ${length - 4} more` : ""}` : "no block";
+  const lines = [[instruction.opcode, blocks, instruction.role].filter(Boolean).join(" · ")];
   const help = text.help.get(instruction.opcode);
   if (help) lines.push(help);
   if (instruction.transforms.length) lines.push(`inside ${instruction.transforms.join(" › ")}`);
-  if (instruction.source.length) lines.push(`Python ${instruction.source.slice(0, 3).join(", ")}${instruction.source.length > 3 ? `, and ${instruction.source.length - 3} more` : ""}`);
-  if (instruction.library.length) lines.push(`Library ${instruction.library.slice(0, 3).join(", ")}${instruction.library.length > 3 ? `, and ${instruction.library.length - 3} more` : ""}`);
+  for (const [title, places] of [
+    ["Python", instruction.source],
+    ["Library", instruction.library],
+  ] as const) {
+    const more = places.length > 3 ? `, and ${places.length - 3} more` : "";
+    if (places.length) lines.push(`${title} ${places.slice(0, 3).join(", ")}${more}`);
+  }
   lines.push(...costs);
   for (const id of instruction.equations.slice(0, 4)) {
     const equation = text.equations[id];
-    lines.push(`${equation ? "equation " : ""}${id}${equation ? ` ${equation.primitive}${equation.source && !instruction.source.includes(equation.source) ? ` · ${equation.source}` : ""}` : ""}`);
+    const source = equation?.source && !instruction.source.includes(equation.source) ? ` · ${equation.source}` : "";
+    lines.push(equation ? `equation ${id} ${equation.primitive}${source}` : id);
   }
   if (instruction.equations.length > 4) lines.push(`and ${instruction.equations.length - 4} more equations`);
   lines.push(ORIGINS[instruction.origin ?? ""] ?? "no source attributed");

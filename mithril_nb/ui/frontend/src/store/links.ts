@@ -27,11 +27,18 @@ export interface Instruction {
   library: string[];
   /** In the first stage: what a query can match in addition. */
   dtypes?: string[] | undefined;
-  numbers?: { flops?: number | null | undefined; bytes?: number | null | undefined; memory?: number | null | undefined };
+  numbers?: {
+    flops?: number | null | undefined;
+    bytes?: number | null | undefined;
+    memory?: number | null | undefined;
+  };
 }
 
 /** The target of a hover or pin: a block, an instruction, or the equations of a graph node without a block. */
-export type Anchor = { kind: "block"; path: string } | { kind: "instruction"; stage: StageName; version: number; index: number } | { kind: "equations"; name: string; ids: readonly string[] };
+export type Anchor =
+  | { kind: "block"; path: string }
+  | { kind: "instruction"; stage: StageName; version: number; index: number }
+  | { kind: "equations"; name: string; ids: readonly string[] };
 
 export interface Links {
   blocks: Set<string>;
@@ -76,26 +83,64 @@ export class StageText {
     this.equations = raw.equations ?? {};
     this.help = new Map(raw.help ?? []);
     this.lineCount = text === "" ? 0 : text.split("\n").length;
-    this.instructions = raw.instructions.map(([line, lines, opcode, equations, shares, role, origin, transforms = [], source = [], library = [], dtypes, flops, bytes, memory], index) => ({
-      index, line, lines, opcode, equations, shares, role, origin, transforms, source, library, ...(dtypes ? { dtypes, numbers: { flops, bytes, memory } } : {}),
-    }));
+    this.instructions = raw.instructions.map(
+      (
+        [
+          line,
+          lines,
+          opcode,
+          equations,
+          shares,
+          role,
+          origin,
+          transforms = [],
+          source = [],
+          library = [],
+          dtypes,
+          flops,
+          bytes,
+          memory,
+        ],
+        index,
+      ) => ({
+        index,
+        line,
+        lines,
+        opcode,
+        equations,
+        shares,
+        role,
+        origin,
+        transforms,
+        source,
+        library,
+        ...(dtypes ? { dtypes, numbers: { flops, bytes, memory } } : {}),
+      }),
+    );
     this.kinds = raw.kinds ?? null;
     this.owner = new Int32Array(this.lineCount + 2).fill(-1);
-    this.places = raw.shown ? new Map(raw.shown.flatMap(([line, indices]) => indices.map((index): [number, number] => [index, line]))) : null;
+    this.places = raw.shown
+      ? new Map(raw.shown.flatMap(([line, indices]) => indices.map((index): [number, number] => [index, line])))
+      : null;
     if (raw.shown) for (const [line, indices] of raw.shown) this.owner[line] = indices[0]!;
     // Outer instructions first, so that inner ones overwrite their own lines.
-    else for (const { index, line, lines } of [...this.instructions].sort((a, b) => b.lines - a.lines || a.index - b.index)) {
-      this.owner.fill(index, line, Math.min(line + lines, this.lineCount + 1));
-    }
+    else
+      for (const { index, line, lines } of [...this.instructions].sort(
+        (a, b) => b.lines - a.lines || a.index - b.index,
+      )) {
+        this.owner.fill(index, line, Math.min(line + lines, this.lineCount + 1));
+      }
     // The lines of a kernel share one array of shares and one of equations. Each may have thousands of elements, so an
     // index of every line by every element would not fit into memory.
     const byShares = new Map<unknown, number[]>();
     const byEquations = new Map<unknown, number[]>();
     for (const instruction of this.instructions) {
       const { index, shares, equations } = instruction;
-      if (!byShares.has(shares)) for (const block of blocksOf(instruction)) push(this.byBlock, block, groupOf(byShares, shares));
+      if (!byShares.has(shares))
+        for (const block of blocksOf(instruction)) push(this.byBlock, block, groupOf(byShares, shares));
       groupOf(byShares, shares).push(index);
-      if (!byEquations.has(equations)) for (const equation of new Set(equations)) push(this.byEquation, equation, groupOf(byEquations, equations));
+      if (!byEquations.has(equations))
+        for (const equation of new Set(equations)) push(this.byEquation, equation, groupOf(byEquations, equations));
       groupOf(byEquations, equations).push(index);
     }
   }
@@ -117,7 +162,9 @@ export class StageText {
 
   /** Return the instructions with a share in a block or in a block inside it. */
   ofBlock(path: string): readonly number[] {
-    return this.groupsOfBlock(path).flat().sort((a, b) => a - b);
+    return this.groupsOfBlock(path)
+      .flat()
+      .sort((a, b) => a - b);
   }
 
   groupsOfBlock(path: string): readonly Group[] {
@@ -128,7 +175,8 @@ export class StageText {
   inside(path: string): readonly string[] {
     if (!this.inner) {
       this.inner = new Map();
-      for (const block of this.byBlock.keys()) for (const outer of lineage(block).slice(1)) push(this.inner, outer, block);
+      for (const block of this.byBlock.keys())
+        for (const outer of lineage(block).slice(1)) push(this.inner, outer, block);
     }
     return this.inner.get(path) ?? [];
   }
@@ -203,7 +251,8 @@ export function linksOf(stages: ReadonlyMap<StageName, StageText>, anchors: read
       continue;
     }
     const here = anchor.kind === "instruction" ? stages.get(anchor.stage) : undefined;
-    const instruction = anchor.kind === "instruction" && here?.version === anchor.version ? here.instructions[anchor.index] : undefined;
+    const instruction =
+      anchor.kind === "instruction" && here?.version === anchor.version ? here.instructions[anchor.index] : undefined;
     if (instruction) {
       add(here!.stage, [[instruction.index]]);
       for (const block of blocksOf(instruction)) blocks.add(block);
@@ -213,7 +262,8 @@ export function linksOf(stages: ReadonlyMap<StageName, StageText>, anchors: read
       if (stage === here) continue;
       const groups = new Set(equations.flatMap((id) => stage.groupsOfEquation(id)));
       if (equations.length || anchor.kind === "equations") add(stage.stage, [...groups]);
-      if (anchor.kind === "equations" && stage.stage === "jaxpr") for (const index of union(groups)) for (const block of blocksOf(stage.instructions[index]!)) blocks.add(block);
+      if (anchor.kind === "equations" && stage.stage === "jaxpr")
+        for (const index of union(groups)) for (const block of blocksOf(stage.instructions[index]!)) blocks.add(block);
     }
   }
   for (const [stage, groups] of found) lines.set(stage, union(groups));
@@ -223,7 +273,9 @@ export function linksOf(stages: ReadonlyMap<StageName, StageText>, anchors: read
 /** Return a text that is equal for equal anchors. */
 export function anchorId(anchor: Anchor): string {
   if (anchor.kind === "block") return `block ${anchor.path}`;
-  return anchor.kind === "equations" ? `equations ${anchor.name}` : `instruction ${anchor.index} ${anchor.version} ${anchor.stage}`;
+  return anchor.kind === "equations"
+    ? `equations ${anchor.name}`
+    : `instruction ${anchor.index} ${anchor.version} ${anchor.stage}`;
 }
 
 /** Return pins with `anchors` added, or removed if all of them are pinned already. */

@@ -18,9 +18,13 @@ export class RequestedFiles {
   constructor(private readonly store: Store) {
     const { kernel } = store;
     this.destroy = together(
-      kernel.on("export", (message: { format: string; problem: string }, buffers: DataView[]) => void this.receive(message, buffers[0])),
+      kernel.on(
+        "export",
+        (message: { format: string; problem: string }, buffers: DataView[]) => void this.receive(message, buffers[0]),
+      ),
       kernel.watch(() => {
-        if (kernel.isGone) for (const format of [...this.waiting.keys()]) this.take(format)?.reject(new Error(NOT_CONNECTED));
+        if (kernel.isGone)
+          for (const format of [...this.waiting.keys()]) this.take(format)?.reject(new Error(NOT_CONNECTED));
       }),
     );
   }
@@ -35,7 +39,10 @@ export class RequestedFiles {
     return text;
   }
 
-  private async receive({ format, problem }: { format: string; problem: string }, buffer: DataView | undefined): Promise<void> {
+  private async receive(
+    { format, problem }: { format: string; problem: string },
+    buffer: DataView | undefined,
+  ): Promise<void> {
     const waiting = this.take(format);
     if (!waiting) return;
     if (problem || !buffer) waiting.reject(new Error(problem));

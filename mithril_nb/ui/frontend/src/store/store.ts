@@ -2,11 +2,34 @@
 
 import { Memory } from "../dom/memory";
 import type { Kernel } from "../kernel/kernel";
-import type { Cost, CostView, Diagnostic, Field, Figure, Reply, Run, Snapshot, Source, StageName } from "../kernel/types";
+import type {
+  Cost,
+  CostView,
+  Diagnostic,
+  Field,
+  Figure,
+  Reply,
+  Run,
+  Snapshot,
+  Source,
+  StageName,
+} from "../kernel/types";
 import type { Anchor, Links, StageText } from "./links";
 import { UNATTRIBUTED, linksOf, noLinks, sameAnchors, selectionOf, withAnchors } from "./links";
 
-export type Topic = "snapshot" | "run" | "links" | "stages" | "panes" | "edge" | "tab" | "passes" | "cost" | "outcome" | "reveal" | "layout";
+export type Topic =
+  | "snapshot"
+  | "run"
+  | "links"
+  | "stages"
+  | "panes"
+  | "edge"
+  | "tab"
+  | "passes"
+  | "cost"
+  | "outcome"
+  | "reveal"
+  | "layout";
 
 export const PANE_ORDER = ["jaxpr", "stablehlo", "hlo"];
 
@@ -77,7 +100,10 @@ export class Store {
     const { blocks, kinds } = this.snapshot;
     const block = blocks[path];
     const values = block?.values ?? {};
-    return (kinds?.[block?.kind ?? ""]?.fields ?? []).map(({ default: usual, ...field }) => ({ ...field, value: Object.hasOwn(values, field.name) ? values[field.name]! : usual }));
+    return (kinds?.[block?.kind ?? ""]?.fields ?? []).map(({ default: usual, ...field }) => ({
+      ...field,
+      value: Object.hasOwn(values, field.name) ? values[field.name]! : usual,
+    }));
   }
 
   titleOf(stage: StageName): string {
@@ -104,7 +130,8 @@ export class Store {
     if (!sameSet(snapshot.selection, this.seenSelection)) {
       this.seenSelection = snapshot.selection;
       // The kernel echoes a selection made here. The echo must not undo a newer click.
-      const isEcho = this.kernel.busy("select") || (this.sentSelection !== null && sameSet(snapshot.selection, this.sentSelection));
+      const isEcho =
+        this.kernel.busy("select") || (this.sentSelection !== null && sameSet(snapshot.selection, this.sentSelection));
       if (!isEcho && !sameSet(snapshot.selection, this.selection)) {
         this.pins = snapshot.selection.map((path) => ({ kind: "block", path }));
         this.pinnedIn = null;
@@ -170,7 +197,10 @@ export class Store {
   }
 
   pinBlocks(paths: string[], add = false): void {
-    this.pin(paths.map((path) => ({ kind: "block", path })), add);
+    this.pin(
+      paths.map((path) => ({ kind: "block", path })),
+      add,
+    );
   }
 
   /** Clear pins, hover and selected edge. Returns whether there was anything to clear. */
@@ -229,7 +259,7 @@ export class Store {
 
   /** The costs received for a source, or null. */
   costBy(source: Source): Cost | null {
-    return source === this.defaultSource ? this.snapshot.cost : this.received.get(source)?.cost ?? null;
+    return source === this.defaultSource ? this.snapshot.cost : (this.received.get(source)?.cost ?? null);
   }
 
   /** Return whether the costs received for a source are those of an earlier model. */
@@ -240,7 +270,10 @@ export class Store {
 
   /** The costs used to colour lines of Python: those of the last selected source, if received for this model. */
   get lineCosts(): Cost | null {
-    return this.sources.flatMap((source) => (this.isOld(source) ? [] : this.costBy(source) ?? [])).at(-1) ?? this.snapshot.cost;
+    return (
+      this.sources.flatMap((source) => (this.isOld(source) ? [] : (this.costBy(source) ?? []))).at(-1) ??
+      this.snapshot.cost
+    );
   }
 
   /** Send a command, and return its reply. `done` appears in the status line once the command succeeds. */

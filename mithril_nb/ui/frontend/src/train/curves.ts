@@ -42,7 +42,10 @@ export class Curves {
 }
 
 /** Collect the curve points sent by the kernel, and request all of them if rows are missing. */
-export function feedCurves(kernel: Kernel, points: () => number): { curves: Curves; check: () => void; stop: () => void } {
+export function feedCurves(
+  kernel: Kernel,
+  points: () => number,
+): { curves: Curves; check: () => void; stop: () => void } {
   const curves = new Curves();
   const stop = kernel.on("curves", (message: { from: number; columns: string[] }, buffers) => {
     const buffer = buffers[0];

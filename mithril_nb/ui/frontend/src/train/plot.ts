@@ -23,12 +23,17 @@ export function smooth(values: readonly (number | null)[], weight: number): read
  * rows that share a pixel, the rows with the minimum or maximum of a line. Run lengths are powers of two, and runs
  * start at multiples of the length, so that a growing curve keeps its points.
  */
-export function thin(lines: readonly (readonly (number | null)[])[], from: number, to: number, pixels: number): number[] {
+export function thin(
+  lines: readonly (readonly (number | null)[])[],
+  from: number,
+  to: number,
+  pixels: number,
+): number[] {
   let run = 1;
   while (to - from > run * pixels) run *= 2;
   if (run <= 2) return Array.from({ length: Math.max(0, to - from) }, (_, i) => from + i);
   const kept: number[] = [];
-  for (let start = from; start < to; ) {
+  for (let start = from; start < to;) {
     const end = Math.min((Math.floor(start / run) + 1) * run, to);
     const here = new Set<number>();
     for (const line of lines) {
@@ -131,7 +136,8 @@ export class Plot {
     if (x.length > 1 && kept.at(-1) !== x.length - 1) kept.push(x.length - 1);
     // A logarithmic axis cannot show values of 0 or below.
     const least = this.scale === "log" ? Number.MIN_VALUE : -Infinity;
-    const shown = (line: readonly (number | null)[]): (number | null)[] => kept.map((i) => (line[i] != null && line[i]! >= least ? line[i]! : null));
+    const shown = (line: readonly (number | null)[]): (number | null)[] =>
+      kept.map((i) => (line[i] != null && line[i]! >= least ? line[i]! : null));
     return [kept.map((i) => x[i] ?? i), shown(train), shown(validation)];
   }
 
@@ -148,7 +154,8 @@ export class Plot {
   private zoomed(plot: uPlot): void {
     const { min, max } = plot.scales["x"]!;
     const x = plot.data[0];
-    const zoom: [number, number] | null = min == null || max == null || (min <= x[0]! && max >= x.at(-1)!) ? null : [min, max];
+    const zoom: [number, number] | null =
+      min == null || max == null || (min <= x[0]! && max >= x.at(-1)!) ? null : [min, max];
     if (zoom?.join() === this.zoom?.join()) return;
     this.zoom = zoom;
     this.queue();
@@ -156,7 +163,8 @@ export class Plot {
 
   private draw(): void {
     if (this.holder.clientWidth < 40) {
-      // Wait for a size. JupyterLab hides everything for less than a frame when the theme changes, which is no new size.
+      // Wait for a size. JupyterLab hides everything for less than a frame when the theme changes, which is no new
+      // size.
       this.watcher?.unobserve(this.root);
       this.watcher?.observe(this.root);
       return;
@@ -181,7 +189,10 @@ export class Plot {
     this.queue();
   }
 
-  /** Leave room for all rows of the legend. It only grows, so that the plot does not move with the values under the pointer. */
+  /**
+   * Leave room for all rows of the legend. It only grows, so that the plot does not move with the values under the
+   * pointer.
+   */
   private fitLegend(): void {
     const legend = this.holder.querySelector<HTMLElement>(".u-legend")?.offsetHeight ?? 0;
     if (!this.chart || legend <= this.legend) return;
@@ -197,10 +208,19 @@ export class Plot {
     const ink = cssVar(this.root, "--mnb-muted", "#555");
     const grid = cssVar(this.root, "--mnb-grid", "#ddd");
     const font = `11px ${cssVar(this.root, "--mnb-ui", "sans-serif")}`;
-    const axis = { stroke: ink, font, labelFont: font, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1, size: 4 } };
+    const axis = {
+      stroke: ink,
+      font,
+      labelFont: font,
+      grid: { stroke: grid, width: 1 },
+      ticks: { stroke: grid, width: 1, size: 4 },
+    };
     const value = (plot: uPlot, shown: number | null, series: number, at: number | null): string => {
       // Validation is computed once per epoch; between epochs, show its last value.
-      const current = shown ?? (plot.data[series] as (number | null)[]).slice(0, (at ?? -1) + 1).findLast((point) => point !== null) ?? null;
+      const current =
+        shown ??
+        (plot.data[series] as (number | null)[]).slice(0, (at ?? -1) + 1).findLast((point) => point !== null) ??
+        null;
       return current === null ? "–" : this.asPercent ? `${(current * 100).toFixed(1)} %` : figure(current);
     };
     const hasValidation = this.data.validation.some((point) => point !== null);
@@ -209,18 +229,61 @@ export class Plot {
         width: this.holder.clientWidth,
         height: this.height(this.holder.clientHeight),
         padding: [8, 12, 0, 0],
-        cursor: { drag: { x: true, y: false }, points: { size: 6 }, move: (plot, left, top) => [left / zoomOf(plot.over), top / zoomOf(plot.over)] },
+        cursor: {
+          drag: { x: true, y: false },
+          points: { size: 6 },
+          move: (plot, left, top) => [left / zoomOf(plot.over), top / zoomOf(plot.over)],
+        },
         // Without a pointer over the plot, show the last step in the legend; uPlot does not update it on new data.
-        hooks: { draw: [() => queueMicrotask(() => this.fitLegend())], setScale: [(plot, scale) => scale === "x" && this.zoomed(plot)], setLegend: [(plot) => plot.cursor.idx == null && plot.data[0].length > 0 && plot.setLegend({ idx: plot.data[0].length - 1 }, false)] },
-        scales: { x: { time: false }, y: { distr: this.scale === "log" ? 3 : 1, ...(this.asPercent ? { range: shareRange } : {}) } },
+        hooks: {
+          draw: [() => queueMicrotask(() => this.fitLegend())],
+          setScale: [(plot, scale) => scale === "x" && this.zoomed(plot)],
+          setLegend: [
+            (plot) =>
+              plot.cursor.idx == null &&
+              plot.data[0].length > 0 &&
+              plot.setLegend({ idx: plot.data[0].length - 1 }, false),
+          ],
+        },
+        scales: {
+          x: { time: false },
+          y: { distr: this.scale === "log" ? 3 : 1, ...(this.asPercent ? { range: shareRange } : {}) },
+        },
         axes: [
           { ...axis, size: 26, gap: 3, space: tickSpace, incrs: STEP_INCREMENTS },
-          { ...axis, size: 48, gap: 3, values: (_u, splits) => splits.map((split) => (split === null ? "" : this.asPercent ? `${Math.round(split * 100)} %` : String(Number(split.toPrecision(3))))) },
+          {
+            ...axis,
+            size: 48,
+            gap: 3,
+            values: (_u, splits) =>
+              splits.map((split) =>
+                split === null
+                  ? ""
+                  : this.asPercent
+                    ? `${Math.round(split * 100)} %`
+                    : String(Number(split.toPrecision(3))),
+              ),
+          },
         ],
         series: [
           { label: "step", value: (_u, shown) => (shown === null ? "–" : String(shown)) },
-          { label: `batch ${this.quantity}${this.weight > 0 ? ", smoothed" : ""}`, stroke: cssVar(this.root, "--mnb-train", "#0072B2"), width: 1.5, points: { show: false }, spanGaps: true, value },
-          { label: `validation ${this.quantity}`, stroke: cssVar(this.root, "--mnb-validation", "#D55E00"), width: 1.5, dash: [6, 3], points: { show: hasValidation, size: 5 }, spanGaps: true, value },
+          {
+            label: `batch ${this.quantity}${this.weight > 0 ? ", smoothed" : ""}`,
+            stroke: cssVar(this.root, "--mnb-train", "#0072B2"),
+            width: 1.5,
+            points: { show: false },
+            spanGaps: true,
+            value,
+          },
+          {
+            label: `validation ${this.quantity}`,
+            stroke: cssVar(this.root, "--mnb-validation", "#D55E00"),
+            width: 1.5,
+            dash: [6, 3],
+            points: { show: hasValidation, size: 5 },
+            spanGaps: true,
+            value,
+          },
         ],
       },
       this.aligned(),

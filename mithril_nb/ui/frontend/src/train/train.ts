@@ -16,30 +16,57 @@ const RATE_MAX = 1;
 const EPOCH_MEAN = "Mean over the batches of the current epoch. The curve shows each batch.";
 const AT_END = "On the validation data, at the end of the last complete epoch";
 const FIGURES: readonly [name: string, label: string, hint: string][] = [
-  ["loss", "epoch mean loss", EPOCH_MEAN], ["accuracy", "epoch mean accuracy", EPOCH_MEAN], ["speed", "steps/s", "Steps per second over the last two seconds, without compilation"],
-  ["validation_loss", "validation loss", AT_END], ["validation_accuracy", "validation accuracy", AT_END], ["left", "time left", "Estimated time to the end of the run"],
+  ["loss", "epoch mean loss", EPOCH_MEAN],
+  ["accuracy", "epoch mean accuracy", EPOCH_MEAN],
+  ["speed", "steps/s", "Steps per second over the last two seconds, without compilation"],
+  ["validation_loss", "validation loss", AT_END],
+  ["validation_accuracy", "validation accuracy", AT_END],
+  ["left", "time left", "Estimated time to the end of the run"],
 ];
 
 const COMMANDS = ["train", "pause", "resume", "stop", "step_once", "set_learning_rate", "set_loss"];
 
-const STATE_LABELS: Record<string, string> = { none: "not started", idle: "ready", running: "running", paused: "paused", stopped: "stopped", done: "done", failed: "failed", lost: "lost with the kernel" };
+const STATE_LABELS: Record<string, string> = {
+  none: "not started",
+  idle: "ready",
+  running: "running",
+  paused: "paused",
+  stopped: "stopped",
+  done: "done",
+  failed: "failed",
+  lost: "lost with the kernel",
+};
 
 /** Return the run to show: if the connection ended while it was running or paused, with another state and a message. */
 function shownRun(run: Run, connection: Connection): Run {
   if (connection === "lost" && (run.state === "done" || run.state === "stopped")) {
-    return { ...run, message: [run.message, "The trained parameters are lost with the kernel unless you saved them."].filter(Boolean).join(" ") };
+    return {
+      ...run,
+      message: [run.message, "The trained parameters are lost with the kernel unless you saved them."]
+        .filter(Boolean)
+        .join(" "),
+    };
   }
   if (run.state !== "running" && run.state !== "paused") return run;
   if (connection === "replaced") return { ...run, state: "replaced", message: "Replaced by a newer widget." };
-  if (connection === "closed") return { ...run, state: "closed", message: "This widget was closed and does not follow the run any more." };
+  if (connection === "closed")
+    return { ...run, state: "closed", message: "This widget was closed and does not follow the run any more." };
   // A run is a thread in the kernel, so it ends with the kernel.
-  if (connection === "lost") return { ...run, state: "lost", message: `The run ended with the kernel at step ${run.step.toLocaleString("en-US")}. Unsaved parameters are lost.` };
+  if (connection === "lost")
+    return {
+      ...run,
+      state: "lost",
+      message:
+        `The run ended with the kernel at step ${run.step.toLocaleString("en-US")}. Unsaved parameters ` + `are lost.`,
+    };
   return run;
 }
 
 /** Format a diagnostic, one part per line. */
 function linesOf({ summary, facts, advice }: Diagnostic): string {
-  return [summary, ...facts.map(([name, fact]) => `${name}: ${fact}`), ...(advice ? [`Try: ${advice}`] : [])].join("\n");
+  return [summary, ...facts.map(([name, fact]) => `${name}: ${fact}`), ...(advice ? [`Try: ${advice}`] : [])].join(
+    "\n",
+  );
 }
 
 export interface TrainOptions {
@@ -58,7 +85,11 @@ export class Train {
   readonly #accuracy = new Plot("accuracy", true);
   readonly #state = h("span", { class: "mnb-run-state", role: "status" });
   readonly #bar = h("i");
-  readonly #progress = h("div", { class: "mnb-progress", role: "progressbar", "aria-label": "Progress", "aria-valuemin": 0, "aria-valuemax": 100 }, this.#bar);
+  readonly #progress = h(
+    "div",
+    { class: "mnb-progress", role: "progressbar", "aria-label": "Progress", "aria-valuemin": 0, "aria-valuemax": 100 },
+    this.#bar,
+  );
   readonly #figures = h("dl", { class: "mnb-run-figures" });
   readonly #message = h("p", { class: "mnb-inline-problem", hidden: true, role: "alert" });
   /** The error of the latest command of this panel, beside its buttons: the notice above may be out of view. */
@@ -85,7 +116,12 @@ export class Train {
 
   constructor(private readonly options: TrainOptions) {
     const { kernel } = options;
-    this.#run = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "train.run", onclick: () => this.toggle() });
+    this.#run = h("button", {
+      type: "button",
+      class: "mnb-button mnb-primary",
+      "data-mnb-action": "train.run",
+      onclick: () => this.toggle(),
+    });
     this.#restart = h(
       "button",
       {
@@ -97,10 +133,44 @@ export class Train {
       icon(ICONS.play),
       this.#restartLabel,
     );
-    this.#step = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.step", onclick: () => void kernel.send("step_once", {}) }, icon(ICONS.step), "One step");
-    this.#stop = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.stop", onclick: () => void kernel.send("stop", {}) }, icon(ICONS.stop), "Stop");
-    this.#rate = h("input", { type: "range", class: "mnb-slider", min: 0, max: 1000, step: 1, "aria-label": "Learning rate, logarithmic", "data-mnb-action": "train.rate" });
-    this.#rateText = h("input", { type: "text", inputmode: "decimal", class: "mnb-input mnb-number", "aria-label": "Learning rate", autocomplete: "off" });
+    this.#step = h(
+      "button",
+      {
+        type: "button",
+        class: "mnb-button",
+        "data-mnb-action": "train.step",
+        onclick: () => void kernel.send("step_once", {}),
+      },
+      icon(ICONS.step),
+      "One step",
+    );
+    this.#stop = h(
+      "button",
+      {
+        type: "button",
+        class: "mnb-button",
+        "data-mnb-action": "train.stop",
+        onclick: () => void kernel.send("stop", {}),
+      },
+      icon(ICONS.stop),
+      "Stop",
+    );
+    this.#rate = h("input", {
+      type: "range",
+      class: "mnb-slider",
+      min: 0,
+      max: 1000,
+      step: 1,
+      "aria-label": "Learning rate, logarithmic",
+      "data-mnb-action": "train.rate",
+    });
+    this.#rateText = h("input", {
+      type: "text",
+      inputmode: "decimal",
+      class: "mnb-input mnb-number",
+      "aria-label": "Learning rate",
+      autocomplete: "off",
+    });
     this.#lossMenu.addEventListener("change", () => void kernel.send("set_loss", { loss: this.#lossMenu.value }));
     this.#rate.addEventListener("input", () => {
       const value = fromSlider(Number(this.#rate.value), ...this.#rateRange(), false);
@@ -122,13 +192,26 @@ export class Train {
     this.#rateText.addEventListener("keydown", (event) => {
       if (event.key === "Enter") commitRate();
     });
-    const log = h("button", { type: "button", class: "mnb-toggle", "aria-pressed": "true", "data-mnb-action": "train.log" }, "log loss");
+    const log = h(
+      "button",
+      { type: "button", class: "mnb-toggle", "aria-pressed": "true", "data-mnb-action": "train.log" },
+      "log loss",
+    );
     log.addEventListener("click", () => {
       this.#scale = this.#scale === "log" ? "linear" : "log";
       attr(log, "aria-pressed", String(this.#scale === "log"));
       this.#draw();
     });
-    const smoothing = h("input", { type: "range", class: "mnb-slider", min: 0, max: 99, step: 1, value: 0, "aria-label": "Smoothing", "data-mnb-action": "train.smooth" });
+    const smoothing = h("input", {
+      type: "range",
+      class: "mnb-slider",
+      min: 0,
+      max: 99,
+      step: 1,
+      value: 0,
+      "aria-label": "Smoothing",
+      "data-mnb-action": "train.smooth",
+    });
     smoothing.addEventListener("input", () => {
       this.#weight = Number(smoothing.value) / 100;
       attr(smoothing, "aria-valuetext", `${smoothing.value} %`);
@@ -137,7 +220,14 @@ export class Train {
     for (const [name, label, hint] of FIGURES) {
       const value = h("dd", { "data-mnb-figure": name });
       this.#values.set(name, value);
-      this.#figures.append(h("div", { class: name === "loss" || name === "accuracy" ? "mnb-large" : "", title: hint }, h("dt", {}, label), value));
+      this.#figures.append(
+        h(
+          "div",
+          { class: name === "loss" || name === "accuracy" ? "mnb-large" : "", title: hint },
+          h("dt", {}, label),
+          value,
+        ),
+      );
     }
     this.root = h(
       "div",
@@ -145,7 +235,14 @@ export class Train {
       h(
         "div",
         { class: "mnb-train-side" },
-        h("div", { class: "mnb-row mnb-wrap" }, this.#run, this.#restart, options.canStart ? this.#step : null, this.#stop),
+        h(
+          "div",
+          { class: "mnb-row mnb-wrap" },
+          this.#run,
+          this.#restart,
+          options.canStart ? this.#step : null,
+          this.#stop,
+        ),
         this.#error,
         h("div", { class: "mnb-progress-row" }, this.#progress, this.#state),
         this.#message,
@@ -171,7 +268,8 @@ export class Train {
 
   /** Start, pause or resume the run, as the main button shows: a new run trains the model that is shown. */
   toggle(): void {
-    if (!this.#run.hasAttribute("aria-disabled")) this.#send(({ Pause: "pause", Resume: "resume" } as const)[this.#run.dataset["label"]!] ?? "train");
+    if (!this.#run.hasAttribute("aria-disabled"))
+      this.#send(({ Pause: "pause", Resume: "resume" } as const)[this.#run.dataset["label"]!] ?? "train");
   }
 
   /** Whether the run trains another model or loss than the workbench shows. */
@@ -219,7 +317,8 @@ export class Train {
       this.#run.dataset["label"] = label;
       this.#run.replaceChildren(icon(state === "running" ? ICONS.pause : ICONS.play), label);
     }
-    const enable = (button: HTMLButtonElement, isEnabled: boolean): void => attr(button, "aria-disabled", isEnabled ? null : "true");
+    const enable = (button: HTMLButtonElement, isEnabled: boolean): void =>
+      attr(button, "aria-disabled", isEnabled ? null : "true");
     enable(this.#run, !isGone && (isActive || hasEnded || this.options.canStart));
     enable(this.#restart, !isGone);
     enable(this.#step, !isGone && state !== "running");
@@ -229,7 +328,15 @@ export class Train {
     this.#bar.style.width = `${100 * done}%`;
     attr(this.#progress, "aria-valuenow", Math.round(100 * done));
     const status = (STATE_LABELS[state] ?? state) + (run.is_current_model === false ? ", earlier model" : "");
-    text(this.#state, this.#wait ? `waiting for the kernel: ${this.#wait}` : run.steps > 0 ? `${status} · epoch ${run.epoch} of ${run.epochs} · step ${run.step.toLocaleString("en-US")} of ${run.steps.toLocaleString("en-US")}` : status);
+    text(
+      this.#state,
+      this.#wait
+        ? `waiting for the kernel: ${this.#wait}`
+        : run.steps > 0
+          ? `${status} · epoch ${run.epoch} of ${run.epochs} · step ${run.step.toLocaleString("en-US")} of ` +
+            `${run.steps.toLocaleString("en-US")}`
+          : status,
+    );
     this.#message.hidden = run.message === "";
     this.#message.classList.toggle("mnb-plain", state !== "failed" && state !== "lost");
     text(this.#message, run.message);
@@ -271,11 +378,16 @@ export class Train {
     const column = (name: string): (number | null)[] => curves.columns.get(name) ?? [];
     const x = column("step");
     this.#loss.set({ x, train: column("loss"), validation: column("validation_loss") }, this.#scale, this.#weight);
-    this.#accuracy.set({ x, train: column("accuracy"), validation: column("validation_accuracy") }, "linear", this.#weight);
+    this.#accuracy.set(
+      { x, train: column("accuracy"), validation: column("validation_accuracy") },
+      "linear",
+      this.#weight,
+    );
     const has = curves.rows > 0;
     this.#hint.hidden = has;
     this.#loss.root.hidden = !has;
-    this.#accuracy.root.hidden = !has || !["accuracy", "validation_accuracy"].some((name) => column(name).some((value) => value !== null));
+    this.#accuracy.root.hidden =
+      !has || !["accuracy", "validation_accuracy"].some((name) => column(name).some((value) => value !== null));
     text(this.#hint, this.options.canStart ? "Curves appear after the first step." : "The run has no points yet.");
   }
 }
