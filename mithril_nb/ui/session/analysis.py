@@ -30,15 +30,7 @@ from mithril_nb.ui.session.design import Design
 
 
 class Analysis:
-    """The analysis of one design: a model with its input shapes and the inspected program.
-
-    Attributes:
-        design: The design.
-        version: Number of the design in its session. Each change of the design increases it.
-        inference: Shape and dtype of each value in the model.
-        problems: Problems of the model, such as shapes that do not fit. With problems, there are no stages and costs.
-        program: Stages and costs, shared with an equal design that was analysed before.
-    """
+    """The analysis of one design: a model with its input shapes and the inspected program."""
 
     def __init__(
         self,
@@ -69,7 +61,6 @@ class Analysis:
         )
 
     def _open_inputs(self) -> tuple[Diagnostic, ...]:
-        """Return a problem for each input without a connection and without a shape."""
         graph, problems = self.design.graph, []
         for name, spec in self.inference.inputs.items():
             if name in self.shaped:
@@ -98,7 +89,6 @@ class Analysis:
         return tuple(problems)
 
     def _example(self, target: Endpoint, spec: TensorSpec) -> list[Any]:
-        """Return an example shape for an input: its known dims, or the shape of another input of the target block."""
         others = self.inference.blocks[target.node].inputs.values() if target.node in self.inference.blocks else ()
         shapes = [
             other.shape for other in others if isinstance(other, TensorSpec) and other.is_concrete and other.shape
@@ -159,11 +149,7 @@ class Analysis:
 
     @cached_property
     def physical(self) -> PhysicalModel:
-        """The physical model.
-
-        Raises:
-            MithrilError: The model has problems.
-        """
+        """The physical model."""
         self.inference.raise_problems()
         return PhysicalModel(self.design.graph, self._backend, self.inference, self._backend.jit)
 
@@ -178,11 +164,7 @@ class Analysis:
         return "Enter a number for each size of the inputs, such as 32, 64." if is_missing else ""
 
     def with_sizes_of(self, data: Any, batch_size: int) -> Analysis:
-        """Return the analysis of the design in which sizes of the data replace names; `self` if no size is a name.
-
-        Raises:
-            DataError: One name has two values, or `fit` does not accept the form of the data.
-        """
+        """Return the analysis of the design in which sizes of the data replace names; `self` if no size is a name."""
         if not self.is_symbolic:
             return self
         specs, sizes = self.inference.inputs, dict[str, int]()
@@ -217,7 +199,6 @@ class Analysis:
 
 
 def _shapes_in(training: Mapping[str, Any], ports: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Return the shape of a batch of the training data for each input."""
     data = training.get("data")
     samples = data[0] if isinstance(data, tuple | list) and len(data) == 2 else None
     arrays = samples if isinstance(samples, Mapping) else {ports[0]: samples} if len(ports) == 1 else {}
@@ -227,7 +208,7 @@ def _shapes_in(training: Mapping[str, Any], ports: Sequence[str]) -> dict[str, t
 
 
 class LazyProgram:
-    """The stages and costs of one design, computed once on first use. Several threads may use it."""
+    """The stages and costs of one design, computed once on first use."""
 
     def __init__(self, name: str):
         self._name = name

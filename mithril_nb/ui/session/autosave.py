@@ -39,60 +39,21 @@ _PAUSE_S = 0.25
 
 @dataclass(frozen=True)
 class SavedDesign:
-    """One version of a design in an autosave file.
+    """One version of a design in an autosave file."""
 
-    Attributes:
-        id: Identifies the session (one run of the cell) that saved the version.
-        saved_at: Seconds since 1970.
-        edits: Number of edits since the design that the cell's code builds.
-        labels: The latest edits, oldest first.
-        source: Python that builds the model, with shapes and program as comments.
-        design: The design as JSON-serializable data; `None` if it cannot be written as data.
-        declined: True if the user chose to start from the code instead.
-        number: A later version has a higher number. The clock may be wrong, so `saved_at` does not order versions.
-    """
-
-    id: str
-    saved_at: float
-    edits: int
-    labels: tuple[str, ...]
-    source: str
-    design: Mapping[str, Any] | None
-    declined: bool = False
+    id: str  # identifies the session (one run of the cell) that saved the version
+    saved_at: float  # seconds since 1970
+    edits: int  # number of edits since the design that the cell's code builds
+    labels: tuple[str, ...]  # the latest edits, oldest first
+    source: str  # python that builds the model, with shapes and program as comments
+    design: Mapping[str, Any] | None  # the design as JSON-serializable data; `None` if it cannot be written as data
+    declined: bool = False  # true if the user chose to start from the code instead
+    # A later version has a higher number. The clock may be wrong, so `saved_at` does not order versions.
     number: int = 0
 
 
 class Autosave:
-    """Keeps the newest version of one session's design in a file, at most a second after each edit.
-
-    The file is replaced atomically. If it cannot be written, is a link or is not an autosave file, it is left unchanged
-    and `problem` reports the reason. Versions are then kept in memory.
-
-    Args:
-        path: The file.
-        start: The design that the cell's code builds.
-        output: The fields of a `SavedDesign` from the notebook's saved output, which is offered if the file is missing.
-            `None` without such an output.
-
-    Attributes:
-        path: The file.
-        offer: The version that the user may restore: the newest that another session saved, that differs from `start`,
-            and that the user has not declined. `None` if there is none.
-        problem: Reason why the file cannot be written; `""` if it can.
-        dismissed: The problem that the user has dismissed.
-        changed: Function to call when `problem` changes. The thread that calls it holds no lock.
-
-    Examples:
-        >>> from tempfile import TemporaryDirectory
-        >>> from mithril_nb.graph.records import LogicalGraph
-        >>> start = Design(LogicalGraph())
-        >>> with TemporaryDirectory() as folder:
-        ...     session = Autosave(Path(folder, "cell.json"), start)
-        ...     session.save(replace(start, program="forward"), 1, ("program",))
-        ...     session.end()
-        ...     Autosave(Path(folder, "cell.json"), start).offer.labels
-        ('program',)
-    """
+    """Keeps the newest version of one session's design in a file, at most a second after each edit."""
 
     def __init__(self, path: Path, start: Design, output: Mapping[str, Any] | None = None):
         self.path, self.dismissed = path.absolute(), ""
@@ -115,13 +76,7 @@ class Autosave:
         _AUTOSAVES.add(self)
 
     def save(self, design: Design, edits: int, labels: tuple[str, ...]) -> None:
-        """Save a design soon; return at once. If it equals `start`, remove this session's version from the file.
-
-        Args:
-            design: The current design.
-            edits: Number of edits since the design that the cell's code builds.
-            labels: The latest edits, oldest first.
-        """
+        """Save a design soon; return at once."""
         with self._lock:
             self._pending = design, edits, labels
         self._worker.submit(self._write_soon)
@@ -149,7 +104,7 @@ class Autosave:
         self._difference = _difference(self._code, self.offer.source) if self.offer else ""
 
     def decline(self) -> None:
-        """Keep the offered version in the file but do not offer it again. Offer the next older version, if any."""
+        """Keep the offered version in the file but do not offer it again."""
         if self.offer is not None:
             with self._writing:
                 declined = replace(self.offer, declined=True)
@@ -177,14 +132,7 @@ class Autosave:
 
     @contextmanager
     def accepted(self) -> Iterator[Design]:
-        """Yield the offered design, and withdraw the offer unless the `with` block raises.
-
-        The version stays in the file. It is not offered again once this session has saved a version that contains it.
-
-        Raises:
-            UnknownOptionError: No version is offered, or the offered version could not be written as data.
-            MithrilError: The version cannot be read, for example because it uses a custom op that is not registered.
-        """
+        """Yield the offered design, and withdraw the offer unless the `with` block raises."""
         if self.offer is None:
             raise UnknownOptionError("there are no saved edits to restore.", (("file", str(self.path)),))
         if self.offer.design is None:
@@ -208,7 +156,6 @@ class Autosave:
     # Versions
 
     def _versions(self) -> list[SavedDesign]:
-        """Return the versions in memory and in the file, newest first."""
         versions = _read(self.path) or {}
         for version in _IN_MEMORY.get(self.path, {}).values():
             if version.id not in versions or versions[version.id].number < version.number:
@@ -216,7 +163,6 @@ class Autosave:
         return sorted(versions.values(), key=lambda version: version.number, reverse=True)
 
     def _update(self, get_changes: Callable[[], Mapping[str, SavedDesign | None]]) -> None:
-        """Change the versions in memory and in the file. `get_changes` returns them by id, `None` to remove one."""
         self.problem = ""
         try:
             changes = get_changes()
@@ -279,14 +225,7 @@ def saved_design(design: Design, edits: int, labels: tuple[str, ...], id: str = 
 
 
 def design_source(design: Design) -> str:
-    """Return Python that builds the model of a design, with its shapes, output, loss and program as comments.
-
-    Examples:
-        >>> from mithril_nb.ui.session.design import design_of
-        >>> from mithril_nb.models import Relu
-        >>> print(design_source(design_of(Relu(), {"input": [2, 3]})).splitlines()[-1])
-        # program: train step
-    """
+    """Return Python that builds the model of a design, with its shapes, output, loss and program as comments."""
     shapes = [f"# shape of {name!r}: {list(shape)}" for name, shape in design.shapes]
     chosen = [f"# {label}: {name}" for label, name in (("output", design.output), ("loss", design.loss)) if name]
     program = f"# program: {design.program}"
@@ -294,28 +233,14 @@ def design_source(design: Design) -> str:
 
 
 def design_to_dict(design: Design) -> dict[str, Any]:
-    """Return a design as JSON-serializable data.
-
-    Raises:
-        MithrilError: A block cannot be written as data.
-
-    Examples:
-        >>> from mithril_nb.graph.records import LogicalGraph
-        >>> design = Design(LogicalGraph(), (("input", (2, 3)),), "forward", "net")
-        >>> design_from_dict(design_to_dict(design)) == design
-        True
-    """
+    """Return a design as JSON-serializable data."""
     shapes = {name: list(shape) for name, shape in design.shapes}
     chosen = {name: getattr(design, name) for name in ("program", "output", "loss", "uses_example_data")}
     return {"model": to_dict(design.graph, design.name), "shapes": shapes, **chosen}
 
 
 def design_from_dict(data: Mapping[str, Any]) -> Design:
-    """Return the design from the data of `design_to_dict`.
-
-    Raises:
-        MithrilError: The data is not a design.
-    """
+    """Return the design from the data of `design_to_dict`."""
     model, shapes = from_dict(data.get("model", {})), data.get("shapes")
     design = Design(model.graph, name=model.name or UNNAMED)
     for port, shape in (shapes if isinstance(shapes, Mapping) else {}).items():
@@ -343,7 +268,6 @@ def _data(design: Design) -> dict[str, Any] | None:
 
 
 def _read(path: Path) -> dict[str, SavedDesign] | None:
-    """Return the versions in a file by id; `None` if it is missing, unreadable or not an autosave file."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode):  # a link to another file, or a pipe, which would block
             return None

@@ -32,12 +32,7 @@ _OTHERWISE_CHECKED = frozenset({"x", "y", "value", "shape"})
 
 
 def command(example: str = "", *, is_edit: bool = False) -> Callable[[Function], Function]:
-    """Mark a method as a command of a front end, with the name and the arguments of the method.
-
-    Args:
-        example: Example arguments, as Python code; `""` for a command without arguments.
-        is_edit: True if the command changes the design.
-    """
+    """Mark a method as a command of a front end, with the name and the arguments of the method."""
 
     def mark(function: Function) -> Function:
         function.__dict__.update(is_command=True, is_edit=is_edit)
@@ -49,16 +44,7 @@ def command(example: str = "", *, is_edit: bool = False) -> Callable[[Function],
 
 
 def commands_of(*handlers: object) -> dict[str, Callable[..., None]]:
-    """Return the commands of some objects by name, in the order of the objects and of their definitions.
-
-    Examples:
-        >>> class Light:
-        ...     @command()
-        ...     def switch(self) -> None:
-        ...         print("on")
-        >>> commands_of(Light())["switch"]()
-        on
-    """
+    """Return the commands of some objects by name, in the order of the objects and of their definitions."""
     return {
         name: getattr(handler, name)
         for handler in handlers
@@ -69,18 +55,7 @@ def commands_of(*handlers: object) -> dict[str, Callable[..., None]]:
 
 
 def check_command(name: object, args: object, commands: Collection[str]) -> None:
-    """Check that a command is one of `commands`, and that its arguments are a dict.
-
-    Raises:
-        UnknownOptionError: The command is unknown, or the arguments are not a dict with string keys.
-
-    Examples:
-        >>> check_command("undoo", {}, ["undo", "redo"])
-        Traceback (most recent call last):
-        mithril_nb.errors.UnknownOptionError: unknown command 'undoo'.
-            known  undo, redo
-            Try: wb.do("undo")
-    """
+    """Check that a command is one of `commands`, and that its arguments are a dict."""
     if not isinstance(name, str) or name not in commands:
         near = nearest(name, commands) or next(iter(commands))
         raise UnknownOptionError(f"unknown command {_short(name)}.", (("known", ", ".join(commands)),), _call(near))
@@ -96,27 +71,7 @@ def check_command(name: object, args: object, commands: Collection[str]) -> None
 def check_arguments(
     command: str, function: Callable[..., Any], args: Mapping[str, Any], *, ignored: Collection[str] = ()
 ) -> None:
-    """Check the arguments of a command against the signature of its function.
-
-    Args:
-        command: Name of the command.
-        function: Function of the command, with annotated parameters.
-        args: Arguments of the command.
-        ignored: Parameters to skip, because the caller passes them itself.
-
-    Raises:
-        UnknownOptionError: An argument is missing, unknown or has a wrong type.
-
-    Examples:
-        >>> @command('path="linear_0", name="encoder"')
-        ... def rename(path: str, name: str) -> None: ...
-        >>> check_arguments("rename", rename, {"path": "linear_0", "name": 3})
-        Traceback (most recent call last):
-        mithril_nb.errors.UnknownOptionError: command 'rename' failed: name=3 is not a string.
-            given  path='linear_0', name=3
-            takes  path: a string; name: a string
-            Try: path="linear_0", name="encoder"
-    """
+    """Check the arguments of a command against the signature of its function."""
     # Unwrap the function: its annotations resolve only in the module that defines it.
     signature, hints = inspect.signature(function), get_type_hints(inspect.unwrap(function))
     parameters = [
@@ -182,40 +137,24 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply of a request handler, for a front end.
+    """A reply of a request handler, for a front end."""
 
-    Attributes:
-        head: Values that identify the reply, such as the version of the design.
-        data: Content of the reply as JSON-serializable data; `None` if the head is the whole reply.
-    """
-
-    head: Mapping[str, Any]
-    data: Any = None
+    head: Mapping[str, Any]  # values that identify the reply, such as the version of the design
+    data: Any = None  # content of the reply as JSON-serializable data; `None` if the head is the whole reply
 
 
 @dataclass(frozen=True)
 class Client:
-    """The client of a request handler. The functions may be called in any thread.
+    """The client of a request handler."""
 
-    Attributes:
-        send: Function to call with the kind of a reply, such as `"cost"`, and the `Reply`.
-        changed: Function to call when the state of the handler changes, which its method `view` returns.
-        failed: Function to call with an unexpected error.
-    """
-
-    send: Callable[[str, Any], None]
+    send: Callable[[str, Any], None]  # function to call with the kind of a reply, such as `"cost"`, and the `Reply`
+    # Function to call when the state of the handler changes, which its method `view` returns.
     changed: Callable[[], None]
-    failed: Callable[[BaseException], None]
+    failed: Callable[[BaseException], None]  # function to call with an unexpected error
 
 
 class RequestHandler:
-    """Runs requests in two threads, so that quick requests do not wait for requests that take long.
-
-    Args:
-        client: Receives the replies.
-        name: Name of the thread for quick requests; the prefix `mithril_nb-` is added.
-        slow: Name of the thread for requests that take long, such as compilations, with the same prefix.
-    """
+    """Runs requests in two threads, so that quick requests do not wait for requests that take long."""
 
     def __init__(self, client: Client, name: str, slow: str):
         self._client, self._lock = client, threading.Lock()
@@ -231,7 +170,6 @@ class RequestHandler:
         self._slow.end()
 
     def _problem_of(self, error: Exception) -> Diagnostic:
-        """Return the problem that the reply shows. Report an unexpected error to the client as well."""
         if not isinstance(error, MithrilError):
             self._client.failed(error)
         return problem_of(error)
@@ -254,11 +192,7 @@ def notice_of(problem: Diagnostic | None) -> dict[str, object] | None:
 
 
 def check_choice(name: str, value: str, choices: Collection[str], example: str = "") -> None:
-    """Check that the argument `name` is one of `choices`. `example` is the value that the error suggests.
-
-    Raises:
-        UnknownOptionError: The value is unknown.
-    """
+    """Check that the argument `name` is one of `choices`."""
     if value not in choices:
         raise UnknownOptionError(
             f"unknown {name} {short_repr(value)}.",
@@ -284,11 +218,7 @@ _MOST_ERRORS = 100
 
 
 class Publisher(ABC):
-    """State that sends snapshots of itself to listeners.
-
-    Attributes:
-        errors: Errors of commands and of background threads, latest last, with tracebacks.
-    """
+    """State that sends snapshots of itself to listeners."""
 
     def __init__(self) -> None:
         self.errors: list[BaseException] = []
@@ -302,27 +232,17 @@ class Publisher(ABC):
         """Return all data that a front end shows."""
 
     def _commands(self) -> Mapping[str, Callable[..., None]]:
-        """Return the methods of all commands by name."""
         return commands_of(self)
 
     def do(self, command: str, /, **args: Any) -> None:
-        """Execute a command.
-
-        Raises:
-            MithrilError: The command failed and changed nothing.
-        """
+        """Execute a command."""
         commands = self._commands()
         check_command(command, args, commands)
         check_arguments(command, commands[command], args)
         commands[command](**args)
 
     def run_command(self, name: str, args: Mapping[str, Any]) -> Diagnostic | None:
-        """Execute a command of a front end.
-
-        Returns:
-            The error, which the next snapshot also contains; `None` if the command succeeded. A failed command changes
-            nothing else.
-        """
+        """Execute a command of a front end."""
         with self._lock:
             try:
                 check_command(name, args, self._commands())
@@ -352,7 +272,7 @@ class Publisher(ABC):
             self._publish()
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Send all changes to a listener. Return a function that removes it."""
+        """Send all changes to a listener."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
@@ -366,7 +286,6 @@ class Publisher(ABC):
             self._send("snapshot", self.snapshot())
 
     def _fail(self, error: BaseException) -> None:
-        """Store an error and publish it as the notice."""
         with self._lock:
             self.errors.append(error)
             del self.errors[:-_MOST_ERRORS]

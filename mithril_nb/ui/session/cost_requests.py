@@ -30,19 +30,12 @@ Hues = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Look:
-    """Drawing options of a picture.
+    """Drawing options of a picture."""
 
-    Attributes:
-        figure: Name of the cost to show, such as `"flops"`.
-        width: Width in px.
-        hues: Number of a colour, 0 to 7, by path of a block. A block without one has that of the block around it.
-        opened: Paths of the blocks to draw open, with the blocks inside them.
-    """
-
-    figure: str
-    width: int
-    hues: Hues
-    opened: Sequence[str] = ()
+    figure: str  # name of the cost to show, such as `"flops"`
+    width: int  # width in px
+    hues: Hues  # number of a colour, 0 to 7, by path of a block. A block without one has that of the block around it
+    opened: Sequence[str] = ()  # paths of the blocks to draw open, with the blocks inside them
 
 
 Draw = Callable[[Inspection, Sequence[Cost], Look], Drawing]
@@ -109,47 +102,26 @@ _REST_S = 0.15
 
 @dataclass(frozen=True)
 class ProgramView:
-    """The inspected program.
+    """The inspected program."""
 
-    Attributes:
-        version: Version of the design of the program.
-        inspection: Function that returns the inspection of the program.
-        paths: Paths of the blocks, in the order of the model.
-        hues: Number of a colour, 0 to 7, by path of a block. A block without one has that of the block around it.
-    """
-
-    version: int
-    inspection: Callable[[], Inspection]
-    paths: Sequence[str]
+    version: int  # version of the design of the program
+    inspection: Callable[[], Inspection]  # function that returns the inspection of the program
+    paths: Sequence[str]  # paths of the blocks, in the order of the model
+    # Number of a colour, 0 to 7, by path of a block. A block without one has that of the block around it.
     hues: Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class SourceState:
-    """State of the costs from one source: `"analytic"` (the jaxpr), `"lowered"`, `"compiled"` or `"measured"`.
+    """State of the costs from one source: `"analytic"` (the jaxpr), `"lowered"`, `"compiled"` or `"measured"`."""
 
-    Attributes:
-        state: `"empty"`, `"loading"`, `"ready"`, `"failed"` or `"unavailable"`.
-        message: Reason if there are no costs, or `""`.
-        version: Version of the design that has these costs; 0 without costs.
-    """
-
-    state: str = "empty"
-    message: str = ""
-    version: int = 0
+    state: str = "empty"  # `"empty"`, `"loading"`, `"ready"`, `"failed"` or `"unavailable"`
+    message: str = ""  # reason if there are no costs, or `""`
+    version: int = 0  # version of the design that has these costs; 0 without costs
 
 
 class CostRequests(RequestHandler):
-    """Computes costs on request.
-
-    Args:
-        program: Function that returns the inspected program.
-        client: Receives the replies, of one of four kinds: `"cost"` with a table, `"cost_rows"` with the rows of a
-            block, `"formula"` and `"cost_picture"`.
-        given: A program that starts at a later stage than Python, such as a compiled one: costs from earlier stages
-            are then unavailable. `None` for other programs.
-        measured: Function to call after a measurement.
-    """
+    """Computes costs on request."""
 
     def __init__(
         self,
@@ -177,11 +149,7 @@ class CostRequests(RequestHandler):
 
     @command('source="compiled"')
     def request_cost(self, source: str) -> None:
-        """Compute the costs from one source.
-
-        Raises:
-            UnknownOptionError: The source is unknown.
-        """
+        """Compute the costs from one source."""
         check_choice("source", source, SOURCES)
         current = self._program()
         if source != "measured":
@@ -190,16 +158,7 @@ class CostRequests(RequestHandler):
 
     @command('source="analytic", block="linear_0", figure="flops"')
     def request_cost_rows(self, source: str, block: str, figure: str = "flops") -> None:
-        """Send the most expensive equations or instructions of a block, by the cost `figure`.
-
-        Args:
-            source: The source of the costs, such as `"analytic"`.
-            block: Path of the block.
-            figure: Name of the cost to sort by, such as `"flops"`.
-
-        Raises:
-            UnknownOptionError: `source` or `figure` is unknown.
-        """
+        """Send the most expensive equations or instructions of a block, by the cost `figure`."""
         check_choice("source", source, SOURCES)
         check_choice("figure", figure, BLOCK_FIELDS)
         current = self._program()
@@ -222,19 +181,7 @@ class CostRequests(RequestHandler):
         width: float = 900,
         opened: Sequence[str] = (),
     ) -> None:
-        """Draw costs.
-
-        Args:
-            key: A key that the client chooses; the reply contains it.
-            view: `"treemap"`, `"roofline"`, `"memory"` (over time), or `"beside"` (two costs side by side).
-            sources: The source of the costs; for `"beside"`, two sources.
-            figure: Name of the cost to draw, such as `"flops"`.
-            width: Width in px.
-            opened: Paths of the blocks to draw open, with the blocks inside them.
-
-        Raises:
-            UnknownOptionError: `view`, `figure` or a source is unknown, or the number of sources is wrong.
-        """
+        """Draw costs."""
         for source in sources:
             check_choice("source", source, SOURCES)
         check_choice("figure", figure, BLOCK_FIELDS)
@@ -285,7 +232,6 @@ class CostRequests(RequestHandler):
         self._turn(source, SourceState("ready", version=version))
 
     def _cost(self, current: ProgramView, source: str, is_wanted: Callable[[], bool]) -> tuple[Cost | None, int]:
-        """Return the costs and the version of their design; `None` if unmeasured or the request was replaced."""
         if source == "measured":
             return (None, 0) if self._measured is None else (self._measured[1], self._measured[0])
         inspection = current.inspection()
@@ -341,7 +287,6 @@ class CostRequests(RequestHandler):
         self._client.send("cost_picture", Reply({"key": key}, picture))
 
     def _why_not(self, error: Exception) -> SourceState:
-        """Return the state after an error. Its message is the reason in the error, or the summary if it has none."""
         problem = self._problem_of(error)
         facts = problem.shown().facts
         reason = "; ".join(value for name, value in facts if name == "reason")

@@ -22,17 +22,7 @@ MOST_ROWS = 20
 
 
 def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_stale: bool = False) -> dict[str, Any]:
-    """Return a table of costs by block, as data.
-
-    A row has the cost of a block without the blocks inside it, so that the rows add up to the total. The row of a block
-    that contains others also has the cost with them, as `total`.
-
-    Args:
-        cost: The costs.
-        paths: Paths in the order of their rows. Other blocks follow, and the unattributed cost comes last.
-        hues: Number of a colour, 0 to 7, by path of a block. A block without one has that of the block around it.
-        is_stale: True if the costs belong to an older design than the shown one.
-    """
+    """Return a table of costs by block, as data."""
     order = {path: at for at, path in enumerate(paths)}
     by_path = {**dict.fromkeys(cost.by_group, cost.nothing), **cost.by_block}
     if cost.unattributed != cost.nothing:
@@ -75,12 +65,10 @@ def _row(
 
 
 def _nonzero_figures(figures: Figures) -> dict[str, Any]:
-    """Return the known costs that are not 0. The dict is empty for most roles of a block."""
     return {name: value for name in OF_BLOCKS if (value := getattr(figures, name))}
 
 
 def _line(figures: Figures) -> dict[str, Any]:
-    """Return the costs of a line of Python, and for each cost the number of equations for which it is unknown."""
     unknown = {name: count for name, count in _unknown(figures).items() if count}
     return {**_nonzero_figures(figures), **({"unknown": unknown} if unknown else {})}
 
@@ -101,13 +89,7 @@ def _figures(figures: Figures, formulas: Mapping[str, str] | None) -> dict[str, 
 
 
 def rows_of(cost: Cost, block: str, figure: str) -> dict[str, Any]:
-    """Return the most expensive equations or instructions of a block, and how many are left out.
-
-    Args:
-        cost: The costs.
-        block: Path of the block. The blocks inside it are not included.
-        figure: Cost to sort by, one of `OF_BLOCKS`. Equations have no `"params"`: they are then sorted by FLOPs.
-    """
+    """Return the most expensive equations or instructions of a block, and how many are left out."""
     own = [row for row in cost.rows if block in dict(row.blocks) or (not row.blocks and not block)]
     by = figure if figure in _OF_ROWS else "flops"
     own.sort(key=lambda row: -(_part(row, block, by) or 0))
@@ -140,25 +122,16 @@ ONLY_MOVES = "its equations only move or rename data"
 
 @dataclass(frozen=True)
 class Term:
-    """Equations of a block that share one formula.
+    """Equations of a block that share one formula."""
 
-    Attributes:
-        formula: FLOPs of one equation, with letters for sizes, as in `"2·M·N·K"`; `""` if unknown.
-        letters: Pairs of a letter and its value.
-        times: How often these equations run, in total; `None` if unknown.
-        role: Part of the training step: `"forward"`, `"backward"` or `"update"`; `None` if the block has only one.
-        opcodes: Opcodes of the equations.
-        flops: Total FLOPs of the equations; `None` if unknown.
-        why: Reason if the FLOPs are unknown, or `""`.
-    """
-
-    formula: str
-    letters: tuple[tuple[str, int | str], ...]
-    times: int | None
+    formula: str  # FLOPs of one equation, with letters for sizes, as in `"2·M·N·K"`; `""` if unknown
+    letters: tuple[tuple[str, int | str], ...]  # pairs of a letter and its value
+    times: int | None  # how often these equations run, in total; `None` if unknown
+    # Part of the training step: `"forward"`, `"backward"` or `"update"`; `None` if the block has only one.
     role: str | None
-    opcodes: tuple[str, ...]
-    flops: int | None
-    why: str = ""
+    opcodes: tuple[str, ...]  # opcodes of the equations
+    flops: int | None  # total FLOPs of the equations; `None` if unknown
+    why: str = ""  # reason if the FLOPs are unknown, or `""`
 
     def __str__(self) -> str:
         return "  ".join(part.strip() for part in self.in_columns if part)
@@ -176,40 +149,18 @@ class Term:
 
 @dataclass(frozen=True)
 class BlockFormula:
-    """The formula for the FLOPs of a block, including all blocks inside it.
+    """The formula for the FLOPs of a block, including all blocks inside it."""
 
-    Attributes:
-        block: Path of the block.
-        version: Version of the design.
-        short: The first summands of `whole`, as many as fit into one line.
-        whole: The formula from `Cost.formula`; `""` if there is none.
-        terms: Groups of equations with one formula: those with unknown FLOPs first, then the most expensive first.
-        legend: Pairs of a letter in the terms and its meaning.
-        left: Number of terms not shown.
-        left_flops: FLOPs of the terms not shown; `None` if unknown.
-        why: Reason if the formula or its terms are missing, or `""`.
-
-    Examples:
-        >>> import jax, jax.numpy as jnp
-        >>> from mithril_nb.inspection import inspect
-        >>> array = jax.ShapeDtypeStruct((8, 16), "float32"), jax.ShapeDtypeStruct((16, 4), "float32")
-        >>> print(formula_of(inspect(lambda x, w: jnp.dot(x, w) + 1, *array).cost(), ""))
-        the program: 2·8·4·16 + 32
-            2·B·M·N·K  B=1, M=8, N=4, K=16  1,024 FLOP  dot_general
-            n          n=32                    32 FLOP  add
-            B: batch, M: rows of the left operand, N: columns of the right operand, K: length of the contracted axes,
-            n: elements of the result
-    """
-
-    block: str
-    version: int = 0
-    short: str = ""
-    whole: str = ""
+    block: str  # path of the block
+    version: int = 0  # version of the design
+    short: str = ""  # the first summands of `whole`, as many as fit into one line
+    whole: str = ""  # the formula from `Cost.formula`; `""` if there is none
+    # Groups of equations with one formula: those with unknown FLOPs first, then the most expensive first.
     terms: tuple[Term, ...] = ()
-    legend: tuple[tuple[str, str], ...] = ()
-    left: int = 0
-    left_flops: int | None = 0
-    why: str = ""
+    legend: tuple[tuple[str, str], ...] = ()  # pairs of a letter in the terms and its meaning
+    left: int = 0  # number of terms not shown
+    left_flops: int | None = 0  # FLOPs of the terms not shown; `None` if unknown
+    why: str = ""  # reason if the formula or its terms are missing, or `""`
 
     def __str__(self) -> str:
         name = one_line(self.block) or "the program"
@@ -227,13 +178,7 @@ class BlockFormula:
 
 
 def formula_of(cost: Cost, block: str, version: int = 0) -> BlockFormula:
-    """Return the formula for the FLOPs of a block, including the blocks inside it.
-
-    Args:
-        cost: Costs from the jaxpr; costs from XLA have no formulas.
-        block: Path of the block; `""` for the whole program.
-        version: Version of the design, which the result stores.
-    """
+    """Return the formula for the FLOPs of a block, including the blocks inside it."""
     inside = [row for row in cost.rows if _is_inside(row, block)]
     if not inside:
         return BlockFormula(block, version, why=NOTHING)
@@ -260,7 +205,6 @@ def _is_inside(row: CostRow, block: str) -> bool:
 
 
 def _terms(rows: Sequence[CostRow]) -> list[Term]:
-    """Group rows with the same formula into terms. Rows without FLOPs and transcendentals are left out."""
     groups: dict[Any, list[CostRow]] = {}
     has_roles = len({row.role for row in rows}) > 1
     for row in rows:
@@ -281,7 +225,6 @@ def _terms(rows: Sequence[CostRow]) -> list[Term]:
 
 
 def _legend(terms: Iterable[Term]) -> tuple[tuple[str, str], ...]:
-    """Return the meanings of each letter, in the order of the terms."""
     meanings: dict[str, dict[str, None]] = {}
     for term in terms:
         for letter, _ in term.letters:

@@ -66,27 +66,17 @@ class Design:
 
 @dataclass(frozen=True)
 class Change:
-    """A new design, and the edit that produced it.
+    """A new design, and the edit that produced it."""
 
-    Attributes:
-        design: The design.
-        label: Text for the undo button: `"dimension of linear_0"`.
-        selection: Paths of the blocks to select; `None` keeps the selection.
-        renamed: Old and new path of a renamed block.
-        is_gesture: True if a slider may have caused the change. Quick moves of a slider are one undo step.
-        edits: Number of edits: 1, or the number of saved edits that the change restores.
-        restored: If the change restores saved edits, labels of the last ones, from oldest to newest; else `()`.
-        has_own_view: True if the design is another model, so that the view starts from scratch.
-    """
-
-    design: Design
-    label: str
-    selection: tuple[str, ...] | None = None
-    renamed: tuple[str, str] | None = None
-    is_gesture: bool = False
-    edits: int = 1
+    design: Design  # the design
+    label: str  # text for the undo button: `"dimension of linear_0"`
+    selection: tuple[str, ...] | None = None  # paths of the blocks to select; `None` keeps the selection
+    renamed: tuple[str, str] | None = None  # old and new path of a renamed block
+    is_gesture: bool = False  # true if a slider may have caused the change. Quick moves of a slider are one undo step
+    edits: int = 1  # number of edits: 1, or the number of saved edits that the change restores
+    # If the change restores saved edits, labels of the last ones, from oldest to newest; else `()`.
     restored: tuple[str, ...] = ()
-    has_own_view: bool = False
+    has_own_view: bool = False  # true if the design is another model, so that the view starts from scratch
 
 
 def edit_command(example: str) -> Callable[[Callable[..., Change]], Callable[..., Change]]:
@@ -102,13 +92,7 @@ def edit_command(example: str) -> Callable[[Callable[..., Change]], Callable[...
 
 @edit_command('kind="Linear", after="linear_0"')
 def add_block(design: Design, kind: str, after: str | None = None) -> Change:
-    """Insert a block after the block `after`, by default the last one. Readers of `after` then read the new block.
-
-    After a block without outputs, such as an empty composite, the new block is not connected.
-
-    Raises:
-        UnknownBlockError: The kind or the block does not exist.
-    """
+    """Insert a block after the block `after`, by default the last one."""
     block = _fresh(kind)
     names = split_path(after or "")
     parent, anchor = names[:-1], names[-1] if names else ""
@@ -142,11 +126,7 @@ def place_block(design: Design, kind: str) -> Change:
 
 @edit_command('kind="Flatten", path="linear_0"')
 def insert_before(design: Design, kind: str, path: str) -> Change:
-    """Insert a block on the connection to the first input of a block.
-
-    Raises:
-        UnknownBlockError: The kind or the block does not exist.
-    """
+    """Insert a block on the connection to the first input of a block."""
     parent, name = _place(design.graph, "insert before", path)
     block, added = _fresh(kind), ""
 
@@ -162,7 +142,7 @@ def insert_before(design: Design, kind: str, path: str) -> Change:
 
 @edit_command('paths=["linear_0"]')
 def remove(design: Design, paths: Sequence[str]) -> Change:
-    """Remove blocks. The readers of a removed block then read what it read."""
+    """Remove blocks."""
     graph = design.graph
     # Remove inner blocks first, so that every path still exists when it is removed.
     for path in sorted(set(paths), key=lambda path: -path.count("/")):
@@ -175,7 +155,7 @@ def remove(design: Design, paths: Sequence[str]) -> Change:
 
 @edit_command('source="linear_0.output", target="relu_0.input"')
 def connect(design: Design, source: str, target: str) -> Change:
-    """Connect an output to an input. Both are `"path.port"`, or the name of a model input."""
+    """Connect an output to an input."""
     parent, start, end = _ends(design.graph, source, target)
     graph = _edited(design.graph, parent, lambda level: edit.connect(level, start, end))
     return Change(replace(design, graph=graph), f"connect {source} to {target}")
@@ -207,7 +187,7 @@ def rename(design: Design, path: str, name: str) -> Change:
 
 @edit_command('path="linear_0", name="dimension", value=64')
 def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
-    """Set an attribute of a block. The constructor rebuilds the block and checks the value."""
+    """Set an attribute of a block."""
     parent, block_name = _place(design.graph, f"set {name!r} of", path)
 
     def change(graph: LogicalGraph) -> LogicalGraph:
@@ -230,12 +210,7 @@ def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
 
 @edit_command('name="input", shape=["batch", 64]')
 def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
-    """Set the shape of a model input. Dims are numbers or names.
-
-    Raises:
-        UnexpectedInputError: The model has no input of this name. If it has only one input, `"input"` is also accepted.
-        UnknownOptionError: The shape is invalid, or has more than 64 axes.
-    """
+    """Set the shape of a model input."""
     inputs = input_names(design.graph)
     names = inputs or ("input",)  # a model without blocks can be given the shape of its first input
     if name not in names and not (name == "input" and len(names) == 1):
@@ -246,11 +221,7 @@ def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
 
 
 def with_shape(design: Design, name: str, shape: Sequence[Any], advice: str) -> Design:
-    """Return the design with a shape for an input, which the model need not have. `advice` is for the error.
-
-    Raises:
-        UnknownOptionError: The shape is invalid.
-    """
+    """Return the design with a shape for an input, which the model need not have."""
     if isinstance(shape, list | tuple):
         check_rank(name, shape)
     is_list = isinstance(shape, Sequence) and not isinstance(shape, str | bytes)
@@ -296,18 +267,11 @@ def set_loss(design: Design, loss: str) -> Change:
 
 
 def _edited(graph: LogicalGraph, names: tuple[str, ...], change: edit.Edit) -> LogicalGraph:
-    """Apply an edit inside the composite block at a path. On each level, inputs and outputs keep their names."""
     after = inside(graph, names[:1], lambda level: _edited(level, names[1:], change)) if names else change(graph)
     return _with_names_of(graph, after)
 
 
 def _with_names_of(before: LogicalGraph, after: LogicalGraph) -> LogicalGraph:
-    """Return the graph after an edit, in which no input or output has taken the generated name of another.
-
-    The names `input` and `output` are generated by place. A new block would take the name of another, with its shape,
-    and with its connections if the graph is that of a composite block. Only a block that is put before the one with the
-    name `input`, or after the one with the name `output`, takes the name.
-    """
     edges, labels = made_edges(after), dict(after.labels)
     named, ends = dict(before.labels), {edge.target: edge.source for edge in before.edges if not edge.source.node}
     first = next((target for target, source in ends.items() if source.port == INPUT), None)
@@ -343,7 +307,6 @@ def _with_names_of(before: LogicalGraph, after: LogicalGraph) -> LogicalGraph:
 
 
 def _read(block: Block, name: str, value: Any) -> Any:
-    """Parse the text that a user typed into a field for any plain data: `[1, 2]` is a list, `same` a string."""
     kind = KINDS.get(block.kind)
     is_typed = isinstance(value, str) and kind and any(f.name == name and f.type == "value" for f in fields_of(kind))
     if not is_typed:
@@ -355,7 +318,6 @@ def _read(block: Block, name: str, value: Any) -> Any:
 
 
 def _fresh(kind: str) -> Block:
-    """Construct a block with example values for its required attributes."""
     constructor = kind_named(kind)
     fields = fields_of(constructor)
     return constructor(
@@ -364,11 +326,6 @@ def _fresh(kind: str) -> Block:
 
 
 def _place(graph: LogicalGraph, change: str, path: str) -> tuple[tuple[str, ...], str]:
-    """Return the names of the models around a block, and the name of the block. `change` is a verb for the error.
-
-    Raises:
-        UnknownBlockError: The path denotes the whole model.
-    """
     *parent, name = split_path(path) or ("",)
     if not name and not parent:
         names = [_part(node.name) for node in graph.nodes]
@@ -381,7 +338,6 @@ def _place(graph: LogicalGraph, change: str, path: str) -> tuple[tuple[str, ...]
 
 
 def _ends(graph: LogicalGraph, source: str, target: str) -> tuple[tuple[str, ...], Endpoint, Endpoint]:
-    """Return the path of the model that contains both ends of a connection, and the endpoints in that model."""
     source_level, start = _end(graph, source, {port.name for port in graph.inputs})
     target_level, end = _end(graph, target, {port.name for port in graph.outputs})
     # From inside, a port of the enclosing composite block is a port on the boundary of its graph.
@@ -404,7 +360,6 @@ def _ends(graph: LogicalGraph, source: str, target: str) -> tuple[tuple[str, ...
 
 
 def _on_level(graph: LogicalGraph, text: str, own: tuple[str, ...], other: tuple[str, ...], side: str) -> str:
-    """Return the port itself if its level is around the `other` one, else a port of the composite block around it."""
     differ = (at for at, (left, right) in enumerate(zip(own, other, strict=False)) if left != right)
     depth = next(differ, min(len(own), len(other)))
     path = "/".join(map(_part, own[: depth + 1]))
@@ -421,7 +376,6 @@ def _end(graph: LogicalGraph, text: str, boundary: set[str]) -> tuple[tuple[str,
 
 
 def _is_size_name(text: str) -> bool:
-    """Return whether JAX accepts a text as the name of a size. It reserves some names, such as `max`."""
     try:
         return text.isidentifier() and not keyword.iskeyword(text) and len(jax.export.symbolic_shape(text)) == 1
     except ValueError:
@@ -433,12 +387,7 @@ def _part(name: str) -> str:
 
 
 def source_of(design: Design) -> str:
-    """Return Python that builds the model of a design, with its name.
-
-    Examples:
-        >>> print(source_of(design_of(Model(name="net"), None)).splitlines()[-1])
-        model = Model(name='net')
-    """
+    """Return Python that builds the model of a design, with its name."""
     return to_source(Model.of(design.graph, None if design.name == UNNAMED else design.name))
 
 

@@ -30,27 +30,16 @@ _NOWHERE: Places = MappingProxyType({})
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One past or future change, linked to the next one in the same direction.
+    """One past or future change, linked to the next one in the same direction."""
 
-    Attributes:
-        design: The design that undo or redo of the change restores.
-        moved: The positions of moved blocks that it restores, as in `ViewState`.
-        label: Label of the change: `"dimension of linear_0"`.
-        renamed: Old and new path of a renamed block.
-        next: The next step in the same direction; `None` for the last one.
-        count: Number of edits in this step and all steps after it in the same direction.
-        restored: Labels of the saved edits that the step restored, oldest first.
-        has_own_view: True if the change replaced the model, so that both designs have separate views.
-    """
-
-    design: Design
-    moved: Places
-    label: str
-    renamed: tuple[str, str] | None = None
-    next: Step | None = field(default=None, repr=False)
-    count: int = 1
-    restored: tuple[str, ...] = ()
-    has_own_view: bool = False
+    design: Design  # the design that undo or redo of the change restores
+    moved: Places  # the positions of moved blocks that it restores, as in `ViewState`
+    label: str  # label of the change: `"dimension of linear_0"`
+    renamed: tuple[str, str] | None = None  # old and new path of a renamed block
+    next: Step | None = field(default=None, repr=False)  # the next step in the same direction; `None` for the last one
+    count: int = 1  # number of edits in this step and all steps after it in the same direction
+    restored: tuple[str, ...] = ()  # labels of the saved edits that the step restored, oldest first
+    has_own_view: bool = False  # true if the change replaced the model, so that both designs have separate views
 
     @property
     def edits(self) -> int:
@@ -60,28 +49,12 @@ class Step:
 
 @dataclass(frozen=True)
 class History:
-    """The current design, with the changes for undo and redo.
+    """The current design, with the changes for undo and redo."""
 
-    Attributes:
-        present: The current design.
-        undo: The change that undo reverts; `None` at the start.
-        redo: The change that redo applies; `None` at the end.
-        changed_at: Time of the last change, in seconds.
-
-    Examples:
-        >>> from mithril_nb.graph.records import LogicalGraph
-        >>> first, second = Design(LogicalGraph()), Design(LogicalGraph(), name="b")
-        >>> history = History(first).with_change(Change(second, "rename"), 0.0)
-        >>> history.undone().present == first, history.undone().redone().present.name
-        (True, 'b')
-        >>> history.edits, history.labels(20)
-        (1, ('rename',))
-    """
-
-    present: Design
-    undo: Step | None = None
-    redo: Step | None = None
-    changed_at: float = -1e9
+    present: Design  # the current design
+    undo: Step | None = None  # the change that undo reverts; `None` at the start
+    redo: Step | None = None  # the change that redo applies; `None` at the end
+    changed_at: float = -1e9  # time of the last change, in seconds
 
     @property
     def edits(self) -> int:
@@ -97,7 +70,7 @@ class History:
         return tuple(reversed(labels[:most]))
 
     def with_change(self, change: Change, now_s: float, moved: Places = _NOWHERE) -> History:
-        """Return the history after a change. Quick successive moves of one slider or block become one step."""
+        """Return the history after a change."""
         if change.edits and change.design == self.present:
             return self
         same_gesture = (
@@ -135,13 +108,7 @@ _OUTSIDE = ("dtype", "precision", "remat")
 
 
 class DesignEditor(Publisher):
-    """An editable design, with its diagram, its history and its autosave.
-
-    Args:
-        design: Initial design.
-        backend: Backend that runs its programs.
-        autosave: Saves the edits of the user; `None` to save none.
-    """
+    """An editable design, with its diagram, its history and its autosave."""
 
     def __init__(self, design: Design, backend: JaxBackend, autosave: Autosave | None):
         super().__init__()
@@ -154,7 +121,6 @@ class DesignEditor(Publisher):
         self._shares: dict[str, float] = {}
 
     def _forget_results(self) -> None:
-        """Drop all computed results, and analyse the design again."""
         self._seen: dict[Design, LazyProgram] = {}
         self._analysis = self._analysed(self._history.present, self._version)
         self._graph: NestedGraph = graph_of(self._analysis, self._view, self._shares)
@@ -193,7 +159,7 @@ class DesignEditor(Publisher):
 
     @property
     def diagram(self) -> Scene:
-        """The diagram of the current model for static pictures. The front end lays out the graph itself."""
+        """The diagram of the current model for static pictures."""
         return self.diagram_with(self._shares)
 
     def diagram_with(self, shares: Mapping[str, float]) -> Scene:
@@ -205,11 +171,7 @@ class DesignEditor(Publisher):
     # Edits
 
     def edit(self, name: str, /, **args: Any) -> None:
-        """Apply an edit to the design: the function `EDITS[name]`, with the arguments `args`.
-
-        Raises:
-            MithrilError: The edit failed; the design is unchanged.
-        """
+        """Apply an edit to the design: the function `EDITS[name]`, with the arguments `args`."""
         with self._lock:
             position = (args.pop("x", None), args.pop("y", None))
             if name == "add_block" and self.selection:
@@ -228,7 +190,7 @@ class DesignEditor(Publisher):
 
     @command('changes=[["linear_0", "dimension", 512], ["", "batch", 64]]', is_edit=True)
     def apply_what_if(self, changes: Sequence[Sequence[Any]]) -> None:
-        """Apply the changes of a what-if question as one edit. If one of them fails, change nothing."""
+        """Apply the changes of a what-if question as one edit."""
         with self._lock:
             change = change_of(self._analysis, checked_changes(changes))
             self._set_history(self._with(change), self._view)
@@ -258,18 +220,13 @@ class DesignEditor(Publisher):
         self._set_history(history, replace(view, moved=step.moved) if step else view)
 
     def set_design(self, design: Design, label: str = "set from Python", keeps_view: bool = True) -> None:
-        """Replace the design; without `keeps_view`, the view too. Undo restores the previous design."""
+        """Replace the design; without `keeps_view`, the view too."""
         with self._lock:
             self._replace_design(Change(design, label, has_own_view=not keeps_view))
 
     @command(is_edit=True)
     def restore_edits(self) -> None:
-        """Restore the design that an earlier session of this workbench saved, as one edit.
-
-        Raises:
-            UnknownOptionError: No edits are saved.
-            MithrilError: The saved edits cannot be read.
-        """
+        """Restore the design that an earlier session of this workbench saved, as one edit."""
         with self._lock:
             saved = self._autosave and self._autosave.offer
             if not self._autosave or not saved:
@@ -281,7 +238,7 @@ class DesignEditor(Publisher):
 
     @command()
     def decline_edits(self) -> None:
-        """Keep the design that the code builds. The offered edits stay in the file. Offer an older version, if any."""
+        """Keep the design that the code builds."""
         with self._lock:
             if self._autosave:
                 self._autosave.decline()
@@ -299,7 +256,7 @@ class DesignEditor(Publisher):
 
     @command('paths=["linear_0"]')
     def select(self, paths: Sequence[str]) -> None:
-        """Select blocks. Unknown paths are ignored."""
+        """Select blocks."""
         with self._lock:
             existing = {path for path, _ in self.design.graph.walk()}
             self._view = replace(self._view, selection=tuple(paths)).only(existing)
@@ -326,7 +283,6 @@ class DesignEditor(Publisher):
         self._move(replace(self._view, moved={}, folded=frozenset(repeat_keys(self.design.graph))), "tidy up")
 
     def _move(self, view: ViewState, label: str) -> None:
-        """Set a view in which blocks have other positions, as a change that undo reverts."""
         with self._lock:
             view = view.only({path for path, _ in self.design.graph.walk()})
             if view.moved != self._view.moved:
@@ -346,7 +302,6 @@ class DesignEditor(Publisher):
         return analysis
 
     def _set_history(self, history: History, view: ViewState, old_keys: Collection[str] | None = None) -> None:
-        """Set the design and the view. If `old_keys` is given, open the nodes that are not in it as in a first view."""
         if history.present == self._history.present:
             self._history = history
             self._set_view(replace(self._view, moved=view.moved))
@@ -368,7 +323,6 @@ class DesignEditor(Publisher):
         self._publish()
 
     def _replace_design(self, change: Change) -> None:
-        """Replace the whole design. Repeated parts are folded, and new nodes open as in a first view."""
         view = ViewState() if change.has_own_view else self._view
         view = replace(view, folded=frozenset(repeat_keys(change.design.graph)))
         old_keys = set[str]() if change.has_own_view else {box.key for box in self._graph.boxes}
@@ -384,15 +338,7 @@ class DesignEditor(Publisher):
 
 
 def change_of(analysis: Analysis, changes: Changes) -> Change:
-    """Return several changes of settings as one edit of a design.
-
-    A change is a triple: block path, name of the setting, new value. The path is `""` for a setting of the program:
-    `"batch"`, or one axis of an input, such as `"input.1"`.
-
-    Raises:
-        UnknownOptionError: A design has no such setting.
-        MithrilError: A change failed.
-    """
+    """Return several changes of settings as one edit of a design."""
     design = analysis.design
     shapes = {name: list(spec.shape) for name, spec in analysis.inference.inputs.items()}
     for path, name, value in changes:

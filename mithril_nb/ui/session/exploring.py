@@ -36,16 +36,7 @@ from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 
 
 class GraphView:
-    """State of the displayed graph: its stage, and the open nodes of each stage. Several threads may use it.
-
-    The front end lays out the graph. The kernel sends it once, and records which nodes the user opens.
-
-    Args:
-        inspection: The program.
-
-    Attributes:
-        stage: Name of the displayed stage.
-    """
+    """State of the displayed graph: its stage, and the open nodes of each stage."""
 
     def __init__(self, inspection: Inspection):
         self._inspection = inspection
@@ -59,14 +50,14 @@ class GraphView:
         self.stage = stage
 
     def open(self, key: str, is_open: bool = True) -> None:
-        """Record that a node was opened or closed. Ignored if the graph does not exist, or has no such node."""
+        """Record that a node was opened or closed."""
         with self._lock:
             stage = self.stage
             if stage in self._opened and key in self._inspection.graph(stage).nodes:
                 (self._opened[stage].add if is_open else self._opened[stage].discard)(key)
 
     def graph(self, stage: str, hues: Mapping[str, int]) -> Reply:
-        """Return the graph of a stage for a front end, with its open nodes. The first call chooses the open nodes."""
+        """Return the graph of a stage for a front end, with its open nodes."""
         if stage not in self._made:  # without the lock, because clicks wait for it
             graph = self._inspection.graph(stage)
             nested = nested_stage(graph, hues=hues)
@@ -95,24 +86,7 @@ _GRAPHS = ("jaxpr", "stablehlo", "hlo_before", "hlo")
 
 
 class Exploration(Publisher):
-    """A program that an explorer shows, with the state of its stages and requests.
-
-    Args:
-        inspection: The program.
-        steps: The transforms of the program, one step each; `None` to show none.
-
-    Attributes:
-        inspection: The program.
-        errors: Errors of commands and background threads, latest last.
-        states: A dict from the name of each stage to its state.
-        cost: Cost of the program; `None` until computed.
-        passes: Handles requests for XLA's passes.
-        transforms: Handles requests for transforms.
-        costs: Handles requests for other costs, such as measured ones, and for pictures of costs.
-        what_if: Handles requests for the costs with other settings.
-        overlays: Handles requests for values to show on the graph.
-        exports: Handles requests for files.
-    """
+    """A program that an explorer shows, with the state of its stages and requests."""
 
     def __init__(self, inspection: Inspection, steps: TransformSteps | None = None):
         super().__init__()
@@ -183,7 +157,7 @@ class Exploration(Publisher):
         return tuple(messages)
 
     def stage(self, name: str) -> tuple[int, Inspection] | None:
-        """Return the version and program of a stage that has a text. A failed stage may have a partial text."""
+        """Return the version and program of a stage that has a text."""
         state = self.states[name]
         return (1, self.inspection) if state.state == "ready" or state.lines > 0 else None
 
@@ -195,11 +169,7 @@ class Exploration(Publisher):
 
     @command('stage="jaxpr"')
     def request_stage(self, stage: str) -> None:
-        """Compute a stage in the background.
-
-        Raises:
-            UnknownOptionError: The stage is unknown.
-        """
+        """Compute a stage in the background."""
         check_choice("stage", stage, self.inspection.every_stage, "jaxpr")
         with self._lock:
             if stage in self._wanted:
@@ -212,20 +182,12 @@ class Exploration(Publisher):
 
     @command('stage="jaxpr"')
     def leave_stage(self, stage: str) -> None:
-        """Do nothing but check the name: an explorer keeps the text of a stage that the front end no longer shows.
-
-        Raises:
-            UnknownOptionError: The stage is unknown.
-        """
+        """Do nothing but check the name: an explorer keeps the text of a stage that the front end no longer shows."""
         check_choice("stage", stage, self.inspection.every_stage, "jaxpr")
 
     @command('stage="jaxpr"')
     def show_graph(self, stage: str) -> None:
-        """Show the graph of another stage.
-
-        Raises:
-            UnknownOptionError: The stage is unknown, or has no graph.
-        """
+        """Show the graph of another stage."""
         check_choice("stage", stage, _GRAPHS)
         self._graph.show(stage)
         self.request_stage(stage)
@@ -259,7 +221,6 @@ class Exploration(Publisher):
             self._quick.submit(self._work)
 
     def _work(self, is_wanted: Callable[[], bool]) -> None:
-        """Compute all results that need no compiler. Texts come first: the front end lays them out meanwhile."""
         names = [name for name in self.inspection.every_stage if STAGE_KINDS[name].needs != "compile"]
         steps = [*(lambda name=name: self._make(name) for name in names), self._draw, self._figure]
         with paused_collector():
@@ -291,7 +252,6 @@ class Exploration(Publisher):
         self._publish()
 
     def _blocks_found(self) -> dict[str, dict[str, Any]]:
-        """Return the kinds and hues of the blocks, for a front end."""
         if self.inspection.given is None:
             kinds = {instruction.id: instruction.opcode for instruction in self.inspection.stage("graph").instructions}
         else:  # the program starts at a later stage, whose instructions name only the paths of blocks
@@ -317,7 +277,6 @@ class Exploration(Publisher):
             self._send("graph_shares", self._graph.shares(stage))
 
     def _figure(self) -> None:
-        """Compute the costs, and add them to the graph."""
         if self.states[self._first].state != "ready" or self.cost is not None:
             return
         cost = cost_of(self.inspection)

@@ -90,7 +90,6 @@ _FIXES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Diagnostic, Analys
 
 
 def _blocks(analysis: Analysis) -> list[tuple[str, str]]:
-    """Return path and kind of the blocks on the first level, in the order of the graph."""
     return [(component(node.name), node.block.kind) for node in analysis.design.graph.nodes]
 
 

@@ -34,17 +34,11 @@ PassRow = tuple[int, str, str, int | None, int | None, int | None]
 
 @dataclass(frozen=True)
 class PassList:
-    """The passes that changed a program.
+    """The passes that changed a program."""
 
-    Attributes:
-        version: Version of the design whose program was compiled; 0 before the passes were read.
-        rows: One row per pass.
-        number: Number of the pass whose diff was requested last.
-    """
-
-    version: int = 0
-    rows: tuple[PassRow, ...] = ()
-    number: int = 0
+    version: int = 0  # version of the design whose program was compiled; 0 before the passes were read
+    rows: tuple[PassRow, ...] = ()  # one row per pass
+    number: int = 0  # number of the pass whose diff was requested last
 
     def reply(self) -> Reply:
         """Return the list for a front end."""
@@ -53,23 +47,12 @@ class PassList:
 
 @dataclass
 class _Search:
-    """A search in the diffs of all passes.
-
-    Attributes:
-        text: The text to find.
-        found: Pairs of a pass and its matches: the number of the pass, and the numbers of the matching lines of its
-            diff. The first line has the number 1.
-        total: Number of matching lines, also if `found` contains only `MOST_MATCHES` of them.
-        searched: Number of passes searched so far.
-    """
-
-    text: str
+    text: str  # the text to find
     matches: list[tuple[int, list[int]]] = field(default_factory=list)
-    total: int = 0
-    searched: int = 0
+    total: int = 0  # number of matching lines, also if `found` contains only `MOST_MATCHES` of them
+    searched: int = 0  # number of passes searched so far
 
     def read(self, number: int, diff: str) -> None:
-        """Search the diff of one pass."""
         self.searched += 1
         text, diff = self.text.lower(), diff.lower()
         if text not in diff:
@@ -81,37 +64,18 @@ class _Search:
             self.matches.append((number, sent))
 
     def reply(self, version: int) -> Reply:
-        """Return the matches for a front end."""
         return Reply({"version": version, "text": self.text, "total": self.total}, self.matches)
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """A program whose passes were read, with computed diffs."""
-
     version: int
     inspection: Inspection
     diffs: dict[int, Reply] = field(default_factory=dict)
 
 
 class PassRequests(RequestHandler):
-    """Reads the passes of a program on request, and answers requests about them.
-
-    The client receives four kinds of replies:
-
-    - `"passes"`: the list of passes;
-    - `"diff"`: the lines that one pass removed (`-`) and added (`+`), under the name of each computation;
-    - `"pass_matches"`: the lines of diffs that contain a text;
-    - `"instruction_history"`: the passes that changed an instruction, in `events`; and in `fused`, the indices of the
-      fusions of the optimized HLO that contain it. `became` describes outcomes that no pass caused.
-
-    Args:
-        program: A function that returns the version of the inspected program, and a function that returns the program.
-        client: Receives the replies.
-
-    Attributes:
-        latest: The latest list of passes.
-    """
+    """Reads the passes of a program on request, and answers requests about them."""
 
     def __init__(self, program: Callable[[], tuple[int, Callable[[], Inspection]]], client: Client):
         # Requests of the user must not wait for the change counts of all passes, which take seconds.
@@ -131,7 +95,7 @@ class PassRequests(RequestHandler):
 
     @command()
     def request_passes(self) -> None:
-        """Read the changes of each pass. Compiles the program."""
+        """Read the changes of each pass."""
         version, make = self._program()
         with self._lock:
             if self._view["version"] == version and self._view["state"] in ("loading", "ready"):
@@ -142,37 +106,19 @@ class PassRequests(RequestHandler):
 
     @command("number=0")
     def request_diff(self, number: int) -> None:
-        """Send the diff of one pass.
-
-        Raises:
-            UnknownOptionError: No passes have been read.
-        """
+        """Send the diff of one pass."""
         self._number = int(number)
         self._request("diff", lambda reading, number=self._number: self._diff(reading, number))
 
     @command('text="fusion"')
     def search_passes(self, text: str) -> None:
-        """Send the numbers of the lines of all diffs that contain a text, ignoring case; at most `MOST_MATCHES`.
-
-        Only the first `MOST_DIFF_LINES` lines of a diff are shown and searched.
-
-        Raises:
-            UnknownOptionError: No passes have been read.
-        """
+        """Send the numbers of the lines of all diffs that contain a text, ignoring case; at most `MOST_MATCHES`."""
         reading = self._known_reading()
         self._continue(reading, _Search(str(text)), is_new=True)
 
     @command('stage="hlo", index=0')
     def request_instruction_history(self, stage: str, index: int) -> None:
-        """Send the passes in which an instruction appeared or vanished.
-
-        Args:
-            stage: Name of the stage, one of `STAGES_WITH_HISTORY`.
-            index: Index of the instruction in the stage. Nothing is sent if the stage has no such instruction.
-
-        Raises:
-            UnknownOptionError: No passes have been read, or the name of the stage is not valid.
-        """
+        """Send the passes in which an instruction appeared or vanished."""
         check_choice("stage", stage, STAGES_WITH_HISTORY, "hlo")
         self._request("instruction_history", lambda reading: self._history(reading, stage, int(index)))
 
@@ -187,7 +133,6 @@ class PassRequests(RequestHandler):
         return self._reading
 
     def _continue(self, reading: _Reading, search: _Search, *, is_new: bool = False) -> None:
-        """Search the next pass, unless the user has started another search."""
         with self._lock:  # an older search must not replace a newer one in the queue
             if is_new:
                 self._latest_s, self._searched = time.monotonic(), search
@@ -246,7 +191,6 @@ class PassRequests(RequestHandler):
         self._client.send("passes", self.latest.reply())
 
     def _rests(self, is_wanted: Callable[[], bool]) -> bool:
-        """Wait until there is no request for `_REST_S` seconds; return whether the work is still wanted."""
         while is_wanted() and time.monotonic() < self._latest_s + _REST_S:
             time.sleep(_LOOK_S)
             self._quick.wait()
@@ -309,15 +253,7 @@ def _event(label: str, xla_pass: Pass | None) -> tuple[str, str, int] | None:
 
 
 class TransformRequests(RequestHandler):
-    """Checks the steps of `ml.step_through`, one for each transform such as `grad`, by running them on numbers.
-
-    Args:
-        steps: The steps; `None` if the program is explored without transforms.
-        client: Its function `changed` is called when `view` changes; `failed` receives unexpected errors.
-
-    Attributes:
-        steps: The steps, or `None`.
-    """
+    """Checks the steps of `ml.step_through`, one for each transform such as `grad`, by running them on numbers."""
 
     def __init__(self, steps: TransformSteps | None, client: Client):
         super().__init__(client, "transforms", "transforms")
@@ -325,11 +261,7 @@ class TransformRequests(RequestHandler):
         self._view: dict[str, Any] = {"state": "empty", "message": "", "compared": []}
 
     def view(self) -> dict[str, Any] | None:
-        """Return the state of the comparison as a dict; `None` without transforms.
-
-        `compared` contains a pair for each step: whether the results before and after it agree (`None` if unknown), and
-        a description.
-        """
+        """Return the state of the comparison as a dict; `None` without transforms."""
         return None if self.steps is None else dict(self._view)
 
     @command()

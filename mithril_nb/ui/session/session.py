@@ -75,7 +75,6 @@ class Session(DesignEditor):
         self._maker.follow(self._analysis)
 
     def _start_afresh(self) -> None:
-        """Drop all computed results, so that an ended session uses little memory. Also called at the start."""
         self._forget_results()
         self._maker = StageMaker(self._lock, self._stages_changed, self._fail)
         client = Client(self._send, self._publish, self._fail)
@@ -285,7 +284,6 @@ class Session(DesignEditor):
         )
 
     def _has_failed(self) -> bool:
-        """Return whether the model has errors or cannot be traced."""
         state = self._maker.states["jaxpr"]
         is_traced = state.state in ("failed", "unavailable") and state.version == self._version
         return is_traced or not self._analysis.can_run
@@ -334,7 +332,6 @@ _MOST_BLOCKS = 2000
 
 @renderer(Session)
 def _session_bundle(session: Session) -> dict[str, Any]:
-    """Return the graph as SVG; graph, stages, costs, curves and source as HTML; names and problems as text."""
     design, analysis = session.design, session.analysis
     if not design.graph.nodes:
         # Add HTML, which the widget can hide; it cannot hide plain text.

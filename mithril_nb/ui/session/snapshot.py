@@ -34,19 +34,15 @@ Places = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True)
 class ViewState:
-    """The user's changes of the view, which do not change the model.
+    """The user's changes of the view, which do not change the model."""
 
-    Attributes:
-        selection: Paths of the selected blocks.
-        expanded: Keys of the open nodes: paths of groups, and `repeat:` with a path for a repeated part.
-        moved: Positions of the blocks that the user moved, by path, relative to the frame of their group.
-        folded: Keys of the repeated parts that are drawn as one node with ×N. If an edit creates a repetition, it is
-            not folded until the user calls `tidy`: otherwise the new block would vanish.
-    """
-
-    selection: tuple[str, ...] = ()
+    selection: tuple[str, ...] = ()  # paths of the selected blocks
+    # Keys of the open nodes: paths of groups, and `repeat:` with a path for a repeated part.
     expanded: frozenset[str] = frozenset()
+    # Positions of the blocks that the user moved, by path, relative to the frame of their group.
     moved: Places = field(default_factory=dict)
+    # Keys of the repeated parts that are drawn as one node with ×N. If an edit creates a repetition, it is not folded
+    # until the user calls `tidy`: otherwise the new block would vanish.
     folded: frozenset[str] = frozenset()
 
     def only(self, paths: Set[str]) -> ViewState:
@@ -60,21 +56,12 @@ class ViewState:
         )
 
     def returned(self, was: ViewState, paths_before: Set[str]) -> ViewState:
-        """Return the view after undo or redo. Blocks that appear again are open and folded as before.
-
-        Args:
-            was: The last view of the design to which the user returns.
-            paths_before: Paths of the blocks before the undo or redo. For them, the view does not change.
-        """
+        """Return the view after undo or redo."""
         keys = paths_before | {repeat_key(path) for path in paths_before}
         return replace(self, expanded=self.expanded | (was.expanded - keys), folded=self.folded | was.folded)
 
     def with_place(self, path: str, x: Any, y: Any) -> ViewState:
-        """Return the view with a block at a position. If a coordinate is `None`, return the view unchanged.
-
-        Raises:
-            UnknownOptionError: A coordinate is not a finite number.
-        """
+        """Return the view with a block at a position."""
         return self if x is None or y is None else replace(self, moved={**self.moved, path: place_of(x, y)})
 
     def renamed(self, old: str, new: str) -> ViewState:
@@ -96,11 +83,7 @@ class ViewState:
 
 
 def place_of(x: Any, y: Any) -> tuple[float, float]:
-    """Return a position on the canvas.
-
-    Raises:
-        UnknownOptionError: The coordinates are not finite numbers.
-    """
+    """Return a position on the canvas."""
     try:
         position = (float(x), float(y))
     except (TypeError, ValueError, OverflowError):
@@ -128,7 +111,7 @@ def graph_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float]) -
 
 
 def shares_of(cost: Cost, paths: Iterable[str]) -> dict[str, float]:
-    """Return each block's share of the FLOPs, if known. A composite block has the sum of its parts."""
+    """Return each block's share of the FLOPs, if known."""
     if not cost.total.flops:
         return {}
     shares = {path: cost.share_of(cost.subtree(path, cost.nothing))[0] for path in paths}
@@ -165,10 +148,7 @@ def snapshot_of(
     undo_label: str,
     redo_label: str,
 ) -> dict[str, Any]:
-    """Return all data that a front end shows, as JSON-able data.
-
-    `described` is the result of `description_of` for the same analysis.
-    """
+    """Return all data that a front end shows, as JSON-able data."""
     design = analysis.design
     return {
         "version": analysis.version,
@@ -297,7 +277,6 @@ def _describe(
 
 
 def _values(fields: Iterable[Field], block: Block) -> dict[str, Any]:
-    """Return the values of the fields that differ from their defaults."""
     values = {field.name: block.options.get(field.name, field.default) for field in fields}
     return {field.name: _listed(values[field.name]) for field in fields if values[field.name] != field.default}
 
@@ -362,7 +341,7 @@ def inspector_fact(name: str) -> Callable[[Function], Function]:
 
 
 def facts_of(path: str, block: Block, specs: BlockSpecs) -> list[list[str]]:
-    """Return the registered facts of a block: pairs of label and text. A fact that raises shows its error as text."""
+    """Return the registered facts of a block: pairs of label and text."""
     facts: list[list[str]] = []
     for name, fact in _FACTS.items():
         try:

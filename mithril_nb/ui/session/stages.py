@@ -26,37 +26,19 @@ STAGES_TIMED = {"trace": "jaxpr", "lower": "stablehlo", "optimize": "hlo", "comp
 
 @dataclass(frozen=True)
 class StageState:
-    """State of a stage.
+    """State of a stage."""
 
-    Attributes:
-        state: `"empty"` (not computed yet), `"loading"`, `"ready"`, `"stale"` (the text belongs to an earlier version
-            of the design), `"failed"` (an unexpected error), or `"unavailable"` (it cannot be computed).
-        version: Version of the design that the text belongs to; 0 without a text.
-        elapsed_s: Seconds to compute the text; `None` if unknown.
-        lines: Number of lines of the text; 0 without a text.
-        message: Why the stage is not ready; `""` if no reason is known.
-    """
-
+    # `"empty"` (not computed yet), `"loading"`, `"ready"`, `"stale"` (the text belongs to an earlier version of the
+    # design), `"failed"` (an unexpected error), or `"unavailable"` (it cannot be computed).
     state: str = "empty"
-    version: int = 0
-    elapsed_s: float | None = None
-    lines: int = 0
-    message: str = ""
+    version: int = 0  # version of the design that the text belongs to; 0 without a text
+    elapsed_s: float | None = None  # seconds to compute the text; `None` if unknown
+    lines: int = 0  # number of lines of the text; 0 without a text
+    message: str = ""  # why the stage is not ready; `""` if no reason is known
 
 
 class StageMaker:
-    """Computes the stages and costs of the current design, and keeps the latest computed results.
-
-    Args:
-        lock: The session's lock, held while this object changes.
-        changed: Function called after a stage or cost was computed, with the lock held.
-        failed: Function called with an unexpected error, with the lock held.
-
-    Attributes:
-        states: State of each stage, by name.
-        cost: The latest computed costs; `None` without costs.
-        cost_version: Version of the design that has these costs; 0 without costs.
-    """
+    """Computes the stages and costs of the current design, and keeps the latest computed results."""
 
     def __init__(self, lock: threading.RLock, changed: Callable[[], None], failed: Callable[[BaseException], None]):
         self._lock, self._changed, self._failed = lock, changed, failed
@@ -77,11 +59,7 @@ class StageMaker:
         return with_wanted_stages(analysis.inspection, self._wanted)
 
     def want(self, name: str) -> bool:
-        """Compute a stage, and compute it again after each edit. Return False if it was already requested.
-
-        Raises:
-            UnknownOptionError: The stage is unknown.
-        """
+        """Compute a stage, and compute it again after each edit."""
         check_choice("stage", name, STAGE_KINDS, "jaxpr")
         if name in self._wanted:
             return False
@@ -91,13 +69,7 @@ class StageMaker:
         return True
 
     def leave(self, name: str) -> bool:
-        """Stop computing a stage, now and after edits. Return False if it was not requested.
-
-        XLA cannot be interrupted: its compilation ends in another thread, and its result is kept for the next request.
-
-        Raises:
-            UnknownOptionError: The stage is unknown.
-        """
+        """Stop computing a stage, now and after edits."""
         check_choice("stage", name, STAGE_KINDS, "jaxpr")
         if name not in self._wanted:
             return False
@@ -173,7 +145,6 @@ class StageMaker:
         return state.state == "ready" and state.version == analysis.version
 
     def _accept(self, analysis: Analysis, stage: str = "", cost: Cost | None = None) -> bool:
-        """Store a computed stage or cost. Return False if the design has changed in the meantime."""
         with self._lock:
             if self._analysis is not analysis or (stage and stage not in self._wanted):
                 return False
@@ -188,24 +159,13 @@ class StageMaker:
 
 
 def with_wanted_stages(inspection: Inspection, stages: Collection[str]) -> Inspection:
-    """Set which stages of a program will be requested, before it compiles, and return the program.
-
-    Args:
-        inspection: The program.
-        stages: Names of the stages. XLA writes machine code only if one of them needs it: without machine code, the
-            compilation takes about 40 % less time.
-    """
+    """Set which stages of a program will be requested, before it compiles, and return the program."""
     inspection.want(machine_code=has_machine_code(stages))
     return inspection
 
 
 def figures_of(programs: Mapping[str, Inspection | None], cost: Cost | None) -> dict[str, Any]:
-    """Return the data of the status line: times of the steps, and the share of FLOPs attributed to blocks.
-
-    Args:
-        programs: For each key of `STAGES_TIMED`, the program whose time is shown; `None` if its stage is not computed.
-        cost: The costs; `None` if they are unknown.
-    """
+    """Return the data of the status line: times of the steps, and the share of FLOPs attributed to blocks."""
     return {
         **{f"{name}_s": program.elapsed.get(name) if program else None for name, program in programs.items()},
         "attributed": cost.attributed_share if cost else None,
@@ -213,7 +173,7 @@ def figures_of(programs: Mapping[str, Inspection | None], cost: Cost | None) -> 
 
 
 def state_of(stage: Stage, version: int, advice: str = "") -> StageState:
-    """Return the state of a computed stage. A stage that is not available may still have a text."""
+    """Return the state of a computed stage."""
     lines = stage.text.count("\n") + (stage.text != "" and not stage.text.endswith("\n"))
     if stage.unavailable is not None:
         message = f"{stage.unavailable}. {advice}" if advice else stage.unavailable
@@ -222,15 +182,7 @@ def state_of(stage: Stage, version: int, advice: str = "") -> StageState:
 
 
 class LazyStages(Mapping[str, Stage]):
-    """Stages by name. Listing the names computes no stage.
-
-    Examples:
-        >>> import jax.numpy as jnp
-        >>> from mithril_nb.inspection import inspect
-        >>> stages = LazyStages(inspect(jnp.sin, jnp.zeros(3)))
-        >>> "asm" in stages, len(stages), stages["jaxpr"].unavailable
-        (True, 8, None)
-    """
+    """Stages by name."""
 
     def __init__(self, inspection: Inspection):
         self._inspection = inspection

@@ -39,33 +39,15 @@ _NO_RUN: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a run's training history, from which a front end draws curves.
+    """Rows of a run's training history, from which a front end draws curves."""
 
-    Attributes:
-        start: Index of the first row in the history. If it is 0, the front end replaces all rows that it has.
-        columns: Names of the columns, such as `"loss"`.
-        values: float64 array of shape (columns, rows); NaN for a missing value.
-    """
-
-    start: int
-    columns: tuple[str, ...]
-    values: np.ndarray
+    start: int  # index of the first row in the history. If it is 0, the front end replaces all rows that it has
+    columns: tuple[str, ...]  # names of the columns, such as `"loss"`
+    values: np.ndarray  # float64 array of shape (columns, rows); NaN for a missing value
 
 
 class Training:
-    """The options of `fit`, the current run, and earlier runs.
-
-    Args:
-        options: Arguments of `fit`.
-        tell: A function that receives `("curves", Rows)` and `("run", dict)`, for the front end.
-        lock: Lock held while `tell` is called.
-        analysis_now: A function that returns the analysis of the current design. The run may train an earlier design.
-
-    Attributes:
-        options: Arguments of `fit`.
-        run: The latest run, or `None`.
-        runs: All runs, oldest first.
-    """
+    """The options of `fit`, the current run, and earlier runs."""
 
     def __init__(
         self,
@@ -94,7 +76,6 @@ class Training:
 
     @property
     def _rate(self) -> tuple[float, bool]:
-        """The learning rate of the first run, and whether it is a factor on the optimizer's own rate."""
         optimizer = self._optimizer
         return optimizer.learning_rate if self._first_rate is None else self._first_rate, optimizer.is_relative
 
@@ -122,59 +103,32 @@ class Training:
 
     @command()
     def train(self) -> None:
-        """Continue the run. If there is none, or if it is done, stopped or failed, start a new run.
-
-        If the run is paused and trains an earlier model or loss, stop it and start a new run. A new run has the
-        learning rate that the user has set last.
-
-        Raises:
-            DataError: Training data is missing, or it does not match the model.
-        """
+        """Continue the run."""
         self._run_of_model("done", "failed", "stopped").resume()
 
     @command()
     def step_once(self) -> None:
-        """Take one step. Without a run of the current model and loss, start a new one first.
-
-        Raises:
-            DataError: Training data is missing, or it does not match the model.
-        """
+        """Take one step."""
         self._run_of_model().step_once()
 
     @command()
     def resume(self) -> None:
-        """Continue the run from its current step, even if it was stopped.
-
-        Raises:
-            UnknownOptionError: No run exists.
-        """
+        """Continue the run from its current step, even if it was stopped."""
         self._run_to("continue").resume()
 
     @command()
     def pause(self) -> None:
-        """Pause the run after the current step.
-
-        Raises:
-            UnknownOptionError: No run exists.
-        """
+        """Pause the run after the current step."""
         self._run_to("pause").pause()
 
     @command()
     def stop(self) -> None:
-        """Stop the run after the current step.
-
-        Raises:
-            UnknownOptionError: No run exists.
-        """
+        """Stop the run after the current step."""
         self._run_to("stop").stop()
 
     @command("value=0.001")
     def set_learning_rate(self, value: float) -> None:
-        """Set the learning rate of the run, from its next step on. Without a run, set it for the first run.
-
-        Raises:
-            UnknownOptionError: The rate is not a finite number of at least 0.
-        """
+        """Set the learning rate of the run, from its next step on."""
         if self.run is None:
             self._first_rate = check_rate(value)
         else:
@@ -192,7 +146,6 @@ class Training:
         return self.run
 
     def _run_of_model(self, *over: RunState) -> Run:
-        """Return the run, or a new one if there is none, its state is one of `over`, or it rests with another model."""
         run = self.run
         if run is not None and run.state not in over and (self._is_current or run.state == "running"):
             return run
@@ -239,17 +192,7 @@ class Training:
 
 
 def follow(run: Run, tell: Callable[[str, Any], None], lock: AbstractContextManager[Any]) -> Callable[[], None]:
-    """Send the state of a run now, at most every 0.4 seconds while it trains, and when it pauses, resumes or ends.
-
-    Args:
-        run: The run.
-        tell: A function that receives `("curves", Rows)` and `("run", dict)`, on the run's listener thread.
-        lock: Lock held from reading the state until it is sent. Other senders must hold it too, so that states are
-            sent in order.
-
-    Returns:
-        A function that stops sending.
-    """
+    """Send the state of a run now, at most every 0.4 seconds while it trains, and when it pauses, resumes or ends."""
     sent, version, sent_at = 0, run.history.version, 0.0
 
     def update(event: TrainingEvent | None) -> None:
@@ -276,11 +219,7 @@ def follow(run: Run, tell: Callable[[str, Any], None], lock: AbstractContextMana
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Check the options of `fit` that do not depend on the model or the data. `fit` checks the others.
-
-    Raises:
-        UnknownOptionError: An option has an invalid value.
-    """
+    """Check the options of `fit` that do not depend on the model or the data."""
     resolve_optimizer(options.get("optimizer", "adam"), options.get("learning_rate"))
     loss = resolve_loss(options.get("loss", "cross_entropy"))
     wants_accuracy(options.get("metrics"), loss)
@@ -298,11 +237,7 @@ _BATCH, _WIDTH, _SIDE = 32, 32, 8
 
 
 def example_data(count: int = 1024, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Generate images of 8 × 8 pixels and their classes: a horizontal, vertical or diagonal bar.
-
-    Returns:
-        A float32 array of shape (count, 64), and an int32 array of shape (count,) with values from 0 to 2.
-    """
+    """Generate images of 8 × 8 pixels and their classes: a horizontal, vertical or diagonal bar."""
     rng = np.random.default_rng(seed)
     classes, offsets = rng.integers(0, 3, count), rng.integers(0, _SIDE, count)
     bars = np.zeros((count, _SIDE, _SIDE), "float32")
@@ -316,15 +251,7 @@ def example_data(count: int = 1024, seed: int = 0) -> tuple[np.ndarray, np.ndarr
 
 
 def example_design(data: Any, loss: Any = "cross_entropy") -> Design:
-    """Return a classifier or regression model with the sizes of the data.
-
-    Args:
-        data: Data, as in `fit`.
-        loss: Loss, as in `fit`. It determines whether the targets are classes.
-
-    Raises:
-        DataError: `fit` does not accept the form of the data.
-    """
+    """Return a classifier or regression model with the sizes of the data."""
     dataset = read_data(data, None)
     x = next(iter(dataset.inputs.values()))
     y = np.asarray(dataset.targets)

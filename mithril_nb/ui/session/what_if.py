@@ -35,23 +35,17 @@ _LABELS = {"remat": "recompute"}
 
 @dataclass(frozen=True)
 class Subject:
-    """A program whose costs are computed with other settings.
+    """A program whose costs are computed with other settings."""
 
-    Attributes:
-        version: Version of the design.
-        ask: A function that returns the `WhatIf` of the program, which computes the costs.
-        hues: Hue by path of the block. A block without an entry has the hue of the block around it.
-        program: The program of an `Explorer`, whose batch size is then inferred; `None` in a workbench.
-    """
-
-    version: int
-    ask: Callable[[], WhatIf]
-    hues: Mapping[str, int]
+    version: int  # version of the design
+    ask: Callable[[], WhatIf]  # A function that returns the `WhatIf` of the program, which computes the costs
+    hues: Mapping[str, int]  # hue by path of the block. A block without an entry has the hue of the block around it
+    # The program of an `Explorer`, whose batch size is then inferred; `None` in a workbench.
     program: Inspection | None = None
 
 
 def settings_of(subject: Subject, what_if: WhatIf) -> list[dict[str, Any]]:
-    """Return the settings of the whole program as fields of a form, with current values. May trace the program."""
+    """Return the settings of the whole program as fields of a form, with current values."""
     values = dict(what_if.settings)
     if subject.program is not None and "batch" not in values:
         with suppress(ShapeError):  # the batch dim cannot always be inferred
@@ -63,7 +57,6 @@ def settings_of(subject: Subject, what_if: WhatIf) -> list[dict[str, Any]]:
 
 
 def _is_of_whole(name: str) -> bool:
-    """Return whether a setting belongs to the whole program, such as `"batch"` or `"x.1"`, instead of to one block."""
     return name in _DOCS or name.rpartition(".")[2].isdigit()
 
 
@@ -100,8 +93,6 @@ _MEMORY = {"compiled": ("Peak memory from XLA.",), "analytic": ("Peak memory est
 
 @dataclass(frozen=True)
 class _Request:
-    """A what-if request."""
-
     subject: Subject
     key: str
     changes: Changes
@@ -110,14 +101,7 @@ class _Request:
 
 
 class WhatIfRequests(RequestHandler):
-    """Computes the costs of a program with other settings, such as another batch size.
-
-    Args:
-        subject: A function that returns the program.
-        client: Receives `"what_if"` replies with the new settings, the costs before and after, and a picture. The first
-            reply is sent at once, without the peak memory; the second one has it. If these costs are an estimate, a
-            third reply has exact costs.
-    """
+    """Computes the costs of a program with other settings, such as another batch size."""
 
     def __init__(self, subject: Callable[[], Subject], client: Client):
         super().__init__(client, "what-if", "what-if-compiled")
@@ -147,19 +131,7 @@ class WhatIfRequests(RequestHandler):
         compile: bool = False,
         width: float = 720,
     ) -> None:
-        """Send the costs with other settings.
-
-        Args:
-            key: A key that the client chooses; the reply contains it.
-            changes: The new settings. Each is a list: the path of a block, or `""` for the whole program; the name of
-                the setting; and its new value.
-            figure: Name of the cost in the picture, such as `"flops"`.
-            compile: If true, compile the programs with the old and the new settings, and also send compiled costs.
-            width: Width of the picture in px.
-
-        Raises:
-            UnknownOptionError: `figure` is unknown, or the changes have a wrong form.
-        """
+        """Send the costs with other settings."""
         check_choice("figure", figure, BLOCK_FIELDS)
         request = _Request(self._subject(), str(key), checked_changes(changes), figure, max(1, int(width)))
         if compile:
@@ -176,7 +148,6 @@ class WhatIfRequests(RequestHandler):
     # In the threads
 
     def _what_if_of(self, subject: Subject) -> WhatIf | None:
-        """Return the `WhatIf` of a subject, and close that of an older design. `None` if a newer design is in use."""
         with self._lock:  # both threads use it, and creating it takes long
             version, what_if = self._what_if or (0, None)
             if version > subject.version:
@@ -251,7 +222,6 @@ class WhatIfRequests(RequestHandler):
     def _show_with_memory(
         self, request: _Request, is_wanted: Callable[[], bool], change: Change, took_s: float
     ) -> None:
-        """Send the change once its memory is known. Send nothing if a newer request arrives."""
         memory = change.memory.start()
         while is_wanted() and not memory.is_done:
             time.sleep(_STEP_S)
@@ -287,11 +257,7 @@ class WhatIfRequests(RequestHandler):
 
 
 def checked_changes(changes: Sequence[Sequence[Any]]) -> tuple[tuple[str, str, Any], ...]:
-    """Return the changes of settings that a front end has sent, after checking their form.
-
-    Raises:
-        UnknownOptionError: A change is not a list of block path, name and value.
-    """
+    """Return the changes of settings that a front end has sent, after checking their form."""
     if not all(
         isinstance(change, list | tuple)
         and len(change) == 3
@@ -308,7 +274,6 @@ def checked_changes(changes: Sequence[Sequence[Any]]) -> tuple[tuple[str, str, A
 
 
 def _named(changes: Changes) -> dict[str, Any]:
-    """Return changes by the names of settings in `ml.what_if`, such as `linear_0.dimension`."""
     return {f"{path}.{name}" if path else name: value for path, name, value in changes}
 
 

@@ -23,30 +23,15 @@ from mithril_nb.ui.widgets.static_fallback import STILL
 
 @dataclass(frozen=True)
 class Cell:
-    """The running cell.
+    """The running cell."""
 
-    Attributes:
-        notebook: Path of the notebook when the kernel started; `None` if unknown. The user may have renamed the file.
-        id: The cell's id in the notebook, the same for each run.
-        run: Identifies this run of the cell.
-    """
-
+    # Path of the notebook when the kernel started; `None` if unknown. The user may have renamed the file.
     notebook: Path | None
-    id: str
-    run: str
+    id: str  # the cell's id in the notebook, the same for each run
+    run: str  # identifies this run of the cell
 
     def file(self, kind: type) -> Path:
-        """Return the file in which the next widget of this run saves edits.
-
-        The n-th widget has the same file in each run, so that a later run can restore the edits.
-
-        Args:
-            kind: Class of the widget. Only widgets of this class are counted.
-
-        Examples:
-            >>> Cell(Path("work/digits.ipynb"), "3f2a", "1").file(object).as_posix()
-            'work/.mithril_nb/digits-3f2a.json'
-        """
+        """Return the file in which the next widget of this run saves edits."""
         folder = self.notebook.parent if self.notebook else Path.cwd()
         stem = self.notebook.stem if self.notebook else "notebook"
         number = sum(isinstance(widget, kind) for widget in _made_by(self))
@@ -60,14 +45,7 @@ class Cell:
         return matches[0] if len(matches) == 1 else exact
 
     def saved_output(self, mime: str) -> dict[str, Any] | None:
-        """Return data from the output of this cell in the saved notebook, with the time of the save as `saved_at`.
-
-        Args:
-            mime: The MIME type of the data.
-
-        Returns:
-            The data; `None` if the output has no such data or shows several widgets, or if the notebook is unreadable.
-        """
+        """Return data from the output of this cell in the saved notebook, with the time of the save as `saved_at`."""
         if self.notebook is None:
             return None
         try:
@@ -81,7 +59,6 @@ class Cell:
             return None
 
     def _is_of_other(self, file: Path, end: str) -> bool:
-        """Return whether a file belongs to another notebook that exists, such as a copy of this notebook."""
         other = file.parent.parent / f"{file.name.removesuffix(end)}.ipynb"
         try:
             return f'"{self.id}"' in other.read_text(encoding="utf-8")
@@ -119,10 +96,7 @@ def current_cell() -> Cell | None:
 
 
 def replace_older() -> list[Replaceable]:
-    """Call `replace` of each widget from an earlier run of the current cell, and return these widgets.
-
-    If `replace` fails, the error is added to the `errors` of the widget.
-    """
+    """Call `replace` of each widget from an earlier run of the current cell, and return these widgets."""
     cell = current_cell()
     run, widgets = _WIDGETS.get(cell.id, ("", [])) if cell else ("", [])
     if cell is None or run == cell.run:
@@ -160,10 +134,7 @@ _LOOK_S = 0.2
 
 
 def report_interrupts() -> None:
-    """From the end of this cell on, report interrupts of the kernel to runs that train in threads.
-
-    Further calls do nothing.
-    """
+    """From the end of this cell on, report interrupts of the kernel to runs that train in threads."""
     shell = get_ipython()
     if shell is not None and hasattr(shell, "kernel"):
         shell.events.register("post_run_cell", _after_cell)  # ignores a function that is already registered

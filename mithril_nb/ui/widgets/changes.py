@@ -17,22 +17,7 @@ Change = dict[str, Any] | list[Any]
 
 
 def change_between(old: Any, new: Any) -> Change:
-    """Return the change from one JSON value to another; an empty dict if they are equal.
-
-    A change is a dict of changes by key or index; or `[value]`, a new value; or `[value, next]`, a new key inserted
-    before the key `next`; or `[]`, a removed key; or in a list, `[start, count, values]`: `values` replace `count` old
-    ones from `start` on.
-
-    Args:
-        old: The old value. Tuples count as lists.
-        new: The new value.
-
-    Examples:
-        >>> change_between({"a": 1, "b": [1, 2]}, {"b": [1, 3], "c": None})
-        {'a': [], 'b': {'1': [3]}, 'c': [None]}
-        >>> change_between([1, 2, 3], [1, 3]), change_between([1], [1])
-        ([1, 1, []], {})
-    """
+    """Return the change from one JSON value to another; an empty dict if they are equal."""
     if old is new:
         return {}
     if isinstance(old, dict) and isinstance(new, dict):

@@ -76,7 +76,6 @@ class Explorer(SessionWidget):
 
 
 def _costs(inspection: Inspection) -> list[Bundle]:
-    """Return the table of costs, which needs no compiler; an empty list if the program cannot be traced."""
     try:
         cost = inspection.cost()
     except StageUnavailableError:
@@ -86,7 +85,6 @@ def _costs(inspection: Inspection) -> list[Bundle]:
 
 
 def _together(*bundles: Bundle) -> Bundle:
-    """Return one bundle that shows several bundles below each other."""
     return {kind: "\n\n".join(part[kind] for part in bundles) for kind in bundles[0].keys() & bundles[-1].keys()}
 
 

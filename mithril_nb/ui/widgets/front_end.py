@@ -27,7 +27,7 @@ from mithril_nb.viz.text import encodable
 
 
 class Assets(anywidget.AnyWidget):
-    """Holds the JavaScript bundle for all widgets of a kernel. Displays nothing."""
+    """Holds the JavaScript bundle for all widgets of a kernel."""
 
     def __init__(self):
         self._esm = built("assets.js")
@@ -40,13 +40,7 @@ def is_jupyter() -> bool:
 
 
 class FrontEndWidget(anywidget.AnyWidget):
-    """Base class of the widgets. It loads the JavaScript of a widget, and receives commands from it.
-
-    Args:
-        module: Name of the JavaScript module that renders the widget, in `static/`.
-        fallback: Shows the picture that replaces the widget where no kernel runs.
-        traits: Initial values of the widget's traits.
-    """
+    """Base class of the widgets."""
 
     assets = traitlets.Instance(anywidget.AnyWidget, allow_none=True).tag(sync=True, **widget_serialization)
     own_id = traitlets.Unicode().tag(sync=True)
@@ -69,7 +63,7 @@ class FrontEndWidget(anywidget.AnyWidget):
         return self._twin.errors
 
     def replace(self) -> None:
-        """Close the widget because a newer run of its cell has created another one. Label the views that stay open."""
+        """Close the widget because a newer run of its cell has created another one."""
         try:
             self.send({"type": "replaced"})
             self._twin.replace()
@@ -77,7 +71,7 @@ class FrontEndWidget(anywidget.AnyWidget):
             self._close(is_replaced=True)
 
     def close(self) -> None:
-        """Cancel the widget's work and close it. Computed results stay available, and a run of `ml.fit` continues."""
+        """Cancel the widget's work and close it."""
         self._close(is_replaced=False)
 
     def _close(self, *, is_replaced: bool) -> None:
@@ -120,7 +114,6 @@ class FrontEndWidget(anywidget.AnyWidget):
 
 @cache
 def _with_bundle(module: str) -> str:
-    """Return a module that loads the bundle before the module that renders a widget."""
     bundle, widget = (
         f'"data:text/javascript;base64,{b64encode(built(name).encode()).decode()}"' for name in ("assets.js", module)
     )

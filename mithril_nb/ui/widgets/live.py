@@ -156,13 +156,7 @@ _WAIT_S = 0.3
 
 
 class LiveReport:
-    """A report in the output of a notebook cell, updated 0.3 seconds after each change.
-
-    Outside Jupyter, the report is printed once, without updates.
-
-    Args:
-        value: The watched function or `with` block that the report describes.
-    """
+    """A report in the output of a notebook cell, updated 0.3 seconds after each change."""
 
     def __init__(self, value: Following):
         self._value, self._id = value, f"mithril-nb-{uuid.uuid4().hex}"

@@ -32,16 +32,7 @@ def packed(data: Any) -> bytes:
 
 
 def stage_message(name: str, version: int, inspection: Inspection, *, short: bool = False) -> Message:
-    """Return a message that identifies a stage, and a buffer with its content.
-
-    The content is the text, its instructions with the equations and blocks they are linked to, and these equations.
-
-    Args:
-        name: Name of the stage.
-        version: Version of the design.
-        inspection: The program.
-        short: If true, the text is the short form of optimized HLO.
-    """
+    """Return a message that identifies a stage, and a buffer with its content."""
     stage = inspection.stage(name)
     data = {**stage_data(inspection, stage), "equations": equation_data(inspection, [stage])}
     if short:
@@ -57,7 +48,6 @@ def curves_message(rows: Rows) -> Message:
 
 
 def _shortened(stage: Stage) -> dict[str, Any]:
-    """Return the short text of optimized HLO, and the instructions that each of its lines shows."""
     short = readable(stage.text)
     index_of = {instruction.id: at for at, instruction in enumerate(stage.instructions)}
     by_line: dict[int, list[int]] = {}
@@ -90,7 +80,6 @@ def _step(step: TransformStep) -> dict[str, Any]:
 
 
 def _side(stage: Stage | None, marks: Sequence[MarkedEquation], others: dict[str, list[str]]) -> dict[str, Any] | None:
-    """Return a jaxpr with its marks. A mark is (line, id, mark, ids on the other side, note, whether inferred)."""
     if stage is None:
         return None
     line = {instruction.id: instruction.line for instruction in stage.instructions}

@@ -26,11 +26,7 @@ from mithril_nb.ui.widgets.static_fallback import StaticFallback
 
 
 class SessionWidget(FrontEndWidget):
-    """Passes commands to a session, and snapshots to the front end.
-
-    Attributes:
-        session: The session.
-    """
+    """Passes commands to a session, and snapshots to the front end."""
 
     snapshot = traitlets.Dict().tag(sync=True)
 
@@ -63,26 +59,7 @@ class SessionWidget(FrontEndWidget):
         self.snapshot = {}  # free memory, because `Out` may hold the closed widget for long
 
     def overlay(self, of: str | Mapping[str, Any], *, own: bool = False, title: str = "value") -> None:
-        """Show values on the nodes of the graph, as the menu "Values" in its toolbar does.
-
-        Args:
-            of: A name as in `Inspection.overlay`, such as `"flops"`; `""` for none; or your own values: a dict of
-                numbers or of texts by path of the block.
-            own: If true, the number of a block excludes the blocks inside it.
-            title: Title of your own values, with their unit.
-
-        Raises:
-            UnknownOptionError: `of` is a text, but no overlay has this name.
-
-        Examples:
-            >>> import mithril_nb as ml
-            >>> from mithril_nb.models import MLP
-            >>> workbench = ml.workbench(MLP(4, [3], 2), shapes={"input": [8, 4]}, autosave=False)
-            >>> workbench.overlay({"linear_0": 0.5}, title="sparsity")
-            >>> workbench.session.overlays.name
-            'own values: sparsity'
-            >>> workbench.close()
-        """
+        """Show values on the nodes of the graph, as the menu "Values" in its toolbar does."""
         overlays = self.session.overlays
         if isinstance(of, str):
             overlays.show_overlay(of, own)
@@ -105,7 +82,6 @@ class SessionWidget(FrontEndWidget):
             self._reply(id, self.session.run_command(name, dict(args)))
 
     def _send_initial_data(self) -> None:
-        """Send the data that the snapshot does not contain, because the page may have been reloaded."""
         passes = self.session.passes.latest
         if passes.rows:
             self._on_change("passes", passes.reply())
@@ -154,10 +130,6 @@ class SessionWidget(FrontEndWidget):
     # Snapshots
 
     def _show(self, snapshot: Mapping[str, Any]) -> None:
-        """Set the trait `snapshot`, with the next revision number, unless it has the same data already.
-
-        A page that has received a snapshot before receives only the change.
-        """
         with self._showing:
             revision = self.snapshot.get("revision", 0)
             change = change_between(self.snapshot, _with_revision(snapshot, revision))
@@ -173,7 +145,6 @@ class SessionWidget(FrontEndWidget):
                 self._change = None
 
     def _send_snapshot(self, revision: Any) -> None:
-        """Send the snapshot to a page that has an older snapshot. From now on, send only changes."""
         with self._showing:
             self._is_followed = True
             if revision != self.snapshot["revision"]:
@@ -188,5 +159,4 @@ class SessionWidget(FrontEndWidget):
 
 
 def _with_revision(snapshot: Mapping[str, Any], revision: int) -> dict[str, Any]:
-    """Return a snapshot with its revision, which comes first so that two snapshots are compared quickly."""
     return {"revision": revision} | {**snapshot} | {"revision": revision}

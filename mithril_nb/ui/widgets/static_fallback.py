@@ -36,15 +36,10 @@ _REPLACED = "Replaced: a newer run of the cell shows the current widget. This is
 
 
 def _framed(html: str) -> str:
-    """Return the HTML of a picture with a note, hidden while its widget is live.
-
-    The front end hides both with the CSS variable `--mnb-twin`, which also applies inside a shadow root.
-    """
     return f'<div {STILL} style="display: var(--mnb-twin, block)">{_NO_WAITING}<p>{_RUN}</p>{html}</div>'
 
 
 def _is_run_in_page() -> bool:
-    """Return whether a user ran the cell in a page. Pages allow input requests; nbconvert and papermill do not."""
     parent = getattr(get_ipython(), "get_parent", dict)()
     return bool(parent.get("content", {}).get("allow_stdin"))
 
@@ -55,19 +50,7 @@ def live_bundle(bundle: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 class StaticFallback:
-    """Shows a widget, and a static picture of it that stays in the saved notebook. Updates the picture.
-
-    Args:
-        bundle: A function that returns the MIME bundle of the current picture. It may run on any thread.
-        errors: The list of the widget's errors, to which errors of the background thread are appended.
-        first: Bundle to show until the slow `bundle` is ready, so that a user sees the widget first. It is not used if
-            a program runs the whole notebook, because the kernel then ends with the last cell.
-        quick: A function that returns a smaller bundle to show while the widget changes; `None` if nothing changed.
-
-    Attributes:
-        bundle: The function `bundle`.
-        errors: Errors of the widget's handlers and threads, latest last.
-    """
+    """Shows a widget, and a static picture of it that stays in the saved notebook."""
 
     def __init__(
         self,
@@ -95,7 +78,7 @@ class StaticFallback:
             self.refresh()
 
     def refresh(self) -> None:
-        """Render the fallback again after a while without changes. Do nothing before it is shown."""
+        """Render the fallback again after a while without changes."""
         if self._shown is not None:
             self.postpone()
             self._worker.submit(self._update)

@@ -120,18 +120,12 @@ class Workbench(SessionWidget):
         self._packer.end()
 
     def _quick_picture(self) -> Mapping[str, Any] | None:
-        """Return a MIME bundle with a picture of the design; `None` if the design has not changed since."""
         if self.session.design is self._pictured:
             return None
         self._pictured = self.session.design
         return design_bundle(self.session)
 
     def _follow(self) -> None:
-        """Update the traits from the session, which notifies their observers.
-
-        Set only changed values. Otherwise a worker that publishes an old design while the user sets a new one would
-        restore the old one.
-        """
         with self._follows:
             design, model, selection = self._published
             held, selected = self.session.design, self.session.selection
@@ -222,7 +216,6 @@ def workbench(
 
 
 def _autosave(destination: bool | str | Path, design: Design) -> Autosave | None:
-    """Return the autosave of a design: in the user's file, or in the file of the running cell."""
     if not isinstance(destination, bool):
         return Autosave(Path(destination), design)
     cell = current_cell() if destination else None

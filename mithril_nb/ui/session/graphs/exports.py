@@ -15,15 +15,10 @@ from mithril_nb.ui.session.commands import Client, Reply, RequestHandler, check_
 
 @dataclass(frozen=True)
 class ExportSubject:
-    """The program and the model that a front end shows.
+    """The program and the model that a front end shows."""
 
-    Attributes:
-        inspection: Function that returns the inspection of the program.
-        model: The model; `None` if the program does not come from a model.
-    """
-
-    inspection: Callable[[], Inspection]
-    model: Model | None = None
+    inspection: Callable[[], Inspection]  # function that returns the inspection of the program
+    model: Model | None = None  # the model; `None` if the program does not come from a model
 
 
 def _page(subject: ExportSubject) -> str:
@@ -51,12 +46,7 @@ _OF_MODELS = ("model", "link")
 
 
 class ExportRequests(RequestHandler):
-    """Makes files on request.
-
-    Args:
-        subject: Function that returns the program and the model that the front end shows.
-        client: Receives replies of the kind `"export"`, with the text of the file, or the reason if it cannot be made.
-    """
+    """Makes files on request."""
 
     def __init__(self, subject: Callable[[], ExportSubject], client: Client):
         super().__init__(client, "exports", "export-compile")
@@ -64,15 +54,7 @@ class ExportRequests(RequestHandler):
 
     @command('format="html"')
     def request_export(self, format: str) -> None:
-        """Send the text of a file.
-
-        Args:
-            format: `"html"` as `Inspection.to_html`, `"json"` as `Inspection.to_json` without passes, `"model"` as
-                `Model.save`, or `"link"` as `Model.share_link`.
-
-        Raises:
-            UnknownOptionError: The format is unknown.
-        """
+        """Send the text of a file."""
         subject = self._subject()
         check_choice(
             "format", format, [name for name in _FORMATS if subject.model is not None or name not in _OF_MODELS]

@@ -20,43 +20,21 @@ OWN_VALUES = "own values: "
 
 @dataclass(frozen=True)
 class OverlaySubject:
-    """The graph that a front end shows, and the program whose values can be shown on its nodes.
+    """The graph that a front end shows, and the program whose values can be shown on its nodes."""
 
-    Attributes:
-        stage: Name of the stage whose graph is shown; `""` for the graph of a model.
-        inspection: The program; `None` while its costs are unknown.
-        nodes: A function that returns all nodes of the graph, also nodes in closed groups.
-        cost: The costs of the program, computed without compiling it; `None` while unknown.
-        graph: The graph of the stage; `None` for the graph of a model.
-        dtypes: The dtype of the result of each node, by key of the node.
-        measured: The measured costs; `None` if the program was not measured.
-        has_failed: True if the model has errors or cannot be traced, so that its costs stay unknown.
-    """
-
-    stage: str
-    inspection: Inspection | None
-    nodes: Callable[[], Sequence[Node]]
-    cost: Cost | None
-    graph: StageGraph | None
+    stage: str  # name of the stage whose graph is shown; `""` for the graph of a model
+    inspection: Inspection | None  # the program; `None` while its costs are unknown
+    nodes: Callable[[], Sequence[Node]]  # A function that returns all nodes of the graph, also nodes in closed groups
+    cost: Cost | None  # the costs of the program, computed without compiling it; `None` while unknown
+    graph: StageGraph | None  # the graph of the stage; `None` for the graph of a model
+    # The dtype of the result of each node, by key of the node.
     dtypes: Mapping[str, str] = field(default_factory=dict[str, str])
-    measured: Cost | None = None
-    has_failed: bool = False
+    measured: Cost | None = None  # the measured costs; `None` if the program was not measured
+    has_failed: bool = False  # true if the model has errors or cannot be traced, so that its costs stay unknown
 
 
 class OverlayRequests(RequestHandler):
-    """Computes the overlay of a graph: a value, such as a cost, on each node.
-
-    Args:
-        subject: A function that returns the graph and its program; it returns `None` while no graph is shown.
-        client: Receives `"overlay"` replies. A reply contains the keys of the nodes and their values; or in `problem`,
-            the reason why there are none. If the model has errors or cannot be traced, the head of the reply has
-            `is_stale` set, and the front end marks its old values as outdated.
-
-    Attributes:
-        name: Name of the overlay, such as `"flops"`; `""` for none.
-        own: If true, the number of a block excludes the blocks inside it, also in the table of costs.
-        values: Values that the user provides, by path of the block, for each title.
-    """
+    """Computes the overlay of a graph: a value, such as a cost, on each node."""
 
     def __init__(self, subject: Callable[[], OverlaySubject | None], client: Client):
         super().__init__(client, "overlays", "overlay-compile")
@@ -74,15 +52,7 @@ class OverlayRequests(RequestHandler):
 
     @command('name="flops", own=False')
     def show_overlay(self, name: str, own: bool = False) -> None:
-        """Show values on the nodes of the graph.
-
-        Args:
-            name: Name of the overlay; `""` shows none.
-            own: If true, the number of a block excludes the blocks inside it.
-
-        Raises:
-            UnknownOptionError: No overlay has this name.
-        """
+        """Show values on the nodes of the graph."""
         check_choice("overlay", name, ("", *NAMES, *(f"{OWN_VALUES}{title}" for title in self.values)), "flops")
         with self._lock:
             self.name, self.own = name, own
@@ -114,7 +84,6 @@ class OverlayRequests(RequestHandler):
             self._client.send("overlay", reply)
 
     def _reply(self, subject: OverlaySubject, name: str, own: bool) -> Reply | None:
-        """Return the overlay, or the reason why there is none; `None` while the program is traced."""
         head = {"stage": subject.stage, "name": name, "own": own, "problem": "", "is_stale": False}
         if not name:
             return Reply(head)
