@@ -43,7 +43,7 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)("?)', re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Item:
+class Searchable:
     """The properties of an equation, an instruction or a block that queries compare.
 
     Attributes:
@@ -64,7 +64,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Term:
+class Condition:
     """One condition of a query.
 
     Attributes:
@@ -90,11 +90,11 @@ class Term:
             return sign + (self.value if is_safe else _quoted(self.value))
         return f"{sign}{self.key}:{self.value if is_safe else _quoted(self.value)}"
 
-    def matches(self, item: Item) -> bool:
+    def matches(self, item: Searchable) -> bool:
         """Return whether an item matches. A comparison with an unknown number is false, so its negation matches."""
         return self._holds(item) != self.is_negated
 
-    def _holds(self, item: Item) -> bool:
+    def _holds(self, item: Searchable) -> bool:
         if not isinstance(self.value, str):
             number = item.numbers.get(self.key)
             return number is not None and _RELATIONS[self.relation](number, self.value)
@@ -119,16 +119,16 @@ class Query:
         >>> query = parse_query('kind:DOT -block:"lm head" flops>=1.5M')
         >>> print(query)
         kind:DOT -block:"lm head" flops>=1500000
-        >>> query.matches(Item(("block_0",), ("dot_general",), numbers={"flops": 2e6}))
+        >>> query.matches(Searchable(("block_0",), ("dot_general",), numbers={"flops": 2e6}))
         True
     """
 
-    terms: tuple[Term, ...]
+    terms: tuple[Condition, ...]
 
     def __str__(self) -> str:
         return " ".join(map(str, self.terms))
 
-    def matches(self, item: Item) -> bool:
+    def matches(self, item: Searchable) -> bool:
         """Return whether an item fulfils all conditions."""
         return all(term.matches(item) for term in self.terms)
 
@@ -160,7 +160,7 @@ def parse_query(text: object) -> Query:
     """
     if not isinstance(text, str):
         raise UnknownOptionError(f"a query is a text, not {short_repr(text)}.", (), "'kind:dot'")
-    terms: list[Term] = []
+    terms: list[Condition] = []
     at = 0
     while True:
         while at < len(text) and text[at] in _SPACE:
@@ -194,11 +194,11 @@ def _value(text: str, at: int, before: str) -> tuple[str | None, int]:
     return value or None, end
 
 
-def _term(key: str, relation: str, value: str, is_negated: bool) -> Term:
+def _term(key: str, relation: str, value: str, is_negated: bool) -> Condition:
     name = key.lower()
     sign = "-" if is_negated else ""
     if not key:
-        return Term("", ":", value, is_negated)
+        return Condition("", ":", value, is_negated)
     if name not in EXAMPLES:
         near = _nearest(name, tuple(EXAMPLES))
         right = f"{sign}{EXAMPLES[near] if near in NUMBERS else f'{near}:{_plain(value)}'}" if near else ""
@@ -211,7 +211,7 @@ def _term(key: str, relation: str, value: str, is_negated: bool) -> Term:
         number = _number(value)
         if number is None:
             raise UnknownOptionError(f"{name} needs a number in a query.", (("received", value),), EXAMPLES[name])
-        return Term(name, "=" if relation == ":" else relation, number, is_negated)
+        return Condition(name, "=" if relation == ":" else relation, number, is_negated)
     if relation not in ":=":
         raise UnknownOptionError(
             f"{name} is a text, and '{relation}' compares numbers.", (), f"{sign}{name}:{_plain(value)}"
@@ -221,7 +221,7 @@ def _term(key: str, relation: str, value: str, is_negated: bool) -> Term:
         raise UnknownOptionError(
             f"unknown role '{value}' in a query.", (("roles", ", ".join(_ROLES)),), f"{sign}role:{near}"
         )
-    return Term(name, ":", value, is_negated)
+    return Condition(name, ":", value, is_negated)
 
 
 def _without_value(key: str, relation: str, is_negated: bool) -> UnknownOptionError:

@@ -9,7 +9,7 @@ from mithril_nb.cost.counting import cost_of
 from mithril_nb.cost.records import CostRow
 from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.graph.paths import lineage
-from mithril_nb.graph.query import Found, Item, Match, parse_query
+from mithril_nb.graph.query import Found, Match, Searchable, parse_query
 from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec
 from mithril_nb.stages.hlo.optimized import TRIVIAL
 from mithril_nb.stages.hlo.text import by_computation
@@ -48,13 +48,13 @@ def costs_of_stage(program: ProgramStages, stage: str) -> Mapping[str, CostRow]:
         return {}
 
 
-def item_of(instruction: Instruction, row: CostRow | None, kinds: Mapping[str, str]) -> Item:
+def item_of(instruction: Instruction, row: CostRow | None, kinds: Mapping[str, str]) -> Searchable:
     """Return the properties of an instruction that a query can match."""
     # `row` is its cost, `None` if unknown.
     blocks = tuple(path for path, _ in instruction.shares if path)
     around = dict.fromkeys(kinds[path] for block in blocks for path in lineage(block) if path in kinds)
     lines = (*instruction.source, *instruction.library_source)
-    return Item(
+    return Searchable(
         blocks,
         (instruction.opcode, *around),
         instruction.role or "",

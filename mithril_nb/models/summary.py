@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 from mithril_nb.display import columns, draw
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.paths import join_path, lineage
-from mithril_nb.graph.query import Found, Item, Match, parse_query
+from mithril_nb.graph.query import Found, Match, Searchable, parse_query
 from mithril_nb.graph.records import BlockSpecs, LogicalGraph
 from mithril_nb.graph.spec import Dim, Spec, StaticSpec, as_dtype
 from mithril_nb.models.naming import input_specs
@@ -142,7 +142,7 @@ class Portable:
         matches = tuple(
             Match(path, kinds[path], (path,))
             for path in kinds
-            if parsed.matches(Item((path,), tuple(kinds[ancestor] for ancestor in lineage(path))))
+            if parsed.matches(Searchable((path,), tuple(kinds[ancestor] for ancestor in lineage(path))))
         )
         return Found(self.name or "", "", parsed, matches, len(kinds))
 

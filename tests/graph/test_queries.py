@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from raised import message_of
 
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.graph.query import EXAMPLES, NUMBERS, Item, Query, Term, parse_query
+from mithril_nb.graph.query import EXAMPLES, NUMBERS, Condition, Query, Searchable, parse_query
 
 PIECES = ("kind:", "block:", "flops>", "bytes<=", "memory=", "role:", "dtype:", "line:", "-", '"', "\\", " ", "1e6",
           "2M", "backward", "dot", ":", "<", "a/b", "*", "\u00a0", "\n", "%2F", "\u202e", "1KiB", ".", "e")  # fmt: skip
@@ -16,14 +16,18 @@ texts = st.text(min_size=1, max_size=8) | st.lists(st.sampled_from(PIECES), min_
 queries = st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=8).map("".join)
 numbers = st.floats(0, 1e300, allow_nan=False) | st.integers(0, 10**18).map(float)
 terms = st.one_of(
-    st.builds(Term, st.sampled_from(("", "block", "kind", "dtype", "line")), st.just(":"), texts, st.booleans()),
-    st.builds(Term, st.just("role"), st.just(":"), st.sampled_from(("forward", "BACKWARD")), st.booleans()),
-    st.builds(Term, st.sampled_from(NUMBERS), st.sampled_from(("<", "<=", "=", ">=", ">")), numbers, st.booleans()),
+    st.builds(Condition, st.sampled_from(("", "block", "kind", "dtype", "line")), st.just(":"), texts, st.booleans()),
+    st.builds(Condition, st.just("role"), st.just(":"), st.sampled_from(("forward", "BACKWARD")), st.booleans()),
+    st.builds(
+        Condition, st.sampled_from(NUMBERS), st.sampled_from(("<", "<=", "=", ">=", ">")), numbers, st.booleans()
+    ),
 )
 
 
 @given(st.lists(terms, max_size=4).map(lambda found: Query(tuple(found))))
-@example(Query((Term("", ":", "-a"), Term("", ":", "a:b"), Term("kind", ":", '"'), Term("", ":", "\\"))))
+@example(
+    Query((Condition("", ":", "-a"), Condition("", ":", "a:b"), Condition("kind", ":", '"'), Condition("", ":", "\\")))
+)
 def test_text_of_a_query_is_read_as_the_same_query(query: Query) -> None:
     assert parse_query(str(query)) == query
 
@@ -41,7 +45,7 @@ def test_any_text_is_a_query_or_raises_the_documented_error(text: str) -> None:
     else:
         raise AssertionError(text)
     assert parse_query(str(query)) == query
-    query.matches(Item(("a/b",), ("dot_general",), "forward", ("float32",), ("f.py:1",), {"flops": 1}))
+    query.matches(Searchable(("a/b",), ("dot_general",), "forward", ("float32",), ("f.py:1",), {"flops": 1}))
 
 
 @pytest.mark.parametrize(
@@ -60,13 +64,15 @@ def test_any_text_is_a_query_or_raises_the_documented_error(text: str) -> None:
 )  # fmt: skip
 def test_matches(query: str, matches: bool) -> None:
     numbers = {"flops": 2_000_000, "bytes": None, "memory": 4050}
-    item = Item(("lm_head/linear_1",), ("dot_general", "Linear"), "backward", ("float64",), ("train.py:12",), numbers)
+    item = Searchable(
+        ("lm_head/linear_1",), ("dot_general", "Linear"), "backward", ("float64",), ("train.py:12",), numbers
+    )
     assert parse_query(query).matches(item) is matches
 
 
 def test_items_without_a_block_are_found_by_their_label() -> None:
-    assert parse_query("block:(unattributed)").matches(Item())
-    assert not parse_query("block:head").matches(Item())
+    assert parse_query("block:(unattributed)").matches(Searchable())
+    assert not parse_query("block:head").matches(Searchable())
 
 
 def test_every_example_is_a_query() -> None:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.graph.query import Item, parse_query
+from mithril_nb.graph.query import Searchable, parse_query
 
 PIECES = (
     "kind:",
@@ -48,7 +48,7 @@ PIECES = (
     "'",
 )
 ITEMS = (
-    Item(
+    Searchable(
         ("lm_head/linear_1",),
         ("dot_general", "Linear"),
         "backward",
@@ -56,8 +56,8 @@ ITEMS = (
         ("train.py:12",),
         {"flops": 2e6, "bytes": None, "memory": 4050},
     ),
-    Item((), ("parameter",), "", ("float32", "int32"), (), {"memory": 1024}),
-    Item(
+    Searchable((), ("parameter",), "", ("float32", "int32"), (), {"memory": 1024}),
+    Searchable(
         ("a/b", "HEAD", "İx"),
         ("custom.call",),
         "forward",
@@ -65,8 +65,8 @@ ITEMS = (
         ("cell [1]:3", "f.py:1-2"),
         {"flops": 0, "bytes": 1e6, "memory": None},
     ),
-    Item(("a%2Fb/😀", "line\nbreak"), ("<b>&amp;",), "update", (), (), {}),
-    Item(("a" * 200 + "bab",), (), "", (), (), {}),
+    Searchable(("a%2Fb/😀", "line\nbreak"), ("<b>&amp;",), "update", (), (), {}),
+    Searchable(("a" * 200 + "bab",), (), "", (), (), {}),
 )
 QUERIES = (
     "",

@@ -98,7 +98,7 @@ def source_lines(model: LogicalGraph | Model, variable: str = "model") -> tuple[
         {4: 'linear_0', 5: 'relu_0'}
     """
     graph, name = (model, "") if isinstance(model, LogicalGraph) else (model.graph, model.name or "")
-    writer = _Writer()
+    writer = _SourceWriter()
     writer.graph(graph, variable, name)
     if writer.misread:
         data = pformat(to_dict(graph, name), width=100, sort_dicts=False)
@@ -124,7 +124,7 @@ def _imports(kinds: Iterable[str]) -> str:
     return "".join(lines) + "\n"
 
 
-class _Writer:
+class _SourceWriter:
     def __init__(self):
         self.lines: list[tuple[str, str]] = []
         self.kinds = {"Model"}

@@ -88,7 +88,7 @@ def graph_of(data: Any, limits: LoadLimits) -> LogicalGraph:
     Raises:
         ModelFileError: The data is broken, contradicts itself, or exceeds a limit.
     """
-    return _Reader(limits).model(data)
+    return _ModelReader(limits).model(data)
 
 
 def part_of(data: Any, key: str, kind: type, path: str = "") -> Any:
@@ -162,7 +162,7 @@ def _count(levels: list[_Level], key: str) -> int:
     return sum(len(part) for part in parts if isinstance(part, list))
 
 
-class _Reader:
+class _ModelReader:
     def __init__(self, limits: LoadLimits):
         self.limits = limits
         self.nodes = 0  # including the inner blocks that constructors create

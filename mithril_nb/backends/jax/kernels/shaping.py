@@ -14,7 +14,7 @@ import numpy as np
 from mithril_nb.backends.jax.kernels.registry import as_array, is_value, kernel, narrowed, widened_whole
 from mithril_nb.errors import ShapeError
 from mithril_nb.graph.spec import Dim, StaticSpec
-from mithril_nb.models.library.operations.indexing import Rows, index_items, picked_value
+from mithril_nb.models.library.operations.indexing import IndexArray, index_items, picked_value
 from mithril_nb.models.library.operations.reshaping import as_sizes, flat_span, pad_pairs, reshaped, stretched
 from mithril_nb.models.shape_inference.dims import MismatchError
 from mithril_nb.models.shape_inference.folding import dtype_of
@@ -112,7 +112,11 @@ def _indexer(call: Call, arrays: Arrays) -> Arrays:
     if not isinstance(index, tuple) and not is_value(index):
         return {"output": x[widened_whole(index)]}
     items = index_items(static(call, "index"))
-    return {"output": x[tuple(np.asarray(entry.numbers, int) if isinstance(entry, Rows) else entry for entry in items)]}
+    return {
+        "output": x[
+            tuple(np.asarray(entry.numbers, int) if isinstance(entry, IndexArray) else entry for entry in items)
+        ]
+    }
 
 
 def _picked(value: Any, items: tuple[Any, ...]) -> Any:

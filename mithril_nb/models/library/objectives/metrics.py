@@ -48,7 +48,7 @@ __all__ = [
 Classes = Annotated[int, Range(1, 2**20)]
 
 
-class _Numbers(Operator):
+class _ClassIndices(Operator):
     category = "Metrics"
     input_ports = ("pred", "label")
     input_dtypes: ClassVar = {"*": "int32"}
@@ -59,7 +59,7 @@ class _Numbers(Operator):
         return {"pred": inputs["label"].shape, "label": inputs["pred"].shape}
 
 
-class ClassDifference(_Numbers):
+class ClassDifference(_ClassIndices):
     """Index of the predicted class minus the index of the true class: 0 for a correct prediction.
 
     Both inputs must have the same shape. Inputs such as `(n, 1)` and `(n,)` do not broadcast.
@@ -74,7 +74,7 @@ class ClassDifference(_Numbers):
         return TensorSpec(_same(inputs, "pred", "label"), "int32")
 
 
-class ClassCounts(_Numbers):
+class ClassCounts(_ClassIndices):
     """Counts true positives, false positives and false negatives of each class.
 
     An index outside 0 to `n_classes - 1` belongs to no class. If only one of prediction and label is such an index, the
@@ -102,7 +102,7 @@ class ClassCounts(_Numbers):
         return Inferred(dict.fromkeys(cls.output_ports, TensorSpec((count,), "int32")))
 
 
-class ClassesSeen(_Numbers):
+class ClassesSeen(_ClassIndices):
     """Counts the distinct classes that occur in predictions, labels, or both."""
 
     op = "classes_seen"
@@ -115,7 +115,7 @@ class ClassesSeen(_Numbers):
         return TensorSpec((), "int32")
 
 
-class ConfusionCounts(_Numbers):
+class ConfusionCounts(_ClassIndices):
     """Confusion matrix: the number of samples of each true class (row) and predicted class (column).
 
     Args:

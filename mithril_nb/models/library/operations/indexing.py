@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-class Rows(NamedTuple):
+class IndexArray(NamedTuple):
     """An array of integers in an index. `numbers` are nested tuples, or `None` if they are known only at run time."""
 
     shape: tuple[Dim, ...]
@@ -44,14 +44,14 @@ class Rows(NamedTuple):
 def index_items(index: Value) -> tuple[Any, ...]:
     """Convert the attribute `index` of an `Indexer` to a tuple with one item per integer, slice or array in it.
 
-    An array of integers becomes a `Rows`. A name such as `"n"` in the index is a number that is not known yet.
+    An array of integers becomes a `IndexArray`. A name such as `"n"` in the index is a number that is not known yet.
 
     Raises:
         MismatchError: `index` is not a valid index.
 
     Examples:
         >>> index_items((0, ("slice", 1, None, None), "...", (0, 2)))
-        (0, slice(1, None, None), Ellipsis, Rows(shape=(2,), numbers=(0, 2)))
+        (0, slice(1, None, None), Ellipsis, IndexArray(shape=(2,), numbers=(0, 2)))
     """
     items = index if isinstance(index, tuple) and not _is_slice(index) else (index,)
     converted: list[Any] = []
@@ -86,7 +86,7 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
             broadcast.
 
     Examples:
-        >>> indexed(("batch", 4, 6), (slice(1, None), 0)), indexed((2, 3, 4), (..., Rows((5,)), None))
+        >>> indexed(("batch", 4, 6), (slice(1, None), 0)), indexed((2, 3, 4), (..., IndexArray((5,)), None))
         (('max(batch-1,0)', 6), (2, 3, 5, 1))
     """
     used = sum(item is not None and item is not ... for item in items)
@@ -104,9 +104,9 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
     position = items.index(...) if ... in items else len(items)
     # As in NumPy, a number counts as an array if the index contains an array. The axis that the arrays produce replaces
     # theirs; it comes first if the arrays are not next to each other, as in x[rows, :, columns].
-    is_by_array = any(isinstance(item, Rows) for item in items)
+    is_by_array = any(isinstance(item, IndexArray) for item in items)
     sizes: list[Dim] = []
-    arrays: list[Rows] = []
+    arrays: list[IndexArray] = []
     before: int | None = None
     is_apart, last = False, -1
     axis = 0
@@ -120,8 +120,8 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
         size = shape[axis]
         if isinstance(item, slice):
             sizes.append(sliced(size, item.start, item.stop, item.step))
-        elif isinstance(item, Rows) or is_by_array:
-            rows = item if isinstance(item, Rows) else Rows((), item)
+        elif isinstance(item, IndexArray) or is_by_array:
+            rows = item if isinstance(item, IndexArray) else IndexArray((), item)
             _check_range(rows.numbers, size, axis)
             is_apart = is_apart or (bool(arrays) and (number != last + 1 or number == gap))
             before = len(sizes) if before is None else before
@@ -160,7 +160,7 @@ def picked_value(value: StaticSpec, items: tuple[Any, ...]) -> StaticSpec:
     for item in items:
         if item is ...:
             continue
-        if isinstance(item, Rows) and item.numbers is None:
+        if isinstance(item, IndexArray) and item.numbers is None:
             return StaticSpec(is_known=False)
         bounds = (item.start, item.stop, item.step) if isinstance(item, slice) else (item,)
         if any(isinstance(bound, str) for bound in bounds):
@@ -197,16 +197,18 @@ def _is_slice(item: Value) -> bool:
     return isinstance(item, tuple) and len(item) == 4 and item[0] == "slice"
 
 
-def _rows(item: tuple[Value, ...]) -> list[Rows]:
+def _rows(item: tuple[Value, ...]) -> list[IndexArray]:
     # NumPy replaces an array of booleans by one array per axis, with the indices of true items.
     kinds = {type(leaf) for leaf in _leaves(item)}
     if kinds == {bool}:
         positions = list(_true_places(item))
         shape = shape_of(item)
-        return [Rows((len(positions),), tuple(position[axis] for position in positions)) for axis in range(len(shape))]
+        return [
+            IndexArray((len(positions),), tuple(position[axis] for position in positions)) for axis in range(len(shape))
+        ]
     if kinds - {int}:
         raise MismatchError("input", f"whole numbers in the index, not {item!r}", "x[[0, 2]]")
-    return [Rows(shape_of(item), item)]
+    return [IndexArray(shape_of(item), item)]
 
 
 def _leaves(item: Value) -> list[Value]:
@@ -254,7 +256,7 @@ class Indexer(Rearranging):
         if isinstance(index, TensorSpec):
             if "int" not in index.dtype:
                 raise MismatchError("index", "whole numbers", "Where()  # selects by booleans", str(index.dtype))
-            items = (Rows(index.shape),)
+            items = (IndexArray(index.shape),)
         elif options["index"] == UNKNOWN:
             items = None
         else:
