@@ -28,9 +28,6 @@ def infer_boundary(
     Nodes are in topological order (independent nodes as they were added), edges are sorted by target, and labels and
     notes by name. So two graphs are equal if their blocks were added in the same order, even if other edits were made
     and undone between.
-
-    Raises:
-        CycleError: The blocks form a cycle.
     """
     edges, notes = list(edges), notes or {}
     nodes = run_order(LogicalGraph(nodes, tuple(edges)))

@@ -17,9 +17,6 @@ def run_order(graph: LogicalGraph) -> tuple[Node, ...]:
 
     Independent nodes stay in the order in which they were added. The nodes of nested graphs are not returned.
 
-    Raises:
-        CycleError: The blocks form a cycle.
-
     Examples:
         >>> run_order(LogicalGraph())
         ()
@@ -85,12 +82,6 @@ def path_between(graph: LogicalGraph, start: str, end: str) -> tuple[str, ...] |
 def check(graph: LogicalGraph, prefix: str = "") -> None:
     """Raise if a graph, or a graph inside it, is inconsistent. `prefix` is the path of the block that contains it.
 
-    Raises:
-        NameTakenError: A block or a label has no name, two blocks or two labels share a name, or a port has two labels.
-        ConnectionError: A connection or a label refers to a missing port, or two connections end at one port.
-        UnconnectedPortError: A data input of a block, or an output of the graph, is not connected.
-        CycleError: The blocks form a cycle.
-
     Examples:
         >>> check(LogicalGraph())
     """
@@ -125,9 +116,6 @@ def check_parts(
 
     `boundary` is a pair: the inputs and the outputs of the graph. If it is `None`, the graph has no outputs, and every
     source of an edge that is not a port of a block is an input of the graph.
-
-    Raises:
-        NameTakenError, ConnectionError: As in `check`.
     """
     _check_names("block", [node.name for node in nodes], prefix)
     _check_names("label", [label for label, _ in labels], prefix)

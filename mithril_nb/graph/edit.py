@@ -50,9 +50,6 @@ def find(graph: LogicalGraph, text: object) -> Endpoint:
     graph output refers to the output of a block that it returns. An input of a block refers to the endpoint that feeds
     it; without one, as for a parameter, it refers to itself.
 
-    Raises:
-        ConnectionError: No endpoint has this name.
-
     Examples:
         >>> from mithril_nb.models import Linear, Model
         >>> find((Model() | Linear(3)(output="y")).graph, "y")
@@ -107,12 +104,7 @@ def annotate_array(graph: LogicalGraph, name: str, is_trainable: bool) -> Logica
 
 
 def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
-    """Name or rename an input or an output, or name a parameter of a block.
-
-    Raises:
-        NameTakenError: Another endpoint has the name.
-        ConnectionError: The name is not valid.
-    """
+    """Name or rename an input or an output, or name a parameter of a block."""
     name = checked_name(name)
     labels = dict(graph.labels)
     holder = labels.get(name)
@@ -145,11 +137,7 @@ def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
 
 
 def expose(graph: LogicalGraph, end: Endpoint) -> LogicalGraph:
-    """Make an output of a block an output of the graph, even if a block reads it.
-
-    Raises:
-        ConnectionError: The endpoint is an input, or a parameter.
-    """
+    """Make an output of a block an output of the graph, even if a block reads it."""
     if end.node != BOUNDARY and _is_output(graph, end):
         return annotate(graph, end, is_exposed=True)
     raise ConnectionError(
@@ -166,10 +154,6 @@ def merge(graph: LogicalGraph, first: Endpoint, second: Endpoint) -> LogicalGrap
 
     An input of the graph merged with an output of a block becomes that output. A parameter of a block merged with an
     input or an output becomes that input or output. Two parameters become one named parameter.
-
-    Raises:
-        ConnectionError: Both are outputs of blocks, or both are the same.
-        CycleError: The merge would create a cycle.
     """
     if _is_open(graph, first) and not _is_open(graph, second):
         first, second = second, first
@@ -243,13 +227,6 @@ def add(
     Returns:
         The new graph, and the name of the block in it.
 
-    Raises:
-        NameTakenError: The graph has a block or an output with that name.
-        NestingError: The block is nested too deep.
-        ConnectionError: `connections` names a port that does not exist, or an invalid name.
-        UnknownBlockError: `connections` names a block that does not exist.
-        CycleError: The connections would create a cycle.
-
     Examples:
         >>> from mithril_nb.graph.records import Port
         >>> relu = Block("Relu", (), (Port("input"),), (Port("output"),), op="relu")
@@ -269,13 +246,7 @@ def check_new(
     nodes: Mapping[str, Node],
     free: Callable[[], str],
 ) -> None:
-    """Raise if a block cannot be added to existing nodes. `free` returns an unused name, for the message.
-
-    Raises:
-        NameTakenError: A node has that name, or the name is too long.
-        NestingError: The block is nested too deep.
-        ConnectionError: `connections` names a port that does not exist.
-    """
+    """Raise if a block cannot be added to existing nodes. `free` returns an unused name, for the message."""
     check_length(name, NameTakenError)
     if name in nodes:
         raise NameTakenError(
@@ -312,9 +283,6 @@ def remove(graph: LogicalGraph, names: Collection[str], *, bridge: bool = False)
         names: Names of the blocks.
         bridge: If true, connect the source of the first data input of a removed block to the readers of its first
             output.
-
-    Raises:
-        UnknownBlockError: A name is not the name of a block.
     """
     for name in names:
         node_of(graph, name)
@@ -338,12 +306,6 @@ def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalG
 
     If the node of `source` is `""`, its port is the name of a graph input, or the name that the user gave to an output.
     An unknown name creates a graph input.
-
-    Raises:
-        UnknownBlockError: The block of `source` or `target` does not exist.
-        ConnectionError: The port of `source` or `target` does not exist, `target` is not an input of a block, or the
-            name of the new graph input is not valid.
-        CycleError: The connection would create a cycle.
     """
     if source.node == BOUNDARY and all(port.name != source.port for port in graph.inputs):
         end = Endpoint.parse(str(source))
@@ -374,11 +336,7 @@ def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalG
 
 
 def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalGraph:
-    """Remove a connection. If its target is a data input of a block, this becomes an input of the graph.
-
-    Raises:
-        ConnectionError: No such connection exists.
-    """
+    """Remove a connection. If its target is a data input of a block, this becomes an input of the graph."""
     edge = Edge(source, target)
     if edge not in graph.edges:
         raise ConnectionError(
@@ -394,12 +352,7 @@ def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> Logic
 
 
 def rename(graph: LogicalGraph, old: str, name: str) -> LogicalGraph:
-    """Rename a block.
-
-    Raises:
-        UnknownBlockError: No block is named `old`.
-        NameTakenError: `name` is empty, taken or too long.
-    """
+    """Rename a block."""
     node_of(graph, old)
     check_length(name, NameTakenError)
     if name == old:
@@ -450,11 +403,7 @@ def with_names(
 
 
 def swap(graph: LogicalGraph, name: str, block: Block) -> LogicalGraph:
-    """Replace a block. Connections to its ports are kept if the new block has a port of the same name.
-
-    Raises:
-        UnknownBlockError: No block has that name.
-    """
+    """Replace a block. Connections to its ports are kept if the new block has a port of the same name."""
     node_of(graph, name)
     inputs, outputs = {port.name for port in block.inputs}, {port.name for port in block.outputs}
     edges = [
@@ -551,9 +500,6 @@ def inside(graph: LogicalGraph, names: tuple[str, ...], edit: Edit) -> LogicalGr
     A composite built from attributes, such as an MLP, becomes a plain model, because its attributes no longer apply.
 
     `names` are the names of the blocks on the path to the composite; `()` refers to `graph` itself.
-
-    Raises:
-        UnknownBlockError: No composite block has this path.
     """
     if not names:
         return edit(graph)
@@ -572,10 +518,6 @@ def rename_inside(graph: LogicalGraph, names: tuple[str, ...], new: str) -> Logi
         graph: The outermost graph.
         names: Names of the blocks on the path to the block, and its own.
         new: The new name.
-
-    Raises:
-        UnknownBlockError: No block has this path.
-        NameTakenError: `new` is empty or taken.
 
     Examples:
         >>> from mithril_nb.models import MLP, Model

@@ -130,10 +130,6 @@ def check_length(name: str, error: type[MithrilError] = UnknownOptionError) -> N
 def checked_name(name: object) -> str:
     """Return a valid name for an input or an output.
 
-    Raises:
-        ConnectionError: `name` is not a string, is empty or too long, or has a dot, which separates a block from its
-            port.
-
     Examples:
         >>> checked_name("hidden")
         'hidden'

@@ -144,10 +144,6 @@ def parse_query(text: object) -> Query:
     Args:
         text: The query. Spaces separate terms; a query without terms matches everything.
 
-    Raises:
-        UnknownOptionError: `text` is not a string; a key is unknown; a value is missing or invalid; `<` or `>` compares
-            a text; or a quote is not closed, or not followed by a space.
-
     Examples:
         >>> [(term.key, term.value, term.is_negated) for term in parse_query("dot -role:backward").terms]
         [('', 'dot', False), ('role', 'backward', True)]

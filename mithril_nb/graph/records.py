@@ -253,9 +253,6 @@ class LogicalGraph(Shown):
         Args:
             path: Path of the block, which may be composite.
 
-        Raises:
-            UnknownBlockError: No block has this path, or it is inside a block that runs others, such as a loop.
-
         Examples:
             >>> from mithril_nb.models import MLP, Linear, Model
             >>> (Model() + MLP(4, [3], 2) + Linear(2)).graph.ancestors("linear_0")
@@ -327,11 +324,7 @@ class LogicalGraph(Shown):
 
 
 def node_of(graph: LogicalGraph, name: str) -> Node:
-    """Return the node with this name.
-
-    Raises:
-        UnknownBlockError: No block has this name.
-    """
+    """Return the node with this name."""
     node = graph.by_name.get(name)
     if node is None:
         near = similar(name, graph.by_name)

@@ -78,9 +78,6 @@ class DType(str):
 def as_dtype(dtype: object) -> DType:
     """Return the name of a dtype given as `ml.float32`, `"float32"`, or a NumPy or JAX dtype.
 
-    Raises:
-        UnknownDtypeError: `dtype` is not a dtype, or its name is not in `ITEM_BYTES`.
-
     Examples:
         >>> as_dtype("float32")
         mithril_nb.float32
@@ -97,9 +94,6 @@ def as_dtype(dtype: object) -> DType:
 
 def as_shape(name: str, dims: Any) -> tuple[Dim, ...]:
     """Validate the shape of the input `name`; return it as a tuple of sizes and names of sizes.
-
-    Raises:
-        UnknownOptionError: `dims` is not a shape, has more than `MOST_AXES` axes, or a name in it is too long.
 
     Examples:
         >>> as_shape("input", ["batch", 784])
@@ -127,9 +121,6 @@ def as_shape(name: str, dims: Any) -> tuple[Dim, ...]:
 
 def check_rank(name: str, dims: Sized) -> None:
     """Raise if the shape of the input `name` has more axes than an array supports.
-
-    Raises:
-        UnknownOptionError: `dims` has more than `MOST_AXES` axes.
 
     Examples:
         >>> check_rank("input", ["batch", 784])

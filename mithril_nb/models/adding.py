@@ -38,10 +38,6 @@ class Adding:
 
         Args:
             values: The value that the user connected to each port, such as `{"input": a + b}`.
-
-        Raises:
-            ConnectionError: A connection belongs to a block that is not part of the model, or a constant contradicts an
-                earlier one of the same name.
         """
         if any(not isinstance(value, str | Connection) for value in values.values()):
             self.before = self.draft.state(), dict(self.members)
@@ -64,11 +60,7 @@ class Adding:
         return self.constant(value)
 
     def connected(self, connection: Connection) -> str:
-        """Return the name that a connection of a block has in this model.
-
-        Raises:
-            ConnectionError: The block is not part of the model.
-        """
+        """Return the name that a connection of a block has in this model."""
         if connection.model is self.model:
             return component(connection.port)
         block = self.member(connection.model)
@@ -131,11 +123,7 @@ class Adding:
         return str(Endpoint(self.draft.add(model.block, connections=label), model.outputs[0].name))
 
     def known_constant(self, key: IOKey) -> str | None:
-        """Return the output of the `Constant` that was added under the name of `key`; `None` if there is none.
-
-        Raises:
-            ConnectionError: The value or the dtype of `key` differs from that of the `Constant`.
-        """
+        """Return the output of the `Constant` that was added under the name of `key`; `None` if there is none."""
         graph = self.draft.graph()
         end = dict(graph.labels).get(key.name or "", Endpoint(BOUNDARY, ""))
         existing = graph.by_name[end.node].block if end.node else None
@@ -164,9 +152,6 @@ class Adding:
         Args:
             name: Name of the block.
             values: The value that the user connected to each port. Values other than `IOKey`s are ignored.
-
-        Raises:
-            ConnectionError: A declaration contradicts an earlier one.
         """
         for port, key in values.items():
             if not isinstance(key, IOKey):

@@ -205,9 +205,6 @@ def by_name(setter: str, values: object, more: Mapping[str, Any], example: str) 
         values: The dict, or `None`.
         more: The keyword arguments.
         example: A valid dict as source code, for the message.
-
-    Raises:
-        UnknownOptionError: `values` is neither `None` nor a dict with string keys.
     """
     if values is not None and not (isinstance(values, Mapping) and all(isinstance(name, str) for name in values)):
         raise UnknownOptionError(

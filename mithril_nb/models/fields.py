@@ -187,9 +187,6 @@ def checked(kind: str, fields: tuple[Field, ...], attributes: Mapping[str, Any])
     """Return pairs of name and value for all fields of a block, with values converted to the fields' types.
 
     A field that `attributes` omits has its default.
-
-    Raises:
-        UnknownOptionError: A name is unknown, or a value is invalid.
     """
     by_name = {field.name: field for field in fields}
     for name in attributes:
@@ -216,9 +213,6 @@ def passed_on(constructor: type, attributes: Mapping[str, Any]) -> tuple[tuple[s
     """Return the attributes of a block as pairs of name and value, like `checked`.
 
     `attributes` contains the arguments that the block's constructor passes to `super().__init__`: all its arguments.
-
-    Raises:
-        UnknownOptionError: `attributes` lacks an argument of the constructor, or a value is invalid.
     """
     kind, fields = constructor.__name__, fields_of(constructor)
     if lost := [field.name for field in fields if field.name not in attributes]:
@@ -312,10 +306,6 @@ def _converted(field: Field, value: Any) -> Value:
 
 def plain(value: Any) -> Value:
     """Return a value as plain data: arrays and lists become tuples.
-
-    Raises:
-        TypeError: The value contains something other than numbers, booleans, strings and `None`.
-        ValueError: Lists are nested too deep.
 
     Examples:
         >>> plain([[1, 2.5], "x"])

@@ -76,9 +76,6 @@ def initializer_text(initializer: object) -> str:
     Args:
         initializer: A name such as `"normal"`, a name with arguments such as `"normal(0.02)"`, or an `Initializer`.
 
-    Raises:
-        UnknownOptionError: The initializer is unknown, or an argument is invalid.
-
     Examples:
         >>> [initializer_text(text) for text in ("normal(scale = 0.020)", "uniform(2, -1)", "constant(1)")]
         ['normal(0.02)', 'uniform(2, -1)', 'constant']
@@ -102,9 +99,6 @@ def initializer_of(text: str, default: Initializer | None = None) -> Initializer
     Args:
         text: A name such as `"normal"`, or a name with arguments such as `"normal(0.02)"`.
         default: The default initializer of the parameter, with the axes to use if the text omits them.
-
-    Raises:
-        UnknownOptionError: The initializer is unknown, or an argument is invalid.
 
     Examples:
         >>> initializer_of("he_normal", Initializer("glorot_uniform", in_axis=1, out_axis=0))

@@ -24,10 +24,6 @@ def input_specs(
             only input, whatever its name.
         dtype: Dtype of inputs for which neither the user nor a block requires another.
 
-    Raises:
-        UnexpectedInputError: A name is not an input, or two names refer to one input.
-        UnknownOptionError: `shapes` is not a dict, or a shape is invalid.
-
     Examples:
         >>> from mithril_nb.models import Linear
         >>> input_specs(Linear(10).graph, {"input": ["batch", 784]})
@@ -117,10 +113,6 @@ def by_port(
         argument: Name of the user's dict, for messages.
         example: An example value of the dict, as source code for messages.
 
-    Raises:
-        UnknownOptionError: `entries` is not a dict.
-        UnexpectedInputError: A name is not a port, or two names refer to one port.
-
     Examples:
         >>> by_port({"input": 1}, ("image",), "input", argument="inputs")
         {'image': 'input'}
@@ -155,10 +147,6 @@ def flat_params(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     Args:
         params: The parameters.
         prefix: Text to add before every name, such as `"encoder."`.
-
-    Raises:
-        UnknownOptionError: `params` is not a dict.
-        UnexpectedInputError: One parameter is given twice: nested, and with a dotted name.
 
     Examples:
         >>> flat_params({"linear_0": {"weight": 1}, "linear_1.weight": 2})

@@ -150,11 +150,7 @@ def traced(cls: type[Operator], options: Options, inputs: Specs) -> Inferred:
 
 
 def computed(cls: type[Operator]) -> None:
-    """Set the declarations that a subclass of `Operator` with a method `compute` omits, such as `op` and `infer`.
-
-    Raises:
-        UnknownOptionError: The method `infer` of the class is not a class method.
-    """
+    """Set the declarations that a subclass of `Operator` with a method `compute` omits, such as `op` and `infer`."""
     if not isinstance(cls.__dict__.get("infer", classmethod(traced)), classmethod):
         raise UnknownOptionError(
             f"{cls.__name__}.infer is not a class method.",
@@ -272,11 +268,7 @@ def register_primitive(name: str) -> Callable[[Function], Function]:
 
 
 def define(name: str, ports: tuple[str, ...]) -> type[Operator]:
-    """Define the class of the op `name` with the inputs `ports`. Returns the existing class if it has these inputs.
-
-    Raises:
-        NameTakenError: Another block or op has this name.
-    """
+    """Define the class of the op `name` with the inputs `ports`. Returns the existing class if it has these inputs."""
     old = OPS.get(name)
     if old is not None and issubclass(old, Custom) and old.input_ports == ports:
         return old
@@ -299,9 +291,6 @@ def ports_of(function: Function, decorator: str, name: str, skip: int = 0) -> tu
         name: Name of the op, for the error message.
         skip: Number of arguments that are not inputs: 1 if the first is the backend, 2 if also the last is the
             gradient.
-
-    Raises:
-        UnknownOptionError: The function has no argument for an array, or takes `*args`.
     """
     try:
         arguments = list(inspect.signature(function).parameters.values())
@@ -325,12 +314,7 @@ def ports_of(function: Function, decorator: str, name: str, skip: int = 0) -> tu
 
 
 def check_name(name: Any, decorator: str) -> None:
-    """Raise if a name is not valid for an op.
-
-    Raises:
-        UnknownOptionError: The name is not a string that is a Python identifier. It is a function if the user writes
-            the decorator without parentheses.
-    """
+    """Raise if a name is not valid for an op."""
     if not isinstance(name, str) or not name.isidentifier():
         raise UnknownOptionError(
             f"{getattr(name, '__name__', name)!r} is not a valid op name.",

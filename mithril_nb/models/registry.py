@@ -66,9 +66,6 @@ ELSEWHERE = {
 def kind_named(kind: str) -> type[Any]:
     """Return the class of the blocks of a kind, such as `"Linear"`.
 
-    Raises:
-        UnknownBlockError: No kind has this name.
-
     Examples:
         >>> import mithril_nb.models
         >>> kind_named("Linear").__name__
@@ -110,10 +107,6 @@ def construct(kind: str, graph: LogicalGraph | None, attributes: Mapping[str, An
         graph: The inner graph of a block that runs others, such as `Scan`: the constructor takes the blocks of this
             graph as arguments. `None` for other blocks.
         attributes: The other arguments.
-
-    Raises:
-        UnknownBlockError: No kind has this name.
-        Exception: The constructor rejects an argument.
     """
     constructor = kind_named(kind)
     parts = {} if graph is None else {node.name: constructor.of_block(node.block) for node in graph.nodes}
@@ -130,9 +123,6 @@ def refuse_second(new: type, category: str, name: str, old: type | None) -> None
         category: `"kind"` or `"op"`, for the message.
         name: The name to register.
         old: The class that has registered the name; `None` if no class has.
-
-    Raises:
-        NameTakenError: Another class has the name.
     """
     if old is None or (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__):
         return
@@ -208,9 +198,6 @@ def example_call(kind: type) -> str:
 
 def with_attributes(model: Handle, changes: Mapping[str, Any]) -> Any:
     """Return a new model of the same kind with some attributes changed.
-
-    Raises:
-        UnknownOptionError: An attribute is unknown, or a value is invalid.
 
     Examples:
         >>> from mithril_nb.models import Linear

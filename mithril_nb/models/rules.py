@@ -79,11 +79,7 @@ class Inference:
         return all(parameter.spec.is_concrete for parameter in (*self.parameters, *self.states))
 
     def raise_problems(self) -> None:
-        """Raise one error that contains all problems. Does nothing without problems.
-
-        Raises:
-            ShapeError: There is at least one problem.
-        """
+        """Raise one error that contains all problems. Does nothing without problems."""
         if self.problems:
             first, *more = self.problems
             raise ShapeError(first, more=tuple(more))

@@ -148,11 +148,7 @@ class Portable:
 
 
 def table(graph: LogicalGraph, inference: Inference, depth: int | None = None, dtype: str = "float32") -> str:
-    """Return the table of `Model.summary`, given the result of shape inference. Prints only dtypes other than `dtype`.
-
-    Raises:
-        UnknownOptionError: The depth is invalid.
-    """
+    """Return the table of `Model.summary`. Prints only dtypes other than `dtype`."""
     work = _Table(inference, _checked(depth), dtype)
     work.shared = {
         op.path: names

@@ -83,11 +83,7 @@ ADVICE = "ml.save(model, path)  # writes the file again; or restore an earlier c
 
 
 def graph_of(data: Any, limits: LoadLimits) -> LogicalGraph:
-    """Build a graph from its data, as written by `to_dict`.
-
-    Raises:
-        ModelFileError: The data is broken, contradicts itself, or exceeds a limit.
-    """
+    """Build a graph from its data, as written by `to_dict`."""
     return _ModelReader(limits).model(data)
 
 
@@ -99,9 +95,6 @@ def part_of(data: Any, key: str, kind: type, path: str = "") -> Any:
         key: The key.
         kind: Required type of the value: `list`, `dict`, `str` or `bool`.
         path: Path of the block that the data describes, for the error message; `""` for the whole model.
-
-    Raises:
-        ModelFileError: `data` is not a dict, the key is missing, or the value has another type.
     """
     if not isinstance(data, dict):
         raise broken(f"expected an object with {key!r}, found {short_repr(data)}", path)
@@ -112,22 +105,14 @@ def part_of(data: Any, key: str, kind: type, path: str = "") -> Any:
 
 
 def check_keys(data: Mapping[str, Any], allowed: Collection[str], path: str = "") -> None:
-    """Raise if the data has a key that is not in `allowed`, because its value would be lost.
-
-    Raises:
-        ModelFileError: A key is unknown.
-    """
+    """Raise if the data has a key that is not in `allowed`, because its value would be lost."""
     if len(unknown := data.keys() - allowed):
         key = sorted(map(str, unknown))[0]
         raise broken(f"unknown key {short_repr(key)}, known are {listed(map(repr, allowed))}", path)
 
 
 def json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the dict of a JSON object, given its pairs.
-
-    Raises:
-        ModelFileError: A key is repeated.
-    """
+    """Return the dict of a JSON object, given its pairs."""
     parsed = dict(pairs)
     if len(parsed) < len(pairs):
         seen: set[str] = set()
@@ -280,11 +265,7 @@ class _ModelReader:
         return Node(name, block)
 
     def block(self, kind: str, graph: LogicalGraph | None, attributes: Mapping[str, Any], path: str) -> Block:
-        """Return a block, built by its constructor. Its inner blocks count for the limit `nodes`.
-
-        Raises:
-            ModelFileError: The constructor rejects an argument, or the block exceeds a limit.
-        """
+        """Return a block, built by its constructor. Its inner blocks count for the limit `nodes`."""
         length = sum(self.length(value, path) for value in attributes.values())
         self.limits.check("list_length", length, "values in the lists of one block", path)
         key = (kind, repr(attributes) if graph is None and length < 100 else "")
@@ -390,9 +371,6 @@ def is_link(text: object) -> bool:
 def fragment_of(data: Mapping[str, Any]) -> str:
     """Return the fragment of a link that contains data: JSON, compressed as raw deflate, in URL-safe base64.
 
-    Raises:
-        ModelFileError: The fragment would be longer than `MOST_CHARACTERS`.
-
     Examples:
         >>> data_in(fragment_of({"model": 1}))
         {'model': 1}
@@ -410,11 +388,7 @@ def fragment_of(data: Mapping[str, Any]) -> str:
 
 
 def data_in(link: str) -> Any:
-    """Return the JSON data in the fragment of a link. It may be something other than a model.
-
-    Raises:
-        ModelFileError: The fragment or its data is too long, or the fragment is damaged or does not contain JSON.
-    """
+    """Return the JSON data in the fragment of a link. It may be something other than a model."""
     text = link.partition(MARK)[2]
     if len(MARK) + len(text) > MOST_CHARACTERS:
         raise _broken(f"it has {len(MARK) + len(text):,} characters, and the limit is {MOST_CHARACTERS:,}")
@@ -452,10 +426,6 @@ def graph_from_dict(data: Mapping[str, Any], limits: LoadLimits | None) -> tuple
     """Return the graph and the name of a model, given the result of `graph_to_dict`. A model without a name has `None`.
 
     `limits` are the sizes that a model may have; `None` for the default limits.
-
-    Raises:
-        ModelFileError: The data is not a model, is broken, exceeds a limit, or has a later version.
-        UnknownOptionError: `limits` is not a `LoadLimits`.
     """
     limits = _checked_limits(limits)
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
@@ -481,12 +451,7 @@ def graph_from_dict(data: Mapping[str, Any], limits: LoadLimits | None) -> tuple
 
 
 def save_graph(graph: LogicalGraph, name: str, path: str | Path) -> None:
-    """Write a graph and the name of a model to a JSON file.
-
-    Raises:
-        UnknownOptionError: `path` is not a path.
-        ModelFileError: The file cannot be written.
-    """
+    """Write a graph and the name of a model to a JSON file."""
     check_path(path, "save to", SAVE_ADVICE)
     text = json.dumps(graph_to_dict(graph, name), indent=1, ensure_ascii=False)
     try:
@@ -502,10 +467,6 @@ def load_graph(path: str | Path, limits: LoadLimits | None) -> tuple[LogicalGrap
     Args:
         path: The path of the file, or a link from `Model.share_link`.
         limits: The sizes that a model may have; `None` for the default limits.
-
-    Raises:
-        UnknownOptionError: `path` is not a path, or `limits` is not a `LoadLimits`.
-        ModelFileError: The file cannot be read, is not a model, is broken, exceeds a limit, or has a later version.
     """
     check_path(path, "load", 'ml.load("model.json")')
     limits = _checked_limits(limits)
@@ -565,9 +526,6 @@ def check_path(path: Any, action: str, advice: str) -> None:
         path: The value.
         action: The failed action, for the message: `"load"`, as in "cannot load 3".
         advice: Code that works, for the message.
-
-    Raises:
-        UnknownOptionError: The value is not a path.
     """
     if not isinstance(path, str | os.PathLike):
         raise UnknownOptionError(f"cannot {action} {short_repr(path)}.", (("needs", "the path of a file"),), advice)

@@ -167,9 +167,6 @@ def place_of(port: str, axis: int, shape: tuple[Dim, ...], more: int = 0) -> int
         shape: The shape.
         more: Number of axes that the operation adds. The result is an index in the output shape, as for `jnp.stack`.
 
-    Raises:
-        MismatchError: The shape does not have this axis.
-
     Examples:
         >>> place_of("input", -1, ("batch", 3)), place_of("input", -1, ("...", 3)), place_of("input", 0, ("...", 3))
         (1, 1, None)
@@ -298,9 +295,6 @@ def broadcast(left: TensorSpec, right: TensorSpec) -> tuple[Dim, ...]:
         ('batch', 4, 3)
         >>> broadcast(TensorSpec(("...", 3)), TensorSpec((3,)))
         ('...', 3)
-
-    Raises:
-        MismatchError: Two sizes differ and neither is 1.
     """
     result: list[Dim] = []
     for offset in range(1, max(len(left.shape), len(right.shape)) + 1):

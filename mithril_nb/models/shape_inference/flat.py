@@ -80,9 +80,6 @@ def flat(graph: LogicalGraph) -> Flat:
 
     A block that runs others, such as `Scan`, is one op: its inner blocks are not in the result.
 
-    Raises:
-        CycleError: The graph has a cycle.
-
     Examples:
         >>> from mithril_nb.models import MLP
         >>> [op.path for op in flat(MLP(4, [3], 2).graph).ops]

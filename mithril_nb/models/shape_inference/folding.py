@@ -78,9 +78,6 @@ def as_array(port: str, spec: Spec, dtype: str) -> TensorSpec:
         spec: The spec.
         dtype: The dtype of an array of floats.
 
-    Raises:
-        MismatchError: The value cannot be converted to an array.
-
     Examples:
         >>> as_array("input", StaticSpec(("batch", 3)), "float32")
         (2,) int32

@@ -102,10 +102,6 @@ def infer(
         prefix: Path of the block that contains the graph, for messages.
         activated_outputs: Names of the outputs that an activation outside the graph reads, which affects initializers.
 
-    Raises:
-        CycleError: The graph has a cycle.
-        UnknownOpError: A block has an unknown op.
-
     Examples:
         >>> from mithril_nb.models import Linear
         >>> found = infer(Linear(10).graph, {"input": TensorSpec(("batch", 784))})

@@ -268,11 +268,7 @@ class Coordinates(Operator):
 
 
 def square(inputs: Specs, port: str) -> tuple[Dim, ...]:
-    """Return the shape of a square matrix: `(3, 3)` for an input `("n", 3)`, because both sizes are equal.
-
-    Raises:
-        MismatchError: The input is not a square matrix.
-    """
+    """Return the shape of a square matrix: `(3, 3)` for an input `("n", 3)`, because both sizes are equal."""
     shape = inputs[port].shape
     if shape == (LEADING,):
         return shape
@@ -293,11 +289,7 @@ def _same_square(inputs: Specs, port: str, other: str) -> tuple[Dim, ...]:
 
 
 def points(inputs: Specs, port: str) -> tuple[Dim | None, Dim | None]:
-    """Return the numbers of points and features of an input `(points, features)`; `None` for an unknown number.
-
-    Raises:
-        MismatchError: The input is not a matrix.
-    """
+    """Return the numbers of points and features of an input `(points, features)`; `None` for an unknown number."""
     shape = inputs[port].shape
     if LEADING in shape[:1]:
         return None, (shape[-1] if len(shape) > 1 else None)

@@ -43,9 +43,6 @@ _AXES = {1: "(..., features)", 2: "(..., time, features)", 3: "(..., heads, time
 def ends(port: str, spec: TensorSpec, count: int) -> tuple[tuple[Dim, ...], tuple[Dim | None, ...]]:
     """Return the leading sizes of an array, and its last `count` sizes; `None` for an unknown size.
 
-    Raises:
-        MismatchError: The array has fewer than `count` axes.
-
     Examples:
         >>> ends("query", TensorSpec(("batch", 8, 10, 64)), 2), ends("query", TensorSpec(("...", 64)), 2)
         ((('batch', 8), (10, 64)), (('...',), (None, 64)))
@@ -98,10 +95,6 @@ def broadcast_heads(port: str, lead: tuple[Dim, ...], other: tuple[Dim, ...]) ->
         port: `"key"` or `"value"`, for the error message.
         lead: The leading sizes of the queries.
         other: The leading sizes of the keys or values.
-
-    Raises:
-        MismatchError: Sizes other than the numbers of heads do not broadcast, or the number of heads of the keys or
-            values does not divide that of the queries.
 
     Examples:
         >>> broadcast_heads("key", ("batch", 8), ("batch", 2))

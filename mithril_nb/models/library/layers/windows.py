@@ -99,11 +99,7 @@ class Windows:
         return tuple(same_padding(*args) for args in zip(sizes, self.reach, self.stride, strict=True))
 
     def counts(self, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
-        """Return the numbers of windows on the last axes of an array of this shape.
-
-        Raises:
-            MismatchError: No window fits on an axis.
-        """
+        """Return the numbers of windows on the last axes of an array of this shape."""
         reach, lead = self.reach, len(shape) - len(self.size)
         sizes = zip(shape[lead:], reach, self.stride, self.pads(shape[lead:]), strict=True)
         counts = tuple(window_size(size, window, step, *pads) for size, window, step, pads in sizes)
@@ -126,9 +122,6 @@ def windows(options: Mapping[str, Any], axes: int, size: Sequence[int] | None = 
             window, a missing padding is `"valid"`, and a missing dilation is 1.
         axes: Number of axes that the windows slide over.
         size: For each axis, the number of items in a window. Default: `kernel_size`.
-
-    Raises:
-        MismatchError: A value is invalid.
 
     Examples:
         >>> windows({"stride": 2, "padding": 1}, 2, size=(3, 3))
@@ -175,9 +168,6 @@ def transposed_pads(window: Windows, extra: int = 0) -> tuple[tuple[int, int], .
 def each(port: str, value: Value, axes: int) -> tuple[int, ...]:
     """Return the value of the attribute `port`, one number or a tuple, as a tuple with one number per axis.
 
-    Raises:
-        MismatchError: The value contains something else than positive integers, or the wrong count of them.
-
     Examples:
         >>> each("stride", 2, axes=3), each("stride", (1, 2), axes=2)
         ((2, 2, 2), (1, 2))
@@ -195,9 +185,6 @@ def paddings(port: str, value: Value, axes: int) -> str | tuple[tuple[int, int],
     """Return the value of the attribute `port`, a padding, as `"same"`, `"valid"`, or one pair of numbers per axis.
 
     One number is the padding at both ends of an axis, or of all axes. For a single axis, two numbers are a pair.
-
-    Raises:
-        MismatchError: The value is not a padding, see `padding_need`.
 
     Examples:
         >>> paddings("padding", (1, 2), 2), paddings("padding", (1, 2), 1)
@@ -248,9 +235,6 @@ def shape_with_channels(spec: TensorSpec, axes: int, needs_batch: bool = True) -
         spec: Spec of the array.
         axes: Number of axes after the channels.
         needs_batch: If false, the batch axis may be missing.
-
-    Raises:
-        MismatchError: The array does not have this number of axes.
     """
     if spec.shape[:1] == (LEADING,):
         return None

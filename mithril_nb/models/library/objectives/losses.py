@@ -45,9 +45,6 @@ def paired(inputs: Specs, port: str, other: str) -> tuple[Dim, ...]:
     One of the inputs may broadcast to the shape of the other. Shapes such as `(n,)` and `(n, 1)` are rejected, because
     their result `(n, n)` would pair each item with all others.
 
-    Raises:
-        MismatchError: Neither shape broadcasts to the other.
-
     Examples:
         >>> from mithril_nb.graph.spec import TensorSpec
         >>> paired({"input": TensorSpec(("n", 3)), "target": TensorSpec(())}, "input", "target")

@@ -275,9 +275,6 @@ class PrimitiveRandInt(RandInt):
 def wanted_shape(value: Value) -> tuple[Dim, ...]:
     """Return the attribute `shape` as a tuple of sizes; `("...",)` if its value is known only at run time.
 
-    Raises:
-        MismatchError: The value is not a shape, or a size is negative.
-
     Examples:
         >>> wanted_shape((2, "batch")), wanted_shape(3)
         ((2, 'batch'), (3,))

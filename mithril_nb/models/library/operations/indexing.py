@@ -44,10 +44,7 @@ class IndexArray(NamedTuple):
 def index_items(index: Value) -> tuple[Any, ...]:
     """Convert the attribute `index` of an `Indexer` to a tuple with one item per integer, slice or array in it.
 
-    An array of integers becomes a `IndexArray`. A name such as `"n"` in the index is a number that is not known yet.
-
-    Raises:
-        MismatchError: `index` is not a valid index.
+    An array of integers becomes an `IndexArray`. A name such as `"n"` in the index is a number that is not known yet.
 
     Examples:
         >>> index_items((0, ("slice", 1, None, None), "...", (0, 2)))
@@ -80,10 +77,6 @@ def index_items(index: Value) -> tuple[Any, ...]:
 
 def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
     """Return the shape of an array of this shape after indexing it with `items`, which `index_items` returned.
-
-    Raises:
-        MismatchError: A number is out of range, there are more items than axes, or the arrays of the index do not
-            broadcast.
 
     Examples:
         >>> indexed(("batch", 4, 6), (slice(1, None), 0)), indexed((2, 3, 4), (..., IndexArray((5,)), None))
@@ -146,9 +139,6 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
 
 def picked_value(value: StaticSpec, items: tuple[Any, ...]) -> StaticSpec:
     """Index a static value, such as a shape, by the first item; then index the result by the next item, and so on.
-
-    Raises:
-        MismatchError: A number is out of range, an item is not a number or slice, or the value is not a tuple.
 
     Examples:
         >>> picked_value(StaticSpec(("batch", 3)), (0,)), picked_value(StaticSpec((2, 3, 4)), (slice(1, None),))

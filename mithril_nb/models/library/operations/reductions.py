@@ -62,9 +62,6 @@ def negative_axes(kind: str, shape: tuple[Dim, ...], axes: tuple[int, ...] | Non
         shape: The input's shape.
         axes: The axes; `None` for all.
 
-    Raises:
-        MismatchError: The shape does not have an axis, or an axis is repeated.
-
     Examples:
         >>> negative_axes("Sum", (2, 3, 4), (0, -1)), negative_axes("Sum", (2, 3), None)
         ((-3, -1), (-2, -1))

@@ -71,11 +71,7 @@ def last_axis(inputs: Specs) -> tuple[tuple[Dim, ...], Dim | None]:
 
 
 def as_sizes(port: str, value: Value) -> tuple[Dim, ...]:
-    """Return the value of an attribute, one size or a tuple of sizes, as a tuple. A size is an integer or a name.
-
-    Raises:
-        MismatchError: `value` contains something else. The message names the attribute, `port`.
-    """
+    """Return the value of an attribute, one size or a tuple of sizes, as a tuple. A size is an integer or a name."""
     sizes = value if isinstance(value, tuple) else (value,)
     if any(isinstance(size, bool) or not isinstance(size, int | str) for size in sizes):
         raise MismatchError(port, "sizes", f"{port}=(2, 3)  # or a connected shape: {port}=x.shape()")
@@ -89,9 +85,6 @@ def reshaped(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = 
         shape: The shape of the array.
         target: The new sizes, see `Reshape`.
         connected: True if `target` comes from a connection. A name in it is then the size itself, and is not inferred.
-
-    Raises:
-        MismatchError: The number of items differs, or `target` is invalid.
 
     Examples:
         A size of -1 is inferred:
@@ -182,9 +175,6 @@ def stretched(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool =
         target: The new sizes, see `BroadcastTo`.
         connected: True if `target` comes from a connection. A name in it is then the size itself.
 
-    Raises:
-        MismatchError: The array does not broadcast to `target`, or a size is negative.
-
     Examples:
         >>> stretched((1, 3), (2, 3)), stretched(("batch", 1), ("batch", 4))
         ((2, 3), ('batch', 4))
@@ -233,9 +223,6 @@ def flat_span(shape: tuple[Dim, ...], start: int, end: int) -> tuple[int, int] |
 
     If a equals b, `Flatten` inserts an axis of size 1.
 
-    Raises:
-        MismatchError: The array does not have these axes, or `end` is before `start`.
-
     Examples:
         >>> flat_span((2, 3, 4), 1, -1), flat_span((2,), 1, -1)
         ((1, 3), (1, 1))
@@ -268,9 +255,6 @@ def places_of(port: str, axes: Value, shape: tuple[Dim, ...], adds: bool = False
         shape: The shape.
         adds: True for axes that the block adds. They are then positions in the shape of the result.
 
-    Raises:
-        MismatchError: The shape does not have an axis, an axis is repeated, or an axis is not an integer.
-
     Examples:
         >>> places_of("axis", (0, -1), (2, 3, 4)), places_of("axis", -1, (2, 3), adds=True)
         ([0, 2], [2])
@@ -299,9 +283,6 @@ def is_count(value: object, least: int = 0) -> bool:
 
 def broadcast_all(inputs: Specs) -> tuple[Dim, ...]:
     """Return the shape that several inputs broadcast to.
-
-    Raises:
-        MismatchError: Two sizes differ and neither is 1.
 
     Examples:
         >>> broadcast_all({"a": TensorSpec((3, 1)), "b": TensorSpec((4,)), "c": TensorSpec(())})
@@ -350,9 +331,6 @@ def same_sizes(inputs: Specs, except_axis: int | None = None) -> tuple[Dim, ...]
     Args:
         inputs: Specs by port.
         except_axis: An axis on which the sizes may differ. The result has the size of the first input there.
-
-    Raises:
-        MismatchError: The shapes differ on another axis, or in their number of axes.
 
     Examples:
         >>> same_sizes({"input1": TensorSpec(("batch", 3)), "input2": TensorSpec((8, 3))})
@@ -970,9 +948,6 @@ def pad_pairs(width: Value, rank: int | None) -> tuple[tuple[int, int], ...]:
     Args:
         width: A number, a pair, or a pair for each axis.
         rank: The number of axes; `None` to only check `width`.
-
-    Raises:
-        MismatchError: `width` is invalid, or the number of pairs is not `rank`.
 
     Examples:
         >>> pad_pairs(1, 2), pad_pairs((1, 2), 2), pad_pairs(((0, 0), (1, 2)), 2)

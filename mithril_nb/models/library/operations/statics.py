@@ -324,12 +324,7 @@ class Value(_Static):
 
 
 def dtype_option(port: str, dtype: Plain) -> str:
-    """Return the name of a dtype: `dtype` is the value of the attribute `port` of a block.
-
-    Raises:
-        MismatchError: The value is not a string, or is known only at run time.
-        UnknownDtypeError: No dtype has this name.
-    """
+    """Return the name of a dtype: `dtype` is the value of the attribute `port` of a block."""
     if dtype is None or dtype == UNKNOWN or not isinstance(dtype, str):
         raise MismatchError(port, "a dtype that is known before the program runs", 'dtype="float32"')
     return str(as_dtype(dtype))
