@@ -14,8 +14,8 @@ import numpy as np
 
 from mithril_nb.backends.emitted import EmittedBackend
 from mithril_nb.compilation.inspecting import inspect_program
-from mithril_nb.emission.arrays.dialects import Library
 from mithril_nb.emission.arrays.emitter import emit_arrays
+from mithril_nb.emission.arrays.rules import Library
 from mithril_nb.emission.c import compiling
 from mithril_nb.emission.c.emit import emit
 from mithril_nb.emission.ggml.emitter import emit_ggml

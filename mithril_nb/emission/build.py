@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from mithril_nb.emission.blocks import divide
-from mithril_nb.emission.cleanup import clean
+from mithril_nb.emission.blocks import Divided
+from mithril_nb.emission.cleanup import clean, narrow
 from mithril_nb.emission.naming.namer import Namer
-from mithril_nb.emission.narrowing import narrow
-from mithril_nb.emission.program import Function, Program, Statement, Value
+from mithril_nb.emission.program import EmittedProgram, Function, Statement, Value
 from mithril_nb.emission.reading import read
-from mithril_nb.emission.sizes import Size
+from mithril_nb.emission.sizes import NamedSize
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.stages.patterns import DETACH
 from mithril_nb.stages.trace import traced
@@ -24,7 +23,7 @@ def build(
     keeps_gradients: bool = False,
     fuse: Callable[[Function], Function] = lambda function: function,
     takes_names: bool = False,
-) -> Program:
+) -> EmittedProgram:
     """Return a traced program as functions of statements, in which all arrays have names.
 
     Args:
@@ -34,20 +33,14 @@ def build(
             source. It has no effect on a program that contains its own gradients.
         fuse: A function that takes a `Function`, also the body of a loop or branch, and returns it with calls of
             library functions, such as `layer_norm`, instead of statements that compute the same result.
-        takes_names: See `check_sizes`.
-
-    Raises:
-        StageUnavailableError: A size is a name, such as `"batch"`, and not a number; see `check_sizes`.
+        takes_names: If true, sizes of axes of inputs may be names, such as `"batch"`, which the source can read.
     """
     check_sizes(program, takes_names)
     trace = program.trace
     main, constants = flat_program(program, keeps_gradients, {*reserved, *trace.arguments})
-    are_params = [one.is_param for one in program.inputs]
-    params = {value for value, is_param in zip(main.inputs, are_params, strict=True) if is_param}
-    divided = divide(main, constants, params)
-    reserved = {*reserved, *(str(size) for value in main.inputs for size in value.shape if isinstance(size, Size))}
-    namer = Namer(main, divided, constants, params, trace.outputs, reserved, program.ports, program.kinds, fuse)
-    return namer.program(trace.name, trace.inputs)
+    params = {value for value, leaf in zip(main.inputs, program.inputs, strict=True) if leaf.is_param}
+    reserved = {*reserved, *(str(size) for value in main.inputs for size in value.shape if isinstance(size, NamedSize))}
+    return Namer(main, Divided(main, constants, params), constants, params, program, reserved, fuse).program()
 
 
 def flat_program(
@@ -55,21 +48,13 @@ def flat_program(
 ) -> tuple[Function, dict[Value, Any]]:
     """Return a traced program as one function, and the arrays of its constants. See `build` for the options."""
     main, constants = read(program, reserved)
-    if keeps_gradients and not any(one.role == "backward" for one in main.walk()):
+    if keeps_gradients and not any(statement.role == "backward" for statement in main.walk()):
         main = _with_detach(main)
     return clean(narrow(clean(main))), constants
 
 
 def check_sizes(program: traced.Program, takes_names: bool = False) -> None:
-    """Check that every size of a program is a number.
-
-    Args:
-        program: The program.
-        takes_names: If true, a name is allowed if it is the size of an axis of an input, where the source can read it.
-
-    Raises:
-        StageUnavailableError: A size is a name, such as `"batch"`, that is not allowed.
-    """
+    """Raise if a size of a program is a name; with `takes_names`, only if it is not the size of an input's axis."""
     read = {size for leaf in program.trace.inputs for size in leaf.spec.shape} if takes_names else set()
     sizes = [name for name in program.trace.sizes_without_numbers if name not in read]
     if sizes:
@@ -81,11 +66,11 @@ def check_sizes(program: traced.Program, takes_names: bool = False) -> None:
 
 
 def _with_detach(function: Function) -> Function:
-    """Return a function with `detach` instead of `stop_gradient` of float arrays. `clean` removes only the latter."""
+    # `clean` removes `stop_gradient`, and keeps `detach`.
 
-    def kept(one: Statement) -> Statement:
-        one = replace(one, bodies=tuple(map(_with_detach, one.bodies)))
-        is_float = one.primitive == "stop_gradient" and "float" in one.inputs[0].dtype
-        return replace(one, primitive=DETACH) if is_float and isinstance(one.inputs[0], Value) else one
+    def detached(statement: Statement) -> Statement:
+        statement = replace(statement, bodies=tuple(map(_with_detach, statement.bodies)))
+        is_detach = statement.primitive == "stop_gradient" and isinstance(statement.operand, Value)
+        return replace(statement, primitive=DETACH) if is_detach and "float" in statement.operand.dtype else statement
 
-    return replace(function, statements=tuple(map(kept, function.statements)))
+    return replace(function, statements=tuple(map(detached, function.statements)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -31,39 +31,27 @@ ELEMENTWISE = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """An array that a statement, a function or the program receives or computes.
-
-    Two values with equal attributes are different: a value is only equal to itself.
-
-    Attributes:
-        name: Name in the source, unique in the function; `"_"` for an unused result. `build` chooses it. Before, it is
-            only a suggestion.
-        shape: The shape.
-        dtype: The dtype, such as `"float32"`. Random keys have `"key<fry>"`.
-    """
+    """An array that a statement, a function or the program receives or computes. It is only equal to itself."""
 
     name: str
+    """Name in the source, unique in the function; `"_"` for an unused result. Before `build`, it is a suggestion."""
     shape: tuple[int, ...]
     dtype: str
+    """Random keys have `"key<fry>"`."""
 
     @property
     def size(self) -> int:
-        """Number of items."""
         return math.prod(self.shape)
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number written into the source.
-
-    Attributes:
-        value: A Python `bool`, `int`, `float` or `complex`, already rounded to the dtype.
-        dtype: The dtype.
-    """
+    """A number written into the source, already rounded to the dtype."""
 
     value: bool | int | float | complex
     dtype: str
 
+    name: ClassVar[str] = "number"
     shape: ClassVar[tuple[int, ...]] = ()
     size: ClassVar[int] = 1
 
@@ -86,29 +74,28 @@ class Number:
 Operand = Value | Number
 
 
+def arrays(operands: Iterable[Operand]) -> list[Value]:
+    return [operand for operand in operands if isinstance(operand, Value)]
+
+
 @dataclass(frozen=True, eq=False)
 class Statement:
     """One operation, or one call of a function.
 
     Attributes:
-        primitive: JAX's primitive; `"call"` for a call of `function`.
-        inputs: The operands.
-        outputs: The results; an unused result has the name `"_"`.
         params: The parameters of JAX's primitive, without jaxprs. A reduction that keeps the reduced axes with size 1
             also has `keepdims`. A `scan` has `num_carry`, the number of carried arrays.
         equations: Ids of the traced equations that the statement computes. If several blocks share the function that
             contains the statement, these are the equations of all these blocks.
         block: Path of the block, or `"(loss)"`, or `"(optimizer)"`; `""` outside of blocks. If several blocks share
             the function that contains the statement, it is the path of the first of them.
-        role: The part of a training step: `"forward"`, `"backward"` or `"update"`; `None` if unknown.
-        source: The user's line of Python that caused the statement, as `"file.py:12"`; `""` if unknown.
+        source: The user's line of Python, as `"file.py:12"`; `""` if unknown.
         bodies: The functions inside of a control-flow statement. They may also read earlier values.
             - `scan`: one body, (carry, items) -> (carry, results). `inputs` are the initial carry and arrays of items.
             - `while`: a condition, carry -> bool, and a body, carry -> carry. `inputs` are the initial carry.
             - `cond`: the branches, without inputs. `inputs` contain only the index of the branch.
             - `reduce`, `reduce_window`, ...: a function that combines two items.
-        function: The function that a `"call"` runs.
-        note: A comment for the source, or `""`.
+        note: A comment for the source.
     """
 
     primitive: str
@@ -123,41 +110,51 @@ class Statement:
     function: Function | None = None
     note: str = ""
 
+    def __getitem__(self, param: str) -> Any:
+        return self.params[param]
+
+    @property
+    def operand(self) -> Operand:
+        return self.inputs[0]
+
+    @property
+    def output(self) -> Value:
+        return self.outputs[0]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.output.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.output.dtype
+
     @cached_property
     def reads(self) -> tuple[Value, ...]:
         """The arrays that the statement reads: operands, and arrays from outside that its bodies read."""
-        own = [one for one in self.inputs if isinstance(one, Value)]
-        return tuple(dict.fromkeys([*own, *(one for body in self.bodies for one in body.free)]))
+        return tuple(dict.fromkeys([*arrays(self.inputs), *(value for body in self.bodies for value in body.free)]))
 
     @property
     def combiner(self) -> str:
         """The primitive by which a reduction of one array combines two items, such as `"add"`; `""` for others."""
-        names = [one.primitive for body in self.bodies for one in body.statements]
+        names = [statement.primitive for body in self.bodies for statement in body.statements]
         return names[0] if len(names) == 1 and len(self.inputs) == 2 else ""
 
-    @property
-    def selected(self) -> str:
-        """The item of a window that `select_and_..._add` selects: `"max"` or `"min"`; `""` for others."""
-        primitive = self.params["select_prim"]
-        return {"ge": "max", "le": "min"}.get(getattr(primitive, "name", primitive), "")
+    def also(self, equations: Iterable[str], **changes: Any) -> Statement:
+        """Return a statement that computes further equations."""
+        return replace(self, equations=tuple(dict.fromkeys((*self.equations, *equations))), **changes)
 
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """A function of the program, or a body of control flow.
+    """A function of the program, or a body of control flow, which has no name and no block.
 
     Attributes:
-        name: The name, unique in the program; `""` for a body.
-        inputs: The arrays that the function receives.
-        outputs: The arrays and numbers that the function returns.
-        statements: The statements, in the order of execution.
-        block: Path of the first block that runs the function; `""` for the whole program and for bodies.
-        role: The part of a training step: `"forward"`, `"backward"` or `"update"`; `None` if unknown, and for the whole
-            program and for bodies.
-        blocks: Paths of all blocks that run the function; `()` for the whole program and for bodies.
+        block: Path of the first block that runs the function; `""` for the whole program.
+        blocks: Paths of all blocks that run the function.
         ports: Names of the arrays that the forward function of the block receives, except parameters, and of the
             block's output ports.
-        kind: Kind of the block, such as `"LayerNorm"`; `""` if unknown.
+        kind: Kind of the block, such as `"LayerNorm"`.
     """
 
     name: str
@@ -172,17 +169,14 @@ class Function:
 
     @cached_property
     def free(self) -> tuple[Value, ...]:
-        """The values that the function reads but neither receives nor computes.
-
-        They are constants. A body also reads values of the function around it.
-        """
-        known = set(self.inputs)
-        found: dict[Value, None] = {}
+        """The values that the function reads but neither receives nor computes: constants, and values around a body."""
+        own = set(self.inputs)
+        values: dict[Value, None] = {}
         for statement in self.statements:
-            found.update(dict.fromkeys(one for one in statement.reads if one not in known))
-            known.update(statement.outputs)
-        found.update(dict.fromkeys(one for one in self.outputs if isinstance(one, Value) and one not in known))
-        return tuple(found)
+            values.update(dict.fromkeys(value for value in statement.reads if value not in own))
+            own.update(statement.outputs)
+        values.update(dict.fromkeys(value for value in arrays(self.outputs) if value not in own))
+        return tuple(values)
 
     @cached_property
     def roles(self) -> Mapping[Value, Role | None]:
@@ -191,33 +185,38 @@ class Function:
         An input with a name such as `d_x` is a gradient. In the body of a `scan`, the carry has the role of the
         `scan`. An input of the body that is one item of an array has the role of the array.
         """
-        found: dict[Value, Role | None] = {one: "backward" for one in self.inputs if one.name.startswith("d_")}
-        for one in self.walk():
-            found.update(dict.fromkeys(one.outputs, one.role))
-            if one.primitive == "scan":
-                count, inputs = one.params["num_carry"], one.bodies[0].inputs
-                found.update(dict.fromkeys(inputs[:count], one.role))
-                arrays = zip(inputs[count:], one.inputs[count:], strict=True)
-                found.update((item, found.get(array)) for item, array in arrays if isinstance(array, Value))
-        return found
+        roles: dict[Value, Role | None] = {
+            operand: "backward" for operand in self.inputs if operand.name.startswith("d_")
+        }
+        for statement in self.walk():
+            roles.update(dict.fromkeys(statement.outputs, statement.role))
+            if statement.primitive == "scan":
+                count, inputs = statement["num_carry"], statement.bodies[0].inputs
+                roles.update(dict.fromkeys(inputs[:count], statement.role))
+                arrays = zip(inputs[count:], statement.inputs[count:], strict=True)
+                roles.update((item, roles.get(array)) for item, array in arrays if isinstance(array, Value))
+        return roles
 
-    def uses(self) -> dict[Value, list[Statement | None]]:
+    @cached_property
+    def producers(self) -> Mapping[Operand, Statement]:
+        """The statement that computes each value, also in bodies."""
+        return {value: statement for statement in self.walk() for value in statement.outputs}
+
+    def uses(self) -> dict[Operand, list[Statement | None]]:
         """Return the statements that read each value; `None` means that the function returns the value."""
-        found: dict[Value, list[Statement | None]] = defaultdict(list)
+        uses: dict[Operand, list[Statement | None]] = defaultdict(list)
         for statement in self.statements:
             for value in statement.reads:
-                found[value].append(statement)
-        for value in self.outputs:
-            if isinstance(value, Value):
-                found[value].append(None)
-        return found
+                uses[value].append(statement)
+        for value in arrays(self.outputs):
+            uses[value].append(None)
+        return uses
 
     def is_result(self, output: Operand) -> bool:
         """Return whether an output of a forward function is an output of the block. Others are only for gradients."""
         return isinstance(output, Number) or output.name.startswith("output") or output.name in self.ports
 
     def walk(self) -> Iterator[Statement]:
-        """Yield all statements. After each, yield the statements of its bodies."""
         for statement in self.statements:
             yield statement
             for body in statement.bodies:
@@ -225,11 +224,10 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Program:
+class EmittedProgram:
     """A program that emitters print.
 
     Attributes:
-        name: Name of the program.
         functions: The functions, each after the functions that it calls. The last one is `main`.
         constants: The NumPy array of each constant. Every function may read the constants.
         inputs: The arrays in the program's arguments, in the order of `main.inputs`.
@@ -244,50 +242,49 @@ class Program:
 
     @property
     def main(self) -> Function:
-        """The function that runs the whole program and calls the others."""
         return self.functions[-1]
 
     @property
     def gradient_notes(self) -> tuple[str, ...]:
         """Sentences for the emitted file that explain names such as `d_x`; empty if there are no gradients."""
-        every = [one for function in self.functions for one in function.walk()]
-        if not any(one.role == "backward" for one in every):
+        statements = [*self.walk()]
+        if not any(statement.role == "backward" for statement in statements):
             return ()
-        names = {value.name for one in every for value in one.outputs}
+        names = {value.name for statement in statements for value in statement.outputs}
         names |= {value.name for function in self.functions for value in function.inputs}
         is_vjp = any(leaf.argument == "output_gradients" for leaf in self.inputs)
-        found = ["d_x is d(loss)/d(x)." + (" The caller passes d(loss)/d(output) for each output." if is_vjp else "")]
+        sentences = [
+            "d_x is d(loss)/d(x)." + (" The caller passes d(loss)/d(output) for each output." if is_vjp else "")
+        ]
         if any(re.match(r"part_(\d+_)?of_d_|d_.*_so_far", name) for name in names):
-            found.append(
+            sentences.append(
                 "If x has several uses, d_x is a sum: part_of_d_x is one of its terms, d_x_so_far a sum of some terms."
             )
         if any(name.startswith("minus_") and "d_" in name for name in names):
-            found.append("minus_d_x is -d_x.")
+            sentences.append("minus_d_x is -d_x.")
         if any(re.match(r"(minus_)?unsummed_d_", name) for name in names):
-            found.append("unsummed_d_x must still be summed over the axes along which x is broadcast.")
-        return tuple(found)
+            sentences.append("unsummed_d_x must still be summed over the axes along which x is broadcast.")
+        return tuple(sentences)
 
-    @cached_property
-    def primitives(self) -> frozenset[str]:
-        """The primitives of all statements, except `"call"`."""
-        found = {one.primitive for function in self.functions for one in function.walk()}
-        return frozenset(found - {CALL})
+    def walk(self) -> Iterator[Statement]:
+        for function in self.functions:
+            yield from function.walk()
 
 
-def substituted(function: Function, instead: Mapping[Value, Operand]) -> Function:
+def substituted(function: Function, instead: Mapping[Operand, Operand]) -> Function:
     """Return a body in which the operands of the dict `instead` replace its keys, which are values from outside."""
     if instead.keys().isdisjoint(function.free):
         return function
 
-    def now(one: Operand) -> Operand:
-        return instead.get(one, one) if isinstance(one, Value) else one
+    def now(operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
+        return tuple([instead.get(operand, operand) for operand in operands])
 
     statements = [
         replace(
-            one,
-            inputs=tuple(map(now, one.inputs)),
-            bodies=tuple([substituted(body, instead) for body in one.bodies]),
+            statement,
+            inputs=now(statement.inputs),
+            bodies=tuple([substituted(body, instead) for body in statement.bodies]),
         )
-        for one in function.statements
+        for statement in function.statements
     ]
-    return replace(function, statements=tuple(statements), outputs=tuple(map(now, function.outputs)))
+    return replace(function, statements=tuple(statements), outputs=now(function.outputs))

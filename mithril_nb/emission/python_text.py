@@ -1,4 +1,4 @@
-"""Parts of emitted Python files: helper functions, lists of names, titles, comments."""
+"""Emitted Python files, in any library: functions, calls, loops, comments, helper functions, arguments and results."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import re
 import sys
 import textwrap
 import zlib
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
@@ -18,12 +19,20 @@ from typing import Any
 import numpy as np
 
 from mithril_nb.emission.naming.names import comment
-from mithril_nb.emission.program import Function, Number, Program, Statement, Value
-from mithril_nb.emission.source import Source
+from mithril_nb.emission.params import product_axes
+from mithril_nb.emission.program import EmittedProgram, Function, Number, Operand, Statement, Value, arrays
+from mithril_nb.emission.rules import Context
+from mithril_nb.emission.sizes import number
+from mithril_nb.emission.source import Source, SourceLine, Writer
 from mithril_nb.stages.patterns import DETACH
+from mithril_nb.stages.trace.tracing import Leaf
 
 _NUMBERS = count()
-LONGEST_LINE = 120
+_LONGEST_LINE = 120
+_SMALL = 16
+"""Constants with at most this number of items are written as lists; larger constants as compressed base64 text."""
+_MOST_GAPS = 16
+_STEP = re.compile(r"""\[(-?\d+)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.(\w+)""")
 _CONSTANTS = {
     "1/sqrt(2)": 2**-0.5, "sqrt(2)": 2**0.5, "2/sqrt(pi)": 2 / math.pi**0.5, "sqrt(2/pi)": (2 / math.pi) ** 0.5,
     "1/sqrt(2 pi)": (2 * math.pi) ** -0.5, "log(2)": math.log(2), "1/log(2)": 1 / math.log(2), "pi": math.pi,
@@ -33,147 +42,312 @@ Helpers = Mapping[str, tuple[str, tuple[str, ...]]]
 """A dict from the name of a helper function or class to its source and the names of the helpers that it uses."""
 
 
+class PythonEmitter(Context, ABC):
+    """Writes a program as a Python file. A subclass returns the expressions of its library.
+
+    Attributes:
+        helpers: Names of the helper functions that the source uses so far.
+    """
+
+    first_arguments: Sequence[str] = ()
+    """Arguments of every function before its arrays."""
+    has_notes = True
+    """Whether calls have comments."""
+    usual_dtype = "float32"
+    """The dtype that comments leave out."""
+
+    def __init__(self) -> None:
+        self.helpers: set[str] = set()
+        self._out = Writer()
+        self._notes: dict[Statement, str] = {}
+        self._more_arguments: dict[Function, Sequence[str]] = {}
+
+    @abstractmethod
+    def array(self, operand: Operand) -> str:
+        """Return the expression of an operand as an array."""
+
+    def operand(self, operand: Operand) -> str:
+        """Return the expression of an operand; a number needs no dtype."""
+        return self.array(operand)
+
+    @abstractmethod
+    def expression(self, op: Statement) -> str:
+        """Return the expression that computes a statement."""
+
+    @abstractmethod
+    def stacked(self, items: str, value: Value, length: int) -> str:
+        """Return the expression of the array `value` that contains the arrays in the list `items`."""
+
+    def as_value(self, operand: Operand, value: Value) -> str:
+        return self.array(operand)
+
+    def step_of(self, operand: Operand, value: Value) -> str:
+        return f"{self.array(operand)}[step]"
+
+    def more_arguments(self, function: Function, lines: Sequence[SourceLine]) -> Sequence[str]:
+        """Return the arguments of a function after its arrays. `lines` are its lines."""
+        return ()
+
+    # The file
+
+    def _header(
+        self,
+        documentation: Sequence[str],
+        program: EmittedProgram,
+        sources: Helpers,
+        imports: Sequence[str],
+        texts: Any = (),
+    ) -> list[str]:
+        helpers = [sources[name][0] for name in _used_helpers(sources, self.helpers)]
+        has_text = any(map(is_encoded, program.constants.values()))
+        modules = ["base64", "zlib"] if has_text else []
+        names = ("functools", "math", "threading")
+        modules += [name for name in names if any(f"{name}." in text for text in (*helpers, *texts))]
+        if has_text and "import numpy as np" not in imports:
+            imports = [*imports, "import numpy as np"]
+        for line in ('"""' + documentation[0], *documentation[1:], '"""', ""):
+            self._out.add(line)
+        for module in sorted(modules):
+            self._out.add(f"import {module}")
+        if modules:
+            self._out.add()
+        for line in imports:
+            self._out.add(line)
+        return helpers
+
+    def _function(self, function: Function, has_gradients: bool) -> None:
+        out, self._out = self._out, Writer()
+        with self._out.indented():
+            self._out.add(f'"""{_title_of(function, has_gradients)}"""')
+            self._statements(function)
+            self._out.add(f"return {listed('(', [self.array(operand) for operand in function.outputs], ')', 7)}")
+        body, self._out = self._out.lines, out
+        self._more_arguments[function] = more = self.more_arguments(function, body)
+        self._head(function.name, [*self.first_arguments, *(value.name for value in function.inputs), *more])
+        out.lines += body
+
+    def _head(self, name: str, arguments: list[str], decorator: str = "\n") -> None:
+        self._out.add(f"{decorator}\ndef {name}({listed('', arguments, '', 7 + len(name))}):")
+
+    def _main_title(self, program: EmittedProgram) -> None:
+        self._out.add(f'"""The whole program. Returns {tree_of(program.outputs, lambda _: "an array", True)}."""')
+
+    def _return(self, program: EmittedProgram, text: Callable[[Operand], str]) -> None:
+        results = dict(zip(program.outputs, program.main.outputs, strict=True))
+        self._out.add(f"return {tree_of(program.outputs, lambda leaf: text(results[leaf]), False)}")
+
+    # Statements
+
+    def add(self, text: str) -> None:
+        self._out.add(text, self.at)
+
+    def _statements(self, function: Function) -> None:
+        for op in function.statements:
+            with self.writing(op):
+                self._statement(op)
+
+    def _statement(self, op: Statement) -> None:
+        if op.primitive == "scan":
+            self._scan(op)
+        elif op.primitive == "while":
+            self._while(op)
+        elif op.primitive == "cond":
+            self._cond(op)
+        elif op.function is not None:
+            self._call(op, op.function)
+        else:
+            target, text = ", ".join(value.name for value in op.outputs), self.expression(op)
+            shapes = [self.described(value) for value in op.outputs]
+            comment = f"{shapes[0]} each" if len(shapes) > 1 == len({*shapes}) else ", ".join(shapes)
+            comment += f"; {self._notes[op]}" if op in self._notes else ""
+            self.add(f"{f'{target} = {text}' if target else text}  # {comment}")
+
+    def described(self, value: Operand) -> str:
+        return f"{value.shape}{'' if value.dtype == self.usual_dtype else f' {value.dtype}'}"
+
+    def _call(self, op: Statement, function: Function) -> None:
+        arguments = [*self.first_arguments, *map(self.array, op.inputs), *self._more_arguments[function]]
+        targets = listed("(", [value.name for value in op.outputs], ")", 0)
+        text = listed("", arguments, "", len(function.name) + min(len(targets), 60))
+        self.add(f"{targets} = {function.name}({text}){f'  # {op.note}' if op.note and self.has_notes else ''}")
+
+    def _carry(self, targets: Iterable[Value], values: Iterable[Operand]) -> None:
+        pairs = [(target.name, self.as_value(value, target)) for target, value in zip(targets, values, strict=True)]
+        pairs = [(name, text) for name, text in pairs if name not in (text, "_")]
+        if pairs:
+            names, texts = zip(*pairs, strict=True)
+            self.add(f"{', '.join(names)} = {', '.join(texts)}")
+
+    def _scan(self, op: Statement) -> None:
+        (body,), count, length = op.bodies, op["num_carry"], number(op["length"])
+        pairs = zip(op.outputs[count:], body.outputs[count:], strict=True)
+        stacks = [(value, item) for value, item in pairs if value.name != "_"]
+        carry = body.inputs[:count]
+        self._carry(carry, op.inputs[:count])
+        for value, _ in stacks:
+            self.add(f"{value.name} = []")
+        self.add(f"for step in {f'reversed(range({length}))' if op['reverse'] else f'range({length})'}:")
+        with self._out.indented():
+            for value, array in zip(body.inputs[count:], op.inputs[count:], strict=True):
+                self.add(f"{value.name} = {self.step_of(array, value)}  # {self.described(value)}")
+            self._statements(body)
+            for value, item in stacks:
+                self.add(f"{value.name}.append({self.as_value(item, Value('', item.shape, item.dtype))})")
+            self._carry(carry, body.outputs[:count])
+            if not (body.statements or stacks or op.inputs):
+                self.add("pass")
+        self._carry(op.outputs[:count], carry)
+        for value, _ in stacks:
+            items = f"{value.name}[::-1]" if op["reverse"] else value.name
+            self.add(f"{value.name} = {self.stacked(items, value, length)}  # {self.described(value)}")
+
+    def _while(self, op: Statement) -> None:
+        condition, body = op.bodies
+        self._carry(condition.inputs, op.inputs)
+        self.add("while True:")
+        with self._out.indented():
+            self._statements(condition)
+            self.add(f"if not {self.operand(condition.outputs[0])}:")
+            self.add("    break")
+            self._carry(body.inputs, condition.inputs)
+            self._statements(body)
+            self._carry(condition.inputs, body.outputs)
+        self._carry(op.outputs, condition.inputs)
+
+    def _cond(self, op: Statement) -> None:
+        index, last = self.operand(op.operand), len(op.bodies) - 1
+        for position, branch in enumerate(op.bodies):
+            test = f"{'elif' if position else 'if'} {index} == {position}:"
+            self.add("else:" if position == last and position else test)
+            with self._out.indented():
+                start = len(self._out.lines)
+                self._statements(branch)
+                self._carry(op.outputs, branch.outputs)
+                if len(self._out.lines) == start:
+                    self.add("pass")
+
+
 def read_helpers(texts: Iterable[str]) -> Helpers:
-    """Return the top-level functions and classes of Python files, as `Helpers`; of two with one name, the last."""
     kinds = (ast.FunctionDef, ast.ClassDef)
     nodes = [(text, node) for text in texts for node in ast.parse(text).body if isinstance(node, kinds)]
-    names = {one.name for _, one in nodes}
-    found: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for text, one in nodes:
-        used = {node.id for node in ast.walk(one) if isinstance(node, ast.Name)} & names - {one.name}
-        found[one.name] = (ast.get_source_segment(text, one) or "", tuple(sorted(used)))
-    return found
+    names = {inner.name for _, inner in nodes}
+    helpers: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for text, node in nodes:
+        used = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} & names - {node.name}
+        helpers[node.name] = (ast.get_source_segment(text, node) or "", tuple(sorted(used)))
+    return helpers
 
 
-def used_helpers(known: Helpers, wanted: Iterable[str]) -> list[str]:
-    """Return the names of the wanted helpers and of all helpers that these need, in the order of `known`."""
-    waiting, used = sorted(wanted), set[str]()
+def _used_helpers(helpers: Helpers, names: Iterable[str]) -> list[str]:
+    waiting, used = sorted(names), set[str]()
     while waiting:
         name = waiting.pop()
         if name not in used:
             used.add(name)
-            waiting += known[name][1]
-    return [name for name in known if name in used]
+            waiting += helpers[name][1]
+    return [name for name in helpers if name in used]
 
 
-def encoded(array: Any) -> str:
-    """Return a Python expression for a large array: its items as compressed base64 text."""
+def is_encoded(array: np.ndarray) -> bool:
+    return array.size > _SMALL or array.dtype.kind == "V"
+
+
+def constant_text(array: np.ndarray, module: str) -> str:
+    """Return the items of a constant in nested lists, or as an expression of a NumPy array."""
+    if not is_encoded(array):
+        return re.sub(r"\b(nan|inf)\b", rf"{module}.\1", repr(array.tolist()))
     data = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes())).decode()
     decoded = f"np.frombuffer(zlib.decompress(base64.b64decode({data!r})), np.{array.dtype.name})"
     return f"{decoded}.reshape({array.shape})"
 
 
-def program_arguments(program: Program) -> tuple[str, ...]:
-    """Return the names of the program's arguments that contain arrays."""
+def program_arguments(program: EmittedProgram) -> tuple[str, ...]:
     return tuple(dict.fromkeys(leaf.argument for leaf in program.inputs))
 
 
 def listed(start: str, names: list[str], end: str, used: int) -> str:
     """Join names with commas. If they do not fit on the line, put them on new lines between `start` and `end`.
 
-    Args:
-        start: Text before the new lines, such as `"("`.
-        names: The names.
-        end: Text after the new lines, such as `")"`.
-        used: Number of characters that other text needs on the line.
+    `used` is the number of characters that other text needs on the line.
     """
     text = ", ".join(names)
-    if len(text) + used <= LONGEST_LINE - 8:
+    if len(text) + used <= _LONGEST_LINE - 8:
         return text
-    lines = textwrap.wrap(f"{text},", LONGEST_LINE - 12)
+    lines = textwrap.wrap(f"{text},", _LONGEST_LINE - 12)
     return f"{start}\n    " + "\n    ".join(lines) + f"\n{end}"
 
 
-def joined_shapes(shown: Iterable[str]) -> str:
-    """Join the shapes of a statement's results for a comment. Equal shapes are written once.
-
-    Examples:
-        >>> joined_shapes(["(2, 3)", "(2, 3)"]), joined_shapes(["(2, 3)", "()"])
-        ('(2, 3) each', '(2, 3), ()')
-    """
-    shapes = list(shown)
-    return f"{shapes[0]} each" if len(shapes) > 1 and len(set(shapes)) == 1 else ", ".join(shapes)
-
-
 def notes(function: Function) -> dict[Statement, str]:
-    """Return comments for some statements, such as the formula of a number.
-
-    Examples:
-        >>> x, y = Value("x", (), "float32"), Value("y", (), "float32")
-        >>> scale = Statement("mul", (x, Number(-0.7071067690849304, "float32")), (y,))
-        >>> notes(Function("", (x,), (y,), (scale,)))[scale]
-        '-0.70710677 is -1/sqrt(2)'
-    """
-    producers = {value: one for one in function.walk() for value in one.outputs}
+    """Return comments for some statements, such as the formula of a number."""
     users: dict[Value, list[Statement]] = defaultdict(list)
-    for one in function.walk():
-        for value in one.reads:
-            users[value].append(one)
-    needed = {value for value in function.outputs if isinstance(value, Value) and function.is_result(value)}
-    for one in reversed(function.statements):
-        if not needed.isdisjoint(one.outputs):
-            needed.update(one.reads)
+    for op in function.walk():
+        for value in op.reads:
+            users[value].append(op)
+    needed = {value for value in arrays(function.outputs) if function.is_result(value)}
+    for op in reversed(function.statements):
+        if not needed.isdisjoint(op.outputs):
+            needed.update(op.reads)
     own = set(function.statements) if function.role == "forward" and needed else set[Statement]()
-    found: dict[Statement, str] = {}
-    for one in function.walk():
-        texts = [*_numbers(one, producers), *([one.note] if one.note else [])]
-        if one.primitive == "reduce_max" and _is_of_softmax(one, users):
+    comments: dict[Statement, str] = {}
+    for op in function.walk():
+        texts = [*_numbers(op, function.producers), *([op.note] if op.note else [])]
+        if op.primitive == "reduce_max" and _is_of_softmax(op, users):
             texts.append("avoids overflow of exp; softmax does not depend on it")
-        if one.primitive == "erfc":
+        if op.primitive == "erfc":
             texts.append("erfc(-x) is 1 + erf(x)")
-        if len(one.outputs) == 1 and re.fullmatch(r"rsqrt_slope(_\d+)?", one.outputs[0].name):
+        if len(op.outputs) == 1 and re.fullmatch(r"rsqrt_slope(_\d+)?", op.output.name):
             texts.append("the derivative of 1/sqrt(a) by a is -0.5 / (a * sqrt(a))")
-        if one in own and needed.isdisjoint(one.outputs):
+        if op in own and needed.isdisjoint(op.outputs):
             texts.append("for the gradients")
         if texts:
-            found[one] = "; ".join(dict.fromkeys(texts))
-    return found
+            comments[op] = "; ".join(dict.fromkeys(texts))
+    return comments
 
 
-def _is_of_softmax(one: Statement, users: Mapping[Value, Sequence[Statement]]) -> bool:
-    """Return whether a statement computes the maximum in exp(x - max) / sum(exp(x - max))."""
-    shifts = [*one.outputs, *(user.outputs[0] for user in users[one.outputs[0]] if user.primitive == DETACH)]
+def _is_of_softmax(statement: Statement, users: Mapping[Value, Sequence[Statement]]) -> bool:
+    shifts = [
+        *statement.outputs,
+        *(user.output for user in users[statement.output] if user.primitive == DETACH),
+    ]
     differences = [user for shift in shifts for user in users.get(shift, ()) if user.primitive == "sub"]
-    powers = [user for each in differences for user in users.get(each.outputs[0], ()) if user.primitive == "exp"]
+    powers = [user for each in differences for user in users.get(each.output, ()) if user.primitive == "exp"]
     return any(
-        ratio.primitive == "div" and ratio.inputs == (power.outputs[0], total.outputs[0])
+        ratio.primitive == "div" and ratio.inputs == (power.output, total.output)
         for power in powers
-        for total in users.get(power.outputs[0], ())
+        for total in users.get(power.output, ())
         if total.primitive == "reduce_sum"
-        for ratio in users.get(total.outputs[0], ())
+        for ratio in users.get(total.output, ())
     )
 
 
-def _numbers(one: Statement, producers: Mapping[Value, Statement]) -> Iterator[str]:
-    for number in one.inputs:
-        if not isinstance(number, Number) or not isinstance(number.value, float) or not math.isfinite(number.value):
+def _numbers(statement: Statement, producers: Mapping[Operand, Statement]) -> Iterator[str]:
+    for operand in statement.inputs:
+        if not isinstance(operand, Number) or not isinstance(operand.value, float) or not math.isfinite(operand.value):
             continue
-        size = abs(number.value)
-        known = dict(_CONSTANTS)
-        for value in one.reads:
-            made = producers.get(value)
-            if made is not None and made.primitive == "dot_general" and made.inputs[0].shape:
-                (axes, _), _ = made.params["dimension_numbers"]
-                count = math.prod(made.inputs[0].shape[axis] for axis in axes)
+        size = abs(operand.value)
+        constants = dict(_CONSTANTS)
+        for value in statement.reads:
+            producer = producers.get(value)
+            if producer is not None and producer.primitive == "dot_general" and producer.operand.shape:
+                count = math.prod(producer.operand.shape[axis] for axis in product_axes(producer)[0][2])
                 if isinstance(count, int):
-                    known[f"1/sqrt({count})"] = max(count, 1) ** -0.5
-        name = next((name for name, exact in known.items() if math.isclose(size, exact, rel_tol=2e-7)), "")
+                    constants[f"1/sqrt({count})"] = max(count, 1) ** -0.5
+        name = next((name for name, exact in constants.items() if math.isclose(size, exact, rel_tol=2e-7)), "")
         if name:
-            yield f"{Number(number.value, number.dtype).text} is {'-' if number.value < 0 else ''}{name}"
+            yield f"{operand.text} is {'-' if operand.value < 0 else ''}{name}"
 
 
-def title_of(function: Function, has_gradients: bool) -> str:
-    """Return the docstring of an emitted function, such as `"linear_0: gradients."`."""
+def _title_of(function: Function, has_gradients: bool) -> str:
     blocks = ", ".join(function.blocks[:4]) + (", ..." if len(function.blocks) > 4 else "")
     role = {"forward": "forward", "backward": "gradients", "update": "update"}.get(function.role or "", "")
-    outputs = [one.name for one in function.outputs if isinstance(one, Value)]
+    outputs = [value.name for value in arrays(function.outputs)]
     if has_gradients and function.role == "forward" and not all(map(function.is_result, function.outputs)):
         role += "; also returns what the gradients use"
     elif function.role == "backward" and not any(
         _is_of_input(name, function) or not name.startswith("d_") for name in outputs
     ):
         role += "; no result of the program needs the gradient of the input"
-    elif any(one.name.startswith("d_input_so_far") for one in function.inputs):
+    elif any(value.name.startswith("d_input_so_far") for value in function.inputs):
         role += "; d_input includes d_input_so_far, the gradient from the other uses of the input"
     stem = re.sub(r"[_\d]", "", function.block.rpartition("/")[2]).lower()
     kind = f" ({function.kind})" if function.kind and function.kind.lower() != stem else ""
@@ -192,3 +366,51 @@ def load(source: Source) -> Callable[..., Any]:
         sys.modules[module.__name__] = module  # torch.compile imports the modules of the functions that it traces
     exec(compile(source.text, f"<{source.name}>", "exec"), module.__dict__)
     return getattr(module, source.function)
+
+
+def tree_of(leaves: Sequence[Leaf], text: Callable[[Leaf], str], is_short: bool) -> str:
+    """Return the results of a program, or one of its arguments, as an expression of tuples and dicts.
+
+    An object with attributes is written as a dict in results, and as a `SimpleNamespace` in an argument. `None` is
+    written between the items of a sequence. If `is_short` is true, return words such as `a dict with 'w'`.
+    """
+    root: dict[Any, Any] = {}
+    for leaf in leaves:
+        node, steps = root, [("", ""), *_steps(leaf)]
+        for step in steps[:-1]:
+            node = node.setdefault(step, {})
+        node[steps[-1]] = leaf
+    return _written(root[("", "")], text, is_short) if root else "()"
+
+
+def _steps(leaf: Leaf) -> list[tuple[str, str]]:
+    result: list[tuple[str, str]] = []
+    for index, key, attribute in _STEP.findall(leaf.name.removeprefix(leaf.argument)):
+        if attribute and leaf.argument != "result":
+            result.append(("attribute", attribute))
+        else:
+            result.append(("index", index) if index else ("key", key or repr(attribute)))
+    return result
+
+
+def _written(tree: Any, text: Callable[[Leaf], str], is_short: bool) -> str:
+    if isinstance(tree, Leaf):
+        return text(tree)
+    parts = [(kind, key, _written(value, text, is_short)) for (kind, key), value in tree.items()]
+    if is_short:
+        kind = "a tuple" if parts[0][0] == "index" else "a dict"
+        keys = [key for _, key, _ in parts]
+        listed = ", ".join(keys if len(keys) < 4 else [*keys[:2], f"... ({len(keys)} in all)"])
+        names = "" if kind == "a tuple" else f" with {listed}"
+        inner = f" of {' and '.join(value for _, _, value in parts[:3])}" if kind == "a tuple" else names
+        return f"{kind}{inner}"
+    if parts[0][0] == "index":
+        items = {int(key): value for _, key, value in parts}
+        if min(items) >= 0 and max(items) < len(items) + _MOST_GAPS:  # else they are keys of a dict
+            values = [items.get(index, "None") for index in range(max(items) + 1)]
+            return f"({', '.join(values)}{',' if len(values) == 1 else ''})"
+    if parts[0][0] == "attribute":
+        return f"SimpleNamespace({', '.join(f'{name}={value}' for _, name, value in parts)})"
+    items = [f"{key}: {value}" for _, key, value in parts]
+    line = "{" + ", ".join(items) + "}"
+    return line if len(line) < 100 else "{\n    " + ",\n    ".join(items) + ",\n}"

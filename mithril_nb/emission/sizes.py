@@ -9,15 +9,12 @@ from typing import Any
 import jax
 
 
-class Size:
+class NamedSize:
     """A size that depends on names. Its text is Python, such as `"2 * batch"`.
 
     Two sizes are equal only if they are equal for all values of the names. Whatever needs a number raises
     `jax.errors.InconclusiveDimensionOperation`: a conversion to `int`, or a comparison that depends on the names.
-
-    Attributes:
-        dim: The symbolic dimension of JAX.
-        names: The name in the source of each name in `dim`.
+    `names` are the names in the source of those in `dim`, the symbolic dimension of JAX.
     """
 
     def __init__(self, dim: Any, names: Mapping[str, str]):
@@ -25,7 +22,6 @@ class Size:
 
     @property
     def tree(self) -> ast.expr:
-        """The size as a Python expression."""
         return _AsPython(self.names).visit(ast.parse(str(self.dim).strip().replace("^", "**"), mode="eval").body)
 
     def __repr__(self) -> str:
@@ -52,28 +48,28 @@ class _AsPython(ast.NodeTransformer):
 
 
 def sized(value: Any, names: Mapping[str, str]) -> Any:
-    """Return a value, or a tuple or list of values, with a `Size` for each symbolic dimension of JAX."""
+    """Return a value, or a tuple or list of values, with a `NamedSize` for each symbolic dimension of JAX."""
     if type(value) in (tuple, list):
         return type(value)(sized(item, names) for item in value)
-    return Size(value, names) if jax.export.is_symbolic_dim(value) else value
+    return NamedSize(value, names) if jax.export.is_symbolic_dim(value) else value
 
 
 def number(size: Any) -> Any:
     """Return a size as a Python `int`, or as it is if it depends on names."""
-    return size if isinstance(size, Size) else int(size)
+    return size if isinstance(size, NamedSize) else int(size)
 
 
 def example(size: Any) -> int:
     """Return a size where each name is 97, which is not the number of another size as a rule."""
-    return eval(str(size), dict.fromkeys(size.names.values(), 97)) if isinstance(size, Size) else size
+    return eval(str(size), dict.fromkeys(size.names.values(), 97)) if isinstance(size, NamedSize) else size
 
 
 def _delegated(operator: str) -> Callable[..., Any]:
-    def method(self: Size, other: Any) -> Any:
-        return sized(getattr(self.dim, operator)(other.dim if isinstance(other, Size) else other), self.names)
+    def method(self: NamedSize, other: Any) -> Any:
+        return sized(getattr(self.dim, operator)(other.dim if isinstance(other, NamedSize) else other), self.names)
 
     return method
 
 
 for _name in "add radd sub rsub mul rmul floordiv rfloordiv mod rmod eq ne lt le gt ge".split():
-    setattr(Size, f"__{_name}__", _delegated(f"__{_name}__"))
+    setattr(NamedSize, f"__{_name}__", _delegated(f"__{_name}__"))

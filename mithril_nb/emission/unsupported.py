@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from mithril_nb.emission.program import Function, Program, Statement
+from mithril_nb.emission.program import CALL, EmittedProgram, Function, Statement
 from mithril_nb.errors import UnsupportedPrimitiveError
 from mithril_nb.stages.records import format_source
 
+NAMED_SIZE = "a size that is a name here"
 _EXPECTED = {
     **dict.fromkeys(("debug_callback", "debug_print"), "a function without jax.debug.print and jax.debug.callback"),
-    "pure_callback": "a function of jax.numpy operations",
-    "io_callback": "a function of jax.numpy operations",
+    **dict.fromkeys(("pure_callback", "io_callback"), "a function of jax.numpy operations"),
     "pallas_call": "a function without a Pallas kernel",
     "shard_map": "a program of one device",
 }
-NAMED_SIZE = "a size that is a name here"
-"""The reason if a statement needs the number of a size."""
-_RANDOM = frozenset(f"random_{each}" for each in ("bits", "fold_in", "seed", "split", "unwrap", "wrap"))
+_RANDOM = frozenset(f"random_{name}" for name in "bits fold_in seed split unwrap wrap".split())
 
 
 def unsupported(statement: Statement, backend: str, reason: str = "") -> UnsupportedPrimitiveError:
     """Return the error for a statement that a backend cannot express.
-
-    Args:
-        statement: The statement.
-        backend: Name of the backend: `"numpy"`, `"c"`, ...
-        reason: The unsupported use, such as `"strides above 1"`; `""` if the backend supports no use of the primitive.
 
     Examples:
         >>> raise unsupported(Statement("fft", (), (), block="mix", source="net.py:3"), "c")
@@ -60,14 +53,10 @@ def unsupported(statement: Statement, backend: str, reason: str = "") -> Unsuppo
 
 
 def check_dtypes(functions: Sequence[Function], backend: str, is_known: Callable[[str], bool]) -> None:
-    """Check that a backend has the dtypes of all arrays in functions, of which the last is the main one.
-
-    Raises:
-        UnsupportedPrimitiveError: The backend has no such dtype.
-    """
-    for statement in (each for function in functions for each in function.walk()):
+    """Raise if a backend does not have the dtype of an array in functions, of which the last is the main one."""
+    for statement in (statement for function in functions for statement in function.walk()):
         for operand in (*statement.inputs, *statement.outputs):
-            if not is_known(operand.dtype) and getattr(operand, "name", "") != "_":
+            if not is_known(operand.dtype) and operand.name != "_":
                 raise unsupported(statement, backend, f"dtype {operand.dtype}")
     for operand in (*functions[-1].inputs, *functions[-1].outputs):  # a program may have no statements
         if not is_known(operand.dtype):
@@ -77,14 +66,9 @@ def check_dtypes(functions: Sequence[Function], backend: str, is_known: Callable
             )
 
 
-def check_supported(program: Program, backend: str, supported: Iterable[str]) -> None:
-    """Check that a backend supports every primitive of a program.
-
-    Raises:
-        UnsupportedPrimitiveError: A primitive is not in `supported`.
-    """
-    known = {*supported, "call"}
-    for function in program.functions:
-        for statement in function.walk():
-            if statement.primitive not in known:
-                raise unsupported(statement, backend)
+def check_supported(program: EmittedProgram, backend: str, supported: Iterable[str]) -> None:
+    """Raise for the first statement whose primitive is not in `supported`."""
+    names = {*supported, CALL}
+    for statement in program.walk():
+        if statement.primitive not in names:
+            raise unsupported(statement, backend)

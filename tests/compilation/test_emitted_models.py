@@ -13,7 +13,7 @@ import pytest
 import mithril_nb as ml
 from mithril_nb import models
 from mithril_nb.emission.arrays import rules as arrays
-from mithril_nb.emission.c import rules as c
+from mithril_nb.emission.c import writing as c
 from mithril_nb.errors import (
     MissingParameterError,
     ShapeError,

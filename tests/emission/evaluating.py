@@ -11,7 +11,7 @@ import numpy as np
 from jax.extend.core import primitives
 
 from mithril_nb.emission.build import build
-from mithril_nb.emission.program import CALL, ELEMENTWISE, KEEPDIMS, Function, Number, Program, Statement, Value
+from mithril_nb.emission.program import CALL, ELEMENTWISE, KEEPDIMS, EmittedProgram, Function, Number, Statement, Value
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.trace import traced
 
@@ -20,7 +20,7 @@ def traced_program(inspection: Inspection) -> traced.Program:
     return inspection.traced_program
 
 
-def program_of(inspection: Inspection) -> Program:
+def program_of(inspection: Inspection) -> EmittedProgram:
     return build(traced_program(inspection))
 
 

@@ -1,4 +1,4 @@
-"""Names in emitted source."""
+"""UniqueNames in emitted source."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import keyword
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mithril_nb.emission.naming.names import RESERVED, Names, identifier
+from mithril_nb.emission.naming.names import RESERVED, UniqueNames, identifier
 
 
 @given(st.text())
@@ -21,6 +21,6 @@ def test_any_text_becomes_an_identifier(text: str) -> None:
 
 @given(st.lists(st.text(max_size=3)))
 def test_names_in_a_scope_differ(texts: list[str]) -> None:
-    names = Names(["x"])
+    names = UniqueNames(["x"])
     found = [names.new(text) for text in texts]
     assert len({*found, "x"}) == len(found) + 1

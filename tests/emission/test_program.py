@@ -14,10 +14,9 @@ import pytest
 import mithril_nb as ml
 from mithril_nb import models
 from mithril_nb.emission.arrays.emitter import emit_arrays
-from mithril_nb.emission.cleanup import clean
+from mithril_nb.emission.cleanup import clean, narrow
 from mithril_nb.emission.naming.gradients import Gradients
-from mithril_nb.emission.narrowing import narrow
-from mithril_nb.emission.program import Function, Program, Statement, Value
+from mithril_nb.emission.program import EmittedProgram, Function, Statement, Value
 from mithril_nb.emission.reading import read
 from mithril_nb.emission.unsupported import check_supported
 from mithril_nb.errors import StageUnavailableError, UnsupportedPrimitiveError
@@ -149,7 +148,7 @@ def test_equal_statements_are_linked_to_the_line_that_computes_both() -> None:
     assert [(one.primitive, len(one.equations)) for one in statements] == [("exp", 2), ("add", 1), ("mul", 1)]
 
 
-def outline(program: Program) -> list[str]:
+def outline(program: EmittedProgram) -> list[str]:
     return [f"{one.name}({', '.join(value.name for value in one.inputs)})" for one in program.functions]
 
 

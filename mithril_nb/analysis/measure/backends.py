@@ -22,8 +22,8 @@ from mithril_nb.backends.emitted import EmittedBackend
 from mithril_nb.backends.with_autograd.torch_backend import TorchBackend
 from mithril_nb.backends.with_manualgrad.c_backend import CBackend
 from mithril_nb.backends.with_manualgrad.numpy_backend import NumpyBackend
-from mithril_nb.emission.arrays.dialects import Library
 from mithril_nb.emission.arrays.emitter import emit_arrays
+from mithril_nb.emission.arrays.rules import Library
 from mithril_nb.emission.c import compiling
 from mithril_nb.emission.c.emit import emit
 from mithril_nb.emission.source import Source

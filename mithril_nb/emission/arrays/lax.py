@@ -5,19 +5,20 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
 
-from mithril_nb.emission.arrays.elementwise import is_float
-from mithril_nb.emission.arrays.rules import RULES, Context, plain, sizes
-from mithril_nb.emission.arrays.shapes import filled
+from mithril_nb.emission.arrays.rules import RULES, ArrayContext, is_float, plain, sizes
+from mithril_nb.emission.arrays.shapes import filled, in_tuple
 from mithril_nb.emission.program import ELEMENTWISE, Function, Number, Operand, Statement, Value
+from mithril_nb.emission.python_text import PythonEmitter
 from mithril_nb.emission.rules import Rules
-from mithril_nb.emission.sizes import Size, number
+from mithril_nb.emission.sizes import NamedSize, number
 
-LAX: Rules[Context, str] = Rules()
+LAX: Rules[ArrayContext, str] = Rules()
 """The rules of JAX that replace NumPy's, by primitive."""
 lax_rule = LAX.rule
 LAX_NAMES = ("jax", "jnp", "carry", "items", "condition", "body")
@@ -26,10 +27,10 @@ _MODES = {"FILL_OR_DROP": "fill", "CLIP": "clip", "PROMISE_IN_BOUNDS": "promise_
 _SAME = (
     "rsqrt rem erf erfc erf_inv lgamma digamma nextafter reduce_precision cumsum cumprod cummax cummin cumlogsumexp "
     "shift_left shift_right_logical shift_right_arithmetic population_count clz igamma igammac bessel_i0e bessel_i1e "
-    "pad conv_general_dilated dynamic_slice dynamic_update_slice gather scatter sort top_k"
+    "pad conv_general_dilated dynamic_slice dynamic_update_slice gather scatter sort top_k scatter-add scatter-mul "
+    "scatter-min scatter-max scatter-sub"
 ).split()
 """Primitives with a function of the same name in `jax.lax`."""
-_SCATTERS = ("scatter-add", "scatter-mul", "scatter-min", "scatter-max", "scatter-sub")
 _LINEAR = {
     "cholesky": {"symmetrize_input": False}, "triangular_solve": {}, "qr": {}, "lu": {}, "svd": {},
     "eigh": {"symmetrize_input": False},
@@ -39,133 +40,109 @@ _COMBINERS = {"add": "add", "mul": "mul", "max": "max", "min": "min", "and": "bi
 _POOLS = {"reduce_window_max": "max", "reduce_window_min": "min", "reduce_window_sum": "add"}
 
 
-@lax_rule(*_SAME, *_SCATTERS)
-def _same(to: Context, one: Statement) -> str:
-    texts = to.arrays(one)
-    if one.primitive in ELEMENTWISE and len({len(each.shape) for each in one.inputs} - {0}) > 1:
+@lax_rule(*_SAME)
+def _same(to: ArrayContext, op: Statement) -> str:
+    texts = to.arrays(op)
+    if op.primitive in ELEMENTWISE and len({len(operand.shape) for operand in op.inputs} - {0}) > 1:
         texts = [f"*jnp.broadcast_arrays({', '.join(texts)})"]  # jax.lax does not add axes
-    return _call(to, one, f"jax.lax.{one.primitive.replace('-', '_')}", texts)
+    return _call(to, op, f"jax.lax.{op.primitive.replace('-', '_')}", texts)
 
 
 @lax_rule(*_LINEAR)
-def _linear(to: Context, one: Statement) -> str:
-    text = _call(to, one, f"jax.lax.linalg.{one.primitive}", to.arrays(one), _LINEAR[one.primitive])
-    if one.primitive == "svd" and one.params["compute_uv"]:
+def _linear(to: ArrayContext, op: Statement) -> str:
+    text = _call(to, op, f"jax.lax.linalg.{op.primitive}", to.arrays(op), _LINEAR[op.primitive])
+    if op.primitive == "svd" and op["compute_uv"]:
         return f"[({text})[place] for place in (1, 0, 2)]"  # the primitive returns the singular values first
     return text
 
 
-def _call(to: Context, one: Statement, name: str, texts: list[str], more: dict[str, Any] | None = None) -> str:
-    """Return a call of a JAX function with the arguments `texts`, the params of the statement, and `more` params.
-
-    Params that equal the function's defaults are left out, and so is the precision.
-    """
+def _call(to: ArrayContext, op: Statement, name: str, texts: list[str], more: dict[str, Any] | None = None) -> str:
+    # Params that equal the defaults of the function are left out, and so is the precision.
     function: Any = jax
     for part in name.split(".")[1:]:
         function = getattr(function, part)
     takes = inspect.signature(function).parameters
-    if one.primitive in ("dynamic_slice", "dynamic_update_slice"):
-        first = 2 if one.primitive == "dynamic_update_slice" else 1
+    if op.primitive in ("dynamic_slice", "dynamic_update_slice"):
+        first = 2 if op.primitive == "dynamic_update_slice" else 1
         texts = [*texts[:first], f"({', '.join(texts[first:])},)"]
-    if one.primitive == "sort" and len(texts) > 1:
-        texts = [f"({', '.join(texts)})"]
-    shown: list[str] = []
-    for key, value in {**one.params, **(more or {})}.items():
+    if op.primitive == "sort" and len(texts) > 1:
+        texts = [in_tuple(texts)]
+    for key, value in {**op.params, **(more or {})}.items():
         if key not in takes or value is None or value == takes[key].default or key in ("precision", "out_sharding"):
             continue
         if takes[key].default is None and key.endswith("dilation") and set(value) <= {1}:
             continue
-        text = _shown(to, one, key, value)
-        if text:
-            shown.append(f"{key}={text}")
-    return f"{name}({', '.join([*texts, *shown])})"
+        text = _param(to, op, key, value)
+        texts = [*texts, f"{key}={text}"] if text else texts
+    return f"{name}({', '.join(texts)})"
 
 
-def _shown(to: Context, one: Statement, key: str, value: Any) -> str:
-    """Return a param as Python, or `""` if the call must not or need not contain it."""
+def _param(to: ArrayContext, op: Statement, key: str, value: Any) -> str:
     if key == "preferred_element_type":
-        return "" if str(value) == one.inputs[0].dtype else to.dtype(str(value))
+        return "" if str(value) == op.operand.dtype else to.dtype(str(value))
     if key == "mode":
         return repr(_MODES[value.name])
     if key == "fill_value":
-        return to.dialect.number(Number(value, one.inputs[0].dtype))
+        return to.number(Number(value, op.operand.dtype))
     if key == "dimension_numbers":
         kind = type(value).__name__
-        if kind == "ConvDimensionNumbers":
-            usual = tuple(range(len(value.lhs_spec)))
-            if value.lhs_spec == value.rhs_spec == value.out_spec == usual:
-                return ""
+        if kind == "ConvDimensionNumbers" and {*value} == {tuple(range(len(value.lhs_spec)))}:
+            return ""
         fields = getattr(value, "_asdict", lambda: vars(value))()
+        # Fields without a default must be written even if they are empty.
         parts = [
-            f"{name}={plain(field)}" for name, field in fields.items() if field not in ((), None) or _is_open(name)
+            f"{name}={plain(field)}"
+            for name, field in fields.items()
+            if field not in ((), None) or "batching" not in name
         ]
         return f"jax.lax.{kind}({', '.join(parts)})"
     if isinstance(value, bool | np.bool_):
         return repr(bool(value))
-    if isinstance(value, int | np.integer | tuple | list | Size):
-        return plain(value)
-    return ""
-
-
-def _is_open(name: str) -> bool:
-    """Return whether a field of dimension numbers must be written even if it is empty: it has no default."""
-    return "batching" not in name
+    return plain(value) if isinstance(value, int | np.integer | tuple | list | NamedSize) else ""
 
 
 @lax_rule("reduce_window", *_POOLS)
-def _reduce_window(to: Context, one: Statement) -> str:
-    combine = _POOLS.get(one.primitive) or _combiner(to, one)
-    start = _neutral(combine, one.inputs[0].dtype) if one.primitive in _POOLS else one.inputs[1]
+def _reduce_window(to: ArrayContext, op: Statement) -> str:
+    combine = _POOLS.get(op.primitive) or _COMBINERS[to.combiner(op, _COMBINERS)]
+    start = _neutral(combine, op.operand.dtype) if op.primitive in _POOLS else op.inputs[1]
     # JAX differentiates a pooling only if its initial value is a Python number.
-    is_open = one.primitive in _POOLS and is_float(one.inputs[0].dtype)
-    first = to.operand(start) if is_open else to.array(start)
-    texts = [to.array(one.inputs[0]), first, f"jax.lax.{combine}"]
-    steps = ("window_strides", "base_dilation", "window_dilation")
-    params: dict[str, Any] = dict(one.params)
-    for key in steps:
+    is_open = op.primitive in _POOLS and is_float(op.operand.dtype)
+    texts = [to.array(op.operand), (to.operand if is_open else to.array)(start), f"jax.lax.{combine}"]
+    params: dict[str, Any] = {**op.params}
+    for key in ("window_strides", "base_dilation", "window_dilation"):
         if key in params and set(params[key] or [1]) == {1}:
             params[key] = None
     if not any(map(any, params["padding"])):
         params["padding"] = None
-    kept = Statement(one.primitive, one.inputs, one.outputs, params, block=one.block, source=one.source)
-    return _call(to, kept, "jax.lax.reduce_window", texts)
+    return _call(to, replace(op, params=params), "jax.lax.reduce_window", texts)
 
 
 @lax_rule("reduce")
-def _reduce(to: Context, one: Statement) -> str:
-    texts = [*to.arrays(one), f"jax.lax.{_combiner(to, one)}"]
-    return f"jax.lax.reduce({', '.join(texts)}, {sizes(one.params['dimensions'])})"
-
-
-def _combiner(to: Context, one: Statement) -> str:
-    if one.combiner not in _COMBINERS:
-        raise to.unsupported(one, f"combining items by a function other than {', '.join(_COMBINERS)}")
-    return _COMBINERS[one.combiner]
+def _reduce(to: ArrayContext, op: Statement) -> str:
+    texts = [*to.arrays(op), f"jax.lax.{_COMBINERS[to.combiner(op, _COMBINERS)]}", sizes(op["dimensions"])]
+    return f"jax.lax.reduce({', '.join(texts)})"
 
 
 @lax_rule("select_and_scatter_add")
-def _unpool(to: Context, one: Statement) -> str:
-    """Return the gradient of a pooling by `jax.vjp`, because JAX has no public function for this primitive."""
-    source, array = one.inputs
-    if not one.selected:
-        raise to.unsupported(one, "selection by a primitive other than ge and le")
-    rank = len(array.shape)
-    params = {"base_dilation": (1,) * rank, "window_dilation": (1,) * rank, **one.params}
-    pooled = _reduce_window(to, Statement(f"reduce_window_{one.selected}", (array,), one.outputs, params))
+def _unpool(to: ArrayContext, op: Statement) -> str:
+    # JAX has no public function for this primitive, but `jax.vjp` of a pooling computes it.
+    source, array = op.inputs
+    unit = (1,) * len(array.shape)
+    params = {"base_dilation": unit, "window_dilation": unit, **op.params}
+    primitive = f"reduce_window_{to.selected(op)}"
+    pooled = _reduce_window(to, Statement(primitive, (array,), op.outputs, params))
     name = to.array(array)
     return f"jax.vjp(lambda {name}: {pooled}, {name})[1]({to.array(source)})[0]"
 
 
 @lax_rule("reduce_max", "reduce_min")
-def _largest(to: Context, one: Statement) -> str:
-    if one.inputs[0].size:
-        return RULES[one.primitive](to, one)
-    start = _neutral(one.primitive.removeprefix("reduce_"), one.outputs[0].dtype)
-    return filled(to, one.outputs[0], start)  # jnp.max rejects empty arrays
+def _largest(to: ArrayContext, op: Statement) -> str:
+    if op.operand.size:
+        return RULES[op.primitive](to, op)
+    return filled(to, op.output, _neutral(op.primitive.removeprefix("reduce_"), op.dtype))  # jnp.max rejects it
 
 
 def _neutral(combine: str, dtype: str) -> Number:
-    """Return the neutral number of a sum, a maximum or a minimum, such as 0 for a sum."""
     if combine == "add":
         return Number(0, dtype)
     if dtype.startswith(("float", "bfloat")):
@@ -174,135 +151,79 @@ def _neutral(combine: str, dtype: str) -> Number:
     return Number(int(bounds.min if combine == "max" else bounds.max), dtype)
 
 
-@lax_rule("div")
-def _divide(to: Context, one: Statement) -> str:
-    left, right = to.operands(one)
-    if is_float(one.outputs[0].dtype):
-        return f"{left} / {to.right(right)}"
-    return f"jax.lax.div({', '.join(to.arrays(one))})"
-
-
-@lax_rule("round")
-def _round(to: Context, one: Statement) -> str:
-    text = to.array(one.inputs[0])
-    return f"jax.lax.round({text})" if int(one.params["rounding_method"]) == 0 else f"jnp.round({text})"
-
-
 _CALLS = {
     "logistic": "jax.nn.sigmoid", "random_wrap": "jax.random.wrap_key_data", "random_unwrap": "jax.random.key_data",
     "random_seed": "jax.random.key",
 }  # fmt: skip
+lax_rule(*_CALLS)(lambda to, op: f"{_CALLS[op.primitive]}({to.array(op.operand)})")
+lax_rule("random_fold_in")(lambda to, op: f"{_each(op, 'jax.random.fold_in')}({', '.join(to.arrays(op))})")
 
 
-@lax_rule(*_CALLS)
-def _called(to: Context, one: Statement) -> str:
-    return f"{_CALLS[one.primitive]}({to.array(one.inputs[0])})"
+@lax_rule("random_split", "random_bits")
+def _of_key(to: ArrayContext, op: Statement) -> str:
+    dtype = f", {to.dtype(op.dtype)}" if op.primitive == "random_bits" else ""
+    rest = f", {sizes(op['shape'])}{dtype})"
+    function = f"jax.random.{op.primitive.removeprefix('random_')}("
+    name = to.array(op.operand)
+    return f"{_each(op, f'lambda key: {function}key{rest}')}({name})" if op.operand.shape else function + name + rest
 
 
-@lax_rule("random_fold_in")
-def _fold_in(to: Context, one: Statement) -> str:
-    return f"{_each(one, 'jax.random.fold_in')}({', '.join(to.arrays(one))})"
-
-
-@lax_rule("random_split")
-def _split(to: Context, one: Statement) -> str:
-    return _of_key(to, one, f"jax.random.split(key, {sizes(one.params['shape'])})")
-
-
-@lax_rule("random_bits")
-def _bits(to: Context, one: Statement) -> str:
-    dtype = to.dtype(f"uint{one.params['bit_width']}")
-    return _of_key(to, one, f"jax.random.bits(key, {sizes(one.params['shape'])}, {dtype})")
-
-
-def _of_key(to: Context, one: Statement, text: str) -> str:
-    """Return the expression `text`, a function of `key`, for the key of a statement, or for each key in an array."""
-    name = to.array(one.inputs[0])
-    return (
-        f"{_each(one, f'lambda key: {text}')}({name})" if one.inputs[0].shape else text.replace("key,", f"{name},", 1)
-    )
-
-
-def _each(one: Statement, function: str) -> str:
-    """Return `function` with one `jax.vmap` for each axis of the statement's array of keys."""
-    for _ in one.inputs[0].shape:
-        function = f"jax.vmap({function})"
-    return function
+def _each(op: Statement, function: str) -> str:
+    rank = len(op.operand.shape)
+    return "jax.vmap(" * rank + function + ")" * rank
 
 
 @lax_rule("lt_to", "le_to", "eq_to")
-def _compare_total(to: Context, one: Statement) -> str:
-    """Compare with NaN as the largest number, as sorting does."""
-    left, right = to.arrays(one)
-    if one.primitive == "lt_to":
+def _compare_total(to: ArrayContext, op: Statement) -> str:
+    # NaN is the largest number, as in sorting.
+    left, right = to.arrays(op)
+    if op.primitive == "lt_to":
         return f"({left} < {right}) | (~jnp.isnan({left}) & jnp.isnan({right}))"
-    if one.primitive == "le_to":
+    if op.primitive == "le_to":
         return f"({left} <= {right}) | jnp.isnan({right})"
     return f"({left} == {right}) | (jnp.isnan({left}) & jnp.isnan({right}))"
 
 
 @lax_rule("threefry2x32", "select_and_gather_add")
-def _refused(to: Context, one: Statement) -> str:
-    raise to.unsupported(one, "a primitive without a public function in JAX")
+def _refused(to: ArrayContext, op: Statement) -> str:
+    raise to.unsupported("a primitive without a public function in JAX")
 
 
-class LaxControl:
+class LaxControl(PythonEmitter):
     """Write control flow that JAX can compile: `jax.lax.scan`, `while_loop` and `switch`, with local functions."""
 
-    _out: Any
-    _statement: Any
-    array: Any
-    operand: Any
-
-    def _define(self, name: str, function: Function, given: Iterable[tuple[str, Iterable[Value]]], parts: Any) -> None:
-        """Write a local function.
-
-        Args:
-            name: Name of the local function.
-            function: The loop body, loop condition or branch that it computes.
-            given: For each argument, which is a tuple of arrays, a pair: its name, and the arrays in the tuple.
-            parts: The expression that the local function returns.
-        """
-        pairs = [(argument, [value.name for value in values]) for argument, values in given]
-        self._out.add(f"def {name}({', '.join(argument for argument, _ in pairs)}):")
+    def _define(self, name: str, function: Function, arguments: dict[str, Iterable[Value]], results: str) -> None:
+        self._out.add(f"def {name}({', '.join(arguments)}):")
         with self._out.indented():
-            for argument, names in pairs:
-                if names:
-                    self._out.add(f"{_tuple(names)} = {argument}")
-            for statement in function.statements:
-                self._statement(statement)
-            self._out.add(f"return {parts}")
+            for argument, values in arguments.items():
+                if names := [value.name for value in values]:
+                    self._out.add(f"{in_tuple(names)} = {argument}")
+            self._statements(function)
+            self._out.add(f"return {results}")
 
     def _arrays(self, values: Iterable[Operand]) -> str:
-        return _tuple([self.array(one) for one in values])
+        return in_tuple([*map(self.array, values)])
 
-    def _scan(self, one: Statement) -> None:
-        (body,), count, params = one.bodies, one.params["num_carry"], one.params
-        given = (("carry", body.inputs[:count]), ("items", body.inputs[count:]))
+    def _scan(self, op: Statement) -> None:
+        (body,), count = op.bodies, op["num_carry"]
         results = f"{self._arrays(body.outputs[:count])}, {self._arrays(body.outputs[count:])}"
-        self._define("body", body, given, results)
-        carry, items = self._arrays(one.inputs[:count]), self._arrays(one.inputs[count:])
-        reverse = ", reverse=True" if params["reverse"] else ""
-        targets = [_tuple([value.name for value in part]) for part in (one.outputs[:count], one.outputs[count:])]
+        self._define("body", body, {"carry": body.inputs[:count], "items": body.inputs[count:]}, results)
+        targets = [self._arrays(part) for part in (op.outputs[:count], op.outputs[count:])]
         left = ", ".join("_" if each == "()" else each for each in targets)
-        call = f"jax.lax.scan(body, {carry}, {items}, length={number(params['length'])}{reverse})"
-        self._out.add(f"{left} = {call}", one)
+        arrays = f"{self._arrays(op.inputs[:count])}, {self._arrays(op.inputs[count:])}"
+        reverse = ", reverse=True" if op["reverse"] else ""
+        self.add(f"{left} = jax.lax.scan(body, {arrays}, length={number(op['length'])}{reverse})")
 
-    def _while(self, one: Statement) -> None:
-        condition, body = one.bodies
-        self._define("condition", condition, [("carry", condition.inputs)], self.array(condition.outputs[0]))
-        self._define("body", body, [("carry", body.inputs)], self._arrays(body.outputs))
-        targets = _tuple([value.name for value in one.outputs])
-        self._out.add(f"{targets} = jax.lax.while_loop(condition, body, {self._arrays(one.inputs)})", one)
+    def _while(self, op: Statement) -> None:
+        condition, body = op.bodies
+        self._define("condition", condition, {"carry": condition.inputs}, self.array(condition.outputs[0]))
+        self._define("body", body, {"carry": body.inputs}, self._arrays(body.outputs))
+        targets = self._arrays(op.outputs)
+        self.add(f"{targets} = jax.lax.while_loop(condition, body, {self._arrays(op.inputs)})")
 
-    def _cond(self, one: Statement) -> None:
-        names = [f"branch_{place}" for place in range(len(one.bodies))]
-        for name, branch in zip(names, one.bodies, strict=True):
-            self._define(name, branch, [], self._arrays(branch.outputs))
-        targets = _tuple([value.name for value in one.outputs])
-        call = f"jax.lax.switch({self.array(one.inputs[0])}, [{', '.join(names)}])"
-        self._out.add(f"{targets} = {call}" if one.outputs else call, one)
-
-
-def _tuple(names: list[str]) -> str:
-    return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
+    def _cond(self, op: Statement) -> None:
+        names = [f"branch_{index}" for index in range(len(op.bodies))]
+        for name, branch in zip(names, op.bodies, strict=True):
+            self._define(name, branch, {}, self._arrays(branch.outputs))
+        target = f"{self._arrays(op.outputs)} = " if op.outputs else ""
+        self.add(f"{target}jax.lax.switch({self.array(op.operand)}, [{', '.join(names)}])")

@@ -1,128 +1,188 @@
-"""The registry of rules of the array emitter: each rule returns the expression of a primitive."""
+"""The names of operations in NumPy, PyTorch, MLX and JAX, and the context of the rules, which return expressions."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from mithril_nb.emission.arrays.dialects import Dialect, Library
 from mithril_nb.emission.program import Number, Operand, Statement
+from mithril_nb.emission.python_text import PythonEmitter
 from mithril_nb.emission.rules import Rules
 from mithril_nb.emission.sizes import number
-from mithril_nb.emission.unsupported import unsupported
-from mithril_nb.errors import UnsupportedPrimitiveError
+
+Library = Literal["numpy", "torch", "mlx", "jax"]
+
+INFIX = {
+    "add": "+", "add_any": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
+    "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^",
+}  # fmt: skip
+"""Operators by primitive. They are the same in every library."""
+_SAME = {
+    name: name
+    for name in "exp log sin cos tan sinh cosh tanh sqrt abs sign floor ceil expm1 log1p square real imag".split()
+}
+_ARC = {
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
+    "atan2": "arctan2",
+}  # fmt: skip
+_COMMON = {**_SAME, "max": "maximum", "min": "minimum", "is_finite": "isfinite"}
+_NUMPY = {
+    **_COMMON, **_ARC, "conj": "conj", "cbrt": "cbrt", "exp2": "exp2", "nextafter": "nextafter", "rem": "fmod",
+}  # fmt: skip
+_TORCH = {
+    **_COMMON, **{name: name for name in (*_ARC, *"conj exp2 nextafter rsqrt erf erfc lgamma digamma".split())},
+    "rem": "fmod", "logistic": "sigmoid", "erf_inv": "erfinv",
+}  # fmt: skip
+_MLX = {
+    **_COMMON, **_ARC, "conj": "conjugate", "rsqrt": "rsqrt", "logistic": "sigmoid", "erf": "erf", "erf_inv": "erfinv",
+}  # fmt: skip
 
 
-class Context:
-    """The context that each rule receives. A rule is a function that returns the expression of a primitive.
-
-    The methods return parts of expressions, and record the helper functions in use.
+@dataclass(frozen=True)
+class Dialect:
+    """The names of operations and dtypes in one library.
 
     Attributes:
-        dialect: The names of operations in the library.
-        helpers: Names of the helper functions that the source uses so far.
+        module: Name of the module in the source, such as `"np"`.
+        functions: A dict from a primitive to the library's function: NumPy's is `"arcsin"` for `"asin"`.
+        axis: Name of the argument for axes.
+        keepdims: Name of the argument that keeps reduced axes.
+        permute: Name of the method that permutes axes.
+        cast: Name of the method that converts the dtype.
+        dtypes: A dict from JAX's dtypes to the library's. Dtypes that the library does not support are missing.
     """
 
-    def __init__(self, dialect: Dialect):
-        self.dialect = dialect
-        self.helpers: set[str] = set()
+    name: Library
+    title: str
+    module: str
+    imports: tuple[str, ...]
+    functions: Mapping[str, str]
+    axis: str
+    keepdims: str
+    permute: str
+    cast: str
+    dtypes: Mapping[str, str]
 
-    @property
-    def rules(self) -> Rules[Context, str]:
-        """The rules of the library, by primitive."""
-        return RULES
 
-    @property
-    def library(self) -> Library:
-        """Name of the backend, such as `"numpy"`."""
-        return self.dialect.name
+_DTYPES = {name: name for name in "float16 float32 float64 complex64 int8 int16 int32 int64 uint8".split()}
+_UNSIGNED = {name: name for name in ("uint16", "uint32", "uint64")}
+_NUMPY_DTYPES = {**_DTYPES, **_UNSIGNED, "complex128": "complex128", "bool": "bool_", "float0": "bool_"}
+DIALECTS: dict[Library, Dialect] = {
+    "numpy": Dialect(
+        "numpy", "NumPy", "np", ("import numpy as np",), _NUMPY, "axis", "keepdims", "transpose", "astype",
+        _NUMPY_DTYPES,
+    ),
+    "torch": Dialect(
+        "torch", "PyTorch", "torch", ("import torch",), _TORCH, "dim", "keepdim", "permute", "to",
+        # PyTorch lacks most arithmetic on uint32, so int64 arrays hold such values.
+        {
+            **_DTYPES, "uint32": "int64", "complex128": "complex128", "bool": "bool", "bfloat16": "bfloat16",
+            "float0": "bool",
+        },
+    ),
+    "mlx": Dialect(
+        "mlx", "MLX", "mx", ("import mlx.core as mx",), _MLX, "axis", "keepdims", "transpose", "astype",
+        {**_DTYPES, **_UNSIGNED, "bfloat16": "bfloat16", "bool": "bool_", "float0": "bool_"},
+    ),
+    "jax": Dialect(
+        "jax", "JAX", "jnp", ("import jax", "import jax.numpy as jnp"), _NUMPY, "axis", "keepdims", "transpose",
+        "astype", {**_NUMPY_DTYPES, "bfloat16": "bfloat16"},
+    ),
+}  # fmt: skip
+"""The libraries, by the name of their backend."""
 
-    @property
-    def module(self) -> str:
-        """Name of the library's module in the source, such as `"np"`."""
-        return self.dialect.module
 
-    def operand(self, one: Operand) -> str:
-        """Return the expression of an operand. A number is written without a dtype: `2.0`.
+class ArrayContext(PythonEmitter):
+    """The context of the rules, which return the expression of a primitive."""
 
-        JAX and MLX read numbers without a dtype as signed integers, so large unsigned numbers have one.
-        """
-        is_large = isinstance(one, Number) and one.dtype.startswith("uint") and one.value.real >= 2**31
+    def __init__(self, library: Library):
+        super().__init__()
+        self.backend = self.library = library
+        self.dialect = DIALECTS[library]
+        self.module = self.dialect.module
+
+    def number(self, number: Number) -> str:
+        """Return a Python number, such as `2.0`. In an operation, it takes the dtype of the other operand."""
+        value = number.value
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"{'-' if value < 0 else ''}{self.module}.{'nan' if value != value else 'inf'}"
+        return number.text
+
+    def operand(self, operand: Operand) -> str:
+        # JAX and MLX read numbers without a dtype as signed integers, so large unsigned numbers have one.
+        is_large = isinstance(operand, Number) and operand.dtype.startswith("uint") and operand.value.real >= 2**31
         if is_large and self.library in ("jax", "mlx"):
-            return self.array(one)
-        return self.dialect.number(one) if isinstance(one, Number) else one.name
+            return self.array(operand)
+        return self.number(operand) if isinstance(operand, Number) else operand.name
 
-    def array(self, one: Operand) -> str:
+    def array(self, operand: Operand) -> str:
         """Return the expression of an operand. A number is written with its dtype: np.float32(2.0)."""
-        return self.dialect.typed(one) if isinstance(one, Number) else one.name
+        if not isinstance(operand, Number):
+            return operand.name
+        text, dtype, value = self.number(operand), self.dtype(operand.dtype), operand.value
+        if self.library == "torch":
+            return f"torch.tensor({text}, dtype={dtype})"
+        if self.library != "mlx":
+            return f"{dtype}({text})"
+        if operand.dtype == "uint64" and value.real >= 2**63:  # MLX takes no larger number
+            return f"~mx.array({2**64 - 1 - int(value.real)}, mx.uint64)"
+        return f"mx.array({text}, {dtype})"
 
-    def operands(self, statement: Statement) -> list[str]:
-        """Return the expressions of the operands, such as `x` and `2.0`.
+    def operands(self, op: Statement) -> list[str]:
+        if all(isinstance(operand, Number) for operand in op.inputs):
+            return [self.array(op.operand), *map(self.operand, op.inputs[1:])]
+        return [*map(self.operand, op.inputs)]
 
-        If all operands are numbers, the first is written with its dtype: np.float32(1.0) and 2.0.
-        """
-        if all(isinstance(one, Number) for one in statement.inputs):
-            return [self.array(statement.inputs[0]), *map(self.operand, statement.inputs[1:])]
-        return [self.operand(one) for one in statement.inputs]
-
-    def arrays(self, statement: Statement) -> list[str]:
-        """Return the expression of `array` for each operand."""
-        return [self.array(one) for one in statement.inputs]
+    def arrays(self, op: Statement) -> list[str]:
+        return [*map(self.array, op.inputs)]
 
     def right(self, text: str) -> str:
-        """Return the right operand of an operator. Add parentheses if it starts with a minus: `x - (-y)`."""
         return f"({text})" if text.startswith("-") else text
 
     def function(self, primitive: str, *arguments: str) -> str:
-        """Return a call of the library's function for a primitive."""
         return f"{self.module}.{self.dialect.functions[primitive]}({', '.join(arguments)})"
 
     def helper(self, name: str, *arguments: str) -> str:
-        """Return a call of a helper function. The source will contain this function."""
         self.helpers.add(name)
         return f"{name}({', '.join(arguments)})"
 
+    def dtype_or_none(self, name: str) -> str | None:
+        dtype = self.dialect.dtypes.get("uint32" if name == "key<fry>" else name)
+        return dtype and f"{self.module}.{dtype}"
+
     def dtype(self, name: str) -> str:
-        """Return the expression of a dtype, such as `np.float32`. A random key is an array of uint32."""
-        found = self.dialect.dtype("uint32" if name.startswith("key<") else name)
-        assert found is not None, name  # `_Emitter._check` raises for other dtypes
-        return found
+        dtype = self.dtype_or_none(name)
+        assert dtype is not None, name  # `_ArrayEmitter.source` raises for other dtypes
+        return dtype
 
     def cast(self, text: str, dtype: str) -> str:
-        """Return the expression that converts an array to a dtype: x.astype(np.float32)."""
         return f"{text}.{self.dialect.cast}({self.dtype(dtype)})"
 
-    def full_shape(self, one: Operand) -> tuple[int, ...]:
+    def permuted(self, text: str, order: Sequence[int]) -> str:
+        return f"{text}.{self.dialect.permute}({', '.join(str(int(axis)) for axis in order)})"
+
+    def full_shape(self, operand: Operand) -> tuple[int, ...]:
         """Return the shape of an operand in the source. Except in JAX, a random key has another axis of size 2."""
-        return (*one.shape, 2) if one.dtype.startswith("key<") and self.library != "jax" else one.shape
-
-    def unsupported(self, statement: Statement, reason: str = "") -> UnsupportedPrimitiveError:
-        """Return the error for a statement that the library cannot express."""
-        return unsupported(statement, self.library, reason)
+        return (*operand.shape, 2) if operand.dtype.startswith("key<") and self.library != "jax" else operand.shape
 
 
-RULES: Rules[Context, str] = Rules()
+RULES: Rules[ArrayContext, str] = Rules()
 """The rule of each primitive, except control flow."""
 rule = RULES.rule
 
 
-def sizes(shape: Sequence[Any]) -> str:
-    """Return a tuple of sizes or axes as Python.
+def is_float(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat", "complex")) and dtype != "float0"
 
-    Examples:
-        >>> sizes([2, 3]), sizes([2]), sizes([])
-        ('(2, 3)', '(2,)', '()')
-    """
+
+def sizes(shape: Sequence[Any]) -> str:
+    """Return a tuple of sizes or axes as Python: `"(2,)"`."""
     return repr(tuple(map(number, shape)))
 
 
 def changed(options: Mapping[str, tuple[Any, Any]]) -> list[str]:
-    """Return the arguments of a call whose value differs from the default, from a value and the default of each.
-
-    Examples:
-        >>> changed({"strides": ((2, 2), (1, 1)), "groups": (1, 1)})
-        ['strides=(2, 2)']
-    """
     return [f"{key}={plain(value)}" for key, (value, usual) in options.items() if plain(value) != plain(usual)]
 
 

@@ -1,239 +1,289 @@
-"""Rules for primitives that shape, join, reduce and create arrays."""
+"""Rules for primitives that shape, join, reduce, create, sort and index arrays, and for random numbers."""
 
 from __future__ import annotations
 
-from mithril_nb.emission.arrays.elementwise import is_float
-from mithril_nb.emission.arrays.rules import Context, rule, sizes
-from mithril_nb.emission.program import KEEPDIMS, Number, Statement, Value
+from collections.abc import Iterable, Sequence
+
+from mithril_nb.emission.arrays.rules import RULES, ArrayContext, is_float, plain, rule, sizes
+from mithril_nb.emission.params import expanded_shape, fill_of
+from mithril_nb.emission.program import KEEPDIMS, Number, Operand, Statement, Value
 from mithril_nb.emission.sizes import number
 
 
+def _called(to: ArrayContext, name: str, *arguments: str, **options: object) -> str:
+    return f"{to.module}.{name}({', '.join([*arguments, *(f'{key}={value}' for key, value in options.items())])})"
+
+
+def _joined(to: ArrayContext, name: str, op: Statement, axis: int) -> str:
+    return f"{to.module}.{name}([{', '.join(to.arrays(op))}], {to.dialect.axis}={axis})"
+
+
+RULES.update({
+    "concatenate": lambda to, op: _joined(
+        to, "cat" if to.library == "torch" else "concatenate", op, op["dimension"]
+    ),
+    "stack": lambda to, op: _joined(to, "stack", op, op["axis"]),
+    "tile": lambda to, op: _called(to, "tile", to.array(op.operand), sizes(op["reps"])),
+    "dim_as_value": lambda to, op: _called(
+        to, "tensor" if to.library == "torch" else "array", str(op["dim"]), dtype=to.dtype(op.dtype)
+    ),
+    "empty": lambda to, op: _called(to, "zeros", sizes(op.shape), dtype=to.dtype(op.dtype)),
+    "random_split": lambda to, op: to.helper("random_split", to.array(op.operand), sizes(op["shape"])),
+})  # fmt: skip
+RULES["empty2"] = RULES["empty"]
+
+
 @rule("reshape", "squeeze", "expand_dims")
-def _reshape(to: Context, one: Statement) -> str:
-    given, shape = one.inputs[0], to.full_shape(one.outputs[0])
-    text = to.array(given)
-    if isinstance(given, Value) and shape == (*given.shape, 1):
-        return f"{text}[..., None]"
-    if not isinstance(given, Value):
+def _reshape(to: ArrayContext, op: Statement) -> str:
+    operand, shape = op.operand, to.full_shape(op.output)
+    text = to.array(operand)
+    if not isinstance(operand, Value):
         return f"{to.module}.reshape({text}, {sizes(shape)})"
-    return f"{text}.reshape({sizes(shape)})"
+    return f"{text}[..., None]" if shape == (*operand.shape, 1) else f"{text}.reshape({sizes(shape)})"
 
 
 @rule("broadcast_in_dim")
-def _broadcast(to: Context, one: Statement) -> str:
-    given, (output,) = one.inputs[0], one.outputs
-    shape = sizes(to.full_shape(output))
-    if isinstance(given, Number):
-        return filled(to, output, given)
-    expanded = [1] * len(to.full_shape(output))
-    for axis, size in zip(one.params["broadcast_dimensions"], given.shape, strict=True):
-        expanded[axis] = size
-    if len(expanded) > len(output.shape):
-        expanded[-1] = 2
-    text = given.name
-    if expanded[len(expanded) - len(to.full_shape(given)) :] != list(to.full_shape(given)):
+def _broadcast(to: ArrayContext, op: Statement) -> str:
+    operand, shape = op.operand, to.full_shape(op.output)
+    if isinstance(operand, Number):
+        return filled(to, op.output, operand)
+    source_shape = to.full_shape(operand)
+    expanded = (*expanded_shape(op), *shape[len(op.shape) :])
+    text = operand.name
+    if expanded[len(expanded) - len(source_shape) :] != source_shape:
         text = f"{text}.reshape({sizes(expanded)})"
-    return f"{to.module}.broadcast_to({text}, {shape})"
+    return f"{to.module}.broadcast_to({text}, {sizes(shape)})"
 
 
-def filled(to: Context, output: Value, number: Number) -> str:
+def filled(to: ArrayContext, output: Value, number: Number) -> str:
     """Return the expression of an array with the shape of `output` that is filled with a number."""
-    dtype = to.dtype(output.dtype)
-    shape = sizes(output.shape)
+    dtype, shape = to.dtype(output.dtype), sizes(output.shape)
     name = {0: "zeros", 1: "ones"}.get(number.value) if output.dtype != "bool" else None  # pyright: ignore
     if name is not None and not str(number.value).startswith("-"):
-        return f"{to.module}.{name}({shape}, dtype={dtype})"
-    return f"{to.module}.full({shape}, {to.dialect.number(number)}, dtype={dtype})"
+        return _called(to, name, shape, dtype=dtype)
+    return _called(to, "full", shape, to.number(number), dtype=dtype)
 
 
 @rule("transpose")
-def _transpose(to: Context, one: Statement) -> str:
-    (given,) = one.inputs
-    order = one.params["permutation"]
-    if len(to.full_shape(given)) > len(given.shape):
-        order = (*order, len(order))
-    if tuple(order) == (1, 0):
-        return f"{to.array(given)}.T"
-    return f"{to.array(given)}.{to.dialect.permute}({', '.join(str(int(axis)) for axis in order)})"
-
-
-@rule("concatenate")
-def _concatenate(to: Context, one: Statement) -> str:
-    name = "cat" if to.library == "torch" else "concatenate"
-    return f"{to.module}.{name}([{', '.join(to.arrays(one))}], {to.dialect.axis}={one.params['dimension']})"
-
-
-@rule("stack")
-def _stack(to: Context, one: Statement) -> str:
-    return f"{to.module}.stack([{', '.join(to.arrays(one))}], {to.dialect.axis}={one.params['axis']})"
+def _transpose(to: ArrayContext, op: Statement) -> str:
+    order, text = tuple(op["permutation"]), to.array(op.operand)
+    order += (len(order),) * (len(to.full_shape(op.operand)) - len(order))
+    return f"{text}.T" if order == (1, 0) else to.permuted(text, order)
 
 
 @rule("unstack")
-def _unstack(to: Context, one: Statement) -> str:
-    axis = one.params["axis"]
-    text = to.array(one.inputs[0])
+def _unstack(to: ArrayContext, op: Statement) -> str:
+    text, axis = to.array(op.operand), op["axis"]
     if to.library == "torch":
-        found = f"torch.unbind({text}, dim={axis})"
-    else:
-        found = text if axis == 0 else f"{to.module}.moveaxis({text}, {axis}, 0)"
-    return f"{found}[0]" if len(one.outputs) == 1 else found
-
-
-@rule("tile")
-def _tile(to: Context, one: Statement) -> str:
-    return f"{to.module}.tile({to.array(one.inputs[0])}, {sizes(one.params['reps'])})"
+        text = f"torch.unbind({text}, dim={axis})"
+    elif axis != 0:
+        text = f"{to.module}.moveaxis({text}, {axis}, 0)"
+    return f"{text}[0]" if len(op.outputs) == 1 else text
 
 
 @rule("split")
-def _split(to: Context, one: Statement) -> str:
-    parts, axis = [*map(number, one.params["sizes"])], one.params["axis"]
+def _split(to: ArrayContext, op: Statement) -> str:
+    parts = [*map(number, op["sizes"])]
     if to.library != "torch":
-        parts = [sum(parts[: place + 1]) for place in range(len(parts) - 1)]
-    found = f"{to.module}.split({to.array(one.inputs[0])}, {parts}, {to.dialect.axis}={axis})"
-    return f"({found})[0]" if len(one.outputs) == 1 else found
+        parts = [sum(parts[: index + 1]) for index in range(len(parts) - 1)]
+    text = f"{to.module}.split({to.array(op.operand)}, {parts}, {to.dialect.axis}={op['axis']})"
+    return f"({text})[0]" if len(op.outputs) == 1 else text
 
 
 @rule("rev")
-def _reverse(to: Context, one: Statement) -> str:
-    axes = one.params["dimensions"]
-    text = to.array(one.inputs[0])
+def _reverse(to: ArrayContext, op: Statement) -> str:
+    axes, text = op["dimensions"], to.array(op.operand)
     if to.library == "torch":
         return f"torch.flip({text}, {sizes(axes)})"
-    slices = ["::-1" if axis in axes else ":" for axis in range(max(axes) + 1)]
-    return f"{text}[{', '.join(slices)}]"
+    return f"{text}[{', '.join('::-1' if axis in axes else ':' for axis in range(max(axes) + 1))}]"
 
 
 @rule("slice")
-def _take_slice(to: Context, one: Statement) -> str:
-    params = one.params
-    strides = params["strides"] or [1] * len(params["start_indices"])
+def _take_slice(to: ArrayContext, op: Statement) -> str:
+    params, text = op.params, to.array(op.operand)
+    starts, limits = params["start_indices"], params["limit_indices"]
     parts: list[str] = []
     for first, last, step, size in zip(
-        params["start_indices"], params["limit_indices"], strides, one.inputs[0].shape, strict=True
+        starts, limits, params["strides"] or [1] * len(starts), op.operand.shape, strict=True
     ):
-        end = "" if last == size else str(last)
-        parts.append(f"{first or ''}:{end}{f':{step}' if step != 1 else ''}")
+        parts.append(f"{first or ''}:{'' if last == size else last}{f':{step}' if step != 1 else ''}")
     while parts and parts[-1] == ":":
         parts.pop()
-    text = to.array(one.inputs[0])
     return f"{text}[{', '.join(parts)}]" if parts else text
 
 
 @rule("pad")
-def _pad(to: Context, one: Statement) -> str:
-    array, value = one.inputs
-    config = "(" + ", ".join(sizes(each) for each in one.params["padding_config"])
-    config += ",)" if len(one.params["padding_config"]) == 1 else ")"
-    return to.helper("pad", to.array(array), to.operand(value), config)
-
-
-@rule("dim_as_value")
-def _size_as_array(to: Context, one: Statement) -> str:
-    dtype, size = to.dtype(one.outputs[0].dtype), one.params["dim"]
-    return f"{to.module}.{'tensor' if to.library == 'torch' else 'array'}({size}, dtype={dtype})"
+def _pad(to: ArrayContext, op: Statement) -> str:
+    array, value = op.inputs
+    return to.helper("pad", to.array(array), to.operand(value), plain(op["padding_config"]))
 
 
 @rule("iota")
-def _iota(to: Context, one: Statement) -> str:
-    shape, axis = one.outputs[0].shape, one.params["dimension"]
-    text = f"{to.module}.arange({shape[axis]}, dtype={to.dtype(one.outputs[0].dtype)})"
+def _iota(to: ArrayContext, op: Statement) -> str:
+    shape, axis = op.shape, op["dimension"]
+    text = f"{to.module}.arange({shape[axis]}, dtype={to.dtype(op.dtype)})"
     if len(shape) == 1:
         return text
-    expanded = [size if place == axis else 1 for place, size in enumerate(shape)]
-    is_whole = tuple(expanded) == shape
-    if is_whole or axis != len(shape) - 1:
+    expanded = tuple([size if index == axis else 1 for index, size in enumerate(shape)])
+    if expanded == shape or axis != len(shape) - 1:
         text = f"{text}.reshape({sizes(expanded)})"
-    return text if is_whole else f"{to.module}.broadcast_to({text}, {sizes(shape)})"
-
-
-@rule("empty", "empty2")
-def _empty(to: Context, one: Statement) -> str:
-    return f"{to.module}.zeros({sizes(one.outputs[0].shape)}, dtype={to.dtype(one.outputs[0].dtype)})"
+    return text if expanded == shape else f"{to.module}.broadcast_to({text}, {sizes(shape)})"
 
 
 _REDUCTIONS = {
-    "reduce_sum": ("sum", "sum", "sum"),
-    "reduce_max": ("max", "amax", "max"),
-    "reduce_min": ("min", "amin", "min"),
-    "reduce_prod": ("prod", "prod", "prod"),
-    "reduce_and": ("all", "all", "all"),
-    "reduce_or": ("any", "any", "any"),
-}
-"""Names of the reductions in NumPy and JAX, PyTorch, and MLX."""
+    "reduce_sum": "sum", "reduce_max": "max", "reduce_min": "min", "reduce_prod": "prod", "reduce_and": "all",
+    "reduce_or": "any",
+}  # fmt: skip
 
 
 @rule(*_REDUCTIONS)
-def _reduce(to: Context, one: Statement) -> str:
-    (given,) = one.inputs
-    axes = [int(axis) for axis in one.params["axes"]]
-    output = one.outputs[0]
-    name = _REDUCTIONS[one.primitive][{"torch": 1, "mlx": 2}.get(to.library, 0)]
-    if name in ("all", "any") and output.dtype != "bool":
-        raise to.unsupported(one, "integers")
-    if to.library == "torch" and name == "prod":
-        return to.helper(f"reduce_{name}", to.array(given), sizes(axes), repr(bool(one.params.get(KEEPDIMS))))
-    keep = f", {to.dialect.keepdims}=True" if one.params.get(KEEPDIMS) else ""
-    where = repr(axes[0]) if len(axes) == 1 else sizes(axes)
+def _reduce(to: ArrayContext, op: Statement) -> str:
+    text, axes, dtype = to.array(op.operand), op["axes"], op.dtype
+    name, is_torch = _REDUCTIONS[op.primitive], to.library == "torch"
+    if name in ("all", "any") and dtype != "bool":
+        raise to.unsupported("integers")
+    if is_torch and name == "prod":
+        return to.helper("reduce_prod", text, sizes(axes), repr(bool(op.params.get(KEEPDIMS))))
+    options = f"{to.dialect.axis}={repr(int(axes[0])) if len(axes) == 1 else sizes(axes)}"
+    if op.params.get(KEEPDIMS):
+        options += f", {to.dialect.keepdims}=True"
     # The libraries return sums of narrow integers in a wider dtype by default.
-    widens = name in ("sum", "prod") and not is_float(output.dtype)
+    widens = name in ("sum", "prod") and not is_float(dtype)
     if widens and to.library == "mlx":
-        return to.cast(f"{to.array(given)}.{name}(axis={where}{keep})", output.dtype)
-    dtype = f", dtype={to.dtype(output.dtype)}" if widens else ""
-    text = to.array(given)
-    if to.library == "torch":
-        return f"torch.{name}({text}, {to.dialect.axis}={where}{keep}{dtype})"
-    return f"{text}.{name}({to.dialect.axis}={where}{keep}{dtype})"
+        return to.cast(f"{text}.{name}({options})", dtype)
+    if widens:
+        options += f", dtype={to.dtype(dtype)}"
+    if is_torch:
+        return f"torch.{ {'max': 'amax', 'min': 'amin'}.get(name, name) }({text}, {options})"
+    return f"{text}.{name}({options})"
 
 
 @rule("argmax", "argmin")
-def _argmax(to: Context, one: Statement) -> str:
-    (axis,) = one.params["axes"]
-    text = to.array(one.inputs[0])
-    found = f"{to.module}.{one.primitive}({text}, {to.dialect.axis}={axis})"
-    return to.cast(found, one.outputs[0].dtype)
+def _argmax(to: ArrayContext, op: Statement) -> str:
+    (axis,) = op["axes"]
+    return to.cast(f"{to.module}.{op.primitive}({to.array(op.operand)}, {to.dialect.axis}={axis})", op.dtype)
 
 
 _CUMULATIVE = {
-    "cumsum": ("np.cumsum", "torch.cumsum"),
-    "cumprod": ("np.cumprod", "torch.cumprod"),
-    "cummax": ("np.maximum.accumulate", ""),
-    "cummin": ("np.minimum.accumulate", ""),
-    "cumlogsumexp": ("np.logaddexp.accumulate", "torch.logcumsumexp"),
-}
+    "cumsum": "np.cumsum", "cumprod": "np.cumprod", "cummax": "np.maximum.accumulate",
+    "cummin": "np.minimum.accumulate", "cumlogsumexp": "np.logaddexp.accumulate",
+}  # fmt: skip
 
 
 @rule(*_CUMULATIVE)
-def _cumulative(to: Context, one: Statement) -> str:
-    text, axis, reverse = to.array(one.inputs[0]), one.params["axis"], one.params["reverse"]
+def _cumulative(to: ArrayContext, op: Statement) -> str:
+    text, axis, reverse = to.array(op.operand), op["axis"], op["reverse"]
+    name = {"cumlogsumexp": "logcumsumexp"}.get(op.primitive, op.primitive)
     if to.library == "mlx":
-        name = {"cumlogsumexp": "logcumsumexp"}.get(one.primitive, one.primitive)
         return f"mx.{name}({text}, axis={axis}{', reverse=True' if reverse else ''})"
-    numpy, torch = _CUMULATIVE[one.primitive]
-    flipped = f"np.flip({text}, {axis})" if to.library == "numpy" else f"torch.flip({text}, ({axis},))"
-    given = flipped if reverse else text
-    output = one.outputs[0].dtype
-    dtype = f", dtype={to.dtype(output)}" if not is_float(output) and one.primitive in ("cumsum", "cumprod") else ""
-    if to.library == "numpy":
-        found = f"{numpy}({given}, axis={axis}{dtype})"
-        return f"np.flip({found}, {axis})" if reverse else found
-    found = f"{torch}({given}, dim={axis}{dtype})" if torch else f"torch.{one.primitive}({given}, dim={axis}).values"
-    return f"torch.flip({found}, ({axis},))" if reverse else found
+    is_numpy = to.library == "numpy"
+
+    def flipped(text: str) -> str:
+        return (f"np.flip({text}, {axis})" if is_numpy else f"torch.flip({text}, ({axis},))") if reverse else text
+
+    dtype = f", dtype={to.dtype(op.dtype)}" if not is_float(op.dtype) and name in ("cumsum", "cumprod") else ""
+    options = f"{flipped(text)}, {to.dialect.axis}={axis}{dtype}"
+    if is_numpy:
+        return flipped(f"{_CUMULATIVE[op.primitive]}({options})")
+    return flipped(f"torch.{name}({options}){'.values' if name in ('cummax', 'cummin') else ''}")
 
 
 @rule("sort")
-def _sort(to: Context, one: Statement) -> str:
-    axis, keys = one.params["dimension"], one.params["num_keys"]
-    texts = to.arrays(one)
-    if len(texts) == 1:
-        if to.library == "torch":
-            return f"torch.sort({texts[0]}, dim={axis}).values"
-        return f"{to.module}.sort({texts[0]}, axis={axis})"
-    return to.helper("sort_together", f"[{', '.join(texts)}]", repr(int(axis)), repr(int(keys)))
+def _sort(to: ArrayContext, op: Statement) -> str:
+    axis, texts = int(op["dimension"]), to.arrays(op)
+    if len(texts) > 1:
+        return to.helper("sort_together", f"[{', '.join(texts)}]", repr(axis), repr(int(op["num_keys"])))
+    text = f"{to.module}.sort({texts[0]}, {to.dialect.axis}={axis})"
+    return f"{text}.values" if to.library == "torch" else text
 
 
 @rule("top_k")
-def _top_k(to: Context, one: Statement) -> str:
-    axis = one.params.get("axis", one.params.get("operand_axis", -1))
-    if axis not in (-1, len(one.inputs[0].shape) - 1):
-        raise to.unsupported(one, "an axis other than the last")
-    return to.helper("top_k", to.array(one.inputs[0]), repr(number(one.params["k"])))
+def _top_k(to: ArrayContext, op: Statement) -> str:
+    axis = op.params.get("axis", op.params.get("operand_axis", -1))
+    if axis not in (-1, len(op.operand.shape) - 1):
+        raise to.unsupported("an axis other than the last")
+    return to.helper("top_k", to.array(op.operand), repr(number(op["k"])))
+
+
+@rule("gather")
+def _gather(to: ArrayContext, op: Statement) -> str:
+    array, indices = op.inputs
+    params, numbers = op.params, op["dimension_numbers"]
+    fill = fill_of(op)
+    filled = [] if fill is None else [f"fill={to.number(fill)}"]
+    offsets = [axis for axis in range(len(op.shape)) if axis not in numbers.offset_dims]
+    # One index picks a row: `table[indices]`.
+    is_rows = (
+        numbers.start_index_map == (0,)
+        and numbers.collapsed_slice_dims == (0,)
+        and not numbers.operand_batching_dims
+        and tuple(params["slice_sizes"]) == (1, *array.shape[1:])
+        and offsets == list(range(len(indices.shape) - 1))
+    )
+    if is_rows and fill is not None:
+        return to.helper("rows", to.array(array), f"{to.array(indices)}[..., 0]", *filled)
+    options = [
+        f"offset_dims={plain(numbers.offset_dims)}",
+        f"collapsed={plain(numbers.collapsed_slice_dims)}",
+        f"start_index_map={plain(numbers.start_index_map)}",
+        f"slice_sizes={plain(params['slice_sizes'])}",
+        *_batching(numbers.operand_batching_dims, numbers.start_indices_batching_dims),
+    ]
+    return to.helper("gather", *to.arrays(op), *options, *filled)
+
+
+def _batching(array_axes: Sequence[int], index_axes: Sequence[int]) -> list[str]:
+    return [f"batching={plain((array_axes, index_axes))}"] if array_axes else []
+
+
+_KINDS = {
+    f"scatter{separator}{name}": kind
+    for name, kind in {
+        "add": "add", "mul": "multiply", "min": "minimum", "max": "maximum", "sub": "subtract"
+    }.items()
+    for separator in "-_"
+} | {"scatter": "set"}  # fmt: skip
+
+
+@rule(*_KINDS)
+def _scatter(to: ArrayContext, op: Statement) -> str:
+    numbers = op["dimension_numbers"]
+    options = [
+        f"kind={_KINDS[op.primitive]!r}",
+        f"update_window_dims={plain(numbers.update_window_dims)}",
+        f"inserted={plain(numbers.inserted_window_dims)}",
+        f"to_operand={plain(numbers.scatter_dims_to_operand_dims)}",
+        *_batching(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims),
+    ]
+    if op["mode"].name == "CLIP":  # in the other modes, XLA drops slices outside of the array
+        options.append("mode='clip'")
+    return to.helper("scatter", *to.arrays(op), *options)
+
+
+def _starts(to: ArrayContext, indices: Iterable[Operand]) -> str:
+    return in_tuple([*map(to.operand, indices)])
+
+
+def in_tuple(texts: Sequence[str]) -> str:
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+
+@rule("dynamic_slice")
+def _dynamic_slice(to: ArrayContext, op: Statement) -> str:
+    array, *indices = op.inputs
+    return to.helper("dynamic_slice", to.array(array), _starts(to, indices), sizes(op["slice_sizes"]))
+
+
+@rule("dynamic_update_slice")
+def _dynamic_update_slice(to: ArrayContext, op: Statement) -> str:
+    array, update, *indices = op.inputs
+    return to.helper("dynamic_update_slice", to.array(array), to.array(update), _starts(to, indices))
+
+
+@rule("random_bits")
+def _random_bits(to: ArrayContext, op: Statement) -> str:
+    width = op["bit_width"]
+    if width not in (8, 16, 32, 64) or (width == 64 and to.library != "numpy"):
+        raise to.unsupported(f"{width} bits")
+    widths = [str(width)] * (width != 32)
+    return to.helper("random_bits", to.array(op.operand), sizes(op["shape"]), *widths)

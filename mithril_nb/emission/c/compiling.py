@@ -16,8 +16,7 @@ import numpy as np
 
 from mithril_nb.backends.with_manualgrad.c_backend import compiler
 from mithril_nb.emission.c.emit import CFile
-from mithril_nb.emission.c.types import C_TYPES, c_shape
-from mithril_nb.emission.program import Operand
+from mithril_nb.emission.c.types import c_shape, numpy_dtype
 from mithril_nb.errors import MithrilError
 
 STANDARD = ("-std=c11", "-fwrapv", "-ffp-contract=off")
@@ -32,16 +31,7 @@ class CompilerError(MithrilError, RuntimeError):
 
 
 def load(texts: Mapping[str, str], options: Sequence[str] = FAST) -> ctypes.CDLL:
-    """Compile C files into one library, load it, and delete all files.
-
-    Args:
-        texts: The text of each file, by its name without `.c`.
-        options: Options for the compiler, besides those of `STANDARD`.
-
-    Raises:
-        UnavailableBackendError: The machine has no C compiler.
-        CompilerError: The compiler rejected a file.
-    """
+    """Compile C files into one library and load it. `texts` are the files, by their names without `.c`."""
     command = [compiler(), *STANDARD, *options, "-shared", "-fPIC", "-o", "library.so"]
     with tempfile.TemporaryDirectory(prefix="mithril_nb_") as folder:
         for name, text in texts.items():
@@ -63,8 +53,9 @@ class Routine:
 
     def __init__(self, library: ctypes.CDLL, file: CFile):
         self._library = library
-        self._inputs = [(c_shape(value), np.dtype(_dtype(value))) for value in file.inputs]
-        self._results = [(c_shape(value), np.dtype(_dtype(value))) for value in file.outputs]
+        self._inputs, self._results = (
+            [(c_shape(value), numpy_dtype(value.dtype)) for value in values] for values in (file.inputs, file.outputs)
+        )
         self._arena_size = file.arena // 8 + 1
         self._arenas = threading.local()  # kept, because allocating a large arena takes longer than a call
         # ctypes takes 0.9 us to read the address of an array, cffi 0.25 us. A small model runs in 20 us.
@@ -76,16 +67,12 @@ class Routine:
     def __call__(self, *arrays: Any) -> list[np.ndarray]:
         """Call the function and return its results. A random key is an array of two `uint32`, along one more axis."""
         pointer = self._pointer
-        pointers = [pointer(_contiguous(one, *kind)) for one, kind in zip(arrays, self._inputs, strict=True)]
+        pointers = [pointer(_contiguous(array, *kind)) for array, kind in zip(arrays, self._inputs, strict=True)]
         results = [np.empty(*kind) for kind in self._results]
         if not hasattr(self._arenas, "pointer"):
             self._arenas.pointer = pointer(np.empty(self._arena_size))  # keeps the array alive
         self._call(*pointers, *map(pointer, results), self._arenas.pointer)
         return results
-
-
-def _dtype(value: Operand) -> str:
-    return C_TYPES[value.dtype].removesuffix("_t").replace("float", "float32").replace("double", "float64")
 
 
 def _contiguous(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -1,8 +1,10 @@
-"""C types, literals and declarations for the dtypes of JAX."""
+"""C types, literals and declarations for the dtypes of JAX, and expressions of indices."""
 
 from __future__ import annotations
 
 import math
+
+import numpy as np
 
 from mithril_nb.emission.program import Number, Operand
 
@@ -12,38 +14,26 @@ C_TYPES = {
     "uint64": "uint64_t", "key<fry>": "uint32_t",
 }  # fmt: skip
 """The C type for each dtype. A random key, `key<fry>`, is two `uint32_t`."""
-_BYTES = {"float": 4, "double": 8, "bool": 1}
-_KEY = "key<fry>"
 
 
 def c_shape(value: Operand) -> tuple[int, ...]:
     """Return the shape of a value in C. A random key has one more axis, of size 2."""
-    return (*value.shape, 2) if value.dtype == _KEY else value.shape
+    return (*value.shape, 2) if value.dtype == "key<fry>" else value.shape
+
+
+def numpy_dtype(dtype: str) -> np.dtype:
+    return np.dtype({"float": "float32", "double": "float64"}.get(kind := suffix(dtype), kind))
 
 
 def suffix(dtype: str) -> str:
-    """Return the ending that names of helper functions have for a dtype.
-
-    Examples:
-        >>> suffix("float32"), suffix("uint8")
-        ('float', 'uint8')
-    """
     return C_TYPES[dtype].removesuffix("_t")
 
 
-def item_bytes(dtype: str) -> int:
-    """Return the number of bytes of an item."""
-    kind = C_TYPES[dtype]
-    return _BYTES[kind] if kind in _BYTES else bits(dtype) // 8
-
-
 def bits(dtype: str) -> int:
-    """Return the number of bits of an integer dtype, or of `bool`."""
-    return int("".join(one for one in C_TYPES[dtype] if one.isdigit()) or 8)
+    return 8 * numpy_dtype(dtype).itemsize
 
 
 def is_float(dtype: str) -> bool:
-    """Return whether the C type for a dtype is `float` or `double`."""
     return dtype in ("float32", "float64")
 
 
@@ -75,22 +65,10 @@ def literal(value: complex, dtype: str) -> str:
 
 
 def dims(shape: tuple[int, ...]) -> str:
-    """Return the text of a shape for comments.
-
-    Examples:
-        >>> dims((2, 3)), dims(())
-        ('2 x 3', 'a number')
-    """
     return " x ".join(map(str, shape)) or "a number"
 
 
 def subscripts(shape: tuple[int, ...]) -> str:
-    """Return the dimensions of an array declaration.
-
-    Examples:
-        >>> subscripts((2, 3))
-        '[2][3]'
-    """
     return "".join(f"[{size}]" for size in shape)
 
 
@@ -105,3 +83,70 @@ def pointer_type(dtype: str, shape: tuple[int, ...], is_const: bool = False) -> 
     """
     kind = ("const " if is_const else "") + C_TYPES[dtype]
     return (f"{kind} (*", f"){subscripts(shape[1:])}") if len(shape) > 1 else (f"{kind} *", "")
+
+
+def scaled(index: str, factor: int = 1, offset: int = 0) -> str:
+    """Return the index `factor * index + offset`.
+
+    Examples:
+        >>> scaled("i"), scaled("i", 2, 1), scaled("3", 2, 1), scaled("i", -1, 7), scaled("i + 1", 1, -1)
+        ('i', '2 * i + 1', '7', '7 - i', 'i + 1 - 1')
+    """
+    if is_number(index):
+        return str(factor * int(index) + offset)
+    inner = enclosed(index)
+    if factor == -1:
+        return f"{offset} - {inner}" if offset else f"-{inner}"
+    text = index if factor == 1 else f"{factor} * {inner}"
+    if not offset:
+        return text
+    return f"{text} {'-' if offset < 0 else '+'} {abs(offset)}"
+
+
+def divided(index: str, by: int) -> str:
+    """Return an index divided by a number and rounded down; the index must not be negative.
+
+    Examples:
+        >>> divided("i", 2), divided("i + 1", 2), divided("i + 1", 1), divided("5", 2)
+        ('i / 2', '(i + 1) / 2', 'i + 1', '2')
+    """
+    if by == 1:
+        return index
+    return str(int(index) // by) if is_number(index) else f"{enclosed(index)} / {by}"
+
+
+def remainder(index: str, by: int) -> str:
+    """Return the remainder of an index divided by a number; the index must not be negative."""
+    if by == 1:
+        return "0"
+    return str(int(index) % by) if is_number(index) else f"{enclosed(index)} % {by}"
+
+
+def enclosed(index: str) -> str:
+    return index if index.isidentifier() else f"({index})"
+
+
+def total(*parts: str) -> str:
+    """Return the sum of some indices.
+
+    Examples:
+        >>> total("i", "0", "2"), total("1", "2"), total("i", "7 - j")
+        ('i + 2', '3', 'i + 7 - j')
+    """
+    number = sum(int(part) for part in parts if is_number(part))
+    others = [part for part in parts if not is_number(part)]
+    return scaled(" + ".join(others), 1, number) if others else str(number)
+
+
+def flat(index: tuple[str, ...], shape: tuple[int, ...]) -> str:
+    """Return the position of an item in the flattened array.
+
+    Examples:
+        >>> flat(("i", "j"), (2, 3)), flat((), ())
+        ('3 * i + j', '0')
+    """
+    return total(*(scaled(text, math.prod(shape[axis + 1 :])) for axis, text in enumerate(index)))
+
+
+def is_number(index: str) -> bool:
+    return index.removeprefix("-").isdigit()

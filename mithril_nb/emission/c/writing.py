@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from mithril_nb.emission.c.elementwise import expression
-from mithril_nb.emission.c.fusion import values_in_memory
-from mithril_nb.emission.c.helper_functions import Helpers
-from mithril_nb.emission.c.memory import Buffer
-from mithril_nb.emission.c.types import C_TYPES, c_shape, dims, item_bytes, literal, pointer_type
+from mithril_nb.emission.c.expressions import Helpers, expression
+from mithril_nb.emission.c.memory import ArenaBuffer, values_in_memory
+from mithril_nb.emission.c.types import C_TYPES, c_shape, dims, literal, numpy_dtype, pointer_type
 from mithril_nb.emission.program import ELEMENTWISE, Function, Number, Operand, Statement, Value
-from mithril_nb.emission.rules import Rules
-from mithril_nb.emission.source import Line, Writer
-from mithril_nb.emission.unsupported import unsupported
+from mithril_nb.emission.rules import Context, Rules
+from mithril_nb.emission.source import SourceLine, Writer
 
 Index = tuple[str, ...]
 """One C expression for each axis."""
@@ -23,26 +21,21 @@ LOOP_VARIABLES = (*"ijklmnpqrsuvw", *(f"i{number}" for number in range(1, 20)))
 
 
 @dataclass(frozen=True)
-class Stored:
-    """A value in memory.
-
-    Attributes:
-        text: Name of the array or of the variable.
-        shape: The shape in C; `()` for a single number.
-        buffer: The memory in the arena; `None` for values outside the arena.
-        is_pointer: True if a single number is read as `*text`, because `text` is a pointer. Ignored for arrays.
-    """
+class InMemory:
+    """A value in memory: an array, or a single number in a variable."""
 
     text: str
+    """Name of the array or variable."""
     shape: tuple[int, ...]
-    buffer: Buffer | None = None
+    buffer: ArenaBuffer | None = None
+    """The memory in the arena; `None` for values outside the arena."""
     is_pointer: bool = False
+    """True if a single number is read as `*text`. Ignored for arrays."""
 
     def item(self, index: Index) -> str:
-        """Return the expression of an item."""
         if not self.shape:
             return f"*{self.text}" if self.is_pointer else self.text
-        return self.text + "".join(f"[{one}]" for one in index)
+        return self.text + "".join(f"[{text}]" for text in index)
 
     @property
     def pointer(self) -> str:
@@ -52,119 +45,95 @@ class Stored:
 
 @dataclass(frozen=True)
 class View:
-    """A value without memory. Its items are items of another value, or depend only on their index.
-
-    Attributes:
-        item: Function from an index to the expression of the item.
-        source: Function from an index to the other value and the index in it. `None` if the items are not simply
-            items of one other value.
-    """
+    """A value without memory. Its items are items of another value, or depend only on their index."""
 
     item: Callable[[Index], str]
     source: Callable[[Index], tuple[Operand, Index]] | None = None
+    """Function from an index to the other value and the index in it."""
 
 
-Form = Stored | View | Statement
+Form = InMemory | View | Statement
 """How to get an item of a value: from memory, through a view, or by computing an elementwise statement."""
 
 
 @dataclass
-class _Scope:
-    """The items and names that a C block `{...}` declares, and the number of loop variables in use there."""
-
+class _CScope:
     items: dict[tuple[Value, Index], str] = field(default_factory=dict[tuple[Value, Index], str])
     names: list[str] = field(default_factory=list[str])
     variables: int = 0
 
 
-class Body:
+class CBody(Context):
     """Writes the statements of one function.
 
     Attributes:
-        helpers: The helper functions of the file.
         arenas: The size of each function's arena in bytes, by name of the function.
         writer: The lines so far. They contain placeholders, see `mark`, instead of offsets in the arena.
-        forms: A dict from each value to the way to read its items; see `Form`.
-        buffers: The memory that the function needs in its arena.
-        bound: A dict from a value to the memory into which it must be written. An example is an output of the function.
+        forms: How to read the items of each value; see `Form`.
+        bound: The memory into which a value must be written, such as an output of the function.
     """
 
-    def __init__(self, function: Function, helpers: Helpers, arenas: dict[str, int], constants: dict[Value, Form]):
+    backend = "c"
+
+    def __init__(self, function: Function, helpers: Helpers, arenas: dict[str, int], constants: Mapping[Value, Form]):
         self.helpers, self.arenas = helpers, arenas
         self.writer = Writer()
-        self.forms: dict[Value, Form] = dict(constants)
-        self.buffers: list[Buffer] = []
-        self.bound: dict[Value, Stored] = {}
+        self.forms: dict[Operand, Form] = {**constants}
+        self.buffers: list[ArenaBuffer] = []
+        self.bound: dict[Operand, InMemory] = {}
         self._in_memory = values_in_memory(function)
         self._names = _all_names(function)
-        self._scopes = [_Scope()]
+        self._scopes = [_CScope()]
         self._time = 0
 
     # Lines
 
-    def add(self, text: str, one: Statement | None = None) -> None:
-        """Add a line of a statement."""
-        self.writer.add(text, one)
+    def add(self, text: str) -> None:
+        self.writer.add(text, self.at)
 
     def next_time(self) -> int:
-        """Count one more statement, and return the count. Buffers record their first and last use in this count."""
+        """Count one more statement. Buffers record their first and last use in this count."""
         self._time += 1
         return self._time
 
     @contextmanager
-    def block(self, head: str, one: Statement | None, variables: int = 0) -> Iterator[None]:
-        """Write a block in braces around the lines added in this context. A `for` with one line gets no braces.
-
-        Args:
-            head: Text before the brace.
-            one: The statement that the block belongs to; `None` if there is none.
-            variables: Number of loop variables that `head` declares.
-        """
-        self.add(f"{head} {{".lstrip(), one)
-        self._scopes.append(_Scope(variables=self._scopes[-1].variables + variables))
-        first = len(self.writer.lines)
+    def block(self, head: str, variables: int = 0) -> Iterator[None]:
+        """Write a block in braces, whose head declares some loop variables. A `for` with one line gets no braces."""
+        self.add(f"{head} {{".lstrip())
+        self._scopes.append(_CScope(variables=self._scopes[-1].variables + variables))
+        lines = self.writer.lines
+        first = len(lines)
         with self.writer.indented():
             yield
         self._names.difference_update(self._scopes.pop().names)
-        if head.startswith("for") and len(self.writer.lines) == first + 1:
-            line = self.writer.lines[first - 1]
-            self.writer.lines[first - 1] = replace(line, text=line.text.removesuffix(" {"))
+        if head.startswith("for") and len(lines) == first + 1:
+            lines[first - 1] = replace(lines[first - 1], text=lines[first - 1].text.removesuffix(" {"))
         else:
-            self.add("}", one)
+            self.add("}")
 
     @contextmanager
-    def loops(self, shape: Sequence[int], one: Statement | None) -> Iterator[Index]:
-        """Write nested loops over a shape, and yield the index of an item. An axis of size 1 gets no loop."""
-        count = self._scopes[-1].variables
-        index: list[str] = []
-        heads: list[str] = []
-        for size in shape:
-            if size == 1:
-                index.append("0")
-                continue
-            name = LOOP_VARIABLES[count + len(heads)]
-            index.append(name)
-            heads.append(f"for (int {name} = 0; {name} < {size}; {name}++)")
-        for head in heads[:-1]:
-            self.add(head, one)
-            self.writer.indent(1)
-        if heads:
-            with self.block(heads[-1], one, len(heads)):
-                yield tuple(index)
-        else:
-            yield tuple(index)
-        self.writer.indent(-max(len(heads) - 1, 0))
+    def loops(self, shape: Sequence[int]) -> Iterator[Index]:
+        variables = iter(LOOP_VARIABLES[self._scopes[-1].variables :])
+        index = tuple(["0" if size == 1 else next(variables) for size in shape])
+        heads = [
+            f"for (int {name} = 0; {name} < {size}; {name}++)"
+            for name, size in zip(index, shape, strict=True)
+            if size != 1
+        ]
+        for depth, head in enumerate(heads[:-1]):
+            self.add(f"{'    ' * depth}{head}")
+        with self.writer.indented(max(len(heads) - 1, 0)):
+            with self.block(heads[-1], len(heads)) if heads else nullcontext():
+                yield index
 
     def variable(self) -> str:
-        """Return an unused loop variable. The `block` that declares it must receive `variables=1`."""
         return LOOP_VARIABLES[self._scopes[-1].variables]
 
-    def new_name(self, wanted: str) -> str:
-        """Return a name that is unused in the current block. After the block, it may be used again."""
-        name, number = wanted, 1
+    def new_name(self, hint: str) -> str:
+        name, number = hint, 1
         while name in self._names:
             number += 1
-            name = f"{wanted}_{number}"
+            name = f"{hint}_{number}"
         self._names.add(name)
         self._scopes[-1].names.append(name)
         return name
@@ -176,165 +145,157 @@ class Body:
         if isinstance(value, Number):
             return literal(value.value, value.dtype)
         form = self.forms[value]
-        if isinstance(form, Stored):
+        if not isinstance(form, Statement):
             self.touch(form)
-            return form.item(index)
-        if isinstance(form, View):
             return form.item(index)
         for scope in self._scopes:
             if (value, index) in scope.items:
                 return scope.items[value, index]
         text = self.expression(form, index)
-        known = any(value is one for scope in self._scopes for one, _ in scope.items)
-        name = self.new_name(value.name) if known else value.name
-        self.add(f"const {C_TYPES[value.dtype]} {name} = {text};", form)
+        is_declared = any(value is declared for scope in self._scopes for declared, _ in scope.items)
+        name = self.new_name(value.name) if is_declared else value.name
+        self.writer.add(f"const {C_TYPES[value.dtype]} {name} = {text};", form)
         self._scopes[-1].items[value, index] = name
         return name
 
-    def expression(self, one: Statement, index: Index) -> str:
-        """Return the expression of an item of an elementwise statement."""
-        operands = [self.item(each, broadcast_index(each.shape, index)) for each in one.inputs]
-        return expression(one, operands, self.helpers)
+    def item_by_axis(self, value: Operand, index: Mapping[int, str]) -> str:
+        return self.item(value, by_axis(index, len(value.shape)))
+
+    def expression(self, op: Statement, index: Index) -> str:
+        operands = [self.item(each, broadcast_index(each.shape, index)) for each in op.inputs]
+        return expression(op, operands, self.helpers)
 
     def touch(self, form: Form) -> None:
         """Record that the current statement uses the memory of a form."""
-        if isinstance(form, Stored) and form.buffer is not None:
+        if isinstance(form, InMemory) and form.buffer is not None:
             form.buffer.last = self._time
 
     def is_in_memory(self, value: Value) -> bool:
-        """Return whether a value must be stored in an array or a variable."""
         return value in self._in_memory
 
-    def pointer(self, value: Operand, one: Statement) -> str:
-        """Return a pointer to the items of an operand. An operand that is not in memory is copied there first."""
-        return self.stored(value, one).pointer
-
-    def stored(self, value: Operand, one: Statement) -> Stored:
-        """Return an operand in memory. An operand that is not in memory is copied there first."""
-        form = None if isinstance(value, Number) else self.forms[value]
-        if not isinstance(form, Stored):
-            name = "number" if isinstance(value, Number) else value.name
-            copy = Value(name, value.shape, value.dtype)
-            form = self.reserve(copy, one, self.new_name(f"{name}_copy"))
-            self.copy(value, form, one)
+    def stored(self, value: Operand) -> InMemory:
+        form = self.forms.get(value)
+        if not isinstance(form, InMemory):
+            form = self.temporary(value, f"{value.name}_copy")
         self.touch(form)
         return form
 
-    def reserve(self, value: Value, one: Statement | None, name: str = "") -> Stored:
+    def temporary(self, value: Operand, name: str) -> InMemory:
+        form = self.reserve(Value(value.name, value.shape, value.dtype), self.new_name(name))
+        self.copy(value, form)
+        return form
+
+    def reserve(self, value: Value, name: str = "") -> InMemory:
         """Return the memory for a value. Declare the memory if necessary, and store it in `forms`."""
         form = self.bound.get(value)
         if form is None:
             name = name or (self.new_name("unused") if value.name == "_" else value.name)
             shape = c_shape(value)
             if shape:
-                form = self.array(name, shape, value.dtype, one)
+                form = self.array(name, shape, value.dtype)
             else:
-                self.add(f"{C_TYPES[value.dtype]} {name};", one)
-                form = Stored(name, ())
+                self.add(f"{C_TYPES[value.dtype]} {name};")
+                form = InMemory(name, ())
         self.touch(form)
         self.forms[value] = form
         return form
 
-    def array(self, name: str, shape: tuple[int, ...], dtype: str, one: Statement | None) -> Stored:
-        """Declare an array in the arena."""
-        buffer = self.memory(item_bytes(dtype) * math.prod(shape))
+    def array(self, name: str, shape: tuple[int, ...], dtype: str) -> InMemory:
+        buffer = self.memory(numpy_dtype(dtype).itemsize * math.prod(shape))
         before, after = pointer_type(dtype, shape)
-        self.add(
-            f"{before}{name}{after} = ({before}{after})(arena + {mark(buffer, self.buffers)});  // {dims(shape)}", one
-        )
-        return Stored(name, shape, buffer)
+        self.add(f"{before}{name}{after} = ({before}{after})(arena + {self.mark(buffer)});  // {dims(shape)}")
+        return InMemory(name, shape, buffer)
 
-    def memory(self, size: int) -> Buffer:
-        """Return a new buffer that the current statement uses."""
-        buffer = Buffer(size, self._time, self._time)
+    def memory(self, size: int) -> ArenaBuffer:
+        buffer = ArenaBuffer(size, self._time, self._time)
         self.buffers.append(buffer)
         return buffer
 
-    def copy(
-        self,
-        value: Operand,
-        to: Stored,
-        one: Statement | None,
-        index_of: Callable[[Index], Index] = lambda index: index,
-    ) -> None:
+    def mark(self, buffer: ArenaBuffer) -> str:
+        return f"\0{self.buffers.index(buffer)}\0"
+
+    def copy(self, value: Operand, to: InMemory, index_of: Callable[[Index], Index] = lambda index: index) -> None:
         """Write each item of a value to memory; `index_of` takes its index in the value, and returns that in memory."""
-        with self.loops(c_shape(value), one) as index:
+        with self.loops(c_shape(value)) as index:
             text = self.item(value, index)
             self.touch(to)
-            self.add(f"{to.item(index_of(index))} = {text};", one)
+            self.add(f"{to.item(index_of(index))} = {text};")
+
+    def fill(self, form: InMemory, text: str) -> None:
+        with self.loops(form.shape) as index:
+            self.add(f"{form.item(index)} = {text};")
 
     def keep_alive_since(self, start: int) -> None:
         """Extend the life of buffers to the end of a loop, because the next iteration reads them.
 
         These are the buffers that existed before the statement number `start` and were used since.
         """
-        for one in self.buffers:
-            if one.first < start <= one.last:
-                one.last = self._time
+        for buffer in self.buffers:
+            if buffer.first < start <= buffer.last:
+                buffer.last = self._time
 
     # Statements
 
-    def statements(self, function: Function, rules: Rules[Body, None]) -> None:
-        """Write the statements of a function, or of a body of control flow.
-
-        Raises:
-            UnsupportedPrimitiveError: There is no C source for a statement.
-        """
-        for one in function.statements:
+    def statements(self, function: Function) -> None:
+        for op in function.statements:
             self.next_time()
-            if one.primitive in ELEMENTWISE:
-                self._elementwise(one)
-            elif one.primitive in rules:
-                rules.write(self, one)
-            else:
-                raise unsupported(one, "c")
+            with self.writing(op):
+                if op.primitive in ELEMENTWISE:
+                    self._elementwise(op)
+                elif op.primitive in RULES:
+                    RULES.write(self, op)
+                else:
+                    raise self.unsupported()
 
-    def _elementwise(self, one: Statement) -> None:
-        (value,) = one.outputs
+    def _elementwise(self, op: Statement) -> None:
+        (value,) = op.outputs
         if value not in self._in_memory:
             # Raise an error for an unsupported primitive here, and not at the first use of the value.
-            expression(one, ["x"] * len(one.inputs), Helpers())
-            self.forms[value] = one
+            expression(op, ["x"] * len(op.inputs), Helpers())
+            self.forms[value] = op
         elif not value.shape and value not in self.bound:
-            self.add(f"const {C_TYPES[value.dtype]} {value.name} = {self.expression(one, ())};", one)
-            self.forms[value] = Stored(value.name, ())
+            self.add(f"const {C_TYPES[value.dtype]} {value.name} = {self.expression(op, ())};")
+            self.forms[value] = InMemory(value.name, ())
         else:
-            form = self.reserve(value, one)
-            with self.loops(value.shape, one) as index:
-                text = self.expression(one, index)
-                self.add(f"{form.item(index)} = {text};", one)
+            form = self.reserve(value)
+            with self.loops(value.shape) as index:
+                text = self.expression(op, index)
+                self.add(f"{form.item(index)} = {text};")
 
-    def view(self, one: Statement, place: int, index_of: Callable[[Index], Index]) -> None:
-        """Make a result a view of the first operand.
-
-        Args:
-            one: The statement.
-            place: Index of the result in `one.outputs`.
-            index_of: Function from an index in the result to the index of the same item in the operand.
-        """
-        source, output = one.inputs[0], one.outputs[place]
+    def view(self, op: Statement, index_of: Callable[[Index], Index], result: int = 0) -> None:
+        """Make a result a view of the first operand. `index_of` turns an index in it to that in the operand."""
+        output = op.outputs[result]
         rank = len(output.shape)
 
-        def place_of(index: Index) -> tuple[Operand, Index]:
-            return source, (*index_of(index[:rank]), *index[rank:])
+        def source(index: Index) -> tuple[Operand, Index]:
+            return op.operand, (*index_of(index[:rank]), *index[rank:])
 
-        self.viewed(one, output, View(lambda index: self.item(*place_of(index)), place_of))
+        self.viewed(output, View(lambda index: self.item(*source(index)), source))
 
-    def viewed(self, one: Statement, output: Value, view: View) -> None:
+    def viewed(self, output: Value, view: View) -> None:
         """Store a view in `forms`. If the value must be in memory, copy its items there."""
         self.forms[output] = view
         if self.is_in_memory(output):
             # `reserve` replaces the view of `output` in `forms`, so a second value keeps the view to copy from.
-            given = replace(output)
-            self.forms[given] = view
-            self.copy(given, self.reserve(output, one), one)
+            source = replace(output)
+            self.forms[source] = view
+            self.copy(source, self.reserve(output))
 
-    def place(self, value: Operand, index: Index) -> tuple[Stored, Index] | None:
+    def memory_of(self, value: Operand, index: Index) -> tuple[InMemory, Index] | None:
         """Return the array in memory that contains an item, and the index in it; `None` if the item is computed."""
-        form = None if isinstance(value, Number) else self.forms[value]
+        form = self.forms.get(value)
         if isinstance(form, View):
-            return None if form.source is None else self.place(*form.source(index))
-        return (form, index) if isinstance(form, Stored) else None
+            return None if form.source is None else self.memory_of(*form.source(index))
+        return (form, index) if isinstance(form, InMemory) else None
+
+
+RULES: Rules[CBody, None] = Rules()
+"""Functions by primitive. Each writes the lines of a statement that is not elementwise."""
+rule = RULES.rule
+
+
+def by_axis(index: Mapping[int, str], rank: int) -> Index:
+    return tuple([index.get(axis, "0") for axis in range(rank)])
 
 
 def broadcast_index(shape: tuple[int, ...], index: Index) -> Index:
@@ -345,28 +306,17 @@ def broadcast_index(shape: tuple[int, ...], index: Index) -> Index:
         ('j', '0')
     """
     own = index[len(index) - len(shape) :]
-    return tuple(["0" if size == 1 else one for size, one in zip(shape, own, strict=True)])
+    return tuple(["0" if size == 1 else text for size, text in zip(shape, own, strict=True)])
 
 
-def mark(buffer: Buffer, buffers: list[Buffer]) -> str:
-    """Return a placeholder for the offset of a buffer, which is known only later. `with_offsets` replaces it."""
-    return f"\0{buffers.index(buffer)}\0"
-
-
-def with_offsets(lines: Iterable[Line], buffers: list[Buffer]) -> list[Line]:
-    """Return the lines with an offset instead of each placeholder of `mark`."""
-    found: list[Line] = []
+def with_offsets(lines: Iterable[SourceLine], buffers: Sequence[ArenaBuffer]) -> Iterator[SourceLine]:
     for line in lines:
-        parts = line.text.split("\0")
-        for place in range(1, len(parts), 2):
-            parts[place] = str(buffers[int(parts[place])].offset)
-        found.append(replace(line, text="".join(parts)) if len(parts) > 1 else line)
-    return found
+        yield replace(line, text=re.sub("\0(\\d+)\0", lambda match: str(buffers[int(match[1])].offset), line.text))
 
 
 def _all_names(function: Function) -> set[str]:
-    names = {one.name for one in function.inputs}
+    names = {operand.name for operand in function.inputs}
     for statement in function.walk():
-        names.update(one.name for one in statement.outputs)
-        names.update(one.name for body in statement.bodies for one in body.inputs)
+        names.update(value.name for value in statement.outputs)
+        names.update(operand.name for body in statement.bodies for operand in body.inputs)
     return names

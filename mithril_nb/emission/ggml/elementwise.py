@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from mithril_nb.emission.ggml.rules import MOST_PLACES, RULES, Context, ne, rule
+from mithril_nb.emission.ggml.rules import RULES, GgmlContext, check_indices, ne, rule
 from mithril_nb.emission.program import Number, Operand, Statement
 
-_OF_ONE = {
-    "neg": "neg", "exp": "exp", "log": "log", "sin": "sin", "cos": "cos", "tanh": "tanh", "sqrt": "sqrt",
-    "square": "sqr", "abs": "abs", "logistic": "sigmoid", "sign": "sgn", "floor": "floor", "ceil": "ceil",
-}  # fmt: skip
-"""GGML's functions of one tensor, by primitive."""
 WHOLE = frozenset(
     "add add_any sub mul neg max min abs sign square integer_pow eq ne lt le gt ge select_n clamp convert_element_type "
     "reshape squeeze expand_dims broadcast_in_dim transpose concatenate stack unstack tile split slice rev pad iota "
@@ -21,22 +17,26 @@ WHOLE = frozenset(
 """Primitives that compute integers exactly up to 2**24, although the tensors contain them as float32."""
 
 
-def _of_one(name: str):
-    return lambda to, one: to.call(name, to.tensor(one.inputs[0]))
+_UNARY = {name: name for name in "neg exp log sin cos tanh sqrt abs floor ceil".split()}
+_UNARY |= {"square": "sqr", "logistic": "sigmoid", "sign": "sgn"}
+"""GGML's functions of one tensor, by primitive."""
+rule(*_UNARY)(lambda to, op: to.call(_UNARY[op.primitive], to.array(op.operand)))
+rule("expm1", "log1p", "sinh", "cosh", "erf", "erfc", "is_finite")(
+    lambda to, op: to.helper(op.primitive, to.array(op.operand))
+)
+RULES.update({
+    "copy": lambda to, op: to.array(op.operand),
+    "rsqrt": lambda to, op: to.call("div", to.helper("full", 1, *op.shape), to.call("sqrt", to.array(op.operand))),
+    "exp2": lambda to, op: to.call("exp", to.call("scale", to.array(op.operand), math.log(2))),
+    "integer_pow": lambda to, op: to.helper("power", to.array(op.operand), op["y"]),
+})  # fmt: skip
 
 
-RULES.update({primitive: _of_one(name) for primitive, name in _OF_ONE.items()})
-RULES["copy"] = lambda to, one: to.tensor(one.inputs[0])
-_HELPED = ("expm1", "log1p", "sinh", "cosh", "erf", "erfc", "is_finite")
-"""Primitives with a helper function of the same name."""
-RULES.update({name: (lambda to, one, name=name: to.helper(name, to.tensor(one.inputs[0]))) for name in _HELPED})
-
-
-def binary(to: Context, name: str, left: Operand, right: Operand, shape: tuple[int, ...]) -> str:
-    """Return a call of a GGML operation on two operands. GGML only broadcasts the second operand to the first."""
-    commutes = name in ("add", "mul")
+def _binary(to: GgmlContext, name: str, operands: Sequence[Operand], shape: tuple[int, ...]) -> str:
+    # GGML broadcasts only the second operand to the first.
+    (left, right), commutes = operands, name in ("add", "mul")
     if isinstance(left, Number) and isinstance(right, Number):
-        return to.call(name, to.shaped(left, shape), to.tensor(right))
+        return to.call(name, to.shaped(left, shape), to.array(right))
     if isinstance(left, Number) and commutes:
         left, right = right, left
     text = to.shaped(left, shape)
@@ -51,62 +51,45 @@ def binary(to: Context, name: str, left: Operand, right: Operand, shape: tuple[i
     if isinstance(left, Number) and name == "sub" and math.isfinite(left.value.real):
         return to.call("scale_bias", to.shaped(right, shape), -1, to.number(left))
     if commutes and ne(left.shape) != ne(shape) and ne(right.shape) == ne(shape):
-        return to.call(name, to.tensor(right), to.tensor(left))
-    return to.call(name, text, to.tensor(right))
+        return to.call(name, to.array(right), to.array(left))
+    return to.call(name, text, to.array(right))
 
 
 @rule("add", "add_any", "sub", "mul")
-def _arithmetic(to: Context, one: Statement) -> str:
-    left, right = one.inputs
-    return binary(to, one.primitive.removesuffix("_any"), left, right, one.outputs[0].shape)
+def _arithmetic(to: GgmlContext, op: Statement) -> str:
+    return _binary(to, op.primitive.removesuffix("_any"), op.inputs, op.shape)
 
 
 @rule("div")
-def _divide(to: Context, one: Statement) -> str:
-    left, right = one.inputs
+def _divide(to: GgmlContext, op: Statement) -> str:
+    left, right = op.inputs
     if isinstance(right, Number) and _is_power_of_two(right):  # the reciprocal is exact
-        return to.call("scale", to.shaped(left, one.outputs[0].shape), 1 / right.value.real)
-    return binary(to, "div", left, right, one.outputs[0].shape)
+        return to.call("scale", to.shaped(left, op.shape), 1 / right.value.real)
+    return _binary(to, "div", op.inputs, op.shape)
 
 
-def _is_power_of_two(one: Number) -> bool:
-    return math.frexp(abs(one.value.real))[0] == 0.5
+def _is_power_of_two(number: Number) -> bool:
+    return math.frexp(abs(number.value.real))[0] == 0.5
 
 
 @rule("rem")
-def _remainder(to: Context, one: Statement) -> str:
-    array, divisor = one.inputs
+def _remainder(to: GgmlContext, op: Statement) -> str:
+    array, divisor = op.inputs
     if not isinstance(divisor, Number) or not _is_power_of_two(divisor):
-        raise to.unsupported(one, "division by a number that is not a power of two")
-    return to.helper("remainder", to.shaped(array, one.outputs[0].shape), to.number(divisor))
-
-
-@rule("rsqrt")
-def _rsqrt(to: Context, one: Statement) -> str:
-    shape = one.outputs[0].shape
-    return to.call("div", to.helper("full", 1, *shape), to.call("sqrt", to.tensor(one.inputs[0])))
+        raise to.unsupported("division by a number that is not a power of two")
+    return to.helper("remainder", to.shaped(array, op.shape), to.number(divisor))
 
 
 @rule("tan")
-def _tan(to: Context, one: Statement) -> str:
-    text = to.tensor(one.inputs[0])
+def _tan(to: GgmlContext, op: Statement) -> str:
+    text = to.array(op.operand)
     return to.call("div", to.call("sin", text), to.call("cos", text))
 
 
-@rule("exp2")
-def _exp2(to: Context, one: Statement) -> str:
-    return to.call("exp", to.call("scale", to.tensor(one.inputs[0]), math.log(2)))
-
-
-@rule("integer_pow")
-def _integer_pow(to: Context, one: Statement) -> str:
-    return to.helper("power", to.tensor(one.inputs[0]), one.params["y"])
-
-
 @rule("pow")
-def _power(to: Context, one: Statement) -> str:
-    base, exponent = one.inputs
-    shape = one.outputs[0].shape
+def _power(to: GgmlContext, op: Statement) -> str:
+    base, exponent = op.inputs
+    shape = op.shape
     if isinstance(exponent, Number):
         value = exponent.value.real
         if math.isfinite(value) and value == int(value) and abs(value) < 2**10:
@@ -117,111 +100,83 @@ def _power(to: Context, one: Statement) -> str:
         return to.call("exp", to.call("scale", to.call("log", to.shaped(base, shape)), to.number(exponent)))
     if isinstance(base, Number) and base.value.real > 0 and math.isfinite(base.value.real):
         return to.call("exp", to.call("scale", to.shaped(exponent, shape), math.log(base.value.real)))
-    return to.helper("raised", to.shaped(base, shape), to.shaped(exponent, shape))
+    return to.helper("raised", *to.all_shaped(op))
 
 
 @rule("gt", "lt")
-def _greater(to: Context, one: Statement) -> str:
-    left, right = one.inputs if one.primitive == "gt" else one.inputs[::-1]
-    return to.call("step", binary(to, "sub", left, right, one.outputs[0].shape))
+def _greater(to: GgmlContext, op: Statement) -> str:
+    return to.call("step", _binary(to, "sub", op.inputs[:: 1 if op.primitive == "gt" else -1], op.shape))
 
 
 @rule("ge", "le")
-def _at_least(to: Context, one: Statement) -> str:
-    left, right = one.inputs if one.primitive == "ge" else one.inputs[::-1]
-    shape = one.outputs[0].shape
-    if not left.dtype.startswith("float"):  # no NaN
-        return to.helper("negation", to.call("step", binary(to, "sub", right, left, shape)))
-    return to.helper("at_least", to.shaped(left, shape), to.shaped(right, shape))
+def _at_least(to: GgmlContext, op: Statement) -> str:
+    order = 1 if op.primitive == "ge" else -1
+    if op.operand.dtype.startswith("float"):
+        return to.helper("at_least", *to.all_shaped(op)[::order])
+    return to.helper("negation", to.call("step", _binary(to, "sub", op.inputs[::-order], op.shape)))  # no NaN
 
 
 @rule("eq", "ne")
-def _equal(to: Context, one: Statement) -> str:
-    shape = one.outputs[0].shape
-    left, right = one.inputs
-    if left.dtype.startswith("float"):
-        found = to.helper("equal", to.shaped(left, shape), to.shaped(right, shape))
-        return found if one.primitive == "eq" else to.helper("negation", found)
-    differs = to.call("step", to.call("abs", binary(to, "sub", left, right, shape)))
-    return differs if one.primitive == "ne" else to.helper("negation", differs)
+def _equal(to: GgmlContext, op: Statement) -> str:
+    is_float = op.operand.dtype.startswith("float")
+    if is_float:
+        text = to.helper("equal", *to.all_shaped(op))
+    else:
+        text = to.call("step", to.call("abs", _binary(to, "sub", op.inputs, op.shape)))
+    return text if (op.primitive == "eq") == is_float else to.helper("negation", text)
 
 
 @rule("and", "or", "not", "xor")
-def _logical(to: Context, one: Statement) -> str:
-    if one.outputs[0].dtype != "bool":
-        raise to.unsupported(one, "bits of integers")
-    if one.primitive == "not":
-        return to.helper("negation", to.tensor(one.inputs[0]))
-    shape = one.outputs[0].shape
-    if one.primitive == "and":
-        return binary(to, "mul", one.inputs[0], one.inputs[1], shape)
-    left, right = [to.shaped(each, shape) for each in one.inputs]
-    if one.primitive == "or":
-        return to.helper("either", left, right)
-    return to.call("abs", to.call("sub", left, right))
+def _logical(to: GgmlContext, op: Statement) -> str:
+    if op.dtype != "bool":
+        raise to.unsupported("bits of integers")
+    if op.primitive == "not":
+        return to.helper("negation", to.array(op.operand))
+    if op.primitive == "and":
+        return _binary(to, "mul", op.inputs, op.shape)
+    texts = to.all_shaped(op)
+    return to.helper("either", *texts) if op.primitive == "or" else to.call("abs", to.call("sub", *texts))
 
 
 @rule("select_n")
-def _select(to: Context, one: Statement) -> str:
-    which, *cases = one.inputs
-    shape = one.outputs[0].shape
-    if which.dtype != "bool" or len(cases) != 2:
-        raise to.unsupported(one, "selection by an integer")
-    check_places(to, one, 2 * ne(shape)[0])
-    return to.helper("where", to.shaped(which, shape), to.shaped(cases[1], shape), to.shaped(cases[0], shape))
+def _select(to: GgmlContext, op: Statement) -> str:
+    if op.operand.dtype != "bool" or len(op.inputs) != 3:
+        raise to.unsupported("selection by an integer")
+    check_indices(to, 2 * ne(op.shape)[0])
+    mask, no, yes = to.all_shaped(op)
+    return to.helper("where", mask, yes, no)
 
 
 @rule("clamp")
-def _clamp(to: Context, one: Statement) -> str:
-    least, array, most = one.inputs
-    shape = one.outputs[0].shape
+def _clamp(to: GgmlContext, op: Statement) -> str:
+    least, array, most = op.inputs
     if isinstance(least, Number) and isinstance(most, Number):
-        return to.helper("clamp", to.tensor(array), to.number(least), to.number(most))
-    found = to.helper("maximum", to.shaped(least, shape), to.shaped(array, shape))
-    return to.helper("minimum", to.shaped(most, shape), found)
+        return to.helper("clamp", to.array(array), to.number(least), to.number(most))
+    low, text, high = to.all_shaped(op)
+    return to.helper("minimum", high, to.helper("maximum", low, text))
 
 
 @rule("max", "min")
-def _maximum(to: Context, one: Statement) -> str:
-    left, right = one.inputs
-    if isinstance(left, Number):
-        left, right = right, left
-    shape = one.outputs[0].shape
-    if isinstance(right, Number):
-        number = to.number(right)
-        if one.primitive == "max":
-            return (
-                to.call("relu", to.tensor(left))
-                if right.value == 0
-                else to.helper("clamp", to.tensor(left), number, "math.inf")
-            )
-        return to.helper("clamp", to.tensor(left), "-math.inf", number)
-    name = "maximum" if one.primitive == "max" else "minimum"
-    return to.helper(name, to.shaped(left, shape), to.shaped(right, shape))
+def _maximum(to: GgmlContext, op: Statement) -> str:
+    array, bound = op.inputs[:: -1 if isinstance(op.operand, Number) else 1]
+    if not isinstance(bound, Number):
+        return to.helper("maximum" if op.primitive == "max" else "minimum", *to.all_shaped(op))
+    if op.primitive == "min":
+        return to.helper("clamp", to.array(array), "-math.inf", to.number(bound))
+    if bound.value == 0:
+        return to.call("relu", to.array(array))
+    return to.helper("clamp", to.array(array), to.number(bound), "math.inf")
 
 
 @rule("round")
-def _nearest(to: Context, one: Statement) -> str:
-    text = to.tensor(one.inputs[0])
-    return to.call("round", text) if int(one.params["rounding_method"]) == 0 else to.helper("round_to_even", text)
+def _nearest(to: GgmlContext, op: Statement) -> str:
+    text = to.array(op.operand)
+    return to.call("round", text) if int(op["rounding_method"]) == 0 else to.helper("round_to_even", text)
 
 
 @rule("convert_element_type")
-def _convert(to: Context, one: Statement) -> str:
-    (given,), (output,) = one.inputs, one.outputs
-    text = to.tensor(given)
-    if output.dtype == "bool" and given.dtype != "bool":
+def _convert(to: GgmlContext, op: Statement) -> str:
+    text, source = to.array(op.operand), op.operand.dtype
+    if op.dtype == "bool" != source:
         return to.call("step", to.call("abs", text))
-    if output.dtype.startswith("int") and given.dtype.startswith("float"):
-        return to.call("trunc", text)
-    return text
-
-
-def check_places(to: Context, one: Statement, count: int) -> None:
-    """Check that float32 represents all positions below `count` in an array exactly.
-
-    Raises:
-        UnsupportedPrimitiveError: There are too many positions.
-    """
-    if count > MOST_PLACES:
-        raise to.unsupported(one, f"an array with {count} items: GGML's float32 indices are exact up to {MOST_PLACES}")
+    return to.call("trunc", text) if op.dtype.startswith("int") and source.startswith("float") else text

@@ -5,27 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from mithril_nb.emission.arrays.results import tree_of
 from mithril_nb.emission.build import build
 from mithril_nb.emission.ggml import contractions, elementwise, shapes
-from mithril_nb.emission.ggml.rules import MOST_AXES, RULES, Context, broadcasts, ne
-from mithril_nb.emission.program import CALL, ELEMENTWISE, Function, Number, Operand, Program, Statement, Value
-from mithril_nb.emission.python_loops import PythonLoops
+from mithril_nb.emission.ggml.rules import MOST_AXES, RULES, GgmlContext, broadcasts, ne
+from mithril_nb.emission.program import (
+    CALL,
+    ELEMENTWISE,
+    EmittedProgram,
+    Function,
+    Number,
+    Operand,
+    Statement,
+    Value,
+    arrays,
+)
 from mithril_nb.emission.python_text import (
     Helpers,
-    encoded,
-    joined_shapes,
+    constant_text,
+    is_encoded,
     listed,
     program_arguments,
     read_helpers,
-    title_of,
-    used_helpers,
 )
-from mithril_nb.emission.source import Line, Source, Writer
+from mithril_nb.emission.source import Source, SourceLine, Writer
 from mithril_nb.emission.unsupported import check_dtypes
 from mithril_nb.stages.trace import traced
 
@@ -37,18 +42,16 @@ _MERGING = ELEMENTWISE | set(
     "call empty empty2".split()
 )
 """Primitives that allow more than four axes, because GGML may merge all axes before the last three to one."""
+# Upper bounds for the number of nodes that a line adds to the graph: _USUAL for each operand or result, and _MOST more
+# for a primitive in _LONG. Unused nodes take address space, but no memory.
 _USUAL, _MOST = 64, 192
-"""Upper bounds for the number of nodes that a line adds to the graph: `_USUAL` for each operand or result, and `_MOST`
-more for a primitive in `_LONG`. Unused nodes take address space, but no memory.
-"""
 _LONG = frozenset(
     "argmax argmin conv_general_dilated dynamic_slice dynamic_update_slice erfc expm1 gather log1p pad pow "
     "reduce_window reduce_window_max reduce_window_min reduce_window_sum scatter scatter-add scatter_add "
     "select_and_scatter_add sinh".split()
 )
 """Primitives whose line may add more nodes than `_USUAL` for each operand."""
-_SMALL = 16
-"""Constants with at most this number of items are written as lists; larger constants as compressed base64 text."""
+_REASONS = {"while": "a loop whose number of steps depends on the arrays"}
 
 
 def emit_ggml(program: traced.Program) -> Source:
@@ -56,17 +59,12 @@ def emit_ggml(program: traced.Program) -> Source:
 
     The file needs only ggml-python, NumPy and Python's standard library. The function of a block adds the operations
     of the block to a GGML graph. The last function of the file computes the graph for the program's arguments.
-
-    Raises:
-        UnsupportedPrimitiveError: GGML cannot express a primitive, a dtype or a number of axes.
-        StageUnavailableError: A size is a name, such as `"batch"`, and not a number.
     """
-    return _Emitter().source(build(program, RESERVED))
+    return _GgmlEmitter().source(build(program, RESERVED))
 
 
 @cache
 def helper_sources() -> Helpers:
-    """Return the helper functions of GGML source."""
     folder = Path(__file__).parent / "helpers"
     return read_helpers((folder / f"{name}.py").read_text(encoding="utf-8") for name in ("graphs", "numbers", "places"))
 
@@ -75,218 +73,146 @@ RESERVED = frozenset((*helper_sources(), "ggml", "ctx", "graph", "built", "step"
 """Names of modules, helper functions and variables that an emitted file uses itself."""
 
 
-class _Emitter(Context, PythonLoops):
-    def __init__(self) -> None:
-        super().__init__()
-        self._out = Writer()
-        self.helpers.add("Graph")
+class _GgmlEmitter(GgmlContext):
+    first_arguments, has_notes = ("ctx",), False
 
-    def source(self, program: Program) -> Source:
-        for function in program.functions:
-            for one in function.walk():
-                self._check(one)
+    def source(self, program: EmittedProgram) -> Source:
+        for op in program.walk():
+            with self.writing(op):
+                self._check(op)
         check_dtypes(program.functions, "ggml", _DTYPES.__contains__)
-        self._needed = _constants_of(program)
-        self._has_gradients = bool(program.gradient_notes)
+        self._constants = _constants_of(program)
+        self.helpers.add("Graph")
+        has_gradients = bool(program.gradient_notes)
         for function in program.functions[:-1]:
-            self._function(function)
+            self._function(function, has_gradients)
         self._main(program)
-        body, self._out = self._out, Writer()
-        self._header(program, body.lines)
-        return Source("python", (*self._out.lines, *body.lines), f"{program.main.name}_ggml", program.main.name)
-
-    def _check(self, one: Statement) -> None:
-        """Raise if GGML cannot express a statement."""
-        if one.primitive not in RULES and one.primitive not in ("scan", "cond", CALL):
-            raise self.unsupported(one, _REASONS.get(one.primitive, ""))
-        for value in (*one.inputs, *one.outputs):
-            if value.dtype.startswith("int") and one.primitive not in elementwise.WHOLE:
-                if not (one.primitive == "pow" and value is one.inputs[1]):
-                    raise self.unsupported(one, "integers")
-            if len(value.shape) > MOST_AXES and one.primitive not in _MERGING:
-                raise self.unsupported(one, f"{len(value.shape)} axes; GGML has {MOST_AXES}")
-            if one.primitive in ELEMENTWISE and not broadcasts(value.shape, one.outputs[0].shape):
-                raise self.unsupported(one, f"broadcasting to {len(one.outputs[0].shape)} axes; GGML has {MOST_AXES}")
-            if not value.size:
-                raise self.unsupported(one, "empty arrays")
-
-    # The file
-
-    def _header(self, program: Program, body: Sequence[Line]) -> None:
-        out = self._out
-        for line in (
-            f'"""{program.name!r} in GGML, written by mithril_nb from the program that JAX traced.',
+        body, self._out = self._out.lines, Writer()
+        documentation = (
+            f"{program.name!r} in GGML, written by mithril_nb from the program that JAX traced.",
             "",
             "A comment shows the shape of a result as NumPy writes it; GGML lists sizes from the last axis. In GGML,",
             "mul_mat(x, y) is y @ x.T, and out_prod(x, y) is y.T @ x.",
-            '"""',
-        ):
-            out.add(line)
-        out.add()
-        known = helper_sources()
-        names = used_helpers(known, self.helpers)
-        is_encoded = any(np.size(array) > _SMALL for array in program.constants.values())
-        texts = [known[name][0] for name in names]
-        uses_math = any("math." in text for text in (*texts, *(line.text for line in body)))
-        modules = [
-            "functools",
-            "threading",
-            *(["base64", "zlib"] if is_encoded else []),
-            *(["math"] if uses_math else []),
-        ]
-        for name in sorted(modules):
-            out.add(f"import {name}")
-        out.add()
-        out.add("import numpy as np")
-        out.add("from ggml import ggml")
-        for text in texts:
-            out.add()
-            out.add()
-            out.add(text)
+        )
+        imports = ("import numpy as np", "from ggml import ggml")
+        for text in self._header(documentation, program, helper_sources(), imports, [line.text for line in body]):
+            self._out.add(f"\n\n{text}")
+        return Source("python", (*self._out.lines, *body), f"{program.main.name}_ggml", program.main.name)
 
-    def _constant(self, value: Value, array: Any) -> None:
-        self._out.add(f"{value.name} = graph.constant({_array(array)})  # {self._shown(value)}")
+    def _check(self, op: Statement) -> None:
+        if op.primitive not in RULES and op.primitive not in ("scan", "cond", CALL):
+            raise self.unsupported(_REASONS.get(op.primitive, ""))
+        for value in (*op.inputs, *op.outputs):
+            if value.dtype.startswith("int") and op.primitive not in elementwise.WHOLE:
+                if not (op.primitive == "pow" and value is op.inputs[1]):
+                    raise self.unsupported("integers")
+            if len(value.shape) > MOST_AXES and op.primitive not in _MERGING:
+                raise self.unsupported(f"{len(value.shape)} axes; GGML has {MOST_AXES}")
+            if op.primitive in ELEMENTWISE and not broadcasts(value.shape, op.shape):
+                raise self.unsupported(f"broadcasting to {len(op.shape)} axes; GGML has {MOST_AXES}")
+            if not value.size:
+                raise self.unsupported("empty arrays")
+        if op.primitive == "scan" and not op["length"]:
+            raise self.unsupported("a scan of length 0")
 
-    # Functions
+    def more_arguments(self, function: Function, lines: Sequence[SourceLine]) -> Sequence[str]:
+        return [value.name for value in self._constants[function]]
 
-    def _function(self, function: Function) -> None:
-        out = self._out
-        out.add()
-        out.add()
-        names = ["ctx", *(one.name for one in function.inputs), *(one.name for one in self._needed[function])]
-        out.add(f"def {function.name}({listed('', names, '', 7 + len(function.name))}):")
-        with out.indented():
-            out.add(f'"""{title_of(function, self._has_gradients)}"""')
-            for statement in function.statements:
-                self._statement(statement)
-            out.add(f"return {listed('(', [self.tensor(one) for one in function.outputs], ')', 7)}")
-
-    def _main(self, program: Program) -> None:
+    def _main(self, program: EmittedProgram) -> None:
         out, main = self._out, program.main
-        out.add()
-        out.add()
-        out.add("@functools.cache")
-        out.add("def built():")
-        made = [one for one in main.outputs if isinstance(one, Value) and one not in program.constants]
+        out.add("\n\n@functools.cache\ndef built():")
+        results = [value for value in arrays(main.outputs) if value not in program.constants]
         with out.indented():
             out.add('"""Build the graph of the whole program, which is computed for the arrays of each call."""')
             out.add(f"graph = Graph({_nodes(main)})")
             out.add("ctx = graph.ctx")
-            for place, (value, leaf) in enumerate(zip(main.inputs, program.inputs, strict=True)):
+            for index, (value, leaf) in enumerate(zip(main.inputs, program.inputs, strict=True)):
                 line = f"{value.name} = graph.input({', '.join(map(str, value.shape))})  # {leaf.name}"
-                out.add(line, equations=(f"arg{place}",))
-            for value in self._needed[main]:
-                self._constant(value, program.constants[value])
-            for statement in main.statements:
-                self._statement(statement)
-            for one in made:
-                dtype = f"dtype={_DTYPES[one.dtype]}" if _DTYPES[one.dtype] else ""
-                out.add(f"graph.output({', '.join([one.name, *map(str, one.shape), *([dtype] if dtype else [])])})")
+                out.add(line, equations=(f"arg{index}",))
+            for value in self._constants[main]:
+                text = _constant(program.constants[value])
+                out.add(f"{value.name} = graph.constant({text})  # {self.described(value)}")
+            self._statements(main)
+            for result in results:
+                dtype = _DTYPES[result.dtype] and f"dtype={_DTYPES[result.dtype]}"
+                out.add(f"graph.output({', '.join(filter(None, [result.name, *map(str, result.shape), dtype]))})")
             out.add("return graph.allocate()")
-        out.add()
-        out.add()
-        out.add(f"def {main.name}({', '.join(program_arguments(program))}):")
+        self._head(main.name, list(program_arguments(program)))
         with out.indented():
-            out.add(f'"""The whole program. Returns {tree_of(program.outputs, lambda _: "an array", True)}."""')
+            self._main_title(program)
             arguments = listed("", [leaf.name for leaf in program.inputs], "", 40)
-            targets = listed("(", [one.name for one in made], ")", 60)
-            if made:
-                comma = "," if len(made) == 1 else ""
-                out.add(f"{targets}{comma} = built()({arguments})")
-            results = dict(zip(program.outputs, main.outputs, strict=True))
-            out.add(f"return {tree_of(program.outputs, lambda leaf: _result(results[leaf], program), False)}")
+            targets = listed("(", [value.name for value in results], ")", 60)
+            if results:
+                out.add(f"{targets}{',' if len(results) == 1 else ''} = built()({arguments})")
+            self._return(program, lambda operand: _result(operand, program))
 
     # Statements
 
-    def _statement(self, one: Statement) -> None:
-        if one.primitive == "scan" and not one.params["length"]:
-            raise self.unsupported(one, "a scan of length 0")
-        if one.primitive == "scan":
-            self._scan(one)
-        elif one.primitive == "cond":
-            self._cond(one)
-        elif one.function is not None:
-            needed = [value.name for value in self._needed[one.function]]
-            self._call(one, one.function.name, ["ctx", *map(self.tensor, one.inputs), *needed])
-        else:
-            targets = ", ".join(value.name for value in one.outputs)
-            shown = joined_shapes(map(self._shown, one.outputs))
-            self._out.add(f"{targets} = {RULES.write(self, one)}  # {shown}", one)
+    def expression(self, op: Statement) -> str:
+        return RULES.write(self, op)
 
-    def _as(self, operand: Operand, value: Value) -> str:
+    def as_value(self, operand: Operand, value: Value) -> str:
         return self.shaped(operand, value.shape)
 
-    def _item(self, operand: Operand, value: Value) -> str:
-        return self.helper("item", self.tensor(operand), "step", *value.shape)
+    def step_of(self, operand: Operand, value: Value) -> str:
+        return self.helper("item", self.array(operand), "step", *value.shape)
 
-    def _stacked(self, items: str, value: Value, length: int) -> str:
+    def stacked(self, items: str, value: Value, length: int) -> str:
         return self.helper("stacked", items, *value.shape[1:])
 
-    def _shown(self, value: Operand) -> str:
-        return f"{value.shape}{'' if value.dtype == 'float32' else f' {value.dtype}'}"
-
-    def _cond(self, one: Statement) -> None:
-        """Write all branches, because GGML computes every branch. Then select the results of one branch."""
-        index, (first, *others) = self.tensor(one.inputs[0]), one.bodies
-        for branch in one.bodies:
-            for statement in branch.statements:
-                self._statement(statement)
-        for place, value in enumerate(one.outputs):
+    def _cond(self, op: Statement) -> None:
+        # GGML has no branches: the graph computes all of them, and selects the results of one.
+        index, (first, *others) = self.array(op.operand), op.bodies
+        for branch in op.bodies:
+            self._statements(branch)
+        for result, value in enumerate(op.outputs):
             if value.name == "_":
                 continue
-            text = self.shaped(first.outputs[place], value.shape)
+            text = self.shaped(first.outputs[result], value.shape)
             for number, branch in enumerate(others, 1):
                 is_chosen = self.call("step", self.call("scale_bias", index, 1, 0.5 - number))
                 mask = self.call("repeat_4d", is_chosen, *ne(value.shape))
-                text = self.helper("where", mask, self.shaped(branch.outputs[place], value.shape), text)
-            self._out.add(f"{value.name} = {text}  # {self._shown(value)}", one)
+                text = self.helper("where", mask, self.shaped(branch.outputs[result], value.shape), text)
+            self.add(f"{value.name} = {text}  # {self.described(value)}")
 
 
-_REASONS = {"while": "a loop whose number of steps depends on the arrays"}
+def _result(operand: Operand, program: EmittedProgram) -> str:
+    if isinstance(operand, Number):
+        text = f"{operand.value!r}".replace("inf", "np.inf").replace("nan", "np.nan")
+        return f"np.{np.dtype(operand.dtype).type.__name__}({text})"
+    if operand.dtype == "float0":
+        return f"np.zeros({operand.shape}, np.bool_)"
+    return _constant(program.constants[operand]) if operand in program.constants else operand.name
 
 
-def _result(one: Operand, program: Program) -> str:
-    if isinstance(one, Number):
-        text = f"{one.value!r}".replace("inf", "np.inf").replace("nan", "np.nan")
-        return f"np.{np.dtype(one.dtype).type.__name__}({text})"
-    if one.dtype == "float0":
-        return f"np.zeros({one.shape}, np.bool_)"
-    return _array(program.constants[one]) if one in program.constants else one.name
+def _constant(array: np.ndarray) -> str:
+    text = constant_text(array, "np")
+    return text if is_encoded(array) else f"np.array({text}, np.{array.dtype.type.__name__})"
 
 
-def _array(array: Any) -> str:
-    """Return an array as Python: a list of items, or compressed base64 text for a large array."""
-    array = np.asarray(array)
-    if array.size > _SMALL:
-        return encoded(array)
-    items = repr(array.tolist()).replace("inf", "np.inf").replace("nan", "np.nan")
-    return f"np.array({items}, np.{array.dtype.type.__name__})"
-
-
-def _constants_of(program: Program) -> dict[Function, Sequence[Value]]:
-    """Return the constants that each function uses, directly or in a function that it calls."""
-    found: dict[Function, Sequence[Value]] = {}
+def _constants_of(program: EmittedProgram) -> dict[Function, Sequence[Value]]:
+    result: dict[Function, Sequence[Value]] = {}
     for function in program.functions:
-        used = dict.fromkeys(one for one in function.free if one in program.constants)
-        for one in function.walk():
-            if one.function is not None:
-                used.update(dict.fromkeys(found[one.function]))
-        found[function] = [one for one in used if one.dtype != "float0"]
-    return found
+        used = dict.fromkeys(value for value in function.free if value in program.constants)
+        for op in function.walk():
+            if op.function is not None:
+                used.update(dict.fromkeys(result[op.function]))
+        result[function] = [value for value in used if value.dtype != "float0"]
+    return result
 
 
 def _nodes(function: Function) -> int:
-    """Return an upper bound for the number of nodes that a function adds to the graph."""
+    # An upper bound: GGML ends the process if the graph has more nodes than it was allocated for.
     total = _USUAL * (len(function.inputs) + len(function.outputs) + 1)
-    for one in function.statements:
-        if one.function is not None:
-            total += _nodes(one.function)
-        elif one.primitive == "cond":
-            total += sum(map(_nodes, one.bodies)) + _USUAL * len(one.outputs) * len(one.bodies)
-        elif one.primitive == "scan":
-            total += int(one.params["length"]) * _nodes(one.bodies[0])
+    for op in function.statements:
+        if op.function is not None:
+            total += _nodes(op.function)
+        elif op.primitive == "cond":
+            total += sum(map(_nodes, op.bodies)) + _USUAL * len(op.outputs) * len(op.bodies)
+        elif op.primitive == "scan":
+            total += int(op["length"]) * _nodes(op.bodies[0])
         else:
-            groups = int(one.params.get("feature_group_count", 1)) * int(one.params.get("batch_group_count", 1))
-            parts = max(groups, len(one.inputs), len(one.outputs))
-            total += (_MOST if one.primitive in _LONG else 0) + _USUAL * parts
+            groups = int(op.params.get("feature_group_count", 1)) * int(op.params.get("batch_group_count", 1))
+            parts = max(groups, len(op.inputs), len(op.outputs))
+            total += (_MOST if op.primitive in _LONG else 0) + _USUAL * parts
     return total

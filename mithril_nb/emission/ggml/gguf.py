@@ -22,28 +22,15 @@ _INT, _FLOAT, _BOOL, _TEXT, _LIST = 5, 6, 7, 8, 9
 def gguf_bytes(params: Mapping[str, Any], metadata: Mapping[str, Any]) -> bytes:
     """Return the content of a `.gguf` file.
 
-    GGML lists sizes from the last axis: an array of shape (4, 8) has ne[0] = 8 and ne[1] = 4 there. A name with more
-    than 63 bytes is shortened. If its short name is `x`, the metadata contains the whole name by the key `"name.x"`.
-
-    Args:
-        params: Arrays by name, with at most four axes and at least one item. The dtypes are float16, float32, float64,
-            int8, int16, int32 and int64.
-        metadata: Values by key: strings, bools, ints of 32 bits, floats, or lists. All items of a list have the same
-            one of these types. The key `"general.architecture"` is added if it is missing.
-
-    Raises:
-        UnknownOptionError: The format cannot contain an array or an item of the metadata.
-
-    Examples:
-        >>> gguf_bytes({"weight": np.ones((4, 8), "float32")}, {"general.name": "model"})[:4]
-        b'GGUF'
+    If a name with more than 63 bytes is shortened to `x`, the metadata contains the whole name by the key `"name.x"`.
     """
+    # GGML lists sizes from the last axis: an array of shape (4, 8) has ne[0] = 8 and ne[1] = 4 there.
     arrays = {name: _checked(name, np.asarray(value)) for name, value in params.items()}
     short = {name: _shortened(name) for name in arrays}
-    whole = {f"name.{one}": name for name, one in short.items() if one != name}
-    every = {"general.architecture": "mithrilnb", **metadata, **whole}
-    parts = [b"GGUF", struct.pack("<IQQ", _VERSION, len(arrays), len(every))]
-    parts += [_text(key) + _item(key, value) for key, value in every.items()]
+    full_names = {f"name.{short_name}": name for name, short_name in short.items() if short_name != name}
+    entries = {"general.architecture": "mithrilnb", **metadata, **full_names}
+    parts = [b"GGUF", struct.pack("<IQQ", _VERSION, len(arrays), len(entries))]
+    parts += [_text(key) + _item(key, value) for key, value in entries.items()]
     offset, blocks = 0, list[bytes]()
     for name, array in arrays.items():
         dims = array.shape[::-1] or (1,)
@@ -71,7 +58,7 @@ def _checked(name: str, array: np.ndarray) -> np.ndarray:
 
 
 def _shortened(name: str) -> str:
-    """Return a name with at most 63 bytes. A longer name is replaced by a checksum and the end of the name."""
+    # GGUF allows names of at most 63 bytes. A longer one becomes a checksum and its end.
     data = name.encode()
     if len(data) <= _LONGEST_NAME:
         return name
@@ -89,9 +76,8 @@ def _padded(data: bytes) -> bytes:
 
 
 def _item(key: str, value: Any) -> bytes:
-    """Return the bytes of a type and a value. In a list, the type and the number of items precede the items."""
     if not isinstance(value, str) and isinstance(value, Sequence):
-        items = [_scalar(key, one) for one in value]
+        items = [_scalar(key, entry) for entry in value]
         kinds = {kind for kind, _ in items}
         if len(kinds) != 1:
             raise _wrong(key, value)

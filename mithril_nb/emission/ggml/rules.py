@@ -1,4 +1,4 @@
-"""The registry of rules of the GGML emitter: each rule returns the expression of a primitive."""
+"""The context and the registry of the rules of GGML, and its sizes of tensors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 
 from mithril_nb.emission.program import Number, Operand, Statement
+from mithril_nb.emission.python_text import PythonEmitter
 from mithril_nb.emission.rules import Rules
-from mithril_nb.emission.unsupported import unsupported
-from mithril_nb.errors import UnsupportedPrimitiveError
 
 MOST_AXES = 4
 """A GGML tensor has at most four axes."""
@@ -16,43 +15,36 @@ MOST_PLACES = 2**24
 """Positions in an array are computed in float32, which represents every integer up to this one."""
 
 
-class Context:
-    """The context that each rule receives. A rule is a function that returns the expression of a primitive.
+class GgmlContext(PythonEmitter):
+    """The context of the rules, which return the expression of a primitive."""
 
-    The methods return parts of expressions, and record the helper functions in use.
-
-    Attributes:
-        helpers: Names of the helper functions that the source uses so far.
-    """
-
-    def __init__(self) -> None:
-        self.helpers: set[str] = set()
+    backend = "ggml"
 
     def call(self, name: str, *arguments: object) -> str:
         """Return a call of GGML: `ggml.ggml_add(ctx, x, y)`."""
         return f"ggml.ggml_{name}({', '.join(map(str, ('ctx', *arguments)))})"
 
     def helper(self, name: str, *arguments: object) -> str:
-        """Return a call of a helper function. The source will contain this function."""
         self.helpers.add(name)
         return f"{name}({', '.join(map(str, ('ctx', *arguments)))})"
 
-    def number(self, one: Number) -> str:
-        """Return a number as Python."""
-        value = one.value
+    def number(self, number: Number) -> str:
+        value = number.value
         if isinstance(value, float) and not math.isfinite(value):
             return "math.nan" if value != value else f"{'-' if value < 0 else ''}math.inf"
-        return str(int(value)) if isinstance(value, bool) else one.text
+        return str(int(value)) if isinstance(value, bool) else number.text
 
-    def tensor(self, one: Operand) -> str:
+    def array(self, operand: Operand) -> str:
         """Return the expression of an operand. A number becomes a tensor with one item."""
-        return self.helper("full", self.number(one)) if isinstance(one, Number) else one.name
+        return self.helper("full", self.number(operand)) if isinstance(operand, Number) else operand.name
 
-    def shaped(self, one: Operand, shape: Sequence[int]) -> str:
-        """Return the expression of an operand, broadcast to a shape."""
-        if isinstance(one, Number):
-            return self.helper("full", self.number(one), *shape)
-        return one.name if ne(one.shape) == ne(shape) else self.call("repeat_4d", one.name, *ne(shape))
+    def shaped(self, operand: Operand, shape: Sequence[int]) -> str:
+        if isinstance(operand, Number):
+            return self.helper("full", self.number(operand), *shape)
+        return operand.name if ne(operand.shape) == ne(shape) else self.call("repeat_4d", operand.name, *ne(shape))
+
+    def all_shaped(self, op: Statement) -> list[str]:
+        return [self.shaped(operand, op.shape) for operand in op.inputs]
 
     def reshaped(self, text: str, old: Sequence[int], new: Sequence[int]) -> str:
         """Return the expression that reshapes a tensor `text` from shape `old` to shape `new`."""
@@ -70,15 +62,12 @@ class Context:
             return self.helper("transposed", text)
         return self.helper("permuted", text, *order)
 
-    def transposed(self, one: Statement, order: Sequence[int]) -> str:
+    def transposed(self, op: Statement, order: Sequence[int]) -> str:
         """Return the expression of a statement's first operand with its axes in another order.
 
         If the operand has more than four axes, axes that stay neighbours are merged.
-
-        Raises:
-            UnsupportedPrimitiveError: More than four axes remain after merging.
         """
-        text, shape = self.tensor(one.inputs[0]), one.inputs[0].shape
+        text, shape = self.array(op.operand), op.operand.shape
         if len(shape) <= MOST_AXES:
             return self.permuted(text, order)
         long = [axis for axis, size in enumerate(shape) if size > 1]
@@ -91,19 +80,15 @@ class Context:
             else:
                 runs.append([axis])
         if len(runs) > MOST_AXES:
-            raise self.unsupported(one, f"a transpose of {len(shape)} axes; GGML has {MOST_AXES}")
+            raise self.unsupported(f"a transpose of {len(shape)} axes; GGML has {MOST_AXES}")
         old = sorted(runs)
         text = self.reshaped(text, shape, [math.prod(shape[axis] for axis in run) for run in old])
         text = self.permuted(text, [old.index(run) for run in runs])
         merged = [math.prod(shape[axis] for axis in run) for run in runs]
         return self.reshaped(text, merged, [shape[axis] for axis in order])
 
-    def unsupported(self, statement: Statement, reason: str = "") -> UnsupportedPrimitiveError:
-        """Return the error for a statement that GGML cannot express."""
-        return unsupported(statement, "ggml", reason)
 
-
-RULES: Rules[Context, str] = Rules()
+RULES: Rules[GgmlContext, str] = Rules()
 """The rule of each primitive, except control flow."""
 rule = RULES.rule
 
@@ -120,16 +105,16 @@ def ne(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def broadcasts(shape: Sequence[int], output: Sequence[int]) -> bool:
-    """Return whether GGML can broadcast a shape to `output`. GGML merges the axes before the last three to one.
-
-    Examples:
-        >>> broadcasts((3, 1), (2, 3, 4)), broadcasts((5, 1, 1, 1, 1), (5, 2, 3, 3, 3))
-        (True, False)
-    """
+    """Return whether GGML can broadcast a shape to `output`. GGML merges the axes before the last three to one."""
     first = (*(1,) * (len(output) - len(shape)), *shape)[:-3]
     return len(output) <= MOST_AXES or math.prod(first) == 1 or first == tuple(output[:-3])
 
 
-def dim(one: Operand, axis: int) -> int:
+def dim(operand: Operand, axis: int) -> int:
     """Return GGML's number of an axis. GGML counts from the end: the last axis is dimension 0."""
-    return len(one.shape) - 1 - int(axis)
+    return len(operand.shape) - 1 - int(axis)
+
+
+def check_indices(to: GgmlContext, count: int) -> None:
+    if count > MOST_PLACES:
+        raise to.unsupported(f"an array with {count} items: GGML's float32 indices are exact up to {MOST_PLACES}")

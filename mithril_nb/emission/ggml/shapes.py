@@ -4,184 +4,162 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 
-from mithril_nb.emission.ggml.rules import Context, broadcasts, dim, ne, rule
+from mithril_nb.emission.ggml.rules import GgmlContext, broadcasts, dim, ne, rule
+from mithril_nb.emission.params import expanded_shape
 from mithril_nb.emission.program import Number, Statement
 
-
-@rule("reshape", "squeeze", "expand_dims")
-def _reshape(to: Context, one: Statement) -> str:
-    (given,), (output,) = one.inputs[:1], one.outputs
-    return to.reshaped(to.tensor(given), given.shape, output.shape)
+rule("reshape", "squeeze", "expand_dims")(lambda to, op: to.reshaped(to.array(op.operand), op.operand.shape, op.shape))
+rule("transpose")(lambda to, op: to.transposed(op, op["permutation"]))
+rule("tile")(lambda to, op: to.call("repeat_4d", to.array(op.operand), *ne(op.shape)))
+rule("empty", "empty2")(lambda to, op: to.helper("full", 0, *op.shape))
 
 
 @rule("broadcast_in_dim")
-def _broadcast(to: Context, one: Statement) -> str:
-    given, shape = one.inputs[0], one.outputs[0].shape
-    if isinstance(given, Number):
-        return to.helper("full", to.number(given), *shape)
-    expanded = [1] * len(shape)
-    for axis, size in zip(one.params["broadcast_dimensions"], given.shape, strict=True):
-        expanded[axis] = size
+def _broadcast(to: GgmlContext, op: Statement) -> str:
+    operand, shape = op.operand, op.shape
+    if isinstance(operand, Number):
+        return to.helper("full", to.number(operand), *shape)
+    expanded = expanded_shape(op)
     if not broadcasts(expanded, shape):
-        raise to.unsupported(one, f"broadcasting to {len(shape)} axes")
-    text = to.reshaped(given.name, given.shape, expanded)
+        raise to.unsupported(f"broadcasting to {len(shape)} axes")
+    text = to.reshaped(operand.name, operand.shape, expanded)
     return text if ne(expanded) == ne(shape) else to.call("repeat_4d", text, *ne(shape))
 
 
-@rule("transpose")
-def _transpose(to: Context, one: Statement) -> str:
-    return to.transposed(one, one.params["permutation"])
-
-
 @rule("concatenate")
-def _concatenate(to: Context, one: Statement) -> str:
-    texts = [to.shaped(each, each.shape) for each in one.inputs]
-    where = dim(one.outputs[0], one.params["dimension"])
+def _concatenate(to: GgmlContext, op: Statement) -> str:
+    texts = [to.shaped(each, each.shape) for each in op.inputs]
+    where = dim(op.output, op["dimension"])
     return to.call("concat", *texts, where) if len(texts) == 2 else to.helper("joined", where, _list(texts))
 
 
 @rule("stack")
-def _stack(to: Context, one: Statement) -> str:
-    (output,), axis = one.outputs, one.params["axis"]
+def _stack(to: GgmlContext, op: Statement) -> str:
+    (output,), axis = op.outputs, op["axis"]
     shape = [*output.shape]
     shape[axis] = 1
-    texts = [to.reshaped(to.tensor(each), each.shape, shape) for each in one.inputs]
+    texts = [to.reshaped(to.array(each), each.shape, shape) for each in op.inputs]
     return to.helper("joined", dim(output, axis), _list(texts))
 
 
 @rule("unstack")
-def _unstack(to: Context, one: Statement) -> str:
-    (given,), axis = one.inputs, one.params["axis"]
-    kept = [*given.shape]
-    kept[axis] = 1
-    name, where = to.tensor(given), dim(given, axis)
-    parts = [to.helper("sliced", name, where, place, 1) for place in range(len(one.outputs))]
-    return ", ".join(to.reshaped(part, kept, one.outputs[0].shape) for part in parts)
-
-
-@rule("tile")
-def _tile(to: Context, one: Statement) -> str:
-    return to.call("repeat_4d", to.tensor(one.inputs[0]), *ne(one.outputs[0].shape))
+def _unstack(to: GgmlContext, op: Statement) -> str:
+    (operand,), axis = op.inputs, op["axis"]
+    shape = [*operand.shape]
+    shape[axis] = 1
+    name, where = to.array(operand), dim(operand, axis)
+    parts = [to.helper("sliced", name, where, index, 1) for index in range(len(op.outputs))]
+    return ", ".join(to.reshaped(part, shape, op.shape) for part in parts)
 
 
 @rule("split")
-def _split(to: Context, one: Statement) -> str:
-    (given,), start, texts = one.inputs, 0, []
-    where = dim(given, one.params["axis"])
-    for size in one.params["sizes"]:
-        texts.append(to.helper("sliced", to.tensor(given), where, start, int(size)))
-        start += int(size)
-    return ", ".join(texts)
+def _split(to: GgmlContext, op: Statement) -> str:
+    sizes, text, axis = [*map(int, op["sizes"])], to.array(op.operand), dim(op.operand, op["axis"])
+    starts = accumulate([0, *sizes[:-1]])
+    return ", ".join(to.helper("sliced", text, axis, start, size) for start, size in zip(starts, sizes, strict=True))
 
 
 @rule("slice")
-def _slice(to: Context, one: Statement) -> str:
-    (given,), params = one.inputs, one.params
-    text = to.tensor(given)
-    steps = params["strides"] or [1] * len(given.shape)
+def _slice(to: GgmlContext, op: Statement) -> str:
+    (operand,), params = op.inputs, op.params
+    text = to.array(operand)
+    steps = params["strides"] or [1] * len(operand.shape)
     bounds = zip(params["start_indices"], params["limit_indices"], steps, strict=True)
     for axis, (start, stop, step) in enumerate(bounds):
-        count = one.outputs[0].shape[axis]
-        if (int(start), int(stop), int(step)) != (0, given.shape[axis], 1):
-            text = to.helper("sliced", text, dim(given, axis), int(start), count, *([int(step)] if step != 1 else []))
+        count = op.shape[axis]
+        if (int(start), int(stop), int(step)) != (0, operand.shape[axis], 1):
+            text = to.helper("sliced", text, dim(operand, axis), int(start), count, *([int(step)] if step != 1 else []))
     return text
 
 
 @rule("rev")
-def _reverse(to: Context, one: Statement) -> str:
-    text = to.tensor(one.inputs[0])
-    for axis in one.params["dimensions"]:
-        text = to.helper("flipped", text, dim(one.inputs[0], axis))
+def _reverse(to: GgmlContext, op: Statement) -> str:
+    text = to.array(op.operand)
+    for axis in op["dimensions"]:
+        text = to.helper("flipped", text, dim(op.operand, axis))
     return text
 
 
 @rule("pad")
-def _pad(to: Context, one: Statement) -> str:
-    array, value = one.inputs
-    config = [tuple(int(width) for width in each) for each in one.params["padding_config"]]
+def _pad(to: GgmlContext, op: Statement) -> str:
+    array, value = op.inputs
+    config = [tuple(int(width) for width in each) for each in op["padding_config"]]
     if not isinstance(value, Number):
-        raise to.unsupported(one, "padding with a computed number")
+        raise to.unsupported("padding with a computed number")
     if value.value == 0 and all(before >= 0 and after >= 0 and not between for before, after, between in config):
         widths = [width for each in config[::-1] for width in each[:2]]
-        return to.call("pad_ext", to.tensor(array), *widths, *[0] * (8 - len(widths)))
+        return to.call("pad_ext", to.array(array), *widths, *[0] * (8 - len(widths)))
     return to.helper("pad", to.shaped(array, array.shape), to.number(value), config[::-1])
 
 
 @rule("iota")
-def _iota(to: Context, one: Statement) -> str:
-    shape, axis = one.outputs[0].shape, one.params["dimension"]
+def _iota(to: GgmlContext, op: Statement) -> str:
+    shape, axis = op.shape, op["dimension"]
     text = to.call("arange", 0, shape[axis], 1)
-    one_axis = [size if place == axis else 1 for place, size in enumerate(shape)]
+    one_axis = [size if index == axis else 1 for index, size in enumerate(shape)]
     text = to.reshaped(text, (shape[axis],), one_axis)
     return text if ne(one_axis) == ne(shape) else to.call("repeat_4d", text, *ne(shape))
 
 
-def rows_of(to: Context, one: Statement, axes: Sequence[int]) -> tuple[str, tuple[int, ...]]:
+def _rows(to: GgmlContext, op: Statement, axes: Sequence[int]) -> tuple[str, tuple[int, ...]]:
     """Return the operand of a reduction with all reduced axes merged to the last axis, and the new shape."""
-    (given,) = one.inputs
-    kept = [axis for axis in range(len(given.shape)) if axis not in axes]
-    if kept and list(axes) == list(range(len(axes))):  # the first axes: the columns of a matrix
-        columns = (math.prod(given.shape[: len(axes)]), math.prod(given.shape[len(axes) :]))
-        return to.permuted(to.reshaped(to.tensor(given), given.shape, columns), (1, 0)), columns[::-1]
-    shape = [given.shape[axis] for axis in (*kept, *axes)]
-    text = to.transposed(one, (*kept, *axes))
+    (operand,) = op.inputs
+    kept_axes = [axis for axis in range(len(operand.shape)) if axis not in axes]
+    if kept_axes and list(axes) == list(range(len(axes))):  # the first axes: the columns of a matrix
+        columns = (math.prod(operand.shape[: len(axes)]), math.prod(operand.shape[len(axes) :]))
+        return to.permuted(to.reshaped(to.array(operand), operand.shape, columns), (1, 0)), columns[::-1]
+    shape = [operand.shape[axis] for axis in (*kept_axes, *axes)]
+    text = to.transposed(op, (*kept_axes, *axes))
     if len(axes) == 1:
         return text, tuple(shape)
-    rows = (math.prod(given.shape[axis] for axis in kept), math.prod(given.shape[axis] for axis in axes))
+    rows = (math.prod(operand.shape[axis] for axis in kept_axes), math.prod(operand.shape[axis] for axis in axes))
     return to.reshaped(text, shape, rows), rows
 
 
 @rule("reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or")
-def _reduce(to: Context, one: Statement) -> str:
-    axes = sorted(int(axis) for axis in one.params["axes"])
-    shape = one.outputs[0].shape
-    if one.primitive == "reduce_sum" and len(axes) == len(one.inputs[0].shape):
-        return to.call("sum", to.tensor(one.inputs[0]))
-    if one.primitive == "reduce_sum" and axes == list(range(len(axes))):
-        width = math.prod(one.inputs[0].shape[len(axes) :])
-        return to.reshaped(to.helper("column_sums", to.tensor(one.inputs[0]), width), (width,), shape)
-    text, rows = rows_of(to, one, axes)
-    if one.primitive in ("reduce_sum", "reduce_or"):
-        found = to.call("sum_rows", text)
-        found = to.call("step", found) if one.primitive == "reduce_or" else found
+def _reduce(to: GgmlContext, op: Statement) -> str:
+    axes = sorted(int(axis) for axis in op["axes"])
+    shape = op.shape
+    if op.primitive == "reduce_sum" and len(axes) == len(op.operand.shape):
+        return to.call("sum", to.array(op.operand))
+    if op.primitive == "reduce_sum" and axes == list(range(len(axes))):
+        width = math.prod(op.operand.shape[len(axes) :])
+        return to.reshaped(to.helper("column_sums", to.array(op.operand), width), (width,), shape)
+    text, rows = _rows(to, op, axes)
+    if op.primitive in ("reduce_sum", "reduce_or"):
+        result = to.call("sum_rows", text)
+        result = to.call("step", result) if op.primitive == "reduce_or" else result
     else:
-        found = to.helper("largest" if one.primitive == "reduce_max" else "smallest", text)
-    return to.reshaped(found, (*rows[:-1], 1), shape)
+        result = to.helper("largest" if op.primitive == "reduce_max" else "smallest", text)
+    return to.reshaped(result, (*rows[:-1], 1), shape)
 
 
 @rule("argmax", "argmin")
-def _argmax(to: Context, one: Statement) -> str:
-    text, rows = rows_of(to, one, [int(axis) for axis in one.params["axes"]])
-    text = to.call("neg", text) if one.primitive == "argmin" else text
-    return to.reshaped(to.helper("first_largest", text), (*rows[:-1], 1), one.outputs[0].shape)
+def _argmax(to: GgmlContext, op: Statement) -> str:
+    text, rows = _rows(to, op, [int(axis) for axis in op["axes"]])
+    text = to.call("neg", text) if op.primitive == "argmin" else text
+    return to.reshaped(to.helper("first_largest", text), (*rows[:-1], 1), op.shape)
 
 
 @rule("cumsum")
-def _cumsum(to: Context, one: Statement) -> str:
-    (given,), axis = one.inputs, one.params["axis"]
-    order = [*range(len(given.shape))]
+def _cumsum(to: GgmlContext, op: Statement) -> str:
+    (operand,), axis = op.inputs, op["axis"]
+    order = [*range(len(operand.shape))]
     order[axis], order[-1] = order[-1], order[axis]
-    text = to.permuted(to.tensor(given), order)
-    if one.params["reverse"]:
-        found = to.helper("flipped", to.call("cumsum", to.helper("flipped", text, 0)), 0)
-    else:
-        found = to.call("cumsum", text)
-    return to.permuted(found, order)
+    text = to.permuted(to.array(operand), order)
+    flipped = (lambda text: to.helper("flipped", text, 0)) if op["reverse"] else lambda text: text
+    return to.permuted(flipped(to.call("cumsum", flipped(text))), order)
 
 
 @rule("sort")
-def _sort(to: Context, one: Statement) -> str:
-    axis = int(one.params["dimension"])
-    if len(one.inputs) != 1 or one.inputs[0].dtype.startswith("float") or axis != len(one.inputs[0].shape) - 1:
+def _sort(to: GgmlContext, op: Statement) -> str:
+    axis = int(op["dimension"])
+    if len(op.inputs) != 1 or op.operand.dtype.startswith("float") or axis != len(op.operand.shape) - 1:
         # GGML's sort fails at NaN, which integers do not have.
-        raise to.unsupported(one, "sorting floats, several arrays, or an axis other than the last")
-    return to.helper("ascending", to.tensor(one.inputs[0]))
-
-
-@rule("empty", "empty2")
-def _empty(to: Context, one: Statement) -> str:
-    return to.helper("full", 0, *one.outputs[0].shape)
+        raise to.unsupported("sorting floats, several arrays, or an axis other than the last")
+    return to.helper("ascending", to.array(op.operand))
 
 
 def _list(texts: Sequence[str]) -> str:

@@ -50,31 +50,29 @@ def comment(text: str) -> str:
     return re.sub(r"[^ -~\u00a0-\u2027\u202a-\ud7ff\ue000-\U0010ffff]|[\"\\\\]", "?", text)
 
 
-class Names:
+class UniqueNames:
     """Unique names within a scope.
 
     A name that is taken gets a number at its end. In a name such as `part_of_x`, the number comes after the word part,
     because `x_1` may be the name of another array.
 
     Examples:
-        >>> names = Names(["sum_of"])
+        >>> names = UniqueNames(["sum_of"])
         >>> names.new("sum_of"), names.new("sum_of"), names.new("for")
         ('sum_of_1', 'sum_of_2', 'for_')
         >>> names.new("part_of_x"), names.new("part_of_x")
         ('part_of_x', 'part_2_of_x')
     """
 
-    def __init__(self, taken: Iterable[str] = ()):
-        self._taken = set(taken)
+    def __init__(self, names: Iterable[str] = ()):
+        self._taken = set(names)
         self._next: dict[str, int] = {}
 
-    def inside(self) -> Names:
-        """Return the names of an inner scope, in which all names of this scope are taken."""
-        return Names(self._taken)
+    def inside(self) -> UniqueNames:
+        return UniqueNames(self._taken)
 
-    def new(self, wanted: str) -> str:
-        """Take an unused name close to the wanted one, and return it."""
-        name = plain = identifier(wanted)
+    def new(self, hint: str) -> str:
+        name = plain = identifier(hint)
         while name in self._taken:
             self._next[plain] = number = self._next.get(plain, 0) + 1
             if plain.startswith(_PART):  # x_1 may be the name of another array

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mithril_nb.emission.program import Function, Number, Operand, Statement, Value
-from mithril_nb.emission.rules import Rules
-from mithril_nb.emission.sizes import Size
-from mithril_nb.emission.unsupported import unsupported
-from mithril_nb.errors import UnsupportedPrimitiveError
+from mithril_nb.emission.rules import Context, Rules
+from mithril_nb.emission.sizes import NamedSize
 
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
@@ -30,37 +28,28 @@ _TOP = np.iinfo(np.int64).min
 _SIZE_OPS = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.FloorDiv: "Div", ast.Mod: "Mod"}
 
 
-def wider(op: str, dtype: str) -> str:
+def wider(operator: str, dtype: str) -> str:
     """Return the dtype in which onnxruntime computes an operator with exact results, modulo 2**bits for integers."""
-    if dtype == "float16" and op.startswith(("Reduce", "Scatter", "Sign")):  # its Sign of NaN is 0
+    if dtype == "float16" and operator.startswith(("Reduce", "Scatter", "Sign")):  # its Sign of NaN is 0
         return "float32"
-    return dtype if dtype == "uint64" and op in _UNSIGNED else _WIDER.get(dtype, dtype)
+    return dtype if dtype == "uint64" and operator in _UNSIGNED else _WIDER.get(dtype, dtype)
 
 
 @dataclass(frozen=True)
-class Node:
-    """One operation.
+class OnnxNode:
+    """One operation. Its unique name consists of the path of the block, the operator, and a number if needed."""
 
-    Attributes:
-        op: Name of the ONNX operator.
-        inputs: Names of the input tensors.
-        outputs: Names of the output tensors.
-        attributes: The attributes of the operator.
-        name: Unique name: the path of the block, the operator, and a number if the name is already taken.
-        source: The user's line of Python, as `"file.py:12"`; `""` if unknown.
-    """
-
-    op: str
+    operator: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
     name: str
     source: str = ""
+    """The user's line of Python, as `"file.py:12"`."""
 
     @property
-    def bodies(self) -> dict[str, Body]:
-        """The bodies of a loop or a condition, by name of the attribute."""
-        return {key: each for key, each in self.attributes.items() if isinstance(each, Body)}
+    def bodies(self) -> dict[str, OnnxBody]:
+        return {key: each for key, each in self.attributes.items() if isinstance(each, OnnxBody)}
 
 
 Tensor = tuple[str, Value]
@@ -68,71 +57,66 @@ Tensor = tuple[str, Value]
 
 
 @dataclass(frozen=True)
-class Body:
+class OnnxBody:
     """The body of a loop or a branch of a condition. It may also read any earlier tensor of the graph around it."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[OnnxNode, ...]
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
 
 
-@dataclass
-class Graph:
+class OnnxGraph(Context):
     """An ONNX graph under construction. The methods take and return names of tensors.
 
     Attributes:
         tensors: The name of each value's tensor.
-        nodes: The nodes, in the order of execution.
         constants: The arrays of constants, by name of the tensor.
         sizes: A vector with the number of each size that has a name, by this name.
     """
 
-    tensors: dict[Value, str] = field(default_factory=dict[Value, str])
-    nodes: list[Node] = field(default_factory=list[Node])
-    constants: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
-    sizes: dict[str, str] = field(default_factory=dict[str, str])
-    _taken: set[str] = field(default_factory=set[str])
-    _known: dict[Any, str] = field(default_factory=dict[Any, str])
-    _at: Statement | None = None
+    backend = "onnx"
+
+    def __init__(self) -> None:
+        self.tensors: dict[Operand, str] = {}
+        self.nodes: list[OnnxNode] = []
+        self.constants: dict[str, np.ndarray] = {}
+        self.sizes: dict[str, str] = {}
+        self._names: set[str] = set()
+        self._constant_names: dict[Any, str] = {}
 
     # Names
 
-    def new_name(self, wanted: str) -> str:
-        """Take an unused name for a tensor or a node, and return it."""
-        wanted = wanted or "_"
-        name, number = wanted, 0
-        while name in self._taken:
+    def new_name(self, hint: str) -> str:
+        hint = hint or "_"
+        name, number = hint, 0
+        while name in self._names:
             number += 1
-            name = f"{wanted}_{number}"
-        self._taken.add(name)
+            name = f"{hint}_{number}"
+        self._names.add(name)
         return name
 
-    def tensor(self, one: Operand) -> str:
+    def tensor(self, operand: Operand) -> str:
         """Return the tensor of an operand. A number becomes a constant."""
-        if isinstance(one, Value):
-            return self.tensors[one]
-        return self.constant(np.asarray(one.value, one.dtype))
+        return self.constant(operand.value, operand.dtype) if isinstance(operand, Number) else self.tensors[operand]
 
     def constant(self, array: Any, dtype: Any = None) -> str:
         """Return a constant tensor. Equal arrays share one tensor."""
         array = np.asarray(array, dtype)
         key = (array.dtype.str, array.shape, array.tobytes())
-        if key not in self._known:
-            shown = str(array.item()) if array.size == 1 else "x".join(map(str, array.shape)) or "empty"
-            name = self.new_name(f"constant_{array.dtype}_{shown}")
+        if key not in self._constant_names:
+            label = str(array.item()) if array.size == 1 else "x".join(map(str, array.shape)) or "empty"
+            name = self.new_name(f"constant_{array.dtype}_{label}")
             self.constants[name] = array
-            self._known[key] = name
-        return self._known[key]
+            self._constant_names[key] = name
+        return self._constant_names[key]
 
     def integers(self, items: Iterable[Any]) -> str:
-        """Return an int64 vector, such as sizes or axes: a constant, unless sizes have names."""
         items = list(items)
-        if not any(isinstance(item, Size) for item in items):
+        if not any(isinstance(item, NamedSize) for item in items):
             return self.constant(items, np.int64)
         return self.add("Concat", *(self._size(ast.parse(str(item), mode="eval").body) for item in items), axis=0)
 
     def _size(self, formula: Any) -> str:
-        """Return a vector with the number of a size, from its Python syntax tree."""
         if isinstance(formula, ast.Constant):
             return self.integers([formula.value])
         if isinstance(formula, ast.Name):
@@ -149,18 +133,17 @@ class Graph:
         return self.add(_SIZE_OPS[type(formula.op)], left, right)
 
     def scalar(self, size: Any) -> str:
-        """Return a size as an int64 scalar."""
-        return self.add("Squeeze", self.integers([size])) if isinstance(size, Size) else self.constant(size, np.int64)
+        return (
+            self.add("Squeeze", self.integers([size])) if isinstance(size, NamedSize) else self.constant(size, np.int64)
+        )
 
     def full(self, number: Any, shape: Sequence[Any], dtype: str) -> str:
-        """Return a tensor that is filled with a number: a constant, unless sizes have names."""
-        if not any(isinstance(size, Size) for size in shape):
+        if not any(isinstance(size, NamedSize) for size in shape):
             return self.constant(np.full(shape, number), dtype)
         return self.add("Expand", self.constant(number, dtype), self.integers(shape))
 
     def indices(self, shape: Sequence[Any], axis: int, dtype: str = "int64") -> str:
-        """Return a tensor of a shape whose items are their index along an axis."""
-        if not any(isinstance(size, Size) for size in shape):
+        if not any(isinstance(size, NamedSize) for size in shape):
             return self.constant(np.indices(shape)[axis], dtype)
         count = self.add("Range", *map(self.scalar, (0, shape[axis], 1)))
         column = self.reshape(count, [-1, *[1] * (len(shape) - axis - 1)])
@@ -168,41 +151,44 @@ class Graph:
 
     # Nodes
 
-    def add(self, op: str, *inputs: str, outputs: Sequence[str] = (), **attributes: Any) -> str:
+    def add(self, operator: str, *inputs: str, outputs: Sequence[str] = (), **attributes: Any) -> str:
         """Add a node and return its first output. If `outputs` is empty, the node has one output with a new name."""
-        block = self._at.block if self._at is not None else ""
-        prefix = f"{block}/{op}" if block else op
-        name = self.new_name(prefix)
-        made = tuple(outputs) or (self.new_name(f"{name}_output"),)
-        source = self._at.source if self._at is not None else ""
-        self.nodes.append(Node(op, inputs, made, attributes, name, source))
-        return made[0]
+        block, source = (self.at.block, self.at.source) if self.at is not None else ("", "")
+        name = self.new_name(f"{block}/{operator}" if block else operator)
+        names = tuple(outputs) or (self.new_name(f"{name}_output"),)
+        self.nodes.append(OnnxNode(operator, inputs, names, attributes, name, source))
+        return names[0]
 
-    def add_all(self, op: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
-        """Add a node with `count` outputs, and return them."""
-        names = [self.new_name(f"{op}_output") for _ in range(count)]
-        self.add(op, *inputs, outputs=names, **attributes)
+    def __getattr__(self, operator: str) -> Callable[..., str]:
+        """Return `add` for an operator: `graph.Add(x, y)`."""
+        if not operator[0].isupper():
+            raise AttributeError(operator)
+        return functools.partial(self.add, operator)
+
+    def add_all(self, operator: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
+        names = [self.new_name(f"{operator}_output") for _ in range(count)]
+        self.add(operator, *inputs, outputs=names, **attributes)
         return names
 
+    def operands(self, op: Statement) -> list[str]:
+        return [*map(self.tensor, op.inputs)]
+
     def reshape(self, name: str, shape: Iterable[int]) -> str:
-        """Add a reshape of a tensor, and return its output."""
         return self.add("Reshape", name, self.integers(shape), allowzero=1)
 
     def cast(self, name: str, dtype: str, source: str = "") -> str:
-        """Add a conversion of a tensor to another dtype than `source`, and return its output."""
         return name if dtype == source else self.add("Cast", name, to=dtype)
 
-    def compute(self, op: str, dtype: str, arrays: Iterable[str], *more: str, **attributes: Any) -> str:
+    def compute(self, operator: str, dtype: str, arrays: Iterable[str], *more: str, **attributes: Any) -> str:
         """Add a node, and return its output in the dtype of `arrays`; see `wider`."""
-        wide = wider(op, dtype)
-        return self.cast(self.add(op, *self.widened(op, dtype, arrays), *more, **attributes), dtype, wide)
+        wide = wider(operator, dtype)
+        return self.cast(self.add(operator, *self.widened(operator, dtype, arrays), *more, **attributes), dtype, wide)
 
-    def widened(self, op: str, dtype: str, arrays: Iterable[str]) -> list[str]:
+    def widened(self, operator: str, dtype: str, arrays: Iterable[str]) -> list[str]:
         """Return tensors of a dtype in the dtype in which onnxruntime computes an operator."""
-        return [self.cast(each, wider(op, dtype), dtype) for each in arrays]
+        return [self.cast(each, wider(operator, dtype), dtype) for each in arrays]
 
     def where(self, condition: str, true: str, false: str, dtype: str) -> str:
-        """Add a selection of items of two tensors of a dtype, and return its output."""
         if dtype in ("bool", "int16", "uint16", "uint64"):
             wide = _WIDER[dtype]
             return self.cast(self.add("Where", condition, self.cast(true, wide), self.cast(false, wide)), dtype)
@@ -224,35 +210,21 @@ class Graph:
             name = self.add("BitwiseXor", name, self.constant(_TOP, np.int64))
         return self.cast(name, dtype) if dtype in _WIDER else name
 
-    def unsupported(self, one: Statement, reason: str = "") -> UnsupportedPrimitiveError:
-        """Return the error for a statement that ONNX cannot express."""
-        return unsupported(one, "onnx", reason)
-
     # Statements
 
     def write(self, function: Function) -> None:
-        """Add the nodes of a function's statements."""
-        for one in function.statements:
-            self.write_statement(one)
-
-    def write_statement(self, one: Statement) -> None:
-        """Add the nodes of a statement.
-
-        Raises:
-            UnsupportedPrimitiveError: ONNX cannot express the statement.
-        """
-        before, self._at = self._at, one
-        if one.primitive not in RULES:
-            raise self.unsupported(one)
-        if one.outputs and not any(value.size for value in one.outputs):  # not every operator accepts empty arrays
-            names = [self.full(0, value.shape, value.dtype) for value in one.outputs]
-        else:
-            names = RULES.write(self, one)
-        self.tensors.update(zip(one.outputs, [names] if isinstance(names, str) else names, strict=True))
-        self._at = before
+        for op in function.statements:
+            with self.writing(op):
+                if op.primitive not in RULES:
+                    raise self.unsupported()
+                if op.outputs and not any(value.size for value in op.outputs):  # some operators reject empty arrays
+                    names = [self.full(0, value.shape, value.dtype) for value in op.outputs]
+                else:
+                    names = RULES.write(self, op)
+            self.tensors.update(zip(op.outputs, [names] if isinstance(names, str) else names, strict=True))
 
 
-RULES: Rules[Graph, str | list[str]] = Rules()
+RULES: Rules[OnnxGraph, str | list[str]] = Rules()
 """Functions by primitive. Each adds the nodes of a statement, and returns the tensors of its results."""
 rule = RULES.rule
 
@@ -267,6 +239,5 @@ def neutral(kind: str, dtype: str) -> Any:
     return kind == "Min" if limits is None else limits.min if kind == "Max" else limits.max
 
 
-def number_of(one: Operand) -> Any:
-    """Return the value of a number, or `None` for an array."""
-    return one.value if isinstance(one, Number) else None
+def number_of(operand: Operand) -> Any:
+    return operand.value if isinstance(operand, Number) else None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mithril_nb.emission.arrays.dialects import Library
 from mithril_nb.emission.arrays.emitter import emit_arrays
+from mithril_nb.emission.arrays.rules import Library
 from mithril_nb.interop.exporting.formats import Contents, export_format
 from mithril_nb.interop.exporting.python_folder import Loading, python_contents
 from mithril_nb.interop.exporting.stored import StoredProgram

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mithril_nb.emission.arrays.results import tree_of
+from mithril_nb.emission.python_text import tree_of
 from mithril_nb.interop.exporting.formats import TESTED, Contents
 from mithril_nb.interop.exporting.stored import Stored, StoredProgram
 

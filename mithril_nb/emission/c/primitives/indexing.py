@@ -2,63 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 
-from mithril_nb.emission.c.arithmetic import total
 from mithril_nb.emission.c.primitives.shapes import combined
-from mithril_nb.emission.c.rules import rule
-from mithril_nb.emission.c.types import c_shape, literal
-from mithril_nb.emission.c.writing import Body, Index
+from mithril_nb.emission.c.types import c_shape, literal, total
+from mithril_nb.emission.c.writing import CBody, Index, by_axis, rule
+from mithril_nb.emission.params import Slices, fill_of, slices_of
 from mithril_nb.emission.program import Statement
-from mithril_nb.emission.slices import Slices, fill_of, slices_of
-from mithril_nb.emission.unsupported import unsupported
 
 
 @rule("gather")
-def gather(to: Body, one: Statement) -> None:
-    (output,), slices = one.outputs, slices_of(one)
-    rank = len(output.shape)
-    form = to.reserve(output, one)
-    fill = fill_of(one)
-    with to.loops([output.shape[axis] for axis in slices.outer], one) as batch:
-        starts, test = _starts(to, one, slices, batch, fill is None)
-        with _window(to, one, slices, batch, starts, c_shape(output)[rank:]) as (item, place):
-            text = to.item(slices.array, place)
-            to.touch(form)
+def gather(to: CBody, op: Statement) -> None:
+    slices, fill, form = slices_of(op), fill_of(op), to.reserve(op.output)
+    with to.loops([op.shape[axis] for axis in slices.outer]) as batch:
+        starts, test = _starts(to, slices, batch, fill is None)
+        with _window(to, op, slices, batch, starts) as (item, target):
+            text = to.item(slices.array, target)
             if test and fill is not None:
-                text = f"{test} ? {text} : {literal(fill.value, output.dtype)}"
-            to.add(f"{form.item(item)} = {text};", one)
+                text = f"{test} ? {text} : {literal(fill.value, op.dtype)}"
+            to.add(f"{form.item(item)} = {text};")
 
 
 @contextmanager
 def _window(
-    to: Body, one: Statement, slices: Slices, batch: Index, starts: Mapping[int, str], extra: Sequence[int]
+    to: CBody, op: Statement, slices: Slices, batch: Index, starts: Mapping[int, str]
 ) -> Iterator[tuple[Index, Index]]:
-    """Write loops over the items of a slice. Yield the index among the items of all slices, and that in the array.
-
-    Args:
-        to: Receives the lines.
-        one: The statement.
-        slices: The slices.
-        batch: Index of the slice.
-        starts: C expression of the start of the slice along axes of the array; 0 if missing.
-        extra: Sizes of further axes of both arrays, for random keys.
-    """
-    with to.loops([*(slices.shape[axis] for axis in slices.window), *extra], one) as inner:
+    extra = c_shape(op.output)[len(op.shape) :]  # of random keys
+    with to.loops([*(slices.shape[axis] for axis in slices.window), *extra]) as inner:
         at = dict(zip((*slices.outer, *slices.window), (*batch, *inner), strict=False))
-        offsets = dict(zip(slices.kept, inner, strict=False))
-        place = [total(starts.get(axis, "0"), offsets.get(axis, "0")) for axis in range(len(slices.array.shape))]
+        offsets = dict(zip(slices.window_axes, inner, strict=False))
+        target = [total(starts.get(axis, "0"), offsets.get(axis, "0")) for axis in range(len(slices.array.shape))]
         rest = inner[len(slices.window) :]
-        yield (*(at[axis] for axis in range(len(slices.shape))), *rest), (*place, *rest)
+        yield (*by_axis(at, len(slices.shape)), *rest), (*target, *rest)
 
 
-def _starts(to: Body, one: Statement, slices: Slices, batch: Index, is_clipped: bool) -> tuple[dict[int, str], str]:
-    """Write variables with the start of a slice along each axis. A slice partly outside the array is moved inside.
+def _starts(to: CBody, slices: Slices, batch: Index, is_clipped: bool) -> tuple[dict[int, str], str]:
+    """Write variables with the start of a slice, moved inside of the array, along each axis where it is not always 0.
 
-    Returns:
-        - A dict from an axis to the name of its variable. Axes that always start at 0 are left out.
-        - A C test whether the slice was inside before it was moved; `""` if `is_clipped`.
+    Return the names of the variables by axis, and a C test whether the slice was inside before; `""` if `is_clipped`.
     """
     starts: dict[int, str] = {}
     tests: list[str] = []
@@ -66,16 +48,14 @@ def _starts(to: Body, one: Statement, slices: Slices, batch: Index, is_clipped: 
         largest = slices.array.shape[axis] - slices.sizes[axis]
         text = to.item(slices.indices, (*batch, str(column)))
         if not is_clipped:
-            wanted = to.new_name("wanted")
-            to.add(f"const int64_t {wanted} = {text};", one)
-            tests += [f"{wanted} >= 0", f"{wanted} <= {largest}"]
-            text = wanted
-        if not largest:
-            continue
-        name = to.new_name("start")
-        to.add(f"const int {name} = {to.helpers.use('clamp_index')}({text}, {largest});", one)
-        starts[axis] = name
-    starts |= {axis: batch[place] for axis, place in slices.batching}
+            start = to.new_name("wanted")
+            to.add(f"const int64_t {start} = {text};")
+            tests += [f"{start} >= 0", f"{start} <= {largest}"]
+            text = start
+        if largest:
+            starts[axis] = to.new_name("start")
+            to.add(f"const int {starts[axis]} = {to.helpers.use('clamp_index')}({text}, {largest});")
+    starts |= {axis: batch[column] for axis, column in slices.batching}
     return starts, " && ".join(tests)
 
 
@@ -86,24 +66,16 @@ _COMBINERS = {
 
 
 @rule(*_COMBINERS)
-def scatter(to: Body, one: Statement) -> None:
-    (output,), slices, name = one.outputs, slices_of(one), _COMBINERS[one.primitive]
-    if one.primitive == "scatter" and not _is_replacement(one):
-        raise unsupported(one, "c", "an update function that reads the old item")
-    form = to.reserve(output, one)
-    to.copy(slices.array, form, one)
-    with to.loops([slices.shape[axis] for axis in slices.outer], one) as batch:
-        starts, test = _starts(to, one, slices, batch, one.params["mode"].name == "CLIP")
-        with to.block(f"if ({test})", one) if test else nullcontext():
-            with _window(to, one, slices, batch, starts, c_shape(output)[len(output.shape) :]) as (item, place):
-                text = to.item(one.inputs[2], item)
-                to.touch(form)
-                old = form.item(place)
-                if name == "sub":
-                    to.add(f"{old} -= {text};", one)
-                else:
-                    to.add(combined(to, name, output.dtype, old, text) if name else f"{old} = {text};", one)
-
-
-def _is_replacement(one: Statement) -> bool:
-    return all(not body.statements and body.outputs == body.inputs[1:] for body in one.bodies)
+def scatter(to: CBody, op: Statement) -> None:
+    slices, name = slices_of(op), _COMBINERS[op.primitive]
+    if not name and any(body.statements or body.outputs != body.inputs[1:] for body in op.bodies):
+        raise to.unsupported("an update function that reads the old item")
+    form = to.reserve(op.output)
+    to.copy(slices.array, form)
+    with to.loops([slices.shape[axis] for axis in slices.outer]) as batch:
+        starts, test = _starts(to, slices, batch, op["mode"].name == "CLIP")
+        with to.block(f"if ({test})") if test else nullcontext():
+            with _window(to, op, slices, batch, starts) as (item, target):
+                text = to.item(op.inputs[2], item)
+                old = form.item(target)
+                to.add(combined(to, name, op.dtype, old, text) if name else f"{old} = {text};")

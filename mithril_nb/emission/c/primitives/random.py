@@ -2,119 +2,102 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 
-from mithril_nb.emission.c.arithmetic import flat
-from mithril_nb.emission.c.rules import rule
-from mithril_nb.emission.c.types import C_TYPES, bits
-from mithril_nb.emission.c.writing import Body, Index, View
+from mithril_nb.emission.c.types import C_TYPES, bits, flat
+from mithril_nb.emission.c.writing import CBody, Index, View, rule
 from mithril_nb.emission.program import Operand, Statement
-from mithril_nb.emission.unsupported import unsupported
+
+Words = tuple[str, str]
+"""C expressions of two integers of 32 bits."""
 
 
 @rule("threefry2x32")
-def threefry(to: Body, one: Statement) -> None:
-    first, second = (to.reserve(value, one) for value in one.outputs)
-    with to.loops(one.outputs[0].shape, one) as index:
-        keys = [to.item(each, index[len(index) - len(each.shape) :]) for each in one.inputs]
-        _write_words(to, one, (keys[0], keys[1]), (keys[2], keys[3]), (first.item(index), second.item(index)))
+def threefry(to: CBody, op: Statement) -> None:
+    first, second = map(to.reserve, op.outputs)
+    with to.loops(op.shape) as index:
+        keys = [to.item(each, index[len(index) - len(each.shape) :]) for each in op.inputs]
+        _assign(to, (first.item(index), second.item(index)), _words(to, (keys[0], keys[1]), (keys[2], keys[3])))
 
 
-def _words(to: Body, one: Statement, key: tuple[str, str], counts: tuple[str, str]) -> tuple[str, str]:
-    """Write variables with two random integers of 32 bits, computed from a key and two counts; return their names."""
+def _words(to: CBody, key: Words, counts: Words) -> Words:
     words = to.new_name("word_0"), to.new_name("word_1")
-    to.add(f"uint32_t {words[0]} = {counts[0]}, {words[1]} = {counts[1]};", one)
-    to.add(f"{to.helpers.use('threefry2x32')}({key[0]}, {key[1]}, &{words[0]}, &{words[1]});", one)
+    to.add(f"uint32_t {words[0]} = {counts[0]}, {words[1]} = {counts[1]};")
+    to.add(f"{to.helpers.use('threefry2x32')}({key[0]}, {key[1]}, &{words[0]}, &{words[1]});")
     return words
 
 
-def _write_words(
-    to: Body, one: Statement, key: tuple[str, str], counts: tuple[str, str], items: tuple[str, str]
-) -> None:
-    """Write the two integers of `_words` to two items."""
-    for item, word in zip(items, _words(to, one, key, counts), strict=True):
-        to.add(f"{item} = {word};", one)
+def _assign(to: CBody, items: Words, words: Words) -> None:
+    for item, word in zip(items, words, strict=True):
+        to.add(f"{item} = {word};")
 
 
-def _key(to: Body, key: Operand, index: Index) -> tuple[str, str]:
-    return to.item(key, (*index, "0")), to.item(key, (*index, "1"))
+def _both(item: Callable[[Index], str], index: Index) -> Words:
+    return item((*index, "0")), item((*index, "1"))
 
 
-def _counts(place: str) -> tuple[str, str]:
-    if place.isdigit():
-        return str(int(place) >> 32), f"{int(place) & 0xFFFFFFFF}u"
-    return "0", f"(uint32_t)({place})"
+def _key(to: CBody, key: Operand, index: Index) -> Words:
+    return _both(lambda index: to.item(key, index), index)
 
 
-def _check(one: Statement) -> None:
+def _counts(position: str) -> Words:
+    if position.isdigit():
+        return str(int(position) >> 32), f"{int(position) & 0xFFFFFFFF}u"
+    return "0", f"(uint32_t)({position})"
+
+
+def _check(to: CBody, op: Statement) -> None:
     if not jax.config.jax_threefry_partitionable:  # pyright: ignore[reportAttributeAccessIssue]
-        raise unsupported(one, "c", "random numbers with jax_threefry_partitionable=False")
-    for value in (*one.inputs, *one.outputs):
+        raise to.unsupported("random numbers with jax_threefry_partitionable=False")
+    for value in (*op.inputs, *op.outputs):
         if value.dtype.startswith("key") and value.dtype != "key<fry>":
-            raise unsupported(one, "c", f"random keys of dtype {value.dtype}")
+            raise to.unsupported(f"random keys of dtype {value.dtype}")
         if value.size >= 2**31:
-            raise unsupported(one, "c", "random arrays with 2**31 or more items")
+            raise to.unsupported("random arrays with 2**31 or more items")
 
 
-@rule("random_bits")
-def random_bits(to: Body, one: Statement) -> None:
-    _check(one)
-    (key,), (output,) = one.inputs, one.outputs
-    form, width = to.reserve(output, one), one.params["bit_width"]
-    shape = tuple(one.params["shape"])
-    with to.loops(output.shape, one) as index:
-        counts = _counts(flat(index[len(key.shape) :], shape))
-        low, high = _words(to, one, _key(to, key, index[: len(key.shape)]), counts)
-        text = f"(uint64_t){low} << 32 | {high}" if width == 64 else f"{low} ^ {high}"
-        text = f"({C_TYPES[output.dtype]})({text})" if bits(output.dtype) < 32 else text
-        to.touch(form)
-        to.add(f"{form.item(index)} = {text};", one)
-
-
-@rule("random_split")
-def random_split(to: Body, one: Statement) -> None:
-    _check(one)
-    (key,), (output,) = one.inputs, one.outputs
-    form, shape = to.reserve(output, one), tuple(one.params["shape"])
-    with to.loops(output.shape, one) as index:
-        counts = _counts(flat(index[len(key.shape) :], shape))
-        into = (form.item((*index, "0")), form.item((*index, "1")))
-        to.touch(form)
-        _write_words(to, one, _key(to, key, index[: len(key.shape)]), counts, into)
+@rule("random_bits", "random_split")
+def random_bits(to: CBody, op: Statement) -> None:
+    _check(to, op)
+    key, form = op.operand, to.reserve(op.output)
+    rank = len(key.shape)
+    with to.loops(op.shape) as index:
+        counts = _counts(flat(index[rank:], tuple(op["shape"])))
+        low, high = _words(to, _key(to, key, index[:rank]), counts)
+        if op.primitive == "random_split":
+            _assign(to, _both(form.item, index), (low, high))
+        else:
+            text = f"(uint64_t){low} << 32 | {high}" if op["bit_width"] == 64 else f"{low} ^ {high}"
+            text = f"({C_TYPES[op.dtype]})({text})" if bits(op.dtype) < 32 else text
+            to.add(f"{form.item(index)} = {text};")
 
 
 @rule("random_fold_in")
-def random_fold_in(to: Body, one: Statement) -> None:
-    _check(one)
-    (key, data), (output,) = one.inputs, one.outputs
-    form = to.reserve(output, one)
-    with to.loops(output.shape, one) as index:
+def random_fold_in(to: CBody, op: Statement) -> None:
+    _check(to, op)
+    key, data = op.inputs
+    form = to.reserve(op.output)
+    with to.loops(op.shape) as index:
         text = to.item(data, index[len(index) - len(data.shape) :])
-        into = (form.item((*index, "0")), form.item((*index, "1")))
-        to.touch(form)
-        _write_words(to, one, _key(to, key, index), ("0", f"(uint32_t){text}"), into)
+        _assign(to, _both(form.item, index), _words(to, _key(to, key, index), ("0", f"(uint32_t){text}")))
 
 
 @rule("random_seed")
-def random_seed(to: Body, one: Statement) -> None:
-    _check(one)
-    (seed,), (output,) = one.inputs, one.outputs
-    form = to.reserve(output, one)
-    is_wide = seed.dtype in ("int64", "uint64")
-    with to.loops(output.shape, one) as index:
-        text = to.item(seed, index)
-        to.touch(form)
+def random_seed(to: CBody, op: Statement) -> None:
+    _check(to, op)
+    form, is_wide = to.reserve(op.output), op.operand.dtype in ("int64", "uint64")
+    with to.loops(op.shape) as index:
+        text = to.item(op.operand, index)
         high = f"(uint32_t)((uint64_t){text} >> 32)" if is_wide else "0"
-        to.add(f"{form.item((*index, '0'))} = {high};", one)
-        to.add(f"{form.item((*index, '1'))} = (uint32_t){text};", one)
+        _assign(to, _both(form.item, index), (high, f"(uint32_t){text}"))
 
 
 @rule("random_wrap", "random_unwrap", "random_clone")
-def random_wrap(to: Body, one: Statement) -> None:
-    _check(one)
-    source, (output,) = one.inputs[0], one.outputs
-    if output.dtype == source.dtype or to.is_in_memory(output):
-        form = to.reserve(output, one)
-        return to.copy(source, form, one)
-    to.forms[output] = View(lambda index: to.item(source, index))
-    return None
+def random_wrap(to: CBody, op: Statement) -> None:
+    _check(to, op)
+    if op.dtype == op.operand.dtype or to.is_in_memory(op.output):
+        to.copy(op.operand, to.reserve(op.output))
+    else:
+        to.forms[op.output] = View(lambda index: to.item(op.operand, index))

@@ -1,212 +1,182 @@
-"""Views, joined and padded arrays, reductions and cumulative operations in C."""
+"""Views, joined and padded arrays, reductions, cumulative operations and sorting in C."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from mithril_nb.emission.c.arithmetic import remainder, scaled, total
-from mithril_nb.emission.c.fusion import is_reindexed
-from mithril_nb.emission.c.rules import rule
-from mithril_nb.emission.c.types import C_TYPES, c_shape, is_float, literal, pointer_type
-from mithril_nb.emission.c.writing import Body, Index, Stored, View
-from mithril_nb.emission.program import KEEPDIMS, Number, Statement
-from mithril_nb.emission.unsupported import unsupported
+from mithril_nb.emission.c.memory import is_reindexed
+from mithril_nb.emission.c.types import (
+    C_TYPES,
+    c_shape,
+    dims,
+    enclosed,
+    is_float,
+    literal,
+    pointer_type,
+    remainder,
+    scaled,
+    total,
+)
+from mithril_nb.emission.c.writing import CBody, Index, InMemory, View, by_axis, rule
+from mithril_nb.emission.program import KEEPDIMS, Number, Operand, Statement
 
 
 @rule("broadcast_in_dim")
-def broadcast(to: Body, one: Statement) -> None:
-    axes, given = one.params["broadcast_dimensions"], one.inputs[0].shape
-
-    def index_of(index: Index) -> Index:
-        return tuple(["0" if size == 1 else index[axis] for axis, size in zip(axes, given, strict=True)])
-
-    to.view(one, 0, index_of)
+def broadcast(to: CBody, op: Statement) -> None:
+    axes, sizes = op["broadcast_dimensions"], op.operand.shape
+    to.view(op, lambda index: tuple([
+        "0" if size == 1 else index[axis] for axis, size in zip(axes, sizes, strict=True)
+    ]))  # fmt: skip
 
 
 @rule("transpose")
-def transpose(to: Body, one: Statement) -> None:
-    order = one.params["permutation"]
-    to.view(one, 0, lambda index: tuple([index[order.index(axis)] for axis in range(len(order))]))
+def transpose(to: CBody, op: Statement) -> None:
+    order = op["permutation"]
+    to.view(op, lambda index: tuple([index[order.index(axis)] for axis in range(len(order))]))
 
 
 @rule("copy", "copy_p")
-def copy(to: Body, one: Statement) -> None:
-    to.view(one, 0, lambda index: index)
+def copy(to: CBody, op: Statement) -> None:
+    to.view(op, lambda index: index)
 
 
 @rule("reshape", "squeeze", "expand_dims")
-def reshape(to: Body, one: Statement) -> None:
-    source, output = one.inputs[0], one.outputs[0]
-    if one.primitive != "reshape" or is_reindexed(one):
+def reshape(to: CBody, op: Statement) -> None:
+    if op.primitive != "reshape" or is_reindexed(op):
 
         def index_of(index: Index) -> Index:
-            large = iter([name for name, size in zip(index, output.shape, strict=True) if size != 1])
-            return tuple(["0" if size == 1 else next(large) for size in source.shape])
+            large = iter([name for name, size in zip(index, op.shape, strict=True) if size != 1])
+            return tuple(["0" if size == 1 else next(large) for size in op.operand.shape])
 
-        return to.view(one, 0, index_of)
-    form = to.stored(source, one)
-    shape = c_shape(output)
-    if not to.is_in_memory(output):
-        # Declare a pointer with the new shape to the same memory.
-        before, after = pointer_type(output.dtype, shape, is_const=True)
-        shown = " x ".join(map(str, shape))
-        to.add(f"{before}{output.name}{after} = ({before}{after}){form.pointer};  // {shown}", one)
-        to.forms[output] = Stored(output.name, shape, form.buffer)
+        return to.view(op, index_of)
+    output, form, shape = op.output, to.stored(op.operand), c_shape(op.output)
+    if to.is_in_memory(output):
+        new = to.reserve(output)
+        to.add(f"memcpy({new.pointer}, {form.pointer}, {output.size} * sizeof({C_TYPES[output.dtype]}));")
         return None
-    new = to.reserve(output, one)
-    to.touch(form)
-    to.touch(new)
-    to.add(f"memcpy({new.pointer}, {form.pointer}, {output.size} * sizeof({C_TYPES[output.dtype]}));", one)
+    # Declare a pointer with the new shape to the same memory.
+    before, after = pointer_type(output.dtype, shape, is_const=True)
+    to.add(f"{before}{output.name}{after} = ({before}{after}){form.pointer};  // {dims(shape)}")
+    to.forms[output] = InMemory(output.name, shape, form.buffer)
     return None
 
 
 @rule("slice")
-def take_slice(to: Body, one: Statement) -> None:
-    starts = one.params["start_indices"]
-    steps = one.params["strides"] or [1] * len(starts)
+def take_slice(to: CBody, op: Statement) -> None:
+    starts = op["start_indices"]
+    steps = op["strides"] or [1] * len(starts)
+    to.view(op, lambda index: tuple(map(scaled, index, steps, starts)))
 
-    def index_of(index: Index) -> Index:
-        return tuple([scaled(name, step, first) for name, step, first in zip(index, steps, starts, strict=True)])
 
-    to.view(one, 0, index_of)
+def _shifted(axis: int, first: int) -> Callable[[Index], Index]:
+    return lambda index: (*index[:axis], scaled(index[axis], 1, first), *index[axis + 1 :])
+
+
+def _inserted(index: Index, axis: int, text: str) -> Index:
+    return (*index[:axis], text, *index[axis:])
 
 
 @rule("split")
-def split(to: Body, one: Statement) -> None:
-    first, axis = 0, one.params["axis"]
-    for place, size in enumerate(one.params["sizes"]):
-
-        def index_of(index: Index, first: int = first) -> Index:
-            return (*index[:axis], scaled(index[axis], 1, first), *index[axis + 1 :])
-
-        to.view(one, place, index_of)
+def split(to: CBody, op: Statement) -> None:
+    first = 0
+    for number, size in enumerate(op["sizes"]):
+        to.view(op, _shifted(op["axis"], first), number)
         first += size
 
 
 @rule("unstack")
-def unstack(to: Body, one: Statement) -> None:
-    axis = one.params["axis"]
-    for place in range(len(one.outputs)):
-
-        def index_of(index: Index, place: int = place) -> Index:
-            return (*index[:axis], str(place), *index[axis:])
-
-        to.view(one, place, index_of)
+def unstack(to: CBody, op: Statement) -> None:
+    for number in range(len(op.outputs)):
+        to.view(op, lambda index, number=number: _inserted(index, op["axis"], str(number)), number)
 
 
 @rule("rev")
-def reverse(to: Body, one: Statement) -> None:
-    axes, shape = one.params["dimensions"], one.inputs[0].shape
-
-    def index_of(index: Index) -> Index:
-        return tuple([scaled(name, -1, shape[axis] - 1) if axis in axes else name for axis, name in enumerate(index)])
-
-    to.view(one, 0, index_of)
+def reverse(to: CBody, op: Statement) -> None:
+    axes, shape = op["dimensions"], op.operand.shape
+    to.view(op, lambda index: tuple([
+        scaled(name, -1, shape[axis] - 1) if axis in axes else name for axis, name in enumerate(index)
+    ]))  # fmt: skip
 
 
 @rule("iota")
-def iota(to: Body, one: Statement) -> None:
-    (output,), axis = one.outputs, one.params["dimension"]
-    kind = C_TYPES[output.dtype]
+def iota(to: CBody, op: Statement) -> None:
+    kind = C_TYPES[op.dtype]
 
     def item(index: Index) -> str:
-        name = index[axis]
+        name = index[op["dimension"]]
         if name.isdigit():
-            return literal(int(name), output.dtype)
-        return name if kind == "int32_t" else f"({kind}){name if name.isidentifier() else f'({name})'}"
+            return literal(int(name), op.dtype)
+        return name if kind == "int32_t" else f"({kind}){enclosed(name)}"
 
-    to.viewed(one, output, View(item))
+    to.viewed(op.output, View(item))
 
 
 @rule("empty", "empty2")
-def empty(to: Body, one: Statement) -> None:
-    (output,) = one.outputs
-    fill(to, to.reserve(output, one), literal(0, output.dtype), one)
+def empty(to: CBody, op: Statement) -> None:
+    to.fill(to.reserve(op.output), literal(0, op.dtype))
 
 
 @rule("bitcast_convert_type")
-def bitcast(to: Body, one: Statement) -> None:
-    (given,), (output,) = one.inputs, one.outputs
-    if given.shape != output.shape:
-        raise unsupported(one, "c", "dtypes of different widths")
-    form = to.reserve(output, one)
-    convert = to.helpers.use("bits_of", output.dtype)
-    with to.loops(output.shape, one) as index:
+def bitcast(to: CBody, op: Statement) -> None:
+    if op.operand.shape != op.shape:
+        raise to.unsupported("dtypes of different widths")
+    form = to.reserve(op.output)
+    convert = to.helpers.use("bits_of", op.dtype)
+    with to.loops(op.shape) as index:
         item = to.new_name("item")
-        to.add(f"const {C_TYPES[given.dtype]} {item} = {to.item(given, index)};", one)
-        to.add(f"{form.item(index)} = {convert}(&{item});", one)
-
-
-def fill(to: Body, form: Stored, text: str, one: Statement) -> None:
-    """Write the expression `text` to every item of an array."""
-    with to.loops(form.shape, one) as index:
-        to.touch(form)
-        to.add(f"{form.item(index)} = {text};", one)
+        to.add(f"const {C_TYPES[op.operand.dtype]} {item} = {to.item(op.operand, index)};")
+        to.add(f"{form.item(index)} = {convert}(&{item});")
 
 
 @rule("concatenate")
-def concatenate(to: Body, one: Statement) -> None:
-    (output,), axis = one.outputs, one.params["dimension"]
-    form, first = to.reserve(output, one), 0
-    for part in one.inputs:
-
-        def index_of(index: Index, first: int = first) -> Index:
-            return (*index[:axis], scaled(index[axis], 1, first), *index[axis + 1 :])
-
-        to.copy(part, form, one, index_of)
+def concatenate(to: CBody, op: Statement) -> None:
+    axis = op["dimension"]
+    form, first = to.reserve(op.output), 0
+    for part in op.inputs:
+        to.copy(part, form, _shifted(axis, first))
         first += part.shape[axis]
 
 
 @rule("stack")
-def stack(to: Body, one: Statement) -> None:
-    (output,), axis = one.outputs, one.params["axis"]
-    form = to.reserve(output, one)
-    for place, part in enumerate(one.inputs):
-
-        def index_of(index: Index, place: int = place) -> Index:
-            return (*index[:axis], str(place), *index[axis:])
-
-        to.copy(part, form, one, index_of)
+def stack(to: CBody, op: Statement) -> None:
+    form = to.reserve(op.output)
+    for number, part in enumerate(op.inputs):
+        to.copy(part, form, lambda index, number=number: _inserted(index, op["axis"], str(number)))
 
 
 @rule("tile")
-def tile(to: Body, one: Statement) -> None:
-    shape = one.inputs[0].shape
-
-    def index_of(index: Index) -> Index:
-        return tuple([name if size > 1 and count == 1 else remainder(name, size) for name, size, count in zip(
-            index, shape, one.params["reps"], strict=True
-        )])  # fmt: skip
-
-    to.view(one, 0, index_of)
+def tile(to: CBody, op: Statement) -> None:
+    to.view(op, lambda index: tuple([
+        name if size > 1 and count == 1 else remainder(name, size)
+        for name, size, count in zip(index, op.operand.shape, op["reps"], strict=True)
+    ]))  # fmt: skip
 
 
 @rule("pad")
-def pad(to: Body, one: Statement) -> None:
-    (source, value), (output,) = one.inputs, one.outputs
-    form = to.reserve(output, one)
-    fill(to, form, to.item(value, ()), one)
-    with to.loops(source.shape, one) as index:
-        place: list[str] = []
+def pad(to: CBody, op: Statement) -> None:
+    source, value = op.inputs
+    form = to.reserve(op.output)
+    to.fill(form, to.item(value, ()))
+    with to.loops(source.shape) as index:
+        target: list[str] = []
         tests: list[str] = []
-        for name, (low, high, inner), size in zip(index, one.params["padding_config"], output.shape, strict=True):
-            place.append(scaled(name, int(inner) + 1, int(low)))
-            if low < 0:
-                tests.append(f"{place[-1]} >= 0")
-            if high < 0:
-                tests.append(f"{place[-1]} < {size}")
+        for name, (low, high, inner), size in zip(index, op["padding_config"], op.shape, strict=True):
+            target.append(scaled(name, int(inner) + 1, int(low)))
+            bounds = ((low, ">= 0"), (high, f"< {size}"))
+            tests += [f"{target[-1]} {bound}" for width, bound in bounds if width < 0]
         text = to.item(source, index)
-        to.touch(form)
         test = f"if ({' && '.join(tests)}) " if tests else ""
-        to.add(f"{test}{form.item(tuple(place))} = {text};", one)
+        to.add(f"{test}{form.item(tuple(target))} = {text};")
 
 
 _REDUCTIONS = {
     "reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "max", "reduce_min": "min", "reduce_and": "and",
     "reduce_or": "or", "reduce_xor": "xor",
 }  # fmt: skip
+COMBINERS = _REDUCTIONS.values()
 
 
 def neutral(name: str, dtype: str) -> str:
@@ -221,152 +191,174 @@ def neutral(name: str, dtype: str) -> str:
     return literal({"mul": 1, "and": 1, "min": 1}.get(name, 0), dtype)
 
 
-def combined(to: Body, name: str, dtype: str, left: str, right: str) -> str:
+def combined(to: CBody, name: str, dtype: str, left: str, right: str) -> str:
     """Return a C statement that combines two expressions and assigns the result to `left`, such as `a += b;`."""
-    if name in ("max", "min") and dtype == "bool":
-        name = {"max": "or", "min": "and"}[name]
+    if dtype == "bool":
+        name = {"max": "or", "min": "and", "add": "or", "mul": "and"}.get(name, name)
     if name in ("max", "min"):
         helper = to.helpers.use({"max": "maximum", "min": "minimum"}[name], dtype)
         return f"{left} = {helper}({left}, {right});"
-    if dtype == "bool":
-        name = {"add": "or", "mul": "and"}.get(name, name)
-    return f"{left} { ({'add': '+', 'mul': '*', 'and': '&', 'or': '|', 'xor': '^'}[name]) }= {right};"
+    return f"{left} { ({'add': '+', 'sub': '-', 'mul': '*', 'and': '&', 'or': '|', 'xor': '^'}[name]) }= {right};"
 
 
 @rule(*_REDUCTIONS)
-def reduce(to: Body, one: Statement) -> None:
-    _reduce(to, one, one.params["axes"], _REDUCTIONS[one.primitive])
-
-
-def combiner(one: Statement) -> str:
-    """Return the primitive with which a statement combines two items, such as `"add"`.
-
-    Raises:
-        UnsupportedPrimitiveError: The statement combines items with several primitives, or with an unsupported one.
-    """
-    if one.combiner not in _REDUCTIONS.values():
-        raise unsupported(one, "c", f"combining items by a function other than {', '.join(_REDUCTIONS.values())}")
-    return one.combiner
+def reduce(to: CBody, op: Statement) -> None:
+    _reduce(to, op, op["axes"], _REDUCTIONS[op.primitive])
 
 
 @rule("reduce")
-def reduce_by_function(to: Body, one: Statement) -> None:
-    if len(one.inputs) != 2:
-        raise unsupported(one, "c", "a reduction of several arrays")
-    _reduce(to, one, one.params["dimensions"], combiner(one), to.item(one.inputs[1], ()))
+def reduce_by_function(to: CBody, op: Statement) -> None:
+    if len(op.inputs) != 2:
+        raise to.unsupported("a reduction of several arrays")
+    _reduce(to, op, op["dimensions"], to.combiner(op, COMBINERS), to.item(op.inputs[1], ()))
 
 
-def _reduce(to: Body, one: Statement, axes: Any, name: str, start: str = "") -> None:
-    source, (output,) = one.inputs[0], one.outputs
-    form = to.reserve(output, one)
+def _reduce(to: CBody, op: Statement, axes: Any, name: str, start: str = "") -> None:
+    source, output = op.operand, op.output
+    form = to.reserve(output)
     rank = len(source.shape)
-    kept = [axis for axis in range(rank) if axis not in axes]
-    keepdims = one.params.get(KEEPDIMS)
+    kept_axes = [axis for axis in range(rank) if axis not in axes]
+    keepdims = op.params.get(KEEPDIMS)
     start = start or neutral(name, output.dtype)
 
-    def place(index: Index) -> Index:
-        return tuple(["0" if axis in axes else index[axis] for axis in range(rank) if keepdims or axis in kept])
+    def result_index(index: Index) -> Index:
+        return tuple(["0" if axis in axes else index[axis] for axis in range(rank) if keepdims or axis in kept_axes])
 
-    if rank - 1 in axes or not kept:
+    if rank - 1 in axes or not kept_axes:
         # The last axis is reduced, so the items of a result are neighbours: combine them in a variable.
-        with to.loops([source.shape[axis] for axis in kept], one) as outer:
-            at = dict(zip(kept, outer, strict=True))
+        with to.loops([source.shape[axis] for axis in kept_axes]) as outer:
             local = form.item(()) if not form.shape and not form.is_pointer else to.new_name(f"{output.name}_item")
             declared = "" if local == form.text else f"{C_TYPES[output.dtype]} "
-            to.add(f"{declared}{local} = {start};", one)
-            with to.loops([source.shape[axis] for axis in axes], one) as inner:
-                at |= dict(zip(axes, inner, strict=True))
-                text = to.item(source, tuple([at[axis] for axis in range(rank)]))
-                to.add(combined(to, name, output.dtype, local, text), one)
+            to.add(f"{declared}{local} = {start};")
+            with to.loops([source.shape[axis] for axis in axes]) as inner:
+                text = to.item(source, by_axis(dict(zip((*kept_axes, *axes), (*outer, *inner), strict=True)), rank))
+                to.add(combined(to, name, output.dtype, local, text))
             if declared:
-                to.touch(form)
-                index = tuple([at.get(axis, "0") for axis in range(rank)])
-                to.add(f"{form.item(place(index))} = {local};", one)
+                index = by_axis(dict(zip(kept_axes, outer, strict=True)), rank)
+                to.add(f"{form.item(result_index(index))} = {local};")
         return
-    fill(to, form, start, one)
-    with to.loops(source.shape, one) as index:
+    to.fill(form, start)
+    with to.loops(source.shape) as index:
         text = to.item(source, index)
-        to.touch(form)
-        to.add(combined(to, name, output.dtype, form.item(place(index)), text), one)
+        to.add(combined(to, name, output.dtype, form.item(result_index(index)), text))
 
 
 @rule("argmax", "argmin")
-def argmax(to: Body, one: Statement) -> None:
-    (source,), (output,), (axis,) = one.inputs, one.outputs, one.params["axes"]
-    form = to.reserve(output, one)
-    order = to.helpers.use("is_above" if one.primitive == "argmax" else "is_below", source.dtype)
-    kind = C_TYPES[source.dtype]
-    shape = [size for place, size in enumerate(source.shape) if place != axis]
-    with to.loops(shape, one) as outer:
-        best, place = to.new_name("best"), to.new_name("best_place")
-        first = to.item(source, (*outer[:axis], "0", *outer[axis:]))
-        to.add(f"{kind} {best} = {first};", one)
-        to.add(f"int {place} = 0;", one)
+def argmax(to: CBody, op: Statement) -> None:
+    source, (axis,) = op.operand, op["axes"]
+    form = to.reserve(op.output)
+    order = to.helpers.use("is_above" if op.primitive == "argmax" else "is_below", source.dtype)
+    with to.loops(_without(source.shape, axis)) as outer:
+        best, position = to.new_name("best"), to.new_name("best_place")
+        first = to.item(source, _inserted(outer, axis, "0"))
+        to.add(f"{C_TYPES[source.dtype]} {best} = {first};")
+        to.add(f"int {position} = 0;")
         variable = to.variable()
-        with to.block(f"for (int {variable} = 1; {variable} < {source.shape[axis]}; {variable}++)", one, 1):
-            item = to.item(source, (*outer[:axis], variable, *outer[axis:]))
-            with to.block(f"if ({order}({item}, {best}))", one):
-                to.add(f"{best} = {item};", one)
-                to.add(f"{place} = {variable};", one)
-        to.touch(form)
-        cast = "" if C_TYPES[output.dtype] == "int32_t" else f"({C_TYPES[output.dtype]})"
-        to.add(f"{form.item(outer)} = {cast}{place};", one)
+        with to.block(f"for (int {variable} = 1; {variable} < {source.shape[axis]}; {variable}++)", 1):
+            item = to.item(source, _inserted(outer, axis, variable))
+            with to.block(f"if ({order}({item}, {best}))"):
+                to.add(f"{best} = {item};")
+                to.add(f"{position} = {variable};")
+        to.add(f"{form.item(outer)} = {_cast(op.dtype)}{position};")
+
+
+def _without(shape: Sequence[int], axis: int) -> list[int]:
+    return [*shape[:axis], *shape[axis + 1 :]]
+
+
+def _cast(dtype: str) -> str:
+    return "" if dtype == "int32" else f"({C_TYPES[dtype]})"
 
 
 @rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
-def cumulative(to: Body, one: Statement) -> None:
-    (source,), (output,) = one.inputs, one.outputs
-    axis, size = one.params["axis"], source.shape[one.params["axis"]]
-    form = to.reserve(output, one)
-    name = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}.get(one.primitive, "logsumexp")
-    shape = [length for place, length in enumerate(source.shape) if place != axis]
-    with to.loops(shape, one) as outer:
+def cumulative(to: CBody, op: Statement) -> None:
+    source, dtype = op.operand, op.dtype
+    axis, size = op["axis"], source.shape[op["axis"]]
+    form = to.reserve(op.output)
+    name = {"cumsum": "add", "cumprod": "mul", "cummin": "min"}.get(op.primitive, "max")
+    with to.loops(_without(source.shape, axis)) as outer:
         local = to.new_name("so_far")
-        start = neutral("max" if name == "logsumexp" else name, output.dtype)
-        to.add(f"{C_TYPES[output.dtype]} {local} = {start};", one)
+        to.add(f"{C_TYPES[dtype]} {local} = {neutral(name, dtype)};")
         variable = to.variable()
-        with to.block(f"for (int {variable} = 0; {variable} < {size}; {variable}++)", one, 1):
-            along = scaled(variable, -1, size - 1) if one.params["reverse"] else variable
-            index = (*outer[:axis], along, *outer[axis:])
+        with to.block(f"for (int {variable} = 0; {variable} < {size}; {variable}++)", 1):
+            along = scaled(variable, -1, size - 1) if op["reverse"] else variable
+            index = _inserted(outer, axis, along)
             text = to.item(source, index)
-            if name == "logsumexp":
-                to.add(f"{local} = {to.helpers.use('log_add_exp', output.dtype)}({local}, {text});", one)
+            if op.primitive == "cumlogsumexp":
+                to.add(f"{local} = {to.helpers.use('log_add_exp', dtype)}({local}, {text});")
             else:
-                to.add(combined(to, name, output.dtype, local, text), one)
-            to.touch(form)
-            to.add(f"{form.item(index)} = {local};", one)
+                to.add(combined(to, name, dtype, local, text))
+            to.add(f"{form.item(index)} = {local};")
 
 
 @rule("dynamic_slice")
-def dynamic_slice(to: Body, one: Statement) -> None:
-    source, *starts = one.inputs
-    sizes = one.params["slice_sizes"]
-    firsts = [start_index(to, one, *each) for each in zip(starts, source.shape, sizes, strict=True)]
-    to.view(one, 0, lambda index: tuple([total(a, b) for a, b in zip(firsts, index, strict=True)]))
+def dynamic_slice(to: CBody, op: Statement) -> None:
+    source, *starts = op.inputs
+    firsts = _starts(to, starts, source.shape, op["slice_sizes"])
+    to.view(op, lambda index: tuple(map(total, firsts, index)))
 
 
-def start_index(to: Body, one: Statement, start: Any, size: int, length: int) -> str:
-    """Return the start of a slice along an axis. A slice that is partly outside of the array is moved inside."""
-    if size == length:
-        return "0"
-    if isinstance(start, Number):
-        return str(max(0, min(int(start.value.real), size - length)))
-    name = to.new_name("start")
-    text = f"{to.helpers.use('clamp_index')}({to.item(start, ())}, {size - length})"
-    to.add(f"const int {name} = {text};", one)
-    return name
+def _starts(to: CBody, starts: Iterable[Operand], shape: Sequence[int], sizes: Sequence[int]) -> list[str]:
+    # XLA moves a slice that is partly outside of the array inside.
+    texts: list[str] = []
+    for start, size, length in zip(starts, shape, sizes, strict=True):
+        if isinstance(start, Number) or size == length:
+            texts.append(str(max(0, min(int(start.value.real), size - length))) if isinstance(start, Number) else "0")
+        else:
+            texts.append(to.new_name("start"))
+            clamp = to.helpers.use("clamp_index")
+            to.add(f"const int {texts[-1]} = {clamp}({to.item(start, ())}, {size - length});")
+    return texts
 
 
 @rule("dynamic_update_slice")
-def dynamic_update_slice(to: Body, one: Statement) -> None:
-    source, update, *starts = one.inputs
-    (output,) = one.outputs
-    form = to.reserve(output, one)
-    to.copy(source, form, one)
-    firsts = [start_index(to, one, *each) for each in zip(starts, source.shape, update.shape, strict=True)]
+def dynamic_update_slice(to: CBody, op: Statement) -> None:
+    source, update, *starts = op.inputs
+    form = to.reserve(op.output)
+    to.copy(source, form)
+    firsts = _starts(to, starts, source.shape, update.shape)
+    rank = len(firsts)  # a random key has one axis more
+    to.copy(update, form, lambda index: (*map(total, firsts, index), *index[rank:]))
 
-    def index_of(index: Index) -> Index:
-        place = [total(first, within) for first, within in zip(firsts, index, strict=False)]
-        return (*place, *index[len(place) :])
 
-    to.copy(update, form, one, index_of)
+@rule("sort")
+def sort(to: CBody, op: Statement) -> None:
+    _sorted(to, op, op["dimension"], op.inputs, [(key, "order") for key in range(op["num_keys"])])
+
+
+@rule("top_k")
+def top_k(to: CBody, op: Statement) -> None:
+    rank = len(op.operand.shape)
+    axis = op.params.get("axis", rank - 1) % rank
+    _sorted(to, op, axis, op.inputs[:1], [(0, "order_down")], op["k"])
+
+
+def _sorted(
+    to: CBody, op: Statement, axis: int, arrays: Sequence[Operand], keys: list[tuple[int, str]], count: int = -1
+) -> None:
+    shape = arrays[0].shape
+    size = shape[axis]
+    if any(array.dtype.startswith("key") for array in arrays):
+        raise to.unsupported("random keys")
+    forms = [to.reserve(value) for value in op.outputs]
+    order = to.array(to.new_name("order"), (size,), "int32")
+    spare = to.array(to.new_name("spare"), (size,), "int32")
+    # For each array, a copy of the row that is sorted.
+    rows = [to.array(to.new_name(f"row_{number}"), (size,), array.dtype) for number, array in enumerate(arrays)]
+    with to.loops(_without(shape, axis)) as outer:
+        variable = to.variable()
+        index = _inserted(outer, axis, variable)
+        with to.block(f"for (int {variable} = 0; {variable} < {size}; {variable}++)", 1):
+            to.add(f"{order.text}[{variable}] = {variable};")
+            for array, row in zip(arrays, rows, strict=True):
+                text = to.item(array, index)
+                to.add(f"{row.text}[{variable}] = {text};")
+        # Sort by the last key first: the sorts are stable, so later sorts keep this order among equal items.
+        for key, helper in reversed(keys):
+            name = to.helpers.use(helper, arrays[key].dtype)
+            to.add(f"{name}({size}, {rows[key].text}, {order.text}, {spare.text});")
+        with to.block(f"for (int {variable} = 0; {variable} < {size if count < 0 else count}; {variable}++)", 1):
+            for form, row in zip(forms, rows, strict=False):
+                to.add(f"{form.item(index)} = {row.text}[{order.text}[{variable}]];")
+            if len(forms) > len(rows):  # top_k returns positions too
+                to.add(f"{forms[-1].item(index)} = {_cast(op.outputs[-1].dtype)}{order.text}[{variable}];")

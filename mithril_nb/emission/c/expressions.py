@@ -1,10 +1,127 @@
-"""Helper functions in C. An emitted file contains the functions that it uses."""
+"""C expressions of elementwise primitives, and the helper functions that they and the loops call."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
-from mithril_nb.emission.c.types import C_TYPES, bits, is_float, suffix
+from mithril_nb.emission.c.types import C_TYPES, bits, is_float, literal, suffix
+from mithril_nb.emission.program import Statement
+from mithril_nb.emission.unsupported import unsupported
+
+_INFIX = {
+    "add": "+", "add_any": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">",
+    "ge": ">=", "and": "&", "or": "|", "xor": "^",
+}  # fmt: skip
+_LIBRARY = {name: name for name in (
+    "exp log sin cos tan sinh cosh tanh sqrt floor ceil expm1 log1p asin acos atan asinh acosh atanh atan2 cbrt exp2 "
+    "erf erfc nextafter pow"
+).split()} | {"abs": "fabs", "rem": "fmod"}  # fmt: skip
+"""The function of `double` numbers in `math.h`, by primitive. The function of `float` numbers ends with `f`."""
+_HELPERS = {"max": "maximum", "min": "minimum", "sign": "sign_of", "erf_inv": "erf_inverse"}
+_ON_INTEGERS = {
+    "div": "quotient", "rem": "remainder_of", "abs": "magnitude", "shift_left": "shift_left",
+    "shift_right_logical": "shift_right", "shift_right_arithmetic": "shift_right_signed",
+}  # fmt: skip
+_TOTAL_COMPARISONS = {"eq_to": "==", "lt_to": "<", "le_to": "<="}
+"""Comparisons by IEEE 754's total order, in which -0 is below 0."""
+_OTHERS = "div neg square rsqrt logistic integer_pow not select_n clamp convert_element_type is_finite round "
+_OTHERS += "reduce_precision population_count"
+SUPPORTED = frozenset({*_INFIX, *_LIBRARY, *_HELPERS, *_ON_INTEGERS, *_TOTAL_COMPARISONS, *_OTHERS.split()})
+"""The elementwise primitives that have a C expression."""
+_ATOM = re.compile(r"\*?\w+(\.\w+)?(\[[^\[\]]*\])*|\w+\([^()]*\)|\([^()]*\)")
+
+
+def expression(op: Statement, operands: Sequence[str], helpers: Helpers) -> str:
+    """Return the C expression of an item of an elementwise result, from those of the items of the operands."""
+    name, dtype = op.primitive, op.dtype
+    for each in (*op.inputs, *op.outputs):
+        if each.dtype not in C_TYPES or each.dtype.startswith("key"):
+            raise unsupported(op, "c", f"dtype {each.dtype}")
+    operand = op.operand.dtype
+    items = [text if _ATOM.fullmatch(text) else f"({text})" for text in operands]
+    is_short = not is_float(dtype) and dtype not in ("bool", "float0") and bits(dtype) < 32
+    short = f"({C_TYPES[dtype]})" if is_short else ""  # C computes with short integers as `int`
+    end = "f" if dtype == "float32" else ""
+    if name == "select_n":
+        return _select(items, operand)
+    if name == "convert_element_type":
+        return _convert(items[0], operand, dtype, helpers)
+    if operand == "bool":
+        name = {"max": "or", "min": "and", "add": "or", "mul": "and"}.get(name, name)
+    if name in _TOTAL_COMPARISONS:
+        rank = helpers.use("total_order", operand) if is_float(operand) else ""
+        return f" {_TOTAL_COMPARISONS[name]} ".join(f"{rank}({text})" if rank else text for text in items)
+    if name in _INFIX:
+        text = f"{items[0]} {_INFIX[name]} {items[1]}"
+        return f"{short}({text})" if short else text
+    if name in _ON_INTEGERS and not is_float(dtype):
+        return f"{helpers.use(_ON_INTEGERS[name], dtype)}({', '.join(operands)})"
+    if name in _HELPERS:
+        return f"{helpers.use(_HELPERS[name], dtype)}({', '.join(operands)})"
+    if name == "pow" and not is_float(op.inputs[1].dtype):
+        return f"{helpers.use('integer_power', dtype)}({operands[0]}, (int){items[1]})"
+    if name in _LIBRARY and is_float(dtype):
+        return f"{_LIBRARY[name]}{end}({', '.join(operands)})"
+    first, unit = items[0], literal(1, dtype)
+    if name == "div":
+        return f"{first} / {items[1]}"
+    if name == "neg":
+        return f"{short}-{first}"
+    if name == "not":
+        return f"!{first}" if dtype == "bool" else f"({C_TYPES[dtype]})~{first}"
+    if name == "square":
+        return f"{short}({first} * {first})" if short else f"{first} * {first}"
+    if name == "rsqrt":
+        return f"{unit} / sqrt{end}({operands[0]})"
+    if name == "logistic":
+        return f"{unit} / ({unit} + exp{end}(-{first}))"
+    if name == "integer_pow":
+        return f"{helpers.use('integer_power', dtype)}({operands[0]}, {int(op['y'])})"
+    if name == "is_finite":
+        return f"(bool)isfinite({operands[0]})"
+    if name == "round":
+        is_even = int(op["rounding_method"]) == 1
+        return f"{'nearbyint' if is_even else 'round'}{end}({operands[0]})"
+    if name == "clamp":
+        least, largest = helpers.use("maximum", dtype), helpers.use("minimum", dtype)
+        return f"{largest}({least}({operands[0]}, {operands[1]}), {operands[2]})"
+    if name == "population_count":
+        return f"({C_TYPES[dtype]})__builtin_popcountll((uint{bits(dtype)}_t){first})"
+    if name == "reduce_precision":
+        return _reduce_precision(op, first)
+    raise unsupported(op, "c")
+
+
+def _select(items: list[str], which: str) -> str:
+    test, *cases = items
+    if which == "bool":
+        return f"{test} ? {cases[1]} : {cases[0]}"
+    text = cases[-1]
+    for index in range(len(cases) - 2, -1, -1):
+        text = f"{test} <= {index} ? {cases[index]} : {text}"
+    return text
+
+
+def _convert(item: str, source: str, target: str, helpers: Helpers) -> str:
+    if target == source:
+        return item
+    if target == "bool":
+        return f"{item} != 0"
+    if is_float(source) and not is_float(target):
+        return f"{helpers.use(f'from_{source}', target)}({item})"
+    return f"({C_TYPES[target]}){item}"
+
+
+def _reduce_precision(op: Statement, item: str) -> str:
+    widths = op["exponent_bits"], op["mantissa_bits"]
+    dtype = op.dtype
+    if widths == {"float32": (8, 23), "float64": (11, 52)}.get(dtype):
+        return item
+    if dtype == "float64" and widths == (8, 23):
+        return f"(double)(float){item}"
+    raise unsupported(op, "c", f"{widths[0]} bits of exponent and {widths[1]} bits of mantissa")
+
 
 _FLOATS = {
     "maximum": "return a != a || a > b ? a : b;",
@@ -175,15 +292,6 @@ _NEEDS = {"order": "is_before", "order_down": "is_above"}
 
 
 def helper_text(name: str, dtype: str = "") -> str:
-    """Return the source of a helper function for a dtype.
-
-    Examples:
-        >>> print(helper_text("maximum", "int32"))
-        static inline int32_t maximum_int32(int32_t a, int32_t b)
-        {
-            return a > b ? a : b;
-        }
-    """
     if name in _PLAIN:
         return _PLAIN[name]
     kind, ending = C_TYPES[dtype], suffix(dtype)
@@ -212,26 +320,22 @@ def helper_text(name: str, dtype: str = "") -> str:
     signed = kind.removeprefix("u")
     body = table[name].format(T=kind, U=unsigned, signed=signed, bits=width, f="f" if kind == "float" else "")
     result = "bool" if name in _BOOL_RESULT else kind
-    given = f"{kind} a" if name in _ONE_ARGUMENT else f"{kind} a, {kind} b"
-    return f"static inline {result} {name}_{ending}({given})\n{{\n    {body}\n}}"
+    parameters = f"{kind} a" if name in _ONE_ARGUMENT else f"{kind} a, {kind} b"
+    return f"static inline {result} {name}_{ending}({parameters})\n{{\n    {body}\n}}"
 
 
 def _conversion(source: str, target: str) -> str:
-    """Return a C function that converts a float to an integer, as JAX does.
-
-    NaN becomes 0. A float out of the range of the dtype becomes the smallest or largest integer.
-    """
-    kind, given = C_TYPES[target], C_TYPES[source]
+    # As in JAX, NaN becomes 0, and a float out of the range of the dtype becomes the smallest or largest integer.
+    kind, source_kind = C_TYPES[target], C_TYPES[source]
     low = "0" if kind.startswith("u") else f"INT{bits(target)}_MIN"
     high = f"{'U' if kind.startswith('u') else ''}INT{bits(target)}_MAX"
-    return f"""static inline {kind} {suffix(target)}_from_{given}({given} a)
+    return f"""static inline {kind} {suffix(target)}_from_{source_kind}({source_kind} a)
 {{
-    return a != a ? 0 : a <= ({given}){low} ? {low} : a >= ({given}){high} ? {high} : ({kind})a;
+    return a != a ? 0 : a <= ({source_kind}){low} ? {low} : a >= ({source_kind}){high} ? {high} : ({kind})a;
 }}"""
 
 
 def helper_names() -> Iterator[str]:
-    """Yield the names of all helper functions. Arrays must have other names."""
     names = [*_FLOATS, *_INTEGERS, "integer_power", *_NEEDS, "bits_of", "total_order", "matmul", "lanes"]
     yield from _PLAIN
     for dtype in C_TYPES:
@@ -240,19 +344,12 @@ def helper_names() -> Iterator[str]:
 
 
 class Helpers:
-    """The helper functions that a file uses, in the order of first use.
-
-    Examples:
-        >>> helpers = Helpers()
-        >>> helpers.use("maximum", "float32"), len(helpers.texts)
-        ('maximum_float', 1)
-    """
+    """The helper functions that a file uses, in the order of first use."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
 
     def use(self, name: str, dtype: str = "") -> str:
-        """Add a helper function to the file if it is missing, and return its name."""
         if name in _NEEDS:
             self.use(_NEEDS[name], dtype)
         full = f"{name}_{suffix(dtype)}" if dtype else name
