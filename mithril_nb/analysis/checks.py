@@ -177,7 +177,7 @@ def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
         return _Measured(inspection.name, name, source, None, (why,), advice=advice)
     blocks = {path or UNATTRIBUTED: getattr(figures, name) for path, figures in cost.by_block.items()}
     blocks[UNATTRIBUTED] = getattr(cost.unattributed, name)
-    known = {path: value for path, value in blocks.items() if value}
+    block_costs = {path: value for path, value in blocks.items() if value}
     groups = Counter(
         f"{row.opcode}: {NO_TRIP_COUNT if row.repeats is None else row.formula}"
         for row in (cost.rows if name != "params" else ())
@@ -186,9 +186,9 @@ def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
     unknown = tuple(f"{count} × {group}" for group, count in groups.items())
     value = getattr(cost.total, name)
     if not cost.symbols or value is not None or cost.symbolic is None:
-        return _Measured(inspection.name, name, source, value, unknown, known)
+        return _Measured(inspection.name, name, source, value, unknown, block_costs)
     numbers, formula = cost.symbolic.example, cost.formula(field=name)
-    return _Measured(inspection.name, name, source, value, unknown, known, formula, numbers)
+    return _Measured(inspection.name, name, source, value, unknown, block_costs, formula, numbers)
 
 
 def _problem(cost: _Measured, low: float | None, high: float | None, unknown: str) -> Diagnostic | None:

@@ -198,8 +198,8 @@ class Cost(Shown):
             by_block.setdefault(path, {})[role] = figures
         # XLA changes the order of instructions, so blocks have the order of the jaxpr. Blocks not in it come last.
         ordered = [path for path in dict.fromkeys((*self.order, *by_block)) if path in by_block]
-        known = {path: by_block[path] for path in ordered}
-        return ByName(known, f"costs of {self.program!r}", called="cost.by_block_and_role")
+        ordered_blocks = {path: by_block[path] for path in ordered}
+        return ByName(ordered_blocks, f"costs of {self.program!r}", called="cost.by_block_and_role")
 
     @cached_property
     def unknown(self) -> tuple[Unknown, ...]:

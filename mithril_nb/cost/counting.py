@@ -232,11 +232,11 @@ def _counted(
 ) -> Cost:
     stage = inspection.stage(_STAGES[source])
     if stage.unavailable is not None:
-        given = inspection.given
-        if given is not None and source not in given.sources:
-            raise given.error(_STAGES[source], is_of_costs=True)
-        sizes = cost_of(inspection).symbols if given is None else ()  # raises if it cannot be traced
-        otherwise = 'inspection.cost(source="analytic")' if given is None else given.advice_to_compile
+        file = inspection.given
+        if file is not None and source not in file.sources:
+            raise file.error(_STAGES[source], is_of_costs=True)
+        sizes = cost_of(inspection).symbols if file is None else ()  # raises if it cannot be traced
+        otherwise = 'inspection.cost(source="analytic")' if file is None else file.advice_to_compile
         raise StageUnavailableError(
             f"program {inspection.name!r} has no {source} costs.",
             (("reason", stage.unavailable),),
@@ -269,7 +269,7 @@ def _files(inspection: ProgramStages) -> SourceLines:
 
 
 def _cost_ahead(inspection: ProgramStages) -> Cost:
-    # Counts the optimized HLO while XLA generates machine code.
+    # The optimized HLO is counted while XLA generates machine code.
     cached = _known(inspection)
     if "compiled" not in cached:
         stage = None if inspection.has_stage("hlo") else inspection.hlo_ahead()

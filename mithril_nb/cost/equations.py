@@ -53,27 +53,6 @@ COUNTS, IDLE, UNDECIDED, SENDS = "counts", "idle", "undecided", "sends"
 # - SENDS: another branch is more expensive, but the equation is a collective and its branch may send more.
 
 
-def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
-    """Return the cost of each equation. A call such as `jit` has no row: the equations inside it have their own.
-
-    Only the most expensive branch of a `cond` counts, as in XLA.
-
-    Examples:
-        >>> import jax.numpy as jnp
-        >>> from mithril_nb.inspection import inspect
-        >>> (row,) = equation_rows(inspect(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4))).equations)
-        >>> row.opcode, row.formula, row.flops
-        ('dot_general', '2·B·M·N·K', 48)
-    """
-    everything = tuple(equations)
-    rows = tuple(
-        equation_row(equation, counted(equation), equation.repeats) for equation in everything if has_cost(equation)
-    )
-    return count_most_expensive_branches(
-        (equation.id for equation in everything if equation.primitive == "cond" and equation.is_call), rows
-    )
-
-
 def count_most_expensive_branches(conditions: Iterable[str], rows: Sequence[CostRow]) -> tuple[CostRow, ...]:
     """Return the rows with the costs of all branches set to 0 or unknown, except the most expensive of each `cond`."""
 
@@ -219,7 +198,7 @@ def branch_states(
 
 
 def _most_expensive(branches: Mapping[str, Expression]) -> str | None:
-    # The first of equal ones; `None` if sizes decide.
+    # Of equal branches the first, as in XLA; none if the order depends on symbolic sizes.
     best = next(iter(branches))
     try:
         for name, weight in branches.items():
@@ -258,25 +237,17 @@ def expanded(equation: Equation) -> Formula | str:
 
     JAX 0.12 has this primitive for `SearchSorted`. Primitives of other packages, such as Equinox, count the same way.
     """
-    rows = equation_rows(equations_of(equation.param.get(KERNEL, ())))
+    rows = SymbolicProgram("", equations_of(equation.param.get(KERNEL, ())), ()).costs()
     unknown = Counter(f"{row.opcode} ({row.unknown})" for row in rows if is_unknown(row))
     if unknown:
         return f"inside {', '.join(f'{count} × {opcode}' for opcode, count in unknown.items())}"
-    total_cost = sum_of_parts(rows)
-    macs = [row.macs for row in rows]
-    products = 2 * sum(count for count in macs if count)
-    letters = {
-        "products": products,
-        "others": (total_cost.flops or 0) - products,
-        "calls": total_cost.transcendentals or 0,
-    }
+    figures, macs = sum_of_parts(rows), [row.macs for row in rows]
+    products, calls = 2 * sum(count for count in macs if count), figures.transcendentals or 0
+    letters = {"products": products, "others": (figures.flops or 0) - products, "calls": calls}
     return Formula(
-        "products + others",
-        letters,
-        "calls" if total_cost.transcendentals else "0",
-        note="written out",
+        "products + others", letters, "calls" if calls else "0", note="written out",
         products=None if None in macs else "products",
-    )
+    )  # fmt: skip
 
 
 def grid_of(kernel: Equation) -> list[Expression]:
@@ -774,10 +745,10 @@ class SymbolicProgram:
         unknown = [name for name in sizes if name not in self.symbols]
         if not (wrong or missing or unknown):
             return
-        given = ", ".join(f"{name}={value!r}" for name, value in sizes.items())
+        texts = ", ".join(f"{name}={value!r}" for name, value in sizes.items())
         example = ", ".join(f"{name}={number}" for name, number in self.example.items())
         raise UnknownOptionError(
-            f"{given or 'no sizes'} cannot replace the symbolic sizes of program {self.name!r}.",
+            f"{texts or 'no sizes'} cannot replace the symbolic sizes of program {self.name!r}.",
             (("symbolic sizes", ", ".join(self.symbols) or "none"),),
             f"cost.at({example})" if self.symbols else "cost.total",
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mithril_nb.cost.equations import SymbolicProgram, likely_holders, unknown_params
 from mithril_nb.cost.formulas.communication import SENDS_MORE
+from mithril_nb.cost.formulas.sizes import repeated, sum_of
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow
 from mithril_nb.figures import OF_XLA
 from mithril_nb.stages.trace.params import COLLECTIVES
@@ -155,19 +156,6 @@ def _of_collective(row: CostRow) -> str:
     return f"× {row.opcode}: the number of devices or the size of an operand is unknown"
 
 
-@dataclass
-class _Counts:
-    # `None` if the FLOPs of one of the equations are unknown.
-    count: int = 0
-    ours: int | None = 0
-    theirs: int | None = 0
-
-    def add(self, row: CostRow, theirs: int | None) -> None:
-        self.count += 1
-        self.ours = None if self.ours is None or row.flops is None else self.ours + row.flops
-        self.theirs = None if self.theirs is None or theirs is None else self.theirs + theirs
-
-
 def notes_of_conventions(rows: Iterable[CostRow], program: SymbolicProgram) -> tuple[str, ...]:
     """Return notes on FLOPs that XLA counts by another convention, and on FLOPs that depend on values.
 
@@ -177,36 +165,26 @@ def notes_of_conventions(rows: Iterable[CostRow], program: SymbolicProgram) -> t
         >>> inspect(jnp.fft.fft, jnp.zeros((3, 1000), "complex64")).cost().notes[0]
         '1 × fft: 149,487 FLOPs by 5·n·log2(N); XLA counts 216,000 by 8·in·rounds, 1.44 times as many'
     """
-    groups: dict[tuple[str, str, str, str], _Counts] = {}
+    # The FLOPs by our rules and by XLA's, of each equation with the same formula.
+    groups: dict[tuple[str, str, str, str], list[tuple[int | None, int | None]]] = {}
     formulas = [cost.rule if cost.rule and (cost.rule.xla or cost.rule.typical) else None for cost in program.counted]
     for row, (_, index) in zip(rows, program.kinds.members, strict=False):  # ignores rows of arguments, which come last
         formula = formulas[index]
         if formula is not None and row.repeats != 0:
-            key = row.opcode, formula.flops, formula.xla or "", formula.typical
             each = formula.value(formula.xla or "0")
-            count = each if isinstance(each, int) else None
-            theirs = None if count is None or row.repeats is None else count * row.repeats
-            groups.setdefault(key, _Counts()).add(row, theirs)
-    return tuple(
-        note
-        for (opcode, flops, xla, typical), counts in groups.items()
-        for note in (_of_xla(opcode, flops, xla, counts), _of_values(opcode, flops, typical, counts))
-        if note
-    )
-
-
-def _of_xla(opcode: str, flops: str, xla: str, counts: _Counts) -> str:
-    ours, theirs = counts.ours, counts.theirs
-    if not xla or (ours is not None and ours == theirs):
-        return ""
-    if ours is None or theirs is None:
-        return f"{counts.count} × {opcode}: FLOPs by {flops}; XLA counts by {xla}"
-    by = "" if xla.isdigit() else f" by {xla}"
-    much = f", {theirs / ours:.3g} times as many" if ours and theirs else ""
-    return f"{counts.count} × {opcode}: {ours:,} FLOPs by {flops}; XLA counts {theirs:,}{by}{much}"
-
-
-def _of_values(opcode: str, flops: str, typical: str, counts: _Counts) -> str:
-    if not typical:
-        return ""
-    return f"{counts.count} × {opcode}: {flops} is a typical count; the actual count depends on {typical}"
+            theirs = repeated(each if isinstance(each, int) else None, row.repeats)
+            key = row.opcode, formula.flops, formula.xla or "", formula.typical
+            groups.setdefault(key, []).append((row.flops, theirs))
+    notes: list[str] = []
+    for (opcode, flops, xla, typical), pairs in groups.items():
+        title = f"{len(pairs)} × {opcode}"
+        ours, theirs = (sum_of(*counts) for counts in zip(*pairs, strict=True))
+        if xla and (ours is None or theirs is None):
+            notes.append(f"{title}: FLOPs by {flops}; XLA counts by {xla}")
+        elif xla and ours != theirs and ours is not None and theirs is not None:
+            by = "" if xla.isdigit() else f" by {xla}"
+            much = f", {theirs / ours:.3g} times as many" if ours and theirs else ""
+            notes.append(f"{title}: {ours:,} FLOPs by {flops}; XLA counts {theirs:,}{by}{much}")
+        if typical:
+            notes.append(f"{title}: {flops} is a typical count; the actual count depends on {typical}")
+    return tuple(notes)

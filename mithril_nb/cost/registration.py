@@ -72,7 +72,7 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Result 
     if rule is None:
         USER_RULES.pop(name, None)
     elif callable(rule):
-        near = alike(name, [known for known in RULES if not known.endswith(OF_COMPLEX)], 0.8)
+        near = alike(name, [primitive_name for primitive_name in RULES if not primitive_name.endswith(OF_COMPLEX)], 0.8)
         # No error: the user may define the primitive later.
         if isinstance(primitive, str) and name not in RULES and near:
             notice(f"ml.register_cost has a rule for the unknown primitive {name!r}; {near[0]!r} is similar.")

@@ -329,7 +329,6 @@ class Comparison(Shown):
         return blocks_of_stage(side.stage(self.first_stage), kinds, of_model)
 
     def _instructions_by_block(self) -> dict[str, tuple[str, str, str]]:
-        # The keys are paths of blocks on the right.
         if self.first_stage is None:
             return {}
         stage = self.stage(self.first_stage)

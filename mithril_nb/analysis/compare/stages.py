@@ -146,7 +146,7 @@ class DiffRow(NamedTuple):
 
 
 class LineKey(NamedTuple):
-    """LineKey for matching a line: lines of the two sides can match if their keys are equal.
+    """Key for matching a line: lines of the two sides can match if their keys are equal.
 
     The key of a line on which no instruction starts has the default values.
 
@@ -360,8 +360,7 @@ def _compared(
 
 
 def _keys(stage: Stage, count: int, paths: Mapping[str, str], side: str) -> list[LineKey]:
-    # A block without a counterpart has `side` in its key, so that the key differs from all keys of the other
-    # side.
+    # A block without a counterpart has `side` in its key, so that the key differs from all keys of the other side.
     keys = [LineKey()] * count
     counterparts = {"": "", **paths}
     for line, instruction in starts_of(stage).items():

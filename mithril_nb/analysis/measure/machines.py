@@ -240,7 +240,7 @@ def _peaks(machine: Machine) -> dict[str, _Peak]:
 
 
 def _kept(file: Path, here: Machine, peaks: Mapping[str, _Peak]) -> Machine:
-    # Another process may have measured higher peaks meanwhile.
+    # Another process may have written higher peaks meanwhile; they are kept.
     stored = _read(file)
     other = stored.get(_key(here))
     best = dict(peaks)

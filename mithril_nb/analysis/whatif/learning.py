@@ -113,15 +113,15 @@ class InferredCosts:
         return {letter: int(point[name]) for name, letter in self._letters.items()}
 
     def _program_of(self, programs: Sequence[SymbolicProgram | None]) -> SymbolicProgram:
-        known = [program for program in programs if program is not None]
-        if len({len(program.equations) for program in known}) > 1:
+        traced = [program for program in programs if program is not None]
+        if len({len(program.equations) for program in traced}) > 1:
             raise NotInferredError("the number of equations differs")
-        equations = [self._equation(same) for same in zip(*(program.equations for program in known), strict=True)]
+        equations = [self._equation(same) for same in zip(*(program.equations for program in traced), strict=True)]
         inputs = [
             replace(same[0], spec=self._merged([argument.spec for argument in same], "an input"))
-            for same in zip(*(program.inputs for program in known), strict=True)
+            for same in zip(*(program.inputs for program in traced), strict=True)
         ]
-        return SymbolicProgram(known[0].name, tuple(equations), tuple(inputs))
+        return SymbolicProgram(traced[0].name, tuple(equations), tuple(inputs))
 
     def _equation(self, same: tuple[Equation, ...]) -> Equation:
         first = same[0]

@@ -221,8 +221,8 @@ def _refuse_settings(target: Any, options: Settings, is_swept: bool) -> None:
     if not changed:
         return
     facts = (("settings", ", ".join(names)),)
-    what = "ml.sweep varies them if they are lists" if is_swept else "pass them to the result of ml.what_if"
-    raise UnknownOptionError(f"{_given(changed)} cannot be set with program {title_of(target)!r}: {what}.", facts)
+    advice = "ml.sweep varies them if they are lists" if is_swept else "pass them to the result of ml.what_if"
+    raise UnknownOptionError(f"{_given(changed)} cannot be set with program {title_of(target)!r}: {advice}.", facts)
 
 
 def _given(settings: Settings) -> str:

@@ -31,6 +31,11 @@ class Work:
     flops: int
     transcendentals: int = 0
 
+    @property
+    def operations(self) -> int:
+        """All of them together."""
+        return self.flops + self.transcendentals
+
 
 Combiner = Callable[[str], Work]
 """A function from the name of an attribute, such as `"to_apply"`, to the work of one run of the computation in it."""
@@ -392,7 +397,7 @@ def group_size(text: str) -> int | None:
 
 
 def _group(kind: str, attributes: Mapping[str, str], module: HloModule) -> int | None:
-    # The comments name the modes of XLA's `CollectiveOpGroupMode`, and what the groups list in each mode.
+    # The comments below name the modes of XLA's `CollectiveOpGroupMode`, and what the groups list in each mode.
     listed = group_size(attributes.get("replica_groups", ""))
     if "channel_id" not in attributes:  # kCrossReplica: replicas
         return listed or module.replicas
@@ -470,8 +475,6 @@ class _Costs:
         self._counts: dict[str, int] = {}  # for each fusion, the number of its instructions that compute something
         # Without a cache, a computation that is called twice at each of 40 levels would be visited 2⁴⁰ times.
         self._sums = cache(self._sum_of_body)
-        self._is_known = cache(self._is_body_known)
-        self._sent = cache(self._sent_by_body)
 
     def count(self) -> tuple[tuple[CostRow, ...], tuple[Fusion, ...]]:
         entry = self._module.entry.name
@@ -516,23 +519,23 @@ class _Costs:
             ]
         if instruction.opcode == "conditional":
             branches = module.branches(instruction)
-            most_expensive = max(branches, key=lambda branch: self._weight(branch.name), default=None)
-            return [
-                (branch, 1, 1, 1) if branch is most_expensive else self._other_branch(branch, most_expensive)
-                for branch in branches
-                if most_expensive is not None
-            ]
+            # The most expensive branch counts once. Others count 0 times, or `None` if their cost is unknown.
+            best = max(branches, key=lambda branch: self._sums(branch.name)[0].operations, default=None)
+            runs: list[_Run] = []
+            for branch in branches:
+                _, is_known, sent = self._sums(branch.name)
+                if branch is best or best is None:
+                    runs.append((branch, 1, 1, 1))
+                elif not is_known:
+                    runs.append((branch, None, 0, None))
+                else:
+                    runs.append((branch, 0, 0, 0 if sends_no_more(sent, self._sums(best.name)[2]) else None))
+            return runs
         if instruction.opcode in ("fusion", "call", "async-start"):
             return [
                 (callee, 1, 1, 1) for callee in module.called(instruction, "calls", "to_apply", "called_computations")
             ]
         return []
-
-    def _other_branch(self, branch: Computation, most_expensive: Computation) -> _Run:
-        # It counts 0 times, or `None` if its cost is unknown.
-        if not self._is_known(branch.name):
-            return branch, None, 0, None
-        return branch, 0, 0, 0 if sends_no_more(self._sent(branch.name), self._sent(most_expensive.name)) else None
 
     def _rounds(self, loop: Instruction, home: Computation) -> int | None:
         # From XLA's attribute, from the jaxpr, or from the condition of the loop.
@@ -591,52 +594,36 @@ class _Costs:
 
         def combiner(attribute: str) -> Work:
             called = self._module.called(instruction, attribute)
-            return self._sums(called[0].name) if called else Work(1)
+            return self._sums(called[0].name)[0] if called else Work(1)
 
         work, formula = hlo_work(instruction, operands, combiner)
         return work, hlo_bytes(instruction, body), formula
 
-    def _weight(self, name: str) -> int:
-        work = self._sums(name)
-        return work.flops + work.transcendentals
-
-    def _sum_of_body(self, name: str) -> Work:
-        # Unknown work counts 0.
+    def _sum_of_body(self, name: str) -> tuple[Work, bool, _Sent]:
+        """Return the work of one run of a computation, whether it is all known, and its payload and wire bytes."""
         body = self._module.computations[name]
         flops = transcendentals = 0
+        is_known = True
+        payloads: list[int | None] = []
+        wires: list[int | None] = []
         for instruction in body.by_id.values():
-            work, _, _ = self._each(instruction, body)
-            flops += work.flops if work is not None else 0
-            transcendentals += work.transcendentals if work is not None else 0
-            for callee, runs, *_ in self._run_by(instruction, body):
-                # A loop with an unknown trip count counts as one iteration, as in XLA.
-                inner, times = self._sums(callee.name), 1 if runs is None else runs
-                flops += times * inner.flops
-                transcendentals += times * inner.transcendentals
-        return Work(flops, transcendentals)
-
-    def _is_body_known(self, name: str) -> bool:
-        body = self._module.computations[name]
-        for instruction in body.by_id.values():
-            if self._each(instruction, body)[0] is None:
-                return False
-            for callee, runs, *_ in self._run_by(instruction, body):
-                if runs != 0 and (runs is None or not self._is_known(callee.name)):
-                    return False
-        return True
+            parts: list[tuple[Work | None, bool, _Sent, int | None, int | None]] = [
+                (self._each(instruction, body)[0], True, self._sent_each(instruction, body), 1, 1)
+            ]
+            parts += [
+                (*self._sums(callee.name), runs, sends) for callee, runs, _, sends in self._run_by(instruction, body)
+            ]
+            for work, is_part_known, (payload, wire), runs, sends in parts:
+                # Unknown work counts 0, and a loop with an unknown trip count as one iteration, as in XLA.
+                times = 1 if runs is None else runs
+                flops += times * (0 if work is None else work.flops)
+                transcendentals += times * (0 if work is None else work.transcendentals)
+                is_known = is_known and (runs == 0 or (work is not None and is_part_known and runs is not None))
+                payloads.append(repeated(payload, sends))
+                wires.append(repeated(wire, sends))
+        return Work(flops, transcendentals), is_known, (sum_of(*payloads), sum_of(*wires))
 
     def _sent_each(self, instruction: Instruction, body: Computation) -> _Sent:
         payload, wire = hlo_sent(instruction, body, self._module)
         is_open = self._is_divided is not None and self._is_divided(instruction, payload)
         return (None, None) if is_open else (payload, wire)
-
-    def _sent_by_body(self, name: str) -> _Sent:
-        body = self._module.computations[name]
-        payloads: list[int | None] = []
-        wires: list[int | None] = []
-        for instruction in body.by_id.values():
-            sums = [(self._sent_each(instruction, body), 1)]
-            sums += [(self._sent(callee.name), sends) for callee, _, _, sends in self._run_by(instruction, body)]
-            payloads += [repeated(payload, sends) for (payload, _), sends in sums]
-            wires += [repeated(wire, sends) for (_, wire), sends in sums]
-        return sum_of(*payloads), sum_of(*wires)

@@ -43,7 +43,7 @@ class CpuCopies:
     Args:
         values: The arrays of the program.
         equations: The equations of the program.
-        taken: Indices of the values that each equation uses.
+        operands: Indices of the values that each equation uses.
 
     Attributes:
         lives: Live ranges of the added arrays.
@@ -112,12 +112,13 @@ class CpuCopies:
             self.first[result] = 0
 
     def _decompose(self, index: int, equation: Equation) -> None:
-        # The column-major matrices of LAPACK, and singular vectors that are not used.
+        # XLA copies the operand and the results to and from the column-major matrices of LAPACK, and allocates singular
+        # vectors that are not used.
         before = max(index - 1, 0)
         *batch, rows, columns = equation.inputs[0].shape
         shortest = min(rows, columns, key=int)
         is_full = equation.param.get("full_matrices", True)
-        ids = {self._values[index].id for index in self._results.get(index, ())}
+        ids = {self._values[result].id for result in self._results.get(index, ())}
         for number, shape in (
             (1, (*batch, rows, rows if is_full else shortest)),
             (2, (*batch, columns if is_full else shortest, columns)),
@@ -138,21 +139,21 @@ class CpuCopies:
                 self.last[operand] = before
 
     def _copy_in_axis_order(self, index: int, equation: Equation) -> None:
-        # Axes that are not in an order of `_AXES_IN_ORDER` need a copy of the operand.
+        # The matrix product on CPU needs a copy of an operand whose axes are not in an order of `_AXES_IN_ORDER`.
         params: Any = equation.param["dimension_numbers"]
         if _computes_wide(equation) and any(spec.dtype in _NARROW for spec in equation.inputs):
             return  # operands are copied to float32 anyway
         for number, (spec, inner, batch) in enumerate(zip(equation.inputs, params[0], params[1], strict=True)):
             kinds = ["b" if axis in batch else "k" if axis in inner else "n" for axis in range(len(spec.shape))]
             # Values do not record which operand they are, so an operand is identified by its spec.
-            operands = [index for index in self._operands[index] if self._values[index].spec == spec]
-            by_transpose = [index for index in operands if self._producer(index) == "transpose"]
+            operands = [operand for operand in self._operands[index] if self._values[operand].spec == spec]
+            by_transpose = [operand for operand in operands if self._producer(operand) == "transpose"]
             if by_transpose:
                 self._absorb_transpose(by_transpose[0], kinds)
                 continue
             if _is_in_order(kinds, spec.shape):
                 continue
-            results = [index for index in operands if self._producer(index) not in ("", *_PRODUCTS)]
+            results = [operand for operand in operands if self._producer(operand) not in ("", *_PRODUCTS)]
             if results:
                 self.turned.update(results)
             else:
@@ -185,7 +186,7 @@ class CpuCopies:
             if is_slice is not None and is_slice[1] in self._positions:
                 loop = self._positions[is_slice[1]]
                 spec = self._equations[loop].inputs[int(is_slice[2])]
-                taken_by_loop = (self._values[index] for index in self._operands[loop])
+                taken_by_loop = (self._values[operand] for operand in self._operands[loop])
                 is_given = any(value_.is_argument and value_.spec == spec for value_ in taken_by_loop)
                 size = (nbytes(spec) or 0) * (1 if is_given else 1.5)
             if value.is_argument or is_slice is not None:
@@ -196,7 +197,7 @@ class CpuCopies:
                 first = index if is_shared else max(value.made, 0)  # if not shared, it is computed only in float32
                 self._copy(f"{value.id}.float32", value.block, int(size * (1 + is_shared)), first, index)
         results = self._results.get(index, ()) if equation.outputs[0].dtype in _NARROW else ()
-        for value in (self._values[index] for index in results):
+        for value in (self._values[result] for result in results):
             if not value.uses or not all(_computes_wide(self._equations[use]) for use in value.uses):
                 last = max(value.uses, default=index) - 1  # its user overwrites it
                 self._copy(f"{value.id}.float32", value.block, nbytes(value.spec), index, last)
@@ -234,7 +235,7 @@ def _indices(spec: TensorSpec) -> int | None:
 
 
 def _ends_of_loops(equations: Sequence[Equation]) -> list[int]:
-    # For an equation outside loops, this is its own position.
+    # The position of the last equation in the outermost loop around each equation; outside loops its own position.
     ends = list(range(len(equations)))
     loop, start = "", 0
     for index, equation in enumerate(equations):
@@ -440,7 +441,7 @@ class _Estimate:
 
     @staticmethod
     def _is_made_by(value: Value, equation: Equation) -> bool:
-        # It is not if the value is the result of a `cond`: `made` is then the last equation in the branches.
+        # `made` of the result of a `cond` is the last equation in the branches, not the `cond`.
         return value.id.partition("{")[0] == equation.id
 
     def _is_transposed(self, value: Value) -> bool:

@@ -172,7 +172,7 @@ class _MemoryInUse:
 
 
 def _overwritten_by(lives: Iterable[LiveRange], positions: int) -> dict[int, LiveRange]:
-    # By the `id` of the output's live range.
+    # Keys are the `id` of the live range of an output; the value is the donated argument that it overwrites.
     ended: dict[int, list[LiveRange]] = {}
     # Sorted so that `pop` returns the argument that ends first.
     for life in sorted(lives, key=lambda life: -life.last):
@@ -303,8 +303,7 @@ class Producers:
         return None
 
     def _source_of_loop(self, loop: Instruction, index: list[int]) -> tuple[Instruction, list[int]] | None:
-        # This is an instruction in the body, or the operand of the loop if the body does not change the
-        # element.
+        # An element of a loop comes from the body, or from the operand of the loop if the body does not change it.
         assert self._module is not None
         bodies = self._module.called(loop, "body")
         element = bodies[0].element(index[0]) if bodies and index else None
