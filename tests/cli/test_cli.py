@@ -161,12 +161,6 @@ def test_missing_broken_and_unwritable_files(model, tmp_path, run_cli):
         "",
         "ModelFileError: cannot read 'nowhere.json'.\n    because  No such file or directory\n",
     )
-    missing = model.replace("model", "modle")
-    assert run_cli("show", missing) == (
-        2,
-        "",
-        f"ModelFileError: cannot read {missing!r}.\n    because  No such file or directory\n    Try: {model}\n",
-    )
     broken = tmp_path / "broken.json"
     broken.write_text('{"format": "mithril_nb.model"', encoding="utf-8")
     code, out, err = run_cli("report", str(broken), "-o", "x.html")
