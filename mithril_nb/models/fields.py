@@ -138,6 +138,8 @@ class Declared:
         for name in own.keys() & cls.__dict__.keys():
             delattr(cls, name)  # as an attribute it would hide the connection or the value of that name
         base = next(kind for kind in cls.__mro__[1:] if "__init__" in kind.__dict__ and "_fields" not in kind.__dict__)
+        # A real function, as `dataclasses` makes it: a `__signature__` alone would show `*args` in tracebacks, and
+        # `get_type_hints` reads the names of annotations in the module of the function.
         code = (
             f"def bind(construct):\n def __init__(self, {', '.join(fields)}, name):\n"
             f"  construct(self, name, {', '.join(f'{name}={name}' for name in fields)})\n return __init__"

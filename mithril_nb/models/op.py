@@ -74,7 +74,8 @@ class Operator(Model, OpRules):
     """
 
     if TYPE_CHECKING:
-        # For type checkers, every subclass is a dataclass. Its constructor also takes the name without a keyword.
+        # For type checkers, every subclass is a dataclass, whose fields come after those of its bases. So they take
+        # `name` as a keyword, although the constructor also accepts it as the last argument.
         name: str | None = keyword_field(default=None)
 
     def __init__(self, name: str | None = None, **attributes: Any):

@@ -174,7 +174,7 @@ class _Work:
             inferred = self.body(op, rule, specs) if issubclass(rule, BodyRules) else rule.infer(options, specs)
             if not isinstance(inferred, Inferred):
                 inferred = Inferred({"output": inferred})
-            if inferred.params:
+            if inferred.params:  # a rule may return the shapes of all parameters that its kind can have
                 own = {port.name for port in op.block.inputs if port.role == "param"}
                 params = {port: shape for port, shape in inferred.params.items() if port in own}
                 inferred = replace(inferred, params=params)

@@ -5,6 +5,7 @@ Only `MeanSquaredError` and `R2` have a gradient.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isfinite
 from typing import Annotated, ClassVar, Literal
 
@@ -276,6 +277,8 @@ class _Counted(_Classified):
     is_pred_one_hot: bool = True
     is_label_one_hot: bool = True
 
+    _quotient: ClassVar[Callable[..., tuple[Tensorlike, Tensorlike]]]
+
     def compose(self):
         if self.n_classes is None and self.average != "micro" and not self.is_binary:
             kind = type(self).__name__
@@ -311,10 +314,6 @@ class _Counted(_Classified):
         self |= (most := Maximum())(left=count, right=1)
         self |= Divide()(numerator=scores.sum(), denominator=most.output, output="output")
 
-    @staticmethod
-    def _quotient(hits: Tensorlike, alarms: Tensorlike, misses: Tensorlike) -> tuple[Tensorlike, Tensorlike]:
-        raise NotImplementedError
-
 
 class Precision(_Counted):
     """Fraction of positive predictions that are correct.
@@ -341,10 +340,7 @@ class Precision(_Counted):
     """
 
     formula = "y = true positives / (true positives + false positives)"
-
-    @staticmethod
-    def _quotient(hits: Tensorlike, alarms: Tensorlike, misses: Tensorlike) -> tuple[Tensorlike, Tensorlike]:
-        return hits, hits + alarms
+    _quotient = staticmethod(lambda hits, alarms, misses: (hits, hits + alarms))
 
 
 class Recall(_Counted):
@@ -372,10 +368,7 @@ class Recall(_Counted):
     """
 
     formula = "y = true positives / (true positives + false negatives)"
-
-    @staticmethod
-    def _quotient(hits: Tensorlike, alarms: Tensorlike, misses: Tensorlike) -> tuple[Tensorlike, Tensorlike]:
-        return hits, hits + misses
+    _quotient = staticmethod(lambda hits, alarms, misses: (hits, hits + misses))
 
 
 class F1(_Counted):
@@ -403,10 +396,7 @@ class F1(_Counted):
     """
 
     formula = "y = 2 true positives / (2 true positives + false positives + false negatives)"
-
-    @staticmethod
-    def _quotient(hits: Tensorlike, alarms: Tensorlike, misses: Tensorlike) -> tuple[Tensorlike, Tensorlike]:
-        return hits + hits, hits + hits + alarms + misses
+    _quotient = staticmethod(lambda hits, alarms, misses: (hits + hits, hits + hits + alarms + misses))
 
 
 class AUC(Composite):
