@@ -234,9 +234,14 @@ def _functions() -> list[tuple[Any, str, dict[str, tuple[str, Any]]]]:
         jax.nn.softmax: {"axis": ("axis", -1)},
         jax.nn.log_softmax: {"axis": ("axis", -1)},
     }
-    kernels = {loaded(rules.kernel): rules.__name__ for rules in OPS.values() if rules.category == "Activations"}
+    ours = (rules for rules in OPS.values() if rules.category == "Activations" and hasattr(blocks, rules.__name__))
+    kernels = {loaded(rules.kernel): rules.__name__ for rules in ours}
     return [
-        *((function, kind, arguments.get(function, {})) for function, kind in kernels.items() if hasattr(blocks, kind)),
+        *(
+            (function, kind, arguments.get(function, {}))
+            for function, kind in kernels.items()
+            if str(function.__module__).startswith("jax.")
+        ),
         (jax.nn.identity, "", {}),
         (jax.lax.tanh, "Tanh", {}),
         (jax.nn.leaky_relu, "LeakyRelu", {"negative_slope": ("slope", 0.01)}),
