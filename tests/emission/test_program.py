@@ -71,7 +71,8 @@ def test_statements_compute_the_results_of_jax(inspection: Inspection) -> None:
     trace = traced_program(inspection).trace
     expected = jax.tree.leaves(trace.call(trace.closed)(*arrays))
     interpreter = Interpreter(inspection)
-    run = interpreter.run if "while" in interpreter.program.primitives else jax.jit(interpreter.run)
+    has_while = any(statement.primitive == "while" for statement in interpreter.program.walk())
+    run = interpreter.run if has_while else jax.jit(interpreter.run)
     found = run(*jax.tree.leaves(arrays))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
