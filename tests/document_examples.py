@@ -131,7 +131,6 @@ INSTEAD = {
     "compile()": "ml.compile(model)",
     "initial_state()": "pm.initial_state()",
     "forward_with_state(params, inputs, state, key=key, training=True)": "pm.forward_with_state(params, inputs, {})",
-    "model_layout(moved=...)": "model_layout(model.graph, moved=...)",
     'mithril_nb.op("name")(...)': 'mithril_nb.op("relu")()',
     "ml.inspect(f, (4, 64))": "ml.inspect(f, (4, 64)).cost()",
     "ml.from_flax(module, variables)": "ml.from_flax(flax_module, variables)",
@@ -174,7 +173,6 @@ VALUES = {
 LOCAL = {
     "mithril_nb.backends.jax.backend": {"name": "'relu'"},
     "mithril_nb.models.op": {"compute": "lambda self, inputs: inputs", "self": "ml.models.Relu()"},
-    "mithril_nb.viz.diagrams.scene": {"graph": "importlib.import_module('mithril_nb.graph')"},
     "mithril_nb.backends.jax.arrays": {"start": "0", "stop": "10", "step": "2"},
     "mithril_nb.backends.jax.operations": {
         "logits": "w", "targets": "w", "batch": "2", "a": "w", "b": "w", "softmax": "jax.nn.softmax",
@@ -201,7 +199,6 @@ LOCAL = {
     "mithril_nb.train": {"model": "pm", "seed": "0", "labels": "0", "logits": "w", "argmax": "numpy.argmax"},
     "mithril_nb.train.run.events": {"rows": "run.history.rows"},
     "mithril_nb.viz": {
-        "model_layout": "importlib.import_module('mithril_nb.viz.diagrams.logical').model_layout",
         "graph": "inspection.graph('jaxpr')",
     },
     "mithril_nb.analysis.whatif": {"floordiv": "operator.floordiv", "width": "8", "heads": "2", "depth": "2"},

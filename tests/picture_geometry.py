@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from math import dist
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, fromstring
 
-from mithril_nb.viz.diagrams.scene import Scene
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.viz.diagrams.layout import layout
+from mithril_nb.viz.diagrams.logical import Annotations, NodeAnnotation, model_graph
+from mithril_nb.viz.diagrams.nested import Scene
 from mithril_nb.viz.svg import Point, Rect
 from mithril_nb.viz.text import text_width
 
 _NEAR = 3.0
 """Distance in px between the end of a wire and what it touches: the length of an arrow's gap."""
+
+
+def model_layout(
+    graph: LogicalGraph,
+    notes: Mapping[str, NodeAnnotation] | None = None,
+    edge_shapes: Mapping[str, str] | None = None,
+    edge_problems: Mapping[tuple[str, str], int] | None = None,
+    expanded: Collection[str] = (),
+    moved: Mapping[str, Point] | None = None,
+) -> Scene:
+    """Lay out a model with these labels."""
+    annotations = Annotations(notes or {}, edge_shapes or {}, edge_problems or {})
+    return layout(model_graph(graph, annotations), expanded, moved)
 
 
 class Text(NamedTuple):

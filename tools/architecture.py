@@ -13,7 +13,8 @@ from graphlib import TopologicalSorter
 from html import escape
 from pathlib import Path
 
-from mithril_nb.viz.diagrams.rows import Net, Part, arrange_lines
+from mithril_nb.viz.diagrams.layout import arrange_lines
+from mithril_nb.viz.diagrams.nested import Box
 from mithril_nb.viz.svg import arrow, rounded_path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -67,8 +68,8 @@ def picture() -> str:
     needs = {room: sorted(into) for room, into in sorted(without_implied(imports_between_rooms()).items())}
     rooms = list(TopologicalSorter(needs).static_order())[::-1]
     placed = arrange_lines(
-        {room: Part(WIDTH, HEIGHT, {}, {}) for room in rooms},
-        [Net(room, room, tuple((one, room) for one in needs[room])) for room in rooms],
+        {room: Box(room, room, "room", WIDTH, HEIGHT) for room in rooms},
+        {(room, room): [(one, room) for one in needs[room]] for room in rooms},
     )
     size = f"{placed.w + 2 * MARGIN:g} {placed.h + 2 * MARGIN:g}"
     lines = [
@@ -79,7 +80,7 @@ def picture() -> str:
         "@media (prefers-color-scheme:dark){rect{fill:#1d2a3f;stroke:#7fa3d8}text{fill:#e6edf7}"
         ".line{stroke:#98a2b0}.head{fill:#98a2b0}}</style>",
     ]
-    for (room, _, (one, _)), points in placed.routes.items():
+    for ((room, _), (one, _)), points in placed.routes.items():
         lines.append(f'<path class="line" data-imports="{room} {one}" d="{rounded_path(points)}"/>')
         lines.append(f'<path class="head" d="{arrow(*points[-2:])}"/>')
     for room, (x, y) in placed.corners.items():

@@ -12,7 +12,7 @@ from mithril_nb.models.model import Model
 
 def find_matches(options: argparse.Namespace) -> int:
     """Print the matches: blocks of a model without shapes, else equations or instructions of a program."""
-    from mithril_nb.viz.found import found_text
+    from mithril_nb.viz.search_results import result_text
 
     query = parse_query(options.query)  # before a compilation, which may take long
     target = find_target(options.target, bool(options.arg))
@@ -25,5 +25,5 @@ def find_matches(options: argparse.Namespace) -> int:
     if options.json:
         say_json(matches.to_dict())
     else:
-        say(found_text(matches, None))
+        say(result_text(matches, None))
     return 0

@@ -121,7 +121,7 @@ def _show_graph(target: Target, shapes: Mapping[str, Sequence[int | str]], as_js
         problems = [problem.to_dict() for problem in drawing.problems]
         say_json({"graph": drawing.diagram.to_dict(), "problems": problems})
     else:
-        say(graph_text(graph, drawing.annotations.nodes, drawing.annotations.edge_shapes))
+        say(graph_text(graph, drawing.annotations))
     complain(drawing.problems)
     return FAILED if drawing.problems else 0
 
@@ -168,7 +168,7 @@ def _print_cost_table(data: Mapping[str, Any]) -> None:
 
 
 def _show_stage_graph(inspection: Inspection, name: str, as_json: bool) -> None:
-    from mithril_nb.viz.costs.graph_overlays import stage_shares
+    from mithril_nb.viz.costs.overlays import stage_shares
     from mithril_nb.viz.diagrams.stages import stage_graph_text
 
     _give_up_if_unavailable(inspection.stage(name))

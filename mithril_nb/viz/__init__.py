@@ -11,6 +11,7 @@ from mithril_nb.viz.bundles import bundle
 
 __all__ = ["bundle", "load_renderers"]
 
+# For each package of mithril_nb, the file in `renderers/` for its types. Files are imported late: some import JAX.
 _RENDERERS_OF_ROOM = {
     "analysis": "costs",
     "compilation": "stages",
@@ -22,7 +23,6 @@ _RENDERERS_OF_ROOM = {
     "train": "training",
     "viz": "graphs",
 }
-"""For each package of mithril_nb, the file in `renderers/` for its types. Files are imported late: some import JAX."""
 
 
 def load_renderers(of: type) -> None:

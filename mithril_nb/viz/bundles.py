@@ -20,21 +20,16 @@ def bundle(value: object) -> Bundle:
     if renderer is None:
         return {"text/plain": encodable(repr(value))}
     try:
-        return encodable(_themed(renderer(value)))
+        drawn = renderer(value)
+        # Only HTML can follow the theme of the notebook, light or dark.
+        if "image/svg+xml" in drawn and "text/html" not in drawn:
+            drawn = {**drawn, "text/html": image_html(drawn["image/svg+xml"], drawn["text/plain"].partition("\n")[0])}
+        return encodable(drawn)
     except Exception as error:  # any error: the cell must still show the value
         return {"text/plain": encodable(f"{value!r}\n(cannot draw it: {type(error).__name__}: {error})")}
 
 
-def _themed(plain: Bundle) -> Bundle:
-    """Add an HTML version to a bundle with an SVG. Only HTML can follow the theme of the notebook, light or dark."""
-    if "image/svg+xml" not in plain or "text/html" in plain:
-        return plain
-    return {**plain, "text/html": image_html(plain["image/svg+xml"], plain["text/plain"].partition("\n")[0])}
-
-
 def picture_bundle(drawn: Picture, title: str) -> Bundle:
     """Return the MIME bundle of a graph that is already laid out."""
-    text = graph_text(drawn.graph, drawn.annotations.nodes, drawn.annotations.edge_shapes)
-    if drawn.problems:
-        text += "\n\n" + "\n".join(str(problem) for problem in drawn.problems)
+    text = "\n\n".join(filter(None, [graph_text(drawn.graph, drawn.annotations), "\n".join(map(str, drawn.problems))]))
     return {"text/plain": text, "image/svg+xml": scene_svg(drawn.diagram, drawn.problems, title)}

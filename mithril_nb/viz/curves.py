@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# Columns of a training history: lists or arrays of float, by name such as `step` or `loss`. NaN means no value.
 Columns = Mapping[str, Any]
-"""Columns of a training history: lists or arrays of float, by name such as `step` or `loss`. NaN means no value."""
 
 _PANELS = (("loss", "validation_loss"), ("accuracy", "validation_accuracy"))
+# Labels of the curves.
 _LABELS = {
     "loss": "batch loss", "accuracy": "batch accuracy",
     "validation_loss": "validation loss", "validation_accuracy": "validation accuracy",
 }  # fmt: skip
-"""Labels of the curves."""
+# Labels in the text of a run.
 _FIGURES = {**_LABELS, "loss": "epoch mean loss", "accuracy": "epoch mean accuracy"}
-"""Labels in the text of a run."""
 _MOST_POINTS = 1500
 _lock = threading.Lock()  # rcParams are shared by all threads
 
@@ -35,12 +35,6 @@ def curves_figure(columns: Columns) -> Figure:
     """Return training curves as a matplotlib figure, which you can change or save. It is not registered with pyplot.
 
     Loss and accuracy have a plot each. A plot without finite values is left out.
-
-    Args:
-        columns: The history of a run: a list or array for each column, such as `step` and `loss`.
-
-    Raises:
-        ModuleNotFoundError: matplotlib is not installed.
     """
     from matplotlib.figure import Figure
 
@@ -55,15 +49,7 @@ def curves_figure(columns: Columns) -> Figure:
 
 
 def curves_svg(columns: Columns, title: str = "training curves") -> str:
-    """Return training curves as self-contained SVG for light and dark themes. Equal arguments give equal text.
-
-    Args:
-        columns: The history of a run, as in `curves_figure`.
-        title: Accessible name, read by screen readers.
-
-    Raises:
-        ModuleNotFoundError: matplotlib is not installed.
-    """
+    """Return training curves as self-contained SVG for light and dark themes. Equal arguments give equal text."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
@@ -82,19 +68,7 @@ def curves_svg(columns: Columns, title: str = "training curves") -> str:
 
 
 def curves_text(run: Mapping[str, Any]) -> str:
-    """Return the state of a training run as text.
-
-    Args:
-        run: The state as data: the result of `Run.snapshot()`.
-
-    Examples:
-        >>> print(curves_text({"state": "done", "epoch": 10, "epochs": 10, "step": 450, "steps": 450, "loss": 0.0312,
-        ...                    "validation_accuracy": 0.972, "steps_per_s": 912.0}))
-        run: done, epoch 10 of 10, step 450 of 450
-            epoch mean loss      0.0312
-            validation accuracy  97.2 %
-            speed                912 steps/s
-    """
+    """Return the state of a training run as text."""
     head = f"run: {run.get('state', 'none')}"
     for unit in ("epoch", "step"):
         if run.get(f"{unit}s"):
@@ -119,7 +93,6 @@ def _is_known(run: Mapping[str, Any], name: str) -> bool:
 
 
 def _points(columns: Columns, name: str) -> list[tuple[float, float]]:
-    """Return at most `_MOST_POINTS` pairs (step, value) with finite values of a column."""
     steps = columns.get("step")
     values = columns.get(name)
     if steps is None or values is None:
@@ -160,14 +133,13 @@ def _panel(axes: Axes, columns: Columns, names: Sequence[str]) -> None:
 
 
 def _dark_css() -> str:
-    """Return CSS rules that replace the light colours in matplotlib's output by dark colours."""
     pairs = [
         (LIGHT.ground, DARK.ground), (LIGHT.ink, DARK.ink), (LIGHT.muted, DARK.muted), (LIGHT.line, DARK.line),
         (LIGHT.track, DARK.track), (LIGHT.hues[0], DARK.hues[0]), (LIGHT.hues[1], DARK.hues[1]),
     ]  # fmt: skip
     rules = (
-        f'.mnb-curves [style*="{what}: {light.lower()}"]{{{what}:{dark}!important}}'
+        f'.mnb-curves [style*="{name}: {light.lower()}"]{{{name}:{dark}!important}}'
         for light, dark in pairs
-        for what in ("fill", "stroke")
+        for name in ("fill", "stroke")
     )
     return f"@media (prefers-color-scheme:dark){{{''.join(rules)}}}"

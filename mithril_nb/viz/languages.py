@@ -24,8 +24,8 @@ from mithril_nb.viz.text import escaped
 
 _DATA = json.loads((Path(__file__).parent / "tokens.json").read_text(encoding="utf-8"))
 _LONGEST: int = _DATA["longest"]
+# CSS classes of tokens. Other tokens have no class, which makes pages smaller.
 _CLASSES = {"op": "f", "meta": "k", "type": "t", "number": "m", "string": "s", "comment": "c"}
-"""CSS classes of tokens. Other tokens have no class, which makes pages smaller."""
 
 
 @dataclass(frozen=True)
@@ -44,35 +44,13 @@ def _rules(language: str) -> tuple[_Rule, ...]:
 
 
 def tokens(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
-    """Yield the tokens of each line as pairs (name, text). Plain text is left out.
-
-    Args:
-        text: The text.
-        language: Name of a language in `tokens.json`. For other names, all text is plain.
-
-    Examples:
-        >>> list(tokens("b:f32[2] = add a 1.0", "jaxpr"))[0]
-        [('value', 'b'), ('type', 'f32[2]'), ('punctuation', '='), ('op', 'add'), ('value', 'a'), ('number', '1.0')]
-    """
+    """Yield the tokens of each line as pairs (name, text). Plain text is left out."""
     for line in _read(text, language):
         yield [(name, piece) for name, piece in line if name]
 
 
 def highlighted(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
-    """Yield each line as pairs of a CSS class and a piece of text.
-
-    Args:
-        text: The text.
-        language: Name of a language in `tokens.json`, such as `"jaxpr"`. For other names, all text is plain.
-
-    Yields:
-        The pieces of a line. The classes are `k` keyword, `f` operation, `t` type, `m` number, `s` string,
-        `c` comment, and `""` for other text.
-
-    Examples:
-        >>> list(highlighted("b:f32[2] = add a 1.0", "jaxpr"))[0]
-        [('', 'b:'), ('t', 'f32[2]'), ('', ' = '), ('f', 'add'), ('', ' a '), ('m', '1.0')]
-    """
+    """Yield each line as pairs of a CSS class and a piece of text."""
     for line in _read(text, language):
         pieces: list[tuple[str, str]] = []
         for name, piece in line:
@@ -90,11 +68,10 @@ def code_html(pieces: Iterable[tuple[str, str]]) -> str:
 
 
 def _read(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
-    """Yield each line as pairs (name of the token, text). The name of plain text is `""`."""
     rules = _rules(language)
     open_rule: _Rule | None = None
     for line in text.split("\n"):
-        found: list[tuple[str, str]] = []
+        pieces: list[tuple[str, str]] = []
         at, end = 0, min(len(line), _LONGEST) if rules else 0
         while at < end:
             start, name = at, ""
@@ -111,32 +88,17 @@ def _read(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
                 closed = open_rule.close.search(line, at, end)
                 at, name = closed.end() if closed else end, open_rule.name or ""
                 open_rule = None if closed else open_rule
-            found.append((name, line[start:at]))
+            pieces.append((name, line[start:at]))
         if line[end:]:
-            found.append(("", line[end:]))
-        yield found
+            pieces.append(("", line[end:]))
+        yield pieces
 
 
 _ARRAYS = {"jaxpr": "jaxpr", "stablehlo": "stablehlo", "hlo_before": "hlo", "hlo": "hlo"}
 
 
 def op_help(stage: str, opcode: str) -> str | None:
-    """Return a help text of one line for an operation; `None` if there is none.
-
-    Args:
-        stage: Name of the stage, such as `"jaxpr"` or `"hlo"`.
-        opcode: Name of the operation, with or without a prefix such as `stablehlo.`.
-
-    Examples:
-        >>> op_help("hlo", "dot")
-        'Multiplies and sums over the contracted axes, as a matrix product does.'
-        >>> op_help("stablehlo", "stablehlo.exponential") == op_help("jaxpr", "exp")
-        True
-        >>> op_help("asm", "vfmadd231ps")
-        'Multiplies and adds in one step (fused): the core of matrix products.'
-        >>> op_help("python", "x = 1") is None
-        True
-    """
+    """Return a help text of one line for an operation; `None` if there is none."""
     tables = _tables()
     if stage == "asm":
         return next((text for pattern, text in tables["asm"] if pattern.fullmatch(opcode.lower())), None)
@@ -147,9 +109,9 @@ def op_help(stage: str, opcode: str) -> str | None:
         return None
     name = opcode.rpartition(".")[2].replace("-", "_")
     # `broadcast_add` of CHLO broadcasts its operands before it adds them. It has the help text of `add`.
-    for one in (name, name.removeprefix("broadcast_")):
-        for known in (one, tables["same"].get(one, one)):
-            text = tables[dialect].get(known) or tables["all"].get(known)
+    for alias in (name, name.removeprefix("broadcast_")):
+        for candidate in (alias, tables["same"].get(alias, alias)):
+            text = tables[dialect].get(candidate) or tables["all"].get(candidate)
             if text is not None:
                 return text
     return None

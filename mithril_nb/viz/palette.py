@@ -14,8 +14,8 @@ from mithril_nb.viz.text import outer_paths
 LIGHT_HUES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#7A5195", "#5D6D7E")
 DARK_HUES = ("#4FA8DC", "#F08A4B", "#3CC79A", "#E3A0C5", "#E0B040", "#8CCBF2", "#B08BD0", "#A3B1BF")
 HUES = len(LIGHT_HUES)
+# Share of the accent colour in the background of a line: of a highlighted line, and of a pinned line.
 LIT, PINNED = 0.11, 0.19
-"""Share of the accent colour in the background of a line: of a highlighted line, and of a pinned line."""
 _FEWEST_HUES = 3
 
 
@@ -25,15 +25,6 @@ def hues_of_blocks(paths: Iterable[str]) -> dict[str, int]:
     If there are fewer than three top-level blocks, the one with the most blocks inside is replaced by the blocks
     directly inside it, until there are three: a program inside a single function would otherwise have one colour. The
     loss and the optimizer have no hue.
-
-    Args:
-        paths: Paths of blocks, in the order of the program.
-
-    Examples:
-        >>> hues_of_blocks(["encoder/dense", "middle", "decoder", "(loss)"])
-        {'encoder': 0, 'middle': 1, 'decoder': 2}
-        >>> hues_of_blocks(["loss/gpt/norm", "loss/gpt/attention", "loss/gpt", "loss/cross_entropy", "(optimizer)"])
-        {'loss/gpt/norm': 0, 'loss/gpt/attention': 1, 'loss/cross_entropy': 2}
     """
     children: dict[str, dict[str, None]] = {}
     inside: dict[str, int] = {}
@@ -42,23 +33,18 @@ def hues_of_blocks(paths: Iterable[str]) -> dict[str, int]:
         for above, here in pairwise(("", *around)):
             children.setdefault(above, {})[here] = None
             inside[here] = inside.get(here, 0) + 1
-    found = list(children.get("", ()))
-    while len(found) < _FEWEST_HUES:
-        largest = max((path for path in found if path in children), key=inside.__getitem__, default=None)
+    hued = list(children.get("", ()))
+    while len(hued) < _FEWEST_HUES:
+        largest = max((path for path in hued if path in children), key=inside.__getitem__, default=None)
         if largest is None:
             break
-        at = found.index(largest)
-        found[at : at + 1] = children[largest]
-    return {path: at % HUES for at, path in enumerate(found)}
+        at = hued.index(largest)
+        hued[at : at + 1] = children[largest]
+    return {path: at % HUES for at, path in enumerate(hued)}
 
 
 def hue_of(block: str, hues: Mapping[str, int]) -> int | None:
-    """Return the hue of a block, or else of the nearest block around it with a hue; `None` if there is none.
-
-    Examples:
-        >>> hue_of("gpt/norm/scale", {"gpt/norm": 4}), hue_of("gpt", {"gpt/norm": 4})
-        (4, None)
-    """
+    """Return the hue of a block, or else of the nearest block around it with a hue; `None` if there is none."""
     while block and block not in hues:
         block = block.rpartition("/")[0]
     return hues.get(block)
@@ -66,22 +52,7 @@ def hue_of(block: str, hues: Mapping[str, int]) -> int | None:
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of one theme. Text has the contrast that level AA of WCAG requires.
-
-    Attributes:
-        ground: Page background.
-        surface: Background of a node, a table head or a chip.
-        line: Borders and thin lines.
-        wire: Edges of a diagram.
-        ink: Text.
-        muted: Secondary text.
-        accent: Selection and focus only.
-        bad: Problems and errors.
-        cost: Bars of cost.
-        track: The empty part of a bar.
-        hues: Colour of each hue.
-        code: Colours of code: keyword, operation, type, number, string, comment.
-    """
+    """The colours of one theme. Text has the contrast that level AA of WCAG requires."""
 
     ground: str
     surface: str
@@ -144,36 +115,22 @@ def _channel(value: int) -> float:
 
 
 def luminance(colour: str) -> float:
-    """Return the relative luminance of a `#rrggbb` colour: 0 is black, 1 is white.
-
-    Examples:
-        >>> luminance("#ffffff"), luminance("#000000")
-        (1.0, 0.0)
-    """
+    """Return the relative luminance of a `#rrggbb` colour: 0 is black, 1 is white."""
     red, green, blue = (_channel(int(colour[at : at + 2], 16)) for at in (1, 3, 5))
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(first: str, other: str) -> float:
     """Return the contrast ratio of two colours, 1 to 21, by the formula of WCAG 2.
 
     Level AA needs 4.5 for text and 3 for signs.
-
-    Examples:
-        >>> round(contrast("#000000", "#ffffff"), 2)
-        21.0
     """
-    dark, light = sorted((luminance(one), luminance(other)))
+    dark, light = sorted((luminance(first), luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 
 
 def mix_colours(colour: str, ground: str, amount: float) -> str:
-    """Mix `amount` (0 to 1) of `colour` into `ground` and return it as solid `#rrggbb`.
-
-    Examples:
-        >>> mix_colours("#000000", "#ffffff", 0.5)
-        '#808080'
-    """
+    """Mix `amount` (0 to 1) of `colour` into `ground` and return it as solid `#rrggbb`."""
     parts = (
         round(int(ground[at : at + 2], 16) * (1 - amount) + int(colour[at : at + 2], 16) * amount) for at in (1, 3, 5)
     )

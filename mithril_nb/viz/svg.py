@@ -11,8 +11,8 @@ from mithril_nb.viz.text import escaped
 
 Point = tuple[float, float]
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
+# Largest radius of a rounded corner in px.
 _CORNER = 5
-"""Largest radius of a rounded corner in px."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,6 @@ class Rect:
 def element(tag: str, text: str | None = None, /, **attributes: str | float | None) -> str:
     """Return an SVG element as text.
 
-    Args:
-        tag: Name of the element.
-        text: Content of the element, which this function escapes; `None` for an element without content.
-        **attributes: Attributes in order, with `_` instead of `-`. Numbers are rounded to one decimal. Attributes that
-            are `None` or `""` are left out.
-
     Examples:
         >>> element("text", "a < b", class_="ink", x=3.04, text_anchor="end")
         '<text class="ink" x="3" text-anchor="end">a &lt; b</text>'
@@ -55,18 +49,13 @@ def element(tag: str, text: str | None = None, /, **attributes: str | float | No
 
 
 def opening(tag: str, /, **attributes: str | float | None) -> str:
-    """Return the start tag of an element, with attributes as in `element`.
-
-    Examples:
-        >>> opening("g", class_="node", data_block="a")
-        '<g class="node" data-block="a">'
-    """
-    written = "".join(
+    """Return the start tag of an element, with attributes as in `element`."""
+    pairs = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escaped(value) if isinstance(value, str) else number(value)}"'
         for name, value in attributes.items()
         if value is not None and value != ""
     )
-    return f"<{tag}{written}>"
+    return f"<{tag}{pairs}>"
 
 
 def root_opening(
@@ -80,36 +69,25 @@ def root_opening(
 
 
 def number(value: float) -> str:
-    """Format a coordinate with at most one decimal, in the same way on every machine.
-
-    Examples:
-        >>> number(12.04), number(-0.01), number(3.25)
-        ('12', '0', '3.2')
-    """
+    """Format a coordinate with at most one decimal, in the same way on every machine."""
     text = f"{value:.1f}"
     return text.removesuffix(".0") if text != "-0.0" else "0"
 
 
 def line_path(points: Sequence[Point]) -> str:
-    """Return a line through points as an SVG path.
-
-    Examples:
-        >>> line_path([(0, 0), (10, 5.25)])
-        'M0 0L10 5.2'
-    """
+    """Return a line through points as an SVG path."""
     return "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
 
 
 def rounded_path(points: Sequence[Point]) -> str:
     """Return a line through points as an SVG path with rounded corners. Short lines have smaller corners."""
-    path = [line_path(points[:1])]
+    path = line_path(points[:1])
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         if corner in (before, after):
             continue
         (x0, y0), (x1, y1) = _towards(corner, before), _towards(corner, after)
-        path.append(f"L{number(x0)} {number(y0)}Q{number(corner[0])} {number(corner[1])} {number(x1)} {number(y1)}")
-    path.append(f"L{number(points[-1][0])} {number(points[-1][1])}")
-    return "".join(path)
+        path += f"L{number(x0)} {number(y0)}Q{number(corner[0])} {number(corner[1])} {number(x1)} {number(y1)}"
+    return f"{path}L{number(points[-1][0])} {number(points[-1][1])}"
 
 
 def _towards(corner: Point, end: Point) -> Point:
@@ -120,50 +98,30 @@ def _towards(corner: Point, end: Point) -> Point:
 
 
 def curve_path(points: Sequence[Point]) -> str:
-    """Return a cubic Bézier curve as an SVG path.
-
-    `points` are the start, and then for each piece of the curve two control points and the end of the piece.
-    """
+    """Return a cubic Bézier curve, given by its start, two control points and its end, as an SVG path."""
     return line_path(points[:1]) + "C" + " ".join(f"{number(x)} {number(y)}" for x, y in points[1:])
 
 
 def curve_points(points: Sequence[Point]) -> list[Point]:
-    """Return 13 points on a cubic Bézier curve with one piece, and 12 more for each further piece.
-
-    Examples:
-        >>> curve_points([(0, 0), (0, 3), (9, 9), (9, 12)])[::6]
-        [(0.0, 0.0), (4.5, 6.0), (9.0, 12.0)]
-    """
-    steps = 12 * ((len(points) - 1) // 3)
-    return [curve_point(points, at / steps) for at in range(steps + 1)]
-
-
-def curve_point(points: Sequence[Point], share: float) -> Point:
-    """Return the point of a cubic Bézier curve at parameter `share`, from 0 at the start to 1 at the end."""
-    pieces = (len(points) - 1) // 3
-    at = min(int(share * pieces), pieces - 1)
-    t = share * pieces - at
-    p0, p1, p2, p3 = points[3 * at : 3 * at + 4]
-    a, b, c, d = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3
-    return (
-        a * p0[0] + b * p1[0] + c * p2[0] + d * p3[0],
-        a * p0[1] + b * p1[1] + c * p2[1] + d * p3[1],
-    )
+    """Return 13 points on a cubic Bézier curve, given as in `curve_path`."""
+    curve: list[Point] = []
+    for at in range(13):
+        t = at / 12
+        a, b, c, d = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3
+        # Not `sum`, whose rounding depends on the version of Python.
+        x, y = (a * p0 + b * p1 + c * p2 + d * p3 for p0, p1, p2, p3 in zip(*points, strict=True))
+        curve.append((x, y))
+    return curve
 
 
 def point_along(points: Sequence[Point], share: float) -> Point:
-    """Return a point on a line through points. `share` is the part of the line's length before it, 0 to 1.
-
-    Examples:
-        >>> point_along([(0, 0), (10, 0), (10, 10)], 0.75)
-        (10.0, 5.0)
-    """
-    lengths = [math.dist(one, other) for one, other in pairwise(points)]
+    """Return a point on a line through points. `share` is the part of the line's length before it, 0 to 1."""
+    lengths = [math.dist(point, other) for point, other in pairwise(points)]
     left = share * sum(lengths)
-    for (one, other), length in zip(pairwise(points), lengths, strict=True):
+    for (start, other), length in zip(pairwise(points), lengths, strict=True):
         if left <= length and length:
             part = left / length
-            return one[0] + (other[0] - one[0]) * part, one[1] + (other[1] - one[1]) * part
+            return start[0] + (other[0] - start[0]) * part, start[1] + (other[1] - start[1]) * part
         left -= length
     return points[-1]
 

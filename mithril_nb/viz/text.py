@@ -45,7 +45,7 @@ def one_line(text: str) -> str:
         >>> print(one_line("\x1b[31mred"))
         \x1b[31mred
     """
-    return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], _BREAKS.sub("⏎", text).replace("\t", " "))
+    return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], _BREAKS.sub("⏎", text).replace("\t", " "))
 
 
 def visible(text: str) -> str:
@@ -56,7 +56,7 @@ def visible(text: str) -> str:
         \x1b[31mred
         blue
     """
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def encodable(data: Any) -> Any:

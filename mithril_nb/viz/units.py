@@ -1,4 +1,4 @@
-"""Numbers as text, with SI prefixes and units. An unknown number is the text `"unknown"`."""
+"""NumberTable as text, with SI prefixes and units. An unknown number is the text `"unknown"`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import math
 from decimal import Decimal
 
 UNKNOWN = "unknown"
+# From the first number on, `si` uses a power of ten instead of a prefix. From the second on, `exact` does, too.
+#
+# `Decimal` formats such numbers, because an int may be larger than any float.
 _MOST_PREFIXED, _MOST_EXACT = 1e21, 1e30
-"""From the first number on, `si` uses a power of ten instead of a prefix. From the second on, `exact` does, too.
-
-`Decimal` formats such numbers, because an int may be larger than any float.
-"""
 _LARGE = ("", "k", "M", "G", "T", "P", "E")
 _SMALL = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 
@@ -70,9 +69,9 @@ def seconds(value: float | None) -> str:
     if value >= _MOST_PREFIXED:
         return f"{Decimal(value):.2e} s"
     if value >= 59.95:
-        whole = round(value)
-        hours, minutes = whole // 3600, whole % 3600 // 60
-        return f"{hours} h {minutes} min" if hours else f"{minutes} min {whole % 60} s"
+        total = round(value)
+        hours, minutes = total // 3600, total % 3600 // 60
+        return f"{hours} h {minutes} min" if hours else f"{minutes} min {total % 60} s"
     if value <= 0:
         return "0 s"
     for unit, size in _SMALL:
@@ -100,7 +99,7 @@ def percent(share: float | None) -> str:
 
 
 def exact(value: float | None) -> str:
-    """Format a number with all its digits in groups of three. Numbers from 1e30 have 21 digits and a power of ten.
+    """Format a number with all its digits in groups of three. NumberTable from 1e30 have 21 digits and a power of ten.
 
     Examples:
         >>> exact(84212000)
@@ -127,11 +126,6 @@ def three_figures(value: float) -> str:
 
 def titled(title: str, *, own: bool, has_groups: bool = True) -> str:
     """Return the title of a cost. It states if the number of a block includes the blocks inside it.
-
-    Args:
-        title: Name of the cost.
-        own: If true, the number of a block excludes the blocks inside it.
-        has_groups: False if no block contains others. The title is then unchanged.
 
     Examples:
         >>> titled("FLOPs", own=False), titled("FLOPs", own=True), titled("FLOPs", own=True, has_groups=False)

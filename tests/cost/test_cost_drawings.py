@@ -17,7 +17,7 @@ from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import FIELDS
 from mithril_nb.viz.costs.node_values import TOGETHER
-from mithril_nb.viz.costs.overlay import stage_overlay
+from mithril_nb.viz.costs.overlays import overlay_of
 from mithril_nb.viz.text import escaped
 
 
@@ -94,7 +94,7 @@ def test_groups_keep_their_figure_when_they_are_opened() -> None:
     assert {once, four} <= {one.text.rpartition(" · ")[2] for one in opened.texts}, "each call has its own equations"
     assert "?" not in [one.text for one in (*closed.texts, *opened.texts)]
     assert any("128 FLOP" in one.text for one in opened.texts)
-    without_rows = stage_overlay(cost.to_dict(rows=False), graph)
+    without_rows = overlay_of(cost.to_dict(rows=False), graph)
     assert f"Σ {FIELDS['flops'].short(cost.subtree('mix').flops)}" in without_rows.text
     assert TOGETHER in without_rows.notes
 

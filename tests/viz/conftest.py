@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, Port
-from mithril_nb.viz.diagrams.labels import NodeAnnotation
+from mithril_nb.viz.diagrams.logical import NodeAnnotation
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import pytest
+from picture_geometry import model_layout
 
 import mithril_nb as ml
 from mithril_nb import display
@@ -19,7 +20,6 @@ from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.stages.records import Stage
 from mithril_nb.viz import html_parts
-from mithril_nb.viz.diagrams.logical import model_layout
 
 MARKUP = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write")
 

@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 from mithril_nb.errors import ModelFileError
 from mithril_nb.graph.records import Block, LogicalGraph, Node, Port
 from mithril_nb.viz.costs.beside import beside, change, pair_of
-from mithril_nb.viz.costs.canvas.axes import scale_of
-from mithril_nb.viz.costs.canvas.svg_canvas import TINTS, colour
+from mithril_nb.viz.costs.canvas import TINTS, colour, scale_of
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.overlay import overlay
-from mithril_nb.viz.costs.roofline import roofline
-from mithril_nb.viz.costs.roofline_points import spots_of
+from mithril_nb.viz.costs.overlays import overlay_of
+from mithril_nb.viz.costs.roofline import roofline, spots_of
 from mithril_nb.viz.costs.sweep import sweep
 from mithril_nb.viz.costs.tables.table import cost_html, cost_text
 from mithril_nb.viz.costs.treemap import treemap
@@ -323,7 +321,7 @@ def test_numbers_too_large_for_a_float_are_unknown(value, field, small):
     two = {"before": "x", "after": "y", "field": field, "blocks": blocks, "total": {"before": value, "after": 5}}
     points = [{"settings": {"n": at}, field: size} for at, size in enumerate((3, value, 9))]
     for drawn in (
-        treemap(data, field), roofline(data, PEAKS), overlay(data, small, field), beside(two),
+        treemap(data, field), roofline(data, PEAKS), overlay_of(data, small, field), beside(two),
         sweep({"settings": {"n": [0, 1, 2]}, "fields": [field], "points": points}),
     ):  # fmt: skip
         check(drawn.svg)
@@ -344,7 +342,7 @@ def test_any_name_is_escaped(blocks, name):
     check(beside(pair({path: (value, 1) for path, value in blocks.items()}, (1, 2), program=name)).svg)
     check(sweep(swept([*blocks, "x"], **{name or "n": [1, name]})).svg)
     if {path for path, _ in graph.walk()} & both["by_block"].keys():
-        check(overlay(both, graph).svg)
+        check(overlay_of(both, graph).svg)
 
 
 def test_a_drawing_is_shown_and_saved(tmp_path: Path):
@@ -359,6 +357,4 @@ def test_a_drawing_is_shown_and_saved(tmp_path: Path):
     missing = tmp_path / "none" / "a.svg"
     with pytest.raises(ModelFileError) as raised:
         drawing.save(missing)
-    assert str(raised.value) == (
-        f'cannot write {str(missing)!r}.\n    because  No such file or directory\n    Try: drawing.save("costs.svg")'
-    )
+    assert str(raised.value) == (f"cannot write {str(missing)!r}.\n    because  No such file or directory")

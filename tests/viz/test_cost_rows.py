@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.inspection import inspect
-from mithril_nb.viz.costs.tables.rows import MOST_ROWS, Row, folded_rows, share_of, sum_figures
+from mithril_nb.viz.costs.tables.rows import MOST_ROWS, TableRow, folded_rows, share_of, sum_figures
 from mithril_nb.viz.costs.tables.table import cost_html, cost_text
 
 FIGURES = ("flops", "transcendentals", "bytes_accessed", "params")
@@ -35,10 +35,10 @@ def program(by_block: Mapping[str, Mapping[str, Any]], lost: int = 0, source: st
     return {"program": "p", "source": source, "by_block": shared, "unattributed": rest, "total": total, "notes": []}
 
 
-def groups(rows: Sequence[Row]) -> Iterator[tuple[Row, list[Row]]]:
+def groups(rows: Sequence[TableRow]) -> Iterator[tuple[TableRow, list[TableRow]]]:
     """Yield each row with the rows inside it."""
     for at, row in enumerate(rows):
-        below: list[Row] = []
+        below: list[TableRow] = []
         for other in rows[at + 1 :]:
             if other.depth <= row.depth:
                 break

@@ -12,10 +12,11 @@ from mithril_nb.display import draw
 from mithril_nb.graph.records import Block, LogicalGraph, Node
 from mithril_nb.models import Linear, Model
 from mithril_nb.viz.diagrams.dot import to_dot
+from mithril_nb.viz.diagrams.logical import Annotations
 
 
 def test_golden(golden, nested, notes):
-    golden("nested.dot", to_dot(nested, notes, {"input": "(32, 64)", "mlp_0.output": "(32, 64)"}).source)
+    golden("nested.dot", to_dot(nested, Annotations(notes, {"input": "(32, 64)", "mlp_0.output": "(32, 64)"})).source)
 
 
 def test_a_model_is_drawn_as_dot() -> None:

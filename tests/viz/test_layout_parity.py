@@ -18,9 +18,8 @@ from mithril_nb.inspection import inspect
 from mithril_nb.models import Linear, Model, Relu, TransformerBlock
 from mithril_nb.viz.diagrams.layout import layout
 from mithril_nb.viz.diagrams.logical import model_graph
-from mithril_nb.viz.diagrams.nested import Box, Flow, NestedGraph
+from mithril_nb.viz.diagrams.nested import Box, Flow, NestedGraph, Scene
 from mithril_nb.viz.diagrams.overlays import Overlay, legend_values
-from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.diagrams.stages import nested_stage
 from mithril_nb.viz.pages.packed_text import in_columns, packed_text
 
@@ -162,14 +161,14 @@ def case(graph: NestedGraph, opened: Any, moved: dict[str, tuple[float, float]] 
     return {"graph": graph.to_dict(), "opened": sorted(opened), "moved": moved or {}, "scene": placed(scene)}
 
 
+def ports(node: Box) -> list[list[Any]]:
+    return [[name, x, y] for heights, x in ((node.ins, 0), (node.outs, node.w)) for name, y in heights.items()]
+
+
 def placed(scene: Scene) -> dict[str, Any]:
     return {
         "size": [scene.width, scene.height],
-        "nodes": [
-            [node.key, node.x, node.y, node.w, node.h, [[port.name, port.x, port.y] for port in ports]]
-            for node in scene.nodes
-            for ports in [(*node.inputs, *node.outputs)]
-        ],
+        "nodes": [[node.key, node.x, node.y, node.w, node.h, ports(node)] for node in scene.nodes],
         "edges": [
             [edge.source, edge.target, edge.points, edge.shape, edge.is_backward, edge.returns, edge.is_end]
             for edge in scene.edges

@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 
 from mithril_nb.cost import MemoryUse
 from mithril_nb.display import render
-from mithril_nb.viz.costs.memory_layers import layers_of, memory_text, thin
-from mithril_nb.viz.costs.memory_timeline import memory_timeline
+from mithril_nb.viz.costs.memory import layers_of, memory_text, memory_timeline, thin
 
 SVG = "{http://www.w3.org/2000/svg}"
 MEGABYTE = 1_000_000

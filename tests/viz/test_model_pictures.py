@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from picture_geometry import model_layout
 
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import Diagnostic
@@ -16,12 +17,10 @@ from mithril_nb.models.saving.serialization import data_in
 from mithril_nb.stages.graph.stage_graph import MOST
 from mithril_nb.ui.session.design import design_of
 from mithril_nb.ui.session.session import Session
-from mithril_nb.viz.diagrams.labels import annotate
-from mithril_nb.viz.diagrams.marked import marked_scene
-from mithril_nb.viz.diagrams.picture import picture
-from mithril_nb.viz.diagrams.repeats import repeated_runs
+from mithril_nb.viz.diagrams.logical import annotate, repeated_runs
+from mithril_nb.viz.diagrams.picture import marked_scene, picture
 from mithril_nb.viz.diagrams.svg import scene_svg
-from mithril_nb.viz.pages.link import share_link
+from mithril_nb.viz.renderers.graphs import share_link
 
 
 def tower(height: int) -> Model:
@@ -32,10 +31,10 @@ def tower(height: int) -> Model:
 
 
 def test_a_chain_of_equal_blocks_is_one_box_with_a_count():
-    scene = picture(tower(12).graph, fold=True).diagram
+    scene = picture(tower(12).graph).diagram
     assert [node.name for node in scene.nodes if not node.is_pill] == ["linear_0", "mlp_0", "relu_0", "linear_1"]
     box = next(node for node in scene.nodes if node.name == "mlp_0")
-    assert (box.key, box.kind, box.repeat, box.group) == ("repeat:mlp_0", "MLP", 12, True)
+    assert (box.key, box.kind, box.repeat, box.is_group) == ("repeat:mlp_0", "MLP", 12, True)
     assert box.blocks == tuple(f"mlp_{at}" for at in range(12))
     assert [edge.id for edge in scene.edges if edge.source == box.key] == ["repeat:mlp_0 -> relu_0.input"]
 
@@ -61,7 +60,7 @@ def test_a_residual_chain_is_folded():
     for at in range(12):
         model |= Linear(8, name=f"dense_{at}")(input=f"h_{at}", output=f"d_{at}")
         model |= Add(name=f"sum_{at}")(left=f"h_{at}", right=f"d_{at}", output=f"h_{at + 1}")
-    scene = picture(model.graph, fold=True).diagram
+    scene = picture(model.graph).diagram
     assert ("dense_0 … sum_0", 12) in [(node.name, node.repeat) for node in scene.nodes]
 
 
@@ -95,7 +94,7 @@ def test_shares_add_up_and_the_picture_shows_the_count():
     assert abs((box.share or 0) - 0.6) < 1e-9
     assert len(made.diagram.nodes) == 6
     assert "MLP ×30" in scene_svg(made.diagram)
-    assert picture(graph, fold=False).diagram.nodes != made.diagram.nodes
+    assert model_layout(graph).nodes != made.diagram.nodes
 
 
 def test_a_first_view_folds_repeats_and_opens_groups_that_fit():

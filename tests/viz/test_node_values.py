@@ -14,8 +14,8 @@ from jax_programs import spec
 from benchmarks.corpus import corpus
 from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.viz.costs.fields import FIELDS
-from mithril_nb.viz.costs.graph_overlays import stage_shares
 from mithril_nb.viz.costs.node_values import cost_values, memory_values
+from mithril_nb.viz.costs.overlays import stage_shares
 from mithril_nb.viz.diagrams.stages import nested_stage, stage_graph_text
 
 CORPUS = corpus()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+from picture_geometry import model_layout
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.stages.records import Instruction, Stage
-from mithril_nb.viz.diagrams.logical import model_layout
 from mithril_nb.viz.pages.report import fragment_html, report_html
 
 STAGE = Stage(
@@ -29,7 +29,7 @@ PROBLEM = Diagnostic("cannot connect <a>.", (("got", "(2, 3)"),), "Linear(3)", b
 
 @pytest.fixture
 def page(nested, notes) -> str:
-    diagram = model_layout(nested, annotations=notes, expanded={"mlp_0"})
+    diagram = model_layout(nested, notes=notes, expanded={"mlp_0"})
     columns = {"step": [1.0, 2.0], "loss": [1.0, 0.5]}
     return report_html("my <model>", diagram, [STAGE], COST, RUN, "model = Model()\n", [PROBLEM], columns=columns)
 
@@ -65,7 +65,7 @@ def test_missing_parts_are_left_out(parsed):
 
 
 def test_reports_are_deterministic_and_have_a_fragment_for_cells(page, nested, notes, parsed):
-    diagram = model_layout(nested, annotations=notes, expanded={"mlp_0"})
+    diagram = model_layout(nested, notes=notes, expanded={"mlp_0"})
     columns = {"step": [1.0, 2.0], "loss": [1.0, 0.5]}
     arguments = ("my <model>", diagram, [STAGE], COST, RUN, "model = Model()\n", [PROBLEM])
     assert page == report_html(*arguments, columns=columns)

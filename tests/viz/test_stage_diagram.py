@@ -17,8 +17,8 @@ from picture_geometry import check_texts
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.graph.tree import stage_graph
 from mithril_nb.stages.records import Instruction, Stage
-from mithril_nb.viz.diagrams.rows import Net, Part, arrange_lines
-from mithril_nb.viz.diagrams.scene import Scene, SceneEdge, SceneNode
+from mithril_nb.viz.diagrams.layout import arrange_lines
+from mithril_nb.viz.diagrams.nested import Box, Scene, SceneEdge
 from mithril_nb.viz.diagrams.stages import stage_graph_text, stage_layout
 from mithril_nb.viz.diagrams.svg import scene_svg
 
@@ -137,9 +137,8 @@ def test_a_first_view_is_small_and_uses_the_whole_width(layers: int, wide: bool)
 @pytest.mark.parametrize("count", [1, 5, 6, 7, 40])
 def test_every_pin_is_beside_the_line_it_belongs_to(count: int) -> None:
     names = [f"n{at}" for at in range(count)]
-    nets = [Net("", name, (("a", name),)) for name in names]
-    nets += [Net("a", f"{name}'", (("", f"{name}'"),)) for name in names]
-    placed = arrange_lines({"a": Part(100, 34, {}, {})}, nets)
+    nets = {("", name): [("a", name)] for name in names} | {("a", f"{name}'"): [("", f"{name}'")] for name in names}
+    placed = arrange_lines({"a": Box("a", "a", "block", 100, 34)}, nets)
     for pins in (placed.ins, placed.outs):
         assert len(set(pins.values())) == count
         assert 0 < min(pins.values()) <= max(pins.values()) < placed.h
@@ -169,13 +168,13 @@ def test_a_changed_block_moves_no_other() -> None:
 
 
 def test_a_wire_that_skips_runs_around_what_it_skips() -> None:
-    parts = {name: Part(100, 200, {}, {}) for name in "abc"}
-    placed = arrange_lines(parts, [Net("a", "a", (("b", "a"), ("c", "a"))), Net("b", "b", (("c", "b"),))])
+    boxes = {name: Box(name, name, "block", 100, 200) for name in "abc"}
+    placed = arrange_lines(boxes, {("a", "a"): [("b", "a"), ("c", "a")], ("b", "b"): [("c", "b")]})
     (_, top), (right, _) = placed.corners["b"], placed.corners["c"]
-    route = placed.routes["a", "a", ("c", "a")]
+    route = placed.routes[("a", "a"), ("c", "a")]
     assert min(y for _, y in route) < top
     assert route[-1] == (right, top + 100)
-    assert arrange_lines({}, []).corners == {}
+    assert arrange_lines({}, {}).corners == {}
 
 
 def test_a_picture_is_accessible_to_screen_readers(parsed) -> None:
@@ -207,7 +206,7 @@ def test_the_frame_of_an_open_node_has_room_for_its_share(parsed) -> None:
     ("label", "entering", "is_shown"), [("2 rounds", "8", True), ("", "8", False), ("a", "4", False)]
 )
 def test_a_program_shows_shapes_where_they_change(label: str, entering: str, is_shown: bool) -> None:
-    boxes = [SceneNode(key, key, "block", 200 * at, 40, 100, 60, path=key) for at, key in enumerate("abc")]
+    boxes = [Box(key, key, "block", 100, 60, path=key, x=200 * at, y=40) for at, key in enumerate("abc")]
     boxes[1] = replace(boxes[1], label=label, shape="4")
     edges = [
         SceneEdge("a", "b", ((100, 70), (200, 70)), shape=entering),

@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from picture_geometry import model_layout
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.records import Block, LogicalGraph, Node, Port
 from mithril_nb.inspection import inspect
-from mithril_nb.viz.diagrams.labels import NodeAnnotation
-from mithril_nb.viz.diagrams.logical import model_layout
-from mithril_nb.viz.diagrams.scene import SceneEdge
+from mithril_nb.viz.diagrams.logical import NodeAnnotation
+from mithril_nb.viz.diagrams.nested import SceneEdge
 from mithril_nb.viz.diagrams.stages import stage_layout
 from mithril_nb.viz.diagrams.svg import scene_svg
 from mithril_nb.viz.text import text_width
@@ -26,11 +26,11 @@ TAGS = {"svg", "title", "style", "rect", "g", "path", "text", "circle"}
 
 
 def test_golden_closed_and_open(golden, nested, notes):
-    golden("nested.svg", scene_svg(model_layout(nested, annotations=notes, edge_shapes={"input": "(32, 64)"})))
+    golden("nested.svg", scene_svg(model_layout(nested, notes=notes, edge_shapes={"input": "(32, 64)"})))
     problem = Diagnostic("cannot connect 'skip.output' to 'head.input'.", (("output", "(32, 64)"),), "Linear(64)")
     opened = model_layout(
         nested,
-        annotations=notes,
+        notes=notes,
         edge_shapes={"input": "(32, 64)"},
         expanded={"mlp_0"},
         edge_problems={("skip.output", "head.input"): 0},
@@ -44,7 +44,7 @@ def test_any_text_is_escaped(name, kind, shape):
     block = Block(kind, (), (Port("input"),), (Port(shape or "out"),), op="x")
     graph = LogicalGraph((Node(name or "n", block),), (), (Port(name),), ())
     problems = [Diagnostic(shape, ((name, kind),), kind)]
-    text = scene_svg(model_layout(graph, annotations={"n": NodeAnnotation(name, shape, 0.5, 0)}), problems, title=name)
+    text = scene_svg(model_layout(graph, notes={"n": NodeAnnotation(name, shape, 0.5, 0)}), problems, title=name)
     root = ElementTree.fromstring(text)
     assert {element.tag.removeprefix(SVG) for element in root.iter()} <= TAGS
     for element in root.iter():
@@ -60,7 +60,7 @@ def test_a_script_in_a_name_is_shown_not_run():
 
 
 def test_the_picture_is_accessible_to_screen_readers(nested, notes):
-    root = ElementTree.fromstring(scene_svg(model_layout(nested, annotations=notes)))
+    root = ElementTree.fromstring(scene_svg(model_layout(nested, notes=notes)))
     assert root.attrib["role"] == "img"
     assert root.findtext(f"{SVG}title") == "logical graph: 4 blocks"
     titles = [title.text for title in root.iter(f"{SVG}title")]

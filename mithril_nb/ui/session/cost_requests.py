@@ -66,7 +66,7 @@ def _roofline(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Draw
 
 
 def _memory(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Drawing:
-    from mithril_nb.viz.costs.memory_timeline import memory_timeline
+    from mithril_nb.viz.costs.memory import memory_timeline
 
     source = "analytic" if costs[0].source == "analytic" else "compiled"
     data = {**memory_of(inspection, source).to_dict(), "hues": dict(look.hues)}

@@ -21,8 +21,7 @@ from mithril_nb.ui.session.snapshot import Places, ViewState, description_of, gr
 from mithril_nb.ui.session.what_if import Changes, checked_changes
 from mithril_nb.viz.diagrams.layout import layout
 from mithril_nb.viz.diagrams.logical import first_view, repeat_keys
-from mithril_nb.viz.diagrams.nested import NestedGraph
-from mithril_nb.viz.diagrams.scene import Scene
+from mithril_nb.viz.diagrams.nested import NestedGraph, Scene
 
 _ONE_GESTURE_S = 1.0
 _NOWHERE: Places = MappingProxyType({})

@@ -28,8 +28,8 @@ from mithril_nb.ui.session.graphs.overlays import OverlayRequests, OverlaySubjec
 from mithril_nb.ui.session.passes import PassRequests, TransformRequests
 from mithril_nb.ui.session.stages import STAGES_TIMED, StageState, figures_of, state_of, with_wanted_stages
 from mithril_nb.ui.session.what_if import Subject, WhatIfRequests
-from mithril_nb.viz.costs.graph_overlays import stage_shares
 from mithril_nb.viz.costs.node_values import dtypes_of_stage
+from mithril_nb.viz.costs.overlays import stage_shares
 from mithril_nb.viz.diagrams.nested import Box
 from mithril_nb.viz.diagrams.stages import nested_stage, opened_at_first
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks

@@ -24,8 +24,7 @@ from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.design import PROGRAMS, source_of
 from mithril_nb.ui.session.fixes import problem_data
 from mithril_nb.ui.session.stages import StageState
-from mithril_nb.viz.diagrams.labels import annotate
-from mithril_nb.viz.diagrams.logical import model_graph, repeat_key
+from mithril_nb.viz.diagrams.logical import annotate, model_graph, repeat_key
 from mithril_nb.viz.diagrams.nested import NestedGraph
 from mithril_nb.viz.palette import HUES
 
@@ -105,9 +104,7 @@ def graph_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float]) -
     annotations = annotate(
         analysis.design.graph, analysis.inference.blocks, analysis.inference.inputs, shares, analysis.problems
     )
-    return model_graph(
-        analysis.design.graph, annotations.nodes, annotations.edge_shapes, annotations.edge_problems, view.folded
-    )
+    return model_graph(analysis.design.graph, annotations, view.folded)
 
 
 def shares_of(cost: Cost, paths: Iterable[str]) -> dict[str, float]:

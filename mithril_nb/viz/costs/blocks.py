@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from mithril_nb.graph.paths import name_of, split_path
-from mithril_nb.viz.costs.canvas.svg_canvas import NO_HUE
+from mithril_nb.viz.costs.canvas import NO_HUE
 from mithril_nb.viz.costs.fields import Data, is_bound
 from mithril_nb.viz.palette import hue_of, hues_of_blocks
 from mithril_nb.viz.text import one_line, outer_paths
@@ -20,43 +20,38 @@ _NUMBERED = re.compile(r"(.*?)(\d{1,9})")
 
 @dataclass(frozen=True)
 class Branch:
-    """A block with the blocks inside it. Several equal blocks are one branch, with the sums of their costs.
+    """A block with the blocks inside it. Several equal blocks are one branch, with the sums of their costs."""
 
-    Attributes:
-        path: Path of the block, or of the first of several; `""` for the program.
-        label: Name of the block; for several blocks a common name, such as `"block_0–1"`.
-        own: Cost without the blocks inside; `None` if unknown.
-        inside: The blocks inside.
-        repeat: Number of equal blocks in the branch; 1 for a single block.
-        paths: Paths of these blocks.
-        is_bound: True if `own` is a lower bound.
-        alike: A key by which `tree_of` compares blocks: blocks with different keys are not equal.
-    """
-
+    # Path of the block, or of the first of several; `""` for the program
     path: str
+    # Name of the block; for several blocks a common name, such as `"block_0–1"`
     label: str
+    # Cost without the blocks inside; `None` if unknown
     own: float | None
     inside: tuple[Branch, ...] = field(default=(), repr=False)
+    # Number of equal blocks in the branch; 1 for a single block
     repeat: int = 1
     paths: tuple[str, ...] = field(default=(), repr=False)
+    # True if `own` is a lower bound
     is_bound: bool = False
+    # A key by which `tree_of` compares blocks: blocks with different keys are not equal
     alike: Hashable = field(default=None, repr=False)
 
     @cached_property
     def value(self) -> float:
         """The known part of the cost, blocks inside included."""
-        return (self.own or 0) + sum(one.value for one in self.inside)
+        return (self.own or 0) + sum(branch.value for branch in self.inside)
 
     @cached_property
     def is_least(self) -> bool:
         """True if `value` is a lower bound above 0."""
-        return bool(self.value) and any(one.is_bound or one.own is None for one in self.walk())
+        return bool(self.value) and any(branch.is_bound or branch.own is None for branch in self.walk())
 
     def walk(self) -> Iterator[Branch]:
         """Yield this branch and then all branches inside it, from the outside in."""
         yield self
-        for one in self.inside:
-            yield from one.walk()
+        for branch in self.inside:
+            yield from branch.walk()
 
 
 def tree_of(
@@ -64,14 +59,6 @@ def tree_of(
     apart: float | None = None,
 ) -> Branch:  # fmt: skip
     """Return the costs of blocks as a tree in which equal neighbours such as `block_0` and `block_1` are merged.
-
-    Args:
-        data: The costs, as returned by `Cost.to_dict()`.
-        name: Name of the cost, such as `"flops"`.
-        alike: A function that receives the path of a block and returns a key. Blocks are merged only if they and the
-            blocks inside them have equal keys. By default, the key is the cost without the blocks inside.
-        apart: A limit, such as 0.25: a block is merged only if it contains others, and its cost differs from that of
-            the first merged block by at most this fraction. By default there is no limit.
 
     Examples:
         >>> one = {"flops": 5}
@@ -93,54 +80,50 @@ def tree_of(
     def branch(path: str) -> Branch:
         inside = [branch(child) for child in children.get(path, ())]
         own = values.get(path, 0)
-        kept = tuple(_folded(inside, apart))
+        folded = tuple(_folded(inside, apart))
         likeness = alike(path) if alike else (own, path in bounds)
-        return Branch(path, label_of(path), own, kept, 1, (path,), path in bounds, likeness)
+        return Branch(path, label_of(path), own, folded, 1, (path,), path in bounds, likeness)
 
     return branch("")
 
 
 def _folded(branches: Iterable[Branch], apart: float | None) -> list[Branch]:
-    """Merge neighbours with consecutive numbers that have equal `alike` and contain equal blocks."""
     rows: list[list[Branch]] = []
-    for one in branches:
-        if rows and _follows(rows[-1][-1], one) and (apart is None or _is_near(rows[-1][0], one, apart)):
-            rows[-1].append(one)
-        else:
-            rows.append([one])
+    for branch in branches:
+        if rows and _follows(rows[-1][-1], branch):
+            first = rows[-1][0]
+            if apart is None or (first.inside and abs(first.value - branch.value) <= apart * first.value):
+                rows[-1].append(branch)
+                continue
+        rows.append([branch])
     return [_together(row, f"{row[0].label}–{_split_number(row[-1].label)[1]}") for row in rows]
 
 
 def _together(row: Sequence[Branch], label: str) -> Branch:
-    """Merge equal branches into one, with the sums of their costs."""
     first = row[0]
     if len(row) == 1:
         return first
-    own = None if any(one.own is None for one in row) else sum(one.own or 0 for one in row)
+    own = None if any(branch.own is None for branch in row) else sum(branch.own or 0 for branch in row)
     inside = tuple(
-        _together(parts, parts[0].label) for parts in zip(*(one.inside for one in row), strict=True)
+        _together(parts, parts[0].label) for parts in zip(*(branch.inside for branch in row), strict=True)
     )  # fmt: skip
-    paths = tuple(path for one in row for path in one.paths)
-    is_bound = any(one.is_bound for one in row)
-    return Branch(first.path, label, own, inside, sum(one.repeat for one in row), paths, is_bound, first.alike)
+    paths = tuple(path for branch in row for path in branch.paths)
+    is_bound = any(branch.is_bound for branch in row)
+    return Branch(first.path, label, own, inside, sum(branch.repeat for branch in row), paths, is_bound, first.alike)
 
 
-def _follows(one: Branch, other: Branch) -> bool:
-    (name, at), (other_name, other_at) = _split_number(one.label), _split_number(other.label)
-    return name == other_name and at is not None and other_at == at + 1 and _content(one) == _content(other)
-
-
-def _is_near(one: Branch, other: Branch, apart: float) -> bool:
-    return bool(one.inside) and abs(one.value - other.value) <= apart * one.value
+def _follows(first: Branch, other: Branch) -> bool:
+    (name, at), (other_name, other_at) = _split_number(first.label), _split_number(other.label)
+    return name == other_name and at is not None and other_at == at + 1 and _content(first) == _content(other)
 
 
 def _content(branch: Branch) -> object:
-    return branch.alike, branch.repeat, tuple((one.label, _content(one)) for one in branch.inside)
+    return branch.alike, branch.repeat, tuple((part.label, _content(part)) for part in branch.inside)
 
 
 def _split_number(label: str) -> tuple[str, int | None]:
-    found = _NUMBERED.fullmatch(label)
-    return (found[1], int(found[2])) if found else (label, None)
+    match = _NUMBERED.fullmatch(label)
+    return (match[1], int(match[2])) if match else (label, None)
 
 
 def label_of(path: str) -> str:
@@ -190,5 +173,5 @@ def hues_of(data: Data) -> dict[str, int]:
 
 def hue_or_grey(path: str, hues: Mapping[str, int]) -> int:
     """Return the hue of a block, or of the nearest block around it that has one; else `NO_HUE`, which is grey."""
-    found = hue_of(path, hues)
-    return NO_HUE if found is None else found
+    hue = hue_of(path, hues)
+    return NO_HUE if hue is None else hue

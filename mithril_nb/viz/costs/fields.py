@@ -8,27 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.display import AT_LEAST
-from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.figures import FIGURES, OF_BLOCKS, SENT, Figure
 from mithril_nb.viz import units
 from mithril_nb.viz.text import one_line
 
+# Note of pictures that show lower bounds.
 OF_KNOWN = "≥: some costs are unknown; shares refer to the known part"
-"""Note of pictures that show lower bounds."""
+# Costs as data: `program`, `source`, `by_block`, `unattributed`, `total`, `notes`.
 Data = Mapping[str, Any]
-"""Costs as data: `program`, `source`, `by_block`, `unattributed`, `total`, `notes`."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One kind of cost, such as FLOPs.
-
-    Attributes:
-        name: Key in the data, such as `"flops"`.
-        title: Title in pictures, such as `"FLOPs"`.
-        short: A function that formats a number with three digits and the unit.
-        exact: A function that formats a number with all digits and the unit.
-    """
+    """One kind of cost, such as FLOPs."""
 
     name: str
     title: str
@@ -52,10 +45,10 @@ def _exact_seconds(value: float | None) -> str:
 
 
 FIELDS = {key: _field(figure) for key, figure in FIGURES.items()}
+# Fields that can be shown on a graph: the columns of the table of costs.
 ON_GRAPHS = OF_BLOCKS
-"""Fields that can be shown on a graph: the columns of the table of costs."""
+# Fields that are known for each block.
 BLOCK_FIELDS = tuple(key for key in OF_BLOCKS if key not in SENT)
-"""Fields that are known for each block."""
 
 
 def unit_of(field: Field) -> str:
@@ -63,37 +56,15 @@ def unit_of(field: Field) -> str:
     return FIGURES[field.name].symbol
 
 
-def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS), call: str = 'field="{}"') -> Field:
-    """Return the field with a name.
-
-    Args:
-        name: The name.
-        allowed: Names of the fields that the caller accepts.
-        call: Code shown after `Try:`, in which `{}` is replaced by the name of a field.
-
-    Raises:
-        UnknownOptionError: `allowed` does not contain the name.
-
-    Examples:
-        >>> field_of("flops").short(84_212_000), field_of("bytes_accessed").exact(1024)
-        ('84.2 MFLOP', '1,024 B')
-    """
+def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS)) -> Field:
+    """Return the field with a name."""
     if name not in allowed:
-        raise UnknownOptionError(
-            f"unknown cost field {short_repr(name)}.",
-            (("fields", ", ".join(allowed)),),
-            call.format(nearest(name, allowed) or allowed[0]),
-        )
+        raise UnknownOptionError(f"unknown cost field {short_repr(name)}.", (("fields", ", ".join(allowed)),))
     return FIELDS[name]
 
 
 def notes_of(data: Data, field: str) -> tuple[str, ...]:
-    """Return the notes about a field. They contain its name before the first colon.
-
-    Examples:
-        >>> notes_of({"notes": ["time_s: nothing is run", "flops of 2 × sort: no rule"]}, "flops")
-        ('flops of 2 × sort: no rule',)
-    """
+    """Return the notes about a field. They contain its name before the first colon."""
     return tuple(note for note in _notes(data) if re.search(rf"\b{field}\b", note.partition(":")[0]))
 
 
@@ -103,22 +74,12 @@ def is_bound(figures: Mapping[str, Any], field: str) -> bool:
 
 
 def at_least(text: str, is_least: bool) -> str:
-    """Return a formatted number, with `≥` before it if `is_least`. `"< 0.1 %"` then becomes `"≥ 0 %"`.
-
-    Examples:
-        >>> at_least("2.00 kFLOP", True), at_least("2.00 kFLOP", False), at_least("< 0.1 %", True)
-        ('≥ 2.00 kFLOP', '2.00 kFLOP', '≥ 0 %')
-    """
+    """Return a formatted number, with `≥` before it if `is_least`. `"< 0.1 %"` then becomes `"≥ 0 %"`."""
     return f"{AT_LEAST}{text.replace('< 0.1 %', '0 %')}" if is_least else text
 
 
 def whole_text(data: Data, field: Field) -> str:
-    """Format the total of a field over the whole program; a lower bound starts with `"≥"`.
-
-    Examples:
-        >>> whole_text({"total": {"flops": 2000, "unknown": 1}}, FIELDS["flops"])
-        '≥ 2.00 kFLOP'
-    """
+    """Format the total of a field over the whole program; a lower bound starts with `"≥"`."""
     total = data["total"]
     return at_least(field.short(total.get(field.name)), is_bound(total, field.name))
 
@@ -132,7 +93,6 @@ def reason_of(data: Data, field: Field) -> str:
 
 
 def _general(data: Data) -> tuple[str, ...]:
-    """Return the notes that name no field."""
     named = {note for name in FIELDS for note in notes_of(data, name)}
     return tuple(note for note in _notes(data) if note not in named)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
 from mithril_nb.viz.costs.blocks import hues_of
-from mithril_nb.viz.costs.fields import at_least, is_bound
-from mithril_nb.viz.costs.roofline_points import explain_above
-from mithril_nb.viz.costs.tables.rows import Row, folded_rows, sum_figures
+from mithril_nb.viz.costs.fields import at_least
+from mithril_nb.viz.costs.roofline import bounds_of, explain_above
+from mithril_nb.viz.costs.tables.rows import TableRow, folded_rows, sum_figures
 from mithril_nb.viz.costs.tables.table import cost_html, row_head
 from mithril_nb.viz.html_parts import Markup, html_table, output_html
 from mithril_nb.viz.text import escaped, one_line
@@ -21,9 +21,7 @@ _HEADS = ("block", "time", "share", "min to max", "FLOP/s", "bytes/s", "of the r
 
 @dataclass(frozen=True)
 class _Line:
-    """A row of the table: a block, several blocks, unattributed time, overhead, or the total."""
-
-    row: Row | None
+    row: TableRow | None
     name: str
     time_s: float | None
     spread: Any = None
@@ -46,21 +44,13 @@ class _Line:
 
 
 def profile_text(profile: Any) -> str:
-    """Return a profile as a table; blocks inside a block are indented.
-
-    Args:
-        profile: The result of `ml.profile`.
-    """
+    """Return a profile as a table; blocks inside a block are indented."""
     table = [_HEADS, *((line.name, *line.cells(profile.total.time_s)) for line in _lines(profile))]
     return "\n".join((_title(profile), columns(table, right=range(1, len(_HEADS))), *_notes(profile)))
 
 
 def profile_html(profile: Any) -> str:
-    """Return a profile as one self-contained HTML fragment: a table of times, and a collapsed table of costs.
-
-    Args:
-        profile: The result of `ml.profile`.
-    """
+    """Return a profile as one self-contained HTML fragment: a table of times, and a collapsed table of costs."""
     data = profile.to_dict()
     hues = hues_of(data)
     *parts, total = _lines(profile)
@@ -91,22 +81,17 @@ def _lines(profile: Any) -> Iterator[_Line]:
     for row in folded_rows([timed], "time_s"):
         time_s = sum(timed[path]["time_s"] for path in row.paths)
         spread, rate = profile.spread_of(row.paths), profile.rate_of(row.paths)
-        unknown = _unknown(sum_figures([blocks[path] for path in row.paths]))
+        unknown = bounds_of(sum_figures([blocks[path] for path in row.paths]))
         yield _Line(row, "  " * row.depth + row.title, time_s, spread, rate, unknown)
     unattributed = [
         row.time_s for row in profile.rows if row.time_s and not row.blocks and row.id not in profile.overhead
     ]
     if unattributed_s := sum(unattributed):
         rate = profile.rate_of([""])
-        yield _Line(None, UNATTRIBUTED_LABEL, unattributed_s, None, rate, _unknown(data["unattributed"]))
+        yield _Line(None, UNATTRIBUTED_LABEL, unattributed_s, None, rate, bounds_of(data["unattributed"]))
     for name, time_s in profile.overhead.items():
         yield _Line(None, name, time_s)
-    yield _Line(None, "total", profile.total.time_s, profile.spread, profile.rate, _unknown(data["total"]))
-
-
-def _unknown(figures: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of the costs that are lower bounds."""
-    return frozenset(name for name in ("flops", "bytes_accessed") if is_bound(figures, name))
+    yield _Line(None, "total", profile.total.time_s, profile.spread, profile.rate, bounds_of(data["total"]))
 
 
 def _title(profile: Any) -> str:
@@ -115,8 +100,8 @@ def _title(profile: Any) -> str:
     return f"{one_line(profile.program)}: {seconds(profile.wall_s)} per run, measured in {runs}"
 
 
+# A counter inside the program shows the same numbers.
 def _runs(profile: Any) -> str:
-    """Return how often the program ran, and for which purposes. A counter inside the program shows the same number."""
     parts = [f"{profile.warm_up} warm-up", f"{profile.runs} timed", f"{profile.runs} with the profiler"]
     others = profile.times_run - profile.warm_up - 2 * profile.runs
     parts += [f"{others} not timed (the first run of each round, with and without the profiler)"] if others > 0 else []
@@ -124,7 +109,6 @@ def _runs(profile: Any) -> str:
 
 
 def _notes(profile: Any) -> Iterator[str]:
-    """Yield the lines below the table: time by role, runs, machine and notes."""
     roles = [
         f"{role or 'no role'} {seconds(figures.time_s)}"
         for role, figures in profile.by_role.items()

@@ -1,14 +1,17 @@
-"""Treemap of costs: each block is an area proportional to its cost. It contains the areas of the blocks inside."""
+"""Draw a treemap: the area of each cell is the cost of a block.
+
+Blocks that follow each other and differ only in a number share a cell if their costs are equal.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
 from mithril_nb.viz.costs.blocks import Branch, hue_or_grey, hues_of, label_of, path_text, tree_of
-from mithril_nb.viz.costs.canvas.names import Names
-from mithril_nb.viz.costs.canvas.svg_canvas import FOOT, HEAD_H, LARGE, MARGIN, NO_HUE, NORMAL, Page, SvgCanvas
+from mithril_nb.viz.costs.canvas import FOOT, HEAD_H, LARGE, MARGIN, NO_HUE, NORMAL, CostPage
 from mithril_nb.viz.costs.drawing import Drawing, replace_undrawable, validate_width
 from mithril_nb.viz.costs.fields import (
     BLOCK_FIELDS,
@@ -22,17 +25,18 @@ from mithril_nb.viz.costs.fields import (
     reason_of,
     whole_text,
 )  # fmt: skip
+from mithril_nb.viz.costs.names import BlockNames
 from mithril_nb.viz.svg import Rect
 from mithril_nb.viz.text import listed, one_line, text_width, times
 from mithril_nb.viz.units import percent
 
+# Smallest area in px². Smaller blocks inside a block are merged.
 _SMALLEST = 24.0
-"""Smallest area in px². Smaller blocks inside a block are merged."""
 _LEAST_LISTED = 0.001
 _OWN, _PROGRAM = " (self)", "program"
 _PAD = 6
+# Gap in px at each side of a cell, which separates it from its neighbours.
 _GAP = 0.7
-"""Gap in px at each side of a cell, which separates it from its neighbours."""
 _TINTS = 4
 
 
@@ -53,39 +57,31 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """An area of the treemap.
+class TreemapCell:
+    """A rectangle of the treemap.
 
     It shows a block, the cost of a block without the blocks inside, several small blocks, or the unattributed costs.
-
-    Attributes:
-        rect: Position and size.
-        path: Path of the block. For several small blocks, the path of the block around them, or `""` if there is none.
-            `None` for unattributed costs.
-        names: Names of the blocks around the block that have the same colour, from the outside in, and then its name.
-        value: Cost.
-        repeat: Number of equal blocks in the cell.
-        hue: Index of the colour in the palette.
-        tint: Index of the shade of this colour.
-        tooltip: Name in the tooltip.
-        is_least: True if `value` is a lower bound.
-        labels: Lines of text in the cell; `()` if there is no room.
     """
 
     rect: Rect
+    # Path of the block. For several small blocks, the path of the block around them, or `""` if there is none. `None`
+    # for unattributed costs.
     path: str | None
+    # BlockNames of the blocks around the block that have the same colour, from the outside in, and then its name
     names: tuple[str, ...]
     value: float
-    repeat: int
-    hue: int
-    tint: int
     tooltip: str
+    repeat: int = 1
+    hue: int = NO_HUE
+    tint: int = 0
+    # True if `value` is a lower bound
     is_least: bool = False
+    # Lines of text in the cell; `()` if there is no room
     labels: tuple[Label, ...] = ()
 
     @property
     def tone(self) -> str:
-        """The colour of the cell as a tone, see `canvas.svg_canvas`."""
+        """The colour of the cell as a tone, see `canvas`."""
         return f"tint{self.hue}.{self.tint}" if self.path is not None else "ground"
 
 
@@ -93,107 +89,76 @@ def treemap(data: Data, field: str = "flops", width: int = 720) -> Drawing:
     """Draw a treemap of the cost of each block.
 
     Args:
-        data: The costs, as returned by `Cost.to_dict()`.
+        data: The costs: `Cost.to_dict()`.
         field: Name of the cost that determines the areas, one of `BLOCK_FIELDS`.
         width: Width in px; values below 240 become 240.
-
-    Raises:
-        UnknownOptionError: `field` is not one of `BLOCK_FIELDS`, or the width is not a number above 0 and at most
-            10,000.
-
-    Examples:
-        >>> costs = {"flops": 750}
-        >>> data = {"program": "f", "source": "analytic", "by_block": {"a": costs, "b": {"flops": 250}},
-        ...         "unattributed": {"flops": 0}, "total": {"flops": 1000}, "notes": []}
-        >>> print(treemap(data))
-        f: FLOPs by block, analytic
-        block       FLOPs   share
-        a        750 FLOP  75.0 %  ███████████████
-        b        250 FLOP  25.0 %  █████
-        total  1.00 kFLOP   100 %
     """
-    kind, data = field_of(field, BLOCK_FIELDS, 'cost.treemap("{}")'), replace_undrawable(data)
+    kind, data = field_of(field, BLOCK_FIELDS), replace_undrawable(data)
     return Drawing(_svg(data, kind, validate_width(width, 240, "cost.treemap")), _text(data, kind))
 
 
-def cells_of(data: Data, field: str, within: Rect) -> list[Cell]:
+def cells_of(data: Data, field: str, within: Rect) -> list[TreemapCell]:
     """Return cells with labels that fill a rectangle, with areas proportional to the costs in `field`."""
     kind, hues = field_of(field, BLOCK_FIELDS), hues_of(data)
     tree, lost = tree_of(data, field), _lost(data, kind)
     total = tree.value + lost.value
     if total <= 0:
         return []
-    cells: list[Cell] = []
-    _divide(cells, tree, within, (), hues, _SMALLEST / within.area * total, lost)
-    names = Names(cell.names for cell in cells)
+    least = _SMALLEST / within.area * total
+    cells: list[TreemapCell] = []
+
+    def divide(branch: Branch, within: Rect, names: tuple[str, ...], *others: Branch) -> None:
+        parts = [(child.value, child) for child in branch.inside if child.value >= least]
+        small = [child for child in branch.inside if 0 < child.value < least]
+        if branch.own:
+            parts.append((branch.own, branch))
+        parts += [(other.value, other) for other in others if other.value]
+        if small:
+            merged = Branch("", "", 0, tuple(small)) if len(small) > 1 else small[0]
+            parts.append((merged.value, merged))
+        parts.sort(key=lambda part: -part[0])
+        rects = squarify([value for value, _ in parts], within)
+        for at, ((value, part), rect) in enumerate(zip(parts, rects, strict=True)):
+            if part is lost:
+                tooltip = "not attributed to a block"
+                cells.append(TreemapCell(rect, None, (UNATTRIBUTED_LABEL,), value, tooltip, is_least=part.is_least))
+                continue
+            path, is_least, repeat = part.path, part.is_least, part.repeat
+            # The names of the blocks around a block that have the same colour belong to its name.
+            is_in_hue = hue_or_grey(path.rpartition("/")[0], hues) != NO_HUE
+            inner = (*names, part.label) if is_in_hue else (part.label,)
+            tooltip = path_text(path)
+            if part is branch:  # its own cost
+                inner = (*names[:-1], f"{branch.label or _PROGRAM}{_OWN}") if branch.inside else names or (_PROGRAM,)
+                tooltip = (tooltip or _PROGRAM) + (", without the blocks inside" if branch.inside else "")
+                is_least = branch.is_bound
+            elif not part.label:
+                path, repeat, inner = branch.path, 1, (*names, f"{len(part.inside)} small")
+                tooltip = ", ".join(child.label for child in part.inside[:8]) + (" …" if len(part.inside) > 8 else "")
+            elif part.inside and value >= least:
+                divide(part, rect, inner)
+                continue
+            hue = hue_or_grey(path, hues)
+            cells.append(TreemapCell(rect, path, inner, value, tooltip, repeat, hue, at % _TINTS, is_least))
+
+    divide(tree, within, (), lost)
+    names = BlockNames(cell.names for cell in cells)
     return [_labelled(_rounded(cell), kind, total, names) for cell in cells]
 
 
-def _divide(
-    cells: list[Cell], branch: Branch, within: Rect, names: tuple[str, ...], hues: Mapping[str, int], least: float,
-    lost: Branch | None = None,
-) -> None:  # fmt: skip
-    parts = [(one.value, one) for one in branch.inside if one.value >= least]
-    small = [one for one in branch.inside if 0 < one.value < least]
-    if branch.own:
-        parts.append((branch.own, branch))
-    if lost is not None and lost.value:
-        parts.append((lost.value, lost))
-    if small:
-        of_small = Branch("", "", 0, tuple(small))
-        parts.append((of_small.value, small[0] if len(small) == 1 else of_small))
-    parts.sort(key=lambda part: -part[0])
-    rects = squarify([value for value, _ in parts], within)
-    for place, ((value, one), rect) in enumerate(zip(parts, rects, strict=True)):
-        if one is lost:
-            cells.append(
-                Cell(rect, None, (UNATTRIBUTED_LABEL,), value, 1, NO_HUE, 0, "not attributed to a block", one.is_least)
-            )
-            continue
-        if one is branch:  # its own cost
-            alone = names if not branch.inside else (*names[:-1], f"{branch.label or _PROGRAM}{_OWN}")
-            tooltip = (path_text(one.path) or _PROGRAM) + (", without the blocks inside" if branch.inside else "")
-            cell = _cell(rect, one, alone or (_PROGRAM,), value, hues, place, tooltip)
-            cells.append(replace(cell, is_least=one.is_bound))
-        elif not one.label:
-            tooltip = ", ".join(part.label for part in one.inside[:8]) + (" …" if len(one.inside) > 8 else "")
-            of = hue_or_grey(branch.path, hues)
-            few = (*names, f"{len(one.inside)} small")
-            cells.append(Cell(rect, branch.path, few, value, 1, of, place % _TINTS, tooltip, one.is_least))
-        elif one.inside and value >= least:
-            _divide(cells, one, rect, _names(names, one, hues), hues, least)
-        else:
-            cells.append(_cell(rect, one, _names(names, one, hues), value, hues, place, path_text(one.path)))
-
-
-def _names(above: tuple[str, ...], branch: Branch, hues: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the name of a block, after the names of the blocks around it that have the same colour."""
-    within_hue = hue_or_grey(branch.path.rpartition("/")[0], hues) != NO_HUE
-    return (*above, branch.label) if within_hue else (branch.label,)
-
-
-def _cell(
-    rect: Rect, branch: Branch, names: tuple[str, ...], value: float, hues: Mapping[str, int], place: int, tooltip: str
-) -> Cell:
-    hue = hue_or_grey(branch.path, hues)
-    return Cell(rect, branch.path, names, value, branch.repeat, hue, place % _TINTS, tooltip, branch.is_least)
-
-
 def _lost(data: Data, kind: Field) -> Branch:
-    """Return the unattributed costs as a branch."""
     figures = data["unattributed"]
     return Branch("", UNATTRIBUTED_LABEL, figures.get(kind.name) or 0, is_bound=is_bound(figures, kind.name))
 
 
-def _rounded(cell: Cell) -> Cell:
-    """Return the cell with its edges rounded to 0.1 px, so that there is no gap between neighbours."""
-    left, top = round(cell.rect.x, 1), round(cell.rect.y, 1)
-    right, bottom = round(cell.rect.x + cell.rect.w, 1), round(cell.rect.y + cell.rect.h, 1)
-    rect = Rect(left, top, round(right - left, 1), round(bottom - top, 1))
-    return replace(cell, rect=rect)
+# Edges are rounded, not sizes, so that there is no gap between neighbours.
+def _rounded(cell: TreemapCell) -> TreemapCell:
+    rect = cell.rect
+    left, top, right, bottom = (round(edge, 1) for edge in (rect.x, rect.y, rect.x + rect.w, rect.y + rect.h))
+    return replace(cell, rect=Rect(left, top, round(right - left, 1), round(bottom - top, 1)))
 
 
-def _labelled(cell: Cell, kind: Field, total: float, names: Names) -> Cell:
+def _labelled(cell: TreemapCell, kind: Field, total: float, names: BlockNames) -> TreemapCell:
     rect = cell.rect
     room = rect.w - 2 * _PAD
     size = LARGE if rect.w > 150 and rect.h > 70 else NORMAL
@@ -203,80 +168,72 @@ def _labelled(cell: Cell, kind: Field, total: float, names: Names) -> Cell:
     rows = [Label(rect.x + _PAD, rect.y + _PAD + size - 2, name, size, bold=True)]
     value, share = at_least(kind.short(cell.value), cell.is_least), percent(cell.value / total)
     both = f"{value} · {share}"
-    below = [both] if text_width(both, NORMAL) <= room else [value, share]
-    for text in below:
+    for text in [both] if text_width(both, NORMAL) <= room else [value, share]:
         at = rows[-1].y + NORMAL + 4
         if text_width(text, NORMAL) <= room and at + 5 <= rect.y + rect.h:
             rows.append(Label(rect.x + _PAD, at, text, NORMAL))
     beside = rect.x + _PAD + rows[0].width + 10
-    for text in (both, share) if len(rows) == 1 else ():
-        if beside + text_width(text, NORMAL) <= rect.x + rect.w - _PAD:
+    for text in (both, share):
+        if len(rows) == 1 and beside + text_width(text, NORMAL) <= rect.x + rect.w - _PAD:
             rows.append(Label(beside, rows[0].y, text, NORMAL))
-            break
     return replace(cell, labels=tuple(rows))
 
 
 def _svg(data: Data, kind: Field, width: int) -> str:
-    page = Page(data, kind, f"{kind.title} by block", width)
+    page = CostPage(data, kind, f"{kind.title} by block", width)
     height = round(max(180, min(400, width * 0.5)))
     within = Rect(MARGIN, HEAD_H, width - 2 * MARGIN, height)
-    cells = cells_of(data, kind.name, within)
+    cells, hues = cells_of(data, kind.name, within), hues_of(data)
     if not cells:
-        page.plate(within, reason_of(data, kind))
-        return page.svg(reason_of(data, kind))
-    total, hues = sum(cell.value for cell in cells), hues_of(data)
-    groups = _groups(cells, hues)
-    greys = [name for name, cell, _ in groups if cell.hue == NO_HUE and cell.path is not None]
-    patterns = {name: place for place, name in enumerate(greys, 1)}  # from 1, because the last hue is a plain grey
+        return page.explain(within, reason_of(data, kind))
+    total = sum(cell.value for cell in cells)
+    by_entry = defaultdict[str, list[TreemapCell]](list)  # of the legend
     for cell in cells:
-        _draw(page.sheet, cell, kind, total, patterns.get(_group(cell, hues), 0))
+        by_entry[_entry(cell, hues)].append(cell)
+    entries = [
+        (name, max(group, key=lambda cell: cell.value), sum(cell.value for cell in group))
+        for name, group in by_entry.items()
+    ]
+    entries.sort(key=lambda entry: -entry[2])
+    greys = [name for name, cell, _ in entries if cell.hue == NO_HUE and cell.path is not None]
+    patterns = {name: at for at, name in enumerate(greys, 1)}  # from 1, because the last hue is a plain grey
+    for cell in cells:
+        _draw(page, cell, kind, total, patterns.get(_entry(cell, hues), 0))
     page.y = within.y + within.h + FOOT
+    labels = {name: f"{name} {percent(value / total)}" for name, _, value in entries}
     if any(not cell.labels or len(cell.names) > 1 for cell in cells):
-        labels = {name: f"{name} {percent(value / total)}" for name, _, value in groups}
         page.legend(
-            [("" if cell.path is None else cell.tone, labels[name]) for name, cell, _ in groups],
+            [("" if cell.path is None else cell.tone, labels[name]) for name, cell, _ in entries],
             {labels[name]: pattern for name, pattern in patterns.items()},
         )
     for text in _missing(data, kind):
         page.note(text)
-    first = ", ".join(f"{name} {percent(value / total)}" for name, _, value in groups[:8])
-    return page.svg(f"{kind.title} of {len(cells)} parts; the largest blocks are {first}.")
+    largest = ", ".join(list(labels.values())[:8])
+    return page.svg(f"{kind.title} of {len(cells)} parts; the largest blocks are {largest}.")
 
 
-def _draw(sheet: SvgCanvas, cell: Cell, kind: Field, total: float, pattern: int) -> None:
-    rect = cell.rect
-    tone = cell.tone
+def _draw(page: CostPage, cell: TreemapCell, kind: Field, total: float, pattern: int) -> None:
+    rect, tone = cell.rect, cell.tone
     exact = at_least(kind.exact(cell.value), cell.is_least)
-    about = f"{times(cell.tooltip, cell.repeat)}\n{exact}, {percent(cell.value / total)}"
-    sheet.open(about, "cell", cell.path or "")
+    page.open(f"{times(cell.tooltip, cell.repeat)}\n{exact}, {percent(cell.value / total)}", "cell", cell.path or "")
     gap_x, gap_y = (_GAP if side > 3 * _GAP else 0.0 for side in (rect.w, rect.h))
-    sheet.rect(rect.x + gap_x, rect.y + gap_y, rect.w - 2 * gap_x, rect.h - 2 * gap_y, tone)
-    sheet.striped(rect.x + gap_x, rect.y + gap_y, rect.w - 2 * gap_x, rect.h - 2 * gap_y, pattern)
+    area = rect.x + gap_x, rect.y + gap_y, rect.w - 2 * gap_x, rect.h - 2 * gap_y
+    page.rect(*area, tone)
+    page.striped(*area, pattern)
     if cell.path is None:
-        sheet.hatched(rect.x + 1, rect.y + 1, rect.w - 2, rect.h - 2, "line")
+        page.hatched(rect.x + 1, rect.y + 1, rect.w - 2, rect.h - 2, "line")
     for label in cell.labels:
-        sheet.text(
-            label.x, label.y, label.text, f"on {tone}", size=label.size, bold=label.bold, halo=cell.path is None
-        )  # fmt: skip
-    sheet.close()
+        halo = cell.path is None
+        page.text(label.x, label.y, label.text, f"on {tone}", size=label.size, bold=label.bold, halo=halo)
+    page.close()
 
 
-def _groups(cells: Sequence[Cell], hues: Mapping[str, int]) -> list[tuple[str, Cell, float]]:
-    """Return the entries of the legend, most expensive first: name, largest cell and cost."""
-    found: dict[str, list[Cell]] = {}
-    for cell in cells:
-        found.setdefault(_group(cell, hues), []).append(cell)
-    groups = [(name, max(of, key=lambda one: one.value), sum(one.value for one in of)) for name, of in found.items()]
-    return sorted(groups, key=lambda group: -group[2])
-
-
-def _group(cell: Cell, hues: Mapping[str, int]) -> str:
-    """Return the name of the legend entry for a cell."""
+def _entry(cell: TreemapCell, hues: Mapping[str, int]) -> str:
+    if cell.path is None:
+        return UNATTRIBUTED_LABEL
     own = cell.path
     while own and own not in hues:
         own = own.rpartition("/")[0]
-    if cell.path is None:
-        return UNATTRIBUTED_LABEL
     return cell.names[0].removesuffix(_OWN) if own else label_of(cell.path) or "other blocks"
 
 
@@ -295,17 +252,22 @@ def _text(data: Data, kind: Field) -> str:
     total = tree.value + lost.value
     if total <= 0:
         return f"{head}\n{reason_of(data, kind)}"
-    rows: list[tuple[str, ...]] = [("block", kind.title, "share", "")]
+
+    def row(branch: Branch, name: str) -> tuple[str, str, str, str]:
+        share = branch.value / total
+        value = at_least(kind.short(branch.value), branch.is_least)
+        return name, value, percent(share), "█" * round(20 * share)
+
+    rows = [("block", kind.title, "share", "")]
     hidden = 0
     for branch, depth in _deep(tree, -1):
         if depth < 0:
             continue
         if branch.value < _LEAST_LISTED * total:
             hidden += branch.own is not None
-            continue
-        rows.append(("  " * depth + times(branch.label, branch.repeat), *_figures(branch, kind, total)))
-    if lost.value:
-        rows.append((UNATTRIBUTED_LABEL, *_figures(lost, kind, total)))
+        else:
+            rows.append(row(branch, "  " * depth + times(branch.label, branch.repeat)))
+    rows += [row(lost, UNATTRIBUTED_LABEL)] if lost.value else []
     rows.append(("total", whole_text(data, kind), "100 %", ""))
     lines = [head, columns(rows, right={1, 2})]
     if hidden:
@@ -315,74 +277,54 @@ def _text(data: Data, kind: Field) -> str:
     return "\n".join((*lines, *_missing(data, kind)))
 
 
-def _figures(branch: Branch, kind: Field, total: float) -> tuple[str, str, str]:
-    share = branch.value / total
-    return at_least(kind.short(branch.value), branch.is_least), percent(share), "█" * round(20 * share)
-
-
 def _deep(branch: Branch, depth: int) -> Iterator[tuple[Branch, int]]:
     yield branch, depth
     parts = [*branch.inside]
     if parts and branch.own:
         parts.append(Branch(branch.path, "(self)", branch.own, is_bound=branch.is_bound))
-    for one in sorted(parts, key=lambda part: -part.value):
-        yield from _deep(one, depth + 1)
+    for part in sorted(parts, key=lambda part: -part.value):
+        yield from _deep(part, depth + 1)
 
 
 def squarify(values: Sequence[float], within: Rect) -> list[Rect]:
-    """Divide a rectangle into one rectangle for each value, with areas proportional to the values.
+    """Divide a rectangle into one rectangle for each value, the largest first, with areas proportional to the values.
 
     The algorithm is that of Bruls, Huizing and van Wijk, "Squarified Treemaps" (2000). It fills the rectangle with rows
     along the shorter side. A value is added to a row if the rectangles in the row become more square.
-
-    Args:
-        values: Numbers above 0, the largest first.
-        within: The rectangle to divide.
-
-    Examples:
-        >>> squarify([2, 1, 1], Rect(0, 0, 4, 2))
-        [Rect(x=0, y=0.0, w=2.0, h=2.0), Rect(x=2.0, y=0.0, w=2.0, h=1.0), Rect(x=2.0, y=1.0, w=2.0, h=1.0)]
     """
-    found: list[Rect] = []
-    left = within
+    rects: list[Rect] = []
     rest = [*values]
     while rest:
-        scale = left.area / sum(rest)
-        side = min(left.w, left.h)
+        scale, side = within.area / sum(rest), min(within.w, within.h)
         count = 1
         while count < len(rest) and _worst(rest[: count + 1], scale, side) <= _worst(rest[:count], scale, side):
             count += 1
         row, rest = rest[:count], rest[count:]
-        rects, left = _cells_of_row(row, left, sum(row) / (sum(row) + sum(rest)))
-        found += rects
-    return found
+        total = sum(row)
+        share = total / (total + sum(rest))
+        upright = within.w >= within.h
+        side, depth = (within.h, within.w * share) if upright else (within.w, within.h * share)
+        at = 0.0
+        for value in row[:-1]:
+            part = side * value / total
+            rects.append(_part_of(within, upright, at, part, depth))
+            at += part
+        rects.append(_part_of(within, upright, at, side - at, depth))
+        if upright:
+            within = Rect(within.x + depth, within.y, within.w - depth, within.h)
+        else:
+            within = Rect(within.x, within.y + depth, within.w, within.h - depth)
+    return rects
+
+
+def _part_of(within: Rect, upright: bool, at: float, part: float, depth: float) -> Rect:
+    if upright:
+        return Rect(within.x, within.y + at, depth, part)
+    return Rect(within.x + at, within.y, part, depth)
 
 
 def _worst(row: Sequence[float], scale: float, side: float) -> float:
-    """Return the largest ratio of the longer to the shorter side of the rectangles in a row."""
     total = sum(row) * scale
     if not total or not side:
         return float("inf")
     return max(side * side * max(row) * scale / total**2, total**2 / (side * side * min(row) * scale))
-
-
-def _cells_of_row(row: Sequence[float], within: Rect, share: float) -> tuple[list[Rect], Rect]:
-    """Place a row along the shorter side of a rectangle. Return the rectangles of the row, and the remaining rectangle.
-
-    The row takes `share` of the area.
-    """
-    upright = within.w >= within.h
-    side, length = (within.h, within.w) if upright else (within.w, within.h)
-    total = sum(row)
-    depth = length * share
-    rects, at = [], 0.0
-    for place, value in enumerate(row):
-        part = side - at if place == len(row) - 1 else side * value / total
-        if upright:
-            rects.append(Rect(within.x, within.y + at, depth, part))
-        else:
-            rects.append(Rect(within.x + at, within.y, part, depth))
-        at += part
-    if upright:
-        return rects, Rect(within.x + depth, within.y, within.w - depth, within.h)
-    return rects, Rect(within.x, within.y + depth, within.w, within.h - depth)

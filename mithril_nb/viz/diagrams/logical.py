@@ -1,83 +1,236 @@
-"""The logical graph of a model as a nested graph with labels, and its layout."""
+"""The graph of a model as a nested graph: boxes with labels from inferred specs, costs and problems.
+
+Repeated parts of a model become one box with ×N. Only structure is compared, not names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
+from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.paths import join_path
-from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph, Node
+from mithril_nb.graph.records import BOUNDARY, Block, BlockSpecs, Endpoint, LogicalGraph, Node, Value
+from mithril_nb.graph.spec import Spec, StaticSpec, TensorSpec
+from mithril_nb.stages.graph.folds import rounds
 from mithril_nb.stages.graph.stage_graph import MOST
-from mithril_nb.viz.diagrams.labels import (
-    NARROWEST,
-    PAD,
-    PILL_H,
-    PLAIN,
-    NodeAnnotation,
-    node_height,
-    node_width,
-    pill_width,
-    title_width,
-)
-from mithril_nb.viz.diagrams.layout import fits_first_view, layout
-from mithril_nb.viz.diagrams.nested import ROOT, Box, Flow, NestedGraph
-from mithril_nb.viz.diagrams.repeats import Run, repeated_runs
-from mithril_nb.viz.diagrams.scene import Scene, end_text
+from mithril_nb.viz.diagrams.layout import fits_first_view
+from mithril_nb.viz.diagrams.nested import ROOT, Box, Flow, NestedGraph, end_text, port_text
 from mithril_nb.viz.palette import HUES
-from mithril_nb.viz.svg import Point
-from mithril_nb.viz.text import times
+from mithril_nb.viz.text import one_line, outer_paths, text_width, times
+
+_LONGEST_LABEL = 24
 
 
-def model_layout(
+@dataclass(frozen=True)
+class NodeAnnotation:
+    """Labels of a block."""
+
+    label: str = ""
+    shape: str = ""
+    share: float | None = None
+    problem: int | None = None
+
+
+PLAIN = NodeAnnotation()
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """Labels of a graph."""
+
+    # Labels of blocks, by path
+    nodes: Mapping[str, NodeAnnotation] = field(default_factory=dict[str, NodeAnnotation])
+    # Known shapes on edges, by source such as `"linear_0.output"`; `"input"` is a model input
+    edge_shapes: Mapping[str, str] = field(default_factory=dict[str, str])
+    # Index into the problems of the graph, by `(source, target)` of the edge
+    edge_problems: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+
+
+def annotate(
     graph: LogicalGraph,
-    *,
-    annotations: Mapping[str, NodeAnnotation] | None = None,
-    edge_shapes: Mapping[str, str] | None = None,
-    expanded: Collection[str] = frozenset(),
-    moved: Mapping[str, Point] | None = None,
-    edge_problems: Mapping[tuple[str, str], int] | None = None,
-    fold: bool | Collection[str] = False,
-) -> Scene:
-    """Lay out a model in rows from left to right.
+    specs: Mapping[str, BlockSpecs] | None = None,
+    inputs: Mapping[str, TensorSpec] | None = None,
+    shares: Mapping[str, float] | None = None,
+    problems: Sequence[Diagnostic] = (),
+) -> Annotations:
+    """Return the labels of all blocks and edges."""
+    specs, shares = specs or {}, shares or {}
+    # A problem also marks the groups around its block: blocks inside a closed group are not visible.
+    at_block = {
+        path: at
+        for at, problem in reversed([*enumerate(problems)])
+        if problem.block
+        for path in outer_paths(problem.block)
+    }
+    nodes: dict[str, NodeAnnotation] = {}
+    edge_shapes = {name: shape_text(spec) for name, spec in (inputs or {}).items()}
+    for path, node in graph.walk():
+        block_specs = specs.get(path, BlockSpecs())
+        outputs = [block_specs.outputs.get(port.name) for port in node.block.outputs]
+        nodes[path] = NodeAnnotation(
+            label=label_of(node.block, block_specs),
+            shape=shape_text(outputs[0]) if len(outputs) == 1 else "",
+            share=share_of(path, shares),
+            problem=at_block.get(path),
+        )
+        for port, spec in zip(node.block.outputs, outputs, strict=True):
+            edge_shapes[port_text(path, port.name)] = shape_text(spec)
+        if node.block.graph is not None:
+            for port in node.block.graph.inputs:
+                edge_shapes[port_text(path, port.name)] = shape_text(block_specs.inputs.get(port.name))
+    edges = {problem.edge: at for at, problem in reversed([*enumerate(problems)]) if problem.edge}
+    return Annotations(nodes, {source: shape for source, shape in edge_shapes.items() if shape}, edges)
 
-    Args:
-        graph: The graph.
-        annotations: Labels of blocks, by path.
-        edge_shapes: Shape of the data on an edge, by source such as `"linear_0.output"`; `"input"` is a model input. A
-            missing shape is taken from the annotation of the block, if the block has one output.
-        expanded: Paths of the groups to draw open.
-        moved: Top left corners of the blocks that the user has moved, by path, relative to the group around the block.
-        edge_problems: Index into the problems of the graph, by `(source, target)` of the edge.
-        fold: True to draw repeated parts as one box with ×N, which can be opened. A collection of keys from
-            `repeat_keys` draws only these repeated parts in this way.
 
-    Returns:
-        The scene; equal arguments give equal scenes on every machine.
+def shape_text(spec: Spec | None) -> str:
+    """Return a shape as text. For a value known without running, such as a size, return `=` and the value.
 
-    Raises:
-        ValueError: An edge starts or ends at a block or port that the graph does not have.
+    Unknown shapes and values are `""`.
 
     Examples:
-        >>> from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, Port
-        >>> relu = Block("Relu", (), (Port("input"),), (Port("output"),), op="relu")
-        >>> into = Edge(Endpoint("", "x"), Endpoint("relu_0", "input"))
-        >>> out = Edge(Endpoint("relu_0", "output"), Endpoint("", "y"))
-        >>> graph = LogicalGraph((Node("relu_0", relu),), (into, out), (Port("x"),), (Port("y"),))
-        >>> [(node.name, node.x, node.y) for node in model_layout(graph).nodes]
-        [('x', 28.0, 29.0), ('relu_0', 136.0, 18.0), ('y', 308.0, 29.0)]
+        >>> shape_text(TensorSpec(("batch", 784))), shape_text(TensorSpec((10,))), shape_text(TensorSpec(("...", 4)))
+        ('(batch, 784)', '(10,)', '(…, 4)')
+        >>> shape_text(TensorSpec(("...",))), shape_text(StaticSpec((2, "batch")))
+        ('', "= (2, 'batch')")
     """
-    return layout(model_graph(graph, annotations, edge_shapes, edge_problems, fold), expanded, moved)
+    if isinstance(spec, StaticSpec):
+        return f"= {spec.value!r}" if spec.is_known else ""
+    if spec is None or spec.shape == ("...",):
+        return ""
+    dims = ["…" if dim == "..." else str(dim) for dim in spec.shape]
+    return f"({dims[0]},)" if len(dims) == 1 else f"({', '.join(dims)})"
+
+
+def label_of(block: Block, specs: BlockSpecs | None = None) -> str:
+    """Return the label of a block: the sizes of the last axis of its input and output, or numbers in its options."""
+    before, after = _last(specs.inputs) if specs else None, _last(specs.outputs) if specs else None
+    if block.op == "linear" and (before is None or after is None):  # not inferred, or inconsistent: use the options
+        before, after = block.options.get("input_size") or before, block.options.get("dimension")
+    is_sized = block.op == "linear" or (block.graph is not None and before != after)
+    if is_sized and before is not None and after is not None:
+        return f"{before} → {after}"
+    texts = list(dict.fromkeys(_sizes_text(value) for _, value in block.attributes if _matters(value)))
+    while len(" · ".join(texts)) > _LONGEST_LABEL and len(texts) > 1:
+        texts.pop()
+    return " · ".join(texts)
+
+
+def share_of(path: str, shares: Mapping[str, float]) -> float | None:
+    """Return the share of a block: its entry, or else the sum of the entries inside it. `None` if there are none."""
+    if path in shares:
+        return shares[path]
+    inside = [share for block, share in shares.items() if block.startswith(f"{path}/")]
+    return min(1.0, sum(inside)) if inside else None
+
+
+def _last(specs: Mapping[str, Spec | None]) -> int | str | None:
+    tensors = [spec for spec in specs.values() if isinstance(spec, TensorSpec)]
+    if len(specs) != 1 or not tensors or not tensors[0].shape or tensors[0].shape[-1] == "...":
+        return None
+    return tensors[0].shape[-1]
+
+
+# Numbers from 0.01, but not 1: flags and epsilons are left out.
+def _matters(value: Value) -> bool:
+    if isinstance(value, tuple):
+        return any(_matters(item) for item in value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0.01 and value != 1
+
+
+def _sizes_text(value: Value) -> str:
+    if isinstance(value, tuple):
+        return "×".join(_sizes_text(item) for item in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+NODE_H = 52
+PILL_H = 30
+PAD = 16
+LEFT = 14  # from the edge of a node to its text; the strip in the hue is between them
+RIGHT = 10
+GAP = 12  # between the texts of one row
+NAME_SIZE = 13
+SMALL_SIZE = 11
+NARROWEST, WIDEST = 132, 288
+_GRID = 8  # widths are multiples of this, so that a small change of a text rarely moves a box
+
+
+def title_width(name: str, kind: str) -> float:
+    """Return the width in px of the title of an open group. It shows name and kind in one row."""
+    names = text_width(one_line(name), NAME_SIZE, bold=True) + GAP / 2 + text_width(one_line(kind), SMALL_SIZE)
+    return min(names, WIDEST)
+
+
+def _beside(text: str) -> float:
+    return GAP + text_width(one_line(text), SMALL_SIZE) if text else 0.0
+
+
+def _stepped(width: float, narrowest: int = NARROWEST) -> int:
+    least = max(min(width, WIDEST), narrowest)
+    return int(-(-least // _GRID) * _GRID)
+
+
+# A level with more nodes is shortened: repeated ops and sequences of blocks become one box each, too.
+MOST_ON_A_LEVEL = 24
+_FEWEST_ROUNDS = 3
+_MOST_RUNS = 8
+
+
+@dataclass(frozen=True)
+class RepeatedRun:
+    """A sequence of blocks of a model or group that occurs several times in a row."""
+
+    start: int
+    period: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        """Index after the last block."""
+        return self.start + self.period * self.count
+
+
+def repeated_runs(nodes: Sequence[Node]) -> tuple[RepeatedRun, ...]:
+    """Return the repeated sequences of blocks in a model or group, in order.
+
+    Three or more equal composite blocks in a row are always returned. If there are more than `MOST_ON_A_LEVEL` blocks,
+    repeated ops and longer sequences such as `Linear`, `Relu` are returned, too.
+    """
+    numbers: dict[Block, int] = {}
+    by_id: dict[int, int] = {}  # hashing a composite block visits all blocks inside it
+    for node in nodes:
+        if id(node.block) not in by_id:
+            by_id[id(node.block)] = numbers.setdefault(node.block, len(numbers))
+    tokens = [by_id[id(node.block)] for node in nodes]  # equal for the same structure
+    runs: list[RepeatedRun] = []
+    for _, members in groupby(range(len(nodes)), tokens.__getitem__):
+        start, *rest = members
+        if len(rest) + 1 >= _FEWEST_ROUNDS and nodes[start].block.graph is not None:
+            runs.append(RepeatedRun(start, 1, len(rest) + 1))
+    while len(nodes) - sum(run.end - run.start - 1 for run in runs) > MOST_ON_A_LEVEL and len(runs) < _MOST_RUNS:
+        edges = sorted((run.start, run.end) for run in runs)
+        gaps = zip([0, *(end for _, end in edges)], [*(start for start, _ in edges), len(nodes)], strict=True)
+        repetitions = [(start, rounds(tokens[start:stop], _FEWEST_ROUNDS)) for start, stop in gaps]
+        candidates = [RepeatedRun(start + part[0], *part[1:]) for start, part in repetitions if part is not None]
+        if not candidates:
+            break
+        runs.append(max(candidates, key=lambda run: run.end - run.start))
+    return tuple(sorted(runs, key=lambda run: run.start))
 
 
 def model_graph(
-    graph: LogicalGraph,
-    annotations: Mapping[str, NodeAnnotation] | None = None,
-    edge_shapes: Mapping[str, str] | None = None,
-    edge_problems: Mapping[tuple[str, str], int] | None = None,
-    fold: bool | Collection[str] = False,
+    graph: LogicalGraph, notes: Annotations | None = None, fold: bool | Collection[str] = False
 ) -> NestedGraph:
-    """Return a model as a nested graph. The arguments are those of `model_layout`."""
-    build = _Build(annotations or {}, edge_shapes or {}, edge_problems or {}, fold)
+    """Return the graph of a model as a nested graph.
+
+    Args:
+        graph: The graph.
+        notes: Its labels.
+        fold: Whether repeated parts become one box each, or the keys of those that do.
+    """
+    build = _Build(notes or Annotations(), fold)
     build.level(graph, "", {}, 0)
     return NestedGraph(
         "logical graph", tuple(build.boxes), tuple(build.flows), tuple(build.shapes), idle=tuple(build.idle)
@@ -90,13 +243,8 @@ def first_view(graph: NestedGraph, marks: Mapping[str, str] | None = None) -> fr
     Groups with a problem are opened first, then the most expensive ones; if no cost is known, those with the most
     blocks. The picture shows at most 25 nodes and must be readable without zooming. The box of a repeated part is
     opened only if one of its blocks has a problem.
-
-    Args:
-        graph: The model, with repeated parts drawn as one box.
-        marks: `"added"`, `"removed"` or `"changed"` for nodes that differ from another model, by key. If there are any,
-            only groups around these nodes are opened, and the picture may be too large to be readable without zooming.
     """
-    marked = {key for one in marks or {} if one in graph.by_key for key in graph.above(one)[1:]}
+    marked = {key for marked_key in marks or {} if marked_key in graph.by_key for key in graph.above(marked_key)[1:]}
     opened: set[str] = set()
     waiting = list(graph.children.get(ROOT, []))
     count = len(waiting)
@@ -122,39 +270,47 @@ def first_view(graph: NestedGraph, marks: Mapping[str, str] | None = None) -> fr
     return frozenset(opened)
 
 
-@dataclass
 class _Build:
-    annotations: Mapping[str, NodeAnnotation]
-    edge_shapes: Mapping[str, str]
-    edge_problems: Mapping[tuple[str, str], int]
-    fold: bool | Collection[str]
-    boxes: list[Box] = field(default_factory=list)
-    flows: list[Flow] = field(default_factory=list)
-    shapes: dict[str, int] = field(default_factory=dict)
-    idle: list[tuple[str, str]] = field(default_factory=list)
+    def __init__(self, notes: Annotations, fold: bool | Collection[str]):
+        self.notes, self.fold = notes, fold
+        self.boxes: list[Box] = []
+        self.flows: list[Flow] = []
+        self.shapes: dict[str, int] = {}
+        self.idle: list[tuple[str, str]] = []
 
-    def level(self, graph: LogicalGraph, prefix: str, given: Mapping[str, str], hue: int) -> None:
-        """Add the boxes inside a model or group, and the data flows between them.
-
-        Args:
-            graph: The content of the model or group.
-            prefix: Path of the group; `""` for the model.
-            given: Known shapes of the data that enters the group, by name of the input.
-            hue: Index of the group's colour; ignored for the model.
-        """
-        shapes = self._shapes(graph, prefix, given)
-        ends = {edge.source for edge in graph.edges} | {edge.target for edge in graph.edges}
+    def level(self, graph: LogicalGraph, prefix: str, input_shapes: Mapping[str, str], hue: int) -> None:
+        shapes = self._shapes(graph, prefix, input_shapes)
+        connected = {end for edge in graph.edges for end in (edge.source, edge.target)}
         for port in () if prefix else graph.inputs:
             self.boxes.append(_pill("input", port.name, shapes[Endpoint(BOUNDARY, port.name)]))
         runs = {run.start: run for run in repeated_runs(graph.nodes)} if self.fold else {}
-        around, last = prefix, 0
+        parent, last = prefix, 0
         for at, node in enumerate(graph.nodes):
+            path, block = join_path(prefix, node.name), node.block
+            own_hue = hue if prefix else at % HUES
             if at >= last:
-                around = prefix
-                if at in runs and self._is_folded(join_path(prefix, node.name)):
+                parent = prefix
+                if at in runs and (isinstance(self.fold, bool) or repeat_key(path) in self.fold):
                     last = runs[at].end
-                    around = self._repeat(graph, prefix, runs[at], hue)
-            self._block(node, prefix, around, at, _used_ports(node, ends), shapes, graph, hue)
+                    parent = self._repeat(graph, prefix, runs[at], own_hue)
+            note = self.notes.nodes.get(path, PLAIN)
+            # Parameters are drawn only if they are connected.
+            ends = [(port, Endpoint(node.name, port.name)) for port in block.inputs]
+            inputs = tuple(port.name for port, end in ends if port.role == "data" or end in connected)
+            outputs = tuple(port.name for port in block.outputs)
+            box = Box(
+                path, node.name, block.kind, node_width(node.name, block.kind, note.label, note.shape),
+                max(NODE_H, 12 * (max(len(inputs), len(outputs)) + 1)), parent=parent, hue=own_hue, path=path,
+                label=note.label, shape=note.shape, share=note.share, problem=note.problem, inputs=inputs,
+                outputs=outputs,
+            )  # fmt: skip
+            if block.graph is None:
+                self.boxes.append(box)
+                continue
+            self.boxes.append(replace(box, is_group=True, title_w=_frame_width(node.name, block.kind)))
+            sources = {port: graph.source_of.get(Endpoint(node.name, port)) for port in inputs}
+            inner = {port: shapes.get(source, "") for port, source in sources.items() if source is not None}
+            self.level(block.graph, path, inner, own_hue)
         for port in graph.outputs:
             source = graph.source_of.get(Endpoint(BOUNDARY, port.name))
             if not prefix:
@@ -162,93 +318,63 @@ class _Build:
             elif source is None:
                 self.idle.append((prefix, port.name))
         for edge in graph.edges:
-            self.flows.append(self._flow(edge.source, edge.target, graph, prefix, shapes))
+            tail, head = (
+                join_path(prefix, end.node) if end.node != BOUNDARY else prefix or f"{kind}:{end.port}"
+                for kind, end in (("input", edge.source), ("output", edge.target))
+            )
+            shape = shapes.get(edge.source, "")
+            indices = (self.shapes.setdefault(shape, len(self.shapes)),) if shape else ()
+            problem = self.notes.edge_problems.get((end_text(edge.source, prefix), end_text(edge.target, prefix)))
+            self.flows.append(Flow(tail, head, edge.source.port, edge.target.port, (), indices, problem))
 
-    def _shapes(self, graph: LogicalGraph, prefix: str, given: Mapping[str, str]) -> dict[Endpoint, str]:
-        shapes = {Endpoint(BOUNDARY, port.name): given.get(port.name, "") for port in graph.inputs}
+    def _shapes(self, graph: LogicalGraph, prefix: str, input_shapes: Mapping[str, str]) -> dict[Endpoint, str]:
+        shapes = {Endpoint(BOUNDARY, port.name): input_shapes.get(port.name, "") for port in graph.inputs}
         for node in graph.nodes:
-            note = self.annotations.get(join_path(prefix, node.name), PLAIN)
             if len(node.block.outputs) == 1:
+                note = self.notes.nodes.get(join_path(prefix, node.name), PLAIN)
                 shapes[Endpoint(node.name, node.block.outputs[0].name)] = note.shape
         for source in {edge.source for edge in graph.edges}:
-            known = self.edge_shapes.get(end_text(source, prefix), "")
-            if known:
-                shapes[source] = known
+            if shape := self.notes.edge_shapes.get(end_text(source, prefix)):
+                shapes[source] = shape
         return shapes
 
-    def _is_folded(self, path: str) -> bool:
-        return self.fold is True or (not isinstance(self.fold, bool) and repeat_key(path) in self.fold)
-
-    def _repeat(self, graph: LogicalGraph, prefix: str, run: Run, around: int) -> str:
-        """Add the box of a repeated part, and return its key."""
+    def _repeat(self, graph: LogicalGraph, prefix: str, run: RepeatedRun, hue: int) -> str:
         members = graph.nodes[run.start : run.end]
         paths = [join_path(prefix, node.name) for node in members]
-        notes = [self.annotations.get(path, PLAIN) for path in paths]
+        notes = [self.notes.nodes.get(path, PLAIN) for path in paths]
         first, last = members[0], members[run.period - 1]
-        is_one = run.period == 1
-        name = first.name if is_one else f"{first.name} … {last.name}"
-        kind = first.block.kind if is_one else "repeat"
-        label, shape = notes[0].label if is_one else "", notes[-1].shape
+        name, kind, label = f"{first.name} … {last.name}", "repeat", ""
+        if run.period == 1:
+            name, kind, label = first.name, first.block.kind, notes[0].label
+        shape = notes[-1].shape
         shares = [note.share for note in notes if note.share is not None]
         key = repeat_key(paths[0])
-        title_w = max(title_width(f"{name} ×{run.count}", kind) + 2 * PAD, NARROWEST)
-        hue = around if prefix else run.start % HUES
         self.boxes.append(
             Box(
-                key, name, kind, node_width(name, times(kind, run.count), label, shape), node_height(1), round(title_w),
-                prefix, is_group=True, hue=hue, label=label, shape=shape, repeat=run.count,
-                share=min(1.0, sum(shares)) if shares else None,
+                key, name, kind, node_width(name, times(kind, run.count), label, shape), NODE_H,
+                _frame_width(f"{name} ×{run.count}", kind), prefix, is_group=True, hue=hue, label=label, shape=shape,
+                repeat=run.count, share=min(1.0, sum(shares)) if shares else None,
                 problem=next((note.problem for note in notes if note.problem is not None), None), blocks=tuple(paths),
             )
         )  # fmt: skip
         return key
 
-    def _block(
-        self,
-        node: Node,
-        prefix: str,
-        parent: str,
-        at: int,
-        used: tuple[Sequence[str], Sequence[str]],
-        shapes: Mapping[Endpoint, str],
-        graph: LogicalGraph,
-        around: int,
-    ) -> None:
-        path = join_path(prefix, node.name)
-        note = self.annotations.get(path, PLAIN)
-        hue = around if prefix else at % HUES
-        block = node.block
-        inputs, outputs = used
-        box = Box(
-            path, node.name, block.kind, node_width(node.name, block.kind, note.label, note.shape),
-            node_height(max(len(inputs), len(outputs))), parent=parent, hue=hue, path=path, label=note.label,
-            shape=note.shape, share=note.share, problem=note.problem, inputs=tuple(inputs), outputs=tuple(outputs),
-        )  # fmt: skip
-        if block.graph is None:
-            self.boxes.append(box)
-            return
-        title_w = max(title_width(node.name, block.kind) + 2 * PAD, NARROWEST)
-        self.boxes.append(replace(box, is_group=True, title_w=round(title_w)))
-        sources = {port: graph.source_of.get(Endpoint(node.name, port)) for port in inputs}
-        given = {port: shapes.get(source, "") for port, source in sources.items() if source is not None}
-        self.level(block.graph, path, given, hue)
 
-    def _flow(
-        self, source: Endpoint, target: Endpoint, graph: LogicalGraph, prefix: str, shapes: Mapping[Endpoint, str]
-    ) -> Flow:
-        tail, head = (
-            join_path(prefix, end.node) if end.node != BOUNDARY else prefix or f"{kind}:{end.port}"
-            for kind, end in (("input", source), ("output", target))
-        )
-        for kind, end, ports in (("input", source, graph.inputs), ("output", target, graph.outputs)):
-            is_there = end.node in graph.by_name if end.node != BOUNDARY else end.port in {port.name for port in ports}
-            if not is_there:
-                what, name = (kind, end.port) if end.node == BOUNDARY else ("block", end.node)
-                raise ValueError(f"the graph has an edge at {str(end)!r}, but no {what} {name!r}.")
-        shape = shapes.get(source, "")
-        known = (self.shapes.setdefault(shape, len(self.shapes)),) if shape else ()
-        ends = end_text(source, prefix), end_text(target, prefix)
-        return Flow(tail, head, source.port, target.port, (), known, self.edge_problems.get(ends))
+def node_width(name: str, kind: str, label: str, shape: str) -> int:
+    """Return the width of a block's box in px. One row shows kind and label, the other name and shape."""
+    upper = text_width(one_line(kind), SMALL_SIZE) + _beside(label)
+    lower = text_width(one_line(name), NAME_SIZE, bold=True) + _beside(shape)
+    return _stepped(max(upper, lower) + LEFT + RIGHT)
+
+
+def _frame_width(name: str, kind: str) -> int:
+    return round(max(title_width(name, kind) + 2 * PAD, NARROWEST))
+
+
+def _pill(kind: str, name: str, shape: str) -> Box:
+    inputs, outputs = ((), (name,)) if kind == "input" else ((name,), ())
+    width = _stepped(text_width(one_line(name), NAME_SIZE, bold=True) + _beside(shape) + 2 * LEFT, 72)
+    return Box(f"{kind}:{name}", name, kind, width, PILL_H, hue=HUES - 1, shape=shape, inputs=inputs, outputs=outputs)
 
 
 def repeat_key(path: str) -> str:
@@ -257,23 +383,9 @@ def repeat_key(path: str) -> str:
 
 
 def repeat_keys(graph: LogicalGraph, prefix: str = "") -> Iterator[str]:
-    """Yield the keys of the boxes that `model_layout` can draw for repeated parts."""
+    """Yield the keys of the boxes that a picture can draw for repeated parts."""
     for run in repeated_runs(graph.nodes):
         yield repeat_key(join_path(prefix, graph.nodes[run.start].name))
     for node in graph.nodes:
         if node.block.graph is not None:
             yield from repeat_keys(node.block.graph, join_path(prefix, node.name))
-
-
-def _used_ports(node: Node, ends: set[Endpoint]) -> tuple[list[str], list[str]]:
-    """Return the names of the inputs and outputs to draw. Parameters are drawn only if they are connected."""
-    inputs = [port.name for port in node.block.inputs if port.role == "data" or Endpoint(node.name, port.name) in ends]
-    return inputs, [port.name for port in node.block.outputs]
-
-
-def _pill(kind: str, name: str, shape: str) -> Box:
-    inputs, outputs = ((), (name,)) if kind == "input" else ((name,), ())
-    return Box(
-        f"{kind}:{name}", name, kind, pill_width(name, shape), PILL_H, hue=HUES - 1, shape=shape, inputs=inputs,
-        outputs=outputs,
-    )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,32 +10,26 @@ from typing import Any
 
 from mithril_nb.display import AT_LEAST
 from mithril_nb.viz import units
-from mithril_nb.viz.diagrams.labels import SMALL_SIZE
+from mithril_nb.viz.diagrams.logical import SMALL_SIZE
 from mithril_nb.viz.palette import HUES, LIGHT
 from mithril_nb.viz.svg import element, number
 from mithril_nb.viz.text import elide, one_line, text_width
 
+# A number, the name of a category, or `None` if unknown.
 Value = float | str | None
-"""A number, the name of a category, or `None` if unknown."""
+# Text of an unknown value.
 UNKNOWN = "?"
-"""Text of an unknown value."""
+# Category of the rarest values, if there are more categories than colours.
 OTHER = "other"
-"""Category of the rarest values, if there are more categories than colours."""
+# Opacity of the colour behind a text for the largest value. The text must remain readable.
 TINT = 0.18
-"""Opacity of the colour behind a text for the largest value. The text must remain readable."""
+# Sizes in the legend, in px: length of a bar, height of a row, and largest width of a text.
 _BAR, _ROW, _LONGEST = 44, 18, 180
-"""Sizes in the legend, in px: length of a bar, height of a row, and largest width of a text."""
 
 
 @dataclass(frozen=True)
 class NodeValue:
-    """The value on one node.
-
-    Attributes:
-        text: A number with its unit, a category, a formula, or `"?"` if the value is unknown.
-        level: Length of the bar, 0 to 1; `None` for a category and for an unknown value.
-        hue: Index of the category's colour; `None` for a number and for an unknown value.
-    """
+    """The value on one node."""
 
     text: str
     level: float | None = None
@@ -50,58 +43,39 @@ class NodeValue:
 
 @dataclass(frozen=True)
 class Overlay:
-    """Values on the nodes of a graph: all numbers, or all categories.
-
-    Attributes:
-        name: Name, such as `"flops"`.
-        title: Title, such as `"FLOPs, with inner blocks"`.
-        values: Values by key of the node. Nodes without an entry, such as inputs, show no value.
-        unit: Unit of the numbers, such as `"FLOP"`, `"B"` or `"s"`.
-        bounds: Keys of the nodes whose number is a lower bound.
-        texts: Texts to show instead of the number, such as a formula, by key of the node.
-        total: Sum over the whole program. `None` if it is unknown, or if a sum has no meaning.
-        notes: Notes for the user.
-
-    Examples:
-        >>> overlay = Overlay("flops", "FLOPs", {"a": 2000, "b": 500, "c": None}, "FLOP", bounds={"b"})
-        >>> [overlay.at(key).text for key in "abc"], overlay.at("d")
-        (['2.00 kFLOP', '≥ 500 FLOP', '?'], None)
-        >>> Overlay("dtype", "dtype", {"a": "int32", "b": "float32"}).categories
-        ('float32', 'int32')
-    """
+    """Values on the nodes of a graph: all numbers, or all categories."""
 
     name: str
     title: str
+    # Values by key of the node. Nodes without an entry, such as inputs, show no value.
     values: Mapping[str, Value] = field(repr=False)
+    # Unit of the numbers, such as `"FLOP"`, `"B"` or `"s"`
     unit: str = ""
+    # Keys of the nodes whose number is a lower bound
     bounds: Collection[str] = field(default=frozenset(), repr=False)
+    # Texts to show instead of the number, such as a formula, by key of the node
     texts: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    # Sum over the whole program. `None` if it is unknown, or if a sum has no meaning.
     total: float | None = None
     notes: tuple[str, ...] = ()
 
     @cached_property
     def categories(self) -> tuple[str, ...]:
         """The categories, most frequent first; `()` for numbers. If there are too many, the last one is `OTHER`."""
-        found = Counter(value for value in self.values.values() if isinstance(value, str))
-        named = tuple(sorted(found, key=lambda one: (-found[one], one)))
+        counts = Counter(value for value in self.values.values() if isinstance(value, str))
+        named = tuple(sorted(counts, key=lambda category: (-counts[category], category)))
         return named if len(named) <= HUES else (*named[: HUES - 1], OTHER)
 
     @cached_property
     def ends(self) -> tuple[float, float]:
         """The smallest and the largest known number; `(0, 0)` if no number is known."""
-        known = [value for value in self.values.values() if isinstance(value, int | float)]
-        return (min(known), max(known)) if known else (0, 0)
-
-    @cached_property
-    def has_unknown(self) -> bool:
-        """True if the value of a node is unknown."""
-        return any(value is None for value in self.values.values())
+        numbers = [value for value in self.values.values() if isinstance(value, int | float)]
+        return (min(numbers), max(numbers)) if numbers else (0, 0)
 
     @property
     def heading(self) -> str:
         """The title, and the sum over the program if it is known."""
-        whole = "" if self.total is None else f": {self.format(self.total)} in total"
-        return f"{one_line(self.title)}{whole}"
+        return one_line(self.title) + ("" if self.total is None else f": {self.format(self.total)} in total")
 
     def at(self, key: str) -> NodeValue | None:
         """Return the value on a node; `None` if the node shows no value."""
@@ -114,30 +88,23 @@ class Overlay:
         text = self.texts.get(key)
         if value is None:
             return NodeValue(text or UNKNOWN)
-        bound = AT_LEAST if key in self.bounds and value else ""
-        return NodeValue(text or f"{bound}{self.format(value)}", self._level(value))
+        return NodeValue(text or self._bound(key) + self.format(value), self._level(value))
 
     def description(self, key: str) -> str:
-        """Return the text of a tooltip: title, exact value, and share; `""` if the node shows no value.
-
-        Examples:
-            >>> Overlay("flops", "own FLOPs", {"a": 1024}, "FLOP", total=2048).description("a")
-            'own FLOPs: 1,024 FLOP, 50.0 %'
-        """
-        shown = self.at(key)
-        if shown is None:
+        """Return the text of a tooltip: title, exact value, and share; `""` if the node shows no value."""
+        node_value = self.at(key)
+        if node_value is None:
             return ""
-        value, text = self.values[key], shown.text
-        if shown.is_unknown:
+        value, text = self.values[key], node_value.text
+        if node_value.is_unknown:
             text = units.UNKNOWN if text == UNKNOWN else f"{text}; of this node: {units.UNKNOWN}"
         elif not isinstance(value, str) and value is not None and key not in self.texts:
-            bound = AT_LEAST if key in self.bounds and value else ""
-            text = f"{bound}{self._exact(value)}"
-            text += f", {units.percent(value / self.total)}" if self.total else ""
+            exact = f"{value:.9g} s" if self.unit == "s" else f"{units.exact(value)} {self.unit}".rstrip()
+            text = self._bound(key) + exact + (f", {units.percent(value / self.total)}" if self.total else "")
         return f"{one_line(self.title)}: {text}"
 
-    def _exact(self, value: float) -> str:
-        return f"{value:.9g} s" if self.unit == "s" else f"{units.exact(value)} {self.unit}".rstrip()
+    def _bound(self, key: str) -> str:
+        return AT_LEAST if key in self.bounds and self.values[key] else ""
 
     def format(self, value: float) -> str:
         """Format a number with its unit."""
@@ -146,11 +113,6 @@ class Overlay:
     def _level(self, value: float) -> float:
         low, high = min(0, self.ends[0]), max(0, self.ends[1])
         return (value - low) / (high - low) if high > low else 0.0
-
-    def _text(self, key: str) -> str:
-        """Return the text of a node for the front end; `""` if the front end can compute it from the value."""
-        value = self.values.get(key)
-        return one_line(value) if isinstance(value, str) and value not in self.categories else self.texts.get(key, "")
 
     def of(self, keys: Iterable[str]) -> Overlay:
         """Return the overlay for some nodes only, given by key. Its scale spans only their values."""
@@ -161,79 +123,77 @@ class Overlay:
 
         A value is a number, the index of a category, `"?"` if it is unknown, or `None` if the node shows no value.
         """
-        listed = list(keys)
-        places = {one: at for at, one in enumerate(self.categories)}
-
-        def value_of(key: str) -> float | str | None:
-            value = self.values.get(key)
+        index = {category: at for at, category in enumerate(self.categories)}
+        values: list[Value] = []
+        bounds: list[int] = []
+        texts: dict[str, str] = {}
+        for at, key in enumerate(keys):
+            value, text = self.values.get(key), self.texts.get(key, "")
             if isinstance(value, str):
-                return places.get(value, HUES - 1)
-            return value if value is not None else UNKNOWN if key in self.values else None
-
-        known = {at: key for at, key in enumerate(listed)}
+                text = text if value in index else one_line(value)
+                value = index.get(value, HUES - 1)
+            elif value is None and key in self.values:
+                value = UNKNOWN
+            values.append(value)
+            if key in self.bounds:
+                bounds.append(at)
+            if text:
+                texts[str(at)] = text
         return {
             "name": self.name,
             "title": one_line(self.title),
             "unit": self.unit,
             "total": self.total,
-            "categories": [one_line(one) for one in self.categories],
-            "values": [value_of(key) for key in listed],
-            "bounds": [at for at, key in known.items() if key in self.bounds],
-            "texts": {str(at): text for at, key in known.items() if (text := self._text(key))},
+            "categories": [one_line(category) for category in self.categories],
+            "values": values,
+            "bounds": bounds,
+            "texts": texts,
             "notes": list(self.notes),
         }
 
 
 def known_number(value: float | None) -> float | None:
-    """Return a number, or `None` if it cannot be drawn: NaN, infinite, or at least 1e150.
-
-    Examples:
-        >>> known_number(2.5), known_number(float("nan")), known_number(None)
-        (2.5, None, None)
-    """
-    if value is None or not abs(value) < 1e150 or math.isnan(value):
-        return None
-    return value
+    """Return a number, or `None` if it cannot be drawn: NaN, infinite, or at least 1e150."""
+    return value if value is not None and abs(value) < 1e150 else None
 
 
-def draw_value(x: float, y: float, width: float, shown: NodeValue) -> Iterator[str]:
+def draw_value(x: float, y: float, width: float, value: NodeValue) -> Iterator[str]:
     """Draw a bar of 4 px height. It is full in the colour of a category, and hatched for an unknown value."""
-    yield element("rect", class_="track", x=x, y=y, width=width, height=4, rx=2, fill=LIGHT.track)
-    if shown.hue is not None:
-        hue = shown.hue % HUES
-        yield element("rect", class_=f"hue{hue}", x=x, y=y, width=width, height=4, rx=2, fill=LIGHT.hues[hue])
-    elif shown.level is not None and shown.level * width >= 0.5:
-        yield element(
-            "rect", class_="cost", x=x, y=y, width=round(shown.level * width, 1), height=4, rx=2, fill=LIGHT.cost
-        )
-    elif shown.level is None:
-        yield _hatch(x, y, width, 4)
+
+    def bar(name: str, length: float, fill: str) -> str:
+        return element("rect", class_=name, x=x, y=y, width=length, height=4, rx=2, fill=fill)
+
+    yield bar("track", width, LIGHT.track)
+    if value.hue is not None:
+        yield bar(f"hue{value.hue % HUES}", width, LIGHT.hues[value.hue % HUES])
+    elif value.level is None:
+        starts = range(0, int(width - 4) + 1, 5)
+        d = "".join(f"M{number(x + start)} {number(y + 4)}l4 -4" for start in starts)
+        yield element("path", class_="wire", d=d, fill="none", stroke=LIGHT.wire, stroke_width=1)
+    elif value.level * width >= 0.5:
+        yield bar("cost", round(value.level * width, 1), LIGHT.cost)
 
 
-def draw_tint(x: float, y: float, w: float, h: float, shown: NodeValue) -> Iterator[str]:
+def draw_tint(x: float, y: float, w: float, h: float, value: NodeValue) -> Iterator[str]:
     """Draw the colour of a value behind the text of a node; nothing for an unknown value or 0."""
     look = {"x": x, "y": y, "width": w, "height": h, "rx": 4}
-    if shown.hue is not None:
-        hue = shown.hue % HUES
+    if value.hue is not None:
+        hue = value.hue % HUES
         yield element("rect", class_=f"hue{hue}", **look, fill=LIGHT.hues[hue], fill_opacity=str(TINT))
-    elif shown.level is not None and shown.level > 0:
-        yield element("rect", class_="cost", **look, fill=LIGHT.cost, fill_opacity=f"{TINT * shown.level:.3f}")
-
-
-def _hatch(x: float, y: float, w: float, h: float) -> str:
-    step = 5
-    starts = (x + at for at in range(0, int(w - h) + 1, step))
-    d = "".join(f"M{number(start)} {number(y + h)}l{number(h)} {number(-h)}" for start in starts)
-    return element("path", class_="wire", d=d, fill="none", stroke=LIGHT.wire, stroke_width=1)
+    elif value.level is not None and value.level > 0:
+        yield element("rect", class_="cost", **look, fill=LIGHT.cost, fill_opacity=f"{TINT * value.level:.3f}")
 
 
 def draw_legend(overlay: Overlay, x: float, y: float, width: float) -> Iterator[str]:
     """Draw the legend: a title, and a bar for each of the `legend_values`."""
-    yield _text(x, y + 12, elide(overlay.heading, SMALL_SIZE, width, bold=True), bold=True)
-    for left, row, shown, text in _placed(overlay, width):
+    heading = elide(overlay.heading, SMALL_SIZE, width, bold=True)
+    yield element("text", heading, x=x, y=y + 12, font_size=SMALL_SIZE, font_weight="600", class_="ink", fill=LIGHT.ink)
+    for left, row, value, text in _placed(overlay, width):
         top = y + 22 + row * _ROW
-        yield from draw_value(x + left, top, _BAR, shown)
-        yield _text(x + left + _BAR + 6, top + 6, text)
+        yield from draw_value(x + left, top, _BAR, value)
+        yield element(
+            "text", text, x=x + left + _BAR + 6, y=top + 6, font_size=SMALL_SIZE, class_="muted", fill=LIGHT.muted
+        )
 
 
 def legend_size(overlay: Overlay, width: float) -> tuple[float, float]:
@@ -245,33 +205,21 @@ def legend_size(overlay: Overlay, width: float) -> tuple[float, float]:
 
 
 def _placed(overlay: Overlay, width: float) -> list[tuple[float, int, NodeValue, str]]:
-    """Return each entry of the legend as left edge, row, value and text. A row is at most `width` px wide."""
-    found: list[tuple[float, int, NodeValue, str]] = []
+    rows: list[tuple[float, int, NodeValue, str]] = []
     left, row = 0.0, 0
-    for shown in legend_values(overlay):
-        text = elide(shown.text, SMALL_SIZE, _LONGEST)
+    for value in legend_values(overlay):
+        text = elide(value.text, SMALL_SIZE, _LONGEST)
         needed = _BAR + 6 + text_width(text, SMALL_SIZE)
         if left and left + needed > width:
             left, row = 0.0, row + 1
-        found.append((left, row, shown, text))
+        rows.append((left, row, value, text))
         left += needed + 18
-    return found
+    return rows
 
 
 def legend_values(overlay: Overlay) -> list[NodeValue]:
-    """Return the entries of the legend: the smallest and largest number, or the categories; and `unknown` if needed.
-
-    Examples:
-        >>> [one.text for one in legend_values(Overlay("x", "x", {"a": 3, "b": 12, "c": None}, "B"))]
-        ['3 B', '12 B', 'unknown']
-    """
-    found = [NodeValue(one_line(one), hue=at) for at, one in enumerate(overlay.categories)]
-    numbers = [value for value in overlay.values.values() if isinstance(value, int | float)]
-    if numbers:
-        found += [NodeValue(overlay.format(end), overlay._level(end)) for end in dict.fromkeys(overlay.ends)]
-    return [*found, *([NodeValue("unknown")] if overlay.has_unknown else [])]
-
-
-def _text(x: float, y: float, text: str, *, bold: bool = False) -> str:
-    look = {"class_": "ink" if bold else "muted", "fill": LIGHT.ink if bold else LIGHT.muted}
-    return element("text", text, x=x, y=y, font_size=SMALL_SIZE, font_weight="600" if bold else "", **look)
+    """Return the entries of the legend: the smallest and largest number, or the categories; and `unknown` if needed."""
+    values = [NodeValue(one_line(category), hue=at) for at, category in enumerate(overlay.categories)]
+    if any(isinstance(value, int | float) for value in overlay.values.values()):
+        values += [NodeValue(overlay.format(end), overlay._level(end)) for end in dict.fromkeys(overlay.ends)]
+    return values + [NodeValue("unknown")] * (None in overlay.values.values())

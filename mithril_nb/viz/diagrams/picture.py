@@ -1,4 +1,4 @@
-"""The picture of a logical graph with inferred shapes and costs. Also graphs and blocks as plain text."""
+"""The picture of a model, with everything known about it: shapes, costs, problems, differences; and its text."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from mithril_nb.errors import Diagnostic, MithrilError
 from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.viz.diagrams.labels import PLAIN, Annotations, NodeAnnotation, annotate
+from mithril_nb.models.shape_inference.infer import infer
+from mithril_nb.stages.graph.stage_graph import MOST, GraphNode, StageGraph
 from mithril_nb.viz.diagrams.layout import layout
-from mithril_nb.viz.diagrams.logical import first_view, model_graph
-from mithril_nb.viz.diagrams.nested import NestedGraph
-from mithril_nb.viz.diagrams.scene import Scene
-from mithril_nb.viz.text import one_line
+from mithril_nb.viz.diagrams.logical import (
+    PLAIN,
+    Annotations,
+    NodeAnnotation,
+    annotate,
+    first_view,
+    model_graph,
+    repeat_key,
+    repeated_runs,
+)
+from mithril_nb.viz.diagrams.nested import Scene
+from mithril_nb.viz.diagrams.stages import stage_layout
+from mithril_nb.viz.text import one_line, outer_paths
 from mithril_nb.viz.units import percent
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A graph with positions and labels.
-
-    Attributes:
-        graph: The graph.
-        diagram: The positions of boxes and wires.
-        annotations: The labels of boxes and wires.
-        problems: Problems found by shape inference. The boxes and wires in `diagram` refer to them by index.
-    """
+    """A graph with positions and labels."""
 
     graph: LogicalGraph
     diagram: Scene
@@ -41,93 +44,61 @@ def picture(
     inputs: Mapping[str, TensorSpec] | None = None,
     shares: Mapping[str, float] | None = None,
     expanded: Collection[str] | None = None,
-    fold: bool = True,
     marks: Mapping[str, str] | None = None,
 ) -> Picture:
-    """Infer the shapes of a graph and lay it out.
+    """Infer the specs of a graph, and lay it out with labels.
 
     Args:
         graph: The graph.
-        inputs: Specs of the inputs of the graph. Missing specs are inferred if possible.
+        inputs: Specs of its inputs, if they are known.
         shares: Shares of the cost, 0 to 1, by path of the block.
         expanded: Paths of the groups to draw open. Default: the result of `first_view`.
-        fold: If true, a repeated part is drawn as one box with ×N, unless a block inside it is in `expanded`.
-        marks: `"added"`, `"removed"` or `"changed"` for nodes that differ from another graph, by key, for `first_view`.
-
-    Returns:
-        The picture. If the graph has an error that stops shape inference, `problems` contains it.
-
-    Examples:
-        >>> from mithril_nb.models import Linear, Model
-        >>> graph = (Model() + Linear(10)).graph
-        >>> [node.shape for node in picture(graph, {"input": TensorSpec((32, 64))}).diagram.nodes]
-        ['(32, 64)', '(32, 10)', '(32, 10)']
+        marks: Marks of blocks that differ, by path; `first_view` opens the groups around them.
     """
-    from mithril_nb.models.shape_inference.infer import infer
-
-    specs, given, found = None, inputs, ()
+    specs, input_specs, diagnostics = None, inputs, ()
     try:
         inference = infer(graph, inputs or {})
     except MithrilError as error:
-        found = error.diagnostics
+        diagnostics = error.diagnostics
     else:
-        specs, given = inference.blocks, inference.inputs
+        specs, input_specs = inference.blocks, inference.inputs
         if inputs:  # without inputs, missing shapes are not errors yet
-            found = inference.problems
-    notes = annotate(graph, specs, given, shares, found)
-    nested = model_graph(graph, notes.nodes, notes.edge_shapes, notes.edge_problems, fold)
-    opened = first_view(nested, marks) if expanded is None else _with_repeats(nested, expanded)
-    return Picture(graph, layout(nested, opened), notes, found)
+            diagnostics = inference.problems
+    notes = annotate(graph, specs, input_specs, shares, diagnostics)
+    nested = model_graph(graph, notes, fold=True)
+    if expanded is None:
+        opened = first_view(nested, marks)
+    else:  # and the repeated parts around them, which have no paths
+        present = {key for key in expanded if key in nested.by_key}
+        around = {key for inner in present for key in nested.above(inner)[1:-1]}
+        opened = present | {key for key in around if not nested.by_key[key].path}
+    return Picture(graph, layout(nested, opened), notes, diagnostics)
 
 
-def _with_repeats(graph: NestedGraph, expanded: Collection[str]) -> set[str]:
-    """Return the keys in `expanded`, and the keys of the repeated parts around them."""
-    known = [key for key in expanded if key in graph.by_key]
-    return {key for one in known for key in graph.above(one) if key == one or (key and not graph.by_key[key].path)}
-
-
-def graph_text(
-    graph: LogicalGraph,
-    annotations: Mapping[str, NodeAnnotation] | None = None,
-    edge_shapes: Mapping[str, str] | None = None,
-) -> str:
-    """Return a graph as an indented list of inputs, blocks and outputs, with sources and shapes.
-
-    Args:
-        graph: The graph.
-        annotations: Labels of blocks, by path.
-        edge_shapes: Shapes of the inputs of the graph, by name.
-
-    Examples:
-        >>> print(graph_text(LogicalGraph()))
-        an empty graph: no blocks yet
-    """
+def graph_text(graph: LogicalGraph, notes: Annotations | None = None) -> str:
+    """Return the blocks of a graph as an indented list."""
     if not graph.nodes:
         return "an empty graph: no blocks yet"
-    notes, shapes = annotations or {}, edge_shapes or {}
-    rows: list[tuple[str, ...]] = []
-    for port in graph.inputs:
-        rows.append((one_line(port.name), "input", "", "", one_line(shapes.get(port.name, "")), ""))
-    rows.extend(_rows(graph, "", "", notes))
+    notes = notes or Annotations()
+    rows = [
+        (one_line(port.name), "input", "", "", one_line(notes.edge_shapes.get(port.name, "")), "")
+        for port in graph.inputs
+    ]
+    rows += _rows(graph, "", "", notes.nodes)
     for port in graph.outputs:
         source = graph.source_of.get(Endpoint(BOUNDARY, port.name))
-        rows.append((one_line(port.name), "output", "", _from([(None, source)]), "", ""))
+        rows.append((one_line(port.name), "output", "", _from([("", source)]), "", ""))
     return columns(rows, {5})
 
 
 def block_text(block: Block) -> str:
-    """Return a block as the call that creates it.
-
-    Examples:
-        >>> block_text(Block("Linear", (("dimension", 10),), (), (), op="linear"))
-        'Linear(dimension=10)'
-    """
+    """Return a block as the call that creates it."""
     return f"{one_line(block.kind)}({', '.join(f'{name}={value!r}' for name, value in block.attributes)})"
 
 
 def _rows(
     graph: LogicalGraph, prefix: str, indent: str, notes: Mapping[str, NodeAnnotation]
-) -> Iterator[tuple[str, ...]]:
+) -> Iterator[tuple[str, str, str, str, str, str]]:
     for node in graph.nodes:
         path = join_path(prefix, node.name)
         note = notes.get(path, PLAIN)
@@ -137,22 +108,68 @@ def _rows(
             if port.role == "data" or Endpoint(node.name, port.name) in graph.source_of
         ]
         share = "" if note.share is None else percent(note.share)
-        sources = _from([(name if len(wired) > 1 else None, source) for name, source in wired])
-        yield (
-            f"{indent}{one_line(node.name)}",
-            one_line(node.block.kind),
-            one_line(note.label),
-            sources,
-            one_line(note.shape),
-            share,
-        )
+        sources = _from(wired if len(wired) > 1 else [("", source) for _, source in wired])
+        texts = (one_line(node.block.kind), one_line(note.label), sources, one_line(note.shape))
+        yield f"{indent}{one_line(node.name)}", *texts, share
         if node.block.graph is not None:
             yield from _rows(node.block.graph, path, indent + "  ", notes)
 
 
-def _from(wired: list[tuple[str | None, Endpoint | None]]) -> str:
+def _from(wired: list[tuple[str, Endpoint | None]]) -> str:
     texts = []
     for name, source in wired:
         text = "(nothing)" if source is None else one_line(source.node or source.port)
         texts.append(f"{one_line(name)}={text}" if name else text)
     return f"<- {', '.join(texts)}" if texts else ""
+
+
+# Pictures of a comparison: nodes that differ have a mark
+
+
+def marked_scene(graph: LogicalGraph | StageGraph, marks: Mapping[str, str], hues: Mapping[str, int]) -> Scene:
+    """Lay out a graph whose nodes have marks."""
+    if isinstance(graph, StageGraph):
+        opened = _opened_nodes(graph, marks) if marks else None
+        return stage_layout(graph, opened=opened, hues=hues).with_marks(marks)
+    all_marks = with_outer_blocks(marks)
+    all_marks |= _marks_of_repeats(graph, all_marks, "")
+    return picture(graph, marks=all_marks).diagram.with_marks(all_marks)
+
+
+def with_outer_blocks(marks: Mapping[str, str]) -> dict[str, str]:
+    """Add the mark `"changed"` for all blocks around a marked block."""
+    result = dict(marks)
+    for path in marks:
+        for outer in outer_paths(path)[:-1]:
+            result.setdefault(outer, "changed")
+    return result
+
+
+def _marks_of_repeats(graph: LogicalGraph, marks: Mapping[str, str], prefix: str) -> dict[str, str]:
+    by_key: dict[str, str] = {}
+    for run in repeated_runs(graph.nodes):
+        paths = [join_path(prefix, node.name) for node in graph.nodes[run.start : run.end]]
+        own = {marks.get(path, "") for path in paths}
+        if own != {""}:
+            by_key[repeat_key(paths[0])] = own.pop() if len(own) == 1 else "changed"
+    for node in graph.nodes:
+        if node.block.graph is not None and marks.get(join_path(prefix, node.name)) == "changed":
+            by_key |= _marks_of_repeats(node.block.graph, marks, join_path(prefix, node.name))
+    return by_key
+
+
+def _opened_nodes(graph: StageGraph, marks: Mapping[str, str]) -> frozenset[str]:
+    opened: set[str] = set()
+    level = list(graph.level())
+    count = len(level)
+    while level:
+        inner: list[GraphNode] = []
+        for node in level:
+            if marks.get(node.key) != "changed" or not any(child in marks for child in node.children):
+                continue
+            if count + len(node.children) <= MOST:
+                opened.add(node.key)
+                count += len(node.children)
+                inner += graph.level(node.key)
+        level = inner
+    return frozenset(opened)

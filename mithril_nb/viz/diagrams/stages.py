@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from mithril_nb.display import columns
-from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.graph.stage_graph import ROOT, GraphNode, StageGraph, short_shape, size_of_shape
 from mithril_nb.stages.records import ROLES
-from mithril_nb.viz.diagrams.labels import LEFT, NAME_SIZE, RIGHT, SMALL_SIZE
 from mithril_nb.viz.diagrams.layout import fits_first_view, layout
-from mithril_nb.viz.diagrams.nested import GRADIENT, SHARED, Box, Flow, NestedGraph
-from mithril_nb.viz.diagrams.scene import Scene, count_text, frame_texts
+from mithril_nb.viz.diagrams.logical import LEFT, NAME_SIZE, RIGHT, SMALL_SIZE
+from mithril_nb.viz.diagrams.nested import GRADIENT, SHARED, Box, Flow, NestedGraph, Scene
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.text import one_line, text_width, times
 from mithril_nb.viz.units import percent
@@ -20,8 +18,8 @@ from mithril_nb.viz.units import percent
 _HEIGHTS = {"instruction": 46, "input": 34}
 _BOX_H = 64
 _NARROW, _WIDE, _GRID = 112, 208, 16
+# Width in px for the share of a node's cost. Nodes of `SHARED` have this room even if their cost is unknown.
 _SHARE_W = 52
-"""Width in px for the share of a node's cost. Nodes of `SHARED` have this room even if their cost is unknown."""
 
 
 def stage_layout(
@@ -31,17 +29,7 @@ def stage_layout(
     shares: Mapping[str, float] | None = None,
     hues: Mapping[str, int] | None = None,
 ) -> Scene:
-    """Lay out the graph of a stage.
-
-    Args:
-        graph: The graph.
-        opened: Keys of the nodes to draw open. Default: the result of `opened_at_first`.
-        shares: Shares of the cost, 0 to 1, by key of the node, from `node_shares`.
-        hues: Colours of blocks, as indices by path. Default: the result of `hues_of_blocks`.
-
-    Returns:
-        The scene; equal arguments give equal scenes on every machine.
-    """
+    """Lay out the graph of a stage."""
     nested = nested_stage(graph, shares, hues)
     return layout(nested, opened_at_first(graph, nested, shares) if opened is None else opened)
 
@@ -49,94 +37,84 @@ def stage_layout(
 def opened_at_first(
     graph: StageGraph, nested: NestedGraph | None = None, shares: Mapping[str, float] | None = None
 ) -> frozenset[str]:
-    """Return the keys of the nodes to open in the first picture, so that it is readable without zooming.
-
-    Args:
-        graph: The graph.
-        nested: The result of `nested_stage`, which is computed if it is `None`.
-        shares: Shares of the cost, 0 to 1, by key of the node. The nodes with the largest shares are opened first;
-            without shares, the nodes with the most instructions.
-    """
+    """Return the keys of the nodes to open in the first picture, so that it is readable without zooming."""
     return graph.first_view(shares=shares, fits=partial(fits_first_view, nested or nested_stage(graph)))
 
 
 def nested_stage(
     graph: StageGraph, shares: Mapping[str, float] | None = None, hues: Mapping[str, int] | None = None
 ) -> NestedGraph:
-    """Return the graph of a stage as a nested graph. The arguments are those of `stage_layout`."""
+    """Return the graph of a stage as a nested graph.
+
+    Args:
+        graph: The graph.
+        shares: Shares of the cost, 0 to 1, by key of the node, from `node_shares`.
+        hues: Colours of blocks, as indices by path. Default: the result of `hues_of_blocks`.
+    """
     if hues is None:
         hues = hues_of_blocks(node.block for node in graph.nodes.values() if node.block)
     boxes = tuple(_box(graph, node, shares or {}, hues) for node in graph.visible(graph.nodes))
     drawn = [link for link in graph.links if not link.is_between_rounds]
     specs = sorted({spec for link in drawn for spec in link.specs}, key=size_of_shape)
-    ranks: dict[TensorSpec, int] = {spec: at for at, spec in enumerate(specs)}
-    flows = tuple(
-        Flow(
-            link.source,
-            link.target,
-            roles=(GRADIENT,) if link.is_gradient else tuple(at for at, role in enumerate(ROLES) if role in link.roles),
-            shapes=tuple(sorted(ranks[spec] for spec in link.specs)),
-            loop=link.loop,
-        )
-        for link in drawn
-    )
-    rounds = tuple(
-        Flow(link.source, link.target, roles=tuple(at for at, role in enumerate(ROLES) if role in link.roles))
-        for link in graph.links
-        if link.is_between_rounds
-    )
+    ranks = {spec: at for at, spec in enumerate(specs)}
+    flows: list[Flow] = []
+    rounds: list[Flow] = []
+    for link in graph.links:
+        roles = tuple(at for at, role in enumerate(ROLES) if role in link.roles)
+        if link.is_between_rounds:
+            rounds.append(Flow(link.source, link.target, roles=roles))
+        else:
+            roles, shapes = (
+                (GRADIENT,) if link.is_gradient else roles,
+                tuple(sorted(ranks[spec] for spec in link.specs)),
+            )
+            flows.append(Flow(link.source, link.target, roles=roles, shapes=shapes, loop=link.loop))
     shapes = tuple(map(short_shape, specs))
-    return NestedGraph(graph.stage, boxes, flows, shapes, is_model=False, roles=ROLES, rounds=rounds)
+    return NestedGraph(graph.stage, boxes, tuple(flows), shapes, is_model=False, roles=ROLES, rounds=tuple(rounds))
 
 
 def _box(graph: StageGraph, node: GraphNode, shares: Mapping[str, float], hues: Mapping[str, int]) -> Box:
     own = hue_of(node.block, hues)
-    members = [graph.nodes[key].block for key in graph.represented_by(node.key)]
     is_block = node.kind == "block" and node.block != ""
-    title = text_width(" ".join(frame_texts(node.name, node.repeat, node.note, node.shape)), NAME_SIZE, bold=True) + 24
+    members = (graph.nodes[key].block for key in graph.represented_by(node.key))
     blocks = tuple(dict.fromkeys(filter(None, members))) if is_block else ()
-    if blocks == (node.block,):
-        blocks = ()
-    return Box(
-        node.key, node.name, node.kind, _width(node), _HEIGHTS.get(node.kind, _BOX_H), round(title + _room(node)),
-        node.parent, bool(node.children), HUES - 1 if own is None else own, node.block, node.note, node.shape,
-        node.repeat, shares.get(node.key), 0 if node.kind == "failure" else None, counts=node.counts,
-        blocks=blocks, equations=() if is_block else _linked(graph, node),
-    )  # fmt: skip
-
-
-def _width(node: GraphNode) -> int:
+    ids = () if is_block else graph.instructions_of(node.key)
+    room = _SHARE_W if node.kind in SHARED else 0
+    title = text_width(" ".join(frame_texts(node.name, node.repeat, node.note, node.shape)), NAME_SIZE, bold=True) + 24
     name = text_width(one_line(node.name), NAME_SIZE, bold=True)
     name += text_width(f"×{node.repeat}", NAME_SIZE, bold=True) + 12 if node.repeat > 1 else 0
     name += 18 if node.kind == "instruction" else 0
-    below = text_width(node.shape, SMALL_SIZE) + _room(node)
-    widest = max(_NARROW, name + LEFT + RIGHT, below + LEFT + RIGHT)
-    return int(-(-min(widest, _WIDE) // _GRID) * _GRID)
+    widest = max(_NARROW, max(name, text_width(node.shape, SMALL_SIZE) + room) + LEFT + RIGHT)
+    return Box(
+        node.key, node.name, node.kind, int(-(-min(widest, _WIDE) // _GRID) * _GRID),
+        _HEIGHTS.get(node.kind, _BOX_H), round(title + room), node.parent, bool(node.children),
+        HUES - 1 if own is None else own, node.block, node.note, node.shape, node.repeat, shares.get(node.key),
+        0 if node.kind == "failure" else None, counts=node.counts, blocks=() if blocks == (node.block,) else blocks,
+        equations=tuple(dict.fromkeys(equation for id in ids for equation in graph.equations.get(id, ()))),
+    )  # fmt: skip
 
 
-def _room(node: GraphNode) -> int:
-    return _SHARE_W if node.kind in SHARED else 0
+def frame_texts(name: str, repeat: int, note: str, shape: str) -> tuple[str, str]:
+    """Return the title of an open node of a stage as two texts."""
+    return times(one_line(name), repeat), " · ".join(part for part in (note, one_line(shape)) if part)
 
 
-def _linked(graph: StageGraph, node: GraphNode) -> tuple[str, ...]:
-    ids = graph.instructions_of(node.key)
-    return tuple(dict.fromkeys(one for id in ids for one in graph.equations.get(id, ())))
+def count_text(kind: str, counts: Sequence[int], roles: Sequence[str]) -> str:
+    """Return the numbers of instructions in a node by role; `""` for a single instruction or an input."""
+    if kind in ("instruction", "input"):
+        return ""
+    named = zip((*roles, "without a role"), counts, strict=False)
+    return ", ".join(f"{count} {name}" for name, count in named if count)
 
 
 def stage_graph_text(
     graph: StageGraph, opened: Collection[str] | None = None, shares: Mapping[str, float] | None = None
 ) -> str:
-    """Return the nodes of the graph of a stage as an indented list.
-
-    Args:
-        graph: The graph.
-        opened: Keys of the nodes whose content is listed. Default: the result of `opened_at_first`.
-        shares: Shares of the cost, 0 to 1, by key of the node.
-    """
-    shown = opened_at_first(graph, shares=shares) if opened is None else opened
+    """Return the nodes of the graph of a stage as an indented list."""
+    expanded = opened_at_first(graph, shares=shares) if opened is None else opened
     depth = {ROOT: -1}
     rows: list[tuple[str, ...]] = []
-    for node in graph.visible(shown):
+    for node in graph.visible(expanded):
         depth[node.key] = depth[node.parent] + 1
         share = (shares or {}).get(node.key)
         rows.append(

@@ -6,22 +6,14 @@ box shows its block. In the graph of a stage, a pattern shows roles: forward is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from mithril_nb.errors import Diagnostic
-from mithril_nb.viz.diagrams.labels import GAP, NAME_SIZE, PAD, SMALL_SIZE, title_width
-from mithril_nb.viz.diagrams.overlays import NodeValue, Overlay, draw_legend, legend_size
-from mithril_nb.viz.diagrams.scene import Scene, SceneEdge, SceneNode, count_text, frame_texts, port_text
-from mithril_nb.viz.diagrams.svg_nodes import (
-    draw_box,
-    draw_mark,
-    draw_ports,
-    draw_rect,
-    draw_role,
-    draw_sign,
-    draw_text,
-    mark_rules,
-)
+from mithril_nb.viz.diagrams.logical import GAP, LEFT, NAME_SIZE, PAD, RIGHT, SMALL_SIZE, title_width
+from mithril_nb.viz.diagrams.nested import Box, Scene, SceneEdge, port_text
+from mithril_nb.viz.diagrams.overlays import NodeValue, Overlay, draw_legend, draw_tint, draw_value, legend_size
+from mithril_nb.viz.diagrams.stages import count_text, frame_texts
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme
 from mithril_nb.viz.svg import (
     Point,
@@ -30,6 +22,8 @@ from mithril_nb.viz.svg import (
     curve_path,
     curve_points,
     element,
+    line_path,
+    number,
     opening,
     point_along,
     root_opening,
@@ -40,14 +34,17 @@ from mithril_nb.viz.units import percent, titled
 
 _EDGE_SIZE = 10
 _LONGEST_LABEL = 180
+# In a scene with more edges, no shapes are written beside the edges.
 _MOST_PLACED = 300
-"""In a scene with more edges, no shapes are written beside the edges."""
 _TITLE_ROW = 24
 _STYLE = "max-width:100%;height:auto"
 _LEGEND_H = 26
 _WIDEST_LEGEND = 640
-
 _BARS, _GRADIENT = "bars: instructions", "gradient flows back"
+_CELL_H = 7
+_VALUE_SIZE = 9.5
+# Smallest room in px for a note or shape beside a share. With less room, it is left out.
+_LEAST_BELOW = 30
 
 
 def scene_svg(
@@ -58,24 +55,30 @@ def scene_svg(
     embedded: bool = False,
     overlay: Overlay | None = None,
 ) -> str:
-    """Return the picture as SVG of fixed size. Equal arguments give equal text.
+    """Return a scene as SVG.
 
     Args:
         scene: The scene.
-        problems: Problems for the tooltips. The nodes and edges of the scene refer to them by index.
-        title: Accessible name, read by screen readers; default: the title of the scene.
-        embedded: True if the picture is part of an HTML page of mithril_nb. The picture then uses the colours of the
-            page. Its nodes can be reached by keyboard, and are linked to lines of code and rows of tables.
-        overlay: Values to show on the nodes, with a legend below the graph.
+        problems: The problems of the graph, for the tooltips of nodes and edges.
+        title: Accessible name; by default the title of the scene.
+        embedded: If true, the SVG is part of an HTML page: its colours are CSS variables, and its nodes are linked.
+        overlay: The values to show on the nodes, instead of their shares of the cost.
     """
     roles = [at for at in range(len(scene.roles)) if any(node.counts[at] for node in scene.nodes)]
     overlay = overlay and overlay.of(node.key for node in scene.nodes)
     scale_w, scale_h = legend_size(overlay, max(scene.width, _WIDEST_LEGEND) - 24) if overlay else (0, 0)
     has_legend = len(roles) > 1 or any(edge.is_carried for edge in scene.edges)
-    legend_h = (_LEGEND_H if has_legend else 0) + scale_h
     legend, legend_w = _legend(scene, roles, max(scene.height, 40)) if has_legend else ([], 60)
     width = max(scene.width, legend_w, scale_w + 24 if overlay else 0)
-    height = max(scene.height, 40) + legend_h
+    height = max(scene.height, 40) + (_LEGEND_H if has_legend else 0) + scale_h
+
+    def draw(node: Box) -> Iterator[str]:
+        value = overlay and overlay.at(node.key)
+        yield _opening(node, scene, problems, embedded, overlay.description(node.key) if overlay else "")
+        yield from _frame(node, scene, value) if node.expanded else _box(node, scene, len(roles) > 1, value)
+        yield from _mark(node)
+        yield "</g>"
+
     parts = [
         root_opening("mnb-diagram", width, height, role="group" if embedded else "img", style=_STYLE),
         element("title", f"{one_line(title or scene.title)}: {scene.counted}"),
@@ -88,21 +91,20 @@ def scene_svg(
     frames = [node for node in scene.nodes if node.expanded]
     boxes = [node for node in scene.nodes if not node.expanded]
     for node in frames:
-        value = overlay and overlay.at(node.key)
-        opened = _opening(node, scene, problems, embedded, overlay.description(node.key) if overlay else "")
-        parts += (opened, *_frame(node, scene, value), *draw_mark(node), "</g>")
+        parts += draw(node)
     for edge in scene.edges:
         parts += _edge(edge, problems)
     parts += _edge_labels(scene, frames, boxes)
     for node in boxes:
-        value = overlay and overlay.at(node.key)
-        opened = _opening(node, scene, problems, embedded, overlay.description(node.key) if overlay else "")
-        parts += (opened, *draw_box(node, scene, len(roles) > 1, value), *draw_mark(node), "</g>")
+        parts += draw(node)
     parts += legend
     if overlay:
         parts += draw_legend(overlay, 12, height - scale_h, width - 24)
     parts.append("</svg>")
     return "\n".join(parts)
+
+
+# The colours of `styles.css`, as CSS variables.
 
 
 # The colours of `styles.css`, as CSS variables.
@@ -113,8 +115,8 @@ _PAGE = Theme(
 )
 
 
+# The light colours are attributes, so that viewers without CSS show them.
 def _rules(*, embedded: bool, has_marks: bool) -> str:
-    """Return the CSS rules of the colours. If not `embedded`, they are the dark colours: light ones are attributes."""
     theme = _PAGE if embedded else DARK
     fills = {
         "ground": theme.ground, "box": theme.surface, "ink": theme.ink, "muted": theme.muted, "cost": theme.cost,
@@ -126,45 +128,36 @@ def _rules(*, embedded: bool, has_marks: bool) -> str:
     }  # fmt: skip
     rules = [f".mnb-diagram .{name}{{fill:{colour}}}" for name, colour in fills.items()]
     rules += [f".mnb-diagram .{name}{{stroke:{colour}}}" for name, colour in strokes.items()]
+    css = "".join(rules)
     for at, colour in enumerate(theme.hues):
-        rules.append(f".mnb-diagram .hue{at}{{fill:{colour}}}.mnb-diagram .rim{at}{{stroke:{colour}}}")
-    written = "".join([*rules, *(mark_rules(theme) if has_marks else ())])
-    return written if embedded else f"@media (prefers-color-scheme:dark){{{written}}}"
+        css += f".mnb-diagram .hue{at}{{fill:{colour}}}.mnb-diagram .rim{at}{{stroke:{colour}}}"
+    for mark in MARKS if has_marks else ():
+        colour = _mark_colour(mark, theme)
+        css += f".mnb-diagram .rim-{mark}{{stroke:{colour}}}.mnb-diagram .sign-{mark}{{fill:{colour}}}"
+    return css if embedded else f"@media (prefers-color-scheme:dark){{{css}}}"
 
 
-def _opening(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic], embedded: bool, value: str) -> str:
-    label = _tooltip(node, scene, problems, value)
-    is_model = scene.is_model
+def _opening(node: Box, scene: Scene, problems: Sequence[Diagnostic], embedded: bool, value: str) -> str:
+    if not value and node.share is not None:  # in the same words as the front end
+        has_groups = node.is_group and (scene.is_model or node.kind == "block")
+        value = f"{percent(node.share)} of {titled('FLOPs', own=False, has_groups=has_groups)}"
+    texts = (
+        times(f"{one_line(node.kind)} {one_line(node.name)}", node.repeat),
+        one_line(node.label),
+        f"{'' if scene.is_model and node.is_pill else 'output '}{one_line(node.shape)}" if node.shape else "",
+        count_text(node.kind, node.counts, scene.roles),
+        value,
+        node.mark,
+    )
+    label = ", ".join(text for text in texts if text) + _problem(node.problem, problems)
     links: dict[str, str] = {}
-    if embedded and (node.path or not is_model):
+    if embedded and (node.path or not scene.is_model):
         if node.equations:
             links |= {"data_e": " ".join(node.equations), "data_of": block_key(node.path)}
         elif node.path:
             links["data_block"] = block_key(node.path)
-        links |= {"tabindex": "0", "role": "button"}
-        links["aria_label"] = label
+        links |= {"tabindex": "0", "role": "button", "aria_label": label}
     return opening("g", class_="node", **links) + element("title", label)
-
-
-def _tooltip(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic], value: str) -> str:
-    is_port = scene.is_model and node.is_pill
-    parts = [
-        times(f"{one_line(node.kind)} {one_line(node.name)}", node.repeat),
-        one_line(node.label),
-        f"{'' if is_port else 'output '}{one_line(node.shape)}" if node.shape else "",
-        count_text(node.kind, node.counts, scene.roles),
-        value or _share(node, scene),
-        node.mark,
-    ]
-    return ", ".join(part for part in parts if part) + _problem(node.problem, problems)
-
-
-def _share(node: SceneNode, scene: Scene) -> str:
-    """Return a node's share of the FLOPs as text, in the same words as the front end; `""` if it is unknown."""
-    if node.share is None:
-        return ""
-    is_block = scene.is_model or node.kind == "block"
-    return f"{percent(node.share)} of {titled('FLOPs', own=False, has_groups=node.group and is_block)}"
 
 
 def _problem(index: int | None, problems: Sequence[Diagnostic]) -> str:
@@ -174,40 +167,36 @@ def _problem(index: int | None, problems: Sequence[Diagnostic]) -> str:
 
 
 def _legend(scene: Scene, roles: Sequence[int], y: float) -> tuple[list[str], float]:
-    """Return the legend of the roles and the kinds of wires, and its width."""
-    x, found = 12.0, list[str]()
+    x, parts = 12.0, list[str]()
     if len(roles) > 1:
-        found.append(draw_text(x, y + 14, _BARS, SMALL_SIZE, "muted"))
+        parts.append(_text(x, y + 14, _BARS, SMALL_SIZE, "muted"))
         x += text_width(_BARS, SMALL_SIZE) + 10
     for at in roles if len(roles) > 1 else ():
-        found += draw_role(x, y + 7, 22, at, HUES - 1)
-        found.append(draw_text(x + 28, y + 14, scene.roles[at], SMALL_SIZE, "muted"))
+        parts += _role(x, y + 7, 22, at, HUES - 1)
+        parts.append(_text(x + 28, y + 14, scene.roles[at], SMALL_SIZE, "muted"))
         x += 28 + text_width(scene.roles[at], SMALL_SIZE) + 18
     wires = [(_GRADIENT, True)] if any(edge.returns for edge in scene.edges) else []
     wires += [("for the next round", False)] if any(edge.is_carried for edge in scene.edges) else []
     for text, returns in wires:
-        found += _edge(
+        parts += _edge(
             SceneEdge("", "", ((x, y + 10.5), (x + 26, y + 10.5)), returns=returns, is_carried=not returns), ()
         )
-        found.append(draw_text(x + 33, y + 14, text, SMALL_SIZE, "muted"))
+        parts.append(_text(x + 33, y + 14, text, SMALL_SIZE, "muted"))
         x += 33 + text_width(text, SMALL_SIZE) + 18
-    return found, x - 6
+    return parts, x - 6
 
 
-def _frame(node: SceneNode, scene: Scene, value: NodeValue | None) -> Iterator[str]:
-    """Draw an open group: background, rim, title, and its share of the cost or its value in an overlay."""
+def _frame(node: Box, scene: Scene, value: NodeValue | None) -> Iterator[str]:
     share = value.text if value else "" if node.share is None else percent(node.share)
     x, y, w, h, hue = node.x, node.y, node.w, node.h, node.hue % HUES
     colour, bad = LIGHT.hues[hue], node.problem is not None
     if node.repeat > 1 and not scene.is_model:
         for off in (6, 3):
-            yield draw_rect(
-                x + off, y - off, w - off, h, f"rim{hue}", 6, fill="none", stroke=colour, stroke_opacity="0.5"
-            )
-        yield draw_rect(x, y, w, h, "ground", 6, fill=LIGHT.ground)
-    yield draw_rect(x, y, w, h, f"hue{hue}", 6, fill=colour, fill_opacity="0.07")
+            yield _rect(x + off, y - off, w - off, h, f"rim{hue}", 6, fill="none", stroke=colour, stroke_opacity="0.5")
+        yield _rect(x, y, w, h, "ground", 6, fill=LIGHT.ground)
+    yield _rect(x, y, w, h, f"hue{hue}", 6, fill=colour, fill_opacity="0.07")
     dashes = "5 3" if bad else "6 3" if node.kind in ("loop", "cond", "branch", "repeat") else ""
-    yield draw_rect(
+    yield _rect(
         x, y, w, h, "bad" if bad else f"rim{hue}", 6, fill="none", stroke=LIGHT.bad if bad else colour,
         stroke_dasharray=dashes,
     )  # fmt: skip
@@ -223,17 +212,12 @@ def _frame(node: SceneNode, scene: Scene, value: NodeValue | None) -> Iterator[s
         rest = " · ".join(part for part in (rest, share) if part)
         name_room, end = w - 20, x + w - 10
     name = elide(name, NAME_SIZE, name_room, bold=True)
-    yield draw_text(left, base, name, NAME_SIZE, bold=True)
+    yield _text(left, base, name, NAME_SIZE, bold=True)
     left += text_width(name, NAME_SIZE, bold=True) + gap
     rest = elide(rest, SMALL_SIZE, max(20.0, end - left) if scene.is_model else end - left)
     if len(rest) > 1:
-        yield draw_text(left, base, rest, SMALL_SIZE, "muted")
-    yield from draw_ports(node)
-
-
-def edge_path(edge: SceneEdge) -> str:
-    """Return the line of an edge as an SVG path."""
-    return curve_path(edge.points) if edge.is_curve else rounded_path(edge.points)
+        yield _text(left, base, rest, SMALL_SIZE, "muted")
+    yield from _ports(node)
 
 
 def edge_points(edge: SceneEdge) -> Sequence[Point]:
@@ -250,7 +234,7 @@ def _edge(edge: SceneEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
     path = element(
         "path", class_="wire bad" if bad else "wire", stroke=LIGHT.bad if bad else LIGHT.wire,
         stroke_width=2 if bad else 1.5, stroke_dasharray=dashes, fill="none",
-        d=edge_path(edge),
+        d=curve_path(edge.points) if edge.is_curve else rounded_path(edge.points),
     )  # fmt: skip
     yield opening("g", class_="edge") + element("title", label) + path
     if edge.is_end:
@@ -261,55 +245,247 @@ def _edge(edge: SceneEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
         d = arrow((x + 8, y), (x + 1, y))
         yield element("path", class_="wire ground", fill=LIGHT.ground, stroke=LIGHT.wire, d=d)
     if bad:
-        yield from draw_sign(*point_along(edge_points(edge), 0.5))
+        yield from _sign(*point_along(edge_points(edge), 0.5))
     yield "</g>"
 
 
-def _edge_labels(scene: Scene, frames: Sequence[SceneNode], boxes: Sequence[SceneNode]) -> Iterator[str]:
-    """Write the shape of the data above or below each edge. Where it would cover something, only the tooltip shows it.
-
-    A shape is left out if the box of the source shows it, or if data of the same shape enters the source. The function
-    `placeLabels` of the front end does the same.
-    """
+# `placeLabels` of the front end does the same.
+def _edge_labels(scene: Scene, frames: Sequence[Box], boxes: Sequence[Box]) -> Iterator[str]:
     if len(scene.edges) > _MOST_PLACED:
         return
-    taken = [Rect(node.x - 2, node.y - 2, node.w + 4, node.h + 4) for node in boxes]
+    occupied = [Rect(node.x - 2, node.y - 2, node.w + 4, node.h + 4) for node in boxes]
     for node in frames:
-        taken += [Rect(node.x, node.y, node.w, _TITLE_ROW), Rect(node.x, node.y + node.h, node.w, 0)]
+        occupied += [Rect(node.x, node.y, node.w, _TITLE_ROW), Rect(node.x, node.y + node.h, node.w, 0)]
     nodes = {node.key: node for node in scene.nodes}
-    for node in scene.nodes:
-        key = "" if node.is_pill else node.key
-        nodes |= {port_text(key, port.name): node for port in node.inputs}
-    for node in scene.nodes:
-        key = "" if node.is_pill else node.key
-        nodes |= {port_text(key, port.name): node for port in node.outputs}
+    for side in ("ins", "outs"):
+        for node in scene.nodes:
+            key = "" if node.is_pill else node.key
+            nodes |= {port_text(key, port): node for port in getattr(node, side)}
+    # A shape is left out if the box of the source shows it, or if data of the same shape enters the source.
     in_box = {node.key for node in boxes if node.shape and (scene.is_model or not node.label or node.kind == "lines")}
     entering = {(nodes[edge.target].key, edge.shape) for edge in scene.edges if edge.target in nodes}
     lines = [edge_points(edge) for edge in scene.edges]
     wires = [point_along(line, at / 24) for line in lines for at in range(25)]
+
+    def free_spot(line: Sequence[Point], width: float) -> Point | None:
+        for share in (0.5, 0.35, 0.65, 0.2, 0.8):
+            x, middle = point_along(line, share)
+            left = x - width / 2
+            for y in (middle - 9, middle + 9):
+                rect = Rect(left - 1, y - 6, width + 2, 12)
+                if left < 0 or y < 6 or any(map(rect.overlaps, occupied)):
+                    continue
+                if not any(left - 1 < wx < left + width + 1 and y - 6 < wy < y + 6 for wx, wy in wires):
+                    occupied.append(rect)
+                    return left, y
+        return None
+
     for edge, line in zip(scene.edges, lines, strict=True):
         text = elide(one_line(edge.shape), _EDGE_SIZE, _LONGEST_LABEL)
-        width = text_width(text, _EDGE_SIZE)
         source = nodes[edge.source].key if edge.source in nodes else ""
-        is_shown = text and source not in in_box and (source, edge.shape) not in entering
-        place = _free_place(line, width, taken, wires) if is_shown else None
-        if place is not None:
-            left, y = place
-            taken.append(Rect(left - 1, y - 6, width + 2, 12))
+        if not text or source in in_box or (source, edge.shape) in entering:
+            continue
+        if spot := free_spot(line, text_width(text, _EDGE_SIZE)):
             yield element(
                 "text", text, class_="muted halo", paint_order="stroke", stroke=LIGHT.ground,
-                stroke_width=3, x=left, y=y + 3.5, font_size=_EDGE_SIZE, fill=LIGHT.muted,
+                stroke_width=3, x=spot[0], y=spot[1] + 3.5, font_size=_EDGE_SIZE, fill=LIGHT.muted,
             )  # fmt: skip
 
 
-def _free_place(line: Sequence[Point], width: float, taken: Sequence[Rect], wires: Sequence[Point]) -> Point | None:
-    for share in (0.5, 0.35, 0.65, 0.2, 0.8):
-        x, middle = point_along(line, share)
-        left = x - width / 2
-        for y in (middle - 9, middle + 9):
-            rect = Rect(left - 1, y - 6, width + 2, 12)
-            if left < 0 or y < 6 or any(map(rect.overlaps, taken)):
-                continue
-            if not any(left - 1 < wx < left + width + 1 and y - 6 < wy < y + 6 for wx, wy in wires):
-                return left, y
-    return None
+def _box(node: Box, scene: Scene, has_roles: bool, value: NodeValue | None) -> Iterator[str]:
+    if scene.is_model:
+        return _port_pill(node) if node.is_pill else _block(node, value)
+    return _input_pill(node, value) if node.kind == "input" else _stage_node(node, has_roles, value)
+
+
+def _block(node: Box, value: NodeValue | None) -> Iterator[str]:
+    x, y, w, h = node.x, node.y, node.w, node.h
+    if node.is_group:  # a second edge behind the box marks a group
+        yield _rect(x + 4, y + 4, w, h, "box", fill=LIGHT.surface, stroke=LIGHT.line)
+    yield from _plate(node, value)
+    if value is None and node.share is not None:
+        value = NodeValue(percent(node.share), max(0.0, min(1.0, node.share)))
+    kind = times(one_line(node.kind), node.repeat)
+    left, right = x + LEFT, x + w - RIGHT
+    room = right - left
+    upper, lower = (y + 17, y + 34) if value is not None else (y + 21, y + 39)
+    spare = room - text_width(kind, SMALL_SIZE) - GAP
+    label = elide(one_line(node.label), SMALL_SIZE, max(spare, room * 0.6))
+    yield from _row(left, right, upper, kind, SMALL_SIZE, "muted", label, "ink")
+    shape = elide(one_line(node.shape), SMALL_SIZE, room * 0.6)
+    yield from _row(left, right, lower, one_line(node.name), NAME_SIZE, "ink", shape, "muted", bold=True)
+    if value is not None:
+        text = elide(value.text, _VALUE_SIZE, room * 0.7)
+        yield from draw_value(left, y + 42, room - max(40.0, text_width(text, _VALUE_SIZE) + 6), value)
+        yield _text(right, y + 47, text, _VALUE_SIZE, "muted", anchor="end")
+    yield from _ports(node)
+    if node.problem is not None:
+        yield from _sign(x + w - 1, y + 1)
+
+
+def _port_pill(node: Box) -> Iterator[str]:
+    x, y, w = node.x, node.y, node.w
+    yield _pill(node)
+    shape = elide(one_line(node.shape), SMALL_SIZE, (w - 2 * LEFT) * 0.65)
+    name, left, right = one_line(node.name), x + LEFT, x + w - LEFT
+    if shape:
+        yield from _row(left, right, y + 20, name, NAME_SIZE, "ink", shape, "muted", bold=True)
+    else:
+        name = elide(name, NAME_SIZE, right - left, bold=True)
+        yield _text(x + w / 2, y + 20, name, NAME_SIZE, bold=True, anchor="middle")
+
+
+def _stage_node(node: Box, has_roles: bool, value: NodeValue | None) -> Iterator[str]:
+    x, y, w, h, hue = node.x, node.y, node.w, node.h, node.hue % HUES
+    if node.repeat > 1:  # a stack of boxes marks a repeated node
+        for off in (6, 3):
+            yield _rect(x + off, y - off, w - off, h, "box", fill=LIGHT.surface, stroke=LIGHT.line)
+    yield from _plate(node, value)
+    left, right = x + LEFT, x + w - RIGHT
+    is_instruction = node.kind == "instruction"
+    has_cells = has_roles and not is_instruction and any(node.counts[:-1])
+    first = y + (22 if has_cells else h / 2 - 3)
+    repeat = times("", node.repeat).strip()
+    room = right - left - (18 if has_roles and is_instruction else 0)
+    room -= text_width(repeat, NAME_SIZE, bold=True) + 8 if repeat else 0
+    yield _text(left, first, elide(one_line(node.name), NAME_SIZE, room, bold=True), NAME_SIZE, bold=True)
+    if repeat:
+        yield _text(right, first, repeat, NAME_SIZE, bold=True, anchor="end")
+    share = value.text if value else percent(node.share) if node.share is not None else ""
+    share = elide(share, SMALL_SIZE, right - left) if share else ""
+    room = right - left - (text_width(share, SMALL_SIZE) + 8 if share else 0)
+    below = one_line((node.kind == "lines" and node.shape) or node.label or node.shape)
+    if below and room > _LEAST_BELOW:
+        yield _text(left, first + 17, elide(below, SMALL_SIZE, room), SMALL_SIZE, "muted")
+    if share:
+        yield _text(right, first + 17, share, SMALL_SIZE, anchor="end")
+    if value:
+        yield from draw_value(left, y + h - 6, right - left, value)
+    if has_cells:
+        # A bar with a part for each role, at least 8 px long, so that its pattern is visible.
+        roles = [(at, count) for at, count in enumerate(node.counts[:-1]) if count]
+        spare = right - left - 2 * (len(roles) - 1) - 8 * len(roles)
+        for at, count in roles:
+            length = round(8 + spare * count / sum(node.counts[:-1]), 1)
+            yield from _role(left, y + h - _CELL_H - 8, length, at, hue)
+            left += length + 2
+    elif has_roles and is_instruction:
+        at = next((at for at, count in enumerate(node.counts[:-1]) if count), None)
+        if at is not None:
+            yield from _role(right - 12, y + 8, 12, at, hue)
+
+
+# The name params['w'] is shortened to w.
+def _input_pill(node: Box, value: NodeValue | None) -> Iterator[str]:
+    middle, room = node.x + node.w / 2, node.w - 24
+    last = node.name.rstrip("]").rpartition("[")[2].strip("'")
+    name = last if node.name.endswith("]") and not last.isdigit() else node.name
+    name = elide(one_line(name), SMALL_SIZE, room, bold=True)
+    below = value.text if value else one_line(node.shape)
+    yield _pill(node)
+    yield _text(middle, node.y + 14.5, name, SMALL_SIZE, bold=True, anchor="middle")
+    yield _text(middle, node.y + 27, elide(below, 10, room), 10, "muted", anchor="middle")
+
+
+def _role(x: float, y: float, width: float, role: int, hue: int) -> Iterator[str]:
+    colour = LIGHT.hues[hue]
+    if role == 0:
+        yield element("rect", class_=f"hue{hue}", x=x, y=y, width=width, height=_CELL_H, fill=colour)
+        return
+    rim = f"rim{hue}"
+    yield element(
+        "rect", class_=rim, x=x + 0.5, y=y + 0.5, width=width - 1, height=_CELL_H - 1, fill="none", stroke=colour
+    )
+    if role == 1:
+        starts = (f"M{number(x + at)} {number(y + _CELL_H - 1)}" for at in range(1, max(2, int(width) - 5), 4))
+        strokes = "".join(f"{start}l5 -{_CELL_H - 2}" for start in starts)
+        yield element("path", class_=rim, d=strokes, fill="none", stroke=colour, stroke_width=1.4)
+    else:
+        middle = y + _CELL_H / 2
+        yield element(
+            "path", class_=rim, d=line_path(((x + 3.5, middle), (x + width - 3, middle))), fill="none", stroke=colour,
+            stroke_width=2.2, stroke_linecap="round", stroke_dasharray="0.1 4",
+        )  # fmt: skip
+
+
+def _rect(x: float, y: float, w: float, h: float, name: str, rx: float = 4, **look: str | float | None) -> str:
+    return element("rect", class_=name, x=x, y=y, width=w, height=h, rx=rx, **look)
+
+
+def _pill(node: Box) -> str:
+    return _rect(node.x, node.y, node.w, node.h, "box", node.h / 2, fill=LIGHT.surface, stroke=LIGHT.line)
+
+
+def _plate(node: Box, value: NodeValue | None = None) -> Iterator[str]:
+    x, y, w, h, hue = node.x, node.y, node.w, node.h, node.hue % HUES
+    bad: dict[str, Any] = {"stroke": LIGHT.bad, "stroke_width": 1.5, "stroke_dasharray": "5 3"}
+    look: dict[str, Any] = {"stroke": LIGHT.line} if node.problem is None else bad
+    yield _rect(x, y, w, h, "box" if node.problem is None else "box bad", fill=LIGHT.surface, **look)
+    if value is not None:
+        yield from draw_tint(x, y, w, h, value)
+    strip = f"M{number(x + 6)} {number(y)}h-2a4 4 0 0 0 -4 4v{number(h - 8)}a4 4 0 0 0 4 4h2z"
+    yield element("path", class_=f"hue{hue}", d=strip, fill=LIGHT.hues[hue])
+
+
+def _ports(node: Box) -> Iterator[str]:
+    for side, ports in ((0, node.ins), (node.w, node.outs)):
+        for y in ports.values():
+            yield element(
+                "circle", class_="port", cx=node.x + side, cy=node.y + y, r=2.5, fill=LIGHT.ground, stroke=LIGHT.wire
+            )
+
+
+def _row(
+    left: float, right: float, y: float, first: str, size: float, look: str, second: str, other: str,
+    *, bold: bool = False,
+) -> Iterator[str]:  # fmt: skip
+    room = right - left - (text_width(second, SMALL_SIZE) + GAP if second else 0)
+    yield _text(left, y, elide(first, size, room, bold=bold), size, look, bold=bold)
+    if second:
+        yield _text(right, y, second, SMALL_SIZE, other, anchor="end")
+
+
+def _text(
+    x: float, y: float, text: str, size: float, look: str = "ink", *, bold: bool = False, anchor: str = ""
+) -> str:
+    return element(
+        "text", text, class_=look, x=x, y=y, font_size=size, fill=LIGHT.ink if look == "ink" else LIGHT.muted,
+        font_weight="600" if bold else "", text_anchor=anchor,
+    )  # fmt: skip
+
+
+# A disc with an exclamation mark is recognisable without colours.
+def _sign(x: float, y: float) -> Iterator[str]:
+    yield element("circle", class_="badtext", cx=x, cy=y, r=7, fill=LIGHT.bad)
+    d = f"M{number(x)} {number(y - 4)}v4.5M{number(x)} {number(y + 3)}v1"
+    yield element("path", class_="halo", d=d, stroke=LIGHT.ground, stroke_width=2)
+
+
+# Marks of a comparison
+# The sign of each mark in texts.
+MARKS: Mapping[str, str] = {"added": "+", "removed": "−", "changed": "~"}
+# The sign of each mark in pictures, as an SVG path around `{x} {y}`: a path looks the same with all fonts.
+_SIGNS = {
+    "added": "M{x} {y}m-4 0h8m-4 -4v8",
+    "removed": "M{x} {y}m-4 0h8",
+    "changed": "M{x} {y}m-4.5 1.5c1.5 -4 3 -4 4.5 -1.5s3 2.5 4.5 -1.5",
+}
+
+
+def _mark_colour(mark: str, theme: Theme) -> str:
+    return {"added": theme.code[2], "removed": theme.bad, "changed": theme.cost}[mark]
+
+
+def _mark(node: Box) -> Iterator[str]:
+    if node.mark not in MARKS:
+        return
+    colour = _mark_colour(node.mark, LIGHT)
+    dashes = "6 3" if node.mark == "changed" else ""
+    yield _rect(
+        node.x - 3, node.y - 3, node.w + 6, node.h + 6, f"rim-{node.mark}", 8, fill="none", stroke=colour,
+        stroke_width=2.5, stroke_dasharray=dashes,
+    )  # fmt: skip
+    x, y = node.x - 1, node.y - 1
+    yield element("circle", class_=f"sign-{node.mark}", cx=x, cy=y, r=8, fill=colour)
+    sign = _SIGNS[node.mark].format(x=number(x), y=number(y))
+    yield element("path", class_="halo", d=sign, fill="none", stroke=LIGHT.ground, stroke_width=2)

@@ -7,10 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.errors import Diagnostic
-from mithril_nb.viz.costs.tables.columns import Cost
-from mithril_nb.viz.costs.tables.table import cost_tables
+from mithril_nb.viz.costs.tables.table import Cost, cost_tables
 from mithril_nb.viz.curves import Columns, curves_svg, curves_text
-from mithril_nb.viz.diagrams.scene import Scene
+from mithril_nb.viz.diagrams.nested import Scene
 from mithril_nb.viz.diagrams.svg import scene_svg
 from mithril_nb.viz.html_parts import link_script, output_html, page_html, problems_html
 from mithril_nb.viz.languages import code_html, highlighted
@@ -40,21 +39,6 @@ def report_html(
 
     The page is readable without scripts. With scripts, hovering over a block, row or line highlights what belongs to
     the same block or equation elsewhere on the page.
-
-    Args:
-        title: Name of the model.
-        diagram: The graph of the model with positions; without it, the report has no picture.
-        stages: The stages of a program.
-        cost: The cost of the program, as data: `Cost.to_dict()` or `Costs.to_dict()`.
-        run: A training run, as data: `Run.snapshot()`.
-        source: Python code that builds the model.
-        problems: The problems of the model.
-        columns: Columns of the run's history, for the curves.
-        most_lines: Largest number of lines shown of each stage; `None` shows all.
-        is_fragment: If true, return a fragment for the output of a cell instead of a file.
-
-    Returns:
-        The text of the file or fragment; equal arguments give equal text.
     """
     # Every line contains the key twice. A file contains only one report, so one letter is enough.
     key = key_of(stages) if is_fragment else "r"
@@ -81,8 +65,8 @@ def report_html(
     return page_html(title, "mithril_nb report", body, *_SECTIONS, "report", kind="mnb-linked", scripts=link_script())
 
 
+# `report_html` for the output of a cell, with at most 400 lines of each stage.
 fragment_html = partial(report_html, most_lines=400, is_fragment=True)
-"""`report_html` for the output of a cell, with at most 400 lines of each stage."""
 
 
 def _curves(run: Mapping[str, Any], columns: Columns | None) -> str:

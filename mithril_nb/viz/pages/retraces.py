@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,92 +12,64 @@ from mithril_nb.viz.text import escaped, one_line
 from mithril_nb.viz.units import UNKNOWN, seconds
 
 _HEADS = ("function", "defined at", "calls", "cache hits", "traces", "lowerings", "compilations")
+# The columns `calls` and `cache hits`. A report of a `with` block lacks them: JAX does not report cache hits.
 _CALLS = slice(2, 4)
-"""The columns `calls` and `cache hits`. A report of a `with` block lacks them: JAX does not report cache hits."""
 _AGAIN = ("line", "call", "again", "time", "reason")
+# Largest number of functions in a text, and of retraces of each function.
 _MOST = 20
-"""Largest number of functions in a text, and of retraces of each function."""
-
 Cells = tuple[str, ...]
 
 
 def retraces_text(report: Any) -> str:
-    """Return a report as text: a table of functions, and a table of the retraces of each function.
-
-    Args:
-        report: A `FunctionReport`, or a `WatchReport` of several functions.
-    """
-    own, others = _functions(report)
-    table = _columns(report, [_HEADS, *map(_cells, own[:_MOST]), *others])
+    """Return a report as text: a table of functions, and a table of the retraces of each function."""
+    own, table = _functions(report, _MOST)
     right = frozenset() if len(table[0]) < len(_HEADS) else frozenset({2, 3})
     parts = [columns(table, right=right) if len(table) > 1 else "nothing was traced or compiled"]
     parts += [f"and {len(own) - _MOST:,} more functions"] if len(own) > _MOST else []
-    for one in own[:_MOST]:
-        if one.retraces or one.left_out:
-            rows = [_AGAIN, *_retraces(one, _MOST)]
-            text = columns(rows, right={1, 3})
-            rest = len(one.retraces) + one.left_out + 1 - len(rows)
-            parts.append(f"{_caption(one)}\n{text}" + (f"\nand {rest:,} more" if rest else ""))
-    if len(table) > 1 and not any(one.retraces or one.left_out for one in own):
-        parts.append("no retraces")
-    return "\n\n".join([*parts, *_notes(report)])
+    for function in own[:_MOST]:
+        if rows := [*_retraces(function, _MOST)]:
+            rest = len(function.retraces) + function.left_out + 1 - len(rows)
+            text = f"{_caption(function)}\n{columns(rows, right={1, 3})}"
+            parts.append(text + (f"\nand {rest:,} more" if rest else ""))
+    return "\n\n".join([*parts, *_notes(report, own, len(table) > 1)])
 
 
 def retraces_html(report: Any) -> str:
-    """Return a report as one self-contained HTML fragment.
-
-    Args:
-        report: A `FunctionReport`, or a `WatchReport` of several functions.
-    """
-    own, others = _functions(report)
-    heads, *rows = _columns(report, [_HEADS, *map(_cells, own), *others])
+    """Return a report as one self-contained HTML fragment."""
+    own, (heads, *rows) = _functions(report, None)
     parts = [html_table(heads, rows, style="made")] if rows else ["<p>nothing was traced or compiled</p>"]
-    for one in own:
-        if one.retraces or one.left_out:
-            parts.append(html_table(_AGAIN, _retraces(one, len(one.retraces)), style="made", caption=_caption(one)))
-            parts += [f"<p>and {one.left_out:,} more</p>"] if one.left_out else []
-    if rows and not any(one.retraces or one.left_out for one in own):
-        parts.append("<p>no retraces</p>")
-    parts += [f"<p>{escaped(note)}</p>" for note in _notes(report)]
+    for function in own:
+        if table := [*_retraces(function, None)]:
+            parts.append(html_table(table[0], table[1:], style="made", caption=_caption(function)))
+            parts += [f"<p>and {function.left_out:,} more</p>"] if function.left_out else []
+    parts += [f"<p>{escaped(note)}</p>" for note in _notes(report, own, bool(rows))]
     return output_html("".join(parts), "summary", "retraces")
 
 
-def _functions(report: Any) -> tuple[list[Any], list[Cells]]:
-    """Return the reports of the user's functions, and for each library a row with the totals of its functions."""
-    if not hasattr(report, "functions"):
-        return [report], []
-    libraries: dict[str, list[Any]] = {}
-    for one in report.functions:
-        if one.library is not None:
-            libraries.setdefault(one.library, []).append(one)
-    rows = [
-        (f"{len(found):,} function{'s' if len(found) > 1 else ''} of {name}", "", "", "", *_times(found))
-        for name, found in libraries.items()
-    ]
-    return [one for one in report.functions if one.library is None], rows
+# The user's functions, and the table with a row for at most `most` of them, and for each library.
+def _functions(report: Any, most: int | None) -> tuple[list[Any], list[Cells]]:
+    is_block = hasattr(report, "functions")
+    libraries = defaultdict[Any, list[Any]](list)
+    for function in report.functions if is_block else ():
+        libraries[function.library].append(function)
+    own = libraries.pop(None, []) if is_block else [report]
+    rows: list[Cells] = [_HEADS]
+    for function in own[:most]:
+        counts = ("" if count is None else f"{count:,}" for count in (function.calls, function.hits))
+        rows.append((one_line(function.name), one_line(function.place), *counts, *_times([function])))
+    for name, group in libraries.items():
+        rows.append((f"{len(group):,} function{'s' if len(group) > 1 else ''} of {name}", "", "", "", *_times(group)))
+    return own, [(*row[: _CALLS.start], *row[_CALLS.stop :]) for row in rows] if is_block else rows
 
 
-def _columns(report: Any, rows: list[Cells]) -> list[Cells]:
-    """Return the rows. In a report of a `with` block, they lack the columns `_CALLS`."""
-    if not hasattr(report, "functions"):
-        return rows
-    return [(*row[: _CALLS.start], *row[_CALLS.stop :]) for row in rows]
+def _caption(function: Any) -> str:
+    return f"retraces of {one_line(function.name)}{f' at {one_line(function.place)}' if function.place else ''}"
 
 
-def _caption(one: Any) -> str:
-    return f"retraces of {one_line(one.name)}{f' at {one_line(one.place)}' if one.place else ''}"
-
-
-def _cells(one: Any) -> Cells:
-    counts = ("" if count is None else f"{count:,}" for count in (one.calls, one.hits))
-    return (one_line(one.name), one_line(one.place), *counts, *_times([one]))
-
-
-def _times(found: Sequence[Any]) -> Iterator[str]:
-    """Yield the number of traces, of lowerings and of compilations. Each is followed by the total time."""
+def _times(functions: Sequence[Any]) -> Iterator[str]:
 
     def total(name: str) -> Any:
-        return sum(getattr(one, name) for one in found)
+        return sum(getattr(function, name) for function in functions)
 
     untimed = total("untimed_traces")
     if untimed and untimed == total("traces"):
@@ -112,18 +85,21 @@ def _count(count: int, time: str) -> str:
     return f"{count:,} in {time}" if count else "0"
 
 
-def _retraces(one: Any, most: int) -> Iterator[Cells]:
-    for again in one.retraces[:most]:
+def _retraces(function: Any, most: int | None) -> Iterator[Cells]:
+    if function.retraces or function.left_out:
+        yield _AGAIN
+    for again in function.retraces[:most]:
         time = seconds(again.time_s) if again.time_s else UNKNOWN
         call = "" if again.call is None else f"{again.call:,}"
         kind = "traced" if again.is_traced else "compiled"
         yield one_line(again.place) or UNKNOWN, call, kind, time, one_line(again.reason)
 
 
-def _notes(report: Any) -> Iterator[str]:
-    is_block = hasattr(report, "functions")
-    if not is_block and report.unjitted:
+def _notes(report: Any, own: Sequence[Any], has_rows: bool) -> Iterator[str]:
+    if has_rows and not any(function.retraces or function.left_out for function in own):
+        yield "no retraces"
+    if hasattr(report, "functions"):
+        if report.left_out:
+            yield f"{report.left_out:,} events of other functions are not shown"
+    elif report.unjitted:
         yield f"calls under jax.disable_jit(), not counted as cache hits: {report.unjitted:,}"
-    left_out = report.left_out if is_block else 0
-    if left_out:
-        yield f"{left_out:,} events of other functions are not shown"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable
 from typing import Any
 
 from mithril_nb.analysis.compare import Comparison, StageComparison
@@ -18,9 +18,9 @@ from mithril_nb.cost.memory.use import MemoryUse
 from mithril_nb.display import renderer
 from mithril_nb.viz.bundles import Bundle
 from mithril_nb.viz.costs.beside import beside, change, pair_of
-from mithril_nb.viz.costs.drawing import Drawing, Numbers
-from mithril_nb.viz.costs.memory_timeline import memory_timeline
-from mithril_nb.viz.costs.overlay import overlay_of
+from mithril_nb.viz.costs.drawing import Drawing, NumberTable
+from mithril_nb.viz.costs.memory import memory_timeline
+from mithril_nb.viz.costs.overlays import overlay_of
 from mithril_nb.viz.costs.profile import profile_html, profile_text
 from mithril_nb.viz.costs.roofline import roofline
 from mithril_nb.viz.costs.sweep import sweep
@@ -32,20 +32,16 @@ from mithril_nb.viz.pages.retraces import retraces_html, retraces_text
 from mithril_nb.viz.renderers.graphs import drawing_bundle
 
 
-@renderer(Cost, Costs)
-def _cost(cost: Cost | Costs) -> Bundle:
-    data = cost.to_dict()
-    return {"text/plain": cost_text(data), "text/html": cost_html(data)}
+def _bundle(text: Callable[[Any], str], html: Callable[[Any], str], value: Any) -> Bundle:
+    return {"text/plain": text(value), "text/html": html(value)}
 
 
-@renderer(Cost, Costs, kind="exact text")
-def _exact_text(cost: Cost | Costs) -> str:
-    return cost_text(cost.to_dict(rows=False), is_exact=True)
-
-
-@renderer(Cost, kind="treemap")
-def _treemap(cost: Cost, field: str, width: int) -> Drawing:
-    return treemap(cost.to_dict(rows=False), field, width)
+renderer(Cost, Costs)(lambda cost: _bundle(cost_text, cost_html, cost.to_dict()))
+renderer(Cost, Costs, kind="exact text")(lambda cost: cost_text(cost.to_dict(rows=False), is_exact=True))
+renderer(Cost, kind="treemap")(lambda cost, field, width: treemap(cost.to_dict(rows=False), field, width))
+renderer(Cost, kind="overlay")(
+    lambda cost, graph, field, expanded, own: overlay_of(cost.to_dict(), graph, field, expanded, own=own)
+)
 
 
 @renderer(Cost, kind="roofline")
@@ -56,71 +52,23 @@ def _roofline(cost: Cost, peaks: Any, width: int) -> Drawing:
     return roofline(data, peaks, width)
 
 
-@renderer(Cost, kind="overlay")
-def _overlay(cost: Cost, graph: Any, field: str, expanded: Collection[str] | None, own: bool) -> Drawing:
-    return overlay_of(cost.to_dict(), graph, field, expanded, own=own)
-
-
-@renderer(ByLine)
-def _by_line(found: ByLine) -> Bundle:
-    data = found.to_dict()
-    return {"text/plain": lines_text(data), "text/html": lines_html(data)}
-
-
 @renderer(CostComparison)
-def _comparison(found: CostComparison) -> Bundle:
-    tables = tuple(Numbers(title, rows) for title, rows in found.tables.items())
-    return drawing_bundle(Drawing(found.beside().svg, str(found), tables, found.notes))
+def _comparison(comparison: CostComparison) -> Bundle:
+    tables = tuple(NumberTable(title, rows) for title, rows in comparison.tables.items())
+    return drawing_bundle(Drawing(comparison.beside().svg, str(comparison), tables, comparison.notes))
 
 
-@renderer(CostComparison, kind="beside")
-def _beside(found: CostComparison, field: str, width: int) -> Drawing:
-    return beside(pair_of(found.to_dict(), field), width)
-
-
-@renderer(Difference)
-def _difference(found: Difference) -> Bundle:
-    return {"text/plain": str(found)}
-
-
-@renderer(MemoryUse)
-def _memory(use: MemoryUse) -> Bundle:
-    return drawing_bundle(memory_timeline(use.to_dict()))
-
-
-@renderer(Change)
-def _change(found: Change) -> Bundle:
-    return drawing_bundle(change(found.to_dict()))
-
-
-@renderer(Sweep)
-def _sweep(found: Sweep) -> Bundle:
-    return drawing_bundle(sweep(found.to_dict()))
-
-
-@renderer(Comparison)
-def _compared(found: Comparison) -> Bundle:
-    return {"text/plain": comparison_text(found), "text/html": comparison_html(found)}
-
-
-@renderer(StageComparison)
-def _stage_compared(found: StageComparison) -> Bundle:
-    return {"text/plain": "\n".join(found.diff_lines()) or found.summary}
-
-
+renderer(CostComparison, kind="beside")(
+    lambda comparison, field, width: beside(pair_of(comparison.to_dict(), field), width)
+)
+renderer(ByLine)(lambda lines: _bundle(lines_text, lines_html, lines.to_dict()))
+renderer(Difference)(lambda difference: {"text/plain": str(difference)})
+renderer(MemoryUse)(lambda use: drawing_bundle(memory_timeline(use.to_dict())))
+renderer(Change)(lambda changed: drawing_bundle(change(changed.to_dict())))
+renderer(Sweep)(lambda swept: drawing_bundle(sweep(swept.to_dict())))
+renderer(Comparison)(lambda comparison: _bundle(comparison_text, comparison_html, comparison))
 renderer(Comparison, kind="page")(comparison_page)
-
-
-@renderer(Profile)
-def _profile(found: Profile) -> Bundle:
-    return {"text/plain": profile_text(found), "text/html": profile_html(found)}
-
-
-@renderer(FunctionReport, WatchReport)
-def _report(report: FunctionReport | WatchReport) -> Bundle:
-    return {"text/plain": retraces_text(report), "text/html": retraces_html(report)}
-
-
-@renderer(Watch, Watched)
-def _watched(watched: Watch | Watched) -> Bundle:
-    return _report(watched.report())
+renderer(StageComparison)(lambda stage: {"text/plain": "\n".join(stage.diff_lines()) or stage.summary})
+renderer(Profile)(lambda profile: _bundle(profile_text, profile_html, profile))
+renderer(FunctionReport, WatchReport)(lambda report: _bundle(retraces_text, retraces_html, report))
+renderer(Watch, Watched)(lambda watched: _bundle(retraces_text, retraces_html, watched.report()))

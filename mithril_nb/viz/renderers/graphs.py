@@ -8,50 +8,41 @@ from mithril_nb.display import renderer
 from mithril_nb.graph.query import Found
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.models.model import Model
+from mithril_nb.models.saving.formats import to_dict
+from mithril_nb.models.saving.serialization import fragment_of
 from mithril_nb.viz.bundles import Bundle, bundle, picture_bundle
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.diagrams.dot import to_dot
+from mithril_nb.viz.diagrams.logical import first_view, model_graph
+from mithril_nb.viz.diagrams.nested import Scene
 from mithril_nb.viz.diagrams.picture import block_text, picture
-from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.diagrams.svg import scene_svg
-from mithril_nb.viz.found import found_html, found_text
-from mithril_nb.viz.pages.link import share_link
+from mithril_nb.viz.search_results import result_html, result_text
 
-
-@renderer(LogicalGraph)
-def _graph(graph: LogicalGraph) -> Bundle:
-    return picture_bundle(picture(graph), "logical graph")
+renderer(LogicalGraph)(lambda graph: picture_bundle(picture(graph), "logical graph"))
+renderer(Model)(lambda model: {**bundle(model.graph), "text/plain": repr(model)})
+renderer(Found)(lambda result: {"text/plain": result_text(result), "text/html": result_html(result)})
 
 
 @renderer(Block)
 def _block(block: Block) -> Bundle:
-    if block.graph is None:
-        return {"text/plain": block_text(block)}
-    return {**picture_bundle(picture(block.graph), block.kind), "text/plain": block_text(block)}
+    drawn = {} if block.graph is None else picture_bundle(picture(block.graph), block.kind)
+    return {**drawn, "text/plain": block_text(block)}
 
 
-@renderer(Model)
-def _model(model: Model) -> Bundle:
-    return {**bundle(model.graph), "text/plain": repr(model)}
+@renderer(LogicalGraph, Model, kind="dot")
+def _dot(drawn: LogicalGraph | Model) -> Digraph:
+    graph = drawn.graph if isinstance(drawn, Model) else drawn
+    return to_dot(graph, picture(graph).annotations)
 
 
-@renderer(LogicalGraph, kind="dot")
-def _dot(graph: LogicalGraph) -> Digraph:
-    drawn = picture(graph)
-    return to_dot(graph, drawn.annotations.nodes, drawn.annotations.edge_shapes)
-
-
-@renderer(Model, kind="dot")
-def _dot_of_model(model: Model) -> Digraph:
-    return _dot(model.graph)
-
-
-renderer(Model, kind="link")(share_link)
-
-
-@renderer(Found)
-def _found(found: Found) -> Bundle:
-    return {"text/plain": found_text(found), "text/html": found_html(found)}
+@renderer(Model, kind="link")
+def share_link(model: Model, page: str = "") -> str:
+    """Return a link to a page that shows a model. It contains the model for Python, and its graph for the page."""
+    graph = model_graph(model.graph, fold=True)
+    drawn = {**graph.to_dict(), "opened": sorted(first_view(graph))}
+    data = {"format": "mithril_nb.link", "version": 1, "model": to_dict(model), "graph": drawn}
+    return page.partition("#")[0] + fragment_of(data)
 
 
 @renderer(Scene)

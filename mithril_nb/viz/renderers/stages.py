@@ -14,7 +14,7 @@ from mithril_nb.stages.xla.kernels import Kernel
 from mithril_nb.stages.xla.memory import Buffer
 from mithril_nb.stages.xla.passes import Pass
 from mithril_nb.viz.bundles import Bundle, picture_bundle
-from mithril_nb.viz.costs.graph_overlays import draw_overlay
+from mithril_nb.viz.costs.overlays import draw_overlay
 from mithril_nb.viz.diagrams.picture import picture
 from mithril_nb.viz.diagrams.stages import stage_graph_text, stage_layout
 from mithril_nb.viz.diagrams.svg import scene_svg
@@ -24,15 +24,14 @@ from mithril_nb.viz.pages.transform_steps import steps_html, steps_text
 from mithril_nb.viz.text import cut_text
 
 
-@renderer(Stage)
-def _stage(stage: Stage) -> Bundle:
-    return {"text/plain": listing_text(stage, MOST_LINES), "text/html": listing_html(stage)}
-
-
+# Only what is cheap to compute: displaying an inspection must not compile the program.
 @renderer(Inspection)
 def _inspection(inspection: Inspection) -> Bundle:
-    """Show only what is cheap to compute: displaying an inspection must not compile the program."""
     return {"text/plain": summary_text(inspection), "text/html": summary_html(inspection)}
+
+
+renderer(Inspection, kind="page")(inspection_page)
+renderer(Inspection, kind="overlay")(draw_overlay)
 
 
 @renderer(StageGraph)
@@ -40,36 +39,19 @@ def _stage_graph(graph: StageGraph) -> Bundle:
     return {"text/plain": stage_graph_text(graph), "image/svg+xml": scene_svg(stage_layout(graph))}
 
 
-@renderer(Pass)
-def _pass(one: Pass) -> Bundle:
-    return {"text/plain": f"{one}\n{cut_text(one.diff, MOST_LINES)}"}
-
-
-@renderer(Kernel)
-def _kernel(kernel: Kernel) -> Bundle:
-    return {"text/plain": cut_text(kernel.llvm, MOST_LINES)}
-
-
-@renderer(Buffer)
-def _buffer(buffer: Buffer) -> Bundle:
-    return {"text/plain": str(buffer)}
-
-
-@renderer(TransformStep)
-def _transform_step(step: TransformStep) -> Bundle:
-    return _transforms([step])
-
-
 @renderer(TransformSteps)
 def _transforms(steps: Any) -> Bundle:
     return {"text/plain": steps_text(steps), "text/html": steps_html(steps)}
-
-
-renderer(Inspection, kind="page")(inspection_page)
-renderer(Inspection, kind="overlay")(draw_overlay)
 
 
 @renderer(PhysicalModel)
 def _physical(model: PhysicalModel) -> Bundle:
     drawn = picture(model.graph, model.input_specs)
     return {**picture_bundle(drawn, "physical model"), "text/plain": repr(model)}
+
+
+renderer(TransformStep)(lambda step: _transforms([step]))
+renderer(Stage)(lambda stage: {"text/plain": listing_text(stage, MOST_LINES), "text/html": listing_html(stage)})
+renderer(Pass)(lambda step: {"text/plain": f"{step}\n{cut_text(step.diff, MOST_LINES)}"})
+renderer(Kernel)(lambda kernel: {"text/plain": cut_text(kernel.llvm, MOST_LINES)})
+renderer(Buffer)(lambda buffer: {"text/plain": str(buffer)})

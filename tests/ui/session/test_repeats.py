@@ -6,7 +6,7 @@ import pytest
 
 from mithril_nb.models import MLP, Linear, Model, Relu
 from mithril_nb.ui.widgets import workbench
-from mithril_nb.viz.diagrams.scene import SceneNode
+from mithril_nb.viz.diagrams.nested import Box
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def session():
     widget.close()
 
 
-def nodes(session) -> dict[str, SceneNode]:
+def nodes(session) -> dict[str, Box]:
     return {node.key: node for node in session.diagram.nodes}
 
 
@@ -30,7 +30,7 @@ def test_a_long_chain_is_one_node_that_opens(session) -> None:
     assert session.wait(60)
     shares = [nodes(session)[key].share for key in ("repeat:linear_0", "linear_20")]
     assert sum(shares) == pytest.approx(1, abs=0.05)  # the loss has the rest
-    assert (repeat.name, repeat.repeat, repeat.group, repeat.expanded) == (
+    assert (repeat.name, repeat.repeat, repeat.is_group, repeat.expanded) == (
         "linear_0 … relu_0",
         20,
         True,
@@ -71,7 +71,7 @@ def test_a_repeated_part_inside_a_group_moves_with_its_frame() -> None:
         inner += MLP(8, (4,), 8)
     widget = workbench(Model() + inner, shapes={"input": (4, 8)})
     session = widget.session
-    outer = next(key for key, node in nodes(session).items() if node.group)
+    outer = next(key for key, node in nodes(session).items() if node.is_group)
     for key in (outer, f"repeat:{outer}/mlp_0"):
         assert session.run_command("expand", {"path": key}) is None
     assert session.run_command("move", {"path": f"{outer}/mlp_1", "x": 40, "y": 90}) is None

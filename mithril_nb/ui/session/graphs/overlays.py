@@ -11,8 +11,9 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.ui.session.commands import Client, Reply, RequestHandler, check_choice, command
-from mithril_nb.viz.costs.graph_overlays import NAMES, choices, overlay_by_name
-from mithril_nb.viz.costs.node_values import Node, dtype_values, has_groups, user_values
+from mithril_nb.viz.costs.node_values import dtype_values, has_groups, user_values
+from mithril_nb.viz.costs.overlays import NAMES, choices, overlay_by_name
+from mithril_nb.viz.diagrams.nested import Box
 
 OWN_VALUES = "own values: "
 """Prefix of the names of the user's own values, before their title."""
@@ -24,7 +25,7 @@ class OverlaySubject:
 
     stage: str  # name of the stage whose graph is shown; `""` for the graph of a model
     inspection: Inspection | None  # the program; `None` while its costs are unknown
-    nodes: Callable[[], Sequence[Node]]  # A function that returns all nodes of the graph, also nodes in closed groups
+    nodes: Callable[[], Sequence[Box]]  # A function that returns all nodes of the graph, also nodes in closed groups
     cost: Cost | None  # the costs of the program, computed without compiling it; `None` while unknown
     graph: StageGraph | None  # the graph of the stage; `None` for the graph of a model
     # The dtype of the result of each node, by key of the node.
@@ -112,7 +113,7 @@ class OverlayRequests(RequestHandler):
         keys = [node.key for node in nodes]
         if name.startswith(OWN_VALUES):
             title = name.removeprefix(OWN_VALUES)
-            overlay = user_values(self.values[title], nodes, title, "widget.overlay({{{!r}: 0.5}})")
+            overlay = user_values(self.values[title], nodes, title)
             return {**overlay.to_dict(keys), "keys": keys, "own": None}
         if name == "dtype":
             overlay = dtype_values(nodes, subject.dtypes)

@@ -8,40 +8,23 @@ from typing import Any
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
 from mithril_nb.figures import SENT
 from mithril_nb.stages.records import format_lines
-from mithril_nb.viz.costs.tables.columns import QUANTITIES, Column, column_text
 from mithril_nb.viz.costs.tables.rows import value_of
+from mithril_nb.viz.costs.tables.table import QUANTITIES, Column
 from mithril_nb.viz.html_parts import Markup, html_table, output_html
 from mithril_nb.viz.languages import code_html, highlighted
 from mithril_nb.viz.text import escaped, one_line
 from mithril_nb.viz.units import exact, percent
 
+# Costs by line as data: the result of `ByLine.to_dict()`.
 Data = Mapping[str, Any]
-"""Costs by line as data: the result of `ByLine.to_dict()`."""
 
 
 def lines_text(data: Data) -> str:
-    """Return the source code as plain text, with the costs on the left of each line.
-
-    Args:
-        data: The costs by line as data, from the method `to_dict` of `ByLine`.
-
-    Examples:
-        >>> cost = {"flops": 128, "transcendentals": 0, "bytes_accessed": 64, "share": 1.0, "share_bound": ""}
-        >>> line = {"source": "net.py:2", "file": "net.py", "line": 2, **cost}
-        >>> code = [{"file": "net.py", "line": 1, "text": ["def net(x, w):", "    return x @ w"]}]
-        >>> data = {"program": "net", "source": "analytic", "lines": [line], "code": code, "total": cost}
-        >>> print(lines_text({**data, "unattributed": None}))
-        net: analytic, by line
-           FLOPs  bytes  share  line
-                                      net.py:1
-                                   1  def net(x, w):
-        128 FLOP   64 B  100 %     2      return x @ w
-        128 FLOP   64 B  100 %        total
-    """
-    shown = _shown(data)
-    rows = [(*(column.title for column in shown), "share", "line", "")]
-    rows += [(*_cells(figures, shown), number, one_line(text)) for number, text, figures, _ in _rows(data)]
-    table = columns(rows, right=frozenset(range(len(shown) + 2)))
+    """Return the source code as plain text, with the costs on the left of each line."""
+    quantities = _shown(data)
+    rows = [(*(column.title for column in quantities), "share", "line", "")]
+    rows += [(*_cells(figures, quantities), number, one_line(text)) for number, text, figures, _ in _rows(data)]
+    table = columns(rows, right=frozenset(range(len(quantities) + 2)))
     return "\n".join([f"{one_line(data['program'])}: {data['source']}, by line", table, *_notes(data)])
 
 
@@ -51,29 +34,29 @@ def lines_html(data: Data) -> str:
     return output_html(_table(data) + notes, "cost", "lines")
 
 
+# Percentage of the cost colour in the background of the line with the largest share. The text must remain readable.
 _MOST_HEAT = 35
-"""Percentage of the cost colour in the background of the line with the largest share. The text must remain readable."""
 
 
 def _table(data: Data) -> str:
-    shown = _shown(data)
-    largest = max((one["share"] or 0.0 for one in data["lines"]), default=0.0)
-    rows = (Markup("".join(_row(shown, largest, *row))) for row in _rows(data))
-    heads = (*(column.title for column in shown), "share", "line", "")
+    columns = _shown(data)
+    largest = max((line["share"] or 0.0 for line in data["lines"]), default=0.0)
+    rows = (Markup("".join(_row(columns, largest, *row))) for row in _rows(data))
+    heads = (*(column.title for column in columns), "share", "line", "")
     return html_table(heads, rows, style="cost lines", caption="cost by line")
 
 
 def _row(
-    shown: Sequence[Column], largest: float, number: str, text: str, figures: Data | None, kind: str
+    quantities: Sequence[Column], largest: float, number: str, text: str, figures: Data | None, kind: str
 ) -> Iterator[str]:
     if kind == "file":
-        yield f'<tr><td class="file" colspan="{len(shown) + 3}">{escaped(text)}</td></tr>'
+        yield f'<tr><td class="file" colspan="{len(quantities) + 3}">{escaped(text)}</td></tr>'
         return
     heat = round(_MOST_HEAT * (figures.get("share") or 0.0) / largest) if figures and largest and kind == "code" else 0
     style = f' style="background:color-mix(in srgb,var(--cost) {heat}%,transparent)"' if heat else ""
     yield f'<tr class="{kind}"{style}>'
-    values = [value_of(figures or {}, column.key) for column in shown]
-    for value, cell in zip((*values, None), _cells(figures, shown), strict=True):  # the share has no tooltip
+    values = [value_of(figures or {}, column.key) for column in quantities]
+    for value, cell in zip((*values, None), _cells(figures, quantities), strict=True):  # the share has no tooltip
         title = value if isinstance(value, str) else "" if value is None else exact(value)
         yield f'<td title="{escaped(title)}">{escaped(cell)}</td>' if title else f"<td>{escaped(cell)}</td>"
     code = code_html(next(highlighted(text, "python"))) if kind == "code" else escaped(text)
@@ -88,32 +71,29 @@ def _notes(data: Data) -> Iterator[str]:
 
 
 def _shown(data: Data) -> tuple[Column, ...]:
-    """Return the columns to show. FLOPs and bytes are always shown, other costs if their total is known and above 0."""
     total = data["total"]
     communicating = [key for key in SENT if value_of(total, key) != 0]
     always = ("flops", "bytes_accessed", *communicating)
-    return tuple(one for one in QUANTITIES if one.key in always or value_of(total, one.key))
+    return tuple(column for column in QUANTITIES if column.key in always or value_of(total, column.key))
 
 
 def _rows(data: Data) -> Iterator[tuple[str, str, Data | None, str]]:
-    """Yield rows as number, text, costs and kind: heads of files, lines of code, unattributed costs, and the total."""
-    figures = {(one["file"], one["line"]): one for one in data["lines"]}
+    figures = {(line["file"], line["line"]): line for line in data["lines"]}
     for part in data["code"]:
         yield "", format_lines(part["file"], [part["line"]]), None, "file"
         for number, text in enumerate(part["text"], part["line"]):
             yield str(number), text, figures.pop((part["file"], number), None), "code"
-    for (file, number), one in figures.items():  # the file is missing, or has become shorter
-        yield str(number), f"{format_lines(file, [number])}: the source is not available", one, "code"
+    for (file, number), cost in figures.items():  # the file is missing, or has become shorter
+        yield str(number), f"{format_lines(file, [number])}: the source is not available", cost, "code"
     if data["unattributed"] is not None:
         yield "", UNATTRIBUTED_LABEL, data["unattributed"], "unattributed"
     yield "", "total", data["total"], "total"
 
 
-def _cells(figures: Data | None, shown: Sequence[Column]) -> list[str]:
-    """Return the costs and the share of a row as texts; empty texts if it has no costs."""
+def _cells(figures: Data | None, quantities: Sequence[Column]) -> list[str]:
     if figures is None:
-        return [""] * (len(shown) + 1)
-    cells = [column_text(column, figures) for column in shown]
+        return [""] * (len(quantities) + 1)
+    cells = [column.text(figures) for column in quantities]
     bound = figures.get("share_bound", "")
     share = "" if "formulas" in figures else f"{bound} {percent(figures.get('share'))}".strip()
     return [*cells, share]

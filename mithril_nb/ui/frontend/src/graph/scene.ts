@@ -1,4 +1,4 @@
-/** A laid-out graph as data, the same for models and programs: `viz/diagrams/scene.py` in TypeScript. */
+/** A laid-out graph as data, the same for models and programs: `viz/diagrams/nested.py` in TypeScript. */
 
 import type { Point, Rect } from "../drawing/lines";
 

@@ -3,7 +3,7 @@
  *
  * Channels are the vertical gaps between the columns of a row; lanes are the horizontal gaps between rows. A wire
  * leaves its part into the channel on its right and reaches its target from the channel on the left. It never crosses a
- * part. It mirrors `viz/diagrams/rows.py`; a test compares the two.
+ * part. It mirrors `viz/diagrams/layout.py`; a test compares the two.
  */
 
 import type { Point } from "../drawing/lines";
