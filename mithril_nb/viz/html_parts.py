@@ -17,8 +17,6 @@ MONO = "var(--jp-code-font-family, ui-monospace, SFMono-Regular, Menlo, Consolas
 SANS = "var(--jp-ui-font-family, system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif)"
 # Content security policy: the browser loads nothing from other places, even if the text of a stage contains HTML.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
-
-
 _UNTRUSTED = "Stages and costs are hidden, because this notebook is not trusted."
 
 

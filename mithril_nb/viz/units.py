@@ -1,4 +1,4 @@
-"""NumberTable as text, with SI prefixes and units. An unknown number is the text `"unknown"`."""
+"""Numbers as text, with SI prefixes and units. An unknown number is the text `"unknown"`."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def percent(share: float | None) -> str:
 
 
 def exact(value: float | None) -> str:
-    """Format a number with all its digits in groups of three. NumberTable from 1e30 have 21 digits and a power of ten.
+    """Format a number with all its digits in groups of three. Numbers from 1e30 have 21 digits and a power of ten.
 
     Examples:
         >>> exact(84212000)

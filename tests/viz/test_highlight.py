@@ -134,35 +134,6 @@ def test_rules_mean_the_same_on_both_sides(language: str) -> None:
             re.compile(expression)
 
 
-def _found(text: str, language: str) -> set[tuple[str, str]]:
-    return {pair for line in tokens(text, language) for pair in line}
-
-
-def test_tokens_of_each_language() -> None:
-    python = _found(TEXTS["python"], "python")
-    assert {("op", "step"), ("meta", "@jax.jit"), ("string", '"""A step,'), ("string", '    and 2 lines."""')} <= python
-    assert {("type", "Linear"), ("number", "0x1F"), ("number", "None"), ("meta", "return"), ("name", "rate")} <= python
-    jaxpr = _found(TEXTS["jaxpr"], "jaxpr")
-    assert {("op", "add"), ("op", "scatter-add"), ("type", "key<fry>[]"), ("number", "-1.5e-08")} <= jaxpr
-    mlir = _found(TEXTS["mlir"], "mlir")
-    assert {("op", "stablehlo.while"), ("op", "chlo.erf"), ("meta", "@main"), ("number", "0xFF800000")} <= mlir
-    hlo = _found(TEXTS["hlo"], "hlo")
-    assert {("op", "dot"), ("op", "add"), ("meta", "return"), ("meta", "@region"), ("type", "pred[]")} <= hlo
-    llvm = _found(TEXTS["llvm"], "llvm")
-    assert {("op", "fadd"), ("type", "<8 x float>"), ("meta", "loop.body"), ("comment", "!alias.scope")} <= llvm
-    asm = _found(TEXTS["asm"], "asm")
-    assert {("op", "vmovups"), ("value", "ymm0"), ("op", "fmla"), ("value", "v2.s[1]"), ("number", "#-4")} <= asm
-    c = _found(TEXTS["c"], "c")
-    assert {("meta", "static"), ("type", "int32_t"), ("op", "expf"), ("number", "1.5e-3f"), ("comment", "// sums")} <= c
-    assert {
-        ("op", "ld.global.nc.v4.f32"),
-        ("value", "@!%p1"),
-        ("meta", "$L__BB0_2:"),
-        ("name", "c5 fc 10 07"),
-        ("name", "0x0012"),
-    } <= asm
-
-
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=200), st.sampled_from([*LANGUAGES, "other"]))
 def test_no_character_is_lost(text: str, language: str) -> None:

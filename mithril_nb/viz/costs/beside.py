@@ -10,7 +10,7 @@ from typing import Any
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.figures import MEASURED, OF_XLA
 from mithril_nb.viz.costs.blocks import hue_or_grey, path_text, strip_numbers
-from mithril_nb.viz.costs.canvas import FOOT, HEAD_H, MARGIN, NO_HUE, NORMAL, CostPage, hidden_notes
+from mithril_nb.viz.costs.canvas import FOOT, MARGIN, NO_HUE, NORMAL, CostPage, hidden_notes
 from mithril_nb.viz.costs.drawing import Drawing, NumberTable, replace_undrawable, validate_width
 from mithril_nb.viz.costs.fields import BLOCK_FIELDS, FIELDS, Field, at_least, field_of, is_bound
 from mithril_nb.viz.palette import hues_of_blocks
@@ -154,7 +154,7 @@ def _svg(pair: Pair, kind: Field, rows: Sequence[PairRow], totals: PairRow, labe
         reason = f"No block has {kind.title} above 0, before or after." if rows else "There is no block to compare."
         if any(row.before is None or row.after is None for row in rows):
             reason = f"{kind.title}: unknown. {' '.join(notes) or 'Neither side reports it.'}"
-        return page.explain(Rect(MARGIN, HEAD_H, width - 2 * MARGIN, 96), reason)
+        return page.explain(reason)
     x = float(MARGIN)
     for at, label in enumerate(labels):
         _bar(page, Rect(x, page.y, 22, _BAR_H), NO_HUE, solid=at == 1)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from mithril_nb.viz.costs.fields import Data, Field, whole_text
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme, contrast, mix_colours, themed_rules
-from mithril_nb.viz.svg import Point, Rect, element, line_path, number, opening, root_opening
+from mithril_nb.viz.svg import Point, element, line_path, number, opening, root_opening
 from mithril_nb.viz.text import block_key, elide, escaped, one_line, text_width
 
 # For each theme, the share of the hue in tints 0 to 3. Text is readable on every tint.
@@ -87,19 +87,20 @@ class CostPage:
             self.text(width - MARGIN, base, total, size=LARGE, bold=True, anchor="end")
         self.title = f"{title}: {self.title}" if self.title else title
 
-    def explain(self, within: Rect, reason: str) -> str:
+    def explain(self, reason: str) -> str:
         """Return the picture with a box that explains why there is nothing to draw."""
-        self.plate(within, reason)
+        self.plate(reason)
         return self.svg(reason)
 
-    def plate(self, within: Rect, reason: str) -> None:
+    def plate(self, reason: str) -> None:
         """Draw a box with a text that explains why there is nothing to draw."""
-        self.rect(within.x, within.y, within.w, 96, "surface", stroke="line", rx=4)
-        lines = wrap_text(reason, 12, within.w - 32)[:4]
-        at = within.y + 52 - 8 * (len(lines) - 1)
+        width = self.width - 2 * MARGIN
+        self.rect(MARGIN, HEAD_H, width, 96, "surface", stroke="line", rx=4)
+        lines = wrap_text(reason, 12, width - 32)[:4]
+        at = HEAD_H + 52 - 8 * (len(lines) - 1)
         for index, line in enumerate(lines):
-            self.text(within.x + within.w / 2, at + 16 * index, line, "muted", size=12, anchor="middle")
-        self.y = within.y + 96 + FOOT
+            self.text(MARGIN + width / 2, at + 16 * index, line, "muted", size=12, anchor="middle")
+        self.y = HEAD_H + 96 + FOOT
 
     def legend(self, entries: Sequence[tuple[str, str]], patterns: Mapping[str, int] | None = None) -> None:
         """Draw a legend in at most three rows. If entries are left out, the legend ends with their number."""

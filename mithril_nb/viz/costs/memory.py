@@ -231,7 +231,7 @@ def _svg(data: Data, width: int, opened: Collection[str]) -> str:
     height = round(max(190, min(300, width * 0.4)))
     if not data["timeline"] or not data["peak_bytes"]:
         reason = " ".join(data["notes"]) or "This program holds no memory."
-        page.plate(Rect(MARGIN, HEAD_H, width - 2 * MARGIN, height), reason)
+        page.plate(reason)
         page.note(", ".join(f"{kind} {nbytes(size)}" for kind, size in data["kinds"].items() if size))
         return page.svg(_peak_text(data))
     layers, sampled = layers_of(data, int((width - 2 * MARGIN - _AXIS_W) / _COLUMN), opened)

@@ -1,4 +1,4 @@
-"""BlockNames of blocks that are short but not ambiguous, and free places for them beside the points of a plot."""
+"""Names of blocks that are short but not ambiguous, and free places for them beside the points of a plot."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class BlockNames:
     def brief(self, path: Path) -> list[str]:
         """Return all names of a block. The best name comes first.
 
-        BlockNames without `…` that include at most one outer block come before the others.
+        Names without `…` that include at most one outer block come before the others.
         """
         return sorted(self.all_of(path), key=lambda name: name.count(" / ") > 1 or "…" in name)
 
@@ -117,7 +117,7 @@ class PointNames:
     def write(self, at: Point, names: Sequence[str], repeat: int, *, bold: bool = False) -> bool:
         """Write the name of a point where there is free space, and return whether there was any.
 
-        The best name comes first. BlockNames that are too wide are skipped; if all are, the last one is used.
+        The best name comes first. Names that are too wide are skipped; if all are, the last one is used.
         """
         fitting = [name for name in names if text_width(name, NORMAL, bold=bold) <= self.area.w * _WIDEST]
         labels = [times(name, repeat) for name in fitting or names[-1:]]

@@ -234,7 +234,7 @@ def roofline(data: Data, peaks: Any = None, width: int = 720) -> Drawing:
     head = f"{one_line(str(data['program']))}, {data['source']}: {title}"
     page = CostPage(data, None, "Roofline" if roof else "FLOPs per byte", width)
     if not spots:
-        return Drawing(page.explain(Rect(MARGIN, HEAD_H, width - 2 * MARGIN, 96), nothing), f"{head}\n{nothing}")
+        return Drawing(page.explain(nothing), f"{head}\n{nothing}")
     about = NO_PEAKS if roof is None else _roof_text(roof)
     text = "\n".join((head, about, _table(spots, roof), *above, *missing))
     page.y = HEAD_H + (_rows(page, data, spots) if roof is None else _plot(page, data, spots, roof))

@@ -83,7 +83,7 @@ def sweep(swept: Swept, width: int = 720) -> Drawing:
     drawn = [kind for kind in fields if any(numbers_of[kind])]
     if not drawn:
         reason = " ".join(notes) or "There are no points."
-        svg = page.explain(Rect(MARGIN, HEAD_H, width - 2 * MARGIN, 96), reason)
+        svg = page.explain(reason)
     else:
         across = 1 if width < _NARROW or len(drawn) == 1 else 2
         panel_w = (width - 2 * MARGIN - 16 * (across - 1)) / across

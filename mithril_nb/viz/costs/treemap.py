@@ -67,7 +67,7 @@ class TreemapCell:
     # Path of the block. For several small blocks, the path of the block around them, or `""` if there is none. `None`
     # for unattributed costs.
     path: str | None
-    # BlockNames of the blocks around the block that have the same colour, from the outside in, and then its name
+    # Names of the blocks around the block that have the same colour, from the outside in, and then its name
     names: tuple[str, ...]
     value: float
     tooltip: str
@@ -185,7 +185,7 @@ def _svg(data: Data, kind: Field, width: int) -> str:
     within = Rect(MARGIN, HEAD_H, width - 2 * MARGIN, height)
     cells, hues = cells_of(data, kind.name, within), hues_of(data)
     if not cells:
-        return page.explain(within, reason_of(data, kind))
+        return page.explain(reason_of(data, kind))
     total = sum(cell.value for cell in cells)
     by_entry = defaultdict[str, list[TreemapCell]](list)  # of the legend
     for cell in cells:

@@ -105,9 +105,6 @@ def scene_svg(
 
 
 # The colours of `styles.css`, as CSS variables.
-
-
-# The colours of `styles.css`, as CSS variables.
 _PAGE = Theme(
     *(f"var(--{name})" for name in "ground surface line wire ink muted accent bad cost track".split()),
     hues=tuple(f"var(--h{at})" for at in range(HUES)),

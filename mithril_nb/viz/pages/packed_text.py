@@ -15,21 +15,13 @@ from typing import Any
 
 # Texts with fewer characters are stored unchanged.
 LEAST = 20_000
-
-
 # Only numbers that can be restored from their value: `7`, but not `007`. Other numbers remain in the template.
 _NUMBER = re.compile(r"(0x[0-9a-f]{1,12}(?![0-9a-f])|(?<!\d)(?:0|[1-9]\d{0,14})(?!\d))", re.ASCII)
-
-
 # Signs that replace numbers in a template: decimal; hexadecimal; hexadecimal with at least four digits.
 DECIMAL, HEX, ADDRESS = "\1", "\2", "\3"
 _SIGNS = re.compile(f"[{DECIMAL}{HEX}{ADDRESS}]")
-
-
 # An address at the start of a line.
 _LEADING = re.compile(r"(\s*)0x([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,11})(?![0-9a-f])", re.ASCII)
-
-
 # A line: the index of its template, its numbers, and its first number if this is an address, else `None`.
 #
 # An address at the very start is left out, because many lines differ only in this address.
