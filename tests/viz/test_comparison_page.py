@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
-from raised import message_of
 from strategies import HOSTILE
 
 import mithril_nb as ml
@@ -183,10 +181,3 @@ def test_signs_are_readable_in_both_themes() -> None:
     for theme in (LIGHT, DARK):
         for colour in (theme.code[2], theme.bad, theme.cost):
             assert contrast(colour, theme.ground) >= 4.5
-
-
-def test_a_page_that_cannot_be_written_states_why(found: Comparison, tmp_path: Path) -> None:
-    path = tmp_path / "none" / "page.html"
-    assert message_of(lambda: found.to_html(path, stages=[])) == (
-        f"ModelFileError: cannot write {str(path)!r}.\n    because  No such file or directory"
-    )

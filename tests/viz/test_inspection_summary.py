@@ -13,10 +13,9 @@ from benchmarks.corpus import corpus
 from mithril_nb.display import render
 from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.models import Linear, Model, Relu
-from mithril_nb.stages.stage_kinds import STAGE_KINDS
 from mithril_nb.viz.costs.overlays import block_shares
 from mithril_nb.viz.html_parts import link_script
-from mithril_nb.viz.pages.inspection import SHOWN, summary_html, summary_text
+from mithril_nb.viz.pages.inspection import summary_html, summary_text
 
 SPEC = jax.ShapeDtypeStruct((2, 3), "float32")
 
@@ -97,10 +96,6 @@ def test_names_are_escaped(parsed) -> None:
     page = parsed(summary_html(inspect(fn, SPEC, name="<i>")))
     assert "i" not in {tag for tag, attributes in page.elements if not attributes.get("class", "").startswith("h")}
     assert not {"b"} & {tag for tag, attributes in page.elements if "class" in attributes}
-
-
-def test_the_stages_that_are_shown_need_no_compiler() -> None:
-    assert {STAGE_KINDS[name].needs for name in SHOWN} == {"trace", "lower"}
 
 
 def test_untrusted_output_is_a_picture_with_one_sentence() -> None:

@@ -9,7 +9,6 @@ from cost_pictures import HOSTILE, SVG, check, costs, gpt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mithril_nb.errors import UnknownOptionError
 from mithril_nb.viz.costs.fields import BLOCK_FIELDS
 from mithril_nb.viz.costs.treemap import cells_of, squarify, treemap
 from mithril_nb.viz.svg import Rect
@@ -200,14 +199,6 @@ def test_the_legend_has_the_tones_of_the_cells():
     assert len(squares) == 4
     assert {square.attrib["class"] for square in squares} - {"f-ground s-muted"} <= cells
     assert squares[0].attrib["class"] == "f-tint0-0", "that of the largest cell"
-
-
-def test_an_unknown_field_raises():
-    with pytest.raises(UnknownOptionError) as raised:
-        treemap(gpt(), "joules")
-    assert str(raised.value) == (
-        "unknown cost field 'joules'.\n    fields  flops, bytes_accessed, params, time_s, transcendentals"
-    )
 
 
 @settings(max_examples=40, deadline=None)
