@@ -47,7 +47,7 @@ class BlockNames:
             for start in range(1, len(path))
             if not any(other[-(len(path) - start) :] == path[start:] for other in others)
         ]
-        # The last names are equal; the first name that no other path has at its index tells them apart.
+        # The last names are equal; the first name that no other path has at its index differs.
         shared = (
             any(at < len(other) - 1 and other[at] == name for other in others) for at, name in enumerate(path[:-1])
         )
