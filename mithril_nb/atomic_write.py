@@ -41,19 +41,6 @@ _FAR = 1 << 30
 def replacing(path: str | os.PathLike[str], is_ours: Callable[[Path], bool] | None = None) -> Iterator[Path]:
     """Yield a temporary path to write to, and replace `path` with that file at the end of the `with` block.
 
-    If the `with` block raises, `path` keeps its content. If several processes write the same file, one of them wins. A
-    path to a device or a pipe is yielded unchanged. A new file has the mode that the process gives to new files; a
-    replaced file keeps its mode.
-
-    Args:
-        path: The file to write. Its folder exists. A symbolic link is followed, as `open` does, also to a missing file.
-        is_ours: Function that returns whether the file at a path may be replaced; it returns False if there is none. If
-            it is passed, no symbolic link is followed, and no other file is replaced.
-
-    Raises:
-        OSError: The file cannot be written, or may not be replaced.
-        ValueError: The path contains a null character.
-
     Examples:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     with replacing(f"{folder}/notes.txt") as part:
@@ -101,14 +88,6 @@ def _place(part: Path, target: Path, is_ours: Callable[[Path], bool] | None) -> 
 def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary folder to fill; at the end of the `with` block, it replaces the folder at `path`.
 
-    If the `with` block raises, nothing is written, and a folder at `path` stays.
-
-    Args:
-        path: The folder to write. Its parent exists.
-
-    Raises:
-        OSError: The folder cannot be written.
-
     Examples:
         >>> with tempfile.TemporaryDirectory() as parent:
         ...     with new_folder(f"{parent}/notes") as part:
@@ -132,7 +111,6 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _discard(folder: Path, name: str) -> None:
-    """Remove a temporary folder. If it contains the folder `name` that `new_folder` was replacing, move that back."""
     old = folder / "old"
     if old.exists() and (folder / "new").exists():
         with suppress(OSError):
@@ -147,16 +125,6 @@ def write_text(
 ) -> None:
     r"""Write a text file atomically, in UTF-8, with `"\n"` at the end of its lines on every platform.
 
-    Args:
-        path: The file to write, as in `replacing`.
-        text: The whole content.
-        errors: Error handler of the encoder, as in `str.encode`.
-        is_ours: Function that returns whether a file may be replaced, as in `replacing`.
-
-    Raises:
-        OSError: The file cannot be written.
-        ValueError: The path contains a null character, or UTF-8 cannot encode the text.
-
     Examples:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write_text(f"{folder}/notes.txt", "whole")
@@ -168,12 +136,7 @@ def write_text(
 
 
 def remove_leftovers(folder: Path, *, names: str = f"{PREFIX}*{SUFFIX}") -> None:
-    """Remove the temporary folders of killed processes.
-
-    Args:
-        folder: The folder that contains them.
-        names: Pattern of the names of temporary folders, for `Path.glob`.
-    """
+    """Remove the temporary folders of killed processes."""
     with suppress(OSError):
         for leftover in folder.glob(names):
             with suppress(OSError, ValueError):  # a name that another program wrote may be no name of a file
@@ -196,11 +159,7 @@ def _remove_if_dead(folder: Path) -> None:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Lock a folder while its files are read and replaced, so that concurrent processes lose no update.
-
-    If another process holds the lock for more than `LONGEST_WAIT_S`, the `with` block runs without the lock. It always
-    does on Windows, which cannot lock a folder.
-    """
+    """Lock a folder while its files are read and replaced, so that concurrent processes lose no update."""
     descriptor = os.open(folder, os.O_RDONLY) if fcntl is not None else None
     try:
         until = time.monotonic() + LONGEST_WAIT_S
@@ -213,11 +172,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 
 def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
-    """Open a file like `os.open`, but neither through a symbolic link, nor a pipe or device, which could block.
-
-    Raises:
-        OSError: The path is not a file, or cannot be opened.
-    """
+    """Open a file like `os.open`, but neither through a symbolic link, nor a pipe or device, which could block."""
     if os.path.islink(path):
         raise OSError(errno.ELOOP, "it is a symbolic link", str(path))
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -229,12 +184,7 @@ def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
 
 
 def lock_file(file: IO[bytes] | int) -> bool | None:
-    """Lock an open file until it is closed or the process ends.
-
-    Returns:
-        True if this process now has the lock; False if another process has it; `None` if the file system does not
-        support locks.
-    """
+    """Lock an open file until it is closed or the process ends."""
     try:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -6,7 +6,6 @@ of a type when a value of this type is rendered for the first time.
 
 from __future__ import annotations
 
-import importlib
 import math
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,17 +21,13 @@ BUNDLE = "bundle"
 _IN_ASCII = str.maketrans({"×": "x", "…": "...", "→": "->", "−": "-", "≥": ">=", "≤": "<=", "²": "^2", "—": "-"})
 
 Render = TypeVar("Render", bound=Callable[..., Any])
+viz: Any = None
+"""A function that imports `mithril_nb.viz`; `mithril_nb/__init__.py` sets it."""
 _RENDERERS: dict[tuple[type, str], Callable[..., Any]] = {}
 
 
 def renderer(*types: type, kind: str = BUNDLE) -> Callable[[Render], Render]:
     """Return a decorator that registers a function as the renderer of some types.
-
-    The function takes a value and the options that are passed to `draw`. It returns the picture.
-
-    Args:
-        *types: The types. A subclass uses the renderer of its nearest base class.
-        kind: Kind of the picture: `"bundle"` for the MIME bundle of a value, or another name to pass to `draw`.
 
     Examples:
         >>> class Temperature(Shown):
@@ -53,25 +48,15 @@ def renderer(*types: type, kind: str = BUNDLE) -> Callable[[Render], Render]:
 
 def find_renderer(of: type, kind: str = BUNDLE) -> Callable[..., Any] | None:
     """Return the renderer registered for a type, or else for its nearest base class; `None` if none is registered."""
-    viz = importlib.import_module("mithril_nb.viz")
     for base in of.__mro__:
-        viz.load_renderers(base)
+        viz().load_renderers(base)
         if (base, kind) in _RENDERERS:
             return _RENDERERS[base, kind]
     return None
 
 
 def draw(value: Any, kind: str, **options: Any) -> Any:
-    """Draw a value with the renderer that is registered for its type and a kind of picture.
-
-    Args:
-        value: The value.
-        kind: Kind of the picture, such as `"treemap"` for costs.
-        **options: Options of the renderer.
-
-    Raises:
-        LookupError: No renderer of this kind is registered for the type of the value or for a base class.
-    """
+    """Draw a value with the renderer that is registered for its type and a kind of picture."""
     render = find_renderer(type(value), kind)
     if render is None:
         raise LookupError(f"no renderer of kind {kind!r} for {type(value).__name__}")
@@ -80,7 +65,7 @@ def draw(value: Any, kind: str, **options: Any) -> Any:
 
 def render(value: object) -> dict[str, str]:
     """Return the MIME bundle of a value: `text/plain`, and `image/svg+xml` or `text/html` if a picture exists."""
-    return importlib.import_module("mithril_nb.viz").bundle(value)
+    return viz().bundle(value)
 
 
 def for_stdout(text: str) -> str:
@@ -109,10 +94,6 @@ class Shown:
 def finite(data: Any, most: float = math.inf) -> Any:
     """Return a copy of plain data for JSON: NaN, infinities and numbers that are too large become `None`.
 
-    Args:
-        data: Numbers, texts, and lists, tuples and mappings of them.
-        most: The largest absolute value to keep.
-
     Examples:
         >>> finite({"time_s": float("nan"), "flops": [1, 10**400, float("inf")]}, 1e150)
         {'time_s': None, 'flops': [1, None, None]}
@@ -133,10 +114,6 @@ def finite(data: Any, most: float = math.inf) -> Any:
 
 def columns(rows: Sequence[tuple[str, ...]], right: Collection[int]) -> str:
     """Return rows as text in aligned columns. Columns that are empty in all rows are left out.
-
-    Args:
-        rows: The rows, all of the same length.
-        right: Indices of the columns that are aligned to the right.
 
     Examples:
         >>> print(columns([("a", "", "10"), ("bcd", "", "5")], right={2}))

@@ -17,8 +17,6 @@ LONGEST = 2_000
 """Maximum length of an error's text, in characters."""
 _MOST_FACTS = 10
 """Maximum number of facts in a shortened diagnostic."""
-_LEAST = 60
-"""Minimum length of each part of a shortened diagnostic, in characters."""
 
 
 @dataclass(frozen=True)
@@ -50,29 +48,38 @@ class Diagnostic:
     code: str = "MithrilError"
 
     def __str__(self) -> str:
-        short = self.shown()
-        return _text(short.summary, short.facts, short.advice)
+        return _cut(self.shortened()._text(), LONGEST)
 
-    def shown(self) -> Diagnostic:
-        """Return a copy that fits into `LONGEST` characters. Advice is shown whole or not at all."""
-        size = len(self.summary) + len(self.advice) + sum(len(label) + len(text) for label, text in self.facts)
-        if size <= LONGEST and len(_text(self.summary, self.facts, self.advice)) <= LONGEST:
+    def _text(self) -> str:
+        width = max((len(label) for label, _ in self.facts), default=0)
+        lines = [self.summary]
+        for label, text in self.facts:
+            first, *rest = text.splitlines() or [""]
+            lines.append(f"    {label:<{width}}  {first}".rstrip())
+            lines.extend(f"    {'':<{width}}  {line}" for line in rest)
+        return "\n".join([*lines, f"    Try: {self.advice}"] if self.advice else lines)
+
+    def shortened(self) -> Diagnostic:
+        """Return a copy whose text has at most `LONGEST` characters and 10 facts."""
+        if len(self._text()) <= LONGEST:
             return self
-        advice = self.advice
-        if len(advice) > LONGEST - 4 * _LEAST:
-            advice = f"see the attribute advice of this diagnostic: it has {len(advice):,} characters."
-        summary, facts = self.summary, self.facts
-        for count in range(min(len(facts), _MOST_FACTS), -1, -1):
-            rest = len(self.facts) - count
-            shortened = (*self.facts[:count], ("...", f"and {rest:,} more")) if rest else self.facts
-            summary, facts = _fitted(self.summary, shortened, advice)
-            if len(_text(summary, facts, advice)) <= LONGEST:
+        facts, rest = self.facts[:_MOST_FACTS], len(self.facts) - _MOST_FACTS
+        facts = (*facts, ("...", f"and {rest:,} more")) if rest > 0 else facts
+        short = self
+        for most in (1_600, 800, 400, 200, 80):
+            short = replace(
+                self,
+                summary=_cut(self.summary, most),
+                facts=tuple((_cut(label, most), _cut(text, most)) for label, text in facts),
+                advice=_cut(self.advice, most),
+            )
+            if len(short._text()) <= LONGEST:
                 break
-        return replace(self, summary=summary, facts=facts, advice=advice)
+        return short
 
     def to_dict(self) -> dict[str, object]:
-        """Return the shown text as JSON-serialisable data, for a front end."""
-        short = self.shown()
+        """Return the shortened text as JSON-serialisable data, for a front end."""
+        short = self.shortened()
         return {
             "code": self.code,
             "summary": short.summary,
@@ -84,35 +91,7 @@ class Diagnostic:
         }
 
 
-def _text(summary: str, facts: tuple[tuple[str, str], ...], advice: str) -> str:
-    """Return the text of a diagnostic."""
-    width = max((len(label) for label, _ in facts), default=0)
-    lines = [summary]
-    for label, text in facts:
-        first, *rest = text.splitlines() or [""]
-        lines.append(f"    {label:<{width}}  {first}".rstrip())
-        lines.extend(f"    {'':<{width}}  {line}" for line in rest)
-    if advice:
-        lines.append(f"    Try: {advice}")
-    return "\n".join(lines)
-
-
-def _fitted(summary: str, facts: tuple[tuple[str, str], ...], advice: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return the summary and facts, shortened to fit with the advice, but to no less than `_LEAST` characters each."""
-    parts = [summary, *(part for fact in facts for part in fact)]
-    sizes = [min(len(part), LONGEST) for part in parts]
-    for _ in range(64):  # shorten the longest part until all fit; many short lines may take several rounds
-        summary, *rest = (_cut(part, size) for part, size in zip(parts, sizes, strict=True))
-        facts = tuple(zip(rest[::2], rest[1::2], strict=True))
-        excess, longest = len(_text(summary, facts, advice)) - LONGEST, max(range(len(sizes)), key=sizes.__getitem__)
-        if excess <= 0 or sizes[longest] <= _LEAST:
-            break
-        sizes[longest] = max(sizes[longest] - excess, sizes[longest] // 2, _LEAST)
-    return summary, facts
-
-
-def _cut(text: str, most: int = LONGEST) -> str:
-    """Return at most `most` characters of a text, with the number of omitted ones."""
+def _cut(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     length = max(most - len(f"... ({len(text):,} characters more)"), 0)
@@ -158,7 +137,6 @@ def short_repr(value: object, most: int = 80) -> str:
 
 
 def _beginning(value: Any, most: int) -> Any:
-    """Return the first items of a value, enough for the first `most` characters of its `repr`."""
     if isinstance(value, str | bytes):
         return value[:most] if len(value) > most else value
     if type(value) in (list, tuple):
@@ -225,7 +203,6 @@ def nearest(name: object, available: Iterable[str]) -> str | None:
 
 
 def _joined(texts: list[str]) -> str:
-    """Join the texts of several problems, with the number of omitted texts."""
     if len(text := "\n".join(texts)) <= LONGEST:
         return text
     room = LONGEST - len(rest := "\n... and {:,} more: error.diagnostics has all of them.") - len(f"{len(texts):,}")

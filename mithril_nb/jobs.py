@@ -38,13 +38,6 @@ class _Submitted:
 class JobQueue:
     """Runs one job at a time in a thread, in the order of submission. The thread ends when no job is left.
 
-    A job is a function. It receives a function without arguments that returns True, or False after the job is
-    cancelled.
-
-    Args:
-        name: Name of the thread.
-        failed: A function that the thread calls with the error of a failed job. By default, the error is printed.
-
     Attributes:
         is_ended: True after `end`, until the next job.
 
@@ -66,12 +59,7 @@ class JobQueue:
         _QUEUES.add(self)
 
     def submit(self, job: Job, key: Hashable = "") -> None:
-        """Run a job after the waiting jobs.
-
-        Args:
-            job: The job.
-            key: Kind of the job. The new job replaces a waiting job of the same kind, and cancels a running one.
-        """
+        """Run a job after the waiting jobs."""
         with self._wake:
             self.is_ended = False
             self._waiting.pop(key, None)
@@ -138,7 +126,7 @@ class JobQueue:
             return self._running
 
     def _leave(self) -> None:
-        """Start another thread for the remaining jobs, because the current one runs no further job."""
+        # Start another thread for the remaining jobs, because the current one runs no further job.
         self._running = self._thread = None
         if self._waiting:
             self._start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 GROUP = "mithril_nb.plugins"
 """The group of entry points that name the modules of plugins."""
 
+public_name: Any = None
+"""A function that returns a public name of the package, such as `"compile"`. `mithril_nb/__init__.py` sets it."""
 _lock = threading.RLock()
 _loaded: list[EntryPoint] = []
 _is_loaded = False
@@ -19,8 +21,6 @@ _is_loaded = False
 
 def load_plugins() -> tuple[EntryPoint, ...]:
     """Import the modules of all installed plugins, once, and return the entry points of those that were imported.
-
-    A plugin that fails to import is left out, with a warning.
 
     Examples:
         >>> [plugin.name for plugin in load_plugins()]

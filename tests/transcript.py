@@ -32,3 +32,13 @@ def message_of(run: str | Callable[[], object], names: dict[str, Any] | None = N
     with pytest.raises(MithrilError) as caught:
         exec(run, dict(names or {})) if isinstance(run, str) else run()
     return f"{type(caught.value).__name__}: {caught.value}"
+
+
+def without_advice(text: str) -> str:
+    """Return a message without the lines of its advice."""
+    return "\n".join(line for line in text.splitlines() if line and not line.startswith("    Try: "))
+
+
+def facts_of(run: str | Callable[[], object], names: dict[str, Any] | None = None) -> str:
+    """Return the error that a function, or code with these names, raises: its type, and its message without advice."""
+    return without_advice(message_of(run, names))

@@ -19,8 +19,8 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.stages.program_stages import first_source
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.targets import inspect
-from mithril_nb.targets.entry_point import OPTIONS, check_options
-from mithril_nb.targets.unsupported import has_argument, refuse_misspelt
+from mithril_nb.targets.inspection import has_argument
+from mithril_nb.targets.options import OPTIONS, check_options
 
 Bound = float | tuple[float | None, float | None] | None
 """The upper bound of a cost, or a pair of lower and upper bound; `None` for no bound."""
@@ -97,7 +97,6 @@ def assert_cost(
             details  print(inspection.cost("analytic"))
             Try: flops=1_000  # if that is intended
     """
-    refuse_misspelt("ml.assert_cost", options, assert_cost, target, "1_000_000")
     bounds = {"flops": flops, "bytes_accessed": bytes_accessed, "params": params, "peak_bytes": peak_bytes}
     pairs = {name: _pair(name, bound) for name, bound in bounds.items() if bound is not None}
     if not pairs:

@@ -20,11 +20,7 @@ class MithrilWarning(UserWarning):
 
 
 def notice(text: str) -> None:
-    """Show a warning at the line of the user's code that called this package. Python shows it once per line.
-
-    Args:
-        text: The warning, with the name of the option and the reason.
-    """
+    """Show a warning at the line of the user's code that called this package. Python shows it once per line."""
     level, frame = 1, sys._getframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
         level, frame = level + 1, frame.f_back
@@ -65,7 +61,6 @@ class Backend(ABC):
             raise IncompleteBackendError(
                 f"cannot construct {cls.__name__}: it lacks {', '.join(map(repr, lacking))}.",
                 (("has", ", ".join(has) or "no required method"),),
-                f"def {lacking[0]}(self, {'data' if lacking[0] == 'tensor' else 'shape'}, dtype=None): ...",
             )
         return super().__new__(cls)
 
@@ -94,63 +89,34 @@ class Backend(ABC):
 
 
 def check_seed(seed: Any) -> int:
-    """Return a seed as an integer of 64 bits.
-
-    Raises:
-        UnknownOptionError: The seed is not an integer, or is out of range.
-    """
+    """Return a seed as an integer of 64 bits."""
     if isinstance(seed, bool) or not isinstance(seed, SupportsIndex):
-        raise UnknownOptionError(f"cannot use {seed!r} as a seed.", (("needs", "an integer"),), "seed=42")
+        raise UnknownOptionError(f"cannot use {seed!r} as a seed.", (("needs", "an integer"),))
     if not -(2**63) <= int(seed) < 2**63:
-        raise UnknownOptionError(
-            f"cannot use {seed!r} as a seed.", (("needs", "an integer from -2**63 to 2**63 - 1"),), "seed=42"
-        )
+        raise UnknownOptionError(f"cannot use {seed!r} as a seed.", (("needs", "an integer from -2**63 to 2**63 - 1"),))
     return int(seed)
 
 
-def check_count(name: str, value: Any, advice: str) -> int:
-    """Return the value of an option as an int, such as a number of epochs.
-
-    Args:
-        name: Name of the option, for the error.
-        value: The value.
-        advice: Code for the error, such as `"fit(epochs=10)"`.
-
-    Raises:
-        UnknownOptionError: `value` is not an integer of at least 1.
-    """
+def check_count(name: str, value: Any) -> int:
+    """Return the value of an option as an int, such as a number of epochs."""
     if isinstance(value, bool) or not isinstance(value, SupportsIndex) or int(value) < 1:
-        raise UnknownOptionError(f"{name} must be an integer of at least 1.", (("got", repr(value)),), advice)
+        raise UnknownOptionError(f"{name} must be an integer of at least 1.", (("got", repr(value)),))
     return int(value)
 
 
-def check_switch(name: str, value: Any, advice: str) -> None:
-    """Check that an option is a bool or `None`.
-
-    Raises:
-        UnknownOptionError: `value` has another type.
-    """
+def check_switch(name: str, value: Any) -> None:
+    """Check that an option is a bool or `None`."""
     if value is not None and not isinstance(value, bool):
-        raise UnknownOptionError(f"{name}={value!r} must be a bool.", (("needs", "True or False"),), advice)
+        raise UnknownOptionError(f"{name}={value!r} must be a bool.", (("needs", "True or False"),))
 
 
 def convert_params(params: Mapping[str, Any], backend: Any, other: Any) -> dict[str, Any]:
-    """Return parameters as arrays of another backend.
-
-    Args:
-        params: Arrays of `backend`, by name. Dicts may be nested.
-        backend: The backend of the arrays.
-        other: The backend of the result, or a model that is compiled for this backend.
-
-    Raises:
-        UnknownOptionError: `other` is neither a backend nor a compiled model.
-    """
+    """Return parameters as arrays of another backend."""
     target = getattr(other, "backend", other)
     if not hasattr(target, "tensor"):
         raise UnknownOptionError(
             f"cannot convert parameters for {other!r}.",
             (("needs", "a backend, or a compiled model"),),
-            "ml.NumpyBackend()",
         )
     return {
         name: convert_params(value, backend, other)

@@ -20,7 +20,6 @@ from mithril_nb.errors import (
     UnavailableBackendError,
     UnknownOptionError,
     listed,
-    nearest,
     refuse_unknown,
 )
 from mithril_nb.graph.spec import as_dtype
@@ -92,7 +91,6 @@ class EmittedBackend(Backend):
             raise UnknownOptionError(
                 f"{type(self).__name__} does not run models in {self.default_dtype}.",
                 (("needs", " or ".join(self.dtypes)),),
-                f"ml.{type(self).__name__}(dtype={self.dtypes[0]!r})",
             )
         self._library: ModuleType = importlib.import_module(self.module_name)
         self.device: str | None = None
@@ -109,7 +107,6 @@ class EmittedBackend(Backend):
             raise DeviceNotFoundError(
                 f"device {device!r} not found on backend {self.name!r}.",
                 ((self.title, str(error).splitlines()[0]),),
-                f'ml.{type(self).__name__}(device="cpu")',
             ) from None
 
     def on_device(self) -> AbstractContextManager[object]:
@@ -321,11 +318,8 @@ class EmittedBackend(Backend):
             raise AttributeError(name)
         operations = self.operations()
         if name not in operations:
-            near = nearest(name, operations)
-            raise AttributeError(
-                f"{type(self).__name__} has no function {name!r}; it has {listed(sorted(operations))}."
-                + (f" Did you mean {near!r}?" if near else "")
-            )
+            names = listed(sorted(operations))
+            raise AttributeError(f"{type(self).__name__} has no function {name!r}; it has {names}.")
         return operations[name]
 
     def _softmax(self, x: Any, axis: int = -1) -> Any:
@@ -334,7 +328,6 @@ class EmittedBackend(Backend):
         return powers / self._reduction("sum")(powers, axis, True)
 
     def _cross_entropy(self, logits: Any, labels: Any) -> Any:
-        """Return the mean cross entropy of logits (batch, classes) and labels (batch,); NaN for an invalid label."""
         total = self._reduction("sum")
         shifted = logits - self._reduction("max")(logits, -1, True)
         logs = shifted - self._library.log(total(self._library.exp(shifted), -1, True))
@@ -342,7 +335,6 @@ class EmittedBackend(Backend):
         return -total(self._library.where(targets == 1, logs, targets)) / math.prod(logits.shape[:-1])
 
     def _cross_entropy_grad(self, logits: Any, labels: Any) -> Any:
-        """Return the gradient of `cross_entropy` with respect to the logits."""
         targets = self.one_hot(labels, logits.shape[-1], math.nan)
         return (self._softmax(logits) - targets) / math.prod(logits.shape[:-1])
 
@@ -375,16 +367,11 @@ def _package(kind: type) -> str:
 
 
 def check_grads(backend: str, grads: Any) -> None:
-    """Check the option `grads` of a backend.
-
-    Raises:
-        UnknownOptionError: `grads` is not in `GRADS`.
-    """
+    """Check the option `grads` of a backend."""
     if grads not in GRADS:
         raise UnknownOptionError(
             f"{backend} does not accept grads={grads!r}.",
             (("known", ", ".join(map(repr, GRADS))),),
-            f'ml.{backend}(grads="jax")',
         )
 
 

@@ -13,18 +13,23 @@ import runpy
 import subprocess
 import sys
 import traceback
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from mithril_nb.atomic_write import write_text
-from mithril_nb.cli import export
 from mithril_nb.cli.app import open_app
-from mithril_nb.cli.compare import FORMATS, compare_targets
-from mithril_nb.cli.find import find_matches
-from mithril_nb.cli.show import OTHERS, show_target, write_report
+from mithril_nb.cli.show import (
+    COMPARISON_FORMATS,
+    EXPORT_FORMATS,
+    OTHERS,
+    compare_targets,
+    export_target,
+    find_matches,
+    show_target,
+    write_report,
+)
 from mithril_nb.cli.target import PROGRAMS, find_target, inspection_of
 from mithril_nb.cli.terminal import FAILED, complain, say, say_json
 from mithril_nb.errors import (
@@ -33,7 +38,6 @@ from mithril_nb.errors import (
     MithrilError,
     ModelFileError,
     UnavailableBackendError,
-    UnknownOptionError,
 )
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
 
@@ -82,13 +86,6 @@ TARGET is one of
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
-    Args:
-        arguments: The arguments after `mithril-nb`; default: those of this process.
-
-    Returns:
-        The exit code: 0, 2 after an error with a message on stderr, or 130 after Ctrl+C. `lab` and `launch` also return
-        the exit codes of the processes that they start.
-
     Examples:
         >>> main(["show", "no-such-file.json"])
         2
@@ -119,40 +116,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mithril-nb {version('mithril-nb')}")
     parser.set_defaults(command=lambda _: parser.print_help() or 0, debug=False)
     commands = parser.add_subparsers(metavar="COMMAND")
-    for name, add_arguments, help, epilog in (
-        ("lab", _add_lab, "open JupyterLab on the builder notebook, or one model", None),
-        ("show", _add_show, "print a program at one of its compiler stages, or its cost", _TARGETS),
-        ("find", _add_find, "list the equations or blocks that match a query", _FOUND + _TARGETS),
-        ("report", _add_report, "write a self-contained HTML file with graph, stages and costs", _TARGETS),
-        (
-            "compare",
-            _add_compare,
-            "print or write the differences between two models or programs",
-            _COMPARED + _TARGETS,
-        ),
-        ("profile", _add_profile, "run a program and print the measured time of each block", _TARGETS),
-        ("export", _add_export, "write a folder with a program that runs without mithril_nb", _TARGETS),
-        ("watch", _add_watch, "run a Python script, and print what JAX traced and compiled, and why", None),
-        ("launch", _add_launch, "run a training script on several processes, on one or more machines", None),
-    ):
+
+    def command(name: str, run: Callable[..., int], help: str, epilog: str | None = None) -> argparse.ArgumentParser:
         formatter = argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter
-        add_arguments(commands.add_parser(name, help=help, epilog=epilog, formatter_class=formatter))
-    return parser
+        added = commands.add_parser(name, help=help, epilog=epilog, formatter_class=formatter)
+        added.set_defaults(command=run)
+        return added
 
-
-def _add_lab(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+    sub = command("lab", open_lab, "open JupyterLab on the builder notebook, or one model")
+    add = sub.add_argument
     add("notebook", nargs="?", help=f"notebook to open (default: {NOTEBOOK}, or a new one)")
     add("--app", metavar="MODEL", help="open only the workbench of this model file or link, in a page served by Voilà")
-    _add_shape(parser)
+    _add_shape(sub)
     add("jupyter", nargs="*", metavar="-- OPTION", help="options for JupyterLab or Voilà, after --")
     add("--debug", action="store_true", help=argparse.SUPPRESS)
-    parser.set_defaults(command=open_lab)
 
-
-def _add_show(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    _add_target(parser, "forward")
+    sub = command("show", show_target, "print a program at one of its compiler stages, or its cost", _TARGETS)
+    add = sub.add_argument
+    _add_target(sub, "forward")
     add(
         "--stage",
         metavar="STAGE",
@@ -166,35 +147,34 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
     )
     add("--by", choices=("block", "line", "role"), help="group costs by block (default), Python line or role")
     add("--short", action="store_true", help="short form of the optimized HLO: readable names, inlined bodies")
-    view = parser.add_mutually_exclusive_group()
+    view = sub.add_mutually_exclusive_group()
     view.add_argument("--graph", action="store_true", help="print the stage's graph, with blocks and loops indented")
     view.add_argument("--passes", action="store_true", help="list the XLA passes that changed the program")
     view.add_argument("--pass", dest="number", type=int, metavar="N", help="print the changes of pass N")
     add("--json", action="store_true", help="print JSON, with all instructions and their blocks")
-    parser.set_defaults(command=show_target)
 
-
-def _add_find(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    _add_target(parser, "forward")
+    sub = command("find", find_matches, "list the equations or blocks that match a query", _FOUND + _TARGETS)
+    add = sub.add_argument
+    _add_target(sub, "forward")
     add("query", metavar="QUERY", help="terms to search for, such as 'kind:dot flops>1e6', see below")
     add("--stage", metavar="STAGE", help=f"search this stage (default: the first): {', '.join(STAGE_KINDS)}")
     add("--json", action="store_true", help="print JSON, with exact numbers")
-    parser.set_defaults(command=find_matches)
 
-
-def _add_report(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    _add_target(parser, "train-step")
+    sub = command("report", write_report, "write a self-contained HTML file with graph, stages and costs", _TARGETS)
+    add = sub.add_argument
+    _add_target(sub, "train-step")
     add("-o", "--output", required=True, metavar="FILE", help="file to write")
-    parser.set_defaults(command=write_report)
 
-
-def _add_compare(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+    sub = command(
+        "compare",
+        compare_targets,
+        "print or write the differences between two models or programs",
+        _COMPARED + _TARGETS,
+    )
+    add = sub.add_argument
     add("before", metavar="BEFORE", help="an inspection saved as JSON, or a TARGET, see below")
     add("after", metavar="AFTER", help="like BEFORE; a saved inspection may come from another version of JAX")
-    _add_arguments(parser, "forward")
+    _add_arguments(sub, "forward")
     add(
         "--stage",
         action="append",
@@ -202,35 +182,49 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
         metavar="STAGE",
         help=f"compare the lines of this stage: {', '.join(STAGE_KINDS)}, or a plugin's; may be repeated",
     )
-    add("--format", choices=FORMATS, default="text", help="form of the output (default: text)")
+    add("--format", choices=COMPARISON_FORMATS, default="text", help="form of the output (default: text)")
     add("-o", "--output", metavar="FILE", help="file to write (default: print)")
-    parser.set_defaults(command=compare_targets)
 
-
-def _add_profile(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    _add_target(parser, "train-step")
+    sub = command("profile", profile_target, "run a program and print the measured time of each block", _TARGETS)
+    add = sub.add_argument
+    _add_target(sub, "train-step")
     add("--runs", type=int, default=20, metavar="N", help="number of measured runs (default: 20)")
     add("--json", action="store_true", help="print JSON, with exact numbers")
-    parser.set_defaults(command=profile_target)
 
-
-def _add_watch(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("script", help="Python script, run as by python SCRIPT")
-    add("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
-    add("--debug", action="store_true", help="show the traceback of unexpected errors")
-    parser.set_defaults(command=watch_script)
-
-
-def _add_export(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    _add_target(parser, "forward")
-    add("--to", required=True, metavar="FORMAT", help=f"format of the program: {', '.join(export.FORMATS)}")
+    sub = command("export", export_target, "write a folder with a program that runs without mithril_nb", _TARGETS)
+    add = sub.add_argument
+    _add_target(sub, "forward")
+    add("--to", required=True, metavar="FORMAT", help=f"format of the program: {', '.join(EXPORT_FORMATS)}")
     add("-o", "--output", required=True, metavar="FOLDER", help="folder to write")
     add("--params", metavar="FILE", help="parameters that ml.save_params wrote (default: initial ones)")
     add("--overwrite", action="store_true", help="replace a folder that this command wrote")
-    parser.set_defaults(command=export.export_target)
+
+    sub = command("watch", watch_script, "run a Python script, and print what JAX traced and compiled, and why")
+    add = sub.add_argument
+    add("script", help="Python script, run as by python SCRIPT")
+    add("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
+    add("--debug", action="store_true", help="show the traceback of unexpected errors")
+
+    sub = command("launch", launch_script, "run a training script on several processes, on one or more machines")
+    add = sub.add_argument
+    add("--processes", type=int, default=2, metavar="N", help="number of processes on all machines (default: 2)")
+    add("--coordinator", metavar="HOST:PORT", help="address of process 0, if processes run on several machines")
+    add("--process-id", type=int, metavar="K", help="index of this process, from 0; needed with --coordinator")
+    add("--devices", type=int, default=1, metavar="D", help="devices of each process (default: 1)")
+    add(
+        "--start-timeout", type=float, default=120, metavar="S", help="seconds to wait for all processes (default: 120)"
+    )
+    add(
+        "--peer-timeout",
+        type=float,
+        default=60,
+        metavar="S",
+        help="seconds until an unresponsive process counts as lost (default: 60)",
+    )
+    add("script", help="Python script; in it, ml.distributed() returns the index and the number of processes")
+    add("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
+    add("--debug", action="store_true", help="show the traceback of unexpected errors")
+    return parser
 
 
 def _add_target(parser: argparse.ArgumentParser, program: str) -> None:
@@ -264,28 +258,6 @@ def _add_arguments(parser: argparse.ArgumentParser, program: str) -> None:
 def _add_shape(parser: argparse.ArgumentParser) -> None:
     text = "shape of a model's input; may be repeated"
     parser.add_argument("--shape", action="append", default=[], metavar="INPUT=32,784", help=text)
-
-
-def _add_launch(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--processes", type=int, default=2, metavar="N", help="number of processes on all machines (default: 2)")
-    add("--coordinator", metavar="HOST:PORT", help="address of process 0, if processes run on several machines")
-    add("--process-id", type=int, metavar="K", help="index of this process, from 0; needed with --coordinator")
-    add("--devices", type=int, default=1, metavar="D", help="devices of each process (default: 1)")
-    add(
-        "--start-timeout", type=float, default=120, metavar="S", help="seconds to wait for all processes (default: 120)"
-    )
-    add(
-        "--peer-timeout",
-        type=float,
-        default=60,
-        metavar="S",
-        help="seconds until an unresponsive process counts as lost (default: 60)",
-    )
-    add("script", help="Python script; in it, ml.distributed() returns the index and the number of processes")
-    add("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
-    add("--debug", action="store_true", help="show the traceback of unexpected errors")
-    parser.set_defaults(command=launch_script)
 
 
 def profile_target(options: argparse.Namespace) -> int:
@@ -342,16 +314,7 @@ def launch_script(options: argparse.Namespace) -> int:
     except LaunchError as error:
         complain(error.diagnostics)
         return error.status
-    except UnknownOptionError as error:
-        complain([replace(diagnostic, advice=_as_option(diagnostic.advice)) for diagnostic in error.diagnostics])
-        return FAILED
     return 0
-
-
-def _as_option(advice: str) -> str:
-    """Rewrite a Python argument, `start_timeout_s=60`, as an option, `--start-timeout 60`. Keep any other text."""
-    name, equals, value = advice.partition("=")
-    return f"--{name.removesuffix('_s').replace('_', '-')} {value}" if equals and name.isidentifier() else advice
 
 
 NOTEBOOK = Path("notebooks") / "01_build_and_train.ipynb"
@@ -381,10 +344,9 @@ def open_lab(options: argparse.Namespace) -> int:
 
 
 def _notebook(path: str | None) -> Path:
-    """Return the notebook to open: `path`, the first notebook of a checkout, or a new file, mithril_nb.ipynb."""
     if path is not None:
         if not Path(path).exists():
-            raise ModelFileError(f"notebook {path!r} does not exist.", (), "mithril-nb lab")
+            raise ModelFileError(f"notebook {path!r} does not exist.")
         return Path(path)
     beside = Path(__file__).resolve().parents[2]
     for folder in (Path(), beside):

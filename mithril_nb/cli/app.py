@@ -7,7 +7,6 @@ import importlib.util
 import json
 import os
 import secrets
-import shlex
 import signal
 import sys
 import tempfile
@@ -15,7 +14,7 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from mithril_nb.cli.target import load_model, shapes_of
+from mithril_nb.cli.target import shapes_of
 from mithril_nb.errors import UnavailableBackendError, UnknownOptionError
 from mithril_nb.models.saving.serialization import is_link
 
@@ -57,11 +56,11 @@ def open_app(options: argparse.Namespace) -> int:
         )
     arguments = [argument for argument in (options.notebook, *options.jupyter) if argument is not None]
     if arguments and not arguments[0].startswith("-"):  # what follows an option may be its value
-        raise UnknownOptionError(
-            f"--app opens one model, but {arguments[0]!r} is given as well.", (), f"--app {shlex.quote(options.app)}"
-        )
+        raise UnknownOptionError(f"--app opens one model, but {arguments[0]!r} is given as well.")
+    from mithril_nb.models import load
+
     shapes = shapes_of(options.shape)
-    model = load_model(options.app)  # report an unreadable file here instead of in the page
+    model = load(options.app)  # report an unreadable file here instead of in the page
     with tempfile.TemporaryDirectory(prefix="mithril-nb-app-") as folder:
         if is_link(options.app):
             path = Path(folder) / "model.json"
@@ -74,7 +73,6 @@ def open_app(options: argparse.Namespace) -> int:
 
 
 def _write(folder: Path, model: Path, shapes: dict[str, list[int | str]]) -> None:
-    """Write the notebook that Voilà runs, and the template of its page."""
     template = folder / "voila" / "templates" / TEMPLATE
     template.mkdir(parents=True)
     (template / "index.html.j2").write_text(_PAGE, encoding="utf-8")
@@ -83,12 +81,7 @@ def _write(folder: Path, model: Path, shapes: dict[str, list[int | str]]) -> Non
 
 
 def notebook(model: Path, shapes: dict[str, list[int | str]]) -> dict[str, Any]:
-    """Return a notebook that shows the workbench of a model file, with its edits saved beside the file.
-
-    Args:
-        model: The absolute path of the file.
-        shapes: Shapes of inputs, as in `ml.workbench`.
-    """
+    """Return a notebook that shows the workbench of a model file, with its edits saved beside the file."""
     autosave = model.parent / ".mithril_nb" / f"{model.stem}-app.json"
     lines = [
         "import mithril_nb as ml",
@@ -114,9 +107,8 @@ def _serve(folder: Path, model: Path, options: list[str]) -> int:
     os.environ["JUPYTER_TOKEN"] = token
     os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [str(folder), os.environ.get("JUPYTER_PATH")]))
 
-    class Page(Voila):
+    class AppPage(Voila):
         def launch_browser(self) -> None:
-            """Print the address and open it. Voilà calls this method when the server listens and its port is known."""
             url = f"{self.connection_url}?token={token}"
             print(f"{model.name} is open at {url}\nPress Ctrl+C to stop.", flush=True)
             if _NO_BROWSER not in options:
@@ -132,5 +124,5 @@ def _serve(folder: Path, model: Path, options: list[str]) -> int:
     if os.name == "posix":
         fixed.append("--KernelManager.transport=ipc")  # other users cannot connect to the kernel
     own = [option for option in options if option != _NO_BROWSER]
-    Page.launch_instance([str(folder / f"{model.stem}.ipynb"), *fixed, *own])
+    AppPage.launch_instance([str(folder / f"{model.stem}.ipynb"), *fixed, *own])
     return 0

@@ -41,25 +41,13 @@ MAGIC = "mithril_watch"
 
 
 class CellWatch:
-    """The cell magic `%%mithril_watch`: runs the cell in `with ml.watch()` and shows the report below its output.
-
-    Args:
-        shell: The shell of IPython.
-    """
+    """The cell magic `%%mithril_watch`: runs the cell in `with ml.watch()` and shows the report below its output."""
 
     def __init__(self, shell: Any):
         self._shell = shell
 
     def __call__(self, line: str, cell: str) -> None:
-        """Run a cell; its last expression is displayed, as without the magic.
-
-        Args:
-            line: The rest of the magic's line, which must be empty.
-            cell: The lines below that line.
-
-        Raises:
-            UnknownOptionError: The line is not empty.
-        """
+        """Run a cell; its last expression is displayed, as without the magic."""
         __tracebackhide__ = True
         if line.strip():
             errors = importlib.import_module("mithril_nb.errors")
@@ -87,7 +75,6 @@ class CellWatch:
         exec(shell.compile(ast.Interactive(displayed), name, "single"), shell.user_ns)
 
     def _number(self) -> int:
-        """Return the number of the running cell; some IPython releases have already incremented the counter."""
         cells, frame = self._shell.compile._filename_map, sys._getframe(1)
         while frame is not None:
             if frame.f_code.co_filename in cells:

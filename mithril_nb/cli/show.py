@@ -1,32 +1,30 @@
-"""`mithril-nb show` prints a program's stage, graph, passes or cost; `mithril-nb report` writes them as HTML."""
+"""The commands `show`, `report`, `compare`, `find` and `export`."""
 
 from __future__ import annotations
 
 import argparse
-import errno
-import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mithril_nb.emission.stage  # noqa: F401 - registers its stages
-from mithril_nb.atomic_write import write_text
-from mithril_nb.cli.target import PROGRAMS, Target, find_target, inspection_of, shapes_of
-from mithril_nb.cli.terminal import FAILED, complain, say, say_json, with_commands
+from mithril_nb.cli.target import PROGRAMS, Target, call_of, find_target, inspection_of, shapes_of
+from mithril_nb.cli.terminal import FAILED, check_output, complain, say, say_json, write_output
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.errors import (
     Diagnostic,
     MithrilError,
-    ModelFileError,
     StageUnavailableError,
     UnknownBlockError,
     UnknownOptionError,
+    listed,
 )
+from mithril_nb.graph.query import parse_query
+from mithril_nb.models.model import Model
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
 
 if TYPE_CHECKING:
@@ -73,25 +71,16 @@ def show_target(options: argparse.Namespace) -> int:
 
 def _check_options(options: argparse.Namespace, is_part: bool, is_other: bool) -> None:
     if options.stage not in (*STAGE_KINDS, *OTHERS):
-        near = get_close_matches(options.stage, (*STAGE_KINDS, *OTHERS), 1)
-        raise UnknownOptionError(
-            f"unknown stage {options.stage!r}.",
-            (("known", ", ".join((*STAGE_KINDS, *OTHERS))),),
-            f"--stage {near[0] if near else 'jaxpr'}",
-        )
+        known = ", ".join((*STAGE_KINDS, *OTHERS))
+        raise UnknownOptionError(f"unknown stage {options.stage!r}.", (("known", known),))
     if is_part and (is_other or options.stage in OTHERS):
-        option = "--block" if options.block else "--role"
-        views = (("--graph", options.graph), ("--passes", options.passes), ("--pass", options.number is not None))
-        view = next((name for name, is_given in views if is_given), f"--stage {options.stage}")
         raise UnknownOptionError(
-            f"{option} selects lines of the text of a stage. {view} has no such lines.",
-            (("stages with lines", ", ".join(STAGE_KINDS)),),
-            f"--stage hlo {option} {options.block or options.role}",
+            "--block and --role select lines of the text of a stage.", (("stages with lines", ", ".join(STAGE_KINDS)),)
         )
     if options.by and (is_other or options.stage != "cost"):
-        raise UnknownOptionError("--by needs --stage cost.", (), f"--stage cost --by {options.by}")
+        raise UnknownOptionError("--by needs --stage cost.")
     if options.short and (is_other or options.stage != "hlo"):
-        raise UnknownOptionError("--short needs --stage hlo.", (), "--stage hlo --short")
+        raise UnknownOptionError("--short needs --stage hlo.")
 
 
 # Views of a model
@@ -138,8 +127,6 @@ def _show_cost(inspection: Inspection, as_json: bool) -> None:
     data = costs.to_dict(rows=as_json)
     if as_json:
         say_json(data)
-    elif costs and sys.stdout.isatty():
-        _print_cost_table(data)
     elif costs:
         say(cost_text(data))
     if not costs:
@@ -153,18 +140,6 @@ def _show_cost_by(by: str, inspection: Inspection, as_json: bool) -> None:
         say_json(roles if by == "role" else cost.by_line.to_dict())
     else:
         say(str(cost.by_role if by == "role" else cost.by_line))
-
-
-def _print_cost_table(data: Mapping[str, Any]) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
-    from mithril_nb.viz.costs.tables.table import cost_text
-
-    console = Console(highlight=False)
-    for at, line in enumerate(cost_text(data).splitlines()):
-        heads = at == 0 or line.startswith(("source ", "total "))
-        console.print(Text(line, style="bold" if heads else ""), soft_wrap=True)
 
 
 def _show_stage_graph(inspection: Inspection, name: str, as_json: bool) -> None:
@@ -204,7 +179,7 @@ def _sizes(diff: str) -> dict[str, int]:
 def _show_pass(inspection: Inspection, number: int, as_json: bool) -> None:
     passes = inspection.passes
     if not 0 <= number < len(passes):
-        raise UnknownOptionError(f"pass {number} does not exist.", (("passes", f"0 to {len(passes) - 1}"),), "--passes")
+        raise UnknownOptionError(f"pass {number} does not exist.", (("passes", f"0 to {len(passes) - 1}"),))
     xla_pass = passes[number]
     if as_json:
         data = {"number": number, "name": xla_pass.name, "pipeline": xla_pass.pipeline}
@@ -229,7 +204,6 @@ def _show_stage(inspection: Inspection, name: str, options: argparse.Namespace) 
 
         say_json(stage_data(replace(stage, instructions=tuple(chosen))))
     elif stage.text:
-        stage = stage if stage.unavailable is None else replace(stage, text=with_commands(stage.text))
         _print_lines(stage, _numbers(stage, {instruction.id for instruction in chosen}) if is_part else None)
     _give_up_if_unavailable(stage)
 
@@ -260,7 +234,6 @@ def _show_short(inspection: Inspection, options: argparse.Namespace) -> None:
 
 
 def _chosen(inspection: Inspection, stage: Stage, options: argparse.Namespace) -> list[Instruction]:
-    """Return the instructions that `--block` and `--role` select. A fusion may belong to several blocks."""
     from mithril_nb.stages.program_stages import known_equations
 
     if not (options.block or options.role):
@@ -282,20 +255,15 @@ def _chosen(inspection: Inspection, stage: Stage, options: argparse.Namespace) -
 def _nothing_chosen(stage: Stage, options: argparse.Namespace) -> MithrilError:
     paths = sorted({path for instruction in stage.instructions for path, _ in instruction.shares})
     roles = sorted({instruction.role for instruction in stage.instructions if instruction.role})
-    near = (*get_close_matches(options.block or "", paths, 1, 0.4), *paths)[:1]
     filters = " and ".join(
         f"{word} {value!r}" for word, value in (("block", options.block), ("role", options.role)) if value
     )
-    many = f", ... ({len(paths)} in all)" if len(paths) > 12 else ""
     return UnknownBlockError(
-        f"no line of stage {stage.name!r} has {filters}.",
-        (("blocks", ", ".join(paths[:12]) + many or "none"), ("roles", ", ".join(roles) or "none")),
-        f"--stage {stage.name} --block {near[0]}" if near else f"--stage {stage.name}",
+        f"no line of stage {stage.name!r} has {filters}.", (("blocks", listed(paths)), ("roles", listed(roles)))
     )
 
 
 def _numbers(stage: Stage, chosen: set[str]) -> list[int]:
-    """Return the line numbers of the chosen instructions. A line belongs to the innermost instruction around it."""
     owner: dict[int, str] = {}
     for instruction in stage.instructions:
         owner |= dict.fromkeys(range(instruction.line, instruction.line + instruction.lines), instruction.id)
@@ -304,7 +272,7 @@ def _numbers(stage: Stage, chosen: set[str]) -> list[int]:
 
 def _give_up_if_unavailable(stage: Stage) -> None:
     if stage.unavailable is not None:
-        reason, _, where = with_commands(stage.unavailable).partition("\n")
+        reason, _, where = stage.unavailable.partition("\n")
         message = f"{stage.name} is not available: {reason.rstrip('.')}." + (f"\n    {where.strip()}" if where else "")
         raise MithrilError(Diagnostic(message, code="StageUnavailableError"))
 
@@ -325,7 +293,6 @@ def _numbered(lines: Sequence[str], numbers: Sequence[int]) -> str:
 
 
 def _print_striped(stage: Stage, lines: Sequence[str], numbers: Sequence[int] | None) -> None:
-    """Print lines, each after a stripe in the hue of its block."""
     from rich.console import Console
     from rich.text import Text
 
@@ -355,29 +322,16 @@ def _print_striped(stage: Stage, lines: Sequence[str], numbers: Sequence[int] | 
 def write_report(options: argparse.Namespace) -> int:
     """Write the report of the target."""
     target = find_target(options.target, bool(options.arg))
-    if not Path(options.output).parent.is_dir():  # checked before the program is compiled, which may take long
-        raise cannot_write(options.output, os.strerror(errno.ENOENT))
+    check_output(options.output)
     inspection = inspection_of(target, options)
     page = inspection.to_html() if target.graph is None else _page(target, inspection, options)
-    try:
-        write_text(options.output, page)
-    except OSError as error:
-        raise cannot_write(options.output, error.strerror or str(error)) from error
-    print(f"wrote {options.output}, {len(page.encode()) / 1000:.0f} kB")
+    write_output(options.output, page)
     return 0
 
 
-def cannot_write(path: str, why: str, advice: str = "-o report.html") -> ModelFileError:
-    """Return the error for an output file that cannot be written."""
-    return ModelFileError(f"cannot write {path!r}.", (("because", why),), advice)
-
-
 def _page(target: Target, inspection: Any, options: argparse.Namespace) -> str:
-    """Return the page of a model: its graph, stages, costs, and the Python that builds the model.
-
-    LLVM IR and machine code are omitted: they have thousands of lines even for a small model, and would make the page
-    large and slow to open. `show --stage llvm` prints them.
-    """
+    # LLVM IR and machine code are omitted: they have thousands of lines even for a small model, and would make the page
+    # large and slow to open.
     from mithril_nb import cost
     from mithril_nb.models.naming import input_specs
     from mithril_nb.models.saving.formats import to_source
@@ -397,3 +351,96 @@ def _page(target: Target, inspection: Any, options: argparse.Namespace) -> str:
     drawing = picture(graph, input_specs(graph, shapes_of(options.shape)), shares)
     title = f"{target.title}: {PROGRAMS[options.program or options.default_program]}"
     return report_html(title, drawing.diagram, stages, data, source=to_source(graph), problems=drawing.problems)
+
+
+if TYPE_CHECKING:
+    from mithril_nb.analysis.compare import Comparison
+
+COMPARISON_FORMATS = ("text", "html", "json")
+
+
+def compare_targets(options: argparse.Namespace) -> int:
+    """Print the differences, or write them to a file."""
+    from mithril_nb.analysis.compare import compare
+
+    if options.output:
+        check_output(options.output)
+    comparison = compare(_side(options.before, options), _side(options.after, options))
+    for name in options.stage:
+        _check_stage(comparison, name)
+    if options.format == "json":
+        return _write(options, comparison.to_json(*options.stage), lambda: say_json(comparison.to_dict(*options.stage)))
+    if options.format == "html":
+        page = comparison.to_html(stages=options.stage or None)
+        return _write(options, page, lambda: print(page, end=""))
+    parts = [str(comparison)] if not options.stage else []
+    for name in options.stage:
+        stage = comparison.stage(name)
+        lines = "\n".join(stage.diff_lines())
+        parts.append(f"{name}: {stage.unavailable or stage.summary}" + (f"\n{lines}" if lines else ""))
+    text = "\n\n".join(parts)
+    return _write(options, f"{text}\n", lambda: say(text))
+
+
+def _side(text: str, options: argparse.Namespace) -> Any:
+    from mithril_nb.inspection.saved import is_saved_inspection, read_json
+
+    path = Path(text)
+    if path.suffix.lower() == ".json" and path.is_file() and is_saved_inspection(read_json(path)):
+        return path
+    target = find_target(text, bool(options.arg))
+    if target.graph is not None and not (options.arg or options.program or shapes_of(options.shape)):
+        return path if path.suffix.lower() == ".json" else target.value
+    return inspection_of(target, options)
+
+
+def _check_stage(comparison: Comparison, name: str) -> None:
+    if name not in comparison.stages:
+        common = ", ".join(comparison.stages) or "none; models need --shape to have stages"
+        raise UnknownOptionError(f"both sides need the stage {name!r}.", (("both have", common),))
+
+
+def _write(options: argparse.Namespace, text: str, show: Callable[[], None]) -> int:
+    if options.output:
+        write_output(options.output, text)
+    else:
+        show()
+    return 0
+
+
+def find_matches(options: argparse.Namespace) -> int:
+    """Print the matches: blocks of a model without shapes, else equations or instructions of a program."""
+    from mithril_nb.viz.search_results import result_text
+
+    query = parse_query(options.query)  # before a compilation, which may take long
+    target = find_target(options.target, bool(options.arg))
+    is_named = not {*query.keys} - {"block", "kind"}
+    needs_program = options.arg or options.program or options.stage or shapes_of(options.shape)
+    if target.graph is not None and is_named and not needs_program:
+        matches = Model.of(target.graph, target.title).find(options.query)
+    else:
+        matches = inspection_of(target, options).find(options.query, options.stage)
+    if options.json:
+        say_json(matches.to_dict())
+    else:
+        say(result_text(matches, None))
+    return 0
+
+
+EXPORT_FORMATS = ("numpy", "torch", "mlx", "c", "ggml", "jax", "stablehlo", "onnx", "iree")
+
+
+def export_target(options: argparse.Namespace) -> int:
+    """Write the folder of the target."""
+    target = find_target(options.target, bool(options.arg))
+    args, keywords = call_of(target, options)
+    from mithril_nb.interop import load_params
+    from mithril_nb.interop.exporting import export
+
+    params = None if options.params is None else load_params(options.params)
+    folder = export(
+        target.value, options.output, *args, to=options.to, params=params, overwrite=options.overwrite, **keywords
+    )
+    files = [path for path in folder.iterdir() if path.is_file()]
+    print(f"wrote {folder}, {len(files)} files, {sum(path.stat().st_size for path in files) / 1000:.0f} kB")
+    return 0

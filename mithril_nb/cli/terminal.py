@@ -2,58 +2,46 @@
 
 from __future__ import annotations
 
-import ast
+import errno
 import json
-import re
-import shlex
+import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from mithril_nb.atomic_write import write_text
 from mithril_nb.display import for_stdout
-from mithril_nb.errors import Diagnostic
+from mithril_nb.errors import Diagnostic, ModelFileError
 from mithril_nb.viz.text import visible
 
 FAILED = 2
 """Exit code of user errors, as in argparse."""
 
 
-_COMMANDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
-    (re.compile(r'(?:print\()?inspection\.stage\("(\w+)"\).*'), lambda match: f"--stage {match[1]}"),
-    (re.compile(r'inspection\.cost\(source="\w+"\).*'), lambda match: "--stage cost"),
-    (re.compile(r'static_argnames="(\w+)"'), lambda match: f"--static {match[1]}"),
-    (re.compile(r'jax\.ShapeDtypeStruct\(\(([\d, ]*)\), "float32"\).*'), lambda match: _array(match[1])),
-    (re.compile(r"ml\.compare\(ml\.inspect\(model, shapes=.*"), lambda match: "--shape input=32,784"),
-    (re.compile(r"ml\.inspect\(('.*')\)"), lambda match: f"mithril-nb show {shlex.quote(ast.literal_eval(match[1]))}"),
-)
-"""Patterns of advice in Python, each with a function that returns the equivalent option or command."""
-
-
 def complain(diagnostics: Sequence[Diagnostic]) -> None:
-    """Print an error to stderr, with advice for the terminal."""
+    """Print an error to stderr."""
     for diagnostic in diagnostics:
-        translated = replace(diagnostic, advice=_command(diagnostic.advice))
-        print(f"{diagnostic.code}: {translated}", file=sys.stderr)
+        print(f"{diagnostic.code}: {diagnostic}", file=sys.stderr)
 
 
-def _command(advice: str) -> str:
-    matches = ((pattern.fullmatch(advice), command) for pattern, command in _COMMANDS)
-    return next((command(match) for match, command in matches if match is not None), advice)
+def check_output(path: str) -> None:
+    """Raise if the folder of an output file does not exist, before a compilation, which may take long."""
+    if not Path(path).parent.is_dir():
+        raise _cannot_write(path, os.strerror(errno.ENOENT))
 
 
-def _array(sizes: str) -> str:
-    return f'--arg "f32[{",".join(re.findall(r"[0-9]+", sizes))}]"'
+def write_output(path: str, text: str) -> None:
+    """Write a file, and print its size."""
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise _cannot_write(path, error.strerror or str(error)) from error
+    print(f"wrote {path}, {len(text.encode()) / 1000:.0f} kB")
 
 
-def with_commands(text: str) -> str:
-    """Rewrite the advice after each `Try:` of a text from Python to options of the command line.
-
-    Examples:
-        >>> with_commands('Try: static_argnames="n"')
-        'Try: --static n'
-    """
-    return re.sub(r"\bTry: (.*)", lambda match: f"Try: {_command(match[1])}", text)
+def _cannot_write(path: str, reason: str) -> ModelFileError:
+    return ModelFileError(f"cannot write {path!r}.", (("because", reason),))
 
 
 def say(text: str) -> None:

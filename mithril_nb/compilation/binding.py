@@ -33,10 +33,6 @@ def declared_sizes(graph: LogicalGraph, inputs: Mapping[str, TensorSpec]) -> fro
 def with_constants(graph: LogicalGraph, constants: Mapping[str, Any]) -> LogicalGraph:
     """Return the graph with a constant block instead of each input in `constants`.
 
-    Raises:
-        UnexpectedInputError: A key is not the name of an input.
-        UnknownOptionError: A value is not an array of numbers.
-
     Examples:
         >>> from mithril_nb.models import Add
         >>> bound = with_constants(Add().graph, {"right": 2.0})
@@ -77,18 +73,7 @@ def with_training(
     trainable: Iterable[str],
     specs: Mapping[str, TensorSpec] | None = None,
 ) -> LogicalGraph:
-    """Return the graph with some parameters or blocks marked as frozen or trainable.
-
-    Args:
-        graph: The graph.
-        frozen: Names of parameters or blocks that training must not change.
-        trainable: Names of parameters, blocks or inputs to train. An input becomes a parameter.
-        specs: Known specs of the inputs, for the shapes of inputs that become parameters.
-
-    Raises:
-        ConnectionError: A name is unknown.
-        UnknownOptionError: A name is in both lists, or an option is not a list of names.
-    """
+    """Return the graph with some parameters or blocks marked as frozen or trainable."""
     lists = {}
     for option, names in (("frozen", frozen), ("trainable", trainable)):
         if isinstance(names, str) or not isinstance(names, Iterable) or not all(isinstance(n, str) for n in names):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import count
 from typing import Any
 
 import jax
@@ -21,13 +20,14 @@ from mithril_nb.errors import (
     ShapeError,
     UnexpectedInputError,
     UnknownOptionError,
+    listed,
     short_repr,
 )
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import ITEM_BYTES, LEADING, Dim, Spec, StaticSpec, TensorSpec, as_dtype
 from mithril_nb.models.naming import by_port, flat_params, takes_any_dtype
 from mithril_nb.models.shape_inference.dims import agree
-from mithril_nb.models.shape_inference.infer import Inference
+from mithril_nb.models.shape_inference.infer import Inference, Parameter
 
 Arrays = Mapping[str, Any]
 _FEW = 64
@@ -35,16 +35,7 @@ _FEW = 64
 
 
 class Calls:
-    """Checks that the arguments of calls match the compiled model.
-
-    Args:
-        graph: The model.
-        inference: Specs of all values in the model.
-        backend: The backend of the model.
-        is_static: True to reject inputs whose shapes differ from the compiled shapes.
-        sizes: Dim names that the user declared, such as `"batch"`. In one call, a name must have the same size
-            everywhere.
-    """
+    """Checks that the arguments of calls match the compiled model."""
 
     def __init__(
         self,
@@ -67,36 +58,14 @@ class Calls:
 
     @cached_property
     def _any_dtype(self) -> frozenset[str]:
-        """Names of inputs that accept any dtype and are not cast."""
         return frozenset(name for name in self.names if takes_any_dtype(self.graph, name))
 
     def checked(
         self, params: Arrays, inputs: Arrays, state: Arrays | None
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Return parameters, inputs and state by their names in the model, as arrays of the right shapes and dtypes.
-
-        Raises:
-            MissingInputError, UnexpectedInputError, MissingParameterError: Names are missing or unknown.
-            UnknownOptionError: A value is not an array of numbers, or a parameter is not floating point.
-            ShapeError: Shapes do not match.
-        """
+        """Return parameters, inputs and state by their names in the model, as arrays of the right shapes and dtypes."""
         by_name = flat_params(params)
-        names = [parameter.name for parameter in self.inference.parameters]
-        missing = [name for name in names if name not in by_name]
-        if missing:
-            raise MissingParameterError(
-                f"the model needs {_count(names, 'parameter')}, got {len(by_name)}.",
-                (("missing", _listed(missing)), ("given", _listed(by_name))),
-                "params = pm.randomize_params()",
-                block=missing[0].rpartition(".")[0].replace(".", "/"),
-            )
-        unknown = [name for name in by_name if name not in names]
-        if unknown:
-            raise UnexpectedInputError(
-                f"the model has no parameter {unknown[0]!r}.",
-                (("unknown", _listed(unknown)), ("parameters", _listed(names))),
-                "params = pm.randomize_params()",
-            )
+        self._check_keys("parameter", self.inference.parameters, by_name, "params = pm.randomize_params()")
         arrays = self.inputs(inputs)
         by_name = {name: as_array(f"parameter {name!r}", array, name) for name, array in by_name.items()}
         for name, array in by_name.items():
@@ -112,14 +81,7 @@ class Calls:
         return by_name, arrays, held
 
     def inputs(self, inputs: Arrays) -> dict[str, jax.Array]:
-        """Return the inputs by their names in the model, as arrays of the right dtypes.
-
-        Raises:
-            MissingInputError, UnexpectedInputError: Names are missing or unknown.
-            UnknownOptionError: An input is not an array of numbers.
-            ShapeError: A declared dim name has two sizes. Or `is_static` is true, and a shape differs from the
-                compiled shape.
-        """
+        """Return the inputs by their names in the model, as arrays of the right dtypes."""
         ports = by_port(inputs, self.names, "input", argument="inputs")
         missing = [name for name in self.names if name not in ports]
         if missing:
@@ -127,68 +89,48 @@ class Calls:
                 f"the model needs {_count(self.names, 'input')}, got {len(ports)}.",
                 (
                     ("missing", ", ".join(f"{self._named(name)} {self.inference.inputs[name]}" for name in missing)),
-                    ("given", _listed(inputs)),
+                    ("given", listed(map(repr, inputs))),
                 ),
                 f"inputs = {{{', '.join(f'{name!r}: ...' for name in self.names)}}}",
                 port=missing[0],
             )
         arrays = {port: self._cast(port, inputs[name]) for port, name in ports.items()}
         self._check_names(arrays)
-        if self.is_static and (other := self._other(arrays)):
-            name, shape, compiled = other[0]
-            raise ShapeError(
-                f"the shape of input {name!r} differs from the compiled shape.",
-                (("given", str(shape)), ("compiled for", str(compiled))),
-                "static_shapes=False  # compiles for each shape; or pad the batch",
-                port=name,
-            )
+        for name, array in arrays.items():
+            if self.is_static and not agree(array.shape, self._settled[name]):
+                raise ShapeError(
+                    f"the shape of input {name!r} differs from the compiled shape.",
+                    (("given", str(array.shape)), ("compiled for", str(self._settled[name]))),
+                    "static_shapes=False  # compiles for each shape; or pad the batch",
+                    port=name,
+                )
         return arrays
 
     def _named(self, name: str) -> str:
-        """Format the name of an input for a message. A name that the user did not choose is followed by its ports."""
         feeds = self.graph.targets_of.get(Endpoint(BOUNDARY, name), ())
         is_given = name in dict(self.graph.labels)
         is_plain = {end.port for end in feeds} == {name} and 1 in (len(self.names), len(self.graph.nodes))
         return repr(name) if is_given or is_plain else f"{name!r} ({', '.join(map(str, feeds))})"
 
     def _check_names(self, arrays: Arrays) -> None:
-        """Raise if a dim name that the user declared has two sizes."""
         first_sizes: dict[Dim, tuple[str, int]] = {}
         for port, array in arrays.items():
             shape = self.inference.inputs[port].shape
             for dim, size in zip(shape, array.shape, strict=False) if len(shape) == array.ndim else ():
                 first, expected = first_sizes.setdefault(dim, (port, size)) if dim in self.sizes else ("", size)
                 if size != expected:
-                    other = next(name for n in count(2) if (name := f"{dim}_{n}") not in self.sizes)
-                    renamed = [
-                        other if (axis_dim, length) == (dim, size) else axis_dim
-                        for axis_dim, length in zip(shape, array.shape, strict=True)
-                    ]
-                    shapes = {first: [*self.inference.inputs[first].shape], port: renamed}
                     raise ShapeError(
                         f"the size {dim!r} is {expected} in input {first!r} and {size} in input {port!r}.",
-                        ((f"{first}", str(tuple(arrays[first].shape))), (f"{port}", str(tuple(array.shape)))),
-                        f"ml.compile(model, backend, shapes={shapes})  # or pass inputs of the same size",
+                        ((first, str(arrays[first].shape)), (port, str(array.shape))),
+                        "shapes={...}  # in ml.compile, with another name for one of the sizes",
                         port=port,
                     )
-
-    def _other(self, arrays: Arrays) -> list[tuple[str, tuple[int, ...], tuple[Dim, ...]]]:
-        """Return (name, shape, compiled shape) of each input whose shape differs from the compiled one."""
-        shapes = {name: tuple(array.shape) for name, array in arrays.items()}
-        return [
-            (name, shape, self._settled[name])
-            for name, shape in shapes.items()
-            if not agree(shape, self._settled[name])
-        ]
 
     def settle(self, inputs: Arrays) -> None:
         """Compare the shapes of the inputs of a run with the compiled shapes.
 
         By default, the first difference causes a warning about the recompilation. If `is_static` is true, the shapes of
         these inputs become the compiled shapes instead, so that dims that were unknown are fixed for later calls.
-
-        Args:
-            inputs: Inputs that the method `inputs` accepted.
         """
         shapes = {
             port: jax.numpy.asarray(inputs[name]).shape
@@ -201,13 +143,10 @@ class Calls:
         if changed and not self._has_warned:
             self._has_warned = True
             name = changed[0]
-            any_batch = ["batch" if axis == 0 else dim for axis, dim in enumerate(shapes[name])]
-            is_batch = agree(shapes[name][1:], self._settled[name][1:])
             notice(
                 f"input {name!r} of shape {shapes[name]} causes a recompilation: the model was compiled for "
-                f"{self._settled[name]}. "
-                + (f"shapes={{{name!r}: {any_batch}}} accepts any batch; " if is_batch else "")
-                + "static_shapes=True rejects other shapes."
+                f"{self._settled[name]}. shapes={{{name!r}: {['batch', *shapes[name][1:]]}}} accepts any batch; "
+                "static_shapes=True rejects other shapes."
             )
 
     def inferred(self, inputs: Arrays, params: Arrays | None = None) -> Inference:
@@ -224,7 +163,6 @@ class Calls:
 
     @property
     def _open_params(self) -> dict[str, TensorSpec]:
-        """The specs of the graph's parameters whose shapes are unknown."""
         names = {port.name for port in self.graph.inputs if port.role == "param"}
         return {
             array.name: array.spec
@@ -234,28 +172,28 @@ class Calls:
 
     def _state(self, state: Arrays | None) -> dict[str, Any]:
         held = flat_params(state or {})
-        names = [parameter.name for parameter in self.inference.states]
-        missing, unknown = [name for name in names if name not in held], [name for name in held if name not in names]
-        if missing:
-            raise MissingInputError(
-                f"the model needs {_count(names, 'state')}, got {len(held)}.",
-                (("missing", _listed(missing)), ("given", _listed(held))),
-                "pm.evaluate(params, inputs, state=pm.initial_state())  # after training: state=run.model_state",
-                block=missing[0].rpartition(".")[0].replace(".", "/"),
-            )
-        if unknown:
-            raise UnexpectedInputError(
-                f"the model has no state {unknown[0]!r}.",
-                (("unknown", _listed(unknown)), ("states", _listed(names))),
-                "state = pm.initial_state()",
-            )
+        advice = "pm.evaluate(params, inputs, state=pm.initial_state())  # after training: state=run.model_state"
+        self._check_keys("state", self.inference.states, held, advice)
         return {name: as_array(f"state {name!r}", array, name) for name, array in held.items()}
 
-    def _cast(self, name: str, array: Any) -> jax.Array:
-        """Convert an input to an array. Inputs of blocks that need floats are cast to the dtype of the model.
+    def _check_keys(self, noun: str, arrays: Sequence[Parameter], by_name: Arrays, advice: str) -> None:
+        names = [array.name for array in arrays]
+        missing = [name for name in names if name not in by_name]
+        if missing:
+            raise (MissingParameterError if noun == "parameter" else MissingInputError)(
+                f"the model needs {_count(names, noun)}, got {len(by_name)}.",
+                (("missing", listed(map(repr, missing))), ("given", listed(map(repr, by_name)))),
+                advice,
+                block=missing[0].rpartition(".")[0].replace(".", "/"),
+            )
+        if unknown := [name for name in by_name if name not in names]:
+            raise UnexpectedInputError(
+                f"the model has no {noun} {unknown[0]!r}.",
+                (("unknown", listed(map(repr, unknown))), (f"{noun}s", listed(map(repr, names)))),
+                advice,
+            )
 
-        Complex numbers are not cast.
-        """
+    def _cast(self, name: str, array: Any) -> jax.Array:
         array = as_array(f"input {name!r}", array, name)
         dtype = self.inference.inputs[name].dtype
         keeps = name in self._any_dtype or "float" not in dtype
@@ -263,43 +201,27 @@ class Calls:
         return array if keeps or array.dtype == dtype else array.astype(dtype)
 
     def _check_shapes(self, params: Arrays, inputs: Arrays) -> None:
-        specs = {name: TensorSpec(array.shape, as_dtype(array.dtype)) for name, array in inputs.items()}
         inference = self.inferred(inputs, params)  # for the compiled shapes, this returns the stored inference
         inference.raise_problems()
-        shapes = {name: tuple(jax.numpy.shape(array)) for name, array in params.items()}
         compiled = self.inference.inputs
-        other = [name for name, spec in specs.items() if not agree(spec.shape[1:], compiled[name].shape[1:])]
+        facts = [(f"input {name!r}", f"{array.shape}, compiled for {compiled[name]}") for name, array in inputs.items()]
         problems = [
             Diagnostic(
-                f"the shape {specs[other[0]].shape} of input {other[0]!r} does not fit parameter {parameter.name!r}."
-                if other
-                else f"the shape of parameter {parameter.name!r} does not match the model.",
-                (*self._inputs(specs), (parameter.name, f"{shapes[parameter.name]}      needed {parameter.spec.shape}"))
-                if other
-                else (
-                    ("given", str(shapes[parameter.name])),
-                    ("needed", str(parameter.spec.shape)),
-                    *self._inputs(specs),
-                ),
-                f"params = {self._with(specs)}.randomize_params()  # or an input of shape {compiled[other[0]].shape}"
-                if other
-                else "params = pm.randomize_params()  # or inputs of the shape that these params were created for",
+                f"the shape of parameter {parameter.name!r} does not match the model.",
+                (("given", str(shape)), ("needed", str(parameter.spec.shape)), *facts),
+                "params = pm.randomize_params()  # or inputs of the shape that these params were created for",
                 parameter.path,
                 parameter.port,
                 code="ShapeError",
             )
             for parameter in (*inference.parameters, *inference.states)
-            if shapes[parameter.name] != parameter.spec.shape
+            if (shape := tuple(jax.numpy.shape(params[parameter.name]))) != parameter.spec.shape
         ]
         if problems:
             raise ShapeError(problems[0], more=tuple(problems[1:]))
 
     def check_concrete_inputs(self) -> None:
-        """Raise if the shape of an input is not concrete.
-
-        Raises:
-            ShapeError: A dim of an input is unknown or symbolic.
-        """
+        """Raise if the shape of an input is not concrete."""
         for name, spec in self.inference.inputs.items():
             if not spec.is_concrete:
                 raise ShapeError(
@@ -311,23 +233,9 @@ class Calls:
 
     def with_shapes(self) -> str:
         """Return example code of a `compile` call with a shape for each input."""
-        specs = {name: TensorSpec(shape) for name, shape in self._settled.items()}
-        return self._with({**specs, **self._open_params})
-
-    def _with(self, specs: Mapping[str, TensorSpec]) -> str:
+        specs = {name: TensorSpec(shape) for name, shape in self._settled.items()} | self._open_params
         shapes = {name: example_shape(spec.shape) for name, spec in specs.items()}
         return f"ml.compile(model, backend, shapes={shapes!r})"
-
-    def _inputs(self, specs: Mapping[str, TensorSpec]) -> tuple[tuple[str, str], ...]:
-        """Return facts for a message: the spec of each input, with the compiled spec if it differs."""
-        compiled = self.inference.inputs
-        return tuple(
-            (
-                f"input {name!r}",
-                f"{spec}" + ("" if spec == compiled[name] else f"      compiled for {compiled[name]}"),
-            )
-            for name, spec in specs.items()
-        )
 
 
 def example_shape(shape: tuple[Dim, ...]) -> list[int]:
@@ -341,10 +249,6 @@ def example_shape(shape: tuple[Dim, ...]) -> list[int]:
     return [32, *(sizes or [784])] if LEADING in shape else sizes
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names)) or "nothing"
-
-
 def _count(names: Sequence[str], noun: str) -> str:
     return f"{len(names)} {noun}{'' if len(names) == 1 else 's'}"
 
@@ -355,31 +259,22 @@ def is_text(spec: Spec | None) -> bool:
 
 
 def as_array(subject: str, value: Any, port: str) -> jax.Array:
-    """Convert a value to a JAX array.
-
-    Raises:
-        UnknownOptionError: The value is not an array of numbers, or has integers of more than 32 bits.
-    """
+    """Convert a value to a JAX array."""
     check_width(value)
     try:
         _warn_of_long_list(subject, value)
         return jax.numpy.asarray(value)
     except (TypeError, ValueError):
-        shape = getattr(value, "shape", None)
-        if shape is not None:
-            text = f"an array of shape {tuple(shape)} of {value.dtype}"
-        else:
-            text = f"a {type(value).__name__} of {len(value)}" if isinstance(value, list | tuple) else short_repr(value)
         raise UnknownOptionError(
             f"{subject} is not an array of numbers.",
-            (("given", text),),
+            (("given", short_repr(value)),),
             'np.asarray(values, dtype="float32")  # with rows of one length',
             port=port,
         ) from None
 
 
 def _warn_of_long_list(subject: str, value: object) -> None:
-    """Warn if a jitted program receives a long list, because each of its numbers is a separate argument."""
+    # Each number of a list is a separate argument of the jitted program.
     leaves = jax.tree.leaves(value) if isinstance(value, list | tuple) else []
     if len(leaves) > _FEW and isinstance(leaves[0], Tracer):
         notice(

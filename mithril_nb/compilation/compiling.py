@@ -22,7 +22,6 @@ from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.graph.spec import Dim, as_dtype
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_specs
-from mithril_nb.models.registry import example_call
 from mithril_nb.models.shape_inference.infer import Inference, with_param_shapes
 
 
@@ -88,8 +87,8 @@ def compile(
         (32, 64)
     """
     refuse_unknown("compile", unknown, compile)
-    check_switch("jit", jit, "ml.compile(model, backend, jit=False)")
-    check_switch("verbose", verbose, "ml.compile(model, backend, verbose=True)")
+    check_switch("jit", jit)
+    check_switch("verbose", verbose)
     backend = JaxBackend() if backend is None else backend
     if isinstance(backend, EmittedBackend):
         unused = {
@@ -136,12 +135,7 @@ def compile_emitted(
     frozen: Iterable[str],
     trainable: Iterable[str],
 ) -> EmittedModel:
-    """Bind a model to a backend that runs emitted source.
-
-    Raises:
-        UnknownOptionError: An option in `unused` has a value; these options need XLA.
-        UnsupportedPrimitiveError: The backend has no source for a block.
-    """
+    """Bind a model to a backend that runs emitted source."""
     rejected = [name for name, value in unused.items() if value is not None]
     if rejected:
         raise UnknownOptionError(
@@ -173,13 +167,7 @@ def graph_of(model: Model | LogicalGraph | Block) -> LogicalGraph:
         return model
     block = model.block if isinstance(model, Model) else model
     if not isinstance(block, Block):
-        argument: Any = model
-        is_kind = isinstance(argument, type) and issubclass(argument, Model)
-        raise UnknownOptionError(
-            f"cannot compile {f'the class {argument.__name__!r}' if is_kind else repr(argument)}.",
-            (("needs", "a model"),),
-            f"ml.compile({example_call(argument) if is_kind else 'Linear(10)'})",
-        )
+        raise UnknownOptionError(f"cannot compile {block!r}.", (("needs", "a model"),), "ml.compile(Linear(10))")
     return alone(block)
 
 

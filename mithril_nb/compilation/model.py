@@ -9,26 +9,28 @@ from typing import Any
 
 import jax
 
-from mithril_nb.backends.backend import convert_params
+from mithril_nb import cost, stages
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.backends.jax.devices import device_name, put
 from mithril_nb.backends.jax.watch import NotANumberError, checking_shapes, device_of, looking_for_nan, on_devices
 from mithril_nb.compilation.calls import Calls, as_array, is_text
-from mithril_nb.compilation.inspecting import InspectedModel
+from mithril_nb.compilation.compiled_model import Arrays, CompiledModel
+from mithril_nb.compilation.inspecting import PROGRAMS, inspect_program
 from mithril_nb.compilation.options import Options
-from mithril_nb.compilation.spreading import Spread
-from mithril_nb.errors import MissingInputError, ShapeError
+from mithril_nb.compilation.spreading import ModelSharding
+from mithril_nb.display import Shown
+from mithril_nb.errors import MissingInputError, ShapeError, UnknownOptionError
+from mithril_nb.graph.query import Found
 from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.inspection import Inspection
 from mithril_nb.models.naming import by_port, input_range
 from mithril_nb.models.shape_inference.flat import flat
 from mithril_nb.models.shape_inference.infer import Inference, Parameter
-from mithril_nb.models.summary import table
 from mithril_nb.program import Toolkit, check_kernels, draws_random_numbers, run_with_state
 
-Arrays = Mapping[str, Any]
 
-
-class PhysicalModel(InspectedModel):
+class PhysicalModel(CompiledModel, Shown):
     """A model bound to a backend. It runs, and shows its stages and costs.
 
     Attributes:
@@ -43,8 +45,7 @@ class PhysicalModel(InspectedModel):
         ShapeError: An array cannot be split evenly over the devices.
     """
 
-    is_immutable = True
-    """True: `fit` may reuse the programs of a run in a later run of the same model."""
+    backend: JaxBackend
 
     def __init__(
         self,
@@ -66,17 +67,13 @@ class PhysicalModel(InspectedModel):
         self._calls = Calls(graph, inference, backend, options.static_shapes, sizes)
         self._spread = None
         if backend.mesh is not None:
-            self._spread = Spread(backend.mesh, options.parallelism, options.replicates_inputs)
+            self._spread = ModelSharding(backend.mesh, options.parallelism, options.replicates_inputs)
             self._spread.check(inference.inputs, inference.parameters)
         self._texts = [name for name, spec in inference.outputs.items() if is_text(spec)]
-        self._params: dict[str, jax.Array] | None = None
         self._frozen = frozenset(parameter.name for parameter in inference.parameters if not parameter.is_trainable)
         if not (self._draws or inference.states or options.donated or backend.debug or self._texts):
             # A call of a small model takes about 10 us, so avoid a Python frame between the caller and XLA.
             self.__dict__["evaluate"] = self._run
-
-    def __repr__(self) -> str:
-        return f"PhysicalModel({', '.join(node.name for node in self.graph.nodes)}; backend={self.backend!r})"
 
     def _jitted(self, donated: tuple[int, ...] = ()) -> Any:
         return jax.jit(
@@ -97,27 +94,9 @@ class PhysicalModel(InspectedModel):
         return {name: bounds for name, bounds in ranges.items() if bounds}
 
     @cached_property
-    def input_names(self) -> tuple[str, ...]:
-        """Names of the inputs."""
-        return tuple(self.inference.inputs)
-
-    @cached_property
-    def output_names(self) -> tuple[str, ...]:
-        """Names of the outputs."""
-        return tuple(self.inference.outputs)
-
-    @cached_property
     def needs_key(self) -> bool:
         """True if the model draws random numbers in training."""
         return draws_random_numbers(self.graph, self.backend.toolkit, True)
-
-    def get_layer_names(self) -> tuple[str, ...]:
-        """Return the paths of the blocks that have parameters, in order, such as `"encoder.linear_0"`."""
-        return tuple(dict.fromkeys(p.name.rpartition(".")[0] for p in self.parameters if "." in p.name))
-
-    def summary(self, *, depth: int | None = None) -> str:
-        """Return a table of the blocks, like `Model.summary`, with the compiled shapes."""
-        return table(self.graph, self.inference, depth, self.backend.default_dtype)
 
     # Running
 
@@ -134,18 +113,6 @@ class PhysicalModel(InspectedModel):
         self._check_concrete(self.parameters)
         return self._laid(self.parameters, self.backend.initial_params(self.parameters, seed))
 
-    def convert_params(self, params: Arrays, other: Any) -> dict[str, Any]:
-        """Return parameters as arrays of another backend.
-
-        Args:
-            params: Parameters by name.
-            other: The other backend, or a model compiled for it.
-
-        Raises:
-            UnknownOptionError: `other` is neither a backend nor a compiled model.
-        """
-        return convert_params(params, self.backend, other)
-
     def initial_state(self) -> dict[str, jax.Array]:
         """Return the state before the first step, such as running statistics: arrays by name.
 
@@ -158,7 +125,6 @@ class PhysicalModel(InspectedModel):
         return self._laid(self.states, self.backend.initial_params(self.states, 0)) if self.states else {}
 
     def _laid(self, arrays: Sequence[Parameter], values: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        """Return the values sharded over the mesh, or on the devices of their blocks."""
         if self._spread is not None:
             return self._spread.params(arrays, values)
         if self._placement:
@@ -225,7 +191,6 @@ class PhysicalModel(InspectedModel):
             )
 
     def _toolkit(self, inputs: Arrays) -> Toolkit:
-        """Return the toolkit that runs the blocks. In debug mode it also checks their outputs."""
         toolkit = self.backend.toolkit
         if self._placement:
             toolkit = on_devices(toolkit, self._placement)
@@ -287,57 +252,17 @@ class PhysicalModel(InspectedModel):
         return (outputs, *gradients) if gradients else outputs
 
     def _find_nan(self, params: Arrays, inputs: Arrays, key: Any, state: Any) -> None:
-        """Run block by block, and raise at the first block that outputs NaN."""
         with jax.debug_nans(False):
             params, inputs, state = self._calls.checked(params, inputs, state)
             run_with_state(
                 self.graph, looking_for_nan(self.backend.toolkit), params, inputs, state=state, key=key, training=False
             )
 
-    def __call__(self, x: Any = None, /, **named: Any) -> Any:
-        """Return the outputs for the parameters in `params`, which the first call initializes randomly.
-
-        Args:
-            x: The input of a model with one input, or a dict of inputs by name.
-            named: Inputs by name, instead of a dict.
-
-        Returns:
-            The output of a model with one output, else a dict of outputs by name.
-
-        Raises:
-            MissingInputError, UnexpectedInputError: Names are missing or unknown.
-            ShapeError: Shapes do not match.
-
-        Examples:
-            >>> import mithril_nb as ml
-            >>> pm = ml.compile(ml.models.Linear(3), ml.JaxBackend())
-            >>> pm(pm.backend.ones(2, 4)).shape, pm.params["weight"].shape
-            ((2, 3), (4, 3))
-        """
-        by_name = dict(x) if isinstance(x, Mapping) else {} if x is None else {"input": x}
-        inputs = {**by_name, **named}
-        if self._params is None:
-            arrays = self._calls.inputs(inputs)
-            inference = self._calls.inferred(arrays)
-            inference.raise_problems()
-            self._check_concrete(inference.parameters)
-            # The model keeps the parameters after a call inside jit, so they must not be tracers.
-            with jax.ensure_compile_time_eval():
-                self._params = self._laid(inference.parameters, self.backend.initial_params(inference.parameters))
-        outputs = self.evaluate(self._params, inputs)
-        return next(iter(outputs.values())) if len(outputs) == 1 else outputs
-
-    @property
-    def params(self) -> dict[str, jax.Array]:
-        """The parameters that `pm(x)` uses. They are initialized randomly on first use. You can also set them."""
-        if self._params is None:
-            with jax.ensure_compile_time_eval():
-                self._params = self.randomize_params()
-        return self._params
-
-    @params.setter
-    def params(self, params: Arrays) -> None:
-        self._params = dict(params)
+    def _first_params(self, inputs: Arrays) -> dict[str, jax.Array]:
+        inference = self._calls.inferred(self._calls.inputs(inputs))
+        inference.raise_problems()
+        self._check_concrete(inference.parameters)
+        return self._laid(inference.parameters, self.backend.initial_params(inference.parameters))
 
     def _evaluate(
         self,
@@ -356,7 +281,6 @@ class PhysicalModel(InspectedModel):
         return result
 
     def _arrays(self, params: Arrays, inputs: Arrays, state: Arrays | None, key: jax.Array | None) -> dict[str, Any]:
-        """Return the outputs that are arrays. A jitted program cannot return text."""
         outputs = self.forward(params, inputs, state=state, key=key)
         return {name: value for name, value in outputs.items() if name not in self._texts} if self._texts else outputs
 
@@ -389,6 +313,129 @@ class PhysicalModel(InspectedModel):
                 jax.numpy.zeros_like(array) if gradient is None else jax.numpy.asarray(gradient, dtype=array.dtype)
             )
         return outputs, pull_back(cotangents)[0]
+
+    # Stages and costs
+
+    def inspect(self, program: str = "forward") -> Inspection:
+        """Return the stages of a program, from Python to machine code, with their provenance. Does not run it.
+
+        Args:
+            program: `"forward"`, or `"forward+backward"`, which also computes the gradients of the parameters.
+
+        Raises:
+            ShapeError: The shape of an input is not concrete.
+            UnknownOptionError: The program does not exist.
+        """
+        if program not in PROGRAMS:
+            raise UnknownOptionError(
+                f"unknown program {program!r}.", (("known", ", ".join(PROGRAMS)),), 'pm.inspect("forward")'
+            )
+        if program not in self._inspections:
+            params, inputs, outputs = self.example_specs()
+            specs = (params, inputs, None if program == "forward" else outputs)
+            if self._draws or self.states:
+                specs = (*specs, jax.eval_shape(lambda: jax.random.key(0)) if self._draws else None)
+            if self.states:
+                specs = (*specs, structs({state.name: state.spec for state in self.states}))
+            options = {"device": self.backend.device, "compiler_options": self.options.compiler_options}
+            self._inspections[program] = inspect_program(self.graph, program, self._evaluate, specs, options)
+        return self._inspections[program]
+
+    def find(self, query: str, program: str = "forward") -> Found:
+        """Return the equations of a program that match a query, such as `"kind:dot flops>1e6"`.
+
+        Args:
+            query: The query; `Inspection.find` describes its language.
+            program: The program, as in `inspect`.
+
+        Raises:
+            UnknownOptionError: The query is invalid, or the program does not exist.
+
+        Examples:
+            >>> from mithril_nb.compilation import compile
+            >>> from mithril_nb.models import Linear, Model, Relu
+            >>> pm = compile(Model() + Linear(8) + Relu(), shapes={"input": (4, 3)})
+            >>> [match.kind for match in pm.find("block:linear_0 flops>1")]
+            ['dot_general', 'add']
+        """
+        return self.inspect(program).find(query)
+
+    @cached_property
+    def _inspections(self) -> dict[str, Inspection]:
+        return {}
+
+    @property
+    def param_specs(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """Shape and dtype of each parameter, as `randomize_params` returns it. Nothing is drawn or allocated.
+
+        Raises:
+            ShapeError: The shape of a parameter is still unknown.
+            UnknownOptionError: A parameter has 64 bits, and JAX's x64 mode is off.
+        """
+        self._check_concrete(self.parameters)
+        for dtype in {parameter.spec.dtype for parameter in self.parameters}:
+            self.backend.zeros(0, dtype=dtype)  # raises as `randomize_params` would
+        return structs({parameter.name: parameter.spec for parameter in self.parameters})
+
+    def example_specs(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Return three dicts from name to `jax.ShapeDtypeStruct`: params, inputs, and the outputs that are arrays.
+
+        Raises:
+            ShapeError: The shape of an input is not concrete.
+        """
+        self._calls.check_concrete_inputs()
+        outputs = {name: spec for name, spec in self.output_specs.items() if isinstance(spec, TensorSpec)}
+        params = {parameter.name: parameter.spec for parameter in self.parameters}
+        return structs(params), structs(self.input_specs), structs(outputs)
+
+    def _check_concrete(self, arrays: Sequence[Parameter]) -> None:
+        for array in arrays:
+            if not array.spec.is_concrete:
+                name = next(iter(self.input_specs), "input")
+                raise ShapeError(
+                    f"the shape of {array.name!r} is unknown.",
+                    (("so far", str(array.spec)), ("input", f"{name!r} {self.input_specs.get(name)}")),
+                    self._calls.with_shapes(),
+                    block=array.path,
+                    port=array.port,
+                )
+
+    @property
+    def jaxpr(self) -> stages.Stage:
+        """The jaxpr of the forward program."""
+        return self.inspect().stage("jaxpr")
+
+    @property
+    def stablehlo(self) -> stages.Stage:
+        """The StableHLO of the forward program."""
+        return self.inspect().stage("stablehlo")
+
+    @property
+    def hlo(self) -> stages.Stage:
+        """The optimized HLO of the forward program. Compiles the program on first use."""
+        return self.inspect().stage("hlo")
+
+    @property
+    def xla_computation(self) -> str | None:
+        """StableHLO of the forward program; `None` unless compiled with `jit_options={"xla_computation": True}`."""
+        return self.inspect().lowered.as_text() if self.options.keeps_xla else None
+
+    @property
+    def cost(self) -> cost.Cost:
+        """The cost of each block of the forward program, from the jaxpr. `inspect().costs()` adds XLA's view."""
+        return cost.cost_of(self.inspect())
+
+    @property
+    def memory(self) -> cost.Memory | None:
+        """Bytes that the compiled forward program needs; `None` if unknown. Compiles the program on first use."""
+        inspection = self.inspect()
+        _ = inspection.optimized
+        return cost.xla_memory(lambda: inspection.analysis("memory"))
+
+
+def structs(specs: Mapping[str, TensorSpec]) -> dict[str, jax.ShapeDtypeStruct]:
+    """Return specs as the shapes and dtypes of JAX."""
+    return {name: jax.ShapeDtypeStruct(spec.shape, spec.dtype) for name, spec in specs.items()}
 
 
 # `evaluate` of an instance may be the jitted `_evaluate`, so `help` on it needs the same docstring.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import jax
 
 from mithril_nb.backends.backend import check_switch, notice
 from mithril_nb.backends.jax import JaxBackend
-from mithril_nb.errors import UnknownOptionError, similar
+from mithril_nb.errors import UnknownOptionError
 
 PARALLELISM = ("data", "model", "mixed")
 """Ways to use several devices: split the batch, split the parameters, or both."""
@@ -50,12 +50,8 @@ def read_options(
     static_shapes: bool | None = None,
     optimizations: Mapping[str, Any] | None = None,
 ) -> Options:
-    """Return the checked options; `compile` documents the arguments. Warn about options without effect.
-
-    Raises:
-        UnknownOptionError: An option does not exist, or its value is invalid.
-    """
-    check_switch("static_shapes", static_shapes, "ml.compile(model, backend, static_shapes=True)")
+    """Return the checked options; `compile` documents the arguments. Warn about options without effect."""
+    check_switch("static_shapes", static_shapes)
     _check_parallelism(parallelism, backend)
     flags = dict(backend.compiler_options)
     donated, keeps_xla = _jit_options(jit_options, jit)
@@ -69,29 +65,21 @@ def _check_parallelism(parallelism: Any, backend: JaxBackend) -> None:
     if parallelism is None:
         return
     if parallelism not in PARALLELISM:
-        near = similar(str(parallelism), PARALLELISM, 1, 0.4)
-        raise UnknownOptionError(
-            f"unknown parallelism {parallelism!r}.",
-            (("known", ", ".join(map(repr, PARALLELISM))),),
-            f"parallelism={near[0] if near else PARALLELISM[0]!r}",
-        )
+        known = ", ".join(map(repr, PARALLELISM))
+        raise UnknownOptionError(f"unknown parallelism {parallelism!r}.", (("known", known),))
     axes = () if backend.mesh is None else tuple(backend.mesh.shape.values())
     if len(axes) < (2 if parallelism == "mixed" else 1):
-        count = len(jax.devices())
-        first = 2 if parallelism == "mixed" and count % 2 == 0 else 1
-        example = (count,) if parallelism == "data" else (first, count // first)
         raise UnknownOptionError(
             f"parallelism={parallelism!r} needs a mesh of devices{' with two axes' if parallelism == 'mixed' else ''}.",
             (("has", f"device_mesh={axes}" if axes else "one device"), ("devices", f"{len(jax.devices())}")),
-            f"ml.compile(model, ml.JaxBackend(device_mesh={example}), parallelism={parallelism!r})",
+            "ml.JaxBackend(device_mesh=(2, 4))  # the number of devices along each axis",
         )
 
 
 def _jit_options(user_options: Mapping[str, Any] | None, jit: bool) -> tuple[tuple[int, ...], bool]:
-    """Return the donated arguments, and whether to keep the XLA computation."""
     options = _checked("jit_options", user_options, ("static_argnums", "donate_argnums", "xla_computation"))
     keeps_xla = options.get("xla_computation")
-    check_switch("jit_options['xla_computation']", keeps_xla, 'jit_options={"xla_computation": True}')
+    check_switch("jit_options['xla_computation']", keeps_xla)
     if static := _positions(options.get("static_argnums"), "static_argnums"):
         names = " and ".join(repr(ARGUMENTS[position]) for position in static)
         notice(
@@ -121,10 +109,9 @@ def _positions(argnums: Any, key: str) -> tuple[int, ...]:
 
 
 def _tpu_options(user_options: Mapping[str, Any] | None, backend: JaxBackend, parallelism: str | None) -> bool:
-    """Return whether to replicate each input on all devices."""
     options = _checked("tpu_options", user_options, ("replicate_inputs", "allow_spmd"))
     for key, value in options.items():
-        check_switch(f"tpu_options[{key!r}]", value, f'tpu_options={{"{key}": True}}')
+        check_switch(f"tpu_options[{key!r}]", value)
     if options.get("allow_spmd") is False:
         notice("tpu_options['allow_spmd'] has no effect: JAX compiles every program on several devices as SPMD.")
     replicates = bool(options.get("replicate_inputs"))
@@ -140,10 +127,9 @@ def _tpu_options(user_options: Mapping[str, Any] | None, backend: JaxBackend, pa
 
 
 def _optimizations(user_options: Mapping[str, Any], backend: JaxBackend, jit: bool) -> bool:
-    """Return whether XLA may fuse operations."""
     options = _checked("optimizations", user_options, ("fusion", "buffer_reuse", "layout_optimization"))
     for key, value in options.items():
-        check_switch(f"optimizations[{key!r}]", value, f'optimizations={{"{key}": True}}')
+        check_switch(f"optimizations[{key!r}]", value)
     for key, action in (("buffer_reuse", "reuses buffers"), ("layout_optimization", "chooses layouts")):
         if options.get(key) is False:
             notice(f"optimizations[{key!r}]=False has no effect: XLA always {action}.")
@@ -158,21 +144,15 @@ def _optimizations(user_options: Mapping[str, Any], backend: JaxBackend, jit: bo
     return fuses is not False or platform != "cpu"
 
 
-def _checked(name: str, user_options: Any, keys: Iterable[str]) -> dict[str, Any]:
-    """Return the options whose value is not `None`. Raise an error if an option is unknown."""
-    keys = tuple(keys)
+def _checked(name: str, user_options: Any, keys: Sequence[str]) -> dict[str, Any]:
     if user_options is None:
         return {}
-    if not isinstance(user_options, Mapping):
+    is_dict = isinstance(user_options, Mapping)
+    wrong = [key for key in user_options if key not in keys] if is_dict else [user_options]
+    if wrong:
         raise UnknownOptionError(
-            f"{name}={user_options!r} must be a dict.", (("takes", ", ".join(keys)),), f'{name}={{"{keys[0]}": ...}}'
+            f"{name} has no option {wrong[0]!r}.",
+            (("takes", f"a dict with {', '.join(keys)}"),),
+            f'{name}={{"{keys[0]}": ...}}',
         )
-    for key in user_options:
-        if key not in keys:
-            near = similar(str(key), keys)
-            raise UnknownOptionError(
-                f"{name} has no option {key!r}.",
-                (("takes", ", ".join(keys)),),
-                f'{name}={{"{next(iter((*near, *keys)))}": ...}}',
-            )
     return {key: value for key, value in user_options.items() if value is not None}

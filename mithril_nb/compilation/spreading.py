@@ -15,7 +15,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models.shape_inference.infer import Parameter
 
 
-class Spread:
+class ModelSharding:
     """Shards params and inputs over a mesh.
 
     Args:
@@ -93,10 +93,6 @@ def array_shape(array: Any) -> tuple[int, ...]:
 
 
 def _axis(parameter: Parameter, shape: tuple[int, ...], parts: int) -> int | None:
-    """Return the axis to split over `parts` devices: the output axis, the input axis, or the longest other axis.
-
-    The first of these whose size is a multiple of `parts` is chosen; `None` if there is none.
-    """
     lead = parameter.stacked
     rank = len(shape) - lead
     if rank < 1 or parts == 1:

@@ -10,11 +10,7 @@ from mithril_nb.errors import UnknownOptionError
 
 
 def as_module(model: Any, params: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
-    """Return an `EmittedModel` as a `torch.nn.Module`, whose buffers are the state of the model.
-
-    Raises:
-        UnknownOptionError: The model is not compiled for PyTorch.
-    """
+    """Return an `EmittedModel` as a `torch.nn.Module`, whose buffers are the state of the model."""
     if model.backend.name != "torch":
         shapes = {name: list(spec.shape) for name, spec in model.input_specs.items()}
         raise UnknownOptionError(
@@ -71,11 +67,6 @@ def _module_type() -> type:
 
 
 def _loader(model: Any) -> Callable[[bool, Mapping[str, Any]], Callable[..., Any]]:
-    """Return a function `(training, arguments) -> program`.
-
-    It loads the program for the shapes and dtypes of the arguments. It raises an `UnknownOptionError` if the model has
-    hand-written gradients, which `torch.autograd` does not see.
-    """
     import torch
 
     traced = model.traced
@@ -107,10 +98,6 @@ def _loader(model: Any) -> Callable[[bool, Mapping[str, Any]], Callable[..., Any
 
 
 def _place(module: Any, name: str) -> tuple[Any, str]:
-    """Return the module that owns a parameter, and its name there: `"weight"` of the module `"linear_0"`, for example.
-
-    Missing modules are created. A name that PyTorch itself uses gets a trailing underscore.
-    """
     import torch
 
     *path, port = name.split(".")

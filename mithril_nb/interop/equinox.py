@@ -16,7 +16,7 @@ from mithril_nb.compilation import PhysicalModel
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.interop import layers
 from mithril_nb.interop.into import fill_model
-from mithril_nb.interop.layers import Chain, Imported, Layer, conversion_error, convolution, padding_of, pairs
+from mithril_nb.interop.layers import Chain, ForeignLayer, Imported, conversion_error, convolution, padding_of, pairs
 
 _ADVICE = "ml.from_equinox(eqx.nn.MLP(784, 10, 64, 2, key=key))"
 
@@ -62,7 +62,7 @@ def from_equinox(
 
     if not isinstance(module, eqx.Module):
         raise UnknownOptionError(
-            f"cannot convert {short_repr(module)} from Equinox.", (("needs", "an Equinox module"),), _ADVICE
+            f"cannot convert {short_repr(module)} from Equinox.", (("needs", "an Equinox module"),)
         )
     if into is not None:
         return fill_model("Equinox", list(_all(module, state, "")), into, names, channels_last=False)
@@ -72,7 +72,6 @@ def from_equinox(
 
 
 def _walk(chain: Chain, module: Any, state: Any, path: str) -> None:
-    """Add the blocks of a module or a function to the chain."""
     import equinox.nn as nn
 
     # Compare exact types: a subclass may behave differently.
@@ -110,8 +109,7 @@ def _function(chain: Chain, path: str, function: Any) -> None:
         chain.function(path, function)
 
 
-def _layer(chain: Chain, module: Any, layer: Layer, path: str) -> None:
-    """Add the block of a layer to the chain, with the arrays of the layer."""
+def _layer(chain: Chain, module: Any, layer: ForeignLayer, path: str) -> None:
     import equinox.nn as nn
 
     match module:
@@ -156,8 +154,7 @@ def _known() -> tuple[type, ...]:
     return nn.Linear, *convolutions, nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.BatchNorm, nn.Embedding
 
 
-def _arrays(module: Any, state: Any, path: str) -> Layer:
-    """Return the arrays of a layer in the layout of our blocks. Equinox stores a Linear weight as `(out, in)`."""
+def _arrays(module: Any, state: Any, path: str) -> ForeignLayer:
     import equinox.nn as nn
 
     bias = getattr(module, "bias", None)
@@ -203,10 +200,8 @@ def _pool(module: Any, path: str) -> Any:
 
 
 def _leaves(module: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the path and module of every layer, and of other objects with arrays, which `_all` then rejects.
-
-    Subclasses of layers count too. They may compute something else, but only their arrays are read.
-    """
+    # Subclasses of layers count: they may compute something else, but only their arrays are read. Other objects with
+    # arrays are yielded too, and `_all` rejects them, so that no array is lost silently.
     if isinstance(module, _known()):
         yield path, module
     elif dataclasses.is_dataclass(module) and not isinstance(module, type):
@@ -226,7 +221,6 @@ def _leaves(module: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _fields(module: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a module, except the static ones."""
     for field in dataclasses.fields(module):
         if not field.metadata.get("static", False):
             yield field.name, getattr(module, field.name, None)
@@ -237,11 +231,11 @@ def _own_arrays(module: Any) -> list[str]:
 
 
 def _is_array(value: Any) -> bool:
-    """Return whether a value is an array of floats. Arrays of integers, such as indices and keys, are no parameters."""
+    # Arrays of integers, such as indices and keys, are no parameters.
     return isinstance(value, jax.Array | np.ndarray) and jnp.issubdtype(value.dtype, jnp.inexact)
 
 
-def _all(module: Any, state: Any, path: str) -> Iterator[Layer]:
+def _all(module: Any, state: Any, path: str) -> Iterator[ForeignLayer]:
     for layer_path, layer in _leaves(module, path):
         where = layer_path or type(layer).__name__.lower()
         if not dataclasses.is_dataclass(layer):
@@ -254,6 +248,5 @@ def _all(module: Any, state: Any, path: str) -> Iterator[Layer]:
 
 
 def _extra_arrays(layer: Any) -> list[str]:
-    """Return the names of arrays that a subclass adds to a layer."""
     parts = [(name, value) for name, value in _fields(layer) if name not in ("weight", "bias")]
     return sorted(name for name, value in parts if any(map(_is_array, jax.tree.leaves(value))))

@@ -13,8 +13,8 @@ from mithril_nb.interop.into import fill_model, in_order, may_be_sorted
 from mithril_nb.interop.layers import (
     ArrayNames,
     Chain,
+    ForeignLayer,
     Imported,
-    Layer,
     conversion_error,
     convolution,
     identify_layer,
@@ -78,7 +78,7 @@ def from_flax(
         variables = _of_nnx(module)
     elif module is not None and not is_linen:
         raise UnknownOptionError(
-            f"cannot convert {short_repr(module)} from Flax.", (("needs", "a Flax module, or variables"),), _ADVICE
+            f"cannot convert {short_repr(module)} from Flax.", (("needs", "a Flax module, or variables"),)
         )
     if variables is None or (module is None and into is None):
         raise UnknownOptionError(
@@ -86,7 +86,6 @@ def from_flax(
             if module is not None
             else "cannot convert variables of Flax without a module or the argument into.",
             (("given", "a linen module" if module is not None else "variables"),),
-            _ADVICE,
         )
     tree = _Tree.of(variables)
     if into is not None:
@@ -99,25 +98,21 @@ def from_flax(
 
 
 class _Tree:
-    """The variables of a module, as a dict from the path of each layer to the arrays of the layer by name."""
-
     def __init__(self, arrays: dict[str, dict[str, Any]]):
         self.arrays = arrays
 
     @classmethod
     def of(cls, variables: Arrays) -> _Tree:
-        """Read variables `{"params": ..., "batch_stats": ...}`, or only the dict of parameters."""
         collections = variables if isinstance(variables.get("params"), Mapping) else {"params": variables}
         layers: dict[str, dict[str, Any]] = {}
         for collection in ("params", "batch_stats"):
             _collect(collections.get(collection, {}), "", layers)
         return cls(layers)
 
-    def layers(self) -> list[Layer]:
+    def layers(self) -> list[ForeignLayer]:
         return [self.layer(path) for path in in_order(self.arrays)]
 
-    def layer(self, path: str, module: Any = "a layer") -> Layer:
-        """Return the layer at a path, whose kind follows from the names of its arrays."""
+    def layer(self, path: str, module: Any = "a layer") -> ForeignLayer:
         arrays = self.arrays.get(path)
         if arrays is None:
             raise conversion_error("Flax", path, module, "the variables have no arrays at this path")
@@ -142,7 +137,7 @@ def _of_nnx(module: Any) -> dict[str, Any]:
 
 
 def _in_attribute_order(tree: Mapping[Any, Any], module: Any) -> dict[Any, Any]:
-    """Return the arrays of an nnx module in the order of its attributes, because Flax sorts them by name."""
+    # Flax sorts the arrays of an nnx module by name, but layers are matched in the order of attributes.
     order = [name for name in getattr(module, "__dict__", ()) if name in tree]
     return {
         name: _in_attribute_order(tree[name], _part(module, name)) if isinstance(tree[name], Mapping) else tree[name]
@@ -155,7 +150,6 @@ def _part(module: Any, name: Any) -> Any:
 
 
 def _walk(chain: Chain, module: Any, tree: _Tree, path: str) -> None:
-    """Add the blocks of a module or a function to the chain."""
     from flax import linen, nnx
 
     # Compare exact types: a subclass may behave differently.
@@ -175,7 +169,7 @@ def _walk(chain: Chain, module: Any, tree: _Tree, path: str) -> None:
         raise conversion_error("Flax", path, module, f"the code of {kind} cannot be converted")
 
 
-Read = Callable[[], Layer]
+Read = Callable[[], ForeignLayer]
 
 
 def _dense(chain: Chain, module: Any, path: str, arrays: Read) -> None:
@@ -251,7 +245,6 @@ _READ: dict[str, Callable[[Chain, Any, str, Read], None]] = {
 
 
 def _pool(chain: Chain, partial: Any, path: str) -> None:
-    """Add the block for a `functools.partial` of `max_pool` or `avg_pool`."""
     options = dict(partial.keywords)
     window = tuple(options.pop("window_shape", ()))
     padding = padding_of(options.pop("padding", "VALID"), len(window))
@@ -272,7 +265,6 @@ def _pool(chain: Chain, partial: Any, path: str) -> None:
 
 
 def _first_layout(module: Any) -> int:
-    """Return the number of spatial axes that the first layer with a layout needs; 0 without such a layer."""
     from flax import linen, nnx
 
     if type(module) in (nnx.Sequential, linen.Sequential):

@@ -8,7 +8,7 @@ from typing import Any
 from mithril_nb.compilation import PhysicalModel
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.interop.into import fill_model, in_order, may_be_sorted
-from mithril_nb.interop.layers import ArrayNames, Imported, Layer, conversion_error, identify_layer
+from mithril_nb.interop.layers import ArrayNames, ForeignLayer, Imported, conversion_error, identify_layer
 
 _AVERAGES = ("/~/mean_ema", "/~/var_ema")
 _NAMES = ArrayNames("w", "b", "scale", "offset", "embeddings")
@@ -54,13 +54,11 @@ def from_haiku(
         raise UnknownOptionError(
             f"cannot convert {short_repr(params)} from Haiku.",
             (("needs", "a dict of dicts: module name -> parameter name -> array"),),
-            "ml.from_haiku(transformed.init(key, x), into=pm)",
         )
     if into is None:
         raise UnknownOptionError(
             "cannot convert Haiku parameters: the argument into is missing.",
             (("because", "parameters do not contain the code of the function"),),
-            "into=ml.compile(model, shapes=shapes)  # with a model of the same layers",
         )
     state = state or {}
     owners = [name.removesuffix(end) for name in state for end in _AVERAGES if name.endswith(end)]
@@ -68,8 +66,7 @@ def from_haiku(
     return fill_model("Haiku", layers, into, names, channels_last=True, is_sorted=may_be_sorted(params))
 
 
-def _layer(name: str, arrays: Mapping[str, Any], state: Mapping[str, Mapping[str, Any]]) -> Layer:
-    """Return the layer of a module, whose kind follows from the names of its arrays."""
+def _layer(name: str, arrays: Mapping[str, Any], state: Mapping[str, Mapping[str, Any]]) -> ForeignLayer:
     averages = {port: state.get(f"{name}/~/{port}_ema", {}).get("average") for port in ("mean", "var")}
     if None not in averages.values():
         arrays = {**arrays, **averages}

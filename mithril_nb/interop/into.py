@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
 from typing import Any
@@ -15,21 +15,263 @@ import jax.numpy as jnp
 from mithril_nb.compilation import PhysicalModel
 from mithril_nb.errors import ShapeError, UnexpectedInputError, UnknownOptionError, short_repr
 from mithril_nb.graph.records import Endpoint
-from mithril_nb.interop.layers import Imported, Layer
-from mithril_nb.interop.orders import (
-    ON_FEATURES,
-    ON_LAST_AXIS,
-    PER_CHANNEL,
-    Image,
-    Lost,
-    Moved,
-    Order,
-    Rows,
-    Split,
-    orders_of,
-)
-from mithril_nb.models.shape_inference.flat import FlatOp, flat
-from mithril_nb.models.shape_inference.infer import Parameter
+from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
+from mithril_nb.interop.layers import ForeignLayer, Imported
+from mithril_nb.models.op import OPS
+from mithril_nb.models.shape_inference.flat import Flat, FlatOp, flat
+from mithril_nb.models.shape_inference.infer import Inference, Parameter
+
+PER_CHANNEL = ("batch_norm", "batch_norm1d", "batch_norm2d", "table_batch_norm2d", "group_norm", "instance_norm")
+ON_LAST_AXIS = ("linear", "layer_norm", "rms_norm")
+ON_FEATURES = (*ON_LAST_AXIS, "batch_norm", "batch_norm1d")
+"""Ops whose arrays have one element per feature of `(batch, features)`."""
+_WINDOWS = re.compile(r"(conv|convolution|conv_transpose|pool)[123]d$|batch_norm2d$")
+_RESHAPING = ("flatten", "reshape", "squeeze", "expand_dims")
+_ALONG_AXES = ("concat", "split", "pad", "repeat_items", "tile")
+_REDUCING = ("mean", "sum", "prod", "max", "min", "variance", "log_sum_exp", "norm")
+_TRANSPOSING = ("transpose", "swap_axes")
+_MIXING = ("matrix_multiply", "cartesian_difference")
+_PLAIN = ("dropout", "identity", "buffer", "stop_gradient", *(op for op in ON_FEATURES if op != "linear"))
+
+
+@dataclass(frozen=True)
+class Image:
+    """The order of an image: channels are on axis 1 in the model, and on the last axis in the library.
+
+    Attributes:
+        rank: Number of axes.
+        is_moved: True if a block of the model moved the channels to axis 1. The library's model does the same, so the
+            orders are equal.
+    """
+
+    rank: int
+    is_moved: bool = False
+
+
+@dataclass(frozen=True)
+class Moved:
+    """An image whose channels the model moved to the last axis, so that its order equals the library's."""
+
+
+@dataclass(frozen=True)
+class FlatImages:
+    """The order of flattened images `(batch, features)`: channels come first in the model, and last in the library.
+
+    Attributes:
+        sizes: Sizes of the channel axis and the spatial axes before flattening.
+    """
+
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FeaturesLast:
+    """The library's order, with features on the last axis, so that no op may read axis 1 as channels.
+
+    Attributes:
+        by: Path of the block that computes the features: a Reshape, or a layer over the last axis.
+    """
+
+    by: str
+
+
+@dataclass(frozen=True)
+class Lost:
+    """An unknown order.
+
+    Attributes:
+        because: The reason, with the path of the block that changes the order.
+    """
+
+    because: str
+
+
+Order = Image | Moved | FlatImages | FeaturesLast | Lost | None
+"""Order of an array compared with the same array in the library. `None` means that both are equal."""
+
+
+def orders_of(graph: Flat, inference: Inference) -> dict[Endpoint, Order]:
+    """Return the order of each array of a model, by the endpoint that computes it. Of the inputs, only images count."""
+    images = _read_as_images(graph, inference)
+    orders: dict[Endpoint, Order] = {}
+    learned: set[str] = set()  # layers with parameters, and ops after them
+    for name, spec in inference.inputs.items():
+        end = Endpoint("", name)
+        if end in images and isinstance(spec, TensorSpec):
+            orders[end] = Image(len(spec.shape))
+    for op in graph.ops:
+        specs = inference.blocks[op.path]
+        is_learned = bool(op.arrays) or any(source.node in learned for source in op.sources.values())
+        learned |= {op.path} if is_learned else set()
+        read = [(orders.get(op.sources[port]), spec) for port, spec in _arrays_of(op, specs.inputs)]
+        for port, spec in specs.outputs.items():
+            if isinstance(spec, TensorSpec):
+                orders[Endpoint(op.path, port)] = _after(op, read, spec.shape, is_learned)
+    return orders
+
+
+def _arrays_of(op: FlatOp, specs: Mapping[str, Any]) -> Iterable[tuple[str, TensorSpec]]:
+    for port in op.block.inputs:
+        spec = specs.get(port.name)
+        if port.role == "data" and port.name in op.sources and isinstance(spec, TensorSpec):
+            yield port.name, spec
+
+
+def _read_as_images(graph: Flat, inference: Inference) -> set[Endpoint]:
+    images: set[Endpoint] = set()
+    for op in reversed(graph.ops):
+        specs = inference.blocks[op.path]
+        arrays = dict(_arrays_of(op, specs.inputs))
+        image_shapes = [spec.shape for port, spec in specs.outputs.items() if isinstance(spec, TensorSpec)
+                 and Endpoint(op.path, port) in images]  # fmt: skip
+        for port, spec in arrays.items():
+            if _WINDOWS.search(op.block.op) and port == "input":
+                is_image = True
+            elif op.block.op in ("flatten", "reshape"):
+                results = [spec.shape for spec in specs.outputs.values() if isinstance(spec, TensorSpec)]
+                is_image = LEADING in spec.shape or (len(spec.shape) > 3 and any(len(shape) == 2 for shape in results))
+            else:
+                is_image = spec.shape in image_shapes and op.block.op not in ON_LAST_AXIS
+            if is_image:
+                images.add(op.sources[port])
+    return images
+
+
+def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, ...], is_learned: bool) -> Order:
+    name = op.block.op
+    lost = next((order for order, _ in read if isinstance(order, Lost)), None)
+    if lost is not None:
+        return lost
+    others = {order for order, _ in read if isinstance(order, Image | FlatImages)}
+    is_window = _WINDOWS.search(name) is not None
+    split = next(
+        (
+            order
+            for order, spec in read
+            if isinstance(order, FeaturesLast) and (is_window or len(spec.shape) == len(shape))
+        ),
+        None,
+    )
+    if split is not None and not others and name in _TRANSPOSING:
+        return None if _permutation(op, len(shape)) == [0, len(shape) - 1, *range(1, len(shape) - 1)] else split
+    if split is not None and not others:
+        return split
+    if name in _RESHAPING and is_learned and not others and shape[1:2] != (1,) and _product(shape[2:]) != 1:
+        return FeaturesLast(op.path)
+    if is_window and not any(isinstance(order, FlatImages) for order in others):
+        return Image(len(shape)) if LEADING in shape or len(shape) > 2 else None
+    if not others:
+        is_moved = any(isinstance(order, Moved) for order, _ in read)
+        if not is_moved and len(shape) > 2 and name in (*ON_LAST_AXIS, "embedding"):
+            return FeaturesLast(op.path)
+        return _behind_moved(op, shape, [len(spec.shape) for _, spec in read]) if is_moved else None
+    order, spec = next((order, spec) for order, spec in read if order in others)
+    assert isinstance(order, Image | FlatImages)
+    after = Lost(f"{op.path!r} changes the order of the elements of an image in an unknown way")
+    if is_window or any(not _goes_with(other, against.shape, order) for other, against in read):
+        return after
+    return (_of_image if isinstance(order, Image) else _of_rows)(op, order, spec.shape, shape, after)  # pyright: ignore[reportArgumentType]
+
+
+def _goes_with(other: Order, shape: tuple[Dim, ...], order: Image | FlatImages) -> bool:
+    if other is not None or isinstance(other, Moved):
+        return type(other) is type(order) and (isinstance(other, Image) or other == order)
+    if isinstance(order, FlatImages):
+        return shape[-1:] in ((), (1,))
+    # An array with one item per channel, `(batch, channels, 1, 1)` or `(channels, 1, 1)`, has the same order in both.
+    windows = shape[max(0, len(shape) - order.rank + 2) :]
+    return LEADING not in shape and all(size == 1 for size in windows)
+
+
+def _of_image(op: FlatOp, order: Image, input_shape: tuple[Dim, ...], shape: tuple[Dim, ...], lost: Lost) -> Order:
+    name = op.block.op
+    if name in _RESHAPING:
+        return _reshaped(op, order, input_shape, shape, lost)
+    if LEADING in input_shape:
+        return order if shape == input_shape and name not in _TRANSPOSING else lost
+    if name in _TRANSPOSING:
+        axes = _permutation(op, order.rank)
+        if axes is None or axes[0] != 0:
+            return lost
+        return Moved() if axes[-1] == 1 else Image(order.rank, order.is_moved) if axes[1] == 1 else lost
+    if name in ON_LAST_AXIS and not order.is_moved:
+        return lost
+    if shape == input_shape or (name in (*_ALONG_AXES, *ON_LAST_AXIS) and len(shape) == order.rank):
+        return order
+    return _reduced(op, order, shape, lost)
+
+
+def _reshaped(op: FlatOp, order: Image, input_shape: tuple[Dim, ...], shape: tuple[Dim, ...], lost: Lost) -> Order:
+    sizes = [size for size in input_shape[1:] if isinstance(size, int)]
+    if LEADING in input_shape or len(sizes) < len(input_shape) - 1:
+        return Lost(f"{op.path!r} joins axes of unknown size: {TensorSpec(input_shape)}")
+    channels, *windows = sizes
+    if shape[:2] == (input_shape[0], channels) and prod(windows) == _product(shape[2:]):
+        return Image(len(shape), order.is_moved) if len(shape) > 2 else None
+    if 1 in (channels, prod(windows)):
+        return None
+    return FlatImages((channels, *windows)) if shape == (input_shape[0], prod(sizes)) else lost
+
+
+def _product(sizes: tuple[Dim, ...]) -> int | None:
+    known_sizes = [size for size in sizes if isinstance(size, int)]
+    return prod(known_sizes) if len(known_sizes) == len(sizes) else None
+
+
+def _reduced(op: FlatOp, order: Image, shape: tuple[Dim, ...], lost: Lost) -> Order:
+    axis = op.block.options.get("axis")
+    if op.block.op not in _REDUCING or "axis" in op.sources or LEADING in shape:
+        return lost
+    if axis is None:
+        return None
+    axes = {index % order.rank for index in _axes(axis)}
+    if len(shape) == order.rank:
+        return order
+    if 0 in axes:
+        return lost
+    return None if 1 in axes or len(shape) == 2 else Image(len(shape), order.is_moved)
+
+
+def _of_rows(op: FlatOp, order: FlatImages, input_shape: tuple[Dim, ...], shape: tuple[Dim, ...], lost: Lost) -> Order:
+    name = op.block.op
+    if name == "linear":
+        return None
+    category = OPS[name].category if name in OPS else ""
+    is_plain = name in _PLAIN or (category in ("Activations", "Arithmetic", "Logic") and name not in _MIXING)
+    if shape == input_shape and (is_plain or name in _RESHAPING):
+        return order
+    if name in _RESHAPING and shape == (input_shape[0], *order.sizes):
+        return Image(len(shape))
+    if name in _REDUCING and "axis" not in op.sources:
+        axis = op.block.options.get("axis")
+        if axis is None or {index % 2 for index in _axes(axis)} == {1}:
+            return None
+    return lost
+
+
+def _behind_moved(op: FlatOp, shape: tuple[Dim, ...], ranks: list[int]) -> Order:
+    rank = max(ranks)
+    if op.block.op in _TRANSPOSING:
+        axes = _permutation(op, rank)
+        return Image(rank, is_moved=True) if axes is not None and axes[:2] == [0, rank - 1] else None
+    return Moved() if len(shape) == rank and op.block.op not in _RESHAPING else None
+
+
+def _permutation(op: FlatOp, rank: int) -> list[int] | None:
+    options = op.block.options
+    if any(port in op.sources for port in ("axes", "axis1", "axis2")):
+        return None
+    axes = list(range(rank))
+    if op.block.op == "transpose":
+        return [axis % rank for axis in _axes(options["axes"])] or axes[::-1]
+    first, second = (axis % rank for axis in _axes((options["axis1"], options["axis2"])))
+    axes[first], axes[second] = axes[second], axes[first]
+    return axes
+
+
+def _axes(axis: Any) -> tuple[int, ...]:
+    return () if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+
 
 _KINDS = {
     "linear": "linear",
@@ -45,33 +287,17 @@ _STEPS = re.compile(r"[./]")
 
 def fill_model(
     library: str,
-    layers: Sequence[Layer],
+    layers: Sequence[ForeignLayer],
     pm: Any,
     names: Mapping[str, str] | None,
     channels_last: bool,
     is_sorted: bool = False,
 ) -> Imported:
-    """Match layers to the blocks of a physical model by kind, in order, and return its params and state.
-
-    Args:
-        library: The library's name.
-        layers: The library's layers with arrays.
-        pm: The physical model.
-        names: A dict from the path of a layer to the path of its block. The other layers are matched in order.
-        channels_last: True if the library has channels on the last axis.
-        is_sorted: True if the layers may be sorted by name. Their order is then known only if their names are numbered.
-
-    Raises:
-        UnknownOptionError: `pm` is not a physical model, a block cannot be filled, or the order of layers is unknown.
-        UnexpectedInputError: The numbers of layers and blocks of a kind differ, `names` contains an unknown path, or a
-            layer has more arrays than its block.
-        ShapeError: Arrays are missing or do not match in shape, or the order of their elements is unknown.
-    """
+    """Match layers to the blocks of a physical model by kind, in order, and return its params and state."""
     if not isinstance(pm, PhysicalModel):
         raise UnknownOptionError(
             f"cannot put parameters into {short_repr(pm)}.",
             (("needs", "a compiled model"),),
-            "into=ml.compile(model, shapes=shapes)",
         )
     ops = {op.path: op for op in flat(pm.graph).ops}
     targets: dict[str, list[Parameter]] = {}
@@ -90,7 +316,6 @@ def fill_model(
                     f"{layer.path!r} of {library} does not match {parameter.name!r}.",
                     ((layer.path, "missing" if array is None else str(jnp.shape(array))),
                      (parameter.name, str(parameter.spec))),
-                    "use a block of the same sizes, or pass names={...} if the layer belongs to another block.",
                     block=path,
                     port=parameter.port,
                 )  # fmt: skip
@@ -100,7 +325,6 @@ def fill_model(
             raise UnexpectedInputError(
                 f"{layer.path!r} of {library} has more parameters than {path!r}.",
                 (("not used", ", ".join(sorted(left))),),
-                "use a block with these parameters, such as Linear(..., use_bias=True).",
                 block=path,
             )
     return Imported(None, params, state)
@@ -108,13 +332,12 @@ def fill_model(
 
 def _match_layers(
     library: str,
-    layers: Sequence[Layer],
+    layers: Sequence[ForeignLayer],
     targets: Mapping[str, Sequence[Parameter]],
     ops: Mapping[str, FlatOp],
     names: Mapping[str, str],
     is_sorted: bool,
-) -> dict[str, Layer]:
-    """Return a dict from the path of each block to its layer."""
+) -> dict[str, ForeignLayer]:
     by_path = {layer.path: layer for layer in layers}
     for here, there in names.items():
         if here not in by_path or there not in targets:
@@ -123,12 +346,10 @@ def _match_layers(
                 f"names={{...}} contains {missing!r}, but no {'block' if here in by_path else 'layer'} with parameters "
                 "has this path.",
                 (("known", ", ".join(map(repr, available)) or "none"),),
-                f"names={{{(here if here in by_path else next(iter(by_path), here))!r}: "
-                f"{(there if there in targets else next(iter(targets), there))!r}}}",
             )
     matches = {there: by_path[here] for here, there in names.items()}
     waiting: dict[str, list[str]] = {}
-    for path, arrays in targets.items():
+    for path in targets:
         op = ops.get(path)
         kind = _kind(op)
         if path not in matches:
@@ -137,7 +358,6 @@ def _match_layers(
                     f"cannot fill {path!r} from {library}.",
                     (("block", op.block.kind if op else "inside a block that runs others"),
                      ("because", "the layout of its parameters differs from that of the library")),
-                    f"params = {{**pm.randomize_params(), {arrays[0].name!r}: ...}}  # each array by its name",
                     block=path,
                 )  # fmt: skip
             waiting.setdefault(kind, []).append(path)
@@ -151,7 +371,6 @@ def _match_layers(
             raise UnexpectedInputError(
                 f"{library} has {len(theirs)} layers of kind {kind!r}, but the model has {len(mine)}.",
                 ((library, ", ".join(layer.path for layer in theirs) or "none"), ("model", ", ".join(mine) or "none")),
-                "compile a model with the same layers, and pass it as into.",
             )
         if is_sorted:
             _check_order(library, dict(zip(mine, theirs, strict=True)))
@@ -159,24 +378,22 @@ def _match_layers(
     return matches
 
 
-def _check_order(library: str, matched: Mapping[str, Layer]) -> None:
-    """Raise if the order of two layers of equal shapes is unknown, because their names differ in more than a number."""
-    for (here, layer), (there, other) in combinations(matched.items(), 2):
+def _check_order(library: str, matched: Mapping[str, ForeignLayer]) -> None:
+    for layer, other in combinations(matched.values(), 2):
         if _shapes(layer) == _shapes(other) and not _is_numbered(layer.path, other.path):
             raise UnknownOptionError(
                 f"the order of {layer.path!r} and {other.path!r} in {library} is unknown.",
                 (("because", "both have the same shapes, and jax.tree.map and jit sort layers by their names"),
                  ("blocks", ", ".join(map(repr, matched)))),
-                f"names={{{layer.path!r}: {here!r}, {other.path!r}: {there!r}}}  # or the other way round",
+                "names={...}  # from the paths of the layers to those of the blocks",
             )  # fmt: skip
 
 
-def _shapes(layer: Layer) -> dict[str, tuple[int, ...]]:
+def _shapes(layer: ForeignLayer) -> dict[str, tuple[int, ...]]:
     return {port: jnp.shape(array) for port, array in {**layer.params, **layer.states}.items()}
 
 
 def _is_numbered(path: str, other: str) -> bool:
-    """Return whether the first difference of two paths is a number, as in `a/Dense_1` and `a/Dense_2`."""
     pairs = zip(_STEPS.split(path), _STEPS.split(other), strict=False)
     a, b = next(((a, b) for a, b in pairs if a != b), ("", ""))
     return _numbered(a)[0] == _numbered(b)[0]
@@ -189,32 +406,24 @@ def _kind(op: FlatOp | None) -> str | None:
     return _KINDS.get(name) or next((kind for kind in ("conv_transpose", "conv", "batch_norm") if kind in name), None)
 
 
-def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: Layer) -> Layer:
-    """Return a layer with its arrays in the order of the model.
-
-    Only layers that read flattened images change: their features get the order with channels first, instead of last.
-
-    Raises:
-        ShapeError: The order of the elements of the image is unknown.
-    """
+def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: ForeignLayer) -> ForeignLayer:
     order, name = orders.get(op.sources.get("input", Endpoint("", ""))), op.block.op
     is_conv, is_per_channel = _kind(op) in ("conv", "conv_transpose"), name in PER_CHANNEL
-    if isinstance(order, Split | Moved) and (is_conv or is_per_channel):
-        by = f"{order.by!r}" if isinstance(order, Split) else "a Transpose"
+    if isinstance(order, FeaturesLast | Moved) and (is_conv or is_per_channel):
+        by = f"{order.by!r}" if isinstance(order, FeaturesLast) else "a Transpose"
         raise ShapeError(
             f"the order of the channels of {layer.path!r} is unknown.",
             (
                 ("in the model", f"{op.path!r} reads channels on axis 1 of the output of {by}"),
                 ("in the library", f"{layer.path!r} reads channels on the last axis"),
             ),
-            f"put the channels last in {by}, and add a Transpose after it that moves them to axis 1.",
             block=op.path,
         )
-    if order is None or isinstance(order, Moved | Split) or is_conv:
+    if order is None or isinstance(order, Moved | FeaturesLast) or is_conv:
         return layer
     if isinstance(order, Image) and (is_per_channel or (order.is_moved and name in ON_LAST_AXIS)):
         return layer
-    if isinstance(order, Rows) and name in ON_FEATURES:
+    if isinstance(order, FlatImages) and name in ON_FEATURES:
         ports = ("weight",) if name == "linear" else (*layer.params, *layer.states)
         arrays = {port: _channels_first(array, order.sizes) if port in ports else array
                   for port, array in {**layer.params, **layer.states}.items()}  # fmt: skip
@@ -224,25 +433,19 @@ def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: Layer) -> La
             states={port: arrays[port] for port in layer.states},
         )
     if isinstance(order, Lost):
-        because, rank = order.because, order.rank
-    elif isinstance(order, Rows):
-        because, rank = f"{op.path!r} works on groups of features from an image", len(order.sizes) + 1
+        because = order.because
+    elif isinstance(order, FlatImages):
+        because = f"{op.path!r} works on groups of features from an image"
     else:
         because = f"{op.path!r} reads an image with channels on axis 1, but the library has channels on the last axis"
-        rank = order.rank
-    axes = (0, *range(2, rank), 1)
     raise ShapeError(
         f"cannot match the parameters of {layer.path!r} to {op.path!r}: the order of its features is unknown.",
         (("because", because),),
-        f"Transpose({axes})  # after the image: channels last, as in the library"
-        if rank
-        else "call ml.compile(model, shapes=...) with the sizes of the images.",
         block=op.path,
     )
 
 
 def _channels_first(array: jax.Array, sizes: Sequence[int]) -> jax.Array:
-    """Reorder the rows of an array that multiplies flattened images, from channels last to channels first."""
     channels, *window = sizes
     if prod(sizes) != array.shape[0]:
         return array  # the caller compares the shapes and raises
@@ -252,8 +455,6 @@ def _channels_first(array: jax.Array, sizes: Sequence[int]) -> jax.Array:
 
 def in_order(paths: Iterable[str]) -> list[str]:
     """Return the paths in their order, but with numbered names sorted by number: `Dense_2` before `Dense_10`.
-
-    Paths that start with the same name come one after the other.
 
     Examples:
         >>> in_order(["encoder", "Dense_10", "decoder", "Dense_2"])
@@ -280,7 +481,6 @@ def _walked(tree: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _numbered(name: str) -> tuple[str, int]:
-    """Return a name without its number, and the number. A name without a number, Haiku's first module, has -1."""
     stem, number = re.fullmatch(r"(.*?)_?(\d*)", name, re.S).groups()  # pyright: ignore[reportOptionalMemberAccess]
     return stem, int(number or -1)
 

@@ -34,7 +34,7 @@ class Imported(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layer:
+class ForeignLayer:
     """The arrays of one layer, with the layout and names of our blocks.
 
     Attributes:
@@ -50,34 +50,34 @@ class Layer:
     states: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def linear(path: str, weight: Any, bias: Any = None) -> Layer:
+def linear(path: str, weight: Any, bias: Any = None) -> ForeignLayer:
     """Return an affine layer with a weight of shape `(in, out)`."""
-    return Layer(path, "linear", _given(weight=weight, bias=bias))
+    return ForeignLayer(path, "linear", _given(weight=weight, bias=bias))
 
 
-def conv(path: str, weight: Any, bias: Any = None, *, channels_last: bool) -> Layer:
+def conv(path: str, weight: Any, bias: Any = None, *, channels_last: bool) -> ForeignLayer:
     """Return a convolution. `weight` is `(..., in, out)` if `channels_last` is true, otherwise `(out, in, ...)`."""
     weight = jnp.moveaxis(weight, (-1, -2), (0, 1)) if channels_last else weight
-    return Layer(path, "conv", _given(weight=weight, bias=None if bias is None else jnp.reshape(bias, -1)))
+    return ForeignLayer(path, "conv", _given(weight=weight, bias=None if bias is None else jnp.reshape(bias, -1)))
 
 
-def norm(path: str, weight: Any, bias: Any = None) -> Layer:
+def norm(path: str, weight: Any, bias: Any = None) -> ForeignLayer:
     """Return a normalization layer without running statistics."""
     flat = {port: None if array is None else jnp.reshape(array, -1) for port, array in (("w", weight), ("b", bias))}
-    return Layer(path, "norm", _given(weight=flat["w"], bias=flat["b"]))
+    return ForeignLayer(path, "norm", _given(weight=flat["w"], bias=flat["b"]))
 
 
-def batch_norm(path: str, weight: Any, bias: Any, mean: Any, var: Any) -> Layer:
+def batch_norm(path: str, weight: Any, bias: Any, mean: Any, var: Any) -> ForeignLayer:
     """Return a normalization layer with running statistics."""
     layer = norm(path, weight, bias)
-    return Layer(
+    return ForeignLayer(
         path, "batch_norm", layer.params, {"running_mean": jnp.reshape(mean, -1), "running_var": jnp.reshape(var, -1)}
     )
 
 
-def embedding(path: str, weight: Any) -> Layer:
+def embedding(path: str, weight: Any) -> ForeignLayer:
     """Return an embedding."""
-    return Layer(path, "embedding", _given(weight=weight))
+    return ForeignLayer(path, "embedding", _given(weight=weight))
 
 
 class ArrayNames(NamedTuple):
@@ -90,19 +90,8 @@ class ArrayNames(NamedTuple):
     embedding: str
 
 
-def identify_layer(library: str, path: str, arrays: Mapping[str, Any], names: ArrayNames, owner: Any) -> Layer:
-    """Return the layer with these arrays. Its kind follows from their names: only a batch norm has `mean` and `var`.
-
-    Args:
-        library: Name of the library, for messages.
-        path: Path of the layer in the library's model.
-        arrays: The arrays by the library's names. Weights of convolutions have channels last.
-        names: The library's names of weights, biases and so on.
-        owner: The object with the arrays, for messages.
-
-    Raises:
-        UnknownOptionError: No kind of layer has arrays of these names.
-    """
+def identify_layer(library: str, path: str, arrays: Mapping[str, Any], names: ArrayNames, owner: Any) -> ForeignLayer:
+    """Return the layer with these arrays. Its kind follows from their names: only a batch norm has `mean` and `var`."""
     present, weight, scales = set(arrays), arrays.get(names.weight), {names.scale, names.offset}
     rank = getattr(weight, "ndim", 0)
     if present <= {names.weight, names.bias} and rank == 2:
@@ -129,19 +118,12 @@ def conversion_error(library: str, path: str, part: Any, because: str) -> Unknow
     return UnknownOptionError(
         f"cannot convert {repr(path) if path else 'the module'} from {library}.",
         (("is", part if isinstance(part, str) else short_repr(part)), ("because", because)),
-        f"compose the model with blocks, and load its parameters with ml.from_{library.lower()}(..., into=pm).",
+        f"ml.from_{library.lower()}(..., into=pm)  # with a model composed of blocks",
     )
 
 
 class Chain:
-    """A chain of blocks converted from another library's layers.
-
-    Args:
-        library: Name of the library, for messages.
-        spatial: Number of spatial axes of the images, 2 for `(batch, channels, height, width)`; 0 if the arrays are
-            `(batch, features)`, and -1 if they have features on the last axis and any number of axes.
-        channels_last: True if the library has channels on the last axis. Blocks have them on axis 1.
-    """
+    """A chain of blocks converted from another library's layers."""
 
     def __init__(self, library: str, spatial: int, channels_last: bool):
         self.library, self.spatial, self.channels_last = library, spatial, channels_last
@@ -149,7 +131,7 @@ class Chain:
         self.params: dict[str, jax.Array] = {}
         self.state: dict[str, jax.Array] = {}
 
-    def add(self, block: Model, layer: Layer | None = None) -> None:
+    def add(self, block: Model, layer: ForeignLayer | None = None) -> None:
         """Add a block, and the arrays of its layer."""
         self.model += block
         name = component(self.model.graph.nodes[-1].name)
@@ -164,11 +146,7 @@ class Chain:
             raise conversion_error(self.library, path, layer, because)
 
     def to_images(self, axes: int, path: str, layer: Any) -> None:
-        """Move features on the last axis to axis 1, for a layer over `axes` spatial axes.
-
-        Raises:
-            UnknownOptionError: The arrays are images with another number of spatial axes.
-        """
+        """Move features on the last axis to axis 1, for a layer over `axes` spatial axes."""
         if self.spatial < 0:
             self.add(blocks.Transpose((0, axes + 1, *range(1, axes + 1))))
         elif self.spatial != axes:
@@ -176,7 +154,7 @@ class Chain:
             raise conversion_error(self.library, path, layer, because)
         self.spatial = axes
 
-    def per_channel(self, block: Model, layer: Layer, count: int) -> None:
+    def per_channel(self, block: Model, layer: ForeignLayer, count: int) -> None:
         """Add a norm over `count` channels, with its arrays. It reads channels on axis 1."""
         swaps = [blocks.SwapAxes(1, -1) for _ in range(2 * (self.spatial < 0))]  # no change for (batch, count)
         for swap in swaps[:1]:
@@ -188,11 +166,7 @@ class Chain:
             self.model.set_shapes({f"{component(self.model.graph.nodes[-1].name)}.output": ["batch", count]})
 
     def function(self, path: str, function: Any) -> None:
-        """Add the block that is equivalent to a function. For the identity, add no block.
-
-        Raises:
-            UnknownOptionError: No block is equivalent to the function with its arguments.
-        """
+        """Add the block that is equivalent to a function. For the identity, add no block."""
         plain, options = function, {}
         while isinstance(plain, functools.partial) and not plain.args:
             plain, options = plain.func, {**plain.keywords, **options}
@@ -222,13 +196,7 @@ _ALONG = (jax.nn.softmax, jax.nn.log_softmax)
 
 @functools.cache
 def _functions() -> list[tuple[Any, str, dict[str, tuple[str, Any]]]]:
-    """Return the functions that blocks can replace, as tuples of three items.
-
-    Returns:
-        - The function.
-        - The kind of the equivalent block; `""` for the identity, which needs no block.
-        - The arguments of the function: a dict from their names to the block's names and the function's defaults.
-    """
+    # Each function, the block ("" for the identity), and its arguments by the names and defaults of the function.
     arguments = {
         jax.nn.gelu: {"approximate": ("approximate", True)},
         jax.nn.softmax: {"axis": ("axis", -1)},

@@ -28,7 +28,6 @@ from mithril_nb.models.saving.serialization import check_path, json_object
 from mithril_nb.train.checkpoints.file import KEY, read
 
 FORMAT, VERSION = "mithril_nb.params", 1
-_ADVICE = "ml.load_params(path)  # of a file that ml.save_params(params, path) wrote"
 _MOST_HEADER_BYTES = 32_000_000
 _MOST_ARRAYS = 100_000
 _MOST_UNPACKED = 4 << 30
@@ -77,9 +76,7 @@ def save_params(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None
             save_file({keys[name]: array for name, array in arrays.items()}, part, metadata=about)
     except (OSError, SafetensorError) as error:
         because = getattr(error, "strerror", None) or str(error)
-        raise ModelFileError(
-            f"cannot write {str(path)!r}.", (("because", because),), 'ml.save_params(params, "model.safetensors")'
-        ) from error
+        raise ModelFileError(f"cannot write {str(path)!r}.", (("because", because),)) from error
 
 
 def load_params(path: str | os.PathLike[str]) -> dict[str, jax.Array]:
@@ -115,7 +112,6 @@ def load_params(path: str | os.PathLike[str]) -> dict[str, jax.Array]:
 
 
 def _of_safetensors(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the arrays of a file by name. Reads and checks the header first."""
     from safetensors import SafetensorError, safe_open
 
     size, length = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8), "little")
@@ -129,9 +125,7 @@ def _of_safetensors(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarra
         safe_open(path, "numpy").__exit__(None, None, None)  # checks the header, and reads no arrays
     except (SafetensorError, ModelFileError, ValueError, AttributeError, TypeError, RecursionError) as error:
         because = error.diagnostics[0].facts[0][1] if isinstance(error, ModelFileError) else str(error)
-        raise ModelFileError(
-            f"{path!r} is not a safetensors file, or is broken.", (("because", because),), _ADVICE
-        ) from error
+        raise ModelFileError(f"{path!r} is not a safetensors file, or is broken.", (("because", because),)) from error
     if KEY in about:  # a checkpoint of a run
         for key, array in read(Path(path).resolve()).arrays.items():
             if key.startswith("params["):
@@ -151,7 +145,6 @@ def _of_safetensors(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarra
 
 
 def _of_npz(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the arrays of a file of `numpy.savez` by name."""
     try:
         with np.load(file, allow_pickle=False) as archive:
             entries = archive.zip.infolist()
@@ -163,11 +156,10 @@ def _of_npz(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarray]]:
             for name in archive.files:
                 yield name, np.asarray(archive[name])
     except (ValueError, EOFError, MemoryError, BadZipFile, NotImplementedError, zlib.error) as error:
-        raise ModelFileError(f"{path!r} cannot be read as an npz file.", (("because", str(error)),), _ADVICE) from error
+        raise ModelFileError(f"{path!r} cannot be read as an npz file.", (("because", str(error)),)) from error
 
 
 def _of_orbax(path: str) -> dict[str, Any]:
-    """Return the arrays of a checkpoint of Orbax by dotted name."""
     folder = next(
         (candidate for candidate in (Path(path), Path(path, "default")) if (candidate / "_METADATA").exists()), None
     )
@@ -175,7 +167,6 @@ def _of_orbax(path: str) -> dict[str, Any]:
         raise ModelFileError(
             f"{path!r} is a folder without a checkpoint of Orbax.",
             (("needs", "the file _METADATA in the folder, or in its folder default"),),
-            _ADVICE,
         )
     try:
         import orbax.checkpoint as ocp
@@ -192,23 +183,20 @@ def _of_orbax(path: str) -> dict[str, Any]:
             arguments = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
             saved = checkpointer.restore(folder.absolute(), ocp.args.PyTreeRestore(restore_args=arguments))
     except Exception as error:  # Orbax and tensorstore document no errors of a broken checkpoint
-        raise ModelFileError(f"Orbax cannot read {path!r}.", (("because", short_repr(error)),), _ADVICE) from error
+        raise ModelFileError(f"Orbax cannot read {path!r}.", (("because", short_repr(error)),)) from error
     return flat_params(saved["params"] if isinstance(saved.get("params"), Mapping) else saved)
 
 
 def _names(path: str, about: Mapping[str, str]) -> dict[str, str]:
-    """Check the metadata of a file. Return a dict of the names that differ from their keys, by key."""
     if about.get("format") != FORMAT:
         raise ModelFileError(
             f"{path!r} was not written by ml.save_params.",
             (("needs", f'"format": "{FORMAT}"'), ("found", short_repr(about) if about else "no metadata")),
-            "safetensors.numpy.load_file(path)  # then rename its arrays to the names of the parameters",
         )
     if about.get("version") != str(VERSION):
         raise ModelFileError(
             f"{path!r} was written in version {about.get('version')!r} of the format.",
             (("supported", f"version {VERSION}"),),
-            "pip install --upgrade mithril-nb",
         )
     try:
         names = json.loads(about.get("names", "{}"))
@@ -226,7 +214,7 @@ def _loaded(path: str, name: str, array: Any) -> jax.Array:
         raise DataError(
             f"{name!r} in {path!r} is {array.dtype.name}, which JAX would convert to {narrow}.",
             (("because", "the x64 mode of JAX is off"),),
-            'jax.config.update("jax_enable_x64", True)  # or ml.JaxBackend(dtype="float64") first',
+            'jax.config.update("jax_enable_x64", True)',
         )
     return jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
 
@@ -237,22 +225,17 @@ def _array(name: str, value: Any, does: str = "save") -> np.ndarray:
         is_supported = array.dtype.name in _DTYPES.values()
     except (TypeError, ValueError) as error:
         raise UnknownOptionError(
-            f"cannot {does} parameter {name!r}.", (("given", short_repr(value)), ("because", str(error))), _EXAMPLE
+            f"cannot {does} parameter {name!r}.", (("given", short_repr(value)), ("because", str(error)))
         ) from error
     if not is_supported:
         raise DataError(
             f"cannot {does} parameter {name!r} of dtype {array.dtype}.",
             (("supported", ", ".join(_DTYPES.values())),),
-            _EXAMPLE,
         )
     return np.ascontiguousarray(array).reshape(array.shape)
 
 
-_EXAMPLE = "ml.save_params(pm.randomize_params(), path)"
-
-
 def _key(index: int, name: str) -> str:
-    """Return the key of a parameter in the file: its name, or `"parameter 3"` if the header cannot store the name."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -261,4 +244,4 @@ def _key(index: int, name: str) -> str:
 
 
 def _broken(path: str, because: str) -> ModelFileError:
-    return ModelFileError(f"{path!r} is broken.", (("because", because),), _ADVICE)
+    return ModelFileError(f"{path!r} is broken.", (("because", because),))

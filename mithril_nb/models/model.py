@@ -7,13 +7,13 @@ Adding model A to model B copies the graph of A. So A can be added twice, and la
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
+from mithril_nb import plugins
 from mithril_nb.display import Shown
 from mithril_nb.errors import ConnectionError, MithrilError, UnknownOptionError, listed, short_repr, similar
 from mithril_nb.graph.edit import Draft, alone, composite
@@ -342,7 +342,7 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
         Returns:
             A `PhysicalModel`, which can run.
         """
-        return importlib.import_module("mithril_nb").compile(self, backend, **options)
+        return plugins.public_name("compile")(self, backend, **options)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and self._block == other._block

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import operator
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,9 +13,7 @@ from typing import Any
 import jax
 
 from mithril_nb.stages.param_names import DEFAULT
-from mithril_nb.targets.arguments import Arguments, named, names_of, title_of, with_self
-from mithril_nb.targets.arrays import checked_result, explain_sizes
-from mithril_nb.targets.constants import explaining
+from mithril_nb.targets.arguments import Arguments, checked_result, named, names_of, title_of, with_self
 from mithril_nb.targets.library_modules import Arrays, is_equinox, is_nnx, nnx_params, part
 from mithril_nb.targets.module_scopes import by_path, is_module, modules_in, named_modules, submodules
 
@@ -47,7 +46,7 @@ class FunctionProgram:
         """Return the inputs of `function` that contain the parameters, from the names in the option `params=`."""
         if names == (DEFAULT,) and DEFAULT not in self.holders:
             return self.trained or names
-        return tuple(one for name in names for one in self.holders.get(name, (name,)))
+        return tuple(argument for name in names for argument in self.holders.get(name, (name,)))
 
 
 def function_program(
@@ -56,150 +55,131 @@ def function_program(
     kwargs: Mapping[str, Any],
     static: Collection[int | str],
 ) -> FunctionProgram:
-    """Return a function and its arguments as a function of arrays.
-
-    nnx modules among the arguments, and nnx and Equinox modules that the function closes over, become inputs. If there
-    are nnx modules, their arrays after the call are a second result.
-    """
+    """Return a function and its arguments as a function of arrays."""
     count = len(args)
     fn, args = with_self(fn, args)
-    skipped = len(args) - count
-    static = frozenset(one + skipped if isinstance(one, int) else one for one in static)
-    whole = Arguments(fn, args, kwargs, static=static)
-    values = dict(zip(whole.all_names, whole.values, strict=True))
+    shift = len(args) - count
+    static = frozenset(key + shift if isinstance(key, int) else key for key in static)
+    arguments = Arguments(fn, args, kwargs, static=static)
+    values = arguments.by_name
     held = modules_of(fn)
     roots = {**_roots(values), **held}
     objects = {name: value for name, value in values.items() if is_nnx(value)}
     if not roots and not objects:
-        program = plain_program(whole)
-        return FunctionProgram(program, whole.traced, _holders(whole, names_of(program)))
-    given = Arguments(fn, args, kwargs, frozenset(objects), static)
-    closed = {name: one for name, one in held.items() if name not in objects and (is_nnx(one) or is_equinox(one))}
-    parts = {name: part(one) for name, one in closed.items() if not is_nnx(one)}
-    nnx = {**objects, **{name: one for name, one in closed.items() if is_nnx(one)}}
+        program = plain_program(arguments)
+        return FunctionProgram(program, arguments.traced, _holders(arguments, names_of(program)))
+    arguments = Arguments(fn, args, kwargs, frozenset(objects), static)
+    closed = {
+        name: module for name, module in held.items() if name not in objects and (is_nnx(module) or is_equinox(module))
+    }
+    parts = {name: part(module) for name, module in closed.items() if not is_nnx(module)}
+    nnx = {**objects, **{name: module for name, module in closed.items() if is_nnx(module)}}
     if nnx:
         parts["modules"] = part(nnx)  # all in one input, because an optimizer may share arrays with its model
-    known = {path for start, root in by_path(roots).items() for path, _ in submodules(root, start)}
-    nests = {name: _Nest({**one.params, **one.state}, known) for name, one in parts.items()}
+    paths = {path for start, root in by_path(roots).items() for path, _ in submodules(root, start)}
+    nests = {name: _Nest({**split.params, **split.state}, paths) for name, split in parts.items()}
 
     def called(*traced: Any) -> tuple[Any, dict[str, Any]]:
         built = dict[str, Any]()
-        for (name, one), tree in zip(parts.items(), traced[: len(parts)], strict=True):
+        for (name, split), tree in zip(parts.items(), traced[: len(parts)], strict=True):
             arrays = nests[name].flat(tree)
-            params, state = ({key: arrays[key] for key in keys} for keys in (one.params, one.state))
-            built.update(one.build(params, state) if name == "modules" else {name: one.build(params, state)})
-        again, keywords = given.whole(*traced[len(parts) :], apart={name: built[name] for name in objects})
-        here = _roots(dict(zip(given.all_names, (*again, *keywords.values()), strict=True)))
-        here |= {name: built.get(name, one) for name, one in held.items()}
-        naming = named_modules(here, [(one, built[name]) for name, one in closed.items()])
-        with naming, explain_sizes(values, title_of(fn)):
-            out = fn(*again, **keywords)
-        return out, built
+            params, state = ({key: arrays[key] for key in keys} for keys in (split.params, split.state))
+            module = split.build(params, state)
+            built.update(module if name == "modules" else {name: module})
+        args, keywords = arguments.with_traced(*traced[len(parts) :], apart={name: built[name] for name in objects})
+        roots = _roots(dict(zip(arguments.all_names, (*args, *keywords.values()), strict=True)))
+        roots |= {name: built.get(name, module) for name, module in held.items()}
+        naming = named_modules(roots, [(module, built[name]) for name, module in closed.items()])
+        with naming, arguments.explained():
+            out = fn(*args, **keywords)
+        return checked_result(out, title_of(fn)), built
 
     def run(*traced: Any) -> Any:
         out, built = called(*traced)
         if not nnx:
-            return checked_result(out, title_of(fn))
-        checked_result(out, title_of(fn))  # an empty result is valid: a train step may only change its modules
+            return out
         after = part({name: built[name] for name in nnx})
         return out, nests["modules"].tree({**after.params, **after.state})
 
-    lifted = tuple(nests[name].tree({**one.params, **one.state}) for name, one in parts.items())
-    names = (*(f"{name}_" * (name in values) or name for name in parts), *given.names)
-    specs = (*lifted, *given.traced)
-    program = named(explaining(run, given), names, title_of(fn), fn)
-    arguments = names_of(program)
+    lifted = tuple(nests[name].tree({**split.params, **split.state}) for name, split in parts.items())
+    names = (*(f"{name}_" * (name in values) or name for name in parts), *arguments.names)
+    specs = (*lifted, *arguments.traced)
+    program = named(run, names, title_of(fn), fn)
+    inputs = names_of(program)
     trained = dict[str, list[str]]()
-    for (name, one), argument in zip(parts.items(), arguments, strict=False):
+    for (name, split), argument in zip(parts.items(), inputs, strict=False):
         is_nnx_part = name == "modules"
-        for dots in nnx_params(nnx) if is_nnx_part else one.params if callable(closed[name]) else ():
+        for dots in nnx_params(nnx) if is_nnx_part else split.params if callable(closed[name]) else ():
             owner = dots.partition(".")[0] if is_nnx_part else name
-            trained.setdefault(owner, []).append(argument + nests[name].reach(dots))
-    chosen = [name for name in trained if name in objects] or [*trained]
+            trained.setdefault(owner, []).append(argument + nests[name].keystr(dots))
+    owners = [name for name in trained if name in objects] or [*trained]
     return FunctionProgram(
         program,
         specs,
-        {**_holders(given, arguments[len(parts) :]), **trained},
-        tuple(one for name in chosen for one in trained[name]),
+        {**_holders(arguments, inputs[len(parts) :]), **trained},
+        tuple(path for name in owners for path in trained[name]),
     )
 
 
-def plain_program(given: Arguments) -> Callable[..., Any]:
+def plain_program(arguments: Arguments) -> Callable[..., Any]:
     """Return the function of a call as a function of the traced arguments. Closed-over modules are constants."""
 
     def naming(run: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(run)
         def calling(*traced: Any) -> Any:
             with named_modules({}):  # the function may build modules, as `nnx.merge` does
                 return run(*traced)
 
-        return explaining(calling, given)
+        return calling
 
-    trace = None if given.has_clash else naming(given.trace)  # JAX 0.10 fails if two arguments have one name
-    return named(naming(given.calling), given.names, title_of(given.fn), given.fn, trace)
+    trace = None if arguments.has_clash else naming(arguments.trace)  # JAX 0.10 fails if two arguments have one name
+    return named(naming(arguments.calling), arguments.names, title_of(arguments.fn), arguments.fn, trace)
 
 
-def _holders(given: Arguments, names: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Return the attribute `holders` of `FunctionProgram` for the arguments. `names` are those of the inputs."""
-    traced = dict(zip(given.names, names, strict=True))
-    return {name: [traced[name]] if name in traced else [] for name in given.all_names}
+def _holders(arguments: Arguments, names: Sequence[str]) -> dict[str, Sequence[str]]:
+    traced = dict(zip(arguments.names, names, strict=True))
+    return {name: [traced[name]] if name in traced else [] for name in arguments.all_names}
 
 
 class _Nest:
-    """Converts arrays by dotted name to a nested dict, and back.
+    # Converts arrays by dotted name to a nested dict and back. The path of a module and the name of its array stay
+    # together: with a module `layers/0`, `mu.layers.0.kernel` becomes `{"mu": {"layers.0.kernel": array}}`.
+    def __init__(self, arrays: Arrays, paths: set[tuple[str, ...]]):
+        self._keys = {dots: self._keys_of(tuple(dots.split(".")), paths) for dots in arrays}
 
-    The path of a module and the name of its array stay together. With a module `layers/0`, the array
-    `mu.layers.0.kernel` becomes `{"mu": {"layers.0.kernel": array}}`.
-
-    Args:
-        arrays: Arrays by dotted name.
-        known: Paths of the modules, as tuples.
-    """
-
-    def __init__(self, arrays: Arrays, known: set[tuple[str, ...]]):
-        self._places = {dots: self._place(tuple(dots.split(".")), known) for dots in arrays}
-
-    def _place(self, parts: tuple[str, ...], known: set[tuple[str, ...]]) -> tuple[str, ...]:
+    def _keys_of(self, parts: tuple[str, ...], paths: set[tuple[str, ...]]) -> tuple[str, ...]:
         for start in range(len(parts)):
-            if parts[start:-1] and parts[start:-1] in known:
+            if parts[start:-1] and parts[start:-1] in paths:
                 return (*(".".join(parts[:start]),) * bool(start), ".".join(parts[start:]))
         return (".".join(parts[:-1]), parts[-1]) if len(parts) > 1 else parts
 
-    def reach(self, dots: str) -> str:
-        """Return the position of an array in the nested dict, as JAX prints it: `['layers.0']['kernel']`."""
-        return jax.tree_util.keystr(tuple(map(jax.tree_util.DictKey, self._places.get(dots, (dots,)))))
+    def keystr(self, dots: str) -> str:
+        return jax.tree_util.keystr(tuple(map(jax.tree_util.DictKey, self._keys.get(dots, (dots,)))))
 
     def tree(self, arrays: Arrays) -> Any:
-        found: dict[str, Any] = {}
+        tree: dict[str, Any] = {}
         for dots, array in arrays.items():
-            *outer, last = self._places.get(dots, (dots,))
-            (found.setdefault(outer[0], {}) if outer else found)[last] = array
-        return found
+            *outer, last = self._keys.get(dots, (dots,))
+            (tree.setdefault(outer[0], {}) if outer else tree)[last] = array
+        return tree
 
     def flat(self, tree: Any) -> Arrays:
-        return {
-            dots: functools.reduce(lambda inside, key: inside[key], place, tree) for dots, place in self._places.items()
-        }
+        return {dots: functools.reduce(operator.getitem, keys, tree) for dots, keys in self._keys.items()}
 
 
 def _roots(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the modules in the arguments by name, without the copies in the state of an optimizer.
-
-    A copy, such as the moments of Adam, has the type of its module but is nested deeper. So of the modules of each
-    type, only those with the shortest path are returned.
-    """
-    found = [((name, *path), module) for name, value in values.items() for path, module in modules_in(value)]
+    # The state of an optimizer, such as the moments of Adam, contains copies of a module. They have its type, but are
+    # nested deeper. So only the modules with the shortest path of each type are roots.
+    modules = [((name, *path), module) for name, value in values.items() for path, module in modules_in(value)]
     least: dict[type, int] = {}
-    for path, module in found:
+    for path, module in modules:
         least[type(module)] = min(len(path), least.get(type(module), len(path)))
-    return {"/".join(path): module for path, module in found if len(path) == least[type(module)]}
+    return {"/".join(path): module for path, module in modules if len(path) == least[type(module)]}
 
 
 def modules_of(fn: Any) -> dict[str, Any]:
-    """Return the modules that a function closes over or reads from globals, by variable name.
-
-    The functions that `fn` calls are searched too, except those of libraries.
-    """
-    found: dict[str, Any] = {}
+    """Return the modules that a function closes over or reads from globals, by variable name."""
+    modules: dict[str, Any] = {}
     seen: set[int] = set()
 
     def look(name: str, value: Any) -> None:
@@ -207,7 +187,7 @@ def modules_of(fn: Any) -> dict[str, Any]:
             return
         seen.add(id(value))
         if is_module(value):
-            found.setdefault(name, value)
+            modules.setdefault(name, value)
             return
         if isinstance(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
@@ -222,23 +202,23 @@ def modules_of(fn: Any) -> dict[str, Any]:
                 look(variable, part)
 
     look("module", fn)
-    return found
+    return modules
 
 
 def other_modules(fn: Any, module: Any) -> dict[str, Any]:
     """Return the modules with parameters that a function closes over, without `module` and its copies."""
     own = {id(array) for array in part(module).params.values()}  # Equinox wrappers may contain a copy of the module
     return {
-        name: one
-        for name, one in modules_of(fn).items()
-        if (is_nnx(one) or is_equinox(one)) and any(id(array) not in own for array in part(one).params.values())
+        name: other
+        for name, other in modules_of(fn).items()
+        if (is_nnx(other) or is_equinox(other)) and any(id(array) not in own for array in part(other).params.values())
     }
 
 
 def _is_of_library(fn: types.FunctionType) -> bool:
     # Both names, because `functools.wraps` copies `__module__` from the wrapped function, but not the globals.
-    written = (fn.__module__ or "", str(fn.__globals__.get("__name__", "")))
-    return all(name.partition(".")[0] in _LIBRARIES for name in written)
+    names = (fn.__module__ or "", str(fn.__globals__.get("__name__", "")))
+    return all(name.partition(".")[0] in _LIBRARIES for name in names)
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -255,5 +235,5 @@ def _variables(fn: types.FunctionType) -> Iterator[tuple[str, Any]]:
         except ValueError:  # the variable has no value yet
             continue
     for code in _codes(fn.__code__):
-        used = (one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL")
+        used = (step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL")
         yield from ((name, fn.__globals__[name]) for name in used if name in fn.__globals__)

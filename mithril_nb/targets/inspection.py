@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,21 +11,22 @@ from typing import Any
 import jax
 import numpy as np
 
+from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.spec import Dim
 from mithril_nb.inspection import Inspection
 from mithril_nb.inspection.saved import saved_program
+from mithril_nb.models.naming import input_names
 from mithril_nb.stages.jax_jit import without_wrapper
 from mithril_nb.stages.param_names import DEFAULT, names_of_params
-from mithril_nb.targets.arguments import Arguments, without_compiler_options
-from mithril_nb.targets.constants import static_arguments, without_partial
-from mithril_nb.targets.entry_point import OPTIONS, check_options
+from mithril_nb.targets.arguments import Arguments, accepts_keyword, static_arguments, without_compiler_options
 from mithril_nb.targets.functions import plain_program
-from mithril_nb.targets.given import without_trace
 from mithril_nb.targets.imported import NAMED, imported
 from mithril_nb.targets.kinds import TargetCall, kind_of
-from mithril_nb.targets.library_modules import is_foreign, is_nnx
-from mithril_nb.targets.mithril_models import is_mithril_model
-from mithril_nb.targets.unsupported import takes_params, unsupported_target
+from mithril_nb.targets.library_modules import callable_of, is_foreign, is_nnx
+from mithril_nb.targets.lowered import without_trace
+from mithril_nb.targets.mithril_models import graph_in, is_mithril_model
+from mithril_nb.targets.module_scopes import is_module
+from mithril_nb.targets.options import OPTIONS, check_options
 
 
 def inspect(
@@ -99,15 +101,6 @@ def inspect(
         An inspection, which computes each stage on first use. If the function cannot be traced, the error is raised
         when a stage is used.
 
-    Raises:
-        UnknownOptionError: The target is not supported, an option does not apply to it, an option has a wrong type,
-            or `params` names an argument that does not exist.
-        UnexpectedInputError: There are too few or too many arguments, or one has an unknown name.
-        ShapeError: Shapes of a model's inputs are missing, or do not fit.
-        StageUnavailableError: A block of a model needs a number for a size that is a name, or a module receives sizes
-            or text instead of arrays.
-        ModelFileError: The file does not exist, or contains no program.
-
     Examples:
         >>> import jax
         >>> from mithril_nb.models import Linear
@@ -137,17 +130,77 @@ def inspect(
         call = TargetCall(*_unwrapped(target, args, call.kwargs), options)
         kind = kind_of(call)
     if kind is None:
-        raise unsupported_target(call.target)
+        raise UnknownOptionError(
+            f"cannot inspect {' '.join(short_repr(call.target).split())}.",
+            (("needs", "a model, a function, a module, a traced, lowered or compiled program, or a file"),),
+        )
     return kind.build(_prepared(call) if kind.is_traced else call)
 
 
 def _unwrapped(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, tuple[Any, ...], Any]:
-    """Return the function in the result of `ml.watch`, `functools.partial` or `jax.jit(f).trace`, and its arguments."""
+    # `ml.watch` wraps a function, a partial may bind arguments, and `jax.jit(f).trace` has its own.
     return without_trace(*without_partial(without_wrapper(target), args, kwargs))
 
 
+def without_partial(
+    target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Move inputs of the program from a `functools.partial` to the arguments; return the target and its arguments.
+
+    Bound modules and `jax.ShapeDtypeStruct`s are inputs. Other bound values stay in the partial, and are constants of
+    the program, as in `jax.jit`. If the partial is of a model or module, all bound values become arguments.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> without_partial(functools.partial(jnp.clip, min=0.0), (1,), {})[1:]
+        ((1,), {})
+        >>> without_partial(functools.partial(jnp.dot, jax.ShapeDtypeStruct((3,), "float32")), (1,), {})[1:]
+        ((ShapeDtypeStruct(shape=(3,), dtype=float32), 1), {})
+    """
+    if not isinstance(target, functools.partial):
+        return target, args, dict(kwargs)
+    fn: Any = target.func
+    if is_mithril_model(fn) or is_foreign(fn) or is_module(getattr(fn, "__self__", None)):
+        return fn, (*target.args, *args), {**target.keywords, **kwargs}
+    positional = target.args if any(map(_is_input, target.args)) else ()
+    inputs = {name: value for name, value in target.keywords.items() if _is_input(value)}
+    if not positional and not inputs:
+        return target, args, dict(kwargs)
+    constants = {name: value for name, value in target.keywords.items() if name not in inputs}
+    bound = () if positional else target.args
+    rest = functools.partial(fn, *bound, **constants) if bound or constants else fn
+    return rest, (*positional, *args), {**inputs, **kwargs}
+
+
+def _is_input(value: Any) -> bool:
+    leaves = jax.tree.leaves(value, is_leaf=is_module)
+    return any(is_module(leaf) or isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves)
+
+
+def has_argument(target: Any, name: str, args: Sequence[Any] = ()) -> bool | None:
+    """Return whether a target accepts the keyword `name` after the positional `args`; `None` if it accepts any name.
+
+    Examples:
+        >>> from mithril_nb.models import Linear
+        >>> has_argument(Linear(3), "input"), has_argument(Linear(3), "batch"), has_argument(dict, "batch")
+        (True, False, False)
+    """
+    if is_mithril_model(target):
+        return name in input_names(graph_in(target))[len(args) :]
+    return accepts_keyword(callable_of(target)[0], len(args), name)
+
+
+def takes_params(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], params: Any) -> bool:
+    """Return whether the user's `params=` is meant as an argument of the target, and not as the option of `inspect`."""
+    target, args, kwargs = without_partial(target, args, kwargs)
+    if "params" in kwargs or (isinstance(params, str) and params == DEFAULT):
+        return False
+    is_argument = has_argument(target, "params", args)
+    is_names = isinstance(params, str | tuple | list) and all(isinstance(name, str) for name in params)
+    return not is_names if is_argument is None else is_argument
+
+
 def _prepared(call: TargetCall) -> TargetCall:
-    """Move `params=` to the arguments if the target has this argument, and options of its `jax.jit` to `options`."""
     kwargs, options = call.kwargs, dict(call.options)
     if options["params"] is not None and takes_params(call.target, call.args, kwargs, options["params"]):
         kwargs, options["params"] = {**kwargs, "params": options["params"]}, None
@@ -164,11 +217,7 @@ def as_plain_call(
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Return the function that `inspect` traces for a call of a function, and its arguments without the static ones.
 
-    If the target is a model or a module, or if nnx modules are among the arguments, `target` and `args` are returned
-    unchanged.
-
-    Raises:
-        UnknownOptionError: `jax.jit` rejects the static arguments.
+    A model, a module, or a call with nnx modules is returned unchanged.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -176,16 +225,16 @@ def as_plain_call(
         >>> fn(*args).shape
         (3,)
     """
-    given = {name: value for name, value in options.items() if name not in OPTIONS} | (options.get("kwargs") or {})
-    fn, own, given = _unwrapped(target, args, given)
-    if is_mithril_model(fn) or is_foreign(fn) or any(map(is_nnx, (*own, *given.values()))):
+    kwargs = {name: value for name, value in options.items() if name not in OPTIONS} | (options.get("kwargs") or {})
+    fn, own_args, kwargs = _unwrapped(target, args, kwargs)
+    if is_mithril_model(fn) or is_foreign(fn) or any(map(is_nnx, (*own_args, *kwargs.values()))):
         return target, args
-    if takes_params(fn, own, given, options.get("params", DEFAULT)):
-        given = {**given, "params": options["params"]}
-    static = static_arguments(fn, own, given, *map(options.get, ("static_argnums", "static_argnames")))
-    own, given = jax.tree.map(_as_jax_array, (own, given))  # `Arguments` keeps only the shapes of NumPy arrays
-    whole = Arguments(fn, own, given, static=static)
-    return plain_program(whole), whole.traced
+    if takes_params(fn, own_args, kwargs, options.get("params", DEFAULT)):
+        kwargs = {**kwargs, "params": options["params"]}
+    static = static_arguments(fn, own_args, kwargs, options.get("static_argnums"), options.get("static_argnames"))
+    own_args, kwargs = jax.tree.map(_as_jax_array, (own_args, kwargs))  # `Arguments` drops the data of NumPy arrays
+    arguments = Arguments(fn, own_args, kwargs, static=static)
+    return plain_program(arguments), arguments.traced
 
 
 def _as_jax_array(leaf: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from mithril_nb.errors import MithrilError, UnknownOptionError
@@ -12,31 +11,31 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect as inspect_function
 from mithril_nb.stages.param_names import DEFAULT, names_of_params
 from mithril_nb.stages.trace.provenance.frames import calling_line
-from mithril_nb.targets.arguments import Arguments, title_of
-from mithril_nb.targets.arrays import no_array
-from mithril_nb.targets.calls import check_call
-from mithril_nb.targets.constants import no_array_but_text, static_arguments
-from mithril_nb.targets.entry_point import OF_FUNCTIONS, OF_MODULES
-from mithril_nb.targets.functions import function_program
-from mithril_nb.targets.given import inspect_given_program, is_given_program
+from mithril_nb.targets.arguments import Arguments, check_call, static_arguments, title_of
+from mithril_nb.targets.functions import function_program, other_modules
 from mithril_nb.targets.library_modules import (
     callable_of,
     foreign,
     is_foreign,
-    is_haiku,
     is_linen,
     module_program,
     within,
 )
-from mithril_nb.targets.mithril_models import compiled_for, given_specs, inspect_model, is_mithril_model
+from mithril_nb.targets.lowered import inspect_given_program, is_given_program
+from mithril_nb.targets.mithril_models import (
+    compiled_for,
+    given_specs,
+    has_names,
+    inspect_model,
+    inspect_with_names,
+    is_mithril_model,
+    scope_of,
+)
 from mithril_nb.targets.module_scopes import is_module
-from mithril_nb.targets.symbolic import has_names, inspect_with_names, scope_of
-from mithril_nb.targets.unsupported import refuse, refuse_several, refuse_training
+from mithril_nb.targets.options import OF_STAGES, TRAINING, check_applicable
 
 PROGRAMS = ("forward", "forward+backward", "train step")
 """Names of the programs of a model or a module."""
-TRAINING = ("program", "loss", "optimizer")
-"""The options that select a program of a model or a module."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +56,7 @@ class TargetCall:
 
     def of_stages(self) -> dict[str, Any]:
         """Return the options that all traced targets accept."""
-        return {name: self.options[name] for name in ("name", "device", "compiler_options", "trips")}
-
-    def training(self) -> dict[str, Any]:
-        """Return the options `program`, `loss` and `optimizer`; `None` for an option that is not given."""
-        return {name: self.options[name] for name in TRAINING}
+        return {name: self.options[name] for name in OF_STAGES}
 
 
 @dataclass(frozen=True)
@@ -84,24 +79,17 @@ class TargetKind:
 
 
 def training_of(call: TargetCall) -> tuple[str, Any, Any]:
-    """Return the program, the loss and the optimizer of a call, with the defaults of `inspect`.
-
-    Raises:
-        UnknownOptionError: No program has the requested name.
-    """
+    """Return the program, the loss and the optimizer of a call, with the defaults of `inspect`."""
     program, loss, optimizer = (call.options[name] for name in TRAINING)
     if program is not None and program not in PROGRAMS:
-        near = get_close_matches(str(program).replace("_", " ").replace("-", " "), PROGRAMS, 1, 0.5)
-        raise UnknownOptionError(
-            f"unknown program {program!r}.", (("known", ", ".join(PROGRAMS)),), f'program="{(*near, PROGRAMS[0])[0]}"'
-        )
+        raise UnknownOptionError(f"unknown program {program!r}.", (("known", ", ".join(PROGRAMS)),))
     program = program or PROGRAMS[2 if optimizer is not None else 1 if loss is not None else 0]
     return program, "cross_entropy" if loss is None else loss, "adam" if optimizer is None else optimizer
 
 
 def _inspect_model_target(call: TargetCall) -> Inspection:
     program, loss, optimizer = training_of(call)
-    refuse(("params", "variables", "static_argnums", "static_argnames"), call.options, call.target)
+    check_applicable(call.options, ("shapes", *TRAINING, *OF_STAGES), title_of(call.target))
     sizes, dtypes = given_specs(call.target, call.args, call.kwargs, call.options["shapes"])
     options = call.of_stages()
     if has_names(sizes.values()):
@@ -115,59 +103,57 @@ def _is_module(target: Any) -> bool:
 
 
 def _is_of_module(call: TargetCall) -> bool:
-    if _is_module(call.target):
-        return True
     # `jax.vmap(module)` is a function, but with `program=`, `loss=` or `optimizer=`, it is a module.
-    return any(value is not None for value in call.training().values()) and within(call.target) is not None
+    is_training = any(call.options[name] is not None for name in TRAINING)
+    return _is_module(call.target) or (is_training and within(call.target) is not None)
 
 
 def _inspect_module_target(call: TargetCall) -> Inspection:
-    target, args, given, variables = call.target, call.args, call.kwargs, call.options["variables"]
-    if not _is_module(target):
-        refuse_several(call.training(), within(target), target)
+    target, args, kwargs, variables = call.target, call.args, call.kwargs, call.options["variables"]
+    around, method, title = within(target), None, title_of(target)
+    if not _is_module(target) and (others := other_modules(target, around)):
+        held = ", ".join(f"{name} ({type(module).__name__})" for name, module in others.items())
+        raise UnknownOptionError(
+            f"{title!r} can only be trained if it holds one module, because the others would be constants.",
+            (("wraps", type(around).__name__), ("also holds", held)),
+        )
     program, loss, optimizer = training_of(call)
-    refuse(("params", "shapes", "static_argnums", "static_argnames"), call.options, target)
-    options: dict[str, Any] = call.of_stages()
-    around, whole = within(target), target
-    method = None if is_foreign(target) or around is not None else target
-    if method is not None:
-        target = method.__self__
-        if is_linen(target) and method.__name__ == "apply":
-            method, whole = None, target
-            if args and variables is None:
+    check_applicable(call.options, ("variables", *TRAINING, *OF_STAGES), title)
+    if not is_foreign(target) and around is None:
+        target, method = target.__self__, target
+        if is_linen(target):
+            if method.__name__ != "apply":
+                kwargs = {**kwargs, "method": method.__name__}
+            elif args and variables is None:
                 variables, args = args[0], args[1:]
-        elif is_linen(target):
-            given, method = {**given, "method": method.__name__}, None
+            method, title = None, title_of(target)
     takes, own = callable_of(target) if method is None else (method, frozenset[str]())
-    title = title_of(method) if method is not None else title_of(target)
-    if "method" in given and is_linen(target):
-        takes = getattr(target, str(given["method"]), takes)
-    own_options = [one for one in OF_MODULES if one != "variables" or is_linen(target) or is_haiku(target)]
-    check_call(takes, args, {key: value for key, value in given.items() if key not in own}, title, own_options)
-    arguments = Arguments(takes, args, given, are_numbers_static=True)
+    if "method" in kwargs and is_linen(target):
+        takes = getattr(target, str(kwargs["method"]), takes)
+    check_call(takes, args, {name: value for name, value in kwargs.items() if name not in own}, title)
+    arguments = Arguments(takes, args, kwargs, static=own & {"method"}, are_numbers_static=True)
     # Some modules convert a tuple to an array, so that the costs would be those of a few numbers.
-    because = "a module computes with arrays"
-    if not arguments.traced:
-        refused = no_array(arguments.by_name, title, because) or no_array_but_text(arguments, because, whole)
-        if refused is not None:
-            raise refused
+    because = ("because", "a module computes with arrays")
+    if not arguments.traced and (refused := arguments.no_array(because)) is not None:
+        raise refused
     try:
         if around is None:
             module = foreign(target, arguments, variables, getattr(method, "__func__", None))
         else:
             module = foreign(around, arguments, variables, around=target)
-        made = module_program(module, arguments, program, loss, optimizer)
+        chosen = module_program(module, arguments, program, loss, optimizer)
     except MithrilError:
         raise
     except Exception as error:
         # JAX's error is raised when a stage is used, as for a function that cannot be traced.
         return inspect_function(
-            _raising(error, title), *arguments.traced, **{**options, "name": options["name"] or title}
+            _raising(error, title), *arguments.traced, **{**call.of_stages(), "name": call.options["name"] or title}
         )
+    options = call.of_stages()
     if program != "forward":
         options["requested_at"] = calling_line()
     options["name"] = options["name"] or (title if program == "forward" else program)
-    return inspect_function(made.function, *made.specs, **options)
+    return inspect_function(chosen.function, *chosen.specs, **options)
 
 
 def _raising(error: Exception, title: str) -> Callable[..., Any]:
@@ -185,26 +171,23 @@ def _is_function(call: TargetCall) -> bool:
 
 def _inspect_function_target(call: TargetCall) -> Inspection:
     target, args, kwargs, options = call.target, call.args, call.kwargs, call.options
-    refuse_training(call.training(), target, args, kwargs)
-    refuse(("shapes", "variables"), options, target)
-    check_call(target, args, kwargs, title_of(target), OF_FUNCTIONS)
+    title = title_of(target)
+    check_applicable(options, ("params", "static_argnums", "static_argnames", *OF_STAGES), title)
+    check_call(target, args, kwargs, title)
     static = static_arguments(target, args, kwargs, options["static_argnums"], options["static_argnames"])
-    made = function_program(target, args, kwargs, static)
+    program = function_program(target, args, kwargs, static)
     holders = names_of_params(DEFAULT if options["params"] is None else options["params"])
-    own = {"name": options["name"] or title_of(target), "params": made.params(holders)}
-    return inspect_function(made.function, *made.specs, **{**call.of_stages(), **own})
-
-
-def _is_given(call: TargetCall) -> bool:
-    return is_given_program(call.target)
-
-
-def _inspect_given_target(call: TargetCall) -> Inspection:
-    return inspect_given_program(call.target, call.args, call.kwargs, call.options)
+    own = {"name": options["name"] or title, "params": program.params(holders)}
+    return inspect_function(program.function, *program.specs, **{**call.of_stages(), **own})
 
 
 _KINDS = [
-    TargetKind("lowered and compiled programs", _is_given, _inspect_given_target, is_traced=False),
+    TargetKind(
+        "lowered and compiled programs",
+        lambda call: is_given_program(call.target),
+        lambda call: inspect_given_program(call.target, call.args, call.kwargs, call.options),
+        is_traced=False,
+    ),
     TargetKind("models of mithril_nb", lambda call: is_mithril_model(call.target), _inspect_model_target),
     TargetKind("modules of Flax, Equinox and Haiku", _is_of_module, _inspect_module_target),
     TargetKind("functions", _is_function, _inspect_function_target),
@@ -213,19 +196,7 @@ _KINDS = [
 
 
 def register_kind(kind: TargetKind) -> None:
-    """Register a kind of target. It is tried before all other kinds.
-
-    Examples:
-        >>> import jax
-        >>> from mithril_nb.targets import inspect
-        >>> def build(call):
-        ...     return inspect(jax.numpy.sin, *call.args)
-        >>> sines = TargetKind("sines", lambda call: call.target == "sin", build)
-        >>> register_kind(sines)
-        >>> inspect("sin", 0.5)
-        Inspection('sin', computed: none yet)
-        >>> _KINDS.remove(sines)
-    """
+    """Register a kind of target. It is tried before all other kinds."""
     _KINDS.insert(0, kind)
 
 

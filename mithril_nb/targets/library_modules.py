@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,11 +16,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError
+from mithril_nb.errors import StageUnavailableError, UnexpectedInputError
 from mithril_nb.graph.paths import component
-from mithril_nb.targets.arguments import Arguments, named
-from mithril_nb.targets.arrays import checked_result
-from mithril_nb.targets.module_scopes import Scopes, class_of, haiku_path, is_module, named_modules
+from mithril_nb.targets.arguments import Arguments, checked_result, named
+from mithril_nb.targets.module_scopes import ModuleScopes, class_of, haiku_path, is_module, named_modules
 from mithril_nb.train.step import Program, programs_of
 
 Arrays = dict[str, Any]
@@ -93,8 +91,8 @@ def flat(tree: Any) -> tuple[Arrays, Callable[[Arrays], Any]]:
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
     names = [dotted(path) for path, _ in leaves]
-    found = {name: leaf for name, (_, leaf) in zip(names, leaves, strict=True)}
-    return found, lambda arrays: structure.unflatten([arrays[name] for name in names])
+    by_name = {name: leaf for name, (_, leaf) in zip(names, leaves, strict=True)}
+    return by_name, lambda arrays: structure.unflatten([arrays[name] for name in names])
 
 
 def dotted(path: tuple[Any, ...]) -> str:
@@ -164,88 +162,63 @@ def within(function: Any) -> Any | None:
 
 def foreign(
     target: Any,
-    given: Arguments,
+    arguments: Arguments,
     variables: Any,
     method: Callable[..., Any] | None = None,
     around: Callable[..., Any] | None = None,
 ) -> PureModule:
-    """Return a module of Flax, Equinox or Haiku as a pure function.
-
-    Args:
-        target: The module.
-        given: The arguments of the call.
-        variables: The result of `init` of a linen module or a Haiku transform; default: its shapes, computed by
-            `jax.eval_shape`.
-        method: A method of the nnx or Equinox module, to call instead of the module.
-        around: A function that wraps the module, such as `jax.vmap(module)`, to call instead of the module.
-
-    Raises:
-        UnexpectedInputError: `variables` is given for a module of nnx or Equinox, which contains its arrays.
-    """
+    """Return a module of Flax, Equinox or Haiku as a pure function."""
     if is_linen(target):
-        return _linen(target, given, variables)
+        return _linen(target, arguments, variables)
     if is_haiku(target):
-        return _haiku(target, given, variables)
+        return _haiku(target, arguments, variables)
     if variables is not None:
         raise UnexpectedInputError(
             f"{type(target).__name__!r} contains its arrays, and takes no variables.",
             (("take variables", "modules of Flax linen, transforms of Haiku"),),
-            "ml.inspect(module, x)",
         )
-    parted = part(target)
+    split = part(target)
 
     def run(params: Arrays, state: Arrays, args: Any, kwargs: Any) -> tuple[Any, Arrays]:
-        module = parted.build(params, state)
+        module = split.build(params, state)
         with named_modules({"": module}, () if around is None else [(target, module)]) as scopes:
             if around is not None:
                 out = around(*args, **kwargs)
                 _check_called(type(target).__name__, scopes)
             else:
                 out = module(*args, **kwargs) if method is None else method(module, *args, **kwargs)
-        return out, parted.after(module) if parted.after else {}
+        return out, split.after(module) if split.after else {}
 
-    return PureModule(type(target).__name__, specs_of(parted.params), specs_of(parted.state), run)
+    return PureModule(type(target).__name__, specs_of(split.params), specs_of(split.state), run)
 
 
-def _check_called(name: str, scopes: Scopes) -> None:
-    """Raise if the function around a module called a copy of it, whose arrays are not the inputs of the program."""
+def _check_called(name: str, scopes: ModuleScopes) -> None:
     if not scopes.has_substituted:
         raise StageUnavailableError(
             f"the function around module {name!r} calls a copy of the module, so the module cannot be trained.",
             (("example", "eqx.filter_jit(module)"),),
-            "jax.vmap(module)  # or the module itself, because programs are always jitted",
         )
 
 
-def _linen(module: Any, given: Arguments, variables: Any) -> PureModule:
+def _linen(module: Any, arguments: Arguments, variables: Any) -> PureModule:
     if variables is None:
 
         def init(key: Any, *traced: Any) -> Any:
-            args, kwargs = given.whole(*traced)
+            args, kwargs = arguments.with_traced(*traced)
             kwargs = {name: value for name, value in kwargs.items() if name not in ("mutable", "capture_intermediates")}
             keys = kwargs.pop("rngs", None) or {}
             return module.init({"params": key, **(keys if isinstance(keys, Mapping) else {})}, *args, **kwargs)
 
-        variables = jax.eval_shape(init, _key(), *given.traced)
+        variables = jax.eval_shape(init, _key(), *arguments.traced)
     variables = {name: tree for name, tree in _unboxed(variables).items() if name != "intermediates"}
     params, build_params = flat(variables.pop("params", {}))
     others = {name: flat(tree) for name, tree in variables.items()}
 
     def run(params: Arrays, state: Arrays, args: Any, kwargs: Any) -> tuple[Any, Arrays]:
-        whole = {name: others[name][1](arrays) for name, arrays in state.items()}
+        collections = {name: others[name][1](arrays) for name, arrays in state.items()}
         kwargs = {"mutable": list(others), **kwargs} if others else kwargs
         with named_modules({"": module}):
-            try:
-                out = module.apply({"params": build_params(params), **whole}, *args, **kwargs)
-            except Exception as error:  # this file does not import Flax
-                if type(error).__name__ != "InvalidRngError":
-                    raise
-                stream = next(iter(re.findall(r'PRNG for "(\w+)"', str(error))), "dropout")
-                raise UnknownOptionError(
-                    f"the module draws random numbers from {stream!r}, which has no key.",
-                    (("because", str(error).partition(" (")[0]),),
-                    f'ml.inspect(module, x, rngs={{"{stream}": jax.random.key(0)}})',
-                ) from error
+            out = module.apply({"params": build_params(params), **collections}, *args, **kwargs)
         if not kwargs.get("mutable"):
             return out, {}
         return out[0], {name: flat(_unboxed(tree))[0] for name, tree in out[1].items()}
@@ -254,22 +227,22 @@ def _linen(module: Any, given: Arguments, variables: Any) -> PureModule:
     return PureModule(module.name or type(module).__name__, specs_of(params), state, run)
 
 
-def _haiku(transform: Any, given: Arguments, variables: Any) -> PureModule:
+def _haiku(transform: Any, arguments: Arguments, variables: Any) -> PureModule:
     has_state = isinstance(transform, class_of("haiku", "TransformedWithState"))
     if variables is None:
 
         def init(key: Any, *traced: Any) -> Any:
-            args, kwargs = given.whole(*traced)
+            args, kwargs = arguments.with_traced(*traced)
             return transform.init(key, *args, **kwargs)
 
-        variables = jax.eval_shape(init, _key(), *given.traced)
+        variables = jax.eval_shape(init, _key(), *arguments.traced)
     (params, build_params), (own, build_own) = map(_flat_haiku, variables if has_state else (variables, {}))
     takes_key = "rng" in inspect.signature(transform.apply).parameters
 
     def run(params: Arrays, state: Arrays, args: Any, kwargs: Any) -> tuple[Any, Arrays]:
-        whole = (build_params(params), build_own(state)) if has_state else (build_params(params),)
+        variables = (build_params(params), build_own(state)) if has_state else (build_params(params),)
         with named_modules({}):
-            out = transform.apply(*whole, *((state["rng"],) if takes_key else ()), *args, **kwargs)
+            out = transform.apply(*variables, *((state["rng"],) if takes_key else ()), *args, **kwargs)
         # The random key is not returned, because each call gets a new one.
         return (out[0], _flat_haiku(out[1])[0]) if has_state else (out, {})
 
@@ -278,19 +251,18 @@ def _haiku(transform: Any, given: Arguments, variables: Any) -> PureModule:
 
 
 def _flat_haiku(tree: Any) -> tuple[Arrays, Callable[[Arrays], Any]]:
-    places = {".".join(map(component, (*haiku_path(path), name))): (path, name) for path in tree for name in tree[path]}
+    keys = {".".join(map(component, (*haiku_path(path), name))): (path, name) for path in tree for name in tree[path]}
 
     def build(arrays: Arrays) -> Any:
-        found: dict[str, Any] = {}
-        for dots, (path, name) in places.items():
-            found.setdefault(path, {})[name] = arrays[dots]
-        return found
+        rebuilt: dict[str, Any] = {}
+        for dots, (path, name) in keys.items():
+            rebuilt.setdefault(path, {})[name] = arrays[dots]
+        return rebuilt
 
-    return {dots: tree[path][name] for dots, (path, name) in places.items()}, build
+    return {dots: tree[path][name] for dots, (path, name) in keys.items()}, build
 
 
 def _unboxed(variables: Any) -> Any:
-    """Return the arrays of linen variables, without boxes such as those of `nn.with_partitioning`."""
     meta = sys.modules.get("flax.core.meta")
     return meta.unbox(variables) if meta is not None else variables
 
@@ -304,40 +276,39 @@ def _key() -> jax.ShapeDtypeStruct:
     return jax.eval_shape(lambda: jax.random.key(0))
 
 
-def module_program(module: PureModule, given: Arguments, name: str, loss: Any, optimizer: Any) -> Program:
+def module_program(module: PureModule, arguments: Arguments, name: str, loss: Any, optimizer: Any) -> Program:
     """Return the program `name` of a module; `loss` and `optimizer` are ignored for `"forward"`."""
     if name != "forward":
-        return _training(module, given, name, loss, optimizer)
+        return _training(module, arguments, name, loss, optimizer)
     own = {"params": module.params, **({"state": module.state} if module.state else {})}
-    names = (*own, *(f"{one}_input" if one in own else one for one in given.names))
-    return Program(name, named(_forward(module, given), names, module.name), (*own.values(), *given.traced))
+    names = (*own, *(f"{name}_input" if name in own else name for name in arguments.names))
+    return Program(name, named(_forward(module, arguments), names, module.name), (*own.values(), *arguments.traced))
 
 
-def _forward(module: PureModule, given: Arguments) -> Callable[..., Any]:
+def _forward(module: PureModule, arguments: Arguments) -> Callable[..., Any]:
     def called(params: Arrays, *rest: Any) -> tuple[Any, Arrays]:
         state, traced = (rest[0], rest[1:]) if module.state else ({}, rest)
-        return module.run(params, state, *given.whole(*traced))
+        return module.run(params, state, *arguments.with_traced(*traced))
 
-    def forward(*given: Any) -> Any:
-        out, after = called(*given)
+    def forward(*traced: Any) -> Any:
+        out, after = called(*traced)
         checked_result(out, module.name)
         return (out, after) if after else out
 
     return forward
 
 
-def _training(module: PureModule, given: Arguments, name: str, loss: Any, optimizer: Any) -> Program:
+def _training(module: PureModule, arguments: Arguments, name: str, loss: Any, optimizer: Any) -> Program:
     def run(params: Arrays, inputs: Arrays, state: Arrays, *, key: Any = None, training: bool = True) -> Any:
-        out, after = module.run(params, state, *given.whole(*(inputs[name] for name in given.names)))
+        out, after = module.run(params, state, *arguments.with_traced(*(inputs[name] for name in arguments.names)))
         return _outputs(out), {**state, **after}
 
-    inputs = dict(zip(given.names, given.traced, strict=True))
+    inputs = dict(zip(arguments.names, arguments.traced, strict=True))
     return programs_of(run, module.params, inputs, module.state, loss=loss, optimizer=optimizer)[name]
 
 
 def _outputs(out: Any) -> dict[str, Any]:
-    """Return the result of a module as a dict of outputs, which is what a loss receives."""
     if isinstance(out, Mapping):
         return dict(out)
-    several = list[Any](out) if isinstance(out, tuple | list) else [out]
-    return {"output": out} if len(several) == 1 else {f"output_{place}": one for place, one in enumerate(several)}
+    outputs = list[Any](out) if isinstance(out, tuple | list) else [out]
+    return {"output": out} if len(outputs) == 1 else {f"output_{number}": array for number, array in enumerate(outputs)}

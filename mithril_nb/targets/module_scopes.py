@@ -50,12 +50,11 @@ def is_module_class(cls: type) -> bool:
 
 @lru_cache(maxsize=1024)
 def _has_parts(cls: type) -> bool:
-    """Return whether objects of a class may have modules as attributes, such as modules and `nnx.Optimizer`."""
-    return any(issubclass(cls, kind) for kind in (class_of("flax.nnx", "Pytree"), *(class_of(*one) for one in _KINDS)))
+    return any(issubclass(cls, class_of(*kind)) for kind in (("flax.nnx", "Pytree"), *_KINDS))
 
 
 def _has_arrays(module: Any) -> bool:
-    """Return whether a module has arrays. Those of Equinox may be settings, such as a solver of Diffrax."""
+    # A module of Equinox may be a setting, such as a solver of Diffrax.
     is_of_equinox = isinstance(module, class_of("equinox", "Module"))
     return not is_of_equinox or any(hasattr(leaf, "dtype") for leaf in jax.tree.leaves(module))
 
@@ -99,7 +98,7 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return list(zip(value._fields, value, strict=True))  # pyright: ignore[reportAttributeAccessIssue]
     if isinstance(value, list | tuple) or isinstance(value, class_of("flax.nnx", "List")):
-        return [(str(place), part) for place, part in enumerate(value)]
+        return [(str(index), part) for index, part in enumerate(value)]
     if _has_parts(type(value)):
         return [(name, part) for name, part in vars(value).items() if not name.startswith("_pytree__")]
     return []
@@ -120,24 +119,21 @@ def is_alone(module: Any) -> bool:
     return not isinstance(module, class_of("flax.linen", "Module")) and len(list(islice(submodules(module), 2))) == 1
 
 
-class Scopes:
+class ModuleScopes:
     """Named scopes for the modules that are called while a program is traced.
 
     The path of a called module is found by object identity among the modules inside `roots`. A transform may call a
     rebuilt copy of a module, which is not among them. If the enclosing module contains exactly one module of the same
     class, the copy has the path of this module. Otherwise the name of the class is used.
 
-    Args:
-        roots: The outermost modules by name.
-
     Examples:
-        >>> with Scopes({}).entered():
+        >>> with ModuleScopes({}).entered():
         ...     pass
     """
 
     def __init__(self, roots: Mapping[str, Any]):
         self._thread = 0
-        self._known: dict[int, tuple[Path, Any]] = {}
+        self._paths: dict[int, tuple[Path, Any]] = {}
         self._open: list[tuple[Path, Any]] = []
         self._substitutes: dict[int, Any] = {}
         self.has_substituted = False
@@ -148,12 +144,12 @@ class Scopes:
 
     def substitute(self, original: Any, rebuilt: Any) -> None:
         """Redirect calls of a module, and of modules inside it, to `rebuilt`, the same module with traced arrays."""
-        found = {path: module for path, module in submodules(rebuilt)}
+        parts = dict(submodules(rebuilt))
         for path, module in submodules(original):
-            self._substitutes[id(module)] = found.get(path, module)
+            self._substitutes[id(module)] = parts.get(path, module)
 
     @contextmanager
-    def entered(self) -> Iterator[Scopes]:
+    def entered(self) -> Iterator[ModuleScopes]:
         """Open scopes for the modules that this thread calls inside the `with` block."""
         with _PATCHING, ExitStack() as undo:
             self._thread = threading.get_ident()
@@ -186,33 +182,31 @@ class Scopes:
             module = self._substitutes.get(id(module), module)
             bound = call.__get__(module, type(module))
             is_super = bool(self._open) and self._open[-1][1] is module  # `super().__call__(x)`
-            if is_super or not (self._open or id(module) in self._known or _has_arrays(module)):
+            if is_super or not (self._open or id(module) in self._paths or _has_arrays(module)):
                 return bound(*args, **kwargs)
-            with self._at(self._place(module), module):
+            with self._at(self._path_of(module), module):
                 return bound(*args, **kwargs)
 
         return functools.wraps(call)(__call__) if isinstance(call, FunctionType) else __call__
 
-    def _place(self, module: Any) -> Path:
-        if id(module) not in self._known:
+    def _path_of(self, module: Any) -> Path:
+        if id(module) not in self._paths:
             around = self._open[-1][1] if self._open else None
-            inside = [one for root in self._roots.items() for one in submodules(root[1], root[0])]
+            inside = [pair for path, root in self._roots.items() for pair in submodules(root, path)]
             if around is not None:
-                inside = list(submodules(around, self._known[id(around)][0])) if id(around) in self._known else []
-            alike = {path for path, one in inside if type(one) is type(module) and one is not around}
-
+                inside = list(submodules(around, self._paths[id(around)][0])) if id(around) in self._paths else []
+            alike = {path for path, other in inside if type(other) is type(module) and other is not around}
             enclosing = self._open[-1][0] if self._open else ()
             own = (*enclosing, type(module).__name__)
             self._learn(alike.pop() if len(alike) == 1 else own, module)
-        return self._known[id(module)][0]
+        return self._paths[id(module)][0]
 
     def _learn(self, path: Path, module: Any) -> None:
-        for place, one in submodules(module, path):
-            self._known.setdefault(id(one), (place, one))
+        for inner, part in submodules(module, path):
+            self._paths.setdefault(id(part), (inner, part))
 
     @contextmanager
     def _at(self, path: Path, module: Any) -> Iterator[None]:
-        """Open the scopes of a path that are not open yet for the enclosing module."""
         around = self._open[-1][0] if self._open else ()
         same, name = (len(around) if path[: len(around)] == around else 0), type(module).__name__
         with ExitStack() as scopes:
@@ -233,7 +227,7 @@ class Scopes:
             return self._linen_in_scope(call, args, kwargs, module)
 
     def _linen_in_scope(self, call: Any, args: Any, kwargs: Any, module: Any) -> Any:
-        if not module.path and any(type(one) is type(module) for _, one in self._open):
+        if not module.path and any(type(other) is type(module) for _, other in self._open):
             return call(*args, **kwargs)  # a method of the root that another method calls
         before = self._linen_prefix
         if not module.path:
@@ -245,11 +239,8 @@ class Scopes:
             self._linen_prefix = before
 
     def _linen_root(self, module: Any) -> Path:
-        """Return the path of a module that has no path in linen.
-
-        It is either a root, of which linen's `apply` runs a copy, or a copy that another module calls, such as the cell
-        of an `nn.RNN`.
-        """
+        # A module without a path in linen is either a root, of which linen's `apply` runs a copy, or a copy that
+        # another module calls, such as the cell of an `nn.RNN`.
         alike = [path for path, root in self._roots.items() if type(root) is type(module)]
         if len(alike) == 1:
             return alike[0]
@@ -281,13 +272,13 @@ def haiku_path(name: str) -> Path:
 
 
 def _subclasses(base: Any) -> list[Any]:
-    found, pending = {base: None}, [base]
+    classes, pending = {base: None}, [base]
     while pending:
         for cls in pending.pop().__subclasses__():
-            if cls not in found:
-                found[cls] = None
+            if cls not in classes:
+                classes[cls] = None
                 pending.append(cls)
-    return list(found)
+    return list(classes)
 
 
 _CONTEXT: Any = jax.make_user_context(None)
@@ -295,14 +286,9 @@ _CONTEXT: Any = jax.make_user_context(None)
 
 
 @contextmanager
-def named_modules(roots: Mapping[str, Any], substitutes: Sequence[tuple[Any, Any]] = ()) -> Iterator[Scopes]:
-    """Open scopes for the modules that are called inside the `with` block; see `Scopes`.
-
-    Args:
-        roots: The outermost modules by name.
-        substitutes: Pairs of a module and the module to call instead; see `Scopes.substitute`.
-    """
-    scopes = Scopes(roots)
+def named_modules(roots: Mapping[str, Any], substitutes: Sequence[tuple[Any, Any]] = ()) -> Iterator[ModuleScopes]:
+    """Open scopes for the modules that are called inside the `with` block; see `ModuleScopes`."""
+    scopes = ModuleScopes(roots)
     for original, rebuilt in substitutes:
         scopes.substitute(original, rebuilt)
     # A trace with substitutes has a unique key: it contains tracers, so it must not be used again.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -14,8 +13,7 @@ from mithril_nb.errors import DataError, Diagnostic
 from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.train.processes import fingerprint
 
-_RENUMBERED = "x = np.unique(x, return_inverse=True)[1].reshape(x.shape)"
-_EXAMPLES = {"data": "ml.fit(model, (x, y))", "validation data": "validation=(x_val, y_val)  # or validation=0.2"}
+_RENUMBERED = "x = np.unique(x, return_inverse=True)[1].reshape(x.shape)  # numbers the values from 0"
 
 
 @dataclass(frozen=True)
@@ -81,17 +79,7 @@ class Problems:
 
 
 def read_data(data: Any, input_names: tuple[str, ...] | None, subject: str = "data") -> DataSet:
-    """Convert the user's data to a `DataSet`. `check_inputs` checks shapes and values later.
-
-    Args:
-        data: `(x, y)`, where x is an array, or a dict of arrays by input name; or a `DataSet`.
-        input_names: Names of the model's inputs; `None` if they are unknown. A single array is then named `"input"`.
-        subject: Name of the data in messages.
-
-    Raises:
-        DataError: The data is not a pair, or its inputs are not the inputs of the model. An array is empty, a single
-            number, not numeric, or has rows of different lengths. The arrays have different numbers of samples.
-    """
+    """Convert the user's data to a `DataSet`. `check_inputs` checks shapes and values later."""
     if isinstance(data, DataSet):
         inputs, targets = data.inputs, data.targets
     else:
@@ -99,9 +87,7 @@ def read_data(data: Any, input_names: tuple[str, ...] | None, subject: str = "da
             raise DataError(
                 f"{subject} is not a pair of inputs and targets.",
                 (("got", _kind(data)), ("needed", "(x, y), or ({input name: array, ...}, y)")),
-                "x, y = map(np.concatenate, zip(*data)); ml.fit(model, (x, y))  # all batches as two arrays"
-                if isinstance(data, Iterable) and not isinstance(data, tuple | list | Mapping | str | np.ndarray)
-                else _EXAMPLES[subject],
+                "ml.fit(model, (x, y))",
             )
         inputs, targets = data
     names = list(input_names or ("input",))
@@ -141,18 +127,7 @@ def check_inputs(
     subject: str = "data",
     ranges: Mapping[str, tuple[int, int]] | None = None,
 ) -> DataSet:
-    """Return the data with each input cast to the model's dtype. Inputs for bfloat16 keep their dtype.
-
-    Args:
-        data: Result of `read_data`.
-        specs: Shape and dtype of each input by name. The first dim is the batch and is not compared.
-        subject: Name of the data in messages.
-        ranges: Smallest and largest integer of each input that has bounds.
-
-    Raises:
-        DataError: A shape does not match, an input or target holds NaN or infinity, or an integer input receives
-            fractions or numbers out of range. All problems are reported together.
-    """
+    """Return the data with each input cast to the model's dtype. Inputs for bfloat16 keep their dtype."""
     problems, ranges = Problems(), ranges or {}
     inputs: dict[str, np.ndarray] = {}
     for name, array in data.inputs.items():
@@ -170,9 +145,8 @@ def check_inputs(
 def _numbers(values: Any, subject: str, problems: Problems) -> np.ndarray:
     try:
         array = np.asarray(values)
-    except ValueError:  # rows of different lengths
-        name = "y" if subject.endswith("targets") else "x"
-        problems.add(f"{subject} is not an array: its rows have different lengths.", (), _padding(name, values))
+    except ValueError:
+        problems.add(f"{subject} is not an array: its rows have different lengths.", (), "pad the rows with zeros.")
         return np.zeros((1,))
     # jax.numpy's own small floats (bfloat16, ...) are of kind "V"; they convert to float32 without loss.
     if array.dtype.kind == "V" and array.dtype.name.startswith(("bfloat", "float")):
@@ -190,32 +164,16 @@ def _numbers(values: Any, subject: str, problems: Problems) -> np.ndarray:
     return array
 
 
-def _padding(name: str, rows: Any) -> str:
-    """Return code that fills rows of numbers with zeros."""
-    with suppress(ValueError):  # from np.ndim, for a row that is not an array either
-        if all(np.ndim(row) == 1 for row in rows):
-            short = f"[0] * ({max(map(len, rows))} - len(row))"
-            return f"{name} = np.array([[*row, *{short}] for row in {name}])  # fills short rows with 0"
-    return "pad the rows with zeros to the same length."
-
-
 def _check_lengths(data: DataSet, subject: str) -> None:
     lengths = {f"input {name!r}": len(array) for name, array in data.inputs.items()}
     lengths |= {label: len(array) for label, array in data.named_targets.items()}
     if len(set(lengths.values())) > 1:
-        least = min(lengths.values())
-        batches = f", batch_size={least}" if 0 < least < 32 else ""  # 32 is the default
         raise DataError(
             f"{subject} has inputs and targets of different lengths.",
             tuple((label, f"{count} samples") for label, count in lengths.items()),
-            f"ml.fit(model, (x[:{least}], y[:{least}]){batches})  # if the first {least} belong together",
         )
     if not len(data):
-        raise DataError(
-            f"{subject} is empty: 0 samples.",
-            (),
-            "print(x.shape, y.shape)  # before and after the samples are selected",
-        )
+        raise DataError(f"{subject} is empty: 0 samples.")
 
 
 def _checked_input(
@@ -225,15 +183,10 @@ def _checked_input(
         _check_finite(array, array, subject, problems)
         return array
     if not fits(array.shape, spec.shape):
-        sizes = [dim for dim in spec.shape[1:] if isinstance(dim, int)]
-        same_size = len(sizes) == len(spec.shape) - 1 and int(np.prod(sizes)) == int(np.prod(array.shape[1:]))
-        shape = ", ".join(["len(x)", *map(str, sizes)])
         problems.add(
             f"{subject} does not have the shape of the model's input.",
             (("data", f"{array.shape} {array.dtype}"), ("model", repr(spec))),
-            f"x.reshape({shape})"
-            if same_size
-            else f"ml.compile(model, shapes={{{name!r}: {['batch', *array.shape[1:]]}}})  # for these samples",
+            f"ml.compile(model, shapes={{{name!r}: {['batch', *array.shape[1:]]}}})  # or reshape the data",
         )
         return array
     if np.dtype(array.dtype).kind == "f" and str(spec.dtype).startswith(("int", "uint", "bool")):
@@ -257,7 +210,7 @@ def _checked_input(
                 ("data", f"{array.shape} {array.dtype}, from {array.min()} to {array.max()}"),
                 ("first", first_of(cast != array, array)),
             ),
-            f"{_RENUMBERED}  # if they are only identifiers",
+            _RENUMBERED,
         )
     _check_finite(cast, array, subject, problems)
     return cast
@@ -265,8 +218,6 @@ def _checked_input(
 
 def fits(shape: tuple[int, ...], batch_shape: tuple[int | str, ...]) -> bool:
     """Return whether an array splits along its first axis into batches of shape `batch_shape`.
-
-    A name fits every size; `"..."` fits any number of axes.
 
     Examples:
         >>> fits((1797, 64), ("batch", 64)), fits((1797, 8, 8), (32, 64)), fits((9, 8, 8), ("...", 8))
@@ -283,22 +234,19 @@ def _same(shape: tuple[int, ...], expected: tuple[int | str, ...]) -> bool:
 
 
 def _check_finite(array: np.ndarray, original: np.ndarray, subject: str, problems: Problems) -> None:
-    """Report numbers that are not finite in the model's dtype. The message shows them as the user passed them."""
     if array.dtype.kind != "f":
         return
     bad = ~np.isfinite(array)
     if bad.any():
-        name = "x" if ": input " in subject else "y"
-        checked = f"np.asarray({name}, '{array.dtype}')" if np.isfinite(original).all() else name
         problems.add(
             f"{subject} holds NaN or infinity.",
             (("count", f"{int(bad.sum())} of {array.size}"), ("first", first_of(bad, original))),
-            f"keep = np.isfinite({checked}).reshape(len({name}), -1).all(axis=1); x, y = x[keep], y[keep]",
+            f"keep = np.isfinite(np.asarray(x, '{array.dtype}')).reshape(len(x), -1).all(1); x, y = x[keep], y[keep]",
         )
 
 
 def _check_range(array: np.ndarray, bounds: tuple[int, int], subject: str, problems: Problems) -> None:
-    """Report indices out of range, for which JAX would return NaN or another row."""
+    # Report indices out of range, for which JAX would return NaN or another row.
     if array.dtype.kind not in "iu":
         return
     bad = (array < bounds[0]) | (array > bounds[1])
@@ -310,7 +258,7 @@ def _check_range(array: np.ndarray, bounds: tuple[int, int], subject: str, probl
                 ("needed", f"from {bounds[0]} to {bounds[1]}"),
                 ("first", f"{first_of(bad, array)}, {int(bad.sum())} in all"),
             ),
-            f"num_embeddings={array.max() + 1}" if array.min() >= 0 else f"{_RENUMBERED}  # numbers the indices from 0",
+            _RENUMBERED,
         )
 
 
@@ -363,17 +311,6 @@ def short_size(count: int, batch_size: int, tail: Tail) -> int:
 
 def batch_at(order: np.ndarray, index: int, batch_size: int, tail: Tail) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the sample indices of one batch, and their weights.
-
-    Args:
-        order: Indices of all samples, in the order of the epoch.
-        index: Index of the batch, from 0.
-        batch_size: Samples in a batch.
-        tail: `"pad"` to fill a last batch that is not full with other samples of weight 0, or `"short"` to return only
-            its samples. With `"drop"`, do not request this batch.
-
-    Returns:
-        Indices of the samples, and an array of 0 and 1 of the same length, or `None` if all samples count. Either all
-        batches of an epoch have weights or none has, so one compiled program serves all of them.
 
     Examples:
         >>> batch_at(np.arange(5), 1, 3, "pad")

@@ -13,7 +13,7 @@ import numpy as np
 from mithril_nb.backends.backend import check_count, check_seed, check_switch
 from mithril_nb.errors import DataError, UnknownOptionError, refuse_unknown, short_repr
 from mithril_nb.models.naming import flat_params
-from mithril_nb.train.checkpoints.resume import Resume, prepare
+from mithril_nb.train.checkpoints.saver import Resume, prepare
 from mithril_nb.train.data import Tail, read_data
 from mithril_nb.train.losses import Loss, is_per_sample, resolve_loss, with_accuracy
 from mithril_nb.train.optimizers import resolve_optimizer
@@ -32,24 +32,6 @@ from mithril_nb.train.runtime import runtime_of
 from mithril_nb.train.step import first_opt_state
 from mithril_nb.train.trainable import as_trainable, frozen_names, initial_state, names_of_inputs
 from mithril_nb.train.training_plan import CompileKey, TrainingPlan, compiled_programs
-
-_MEANT = {
-    "steps": "epochs=10  # an epoch takes len(x) / batch_size steps, rounded up",
-    "max_steps": "epochs=10  # an epoch takes len(x) / batch_size steps, rounded up",
-    "validate_every": "validation=0.2  # or (x_test, y_test); evaluated at the end of each epoch",
-}
-"""Advice for arguments of other libraries that no argument of `fit` replaces."""
-
-
-def _refuse_misplaced(more: tuple[Any, ...], unknown: Mapping[str, Any]) -> None:
-    if more:
-        raise DataError(
-            "the inputs and the targets must be one pair.",
-            (("got", f"{1 + len(more)} arguments after the model"),),
-            "ml.fit(model, (x, y))  # and all options by name",
-        )
-    if meant := [_MEANT[name] for name in unknown if name in _MEANT]:
-        raise UnknownOptionError(f"fit takes no argument {next(iter(unknown))!r}.", (), meant[0])
 
 
 def fit(
@@ -137,14 +119,15 @@ def fit(
         >>> round(float(run.params["slope"]), 2)
         3.0
     """
-    _refuse_misplaced(more, unknown)
+    if more:
+        raise DataError("the inputs and the targets must be one pair.", (), "ml.fit(model, (x, y))  # options by name")
     refuse_unknown("fit", unknown, fit)
     seed = check_seed(seed) % 2**63  # NumPy rejects negative seeds, JAX rejects longer ones
-    batch_size = check_count("batch_size", batch_size, "batch_size=10")
-    epochs = check_count("epochs", epochs, "epochs=10")
-    check_switch("shuffle", shuffle, "shuffle=False")
+    batch_size = check_count("batch_size", batch_size)
+    epochs = check_count("epochs", epochs)
+    check_switch("shuffle", shuffle)
     if resume != "anyway":
-        check_switch("resume", resume, "resume=True")
+        check_switch("resume", resume)
     chosen_loss, chosen_optimizer = resolve_loss(loss, output), resolve_optimizer(optimizer, learning_rate)
     raw = read_data(data, names_of_inputs(model))
     shapes = {name: (batch_size, *array.shape[1:]) for name, array in raw.inputs.items()}
@@ -226,11 +209,7 @@ def fit(
 
 
 def wants_accuracy(metrics: Sequence[str] | None, loss: Loss) -> bool:
-    """Return whether to compute the accuracy.
-
-    Raises:
-        UnknownOptionError: `metrics` is not a sequence, or a metric is unknown or undefined for this loss.
-    """
+    """Return whether to compute the accuracy."""
     if metrics is None:
         return loss.is_correct is not None
     if not isinstance(metrics, Iterable):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any, Literal
 
 import jax
@@ -53,7 +52,6 @@ class Loss:
             raise UnknownOptionError(
                 f"the model has no output {short_repr(self.output)}.",
                 (("outputs", ", ".join(map(repr, outputs))),),
-                f'output="{get_close_matches(str(self.output), outputs, 1, 0)[0]}"',
             )
         return outputs[self.output]
 
@@ -63,20 +61,12 @@ class Loss:
 
 
 def _aligned(prediction: Any, targets: Any) -> Any:
-    """Reshape the prediction to the shape of the targets if they differ only by a last axis of size 1.
-
-    Otherwise (batch, 1) and (batch,) would silently broadcast to (batch, batch).
-    """
+    # Otherwise (batch, 1) and (batch,) would silently broadcast to (batch, batch).
     return prediction.reshape(targets.shape) if prediction.shape == (*targets.shape, 1) else prediction
 
 
 def cross_entropy(logits: Any, labels: Any) -> Any:
-    """Return -log softmax(logits)[label] for each label.
-
-    Args:
-        logits: Array of shape (..., classes).
-        labels: Array of integers of shape (...), from 0 to classes - 1.
-    """
+    """Return -log softmax(logits)[label] for each label."""
     return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
 
 
@@ -136,15 +126,6 @@ LOSSES = {
 def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any], output: str | None = None) -> Loss:
     """Return the loss for a name or a function.
 
-    Args:
-        loss: A name in `LOSSES`; a function of (prediction, targets) that returns a scalar or one value per sample; or
-            a `Loss`, returned as it is. For a model with several outputs, the prediction is a dict of all of them.
-        output: Name of the output to pass to the loss, instead of the dict.
-
-    Raises:
-        UnknownOptionError: The name is unknown, the function does not take two arguments, or `loss` is neither a name
-            nor a function.
-
     Examples:
         >>> resolve_loss("cross_entropy").targets
         'labels'
@@ -156,10 +137,7 @@ def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any], output: str | Non
     if isinstance(loss, str):
         if loss in LOSSES:
             return LOSSES[loss]
-        initials = {"".join(word[0] for word in name.split("_")): name for name in LOSSES}
-        near = (*get_close_matches(loss, LOSSES, n=1), "cross_entropy")[0]
-        meant = initials.get(loss.lower(), near)
-        raise UnknownOptionError(f"unknown loss {loss!r}.", (("known", ", ".join(LOSSES)),), f'loss="{meant}"')
+        raise UnknownOptionError(f"unknown loss {loss!r}.", (("known", ", ".join(LOSSES)),))
     if callable(loss):
         name = getattr(loss, "__name__", "loss")
         if not takes(loss, 2):
@@ -195,11 +173,7 @@ def takes(function: Callable[..., Any], count: int) -> bool:
 
 
 def loss_value(loss: Loss, prediction: Any, targets: Any) -> jax.Array:
-    """Return the value of a loss as an array of floats.
-
-    Raises:
-        UnknownOptionError: The loss returns neither a float nor an array of floats.
-    """
+    """Return the value of a loss as an array of floats."""
     value = loss.function(prediction, targets)
     is_array = isinstance(value, jax.Array | np.ndarray | np.generic)
     if isinstance(value, float) or (is_array and jnp.issubdtype(value.dtype, jnp.floating)):
@@ -215,12 +189,7 @@ def loss_value(loss: Loss, prediction: Any, targets: Any) -> jax.Array:
 
 
 def mean_over_batch(values: Any, weights: Any | None) -> Any:
-    """Return the mean of the values, with a weight for each sample.
-
-    Args:
-        values: A scalar, which is returned unchanged, or an array whose first axis is the batch.
-        weights: Array of shape (batch,), 0 for padding rows. `None` for equal weights.
-    """
+    """Return the mean of the values, with a weight for each sample."""
     if values.ndim == 0:
         return values
     if weights is None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache, partial, wraps
 from typing import Any
 
@@ -16,7 +15,93 @@ import optax
 
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.train.losses import takes
-from mithril_nb.train.optimizer_rates import own_rate
+
+_UNKNOWN_MODULES = ("optax._src.linesearch", "optax.contrib")
+_LINEAR = ("scale_by_param_block_rms", "scale_by_param_block_norm")
+"""Transformations whose result is multiplied by a factor if their input is, unlike that of other `scale_by_...`."""
+
+
+class _UnknownRateError(Exception):
+    pass
+
+
+def own_rate(update: Any, before: Any, after: Any) -> Any:
+    """Return the learning rate that a transformation applies in one update, as a number or a traced value.
+
+    Examples:
+        >>> import optax
+        >>> sgd = optax.chain(optax.clip(1.0), optax.sgd(0.125))
+        >>> own_rate(sgd.update, sgd.init(0.0), sgd.init(0.0))
+        0.125
+    """
+    try:
+        return _rate([*_parts(update, before, after)])
+    except (_UnknownRateError, AttributeError, KeyError, TypeError, ValueError):  # functions of another optax version
+        return None
+
+
+def _rate(parts: list[tuple[str, Any]]) -> Any:
+    total: Any = None
+    for kind, factor in parts:
+        if kind == "scale":
+            total = factor if total is None else factor * total
+        elif kind == "normalize" and not (total is None or (isinstance(total, int | float) and total == 1)):
+            raise _UnknownRateError  # a factor before Adam does not change its updates
+    if total is None:
+        raise _UnknownRateError
+    return total
+
+
+def _parts(update: Any, before: Any, after: Any) -> Iterator[tuple[str, Any]]:
+    if hasattr(update, "__self__"):  # a method, such as that of optax.MultiSteps
+        raise _UnknownRateError
+    held = dict(
+        zip(update.__code__.co_freevars, [cell.cell_contents for cell in update.__closure__ or ()], strict=True)
+    )
+    name = update.__qualname__.partition(".")[0]
+    match name:
+        case "chain":
+            for inner, *states in zip(held["update_fns"], before, after, strict=True):
+                yield from _parts(inner, *states)
+        case "named_chain":
+            for key, inner in held["transforms"]:
+                yield from _parts(inner.update, before[key], after[key])
+        case "with_extra_args_support":
+            yield from _parts(held["tx"].update, before, after)
+        case "_by_name":  # of mithril_nb.train.optimizers
+            yield from _parts(held["inner"].update, before, after)
+        case "scale":
+            yield "scale", abs(held["step_size"])
+        case "scale_by_schedule":
+            yield "scale", abs(held["step_size_fn"](before.count))
+        case "set_to_zero":
+            yield "zero", None
+        case "inject_hyperparams":
+            yield "normalize", None  # such as Adam
+            yield "scale", after.hyperparams["learning_rate"]
+        case "masked":  # of some params, such as the weight decay of AdamW
+            if any(kind == "scale" for kind, _ in _parts(held["inner"].update, before.inner_state, after.inner_state)):
+                raise _UnknownRateError
+            yield "other", None
+        case "partition":
+            groups = []
+            for key, inner in held["transforms"].items():
+                states = [pair.inner_states[key].inner_state for pair in (before, after)]
+                parts = [*_parts(inner.update, *states)]
+                groups += [] if parts == [("zero", None)] else [_rate(parts)]
+            if not groups or any(
+                rate is not groups[0] and not (isinstance(rate, float) and rate == groups[0]) for rate in groups
+            ):
+                raise _UnknownRateError
+            yield "scale", groups[0]
+        case "scale_by_rprop" | "scale_by_polyak":
+            raise _UnknownRateError  # the rate is not a factor
+        case _:
+            is_known = update.__module__.startswith("optax.") and not update.__module__.startswith(_UNKNOWN_MODULES)
+            if not is_known or any(hasattr(value, "update") and not isinstance(value, dict) for value in held.values()):
+                raise _UnknownRateError
+            yield ("normalize" if name.startswith("scale_by_") and name not in _LINEAR else "other"), None
+
 
 DEFAULT_RATES = {
     "adam": 1e-3, "adamw": 1e-3, "sgd": 1e-2, "rmsprop": 1e-3, "lion": 1e-4, "adagrad": 1e-2, "adabelief": 1e-3,
@@ -100,11 +185,7 @@ def resolve_optimizer(optimizer: Any = "adam", learning_rate: float | Callable[[
 
 
 def check_rate(rate: Any) -> float:
-    """Return a learning rate as a float.
-
-    Raises:
-        UnknownOptionError: `rate` is not a finite number of at least 0.
-    """
+    """Return a learning rate as a float."""
     if not _is_rate(rate):
         raise UnknownOptionError(
             "the learning rate must be a finite number of at least 0.",
@@ -153,10 +234,7 @@ def _factory(optimizer: Any) -> tuple[Callable[..., Any], str]:
     if isinstance(optimizer, str):
         if optimizer in DEFAULT_RATES:
             return _by_name(optimizer), optimizer
-        near = get_close_matches(optimizer, DEFAULT_RATES, n=1) or ["adam"]
-        raise UnknownOptionError(
-            f"unknown optimizer {optimizer!r}.", (("known", ", ".join(DEFAULT_RATES)),), f'optimizer="{near[0]}"'
-        )
+        raise UnknownOptionError(f"unknown optimizer {optimizer!r}.", (("known", ", ".join(DEFAULT_RATES)),))
     if callable(optimizer):
         wrapped = getattr(optimizer, "func", optimizer)  # unwrap a functools.partial
         return optimizer, getattr(wrapped, "__name__", "optimizer")
@@ -186,7 +264,6 @@ def _by_name(name: str) -> Callable[..., Any]:
 
 
 def _widened(tree: Any) -> Any:
-    """Cast the 16-bit floats of a tree to float32: Adam's eps and squared gradients underflow to 0 in float16."""
 
     def wide(leaf: Any) -> Any:
         is_narrow = jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.dtype.itemsize < 4

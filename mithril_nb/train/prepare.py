@@ -22,11 +22,7 @@ from mithril_nb.train.training_plan import TrainingPlan
 
 
 def checked_arrays(name: str, values: Any) -> dict[str, Any]:
-    """Return an option of `fit` that is a dict of arrays, such as `params`, with JAX arrays. `name` is the option.
-
-    Raises:
-        UnknownOptionError: The value is not a dict, or one of its values is not an array.
-    """
+    """Return an option of `fit` that is a dict of arrays, such as `params`, with JAX arrays. `name` is the option."""
     if not isinstance(values, Mapping):
         raise UnknownOptionError(
             f"{name} must be a dict of arrays by name.",
@@ -48,16 +44,11 @@ def checked_arrays(name: str, values: Any) -> dict[str, Any]:
 
 
 def check_placement(model: Trainable, params: Any) -> None:
-    """Reject a model with blocks placed on several devices, because a training step is one program.
-
-    Raises:
-        UnknownOptionError: The blocks are on several devices.
-    """
+    """Reject a model with blocks placed on several devices, because a training step is one program."""
     placement: Mapping[str, str] = getattr(model, "placement", {})
     held = {device_name(device) for leaf in jax.tree.leaves(params) for device in leaf.devices()} if placement else ()
     devices = {*placement.values(), *held}
     if len(devices) > 1:
-        shapes = {name: list(spec.shape) for name, spec in model.input_specs.items()}
         raise UnknownOptionError(
             "cannot train a model whose blocks were placed on several devices.",
             (
@@ -65,19 +56,14 @@ def check_placement(model: Trainable, params: Any) -> None:
                 ("devices", ", ".join(sorted(devices))),
                 ("instead", "compile the model before place_model, with its parameters split over the devices"),
             ),
-            f'ml.compile(model, ml.JaxBackend(device_mesh=(1, {len(devices)})), parallelism="model", shapes={shapes})',
+            'ml.compile(model, ml.JaxBackend(device_mesh=(1, 2)), parallelism="model")',
         )
 
 
 def checked_data(
     data: Any, model: Trainable, loss: Loss, params: Any, batch_size: int, subject: str = "data"
 ) -> DataSet:
-    """Return the data set, checked against the model and the loss.
-
-    Raises:
-        DataError: The data does not match. All problems of the inputs are reported together; if there is none, all
-            problems of the targets.
-    """
+    """Return the data set, checked against the model and the loss."""
     ranges = getattr(model, "input_ranges", {})
     checked = check_inputs(read_data(data, model.input_names, subject), model.input_specs, subject, ranges)
     return check_targets(checked, loss, output_specs(model, params, checked, batch_size), subject)
@@ -86,27 +72,20 @@ def checked_data(
 def check_last_batch(
     model: Trainable, params: Any, data: DataSet, batch_size: int, tail: Tail, subject: str = "data"
 ) -> None:
-    """Raise if `tail` is `"short"` and the model rejects a last batch that is not full.
-
-    Raises:
-        DataError: The model rejects the last batch: it was compiled for one batch size, or splits batches over devices.
-    """
+    """Raise if `tail` is `"short"` and the model rejects a last batch that is not full."""
     size = short_size(len(data), batch_size, tail)
     if not size:
         return
     try:
         output_specs(model, params, data, size)
     except ShapeError as error:
-        full = len(data) - size
         raise DataError(
             f"{subject} ends in a batch of {size} samples, which the model does not accept.",
             (
                 ("samples", f"{len(data)}, in batches of {batch_size}"),
                 ("because", error.diagnostics[0].summary),
             ),
-            f"x, y = x[:{full}], y[:{full}]  # full batches only"
-            if full
-            else "return one value per sample from the loss: a short batch is then padded with rows of weight 0.",
+            f"x, y = x[:{len(data) - size}], y[:{len(data) - size}]  # full batches only",
         ) from error
 
 
@@ -126,12 +105,7 @@ def output_specs(model: Trainable, params: Any, data: DataSet, batch_size: int) 
 
 
 def spread(plan: TrainingPlan, state: State) -> None:
-    """Put the arrays of a new run on the devices of all processes. With one process, do nothing.
-
-    Raises:
-        DataError: `batch_size` is not a multiple of the number of devices; or the processes have different data,
-            options or params: a process with fewer steps would leave the other processes waiting.
-    """
+    """Put the arrays of a new run on the devices of all processes. With one process, do nothing."""
     me = distributed()
     if me.count == 1:
         return
@@ -176,12 +150,7 @@ def _check_agreement(numbers: Mapping[str, int]) -> None:
 def check_targets(
     data: DataSet, loss: Loss, outputs: Mapping[str, jax.ShapeDtypeStruct], subject: str = "data"
 ) -> DataSet:
-    """Return the data with targets cast to the dtype that the loss expects. For a loss of the user, do not change them.
-
-    Raises:
-        DataError: Labels are not integers or out of range, targets of `binary_cross_entropy` are not between 0 and 1,
-            shapes do not match, or there are several outputs or arrays of targets for a loss that takes one.
-    """
+    """Return the data with targets cast to the dtype that the loss expects. A loss of the user gets them unchanged."""
     problems = Problems()
     if loss.targets == "any":
         return data
@@ -189,7 +158,7 @@ def check_targets(
         problems.add(
             f"loss {loss.name!r} takes one output and one array of targets.",
             (("outputs", ", ".join(map(repr, outputs))), ("targets", _names(data.targets))),
-            _own_loss(loss, outputs, data.targets),
+            "loss=lambda outputs, targets: ((outputs[name] - targets[name]) ** 2).mean()  # your loss",
         )
         problems.raise_if_any()
     name, output = loss.output or next(iter(outputs)), loss.prediction(outputs)
@@ -197,27 +166,6 @@ def check_targets(
     targets = check(np.asarray(data.targets), name, output, loss, subject, problems)
     problems.raise_if_any()
     return DataSet(data.inputs, targets)
-
-
-def _own_loss(loss: Loss, outputs: Mapping[str, Any], targets: Any) -> str:
-    """Return code of a loss that the user can adapt, for several outputs or several arrays of targets."""
-    read, output = "targets", next(iter(outputs))
-    if isinstance(targets, dict) and targets:
-        candidates = list(outputs) if loss.output is None else [loss.output]
-        name = next((label for label in targets if label in candidates), next(iter(targets)))
-        read, output = f'targets["{name}"]', name if name in outputs else output
-    if loss.output is not None or len(outputs) == 1:  # the loss receives one array
-        return f"loss=lambda prediction, targets: ((prediction - {read}) ** 2).mean()  # your loss"
-    return f'loss=lambda outputs, targets: ((outputs["{output}"] - {read}) ** 2).mean()  # your loss'
-
-
-def _class_advice(targets: np.ndarray, width: int) -> str:
-    """Return code that numbers the classes from 0, or a last block with an output for each class."""
-    count = len(np.unique(targets))
-    if targets.min() >= 0 and count > width:
-        return f"Linear({int(targets.max()) + 1})  # as the last block: an output for each class"
-    then = f"; then use Linear({count}) as the last block" if count > width else ""
-    return f"y = np.unique(y, return_inverse=True)[1]  # numbers the classes from 0{then}"
 
 
 def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, subject: str, problems: Problems) -> np.ndarray:
@@ -237,14 +185,10 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, subject: st
         )
     elif not are_numbers and targets.shape[1:] != output.shape[1:-1]:
         needed = ("samples", *output.shape[1:-1])
-        is_same_size = int(np.prod(targets.shape[1:])) == int(np.prod(needed[1:]))
-        reshaped = (
-            "y = y.ravel()" if len(needed) == 1 else f"y = y.reshape({', '.join(map(str, ('len(y)', *needed[1:])))})"
-        )
         problems.add(
             f"{subject}: the shape of the labels does not match the output.",
             [*facts, ("needed", f"labels of shape {needed}")],
-            reshaped if is_same_size else "",
+            f"y = y.reshape({', '.join(map(str, ('len(y)', *needed[1:])))})",
         )
     elif targets.dtype.kind not in "iu":
         problems.add(
@@ -261,7 +205,7 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, subject: st
                 ("needed", f"from 0 to {width - 1}"),
                 ("first", f"{first_of(bad, targets)}, {int(bad.sum())} in all"),
             ],
-            _class_advice(targets, width),
+            f"y = np.unique(y, return_inverse=True)[1]  # numbers the classes from 0, for {width} outputs",
         )
     else:
         return targets.astype(np.int32)
@@ -287,11 +231,7 @@ def _like_output(
         problems.add(
             f"{subject}: the targets and the output differ in shape; loss {loss.name!r} compares them elementwise.",
             [("targets", f"{targets.shape} {targets.dtype}"), ("output", f"{name!r} {output.shape} {output.dtype}")],
-            f"y.reshape({', '.join(map(str, ('len(y)', *output.shape[1:])))})"
-            if int(np.prod(targets.shape[1:])) == int(np.prod(output.shape[1:]))
-            else 'loss="cross_entropy"  # for class labels'
-            if targets.dtype.kind in "iu" and targets.shape[1:] == output.shape[1:-1]
-            else f"Linear({targets.shape[-1] if targets.ndim > 1 else 1})  # as the last block: one output per target",
+            f"y = y.reshape({', '.join(map(str, ('len(y)', *output.shape[1:])))})",
         )
     # NumPy has no bfloat16: pass float32, and the loss casts.
     return targets.astype("float32" if output.dtype.name == "bfloat16" else output.dtype, copy=False)

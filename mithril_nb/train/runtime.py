@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mithril_nb.compilation.emitted import EmittedModel
-from mithril_nb.compilation.emitted_function import precision
+from mithril_nb.compilation.emitted import EmittedModel, precision
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.train.processes import distributed, is_key, local, placed_like
 from mithril_nb.train.trainable import Trainable, compiler_options, is_jitted
@@ -21,11 +20,7 @@ _all_finite = jax.jit(lambda leaves: jnp.all(jnp.stack([jnp.all(jnp.isfinite(lea
 
 
 class Runtime:
-    """Runs the programs of training with JAX, on JAX arrays.
-
-    Args:
-        model: The model to train, which JAX can trace.
-    """
+    """Runs the programs of training with JAX, on JAX arrays."""
 
     def __init__(self, model: Trainable):
         self.model = model
@@ -42,14 +37,7 @@ class Runtime:
         donated: tuple[int, ...] = (),
         key_argument: int | None = None,
     ) -> Callable[..., Any]:
-        """Return a function as a program on arrays of the runtime, jitted unless the model has `jit=False`.
-
-        Args:
-            function: A function that JAX can trace.
-            name: Name of the program.
-            donated: Positions of the arguments whose memory the results may take.
-            key_argument: Position of the random key among the arguments; `None` without one.
-        """
+        """Return a function as a program on arrays of the runtime, jitted unless the model has `jit=False`."""
         several = distributed().whole_outputs()
         # With several processes, only a jitted program can replicate its outputs on each of them.
         if not is_jitted(self.model) and not several:
@@ -115,10 +103,7 @@ class Runtime:
 
 
 class EmittedRuntime(Runtime):
-    """Runs the programs of training as source code that mithril_nb emits for another array library, such as PyTorch.
-
-    No program overwrites its arguments, so nothing needs to be copied before a step.
-    """
+    """Runs the programs of training as source code that mithril_nb emits for another array library, such as PyTorch."""
 
     def __init__(self, model: EmittedModel):
         super().__init__(model.traced)
@@ -186,11 +171,7 @@ class EmittedRuntime(Runtime):
 
 
 def runtime_of(model: Trainable | EmittedModel) -> Runtime:
-    """Return the runtime that trains a model.
-
-    Raises:
-        UnknownOptionError: The model was compiled for another library than JAX, and several processes train it.
-    """
+    """Return the runtime that trains a model."""
     if not isinstance(model, EmittedModel):
         return Runtime(model)
     if distributed().count > 1:

@@ -231,19 +231,7 @@ def programs_of(
     frozen: frozenset[str] = frozenset(),
     needs_key: bool = False,
 ) -> dict[str, Program]:
-    """Return the programs `"forward"`, `"forward+backward"` and `"train step"` of a pure function by name.
-
-    Args:
-        run: Function of `(params, inputs, state, *, key, training)` that returns outputs by name, and the next state.
-        params: Specs of the params of `run`.
-        inputs: Specs of the inputs of `run` by name.
-        state: Specs of the state of `run`; empty if it has none.
-        loss: The loss, as in `fit`.
-        optimizer: The optimizer, as in `fit`.
-        targets: Shapes and dtypes of the targets; default: derived from the loss.
-        frozen: Names of parameters that do not change.
-        needs_key: True if `run` draws random numbers in training.
-    """
+    """Return the programs `"forward"`, `"forward+backward"` and `"train step"` of a pure function by name."""
     chosen, update, has_state = resolve_loss(loss), resolve_optimizer(optimizer), bool(state)
     key = jax.eval_shape(lambda: jax.random.key(0)) if needs_key else None
     outputs = jax.eval_shape(lambda *args: run(*args[:3], key=args[3], training=True)[0], params, inputs, state, key)
@@ -285,16 +273,7 @@ def specs_of(tree: Any) -> Any:
 
 
 def concrete(name: str, spec: TensorSpec, batch_size: int) -> jax.ShapeDtypeStruct:
-    """Return shape and dtype of one batch of an input. If the first dim is a name, replace it by the batch size.
-
-    Args:
-        name: Name of the input, for the message of an error.
-        spec: Shape and dtype of the input. A dim is a number, a name, or a symbolic dim of JAX.
-        batch_size: Size of the first axis.
-
-    Raises:
-        ShapeError: A dim other than the first is a name.
-    """
+    """Return shape and dtype of one batch of an input. If the first dim is a name, replace it by the batch size."""
     shape = spec.shape
     if shape and isinstance(shape[0], str):
         shape = (batch_size, *shape[1:])

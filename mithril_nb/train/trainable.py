@@ -10,8 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from mithril_nb.compilation import PhysicalModel, compile, graph_of
 from mithril_nb.compilation.binding import declared_sizes, infer_for
-from mithril_nb.compilation.emitted import EmittedModel
-from mithril_nb.compilation.emitted_function import precision
+from mithril_nb.compilation.emitted import EmittedModel, precision
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
@@ -120,17 +119,8 @@ def as_trainable(model: object, *, shapes: Mapping[str, tuple[int, ...]], backen
     raise UnknownOptionError(
         f"cannot train a value of type {type(model).__name__!r}.",
         (("lacks", ", ".join(lacks) or "part of mithril_nb.train.Trainable"),),
-        _convertible(model) or 'ml.fit(ml.compile(model, ml.JaxBackend(), shapes={"input": [32, 64]}), data)',
+        "found = ml.from_flax(module); ml.fit(found.model, data, params=found.params)  # or ml.from_equinox",
     )
-
-
-def _convertible(model: object) -> str:
-    """Return code that trains a module of another library; `""` if `model` is none."""
-    packages = {base.__module__.partition(".")[0] for base in type(model).__mro__}
-    for package in ("flax", "equinox"):
-        if package in packages:
-            return f"found = ml.from_{package}(module); ml.fit(found.model, data, params=found.params)"
-    return ""
 
 
 def _check_backend(model: object, backend: object) -> None:

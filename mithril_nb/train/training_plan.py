@@ -115,8 +115,6 @@ class TrainingPlan:
 class CompileKey:
     """Cache key of a run's compiled programs.
 
-    Keys are equal if their models, functions of loss and optimizer, and options are the same objects.
-
     Attributes:
         runtime: Runs the programs of the model to train.
         loss: The loss that training minimizes.
@@ -143,11 +141,7 @@ class CompileKey:
 
 
 def compiled_programs(key: CompileKey) -> tuple[Any, Any]:
-    """Return the step and the evaluation, jitted unless the model has `jit=False`. They compile on their first call.
-
-    The programs of the latest models with `is_immutable` are cached: training a model again with the same loss,
-    optimizer and shapes compiles nothing, even from other params or with another rate.
-    """
+    """Return the step and the evaluation, jitted unless the model has `jit=False`. They compile on their first call."""
     return _cached_programs(key) if getattr(key.runtime.model, "is_immutable", False) else _programs(key)
 
 

@@ -116,7 +116,7 @@ def problems_html(problems: Sequence[Diagnostic]) -> str:
     """Return problems as an HTML list, without a style sheet; `""` if there are none."""
     cards = ""
     for problem in problems:
-        parts = problem.shown()
+        parts = problem.shortened()
         link = f' data-block="{escaped(block_key(problem.block))}" tabindex="0"' if problem.block else ""
         facts = "".join(f"<dt>{escaped(label)}</dt><dd>{escaped(text)}</dd>" for label, text in parts.facts)
         facts = f"<dl>{facts}</dl>" if facts else ""

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from transcript import message_of, read_transcript
+from transcript import facts_of, read_transcript, without_advice
 
 import mithril_nb as ml
 from mithril_nb.errors import MithrilError, UnknownOptionError
@@ -73,79 +73,64 @@ Lost(k=5)
 UnknownOptionError: Lost.__init__ does not pass 'k' to super().__init__.
     because  Lost is rebuilt from its attributes
     passed   nothing
-    Try: super().__init__(name, k=k)
 
 LostOne(1, 2)
 UnknownOptionError: LostOne.__init__ does not pass 'by' to super().__init__.
     because  LostOne is rebuilt from its attributes
     passed   power
-    Try: super().__init__(name, power=power, by=by)
 
 backend.register_op("grad")
 NameTakenError: cannot register the op 'grad': the backend already has an attribute of this name.
     attribute  backend.grad
-    Try: @backend.register_op("my_grad")
 
 ml.op("gelo")
 UnknownOpError: unknown op 'gelo'.
     known  COUNT ops; see list(mithril_nb.models.op.OPS)
-    Try: ml.op('gelu')
 
 ml.op("zzzz")
 UnknownOpError: unknown op 'zzzz'.
     known  COUNT ops; see list(mithril_nb.models.op.OPS)
-    Try: @backend.register_op("zzzz")
 
 backend.register_op(abs)
 UnknownOptionError: 'abs' is not a valid op name.
     needs  a string of letters, digits and '_'
-    Try: @backend.register_op("my_op")
 
 ml.register_primitive("my op")
 UnknownOptionError: 'my op' is not a valid op name.
     needs  a string of letters, digits and '_'
-    Try: @ml.register_primitive("my_op")
 
 backend.register_op("many")(lambda *arrays: arrays[0])
 UnknownOptionError: backend.register_op('many') cannot determine the inputs of '<lambda>'.
     needs  a function of at least one array, each as a named argument
-    Try: def many(x): ...
 
 ml.register_primitive("lone")(lambda backend: 0)
 UnknownOptionError: ml.register_primitive('lone') cannot determine the inputs of '<lambda>'.
     needs  a function of the backend, then at least one array, each as a named argument
-    Try: def lone(backend, x): ...
 
 ml.register_primitive("lone_grad")(lambda backend, grad: 0)
 UnknownOptionError: ml.register_primitive('lone_grad') cannot determine the inputs of '<lambda>'.
     needs  a function of the backend, the arrays, then the gradient: at least one array, each as a named argument
-    Try: def lone_grad(backend, x, grad): ...
 
 backend.register_op("add")(lambda x: x)
 UnknownOptionError: the function has 1 argument, but the op 'add' has more inputs.
     inputs  left, right
-    Try: def add(left, right): ...  # or register another name
 
 ml.register_primitive("Linear")(lambda backend, x: x)
 NameTakenError: cannot define Linear: the kind 'Linear' already exists.
     defined by  mithril_nb.models.library.layers.linear.Linear
-    Try: class MyLinear(Operator)
 
 ml.compile(Wrong()).evaluate({}, {"input": X})
 UnknownOptionError: Wrong.compute returned 'out'.
     needs  a dict with 'output'
-    Try: return {'output': ...}
 
 ml.compile(NoArray()).evaluate({}, {"input": X})
 UnknownOptionError: NoArray.compute did not return an array for 'output'.
     returned  str
-    Try: return {'output': ...}  # an array
 
 of_primitive(lambda backend, x: 2 * x, lambda backend, x, grad: grad.sum())
 ShapeError: wrong_grad does not return a gradient of the shape of each input.
     returned  ()
     inputs    (4, 3)
-    Try: return ...  # a gradient for each input, in wrong_grad
 
 of_shapes(lambda x: x.reshape(2, 7), input=[4, 3])
 ShapeError: the input 'input' does not fit 'picky.input'.
@@ -164,33 +149,29 @@ UnknownOptionError: the function of the op 'picky' fails.
     because  TracerArrayConversionError: The numpy.ndarray conversion method __array__() was called on traced array with shape float32[4,3]
     where    HERE
     given    'input' (4, 3) float32
-    Try: import jax.numpy as jnp; jnp.tanh(x)  # instead of numpy
 
 of_shapes(lambda x: x if x.sum() > 0 else -x, input=[4, 3])
 UnknownOptionError: the function of the op 'picky' fails.
     because  TracerBoolConversionError: Attempted boolean conversion of traced array with shape bool[].
     where    HERE
     given    'input' (4, 3) float32
-    Try: jnp.where(x > 0, x, -x)  # instead of an if on the values of an array
 
 of_shapes(lambda x: x * float(x.sum()), input=[4, 3])
 UnknownOptionError: the function of the op 'picky' fails.
     because  ConcretizationTypeError: Abstract tracer value encountered where concrete value is expected: traced array with shape float32[]
     where    HERE
     given    'input' (4, 3) float32
-    Try: jnp.sum(x)  # an array, without float() or int(); sizes come from x.shape
 
 with_attribute()
 UnknownOptionError: the op 'scaled' takes no attributes.
     given    factor
     because  it is a registered function: its inputs are its arguments without a default
-    Try: ml.op('scaled')  # without a default in the function, 'factor' is an input
 """  # noqa: E501
 
 
 @pytest.mark.parametrize(("code", "message"), read_transcript(CASES.replace("COUNT", str(len(OPS)))))
 def test_message(code, message):
-    found = re.sub(rf"({re.escape(__file__)}|<string>):\d+$", "HERE", message_of(code, globals()), flags=re.MULTILINE)
+    found = re.sub(rf"({re.escape(__file__)}|<string>):\d+$", "HERE", facts_of(code, globals()), flags=re.MULTILINE)
     assert found == message
 
 
@@ -200,17 +181,10 @@ def test_error_of_a_function_is_the_cause():
     assert isinstance(error.value.__cause__, KeyError)
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("matmull", "JaxBackend has no operation 'matmull'. Did you mean 'matmul'?"),
-        ("qqqq", "JaxBackend has no operation 'qqqq'. To add one: @backend.register_op(\"...\")."),
-    ],
-)
-def test_unknown_operation_is_rejected(name: str, text: str) -> None:
+def test_unknown_operation_is_rejected() -> None:
     with pytest.raises(AttributeError) as error:
-        getattr(backend, name)
-    assert str(error.value) == text
+        _ = backend.matmull
+    assert str(error.value) == "JaxBackend has no operation 'matmull'. To add one: @backend.register_op('matmull')."
 
 
 def test_infer_error_of_a_custom_op_names_its_class():
@@ -219,8 +193,7 @@ def test_infer_error_of_a_custom_op_names_its_class():
 
     with pytest.raises(MithrilError) as caught:
         type("Loose", (Operator,), {"infer": staticmethod(infer), "compute": lambda self, inputs: inputs})
-    assert str(caught.value) == (
+    assert without_advice(str(caught.value)) == (
         "Loose.infer is not a class method.\n"
-        "    needs  a class method that computes specs from attributes and input specs\n"
-        "    Try: infer = classmethod(infer)  # after def infer; without infer, JAX traces compute"
+        "    needs  a class method that computes specs from attributes and input specs"
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -55,8 +54,7 @@ def test_an_app_reports_wrong_arguments(run_cli, model):
     code, _, err = run_cli("lab", "--app", str(model), "mine.ipynb")
     assert (code, err) == (
         2,
-        "UnknownOptionError: --app opens one model, but 'mine.ipynb' is given as well.\n"
-        f"    Try: --app {shlex.quote(str(model))}\n",
+        "UnknownOptionError: --app opens one model, but 'mine.ipynb' is given as well.\n",
     )
     code, _, err = run_cli("lab", "--app", str(model.with_name("none.json")))
     assert code == 2

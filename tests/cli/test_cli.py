@@ -11,7 +11,7 @@ import pytest
 
 import mithril_nb
 from mithril_nb import cli
-from mithril_nb.models import MLP, LayerNorm, Linear, Model, Relu, save
+from mithril_nb.models import LayerNorm, Linear, Model, Relu, save
 
 
 @pytest.fixture
@@ -93,55 +93,24 @@ def test_report_writes_one_file(model, tmp_path, run_cli):
         assert part in page
 
 
-def test_advice_for_a_shape_keeps_the_known_sizes(tmp_path: Path, run_cli) -> None:
-    path = tmp_path / "model.json"
-    save(MLP(4, [8], 3), path)
-    code, out, err = run_cli("show", str(path), "--stage", "jaxpr")
-    assert (code, out) == (2, "")
-    assert err == (
-        "ShapeError: the shape of input 'input' is unknown.\n"
-        "    so far  ('...', 4) float32\n"
-        "    Try: --shape input=32,4\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["--stage", "jaxpr"],
-            "ShapeError: the shape of input 'input' is unknown.\n"
-            "    so far  ('...',) float32\n"
-            "    Try: --shape input=32,784\n",
-        ),
+        (["--stage", "jaxpr"], "ShapeError: the shape of input 'input' is unknown.\n    so far  ('...',) float32\n"),
         (
             ["--stage", "jaxpr", "--shape", "input"],
-            "UnknownOptionError: invalid --shape 'input'.\n"
-            "    needs  INPUT=SIZES, with commas between the sizes\n"
-            "    Try: --shape input=32,784\n",
+            "UnknownOptionError: invalid --shape 'input'.\n    needs  INPUT=SIZES",
         ),
-        (
-            ["--shape", "input=-1,3"],
-            "UnknownOptionError: invalid size '-1' in --shape 'input=-1,3'.\n"
-            "    needs  a whole number, 0 or more, or a name for an unknown size\n"
-            "    Try: --shape input=32,784\n",
-        ),
-        (
-            ["--shape", "input=batch,2.5"],
-            "UnknownOptionError: invalid size '2.5' in --shape 'input=batch,2.5'.\n"
-            "    needs  a whole number, 0 or more, or a name for an unknown size\n"
-            "    Try: --shape input=32,784\n",
-        ),
-        (
-            ["--shape", "image=3"],
-            "UnexpectedInputError: the model has no input 'image'.\n"
-            "    inputs  'input'\n"
-            "    Try: shapes = {'input': [3]}\n",
-        ),
+        (["--shape", "input=-1,3"], "UnknownOptionError: invalid size '-1' in --shape 'input=-1,3'.\n"),
+        (["--shape", "input=batch,2.5"], "UnknownOptionError: invalid size '2.5' in --shape 'input=batch,2.5'.\n"),
+        (["--shape", "image=3"], "UnexpectedInputError: the model has no input 'image'.\n    inputs  'input'\n"),
     ],
 )
 def test_user_errors_print_no_traceback(model, run_cli, arguments, message):
-    assert run_cli("show", model, *arguments) == (2, "", message)
+    code, out, err = run_cli("show", model, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(message)
+    assert "Traceback" not in err
 
 
 def test_shape_errors_are_printed_below_the_graph(tmp_path, run_cli):
@@ -169,9 +138,7 @@ def test_missing_broken_and_unwritable_files(model, tmp_path, run_cli):
     target = str(tmp_path / "no" / "folder.html")
     code, out, err = run_cli("report", model, "-o", target, "--shape", "input=8,64")
     assert (code, out) == (2, "")
-    assert err == (
-        f"ModelFileError: cannot write {target!r}.\n    because  No such file or directory\n    Try: -o report.html\n"
-    )
+    assert err == f"ModelFileError: cannot write {target!r}.\n    because  No such file or directory\n"
 
 
 def test_control_characters_in_names_are_escaped(tmp_path, run_cli):
@@ -209,15 +176,13 @@ def test_unexpected_errors_are_printed(model, run_cli, monkeypatch):
     ("option", "name", "value"),
     [("--processes", "processes", "0"), ("--devices", "devices", "-1"), ("--start-timeout", "start_timeout_s", "0")],
 )
-def test_launch_advice_uses_command_line_options(tmp_path, run_cli, option, name, value):
+def test_launch_rejects_wrong_options(tmp_path, run_cli, option, name, value):
     script = tmp_path / "train.py"
     script.write_text("")
     code, _, err = run_cli("launch", option, value, str(script))
     assert code == 2
     assert err.startswith(f"UnknownOptionError: {name} must be ")
-    advice = err.partition("Try: ")[2].split()
-    assert advice == [option, "60" if name.endswith("_s") else "2"]
-    missing = run_cli("launch", *advice, str(tmp_path / "none.py"))[2]
+    missing = run_cli("launch", option, "2", str(tmp_path / "none.py"))[2]
     assert missing.startswith("LaunchError: script ")
     assert "does not exist" in missing
 
@@ -259,7 +224,7 @@ def test_lab_opens_the_given_notebook(tmp_path, run_cli, monkeypatch):
     assert started[-1][3:] == [str(cli._notebook(None)), "--no-browser", "--port=1"]
     code, _, err = run_cli("lab", str(tmp_path / "none.ipynb"))
     assert (code, err) == (
-        2, f"ModelFileError: notebook {str(tmp_path / 'none.ipynb')!r} does not exist.\n    Try: mithril-nb lab\n",
+        2, f"ModelFileError: notebook {str(tmp_path / 'none.ipynb')!r} does not exist.\n",
     )  # fmt: skip
 
 

@@ -38,7 +38,7 @@ def test_a_program_is_searched_by_equation(run_cli: Run) -> None:
 def test_a_query_of_costs_needs_shapes(run_cli: Run) -> None:
     code, out, err = run_cli("find", "model.json", "flops>100")
     assert (code, out) == (2, "")
-    assert "Try: --shape input=32,784" in err
+    assert "the shape of input 'input' is unknown" in err
 
 
 def test_a_bad_query_is_reported(run_cli: Run) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from transcript import facts_of, without_advice
 
 import mithril_nb as ml
 from mithril_nb import models
@@ -23,7 +24,6 @@ from mithril_nb.errors import (
     UnsupportedPrimitiveError,
 )
 from tests.backends.test_emitted_backends import KINDS, each_kind
-from tests.raised import message_of
 
 MODELS: dict[str, tuple[Any, list[int]]] = {
     "mlp": (models.MLP(4, [8], 3), [5, 4]),
@@ -60,11 +60,9 @@ def test_a_scalar_output_needs_no_output_gradients(kind: Any) -> None:
     assert pm.backend.to_numpy(outputs["output"]) == pm.backend.to_numpy(expected[0]["output"])
     np.testing.assert_array_equal(pm.backend.to_numpy(gradients["linear_0.weight"]), [[3], [5], [7]])
     several = ml.compile(models.Linear(3), kind(), shapes={"input": [2, 4]})
-    assert message_of(lambda: several.evaluate_all(several.randomize_params(seed=0), {"input": x})) == (
+    assert facts_of(lambda: several.evaluate_all(several.randomize_params(seed=0), {"input": x})) == (
         "MissingInputError: evaluate_all needs output_gradients: this model does not return one scalar.\n"
-        "    outputs  'output' (2, 3) float32\n"
-        "    Try: pm.evaluate_all(params, inputs, "
-        "{'output': backend.ones_like(pm.evaluate(params, inputs)['output'])})"
+        "    outputs  'output' (2, 3) float32"
     )
 
 
@@ -139,10 +137,7 @@ def test_a_missing_compiler_is_reported(monkeypatch: pytest.MonkeyPatch) -> None
     assert not ml.CBackend.available()
     with pytest.raises(UnavailableBackendError) as raised:
         ml.CBackend()
-    assert str(raised.value) == (
-        "CBackend needs a C compiler, which is not installed.\n"
-        "    Try: apt-get install gcc  # macOS: xcode-select --install"
-    )
+    assert without_advice(str(raised.value)) == ("CBackend needs a C compiler, which is not installed.")
 
 
 def test_the_source_of_c_is_its_stage() -> None:
@@ -217,7 +212,7 @@ def test_errors_of_the_emission_are_raised_by_compile(kind: Any, rules: Any, mon
 @pytest.mark.parametrize("kind", EMITTING)
 def test_unsupported_primitives_are_refused_by_compile(kind: Any) -> None:
     model = with_callback()
-    first, *facts = message_of(lambda: ml.compile(model, kind(), shapes={"input": [2, 4]})).splitlines()
+    first, *facts = facts_of(lambda: ml.compile(model, kind(), shapes={"input": [2, 4]})).splitlines()
     assert first == (
         f"UnsupportedPrimitiveError: backend {kind.name!r} has no source for primitive 'pure_callback' "
         "(block 'called_back_0')."
@@ -225,7 +220,6 @@ def test_unsupported_primitives_are_refused_by_compile(kind: Any) -> None:
     assert facts == [
         "    line      model:6",
         "    expected  a function of jax.numpy operations",
-        "    Try: ml.JaxBackend()  # runs every primitive",
     ]
     open_batch = ml.compile(model, kind(), shapes={"input": ["batch", 4]})  # the shapes of a call decide
     with pytest.raises(UnsupportedPrimitiveError):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from fresh import run_fresh
-from transcript import message_of
+from transcript import facts_of
 
 import mithril_nb as ml
 from mithril_nb.backends.backend import MithrilWarning
@@ -328,23 +328,18 @@ def test_long_list_causes_a_warning(params):
 
 def test_integer_parameters_are_rejected(pm, params):
     whole = {**params, "linear_0.bias": np.zeros(4, int)}
-    assert message_of(lambda: pm.evaluate(whole, {"input": X}, ONES)) == (
+    assert facts_of(lambda: pm.evaluate(whole, {"input": X}, ONES)) == (
         "UnknownOptionError: parameter 'linear_0.bias' cannot be trained: its dtype is not floating point.\n"
         "    given  (4,) of int32\n"
-        "    needs  float32\n"
-        "    Try: params['linear_0.bias'].astype(\"float32\")"
+        "    needs  float32"
     )
 
 
 def test_dim_name_has_one_size():
     pm = ml.compile(Add(), shapes={"left": ["rows", 4], "right": ["rows", 4]})
     arrays = {"left": np.ones((6, 4), "float32"), "right": np.ones((1, 4), "float32")}
-    assert message_of(lambda: pm.evaluate({}, arrays)) == (
-        "ShapeError: the size 'rows' is 6 in input 'left' and 1 in input 'right'.\n"
-        "    left   (6, 4)\n"
-        "    right  (1, 4)\n"
-        "    Try: ml.compile(model, backend, shapes={'left': ['rows', 4], 'right': ['rows_2', 4]})"
-        "  # or pass inputs of the same size"
+    assert facts_of(lambda: pm.evaluate({}, arrays)) == (
+        "ShapeError: the size 'rows' is 6 in input 'left' and 1 in input 'right'.\n    left   (6, 4)\n    right  (1, 4)"
     )
     for rows in (6, 1):
         x = np.ones((rows, 4), "float32")

@@ -6,7 +6,7 @@ import warnings
 import jax
 import numpy as np
 import pytest
-from transcript import message_of, read_transcript
+from transcript import facts_of, read_transcript, without_advice
 
 import mithril_nb as ml
 from mithril_nb.backends.backend import MithrilWarning
@@ -102,11 +102,10 @@ def test_static_shapes_reject_other_shapes():
         assert pm.evaluate(params, {"input": X})["output"].shape == (5, 2)
         with pytest.raises(MithrilError) as error:
             pm.evaluate(params, {"input": X[:2]})
-        assert str(error.value) == (
+        assert without_advice(str(error.value)) == (
             "the shape of input 'input' differs from the compiled shape.\n"
             "    given         (2, 3)\n"
-            "    compiled for  (5, 3)\n"
-            "    Try: static_shapes=False  # compiles for each shape; or pad the batch"
+            "    compiled for  (5, 3)"
         )
         assert pm.evaluate(params, {"input": X})["output"].shape == (5, 2)
 
@@ -130,10 +129,8 @@ def test_debug_names_the_block_with_nan():
     watched = ml.compile(model, ml.JaxBackend(debug=True), shapes=FIVE)
     params = {"before.weight": np.eye(3, dtype="float32"), "before.bias": np.zeros(3, "float32")}
     assert watched.evaluate(params, {"input": np.ones((5, 3), "float32")})["output"].shape == (5, 3)
-    assert message_of(lambda: watched.evaluate(params, {"input": X})) == (
-        "NotANumberError: 'log_0.output' is NaN.\n"
-        "    input  (5, 3) from -1 to 1\n"
-        "    Try: JaxBackend(debug=False)  # does not stop at NaN"
+    assert facts_of(lambda: watched.evaluate(params, {"input": X})) == (
+        "NotANumberError: 'log_0.output' is NaN.\n    input  (5, 3) from -1 to 1"
     )
     assert np.isnan(ml.compile(model, BACKEND).evaluate(params, {"input": X})["output"]).any()
 
@@ -141,7 +138,7 @@ def test_debug_names_the_block_with_nan():
 def test_debug_compares_shapes_with_inferred_ones():
     backend = ml.JaxBackend(debug=True)
     backend.register_op("relu")(lambda x: x[:1])
-    assert message_of(lambda: ml.compile(Model() | Relu(), backend).evaluate({}, {"input": X})) == (
+    assert facts_of(lambda: ml.compile(Model() | Relu(), backend).evaluate({}, {"input": X})) == (
         "ShapeError: the shape of 'relu_0.output' differs from the inferred shape.\n"
         "    inferred  (5, 3)\n"
         "    computed  (1, 3)\n"
@@ -221,109 +218,89 @@ def test_effective_options_do_not_warn():
 CASES = """
 ml.compile(Relu(), jit_options={"donate_argnum": 0})
 UnknownOptionError: jit_options has no option 'donate_argnum'.
-    takes  static_argnums, donate_argnums, xla_computation
-    Try: jit_options={"donate_argnums": ...}
+    takes  a dict with static_argnums, donate_argnums, xla_computation
 
 ml.compile(Relu(), optimizations=["fusion"])
-UnknownOptionError: optimizations=['fusion'] must be a dict.
-    takes  fusion, buffer_reuse, layout_optimization
-    Try: optimizations={"fusion": ...}
+UnknownOptionError: optimizations has no option ['fusion'].
+    takes  a dict with fusion, buffer_reuse, layout_optimization
 
 ml.compile(Relu(), tpu_options={"zzz": 1})
 UnknownOptionError: tpu_options has no option 'zzz'.
-    takes  replicate_inputs, allow_spmd
-    Try: tpu_options={"replicate_inputs": ...}
+    takes  a dict with replicate_inputs, allow_spmd
 
 ml.compile(Relu(), jit_options={"donate_argnums": (3,)})
 UnknownOptionError: jit_options['donate_argnums']=(3,) must contain positions of arguments of evaluate.
     arguments  0 params, 1 inputs, 2 output_gradients
-    Try: jit_options={"donate_argnums": (0,)}
 
 ml.compile(Relu(), optimizations={"fusion": "yes"})
 UnknownOptionError: optimizations['fusion']='yes' must be a bool.
     needs  True or False
-    Try: optimizations={"fusion": True}
 
 ml.compile(Relu(), static_shapes="batch")
 UnknownOptionError: static_shapes='batch' must be a bool.
     needs  True or False
-    Try: ml.compile(model, backend, static_shapes=True)
 
 ml.compile(Relu(), constants={"x": 1.0})
 UnexpectedInputError: the model has no input 'x'.
     inputs  'input'
-    Try: constants = {'input': ...}
 
 ml.compile(Relu(), constants={"input": "one"})
 UnknownOptionError: the constant for input 'input' is not an array of numbers.
     given  'one'
-    Try: constants={'input': 2.0}
 
 ml.compile(MLP(3, [4], 2), frozen="linear_0")
 UnknownOptionError: frozen='linear_0' is not a list of names.
-    Try: ml.compile(model, backend, frozen=["linear_0"])
 
 ml.compile(MLP(3, [4], 2), frozen=["linear_0"], trainable=["linear_0"])
 UnknownOptionError: 'linear_0' is in both frozen and trainable.
-    Try: ml.compile(model, backend, frozen=['linear_0'])
 
 ml.JaxBackend(xla_flags="--xla_foo")
 UnknownOptionError: xla_flags='--xla_foo' is not a list of flags.
     needs  a list of strings
-    Try: xla_flags=["--xla_cpu_enable_fast_math=true"]
 
 ml.JaxBackend(xla_flags=["--xla_foo=1"])
 UnknownOptionError: XLA rejects the flag '--xla_foo=1'.
     because  No such compile option: 'xla_foo'
-    Try: xla_flags=["--xla_cpu_enable_fast_math=true"]  # or no flags
 
 ml.JaxBackend(xla_flags=["--xla_force_host_platform_device_count=8"])
 UnknownOptionError: the XLA flag 'xla_force_host_platform_device_count' comes too late: JAX reads it only at the start.
-    Try: os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"  # before JAX is imported
 
 ml.JaxBackend(device_mesh=2)
 DeviceNotFoundError: device_mesh=(2,) needs 2 devices, but only 1 is available.
     present  cpu:0
-    Try: device_mesh=1  # or XLA_FLAGS=--xla_force_host_platform_device_count=2, set before Python starts
 
 ml.JaxBackend(debug="yes")
 UnknownOptionError: debug='yes' must be a bool.
     needs  True or False
-    Try: JaxBackend(debug=False)
 
 BACKEND.set_platform("tpu")
 DeviceNotFoundError: no device 'tpu' on backend 'jax'.
     present  cpu:0
-    Try: backend.set_platform("cpu:0")
 
 BACKEND.ones(2, dtype="float64")
 UnknownOptionError: JAX creates arrays of float64 only in its x64 mode, which is off.
     because  JAX uses 32 bits by default, and would truncate these
-    Try: backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; otherwise dtype="float32"
 
 BACKEND.array(["a", "b"])
 UnknownOptionError: cannot convert the value to an array.
     given  ['a', 'b']
     needs  numbers, or nested lists of numbers of equal lengths
-    Try: backend.array([[1.0, 2.0], [3.0, 4.0]])
 
 BACKEND.matmul(BACKEND.ones(3, 4), BACKEND.ones(3, 4))
 ShapeError: matmul does not accept these arguments.
     given    (3, 4) float32, (3, 4) float32
     because  dot_general requires contracting dimensions to have the same shape, got (4,) and (3,).
-    Try: help(backend.matmul)
 
 BACKEND.cross_entropy(BACKEND.ones(3, 4), BACKEND.ones(3))
 ShapeError: cross_entropy does not accept targets of shape (3,) float32.
     logits  (3, 4) float32
     needs   (3,) integers, or (3, 4) probabilities
-    Try: backend.array(labels, dtype="int32")
 """
 
 
 @pytest.mark.parametrize(("code", "message"), read_transcript(CASES))
 def test_message(code, message):
-    assert message_of(code, globals()) == message
+    assert facts_of(code, globals()) == message
 
 
 def test_stages_use_the_options():

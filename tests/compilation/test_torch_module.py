@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from transcript import facts_of
 
 import mithril_nb as ml
 from mithril_nb import models
-from tests.raised import message_of
 
 torch = pytest.importorskip("torch")
 
@@ -101,11 +101,10 @@ def test_hand_written_gradients_run_on_every_backend() -> None:
         _, gradients = pm.evaluate(pm.randomize_params(seed=0), x, weights)
         np.testing.assert_array_equal(pm.backend.to_numpy(gradients["linear_0.bias"]), [14, 14, 14])
     module = ml.compile(model, ml.TorchBackend(), shapes={"input": [2, 4]}).as_module()
-    assert message_of(lambda: module(torch.ones(2, 4))) == (
+    assert facts_of(lambda: module(torch.ones(2, 4))) == (
         "UnknownOptionError: a module cannot run the hand-written gradients of this model: torch.autograd does not "
         "see them.\n"
-        "    model  linear_0, doubled_for_modules_0\n"
-        "    Try: pm.evaluate(params, inputs, output_gradients)  # runs them, as emitted source"
+        "    model  linear_0, doubled_for_modules_0"
     )
 
 
@@ -125,12 +124,9 @@ def test_results_of_mixed_precision_keep_their_dtypes() -> None:
 
 def test_other_backends_have_no_module() -> None:
     pm = ml.compile(models.Linear(3), ml.NumpyBackend(), shapes={"input": [2, 4]})
-    assert message_of(pm.as_module) == (
-        "UnknownOptionError: as_module needs PyTorch; this model is compiled for NumpyBackend.\n"
-        "    Try: ml.compile(model, ml.TorchBackend(), shapes={'input': [2, 4]}).as_module()"
+    assert facts_of(pm.as_module) == (
+        "UnknownOptionError: as_module needs PyTorch; this model is compiled for NumpyBackend."
     )
-    assert message_of(lambda: ml.TorchBackend(grads="numpy")) == (
-        "UnknownOptionError: TorchBackend does not accept grads='numpy'.\n"
-        "    known  'autograd', 'jax'\n"
-        '    Try: ml.TorchBackend(grads="jax")'
+    assert facts_of(lambda: ml.TorchBackend(grads="numpy")) == (
+        "UnknownOptionError: TorchBackend does not accept grads='numpy'.\n    known  'autograd', 'jax'"
     )

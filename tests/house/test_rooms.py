@@ -38,13 +38,8 @@ FLOORS = [
 ]
 """From the ground up. A room imports only from floors below its own, and from itself."""
 
-DOORS = {
-    "mithril_nb": "the public names",
-    "mithril_nb.display": "the renderers, from the registry of viz",
-}
-"""Modules that may import upper rooms, on demand, and what for."""
-THROUGH_THE_DOOR = {"mithril_nb.models.model": "mithril_nb", "mithril_nb.backends.jax.custom": "mithril_nb"}
-"""Modules of lower rooms that use the public names: `Model.compile` is `ml.compile`; the folder of the package."""
+DOOR = "mithril_nb"
+"""The module that may import upper rooms, on demand: the public names, and what lower rooms look up."""
 BY_STRING = {"importlib", "import_module", "__import__", "find_spec"}
 """Names that occur in files that import by string."""
 
@@ -150,7 +145,7 @@ def wrong_way(path: Path) -> list[str]:
     for line, name in imports(path):
         first, _, rest = name.partition(".")
         target = rest.partition(".")[0]
-        if name == "mithril_nb" and floor_of(room) < floor_of("cli") and THROUGH_THE_DOOR.get(module_of(path)) != name:
+        if name == DOOR and floor_of(room) < floor_of("cli"):
             problems.append(f"{path.relative_to(ROOT)}:{line} imports mithril_nb")
         if first == "mithril_nb" and target and target != room and floor_of(target) >= floor_of(room):
             problems.append(f"{path.relative_to(ROOT)}:{line} imports mithril_nb.{rest}")
@@ -166,11 +161,11 @@ def test_every_room_has_a_floor() -> None:
 
 
 def test_imports_run_one_way() -> None:
-    problems = [problem for path in python_files() if module_of(path) not in DOORS for problem in wrong_way(path)]
+    problems = [problem for path in python_files() if module_of(path) != DOOR for problem in wrong_way(path)]
     assert problems == []
 
 
-def test_only_the_doors_change_their_names_on_demand() -> None:
+def test_only_the_door_changes_its_names_on_demand() -> None:
     """`globals()` and `singledispatch` would hide imports from this test."""
     hidden = {"globals", "singledispatch", "singledispatchmethod"}
     in_one_room = {"mithril_nb.train.trainable"}  # it registers the kinds of models itself
@@ -182,7 +177,7 @@ def test_only_the_doors_change_their_names_on_demand() -> None:
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Name | ast.Attribute) and _last(node) in hidden
     }
-    assert used - in_one_room <= DOORS.keys()
+    assert used - in_one_room <= {DOOR}
 
 
 def test_no_circles_between_modules() -> None:
@@ -190,7 +185,7 @@ def test_no_circles_between_modules() -> None:
     graph = {
         module: {name for _, name in imports(path) if name in known and name != module}
         for module, path in known.items()
-        if module not in DOORS
+        if module != DOOR
     }
     while free := [module for module, needs in graph.items() if not needs & graph.keys()]:
         for module in free:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen
+from transcript import without_advice
 
 import mithril_nb as ml
 from mithril_nb.errors import ShapeError
@@ -285,8 +286,7 @@ REFUSED = {
         lambda: two(Concat(2, axis=1), Flatten),
         """
         cannot match the parameters of 'Dense_0' to 'linear_0': the order of its features is unknown.
-            because  'model_0/concat_0' changes the order of the elements of an image in an unknown way
-            Try: Transpose((0, 2, 3, 1))  # after the image: channels last, as in the library""",
+            because  'model_0/concat_0' changes the order of the elements of an image in an unknown way""",
     ),
     "Reshape that joins the batch": (
         lambda x: conv(x).reshape(4, -1),
@@ -319,7 +319,7 @@ def test_unknown_orders_are_rejected(name):
     if text.startswith("because"):
         assert text in [line.strip() for line in str(error.value).splitlines()]
     else:
-        assert str(error.value) == textwrap.dedent(text).strip("\n")
+        assert without_advice(str(error.value)) == textwrap.dedent(text).strip("\n")
 
 
 def test_groups_of_rows_are_rejected():
@@ -330,10 +330,9 @@ def test_groups_of_rows_are_rejected():
 
     with pytest.raises(ShapeError) as error:
         differ(Ends(), chain(Conv2d(3, 3), Flatten(), GroupNorm(3)), x_of(*IMAGES))
-    assert str(error.value) == (
+    assert without_advice(str(error.value)) == (
         "cannot match the parameters of 'GroupNorm_0' to 'group_norm_0': the order of its features is unknown.\n"
-        "    because  'group_norm_0' works on groups of features from an image\n"
-        "    Try: Transpose((0, 2, 3, 1))  # after the image: channels last, as in the library"
+        "    because  'group_norm_0' works on groups of features from an image"
     )
 
 
@@ -355,11 +354,10 @@ def test_images_made_of_features_are_rejected():
     model = chain(Linear(48), Reshape((2, 3, 4, 4)), Relu(), Conv2d(3, 3))
     with pytest.raises(ShapeError) as error:
         differ(Decoder(), model, x_of(2, 5))
-    assert str(error.value) == (
+    assert without_advice(str(error.value)) == (
         "the order of the channels of 'Conv_0' is unknown.\n"
         "    in the model    'conv2d_0' reads channels on axis 1 of the output of 'reshape_0'\n"
-        "    in the library  'Conv_0' reads channels on the last axis\n"
-        "    Try: put the channels last in 'reshape_0', and add a Transpose after it that moves them to axis 1."
+        "    in the library  'Conv_0' reads channels on the last axis"
     )
 
 

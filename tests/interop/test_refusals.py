@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen, nnx
-from raised import message_of
+from transcript import facts_of
 
 import mithril_nb as ml
 from mithril_nb.errors import MithrilError
@@ -90,8 +90,7 @@ CASES = {
         lambda: ml.from_equinox(3),
         """
         UnknownOptionError: cannot convert 3 from Equinox.
-            needs  an Equinox module
-            Try: ml.from_equinox(eqx.nn.MLP(784, 10, 64, 2, key=key))""",
+            needs  an Equinox module""",
     ),
     "a module with custom code": (
         lambda: ml.from_equinox(Own(eqx.nn.Linear(4, 4, key=KEY))),
@@ -120,8 +119,7 @@ CASES = {
         """
         UnknownOptionError: the order of 'decoder' and 'encoder' in Flax is unknown.
             because  both have the same shapes, and jax.tree.map and jit sort layers by their names
-            blocks   'mlp_0/linear_0', 'mlp_0/linear_1'
-            Try: names={'decoder': 'mlp_0/linear_0', 'encoder': 'mlp_0/linear_1'}  # or the other way round""",
+            blocks   'mlp_0/linear_0', 'mlp_0/linear_1'""",
     ),
     "an order of Haiku that JAX has lost": (
         lambda: ml.from_haiku(
@@ -130,8 +128,7 @@ CASES = {
         """
         UnknownOptionError: the order of 'decoder/linear' and 'encoder/linear' in Haiku is unknown.
             because  both have the same shapes, and jax.tree.map and jit sort layers by their names
-            blocks   'mlp_0/linear_0', 'mlp_0/linear_1'
-            Try: names={'decoder/linear': 'mlp_0/linear_0', 'encoder/linear': 'mlp_0/linear_1'}  # or the other way round""",  # noqa: E501
+            blocks   'mlp_0/linear_0', 'mlp_0/linear_1'""",
     ),
     "a BatchNorm without its state": (
         lambda: ml.from_equinox(eqx.nn.make_with_state(eqx.nn.BatchNorm)(4, "batch", mode="batch")[0]),
@@ -163,60 +160,52 @@ CASES = {
         lambda: ml.from_flax({"params": {"Dense_0": DENSE}}),
         """
         UnknownOptionError: cannot convert variables of Flax without a module or the argument into.
-            given  variables
-            Try: ml.from_flax(nnx_module)  # or ml.from_flax(linen_module, variables), or ml.from_flax(variables, into=pm)""",  # noqa: E501
+            given  variables""",
     ),
     "haiku without a model": (
         lambda: ml.from_haiku({"linear": {"w": jnp.ones((4, 8)), "b": jnp.ones(8)}}),
         """
         UnknownOptionError: cannot convert Haiku parameters: the argument into is missing.
-            because  parameters do not contain the code of the function
-            Try: into=ml.compile(model, shapes=shapes)  # with a model of the same layers""",
+            because  parameters do not contain the code of the function""",
     ),
     "no parameters of Haiku": (
         lambda: ml.from_haiku({"w": 3}),
         """
         UnknownOptionError: cannot convert {'w': 3} from Haiku.
-            needs  a dict of dicts: module name -> parameter name -> array
-            Try: ml.from_haiku(transformed.init(key, x), into=pm)""",
+            needs  a dict of dicts: module name -> parameter name -> array""",
     ),
     "an LSTM of Haiku": (
         lambda: ml.from_haiku({"lstm/linear": {"w_i": jnp.ones((4, 8))}}, into=pm_of(Linear(8))),
         """
         UnknownOptionError: cannot convert 'lstm/linear' from Haiku.
             is       a module
-            because  no block has parameters for the arrays w_i
-            Try: compose the model with blocks, and load its parameters with ml.from_haiku(..., into=pm).""",
+            because  no block has parameters for the arrays w_i""",
     ),
     "another number of layers": (
         lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=pm_of(MLP(4, [8], 8))),
         """
         UnexpectedInputError: Flax has 1 layers of kind 'linear', but the model has 2.
             Flax   Dense_0
-            model  mlp_0/linear_0, mlp_0/linear_1
-            Try: compile a model with the same layers, and pass it as into.""",
+            model  mlp_0/linear_0, mlp_0/linear_1""",
     ),
     "other sizes": (
         lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=pm_of(Linear(9))),
         """
         ShapeError: 'Dense_0' of Flax does not match 'linear_0.weight'.
             Dense_0          (4, 8)
-            linear_0.weight  (4, 9) float32
-            Try: use a block of the same sizes, or pass names={...} if the layer belongs to another block.""",
+            linear_0.weight  (4, 9) float32""",
     ),
     "a bias too many": (
         lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=pm_of(Linear(8, use_bias=False))),
         """
         UnexpectedInputError: 'Dense_0' of Flax has more parameters than 'linear_0'.
-            not used  bias
-            Try: use a block with these parameters, such as Linear(..., use_bias=True).""",
+            not used  bias""",
     ),
     "no compiled model": (
         lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=Linear(8)),
         """
         UnknownOptionError: cannot put parameters into Linear(dimension=8, use_bias=True, input_size=None).
-            needs  a compiled model
-            Try: into=ml.compile(model, shapes=shapes)""",
+            needs  a compiled model""",
     ),
     "arrays of Equinox that no block has": (
         lambda: ml.from_equinox(
@@ -230,8 +219,7 @@ CASES = {
         """
         UnknownOptionError: cannot convert 'grucell' from Equinox.
             is       GRUCell
-            because  no block has parameters for the arrays bias, bias_n, weight_hh, weight_ih
-            Try: compose the model with blocks, and load its parameters with ml.from_equinox(..., into=pm).""",
+            because  no block has parameters for the arrays bias, bias_n, weight_hh, weight_ih""",
     ),
     "an array beside the layers": (
         lambda: ml.from_equinox(Scaled(eqx.nn.Linear(4, 2, key=KEY), np.full(2, 7.0)), into=pm_of(Linear(2))),
@@ -242,8 +230,7 @@ CASES = {
         """
         UnknownOptionError: cannot convert 'scales.0' from Equinox.
             is       Array([1., 1.], dtype=float32)
-            because  the array does not belong to a supported layer
-            Try: compose the model with blocks, and load its parameters with ml.from_equinox(..., into=pm).""",
+            because  the array does not belong to a supported layer""",
     ),
     "a subclass of a layer with one array more": (
         lambda: ml.from_equinox(Adapted(), into=pm_of(Linear(2))),
@@ -254,15 +241,13 @@ CASES = {
         """
         UnknownOptionError: cannot fill 'lstm' from Flax.
             block    LSTM
-            because  the layout of its parameters differs from that of the library
-            Try: params = {**pm.randomize_params(), 'w_ih': ...}  # each array by its name""",
+            because  the layout of its parameters differs from that of the library""",
     ),
     "names of nothing": (
         lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=pm_of(Linear(8)), names={"Dense_1": "linear_0"}),
         """
         UnexpectedInputError: names={...} contains 'Dense_1', but no layer with parameters has this path.
-            known  'Dense_0'
-            Try: names={'Dense_0': 'linear_0'}""",
+            known  'Dense_0'""",
     ),
 }
 
@@ -270,7 +255,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_message(name):
     call, text = CASES[name]
-    message = message_of(call)
+    message = facts_of(call)
     if "\n" not in text:  # the rest shows the other library's own text of the module
         assert text in [line.strip() for line in message.splitlines()]
     else:
@@ -288,4 +273,3 @@ def test_flattened_images_of_unknown_size():
     assert str(error.value).splitlines()[0] == (
         "cannot match the parameters of 'Dense_0' to 'linear_0': the order of its features is unknown."
     )
-    assert str(error.value).endswith("Try: call ml.compile(model, shapes=...) with the sizes of the images.")

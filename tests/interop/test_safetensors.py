@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from raised import message_of
 from safetensors.numpy import load_file, save_file
+from transcript import facts_of
 
 import mithril_nb as ml
 from mithril_nb.errors import DataError, MithrilError, ModelFileError
@@ -89,14 +89,13 @@ def lines(*text: str) -> str:
 
 
 NO_FILE = "ModelFileError: 'here.safetensors' is not a safetensors file, or is broken."
-TRY = "Try: ml.load_params(path)  # of a file that ml.save_params(params, path) wrote"
 
 
 @pytest.mark.parametrize("cut", [0, 5, 30, -1])
 def test_truncated_file_is_rejected(cut):
     data = good()
-    first, because, advice = message_of(lambda: ml.load_params(written(data[:cut]))).split("\n    ")
-    assert (first, advice) == (NO_FILE, TRY)
+    first, because = facts_of(lambda: ml.load_params(written(data[:cut]))).split("\n    ")
+    assert first == NO_FILE
     assert because.startswith("because  ")
 
 
@@ -125,7 +124,6 @@ CASES = [
         lines(
             "UnknownOptionError: cannot load 3.",
             "needs  the path of a file",
-            'Try: ml.load_params("model.safetensors")',
         ),
     ),
     (
@@ -134,7 +132,6 @@ CASES = [
             "ModelFileError: 'here.safetensors' was not written by ml.save_params.",
             'needs  "format": "mithril_nb.params"',
             "found  {'format': 'pt'}",
-            "Try: safetensors.numpy.load_file(path)  # then rename its arrays to the names of the parameters",
         ),
     ),
     (
@@ -143,7 +140,6 @@ CASES = [
             "ModelFileError: 'here.safetensors' was not written by ml.save_params.",
             'needs  "format": "mithril_nb.params"',
             "found  no metadata",
-            "Try: safetensors.numpy.load_file(path)  # then rename its arrays to the names of the parameters",
         ),
     ),
     (
@@ -151,7 +147,6 @@ CASES = [
         lines(
             "ModelFileError: 'here.safetensors' was written in version '2' of the format.",
             "supported  version 1",
-            "Try: pip install --upgrade mithril-nb",
         ),
     ),
     (
@@ -159,7 +154,6 @@ CASES = [
         lines(
             "ModelFileError: 'here.safetensors' is broken.",
             "because  its table of names is not valid JSON",
-            TRY,
         ),
     ),
     (
@@ -167,7 +161,6 @@ CASES = [
         lines(
             "ModelFileError: 'here.safetensors' is broken.",
             "because  its table of names is not a table of strings",
-            TRY,
         ),
     ),
     (
@@ -175,7 +168,6 @@ CASES = [
         lines(
             "ModelFileError: 'here.safetensors' is broken.",
             "because  'w' has the dtype F8_E5M2, which parameters cannot have",
-            TRY,
         ),
     ),
     (
@@ -183,7 +175,6 @@ CASES = [
         lines(
             "DataError: 'w' in 'here.safetensors' is float64, which JAX would convert to float32.",
             "because  the x64 mode of JAX is off",
-            'Try: jax.config.update("jax_enable_x64", True)  # or ml.JaxBackend(dtype="float64") first',
         ),
     ),
     (
@@ -192,7 +183,6 @@ CASES = [
             "DataError: cannot save parameter 'w' of dtype complex128.",
             "supported  bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, "
             "float16, bfloat16, float32, float64, complex64",
-            "Try: ml.save_params(pm.randomize_params(), path)",
         ),
     ),
     (
@@ -200,7 +190,6 @@ CASES = [
         lines(
             "UnknownOptionError: params must be given by name, in a dict.",
             "given  list",
-            "Try: params = pm.randomize_params()",
         ),
     ),
     (
@@ -208,7 +197,6 @@ CASES = [
         lines(
             "ModelFileError: cannot write 'nowhere/at.all'.",
             "because  No such file or directory",
-            'Try: ml.save_params(params, "model.safetensors")',
         ),
     ),
     (
@@ -216,7 +204,6 @@ CASES = [
         lines(
             "UnknownOptionError: cannot save to None.",
             "needs  the path of a file",
-            'Try: ml.save_params(params, "model.safetensors")',
         ),
     ),
 ]
@@ -224,7 +211,7 @@ CASES = [
 
 @pytest.mark.parametrize(("call", "text"), CASES)
 def test_message(call, text):
-    assert message_of(call) == text
+    assert facts_of(call) == text
 
 
 def header_of(entries: dict, length: int | None = None) -> bytes:

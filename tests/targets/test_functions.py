@@ -290,6 +290,5 @@ def test_function_is_named_by_its_file_or_module(tmp_path: Path) -> None:
     x = jax.ShapeDtypeStruct((3,), "float32")
     for name in (f"{tmp_path / 'two_steps.py'}:step", "jax.numpy:sin"):
         assert [one.primitive for one in ml.inspect(name, x).equations] == ["sin"]
-    with pytest.raises(UnknownOptionError) as caught:
+    with pytest.raises(UnknownOptionError, match=r"'jax\.numpy' has no 'sinn'"):
         ml.inspect("jax.numpy:sinn", x)
-    assert str(caught.value).endswith("Try: ml.inspect('jax.numpy:sin')")

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
+from transcript import without_advice
 
 import mithril_nb as ml
 from mithril_nb.errors import CostBoundError, ShapeError, StageUnavailableError, UnknownOptionError
@@ -57,10 +58,9 @@ def test_a_loss_for_several_outputs_is_advised() -> None:
     two |= Linear(2)(input="x", output=IOKey("b"))
     with pytest.raises(ShapeError) as caught:
         ml.inspect(two, shapes={"x": [4, 5]}, program="train step")
-    assert str(caught.value) == (
+    assert without_advice(str(caught.value)) == (
         "the loss 'cross_entropy' takes one output, but the model has 2.\n"
-        "    outputs  'a' (4, 3) float32, 'b' (4, 2) float32\n"
-        '    Try: loss=lambda outputs, targets: ((outputs["a"] - targets["a"]) ** 2).mean()  # your loss'
+        "    outputs  'a' (4, 3) float32, 'b' (4, 2) float32"
     )
     loss = eval(str(caught.value).partition("loss=")[2])
     step = ml.inspect(two, shapes={"x": [4, 5]}, program="train step", loss=loss)
@@ -124,12 +124,11 @@ def test_more_time_steps_than_positions_are_rejected(options: dict[str, Any]) ->
     cost = ml.inspect(gpt(), shapes={"input": ["B", "T"]}, **options).cost()
     with pytest.raises(ShapeError) as error:
         cost.at(B=3, T=100)
-    assert str(error.value) == (
+    assert without_advice(str(error.value)) == (
         "cannot connect 'tokens.output' to 'positions.input'.\n"
         "    output  (3, 100, 16) float32\n"
         "    input   needs at most 64 time steps\n"
-        "    found   axis -2: 100 > 64\n"
-        "    Try: LearnedPositions(100)  # or shorter inputs"
+        "    found   axis -2: 100 > 64"
     )
     with pytest.raises(ShapeError) as numbers:
         ml.inspect(gpt(), shapes={"input": [3, 100]}, **options)
@@ -182,7 +181,7 @@ def test_a_program_with_other_arguments_is_checked_by_itself() -> None:
 def test_advice_of_a_bound_uses_sizes_that_fit() -> None:
     with pytest.raises(CostBoundError) as error:
         ml.assert_cost(gpt(context=8), shapes={"input": ["B", "T"]}, flops=1_000_000)
-    assert error.value.diagnostics[0].advice == ("assert inspection.cost().at(B=8, T=8).total.flops <= 1_000_000")
+    assert error.value.diagnostics[0].advice == "inspection.cost().at(B=8, T=8).total.flops"
 
 
 def test_advice_of_stages_uses_sizes_that_fit() -> None:

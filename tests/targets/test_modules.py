@@ -119,15 +119,8 @@ def test_function_around_several_modules_is_rejected() -> None:
         return relu(first(v))
 
     for target in (jax.vmap(both), jax.jit(jax.vmap(both))):
-        with pytest.raises(UnknownOptionError) as refused:
+        with pytest.raises(UnknownOptionError, match=r"'both' can only be trained .*\n.*\n.* second \(Linear\)"):
             ml.inspect(target, x, loss="mean_squared_error", optimizer="adam")
-        assert str(refused.value) == (
-            "'both', a function around several modules, takes no loss=.\n"
-            "    wraps         Linear\n"
-            "    also holds    second (Linear)\n"
-            "    loss= is for  models, and modules of Flax, Equinox and Haiku\n"
-            "    Try: ml.inspect(function, x)  # counts all of them; or train one module that contains them"
-        )
     assert ml.inspect(jax.vmap(both), x).cost().total.params == 2 * (4 * 4 + 4)
     assert ml.inspect(jax.vmap(with_relu), x, optimizer="adam").cost().total.params == 4 * 4 + 4
 

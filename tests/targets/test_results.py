@@ -16,7 +16,6 @@ import mithril_nb as ml
 from mithril_nb.errors import StageUnavailableError
 
 X = jax.ShapeDtypeStruct((4, 5), "float32")
-NO_ARRAY = "    Try: return x  # with x, an array, or a tuple, list or dict of arrays"
 
 
 class Answer:
@@ -46,38 +45,22 @@ def closing_over(module: Any) -> Callable[[Any], None]:
     return function
 
 
-MESSAGES: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "text": (lambda x: "done", f"'<lambda>' returns no array.\n    returned  'done' (str)\n{NO_ARRAY}"),
-    "a set": (lambda x: {1}, f"'<lambda>' returns no array.\n    returned  {{1}} (set)\n{NO_ARRAY}"),
-    "an array of text": (
-        lambda x: np.array(["a"]),
-        f"'<lambda>' returns no array.\n    returned  array(['a'], dtype='<U1') (ndarray)\n{NO_ARRAY}",
-    ),
-    "a function": (lambda x: forgetful, f"'<lambda>' returns no array.\n    returned  a function\n{NO_ARRAY}"),
-    "an object that JAX cannot look into": (
-        lambda x: Answer(x.mean()),
-        "'<lambda>' returns no array.\n    returned  an Answer\n"
-        '    Try: return {"mean": result.mean}  # or jax.tree_util.register_dataclass(Answer), if it is a dataclass',
-    ),
-    "a generator": (
-        lambda x: (row.sum() for row in x),
-        "'<lambda>' returns an iterator, which JAX cannot trace.\n    returned  a generator\n    Try: return list(...)",
-    ),
-    "an iterator beside an array": (
-        lambda x: {"sum": x.sum(), "rows": map(jnp.sin, x)},
-        "'<lambda>' returns an iterator, which JAX cannot trace.\n    returned  a map\n    Try: return list(...)",
-    ),
-    "text, as a module": (Told(), f"'Told' returns no array.\n    returned  '(5,)' (str)\n{NO_ARRAY}"),
-}
-
-
-@pytest.mark.parametrize("what", MESSAGES)
-def test_results_without_arrays_are_rejected(what: str) -> None:
-    function, text = MESSAGES[what]
-    found = ml.inspect(function, jax.ShapeDtypeStruct((5,), "float32"))
-    with pytest.raises(StageUnavailableError) as caught:
-        found.cost()
-    assert str(caught.value) == text
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: "done", "'<lambda>' returns no array"),
+        (lambda x: {1}, "'<lambda>' returns no array"),
+        (lambda x: np.array(["a"]), "'<lambda>' returns no array"),
+        (lambda x: forgetful, "'<lambda>' returns no array"),
+        (lambda x: Answer(x.mean()), "'<lambda>' returns no array"),
+        (lambda x: (row.sum() for row in x), "'<lambda>' returns an iterator"),
+        (lambda x: {"sum": x.sum(), "rows": map(jnp.sin, x)}, "'<lambda>' returns an iterator"),
+        (Told(), "'Told' returns no array"),
+    ],
+)
+def test_results_without_arrays_are_rejected(function: Any, message: str) -> None:
+    with pytest.raises(StageUnavailableError, match=message):
+        ml.inspect(function, jax.ShapeDtypeStruct((5,), "float32")).cost()
 
 
 def test_sizes_are_static_by_name() -> None:

@@ -22,7 +22,7 @@ from process import EIGHT_DEVICES
 from random_calls import random_call
 from same_as_jit import differences
 from stress import is_long
-from transcript import message_of, read_transcript
+from transcript import facts_of, read_transcript
 
 import mithril_nb as ml
 from benchmarks.corpus import corpus
@@ -292,50 +292,43 @@ ml.inspect(jnp.sum, X, axis=0)
 StageUnavailableError: 'sum' needs the value of a number, which jax.jit traces as an array without a value.
     given    axis=0
     because  ConcretizationTypeError
-    Try: static_argnames="axis"
 
 ml.inspect(repeated, X, 3, 2.0)
 StageUnavailableError: 'repeated' needs the value of a number, which jax.jit traces as an array without a value.
     given    count=3, scale=2.0
     because  TracerIntegerConversionError
-    Try: static_argnames="count"
 
 ml.inspect(first_of, 2, X)
 StageUnavailableError: 'first_of' needs the value of a number, which jax.jit traces as an array without a value.
     given    count=2
     because  TracerBoolConversionError
-    Try: static_argnums=0
 
 ml.inspect(jnp.zeros, (4, 64))
 StageUnavailableError: 'zeros' needs the value of a number, which jax.jit traces as an array without a value.
     given    shape=(4, 64)
     because  TypeError
-    Try: static_argnames="shape"
 
 ml.inspect(repeated_by, X, {"count": 3, "scale": 2.0})
 StageUnavailableError: 'repeated_by' needs the value of a number, which jax.jit traces as an array without a value.
     given    config={'count': 3, 'scale': 2.0}
     because  TracerIntegerConversionError
-    Try: Write the number into the function.
 
 ml.inspect(jax.jit(repeated), X, 3)
 StageUnavailableError: 'repeated' needs the value of a number, which jax.jit traces as an array without a value.
     given    count=3
     because  TracerIntegerConversionError
-    Try: jax.jit(f.__wrapped__, static_argnames="count")
 
 ml.inspect(lambda x, n: x * (n % 7), X, 2**40)
 StageUnavailableError: '<lambda>' needs the value of a number, which jax.jit traces as an array without a value.
     given    n=1099511627776
     because  OverflowError
-    Try: static_argnames="n"
 """
 
 
 @pytest.mark.parametrize(("code", "message"), read_transcript(NEEDED))
 def test_a_number_that_python_needs_is_named(code: str, message: str) -> None:
     # JAX's wording differs between releases.
-    found = re.sub(r"(    because  \w+): .{8,80}\n", r"\1\n", message_of(f"{code}.cost()", globals()))
+    found = re.sub(r"(    because  \w+): .*", r"\1", facts_of(f"{code}.cost()", globals()))
     assert found == message
 
 

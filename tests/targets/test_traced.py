@@ -111,8 +111,7 @@ def test_other_arguments_are_refused() -> None:
     assert message_of(lambda: inspect(traced, spec(4, 3), spec(3))) == (
         "UnknownOptionError: program 'dot' was traced with other arguments.\n"
         "    traced with  float32[2, 3], float32[3]\n"
-        "    given        float32[4, 3], float32[3]\n"
-        "    Try: ml.inspect(traced)  # for other arguments, trace the function with them"
+        "    given        float32[4, 3], float32[3]"
     )
 
 
@@ -121,8 +120,7 @@ def test_shardings_that_a_trace_does_not_hand_on_are_refused() -> None:
     sharding = NamedSharding(mesh, PartitionSpec("d"))
     assert message_of(lambda: inspect(jax.jit(jnp.tanh, in_shardings=sharding).trace(spec(8)))) == (
         "UnknownOptionError: program 'tanh' was traced with shardings, which are not in its equations.\n"
-        "    needs  the function that was traced, with its shardings\n"
-        "    Try: ml.inspect(jax.jit(f, in_shardings=...), x)  # with the function itself"
+        "    needs  the function that was traced, with its shardings"
     )
     with pytest.raises(UnknownOptionError, match="was traced with shardings"):
         inspect(jax.jit(jnp.tanh).trace(jax.device_put(jnp.ones(8), sharding)))

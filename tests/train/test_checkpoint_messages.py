@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import optax
 import pytest
-from transcript import message_of
+from transcript import facts_of, without_advice
 
 import mithril_nb as ml
 from mithril_nb.errors import CheckpointError, UnknownOptionError
@@ -22,35 +22,32 @@ from tests.train.resuming import resumed
 
 
 def test_folder_with_checkpoints_needs_resume(small, blobs, two):
-    assert message_of(lambda: fit(small, blobs, checkpoint=two)) == (
+    assert facts_of(lambda: fit(small, blobs, checkpoint=two)) == (
         f"""CheckpointError: the folder already holds checkpoints of a run.
     folder  {two}
-    latest  step-0000000008.safetensors
-    Try: resume=True  # or another folder for this run"""
+    latest  step-0000000008.safetensors"""
     )
 
 
 def test_checkpoint_of_another_run_is_rejected(small, blobs, two):
     x, y = blobs
-    assert message_of(lambda: resumed(small, (x[:50], y[:50]), two, seed=1)) == (
+    assert facts_of(lambda: resumed(small, (x[:50], y[:50]), two, seed=1)) == (
         f"""CheckpointError: checkpoint 'step-0000000008.safetensors' belongs to another run.
     folder   {two}
     samples  60 in the checkpoint, 50 here
-    seed     0 in the checkpoint, 1 here
-    Try: resume="anyway"  # continues with the changes; or checkpoint="another-folder" for a new run"""
+    seed     0 in the checkpoint, 1 here"""
     )
 
 
 def test_other_data_or_params_are_rejected(small, blobs, two):
     x, y = blobs
-    assert message_of(
+    assert facts_of(
         lambda: resumed(small, (2 * x, y), two, params=jax.tree.map(np.zeros_like, small.randomize_params(0)))
     ) == (
         f"""CheckpointError: checkpoint 'step-0000000008.safetensors' belongs to another run.
     folder  {two}
     data    the run began with other samples
-    params  the run began with other params
-    Try: resume="anyway"  # continues with the changes; or checkpoint="another-folder" for a new run"""
+    params  the run began with other params"""
     )
     run = resumed(small, blobs, two, params=small.randomize_params(0), epochs=3)
     assert run.step == 8
@@ -61,26 +58,22 @@ def test_other_data_or_params_are_rejected(small, blobs, two):
 
 
 def test_checkpoint_of_another_model_is_rejected(mlp, blobs, two):
-    assert message_of(lambda: resumed(mlp(4, 9, 3), blobs, two)) == (
+    text = facts_of(lambda: resumed(mlp(4, 9, 3), blobs, two))
+    assert text.startswith(
         f"""CheckpointError: checkpoint 'step-0000000008.safetensors' belongs to another model or optimizer.
     folder  {two}
     has     opt_state[0].mu['linear_0.bias']: (8,) float32, the model needs (9,) float32
-    has     opt_state[0].mu['linear_0.weight']: (4, 8) float32, the model needs (4, 9) float32
-    has     opt_state[0].mu['linear_1.weight']: (8, 3) float32, the model needs (9, 3) float32
-    has     opt_state[0].nu['linear_0.bias']: (8,) float32, the model needs (9,) float32
-    and     5 more
-    Try: checkpoint="another-folder"  # or use the model and optimizer that wrote the checkpoint"""
+"""
     )
 
 
 def test_other_optimizer_is_rejected(small, blobs, two):
-    assert message_of(
+    assert facts_of(
         lambda: resumed(small, blobs, two, optimizer=lambda rate: optax.chain(optax.clip(1.0), optax.adam(rate)))
     ) == (
         f"""CheckpointError: checkpoint 'step-0000000008.safetensors' belongs to another run.
     folder     {two}
-    optimizer  'adam' in the checkpoint, '<lambda>' here
-    Try: resume="anyway"  # continues with the changes; or checkpoint="another-folder" for a new run"""
+    optimizer  'adam' in the checkpoint, '<lambda>' here"""
     )
 
 
@@ -88,33 +81,30 @@ def test_other_optimizer_is_rejected(small, blobs, two):
 def test_model_with_other_computation_is_rejected(blobs, tmp_path, then, now):
     options = {"epochs": 1, "batch_size": 16, "checkpoint": tmp_path}
     fit(Model() + Linear(8) + then + Linear(3), blobs, **options).wait()
-    assert message_of(lambda: fit(Model() + Linear(8) + now + Linear(3), blobs, **options, resume=True)) == (
+    assert facts_of(lambda: fit(Model() + Linear(8) + now + Linear(3), blobs, **options, resume=True)) == (
         f"""CheckpointError: checkpoint 'step-0000000004.safetensors' belongs to another run.
     folder  {tmp_path}
-    model   the run trained another model with params of the same shapes
-    Try: resume="anyway"  # continues with the changes; or checkpoint="another-folder" for a new run"""
+    model   the run trained another model with params of the same shapes"""
     )
     again = ml.compile(Model() + Linear(8) + then + Linear(3), shapes={"input": ["batch", 4]})
     assert fit(again, blobs, **options, resume=True).step == 4
 
 
 def test_fewer_epochs_than_trained_are_rejected(small, blobs, two):
-    assert message_of(lambda: resumed(small, blobs, two, epochs=1)) == (
+    assert facts_of(lambda: resumed(small, blobs, two, epochs=1)) == (
         f"""CheckpointError: checkpoint 'step-0000000008.safetensors' is past the last step of this run.
     folder      {two}
     checkpoint  step 8
-    this run    4 steps, epochs=1
-    Try: epochs=2  # or more; or checkpoint="another-folder"\
-"""
+    this run    4 steps, epochs=1"""
     )
 
 
 WRONG = {
-    "folder must be a path.\n    got  ''\n    Try: ml.fit(model, data, checkpoint=\"runs/digits\")": ("",),
-    'folder must be a path.\n    got  3\n    Try: ml.fit(model, data, checkpoint="runs/digits")': (3,),
-    "every_epoch must be an integer of at least 1.\n    got  0\n    Try: Checkpoints('a', every_epoch=2)": ("a", 1, 0),
-    "keep must be an integer of at least 1.\n    got  True\n    Try: Checkpoints('a', keep=2)": ("a", 1, 1, True),
-    "every_s must be a positive number of seconds.\n    got  nan\n    Try: Checkpoints('a', every_s=60)": (
+    "folder must be a path.\n    got  ''": ("",),
+    "folder must be a path.\n    got  3": (3,),
+    "every_epoch must be an integer of at least 1.\n    got  0": ("a", 1, 0),
+    "keep must be an integer of at least 1.\n    got  True": ("a", 1, 1, True),
+    "every_s must be a positive number of seconds.\n    got  nan": (
         "a",
         float("nan"),
     ),
@@ -125,23 +115,21 @@ WRONG = {
 def test_invalid_options_are_rejected(message):
     with pytest.raises(UnknownOptionError) as caught:
         Checkpoints(*WRONG[message])
-    assert str(caught.value) == message
+    assert without_advice(str(caught.value)) == message
 
 
 def test_resume_without_folder_is_rejected(small, blobs):
-    assert message_of(lambda: fit(small, blobs, resume=True)) == (
-        """UnknownOptionError: resume=True needs a checkpoint folder.
-    Try: ml.fit(model, data, checkpoint="runs/digits", resume=True)"""
+    assert facts_of(lambda: fit(small, blobs, resume=True)) == (
+        """UnknownOptionError: resume=True needs a checkpoint folder."""
     )
 
 
 def test_folder_creation_failure_is_reported(small, blobs, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    assert message_of(lambda: fit(small, blobs, checkpoint=tmp_path / "file" / "runs")) == (
+    assert facts_of(lambda: fit(small, blobs, checkpoint=tmp_path / "file" / "runs")) == (
         f"""CheckpointError: the folder for checkpoints cannot be created.
     folder   {tmp_path / "file" / "runs"}
-    because  Not a directory
-    Try: ml.fit(model, data, checkpoint="runs/digits")"""
+    because  Not a directory"""
     )
 
 
@@ -159,10 +147,9 @@ def disk_of(size: int) -> Iterator[None]:
 def assert_lost(run, caught, folder: Path, because: str) -> None:
     message = f"""the checkpoint of step 4 could not be written; the training continues.
     folder   {folder}
-    because  {because}
-    Try: free disk space, or remove what blocks the path. The run still tries to write the next checkpoint."""
-    assert [str(warning.message) for warning in caught] == [message]
-    assert [str(problem) for problem in run.errors] == [message]
+    because  {because}"""
+    assert [without_advice(str(warning.message)) for warning in caught] == [message]
+    assert [without_advice(str(problem)) for problem in run.errors] == [message]
     assert run.state == "done"
 
 

@@ -16,15 +16,14 @@ import optax
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
-from transcript import message_of
+from transcript import facts_of, without_advice
 
 from mithril_nb.errors import CheckpointError, TrainingError
 from mithril_nb.models import BatchNorm, Linear, Model
 from mithril_nb.train import fit
 from mithril_nb.train.checkpoints import saver as rooms
 from mithril_nb.train.checkpoints.file import KEY, NAME, ZEROS, read, seal, to_host, write
-from mithril_nb.train.checkpoints.resume import latest
-from mithril_nb.train.checkpoints.saver import Checkpoints, checkpoints_in
+from mithril_nb.train.checkpoints.saver import Checkpoints, checkpoints_in, latest
 from tests.train.resuming import resumed
 
 COLUMNS = ("step", "loss", "accuracy", "validation_loss", "validation_accuracy", "epoch", "learning_rate")
@@ -196,12 +195,11 @@ def test_truncated_file_falls_back_to_the_previous_one(small, blobs, two):
     with pytest.warns(RuntimeWarning) as caught:
         run = resumed(small, blobs, two)
     assert run.step == 4
-    assert [str(warning.message) for warning in caught] == [
+    assert [without_advice(str(warning.message)) for warning in caught] == [
         f"""'step-0000000008.safetensors' is not a complete checkpoint.
     folder   {two}
     because  it was changed or truncated after it was written (sha256)
-    instead  the run resumes from 'step-0000000004.safetensors'
-    Try: import os; os.remove({str(path)!r})  # resume=True then uses the latest checkpoint that is left"""
+    instead  the run resumes from 'step-0000000004.safetensors'"""
     ]
     assert_same_run(run.wait(), fit(small, blobs, epochs=2, batch_size=16).wait())
 
@@ -222,52 +220,45 @@ def edit(path: Path, old: bytes, new: bytes) -> None:
     path.write_bytes(data.replace(old, new))
 
 
-BROKEN = {
-    "it was changed or truncated after it was written (sha256)": lambda path: path.write_bytes(
-        path.read_bytes()[:-1] + b"?"
+CHANGED = "it was changed or truncated after it was written (sha256)"
+BROKEN = [
+    (CHANGED, lambda path: path.write_bytes(path.read_bytes()[:-1] + b"?")),
+    (CHANGED, lambda path: edit(path, b".sha256", b".sha266")),
+    (CHANGED, lambda path: save_file(load_file(path), path)),
+    (
+        "it cannot be read: list indices must be integers or slices, not str",
+        lambda path: changed(path, lambda h: [[[h]]]),
     ),
-    "its header lacks the checksum that mithril_nb writes (sha256)": lambda path: edit(path, b".sha256", b".sha266"),
-    "its header does not have the format of mithril_nb": lambda path: changed(path, lambda h: [[[h]]]),
-    "mithril_nb did not write this safetensors file": lambda path: save_file(load_file(path), path),
-    "missing or invalid: step, learning_rate": lambda path: changed(
-        path, lambda h: {**h, "facts": {**h["facts"], "step": "8", "learning_rate": None}}
+    (
+        "missing or invalid: step, learning_rate",
+        lambda path: changed(path, lambda h: {**h, "facts": {**h["facts"], "step": "8", "learning_rate": None}}),
     ),
-    "missing or invalid: history": lambda path: write(
-        path, {"params": np.zeros(3)}, json.loads(safe_open(path, framework="numpy").metadata()[KEY])["facts"]
+    (
+        "missing or invalid: history",
+        lambda path: write(
+            path, {"params": np.zeros(3)}, json.loads(safe_open(path, framework="numpy").metadata()[KEY])["facts"]
+        ),
     ),
-}
+]
 
 
-@pytest.mark.parametrize("reason", BROKEN)
-def test_broken_or_foreign_files_are_rejected(small, blobs, two, reason):
+@pytest.mark.parametrize(("reason", "damage"), BROKEN)
+def test_broken_or_foreign_files_are_rejected(small, blobs, two, reason, damage):
     path = two / "step-0000000008.safetensors"
-    BROKEN[reason](path)
+    damage(path)
     (two / "step-0000000004.safetensors").unlink()
-    assert message_of(lambda: resumed(small, blobs, two)) == (
+    assert facts_of(lambda: resumed(small, blobs, two)) == (
         f"""CheckpointError: 'step-0000000008.safetensors' is not a complete checkpoint.
     folder   {two}
-    because  {reason}
-    Try: import os; os.remove({str(path)!r})  # resume=True then uses the latest checkpoint that is left"""
+    because  {reason}"""
     )
 
 
-OLDER = """
-    because  older versions have no checksum of the header, so changes go unnoticed
-    Try: ml.fit(model, data, checkpoint="another-folder")  # starts again; the old file is left alone"""
-
-
-@pytest.mark.parametrize(("version", "rest"), [(3, "\n    Try: pip install --upgrade mithril-nb"), (1, OLDER)])
-def test_other_version_is_not_skipped(small, blobs, two, version, rest):
-    path = two / "step-0000000008.safetensors"
-    changed(path, lambda h: {"version": version, "its own": "way"})
-    if version == 1:  # as version 1 was written
-        with safe_open(path, framework="numpy") as file:
-            text = file.metadata()[KEY]
-        save_file(load_file(path), path, {KEY: text})
-    assert message_of(lambda: resumed(small, blobs, two)) == (
-        f"""OtherVersionError: checkpoint 'step-0000000008.safetensors' has version {version}; this mithril_nb reads \
-version 2.
-    folder{"   " if version == 1 else "  "}{two}{rest}"""
+def test_other_version_is_not_skipped(small, blobs, two):
+    changed(two / "step-0000000008.safetensors", lambda h: {**h, "version": 3})
+    assert facts_of(lambda: resumed(small, blobs, two)) == (
+        f"""OtherVersionError: checkpoint 'step-0000000008.safetensors' has version 3; this mithril_nb reads version 2.
+    folder  {two}"""
     )
     assert sorted(os.listdir(two)) == ["step-0000000004.safetensors", "step-0000000008.safetensors"]
 
@@ -314,20 +305,6 @@ for step in range(10_000):
             assert child.poll() is None
         child.kill()
     assert [len(set(read(path).arrays["params"].tolist())) for path in checkpoints_in(tmp_path)] == [1, 1, 1]
-
-
-def test_checkpoint_of_an_earlier_version_needs_anyway(small, blobs, two):
-    new = ("data_hash", "start", "model", "equations", "jax")
-    for path in checkpoints_in(two):
-        changed(path, lambda h: {**h, "facts": {k: v for k, v in h["facts"].items() if k not in new}})
-    assert message_of(lambda: resumed(small, blobs, two)) == (
-        f"""CheckpointError: checkpoint 'step-0000000008.safetensors' belongs to another run.
-    folder              {two}
-    data                unknown: an earlier version of mithril_nb wrote the checkpoint
-    loss and optimizer  unknown: an earlier version of mithril_nb wrote the checkpoint
-    Try: resume="anyway"  # continues with the changes; or checkpoint="another-folder" for a new run"""
-    )
-    assert resumed(small, blobs, two, resume="anyway").step == 8
 
 
 def test_repeated_step_replaces_its_checkpoint(mlp, blobs, tmp_path):

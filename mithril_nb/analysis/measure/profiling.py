@@ -35,9 +35,9 @@ from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.records import UNATTRIBUTED, Stage
 from mithril_nb.stages.xla.compilation import OtherProgramError
 from mithril_nb.stages.xla.dump import compile_with
-from mithril_nb.targets.constants import static_arguments, without_partial
-from mithril_nb.targets.entry_point import check_options
-from mithril_nb.targets.unsupported import refuse_misspelt, takes_params
+from mithril_nb.targets.arguments import static_arguments
+from mithril_nb.targets.inspection import takes_params, without_partial
+from mithril_nb.targets.options import check_options
 
 BETWEEN = "(between instructions)"
 """Id of the row with the time between instructions."""
@@ -360,7 +360,6 @@ def profile(
         ('measured', 524288, True, True)
     """
     _check(runs, warm_up, peaks)
-    refuse_misspelt("ml.profile", options, profile, target)
     inspection, arguments = inspected(target, args, options)
     _ = inspection.equations  # raises, with the line, if the program cannot be traced
     try:

@@ -26,7 +26,7 @@ from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.hlo.module import HloModule
 from mithril_nb.stages.jax_jit import hold_types_of_stats
 from mithril_nb.stages.records import Input, Stage
-from mithril_nb.targets.arrays import NUMBERS
+from mithril_nb.targets.arguments import NUMBERS
 
 MARKER = "mithril_nb run"
 """Name of the profiler's annotation around each run. Its attribute `RUN` is the number of the run."""

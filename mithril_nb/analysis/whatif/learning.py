@@ -480,5 +480,5 @@ def _shape(cost: Cost) -> list[Any]:
 def first_line(error: Exception) -> str:
     """Return the cause of an error in one line, without the summary of a mithril_nb error."""
     diagnostics = getattr(error, "diagnostics", ())
-    text = diagnostics[0].shown().facts[0][1] if diagnostics and diagnostics[0].facts else str(error)
+    text = diagnostics[0].shortened().facts[0][1] if diagnostics and diagnostics[0].facts else str(error)
     return (text.strip().splitlines() or [type(error).__name__])[0]

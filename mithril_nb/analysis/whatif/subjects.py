@@ -24,8 +24,8 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.models.model import Model, with_attributes
 from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
-from mithril_nb.targets.entry_point import OPTIONS
 from mithril_nb.targets.mithril_models import compiled_for, given_specs, is_mithril_model
+from mithril_nb.targets.options import OPTIONS
 
 Settings = Mapping[str, Any]
 """Value of each setting by name."""

@@ -29,9 +29,9 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
-from mithril_nb.targets.entry_point import check_options
+from mithril_nb.targets.inspection import has_argument
 from mithril_nb.targets.mithril_models import is_mithril_model
-from mithril_nb.targets.unsupported import has_argument
+from mithril_nb.targets.options import check_options
 
 COMPILED = "compiled"
 """The `way` of a change with XLA's figures."""
@@ -277,7 +277,7 @@ def reason_of(error: Exception) -> str:
     """Return an error in one line."""
     if isinstance(error, MithrilError):
         first = error.diagnostics[0]
-        return f"{first.summary} {first.shown().facts[0][1]}" if first.facts else first.summary
+        return f"{first.summary} {first.shortened().facts[0][1]}" if first.facts else first.summary
     failure = failure_of(error)
     return f"{failure.kind}: {failure.message}".splitlines()[0]
 

@@ -61,8 +61,7 @@ class ArrayMaker(Backend):
 
     def zeros(self, *shape: Any, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)) -> jax.Array:
         """Return zeros of a shape, `zeros(3, 4)` or `zeros((3, 4))`. See `ones` for the other arguments."""
-        array = self._create("zeros", jnp.zeros, shape=_shape(shape), dtype=self._dtype(dtype))
-        return self._spread(array, device_mesh, tensor_split)
+        return self._spread(self._run("zeros", jnp.zeros, _shape(shape), self._dtype(dtype)), device_mesh, tensor_split)
 
     def ones(self, *shape: Any, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)) -> jax.Array:
         """Return ones of a shape, `ones(3, 4)` or `ones((3, 4))`.
@@ -77,20 +76,19 @@ class ArrayMaker(Backend):
             ShapeError: An axis cannot be split evenly.
             DeviceNotFoundError: The machine has fewer devices.
         """
-        array = self._create("ones", jnp.ones, shape=_shape(shape), dtype=self._dtype(dtype))
-        return self._spread(array, device_mesh, tensor_split)
+        return self._spread(self._run("ones", jnp.ones, _shape(shape), self._dtype(dtype)), device_mesh, tensor_split)
 
     def full(
         self, shape: Any, value: Any, *, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)
     ) -> jax.Array:
         """Return an array filled with one number. See `ones` for the other arguments."""
         name = self._dtype(dtype)
-        array = self._create("full", _full, self.tensor(value, name), shape=_shape((shape,)), dtype=name)
+        array = self._run("full", jnp.full, shape=_shape((shape,)), fill_value=self.tensor(value, name))
         return self._spread(array, device_mesh, tensor_split)
 
     def eye(self, rows: int, columns: int | None = None, *, dtype: Any = None) -> jax.Array:
         """Return a matrix with ones on the diagonal and zeros elsewhere."""
-        return self._placed(self._create("eye", jnp.eye, rows, columns, dtype=self._dtype(dtype)))
+        return self._placed(self._run("eye", jnp.eye, rows, columns, dtype=self._dtype(dtype)))
 
     def ones_like(self, array: Any, dtype: Any = None) -> jax.Array:
         """Return ones with the shape, dtype and device of an array."""
@@ -110,11 +108,11 @@ class ArrayMaker(Backend):
         name = None if dtype is None else self._dtype(dtype)
         for bound in bounds:
             check_width(_numpy(bound))
-        return self._placed(self._create("arange", jnp.arange, *bounds, dtype=name))
+        return self._placed(self._run("arange", jnp.arange, *bounds, dtype=name))
 
     def linspace(self, start: float, stop: float, count: int = 50, *, dtype: Any = None) -> jax.Array:
         """Return evenly spaced numbers from `start` to `stop`, both included."""
-        return self._placed(self._create("linspace", jnp.linspace, start, stop, count, dtype=self._dtype(dtype)))
+        return self._placed(self._run("linspace", jnp.linspace, start, stop, count, dtype=self._dtype(dtype)))
 
     def to_numpy(self, array: Any) -> np.ndarray:
         """Convert an array to NumPy."""
@@ -152,10 +150,8 @@ class ArrayMaker(Backend):
     def split_key(self, key: jax.Array, num: int = 2) -> tuple[jax.Array, ...]:
         """Return `num` new keys, computed from a key."""
         if isinstance(num, bool) or not isinstance(num, SupportsIndex) or index(num) < 1:
-            raise UnknownOptionError(
-                f"cannot split a key into {num!r}.", (("needs", "an integer, 1 or more"),), "split_key(key, num=2)"
-            )
-        return tuple(self._create("split_key", jax.random.split, _checked_key(key), index(num)))
+            raise UnknownOptionError(f"cannot split a key into {num!r}.", (("needs", "an integer, 1 or more"),))
+        return tuple(self._run("split_key", jax.random.split, _checked_key(key), index(num)))
 
     def randn(self, *shape: Any, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)) -> jax.Array:
         """Return numbers from the standard normal distribution. See `ones` for the other arguments."""
@@ -182,9 +178,11 @@ class ArrayMaker(Backend):
                 raise UnknownOptionError(
                     f"randint cannot draw integers x with {low} <= x < {high}.",
                     (("needs", f"low < high, both from {least} to {most}"), ("dtype", name)),
-                    "randint(0, 10, 3, 4)",
                 )
-        return self._placed(self._random("randint", _integers, key, low, high, shape=_shape(shape), dtype=name))
+        integers = partial(jax.random.randint, shape=_shape(shape), dtype=name)
+        return self._placed(
+            self._random("randint", lambda key, low, high: integers(key, minval=low, maxval=high), key, low, high)
+        )
 
     def random_normal(
         self,
@@ -196,15 +194,21 @@ class ArrayMaker(Backend):
         dtype: Any = None,
     ) -> jax.Array:
         """Return normally distributed numbers. If `key` is `None`, they come from the backend's stream."""
-        options = {"shape": _shape((shape,)), "dtype": self._dtype(dtype)}
-        return self._placed(self._random("random_normal", _normal, key, mean, stddev, **options))
+        shape, name = _shape((shape,)), self._dtype(dtype)
+
+        def normal(key: jax.Array, mean: Any, stddev: Any) -> jax.Array:
+            return mean + stddev * jax.random.normal(key, shape, name)
+
+        return self._placed(self._random("random_normal", normal, key, mean, stddev))
 
     def random_uniform(
         self, key: jax.Array | None = None, *, shape: Any = (), low: float = 0.0, high: float = 1.0, dtype: Any = None
     ) -> jax.Array:
         """Return uniform numbers in [low, high). If `key` is `None`, they come from the backend's stream."""
-        options = {"shape": _shape((shape,)), "dtype": self._dtype(dtype)}
-        return self._placed(self._random("random_uniform", _uniform, key, low, high, **options))
+        uniform = partial(jax.random.uniform, shape=_shape((shape,)), dtype=self._dtype(dtype))
+        return self._placed(
+            self._random("random_uniform", lambda key, low, high: uniform(key, minval=low, maxval=high), key, low, high)
+        )
 
     def random_bernoulli(self, key: jax.Array | None = None, *, shape: Any = (), p: float = 0.5) -> jax.Array:
         """Return booleans that are true with probability `p`. If `key` is `None`, they come from the backend's stream.
@@ -214,9 +218,7 @@ class ArrayMaker(Backend):
         """
         chance = _numpy(p)
         if not isinstance(chance, Tracer) and not bool(((chance >= 0) & (chance <= 1)).all()):
-            raise UnknownOptionError(
-                f"p={short_repr(p)} is not a probability.", (("needs", "a number from 0 to 1"),), "p=0.5"
-            )
+            raise UnknownOptionError(f"p={short_repr(p)} is not a probability.", (("needs", "a number from 0 to 1"),))
         chance = jnp.asarray(chance, str(self.default_dtype))
         return self._placed(self._random("random_bernoulli", jax.random.bernoulli, key, chance, shape=_shape((shape,))))
 
@@ -225,11 +227,10 @@ class ArrayMaker(Backend):
         return self._placed(self._random("permutation", jax.random.permutation, key, items))
 
     def _random(self, name: str, function: Callable[..., Any], key: Any, *numbers: Any, **options: Any) -> jax.Array:
-        """Return random numbers. If `key` is `None`, use a new key of the backend's random stream."""
         for number in numbers:
             _numpy(number)  # raises for values that are no arrays; JAX's message would describe its internals
         fresh = self.get_random_key() if key is None else _checked_key(key)
-        drawn = self._run(name, partial(function, fresh), numbers, options)
+        drawn = self._run(name, partial(function, fresh), *numbers, **options)
         if key is None and isinstance(drawn, Tracer):
             notice(
                 f"{name} uses the backend's random stream during tracing, so each run of that program draws the same "
@@ -237,18 +238,15 @@ class ArrayMaker(Backend):
             )
         return drawn
 
-    def _create(self, name: str, function: Callable[..., Any], *args: Any, **options: Any) -> jax.Array:
-        return self._run(name, function, args, options)
-
     def _like(self, name: str, function: Callable[..., Any], array: Any, dtype: Any, *value: Any) -> jax.Array:
         array_dtype = None if dtype is None else self._dtype(dtype)
-        return self._placed(self._create(name, function, array, *value, dtype=array_dtype), array)
+        return self._placed(self._run(name, function, array, *value, dtype=array_dtype), array)
 
     def _dtype(self, dtype: Any) -> str:
         name = str(self.default_dtype if dtype is None else as_dtype(dtype))
         # complex64 has two numbers of 32 bits, which JAX creates without the x64 mode.
         if ITEM_BYTES[name] > (8 if "complex" in name else 4) and not jax.config.jax_enable_x64:  # pyright: ignore
-            raise _too_wide(name, f"{name[:-2]}32")
+            raise _too_wide(name)
         return name
 
     def _placed(self, array: jax.Array, like: Any = None) -> jax.Array:
@@ -271,7 +269,7 @@ class ArrayMaker(Backend):
             mesh = make_mesh(shape, self.device.platform if self.device else None)
         return jax.device_put(array, split_over(mesh, array.shape, tensor_split))
 
-    def _run(self, name: str, function: Callable[..., Any], arrays: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def _run(self, name: str, function: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
         with ExitStack() as settings:
             if self.precision:
                 settings.enter_context(jax.default_matmul_precision(self.precision))
@@ -288,7 +286,7 @@ class ArrayMaker(Backend):
 
 def _operation(name: str, function: Callable[..., Any], summary: str) -> Callable[..., Any]:
     def operation(self: ArrayMaker, *arrays: Any, **options: Any) -> Any:
-        return self._run(name, function, arrays, options)
+        return self._run(name, function, *arrays, **options)
 
     operation.__name__, operation.__qualname__, operation.__doc__ = name, f"JaxBackend.{name}", summary
     return operation
@@ -303,12 +301,6 @@ for _second, _first in SPELLINGS.items():
 def check_width(data: Any) -> None:
     """Check that integers fit 32 bits, because JAX truncates 64-bit integers unless its x64 mode is on.
 
-    Args:
-        data: Any value. Only NumPy arrays and NumPy scalars are checked.
-
-    Raises:
-        UnknownOptionError: An integer does not fit 32 bits.
-
     Examples:
         >>> check_width(np.array([2**31 - 1]))
     """
@@ -317,47 +309,28 @@ def check_width(data: Any) -> None:
         bounds, extremes = np.iinfo(str(data.dtype).replace("64", "32")), (int(data.min()), int(data.max()))
         outside = [number for number in extremes if not bounds.min <= number <= bounds.max]
         if outside:
-            raise _too_wide(str(data.dtype), "float32", (("number", str(outside[0])),))
+            raise _too_wide(str(data.dtype), (("number", str(outside[0])),))
 
 
-def _too_wide(name: str, other: str, facts: tuple[tuple[str, str], ...] = ()) -> UnknownOptionError:
+def _too_wide(name: str, facts: tuple[tuple[str, str], ...] = ()) -> UnknownOptionError:
     return UnknownOptionError(
         f"JAX creates arrays of {name} only in its x64 mode, which is off.",
         (*facts, ("because", "JAX uses 32 bits by default, and would truncate these")),
-        f'backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; otherwise dtype="{other}"',
+        "backend.enable_x64()",
     )
 
 
-def _full(value: jax.Array, *, shape: tuple[int, ...], dtype: str) -> jax.Array:
-    return jnp.full(shape, value, dtype)
-
-
-def _normal(key: jax.Array, mean: Any, stddev: Any, *, shape: tuple[int, ...], dtype: str) -> jax.Array:
-    return mean + stddev * jax.random.normal(key, shape, dtype)
-
-
-def _uniform(key: jax.Array, low: Any, high: Any, *, shape: tuple[int, ...], dtype: str) -> jax.Array:
-    return jax.random.uniform(key, shape, dtype, low, high)
-
-
-def _integers(key: jax.Array, low: Any, high: Any, *, shape: tuple[int, ...], dtype: str) -> jax.Array:
-    return jax.random.randint(key, shape, low, high, dtype)
-
-
 def _checked_key(key: Any) -> jax.Array:
-    """Return the key. Raise an error if it is no key of JAX: neither a typed key nor an array of uint32."""
     dtype = getattr(key, "dtype", None)
     if dtype is None or not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == "uint32"):
         raise UnknownOptionError(
             f"{short_repr(key)} is not a random key.",
             (("needs", "one of backend.get_random_key(), split_key(key) or jax.random.key(seed)"),),
-            "backend.get_random_key()",
         )
     return key
 
 
 def _numpy(data: Any) -> Any:
-    """Return data as an array that JAX accepts."""
     if isinstance(data, jax.Array):
         return data
     try:
@@ -368,13 +341,11 @@ def _numpy(data: Any) -> Any:
         raise UnknownOptionError(
             "cannot convert the value to an array.",
             (("given", short_repr(data)), ("needs", "numbers, or nested lists of numbers of equal lengths")),
-            "backend.array([[1.0, 2.0], [3.0, 4.0]])",
         ) from None
     return array
 
 
 def _shape(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the shape from `(3, 4)` or `((3, 4),)`. Sizes may be symbolic while shapes are inferred."""
     try:
         dims = args[0] if len(args) == 1 and not isinstance(args[0], SupportsIndex) else args
         sizes = tuple(dim if export.is_symbolic_dim(dim) else index(dim) for dim in dims)
@@ -383,5 +354,5 @@ def _shape(args: tuple[Any, ...]) -> tuple[Any, ...]:
         return sizes
     except TypeError:
         raise UnknownOptionError(
-            f"{args[0] if len(args) == 1 else args!r} is not a shape.", (("needs", "sizes"),), "zeros(3, 4)"
+            f"{args[0] if len(args) == 1 else args!r} is not a shape.", (("needs", "sizes"),)
         ) from None

@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy
 from jax import export
 
-import mithril_nb
 from mithril_nb.backends.jax.kernels.declared import declared
 from mithril_nb.errors import MithrilError, ShapeError, UnknownOptionError
 from mithril_nb.graph.spec import LEADING, TensorSpec, as_dtype
@@ -25,14 +24,11 @@ from mithril_nb.models.op import GRADIENTS, OPS, PRIMITIVES, Operator, Options, 
 from mithril_nb.models.shape_inference.dims import MismatchError
 from mithril_nb.program import Arrays, Call, Kernel
 
-_LIBRARIES = tuple(f"{Path(module.__file__ or '').parent}{os.sep}" for module in (jax, numpy, mithril_nb))
+_FILES = (jax.__file__, numpy.__file__, Path(__file__).parents[1])
+_LIBRARIES = tuple(f"{Path(file or '').parent}{os.sep}" for file in _FILES)
 """Folders of library code, as opposed to the user's own functions."""
-_TRACING_ADVICE = {
-    jax.errors.TracerArrayConversionError: "import jax.numpy as jnp; jnp.tanh(x)  # instead of numpy",
-    jax.errors.TracerBoolConversionError: "jnp.where(x > 0, x, -x)  # instead of an if on the values of an array",
-    jax.errors.ConcretizationTypeError: "jnp.sum(x)  # an array, without float() or int(); sizes come from x.shape",
-}
-"""Advice for a function that needs the values of an array, which are unknown during tracing."""
+_NEEDS_VALUES = (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError)
+"""Errors for a function that needs the values of an array, which are unknown during tracing."""
 
 
 class RunsCustomOps(Protocol):
@@ -51,8 +47,6 @@ _inferring: ContextVar[RunsCustomOps | None] = ContextVar("_inferring", default=
 @contextmanager
 def inferring_for(backend: RunsCustomOps) -> Iterator[None]:
     """Return a context in which shape inference uses the custom ops of one backend.
-
-    Other backends may have other functions with the same names.
 
     Examples:
         >>> import mithril_nb as ml
@@ -87,10 +81,6 @@ def primitive(backend: RunsCustomOps, name: str) -> Callable[..., Any]:
 
     JAX differentiates it by the registered gradient; without one, JAX differentiates the function itself. Each backend
     caches the function, because JAX compiles again for a new function object.
-
-    Args:
-        backend: The backend.
-        name: Name of the primitive in `PRIMITIVES`.
     """
     registered = PRIMITIVES[name], GRADIENTS.get(name)
     cached = backend._primitives.get(name)
@@ -129,35 +119,27 @@ def computing(cls: type[Operator]) -> Kernel:
 
 
 def _named(name: str, ports: tuple[str, ...], result: Any) -> dict[str, Any]:
-    """Return the result of a user's function as a dict from port to array.
-
-    `result` is such a dict, or an array if the op has only the port `"output"`.
-    """
     by_port = dict(result) if isinstance(result, Mapping) else {"output": result}
     if by_port.keys() != set(ports):
         raise UnknownOptionError(
             f"{name} returned {', '.join(map(repr, by_port)) or 'nothing'}.",
             (("needs", f"a dict with {', '.join(map(repr, ports))}"),),
-            f"return {{{', '.join(f'{port!r}: ...' for port in ports)}}}",
         )
     for port, array in by_port.items():
         if not isinstance(array, jax.Array) and not hasattr(array, "dtype") and not isinstance(array, int | float):
             raise UnknownOptionError(
                 f"{name} did not return an array for {port!r}.",
                 (("returned", type(array).__name__),),
-                f"return {{{port!r}: ...}}  # an array",
             )
     return {port: jnp.asarray(array) for port, array in by_port.items()}
 
 
 def _gradients(name: str, arrays: tuple[Any, ...], gradients: Any) -> tuple[Any, ...]:
-    """Return the gradients of a user's function. Raise an error if a gradient has another shape than its input."""
     returned, needed = [jnp.shape(gradient) for gradient in gradients], [jnp.shape(array) for array in arrays]
     if returned != needed:
         raise ShapeError(
             f"{name}_grad does not return a gradient of the shape of each input.",
             (("returned", ", ".join(map(str, returned))), ("inputs", ", ".join(map(str, needed)))),
-            f"return {', '.join('...' for _ in needed)}  # a gradient for each input, in {name}_grad",
         )
     return tuple(
         # `jax.custom_vjp` takes None as the gradient of an integer input.
@@ -176,17 +158,6 @@ def shapes(
 
     The specs are unknown if JAX cannot trace the function with the unknown sizes of the inputs. They are also unknown
     if several backends have different functions with this name, and `inferring_for` selects none of the backends.
-
-    Args:
-        cls: Class of the op.
-        options: The options of the op.
-        inputs: Specs of the inputs of the op.
-        default: Function that returns a backend. It is called if the op is registered on none, as an op of
-            `ml.register_primitive`.
-
-    Raises:
-        MismatchError: The function does not accept arrays of these shapes.
-        UnknownOptionError: The function fails for another reason, or does not return arrays.
     """
     texts = [spec.shape for spec in inputs.values()]
     if any(LEADING in shape or not all(_is_plain(dim) for dim in shape) for shape in texts):
@@ -204,7 +175,6 @@ def shapes(
 
 
 def _kernels_of(op: str, default: Callable[[], RunsCustomOps]) -> list[Kernel]:
-    """Return the kernel of an op on the backend of `inferring_for`; without one, on each backend that registered it."""
     backend = _inferring.get()
     if backend is None:
         registered = [owner._own[op] for owner in REGISTERED.get(op, ())]
@@ -235,7 +205,7 @@ def _specs(op: str, kernel: Kernel, options: Options, inputs: Specs) -> dict[str
             return None
         first = (str(error).strip().splitlines() or [""])[0]
         because = f"{type(error).__name__}: {first}".removesuffix(": ")
-        if not isinstance(error, tuple(_TRACING_ADVICE)) and isinstance(error, TypeError | ValueError):
+        if not isinstance(error, _NEEDS_VALUES) and isinstance(error, TypeError | ValueError):
             raise MismatchError(next(iter(inputs), ""), f"arrays that {op!r} accepts", "", because) from error
         raise UnknownOptionError(
             f"the function of the op {op!r} fails.",
@@ -244,7 +214,6 @@ def _specs(op: str, kernel: Kernel, options: Options, inputs: Specs) -> dict[str
                 ("where", _place(error)),
                 ("given", ", ".join(f"{port!r} {spec}" for port, spec in inputs.items())),
             ),
-            next((advice for kind, advice in _TRACING_ADVICE.items() if isinstance(error, kind)), ""),
         ) from error
     specs = {port: (tuple(map(_dim, struct.shape)), str(as_dtype(struct.dtype))) for port, struct in outputs.items()}
     if any(dim is None for shape, _ in specs.values() for dim in shape):
@@ -253,7 +222,6 @@ def _specs(op: str, kernel: Kernel, options: Options, inputs: Specs) -> dict[str
 
 
 def _place(error: BaseException) -> str:
-    """Return the file and line of the user's code that raised an error."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
     return f"{own[-1].filename}:{own[-1].lineno}" if own else "a function that is not in a file"
@@ -264,7 +232,6 @@ def _is_plain(dim: Any) -> bool:
 
 
 def _dim(dim: Any) -> int | str | None:
-    """Return a size from JAX as a number or text; `None` if a spec cannot contain it, such as a quotient."""
     if isinstance(dim, int):
         return dim
     text = str(dim).replace(" ", "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from math import prod
 from operator import index
@@ -20,16 +19,8 @@ Device = Any
 """A `jax.Device`, which type checkers do not accept as a type."""
 
 
-def find_device(text: str | Device, advice: str = 'device="{}"') -> Device:
-    """Return the device with a name such as `"cpu"` or `"gpu:1"`. A device is returned unchanged.
-
-    Args:
-        text: The name, or a device.
-        advice: Code for the error that selects a device. It contains `{}` instead of the name of an available device.
-
-    Raises:
-        DeviceNotFoundError: The machine has no such device. The message lists the available devices.
-    """
+def find_device(text: str | Device) -> Device:
+    """Return the device with a name such as `"cpu"` or `"gpu:1"`. A device is returned unchanged."""
     if isinstance(text, jax.Device):
         return text
     platform, _, number = str(text).partition(":")
@@ -38,9 +29,8 @@ def find_device(text: str | Device, advice: str = 'device="{}"') -> Device:
             raise IndexError
         return jax.devices(platform)[int(number or 0)]
     except (RuntimeError, IndexError):
-        present = present_devices()
         raise DeviceNotFoundError(
-            f"no device {text!r} on backend 'jax'.", (("present", ", ".join(present)),), advice.format(present[0])
+            f"no device {text!r} on backend 'jax'.", (("present", ", ".join(present_devices())),)
         ) from None
 
 
@@ -64,9 +54,6 @@ def device_name(device: Device) -> str:
 def mesh_shape(device_mesh: Any) -> tuple[int, ...]:
     """Return the shape of a mesh, given as a number or a sequence of numbers.
 
-    Raises:
-        UnknownOptionError: `device_mesh` has another type, or a size below 1.
-
     Examples:
         >>> mesh_shape(8), mesh_shape((2, 2))
         ((8,), (2, 2))
@@ -80,7 +67,6 @@ def mesh_shape(device_mesh: Any) -> tuple[int, ...]:
         raise UnknownOptionError(
             f"device_mesh={device_mesh!r} is not a mesh shape.",
             (("needs", "the number of devices along each axis"),),
-            "device_mesh=(1,)  # or (2, 4): the number of devices along each axis",
         ) from None
     return sizes
 
@@ -97,27 +83,15 @@ def axis_names(shape: Sequence[int]) -> tuple[str, ...]:
 
 
 def make_mesh(shape: Sequence[int], platform: str | None = None, option: str = "device_mesh") -> Mesh:
-    """Return a mesh of the first devices.
-
-    Args:
-        shape: Number of devices along each axis.
-        platform: Platform of the devices; default: JAX's default platform.
-        option: Name of the option that contains the shape, for the error.
-
-    Raises:
-        DeviceNotFoundError: The machine has fewer devices.
-    """
+    """Return a mesh of the first devices."""
     devices = jax.devices(platform) if platform else jax.devices()
     needed = prod(shape)
     if needed > len(devices):
         names, are = ", ".join(map(device_name, devices)), "is" if len(devices) == 1 else "are"
-        forced = f"  # or XLA_FLAGS=--xla_force_host_platform_device_count={needed}, set before Python starts"
         requested = tuple(shape) if option == "device_mesh" else needed
-        fitting = str((*(1,) * (len(shape) - 1), len(devices))) if len(shape) > 1 else len(devices)
         raise DeviceNotFoundError(
             f"{option}={requested} needs {needed} devices, but only {len(devices)} {are} available.",
             (("present", names),),
-            f"{option}={fitting}{forced if devices[0].platform == 'cpu' else ''}",
         )
     # With Auto axes, the compiler derives the sharding of intermediate values. JAX's default, Explicit axes, does not.
     grid = np.array(devices[:needed]).reshape(shape)
@@ -125,18 +99,7 @@ def make_mesh(shape: Sequence[int], platform: str | None = None, option: str = "
 
 
 def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,)) -> NamedSharding:
-    """Return the sharding of an array over a mesh.
-
-    Args:
-        mesh: The mesh.
-        shape: Shape of the array.
-        tensor_split: For each axis of the mesh, the axis of the array that is split over it, or `None`.
-
-    Raises:
-        UnknownOptionError: `tensor_split` names an axis twice, names an axis that the array lacks, or is
-            longer than the mesh.
-        ShapeError: An axis cannot be split evenly.
-    """
+    """Return the sharding of an array over a mesh."""
     axes = tuple(tensor_split) if isinstance(tensor_split, tuple | list) else (tensor_split,)
     rank = len(shape)
     # Not isinstance, because True would be axis 1.
@@ -146,7 +109,6 @@ def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,)) -> 
         raise UnknownOptionError(
             f"tensor_split={tensor_split!r} does not match an array of shape {shape} and a mesh {mesh.axis_sizes}.",
             (("needs", "for each mesh axis, a different axis of the array, or None"),),
-            "tensor_split=(0,)",
         )
     spec: list[str | None] = [None] * rank
     for name, axis in zip(mesh.axis_names, axes, strict=False):
@@ -157,28 +119,14 @@ def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,)) -> 
 
 
 def check_even(subject: str, shape: tuple[int | str, ...], axis: int, parts: int, port: str = "") -> None:
-    """Check that an axis splits into equal parts.
-
-    Args:
-        subject: The subject of the error, such as `"an array"`.
-        shape: Shape of the array.
-        axis: The axis.
-        parts: Number of parts.
-        port: The input port that receives the array, or `""`.
-
-    Raises:
-        ShapeError: The size is not divisible by `parts`.
-    """
+    """Check that an axis splits into equal parts."""
     size = shape[axis]
     assert isinstance(size, int)
     # JAX raises an IndivisibleError, which does not name the array.
     if size % parts:
-        below, above = size - size % parts, size + -size % parts
-        fitting = [(*shape[:axis], size, *shape[axis + 1 :]) for size in (above, below) if size]
         raise ShapeError(
             f"{subject} cannot be split evenly over {parts} devices.",
             (("shape", f"{shape}      axis {axis}: {size} = {size // parts} * {parts} + {size % parts}"),),
-            f"shape={'  # or '.join(map(str, fitting))}",
             port=port,
         )
 
@@ -199,25 +147,21 @@ class PlacedModel(Model):
 def place(model: Model, placement: Mapping[str, int | str | Device], platform: str) -> Model:
     """Return a model with some blocks placed on devices. See `JaxBackend.place_model`."""
     if not isinstance(model, Model) or not isinstance(placement, Mapping):
-        name = next(iter(model.graph.by_name), "linear_0") if isinstance(model, Model) else "linear_0"
         raise UnknownOptionError(
             f"cannot place {type(model).__name__} with {type(placement).__name__}.",
             (("needs", "a model, and a dict from block names to devices"),),
-            f"backend.place_model(model, {{{name!r}: 0}})",
         )
     paths = [path for path, _ in model.graph.walk()]
     devices: dict[str, Any] = dict(devices_of(model))
     for name, device in placement.items():
         path = str(name).replace(".", "/")
         if path not in paths:
-            near = difflib.get_close_matches(path, paths, 1, 0.5)
             raise UnknownBlockError(
                 f"the model has no block {name!r}.",
                 (("blocks", ", ".join(map(repr, paths)) or "none"),),
-                f"{{{(near or paths or ['name'])[0]!r}: {device!r}}}  # Linear(64, name=...) names a block",
             )
         is_number = isinstance(device, int) and not isinstance(device, bool)
-        devices[path] = find_device(f"{platform}:{device}" if is_number else device, f'{{{{{str(name)!r}: "{{}}"}}}}')
+        devices[path] = find_device(f"{platform}:{device}" if is_number else device)
     placed = PlacedModel(model.name)
     placed._block, placed._members = model.block, dict(model._members)
     placed.placement = devices
@@ -243,13 +187,6 @@ _AT_START = "xla_force_host_platform_device_count"
 def compiler_options(flags: Any, platform: str) -> dict[str, str]:
     """Return flags as a dict for `jax.jit(compiler_options=...)`. Warn about flags for other platforms.
 
-    Args:
-        flags: Flags as in the variable XLA_FLAGS, such as `["--xla_cpu_enable_fast_math=true"]`.
-        platform: `"cpu"`, `"gpu"` or `"tpu"`.
-
-    Raises:
-        UnknownOptionError: XLA rejects a flag or its value.
-
     Examples:
         >>> compiler_options(["--xla_cpu_enable_fast_math=true"], "cpu")
         {'xla_cpu_enable_fast_math': 'True'}
@@ -258,7 +195,6 @@ def compiler_options(flags: Any, platform: str) -> dict[str, str]:
         raise UnknownOptionError(
             f"xla_flags={flags!r} is not a list of flags.",
             (("needs", "a list of strings"),),
-            'xla_flags=["--xla_cpu_enable_fast_math=true"]',
         )
     options: dict[str, str] = {}
     for flag in flags:
@@ -267,7 +203,6 @@ def compiler_options(flags: Any, platform: str) -> dict[str, str]:
         if name == _AT_START:
             raise UnknownOptionError(
                 f"the XLA flag {name!r} comes too late: JAX reads it only at the start.",
-                advice=f'os.environ["XLA_FLAGS"] = "--{name}={value or 8}"  # before JAX is imported',
             )
         if meant == platform:
             options[name] = _python_bool(value) if is_set else "True"
@@ -285,7 +220,7 @@ def _python_bool(value: str) -> str:
 
 
 def _try(name: str, value: str, flag: str) -> None:
-    """Check that XLA accepts a flag. XLA has no list of its flags, so compile a trivial program with the flag."""
+    # XLA has no list of its flags, so a trivial program is compiled with the flag.
     try:
         jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
     except jax.errors.JaxRuntimeError as error:
@@ -294,5 +229,4 @@ def _try(name: str, value: str, flag: str) -> None:
         raise UnknownOptionError(
             f"XLA rejects the flag {flag!r}.",
             (("because", because),),
-            'xla_flags=["--xla_cpu_enable_fast_math=true"]  # or no flags',
         ) from None

@@ -87,12 +87,7 @@ class Request(NamedTuple):
 
 
 def drawn(requests: Sequence[Request]) -> Iterator[np.ndarray]:
-    """Yield the initial values of parameters. Threads draw them, because NumPy releases the GIL.
-
-    Raises:
-        ShapeError: An initializer needs an input axis and an output axis, and the parameter lacks one.
-        ValueError: An initializer does not exist.
-    """
+    """Yield the initial values of parameters. Threads draw them, because NumPy releases the GIL."""
     fills = [_fill(request) for request in requests]
     arrays = [np.empty(request.shape, "float32") for request in requests]
 
@@ -119,7 +114,6 @@ Fill = Callable[[np.random.Generator, np.ndarray], None]
 
 
 def _fill(request: Request) -> Fill:
-    """Return the function that fills a piece of a parameter."""
     name, scale, shift = request.initializer.name, request.initializer.scale, request.initializer.shift
     if name in ("zeros", "ones", "constant"):
         constant = 0 if name == "zeros" else scale + shift
@@ -152,7 +146,6 @@ def _uniform(random: np.random.Generator, piece: np.ndarray) -> None:
 
 
 def _symmetric(random: np.random.Generator, piece: np.ndarray) -> None:
-    """Fill with uniformly distributed numbers in [-1, 1)."""
     random.random(dtype="float32", out=piece)
     piece *= 2
     piece -= 1
@@ -163,7 +156,6 @@ def _normal(random: np.random.Generator, piece: np.ndarray) -> None:
 
 
 def _cut_normal(random: np.random.Generator, piece: np.ndarray) -> None:
-    """Fill with a normal distribution truncated at 2 standard deviations, by redrawing larger values."""
     random.standard_normal(dtype="float32", out=piece)
     far = np.flatnonzero(np.abs(piece) > 2)
     while far.size:
@@ -181,7 +173,6 @@ _DRAWS: dict[str, Fill] = {
 
 
 def _scaled_by_part(array: np.ndarray, request: Request) -> np.ndarray:
-    """Multiply the equal parts of a parameter along its output axis by the factors `initializer.parts`."""
     initializer = request.initializer
     if set(initializer.parts) <= {1.0}:
         return array
@@ -193,12 +184,7 @@ def _scaled_by_part(array: np.ndarray, request: Request) -> np.ndarray:
 
 
 def _orthogonal(normal: np.ndarray, initializer: Initializer) -> np.ndarray:
-    """Return an orthogonal parameter: the Q of a QR decomposition of normal numbers, with the scale and shift applied.
-
-    All axes except the output axis are flattened to one axis of the decomposed matrix. The signs are corrected by the
-    diagonal of R, so that Q is uniformly distributed. If the parameter consists of several parts along its output axis,
-    each part is orthogonal.
-    """
+    # The signs are corrected by the diagonal of R, so that Q is uniformly distributed.
     axis = initializer.out_axis
     if len(initializer.parts) > 1:
         part_initializer, split = replace(initializer, parts=()), np.split(normal, len(initializer.parts), axis)
@@ -214,11 +200,8 @@ def _orthogonal(normal: np.ndarray, initializer: Initializer) -> np.ndarray:
 
 
 def _fans(request: Request) -> tuple[float, float]:
-    """Return the fan-in and the fan-out of a parameter.
-
-    They are the sizes of its input axis and its output axis. In a convolution, both are multiplied by the size of the
-    window. If several parameters are joined along the output axis, the fan-out is that of one of them.
-    """
+    # In a convolution, the sizes are multiplied by the window. If several parameters are joined along the output axis,
+    # the fan-out is that of one of them.
     shape = request.unstacked
     fan_in, fan_out = shape[request.initializer.in_axis], shape[request.initializer.out_axis]
     window = prod(shape) / (fan_in * fan_out) if prod(shape) else 1.0
@@ -232,5 +215,4 @@ def _check_axes(request: Request) -> None:
         raise ShapeError(
             f"cannot initialize {request.name or 'an array'!r} of shape {request.shape} with {initializer.name!r}.",
             (("needs", f"an input axis and an output axis: axes {axes[0]} and {axes[1]}"),),
-            f'model.set_initializers({{{request.name!r}: "normal(0.02)"}})',
         )

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mithril_nb.errors import ShapeError, UnknownOptionError, short_repr
+from mithril_nb.errors import ShapeError, UnknownOptionError, listed, short_repr
 from mithril_nb.graph.spec import as_dtype
 
 Function = Callable[..., Any]
@@ -45,7 +45,7 @@ def cross_entropy_grad(logits: Any, targets: Any) -> jax.Array:
 
 
 def _known(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """Return whether each label is in range. For other labels, the callers return NaN, so that the user notices."""
+    # The callers return NaN for other labels, so that the user notices.
     return (labels >= 0) & (labels < logits.shape[-1])
 
 
@@ -54,19 +54,14 @@ def _checked(name: str, logits: Any, targets: Any) -> tuple[jax.Array, jax.Array
     is_integer = jnp.issubdtype(targets.dtype, jnp.integer)
     if logits.ndim == 0 or targets.shape != (logits.shape[:-1] if is_integer else logits.shape):
         needs = f"{logits.shape[:-1]} integers, or {logits.shape} probabilities" if logits.ndim else "a class axis"
-        is_one_hot = is_integer and targets.shape == logits.shape
         raise ShapeError(
             f"{name} does not accept targets of shape {targets.shape} {as_dtype(targets.dtype)!s}.",
             (("logits", f"{logits.shape} {as_dtype(logits.dtype)!s}"), ("needs", needs)),
-            f'backend.array(targets, dtype="{as_dtype(logits.dtype)!s}")'
-            if is_one_hot
-            else 'backend.array(labels, dtype="int32")',
         )
     return logits, targets
 
 
 def _concat(*arrays: Any, axis: int = 0) -> jax.Array:
-    """Concatenate arrays, given as `concat([a, b])` or as `concat(a, b)`."""
     operands = arrays[0] if len(arrays) == 1 and isinstance(arrays[0], list | tuple) else arrays
     return jnp.concatenate([jnp.asarray(array) for array in operands], axis=axis)
 
@@ -197,21 +192,14 @@ SPELLINGS = {
 
 def operation_error(name: str, arrays: tuple[Any, ...], options: dict[str, Any], error: Exception) -> Exception:
     """Return the error for an operation that JAX rejects for these arguments."""
-    because = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    if wrong := _NO_ARRAY.search(str(error)):  # the first line of this error contains a memory address
-        because = f"{wrong[2]} is not an array of numbers, but of type {wrong[1]}"
-    shapes = [_describe(a) for arg in arrays for a in (arg if isinstance(arg, list | tuple) else (arg,))]
+    because = re.sub(r"<function (\w+) at 0x\w+>", r"\1", str(error).strip().partition("\n")[0])
+    values = [array for value in arrays for array in (value if isinstance(value, list | tuple) else (value,))]
     named = [(key, _describe(value)) for key, value in options.items() if value is not None]
-    facts = (*([("given", ", ".join(shapes) or "nothing")] if shapes or not named else []), *named)
     is_shape = "shape" in because or (isinstance(error, ValueError) and "dtype" not in because)
     return (ShapeError if is_shape else UnknownOptionError)(
         f"{name} does not accept these arguments.",
-        (*facts, ("because", because)),
-        f"help(backend.{name})",
+        (*([("given", listed(map(_describe, values)))] if values else []), *named, ("because", because)),
     )
-
-
-_NO_ARRAY = re.compile(r"problematic value is of type <class '(\w+)'> and was passed to the function at path (\w+)")
 
 
 def _describe(argument: Any) -> str:

@@ -78,14 +78,7 @@ def checking_shapes(toolkit: Toolkit, blocks: Mapping[str, BlockSpecs]) -> Toolk
 
 
 def looking_for_nan(toolkit: Toolkit) -> Toolkit:
-    """Return a toolkit that raises an error at the first block that outputs NaN. The program must not be jitted.
-
-    Args:
-        toolkit: The functions that run blocks.
-
-    Raises:
-        NotANumberError: A block outputs NaN. The message contains the path of the block.
-    """
+    """Return a toolkit that raises an error at the first block that outputs NaN. The program must not be jitted."""
 
     def around(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
         # Disable JAX's check, because it would raise an error without the name of the block.
@@ -96,7 +89,6 @@ def looking_for_nan(toolkit: Toolkit) -> Toolkit:
                     raise NotANumberError(
                         f"'{path}.{port}' is NaN.",
                         tuple((name, _range(operand)) for name, operand in arrays.items()),
-                        "JaxBackend(debug=False)  # does not stop at NaN",
                         block=path,
                         port=port,
                     )
@@ -106,12 +98,7 @@ def looking_for_nan(toolkit: Toolkit) -> Toolkit:
 
 
 def on_devices(toolkit: Toolkit, devices: Mapping[str, Any]) -> Toolkit:
-    """Return a toolkit that runs each block on its device. The program must not be jitted.
-
-    Args:
-        toolkit: The functions that run blocks, without a device.
-        devices: Devices by path of a block. The device of a composite block is also that of its inner blocks.
-    """
+    """Return a toolkit that runs each block on its device. The program must not be jitted."""
 
     def around(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
         # An operation outside jit needs all its committed arrays on one device.

@@ -52,7 +52,7 @@ class MlxBackend(EmittedBackend):
         **unknown: Any,
     ):
         check_grads(type(self).__name__, grads)
-        check_switch("compile", compile, "ml.MlxBackend(compile=True)")
+        check_switch("compile", compile)
         self.grads, self.compile = grads, compile
         super().__init__(default_dtype if dtype is None else dtype, device=device, seed=seed, **unknown)
 

@@ -52,8 +52,8 @@ class TorchBackend(EmittedBackend):
         **unknown: Any,
     ):
         check_grads(type(self).__name__, grads)
-        check_switch("use_amp", use_amp, "ml.TorchBackend(use_amp=True)")
-        check_switch("compile", compile, "ml.TorchBackend(compile=True)")
+        check_switch("use_amp", use_amp)
+        check_switch("compile", compile)
         self.grads, self.use_amp, self.compile = grads, use_amp, compile
         super().__init__(dtype, device=device, seed=seed, **unknown)
 

@@ -10,11 +10,7 @@ from mithril_nb.errors import UnavailableBackendError
 
 
 def compiler() -> str:
-    """Return the path of the C compiler: the program in the environment variable CC, else `cc`.
-
-    Raises:
-        UnavailableBackendError: The program does not exist.
-    """
+    """Return the path of the C compiler: the program in the environment variable CC, else `cc`."""
     name = os.environ.get("CC") or "cc"
     path = shutil.which(name)
     if path is None:

@@ -14,7 +14,13 @@ from pathlib import Path
 from types import FrameType
 
 from mithril_nb.backends.backend import check_count
-from mithril_nb.compilation.launch.process_group import ProcessGroup, Rank, Worker, free_address, own_environment
+from mithril_nb.compilation.launch.process_group import (
+    LaunchedProcess,
+    ProcessGroup,
+    Rank,
+    free_address,
+    own_environment,
+)
 from mithril_nb.errors import LaunchError, UnknownOptionError
 
 POLL_S = 0.05
@@ -80,7 +86,6 @@ def launch(
 
 
 def _watch(group: ProcessGroup, rank: Rank, received: list[int]) -> None:
-    """Forward output until all processes have ended, one has failed, or one has not connected in time."""
     until = time.monotonic() + rank.start_timeout_s
     while group.running:
         group.pump(POLL_S)
@@ -98,7 +103,6 @@ def _watch(group: ProcessGroup, rank: Rank, received: list[int]) -> None:
 
 
 def _end_after_signal(group: ProcessGroup, received: list[int]) -> None:
-    """Send the received signal to the processes, wait for their end, and exit. A second signal ends them at once."""
     first = received[0]
     group.send(first)
     until = time.monotonic() + (INTERRUPT_S if first == signal.SIGINT else GRACE_S)
@@ -112,7 +116,6 @@ def _end_after_signal(group: ProcessGroup, received: list[int]) -> None:
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Yield a list that collects the received SIGINT, SIGTERM and SIGHUP."""
     received: list[int] = []
     previous: Mapping[int, object] = {}
     if threading.current_thread() is threading.main_thread():
@@ -138,8 +141,8 @@ def _ranks(
     peer_timeout_s: float,
 ) -> list[Rank]:
     processes, devices = (
-        check_count("processes", processes, "processes=2"),
-        check_count("devices", devices, "devices=2"),
+        check_count("processes", processes),
+        check_count("devices", devices),
     )
     for name, value in (("start_timeout_s", start_timeout_s), ("peer_timeout_s", peer_timeout_s)):
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
@@ -170,7 +173,7 @@ LATE = 124
 """Exit status of a launch whose processes did not connect in time, as in timeout(1)."""
 
 
-def failure(workers: Sequence[Worker], count: int) -> LaunchError:
+def failure(workers: Sequence[LaunchedProcess], count: int) -> LaunchError:
     """Return the error for failed processes. Its `status` is the highest of their exit statuses."""
     failed = [worker for worker in workers if worker.has_failed]
     others = [worker for worker in workers if not worker.has_failed]
@@ -197,7 +200,7 @@ def failure(workers: Sequence[Worker], count: int) -> LaunchError:
     return error
 
 
-def late(workers: Sequence[Worker], rank: Rank) -> LaunchError:
+def late(workers: Sequence[LaunchedProcess], rank: Rank) -> LaunchError:
     """Return the error for processes that did not connect in time."""
     missing = [worker for worker in workers if not worker.is_ready]
     advice = (
@@ -219,17 +222,17 @@ def late(workers: Sequence[Worker], rank: Rank) -> LaunchError:
     return error
 
 
-def _describe_end(worker: Worker) -> str:
+def _describe_end(worker: LaunchedProcess) -> str:
     status = worker.status or 0
     return f"was killed by {_name(-status)}" if status < 0 else f"ended with exit status {status}"
 
 
-def _last_lines(worker: Worker, with_end: bool) -> tuple[str, str]:
+def _last_lines(worker: LaunchedProcess, with_end: bool) -> tuple[str, str]:
     lines = list(worker.last_lines) or ["(no output)"]
     return f"process {worker.index}", "\n".join([f"{_describe_end(worker)}:", *lines] if with_end else lines)
 
 
-def _status(worker: Worker) -> int:
+def _status(worker: LaunchedProcess) -> int:
     status = worker.status or 0
     return 128 - status if status < 0 else status
 

@@ -79,11 +79,7 @@ class Rank:
         return cls(**json.loads(environment[VARIABLE]))
 
     def join(self) -> None:
-        """Connect to the other processes, and wait until JAX lists the devices of all of them.
-
-        Raises:
-            RuntimeError: The other processes did not connect in time.
-        """
+        """Connect to the other processes, and wait until JAX lists the devices of all of them."""
         import jax
 
         jax.config.update("jax_check_proxy_envs", False)  # JAX would warn about `no_grpc_proxy`
@@ -122,7 +118,7 @@ REAP_S = 10.0
 """Seconds to wait for a killed process to end."""
 
 
-class Worker:
+class LaunchedProcess:
     """A process that the launcher has started.
 
     Attributes:
@@ -161,7 +157,7 @@ class ProcessGroup:
     """All processes that one launcher has started. As a context manager, the group ends all of them on exit."""
 
     def __init__(self) -> None:
-        self.workers: list[Worker] = []
+        self.workers: list[LaunchedProcess] = []
         self._selector = selectors.DefaultSelector()
         self._unfinished: dict[int, bytes] = {}
 
@@ -179,7 +175,7 @@ class ProcessGroup:
             self._selector.close()
 
     @property
-    def running(self) -> list[Worker]:
+    def running(self) -> list[LaunchedProcess]:
         """The processes that have not ended."""
         return [worker for worker in self.workers if worker.status is None]
 
@@ -204,7 +200,7 @@ class ProcessGroup:
                 pass_fds=(theirs.fileno(),),
                 process_group=0,
             )
-        worker = Worker(process, ours, rank.index)
+        worker = LaunchedProcess(process, ours, rank.index)
         self.workers.append(worker)
         for stream, out in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
             assert stream is not None
@@ -245,12 +241,12 @@ class ProcessGroup:
         self._drain()
 
     def _drain(self) -> None:
-        """Print the output left in the pipes, but do not wait until all pipes are closed."""
+        # Not until the pipes close: a process that left its group may keep them open.
         while ready := self._selector.select(0):
             for key, _ in ready:
                 self._read(key.fileobj, *key.data)
 
-    def _read(self, source: Any, worker: Worker, out: TextIO | None) -> None:
+    def _read(self, source: Any, worker: LaunchedProcess, out: TextIO | None) -> None:
         if out is None:
             worker.is_ready = bool(source.recv(64)) or worker.is_ready
             self._selector.unregister(source)  # the worker sends one message only, or has ended
@@ -270,7 +266,7 @@ class ProcessGroup:
             stream.close()
 
 
-def _show(worker: Worker, line: str, out: TextIO) -> None:
+def _show(worker: LaunchedProcess, line: str, out: TextIO) -> None:
     worker.last_lines.append(line)
     encoding = getattr(out, "encoding", None) or "utf-8"
     out.write(f"[{worker.index}] {line}\n".encode(encoding, "replace").decode(encoding))

@@ -17,16 +17,7 @@ READY = b"ready"
 
 
 def main(link: socket.socket, script: str, arguments: list[str]) -> int:
-    """Connect to the other processes and run a script. If the launcher ends first, kill this process.
-
-    Args:
-        link: Socket to the launcher. This process sends one message to it when all processes have connected.
-        script: Path of the script.
-        arguments: Arguments of the script.
-
-    Returns:
-        The exit status.
-    """
+    """Connect to the other processes and run a script. If the launcher ends first, kill this process."""
     threading.Thread(target=_end_with, args=(link,), daemon=True, name="mithril_nb launcher").start()
     Rank.read(os.environ).join()
     link.send(READY)
@@ -48,7 +39,7 @@ def main(link: socket.socket, script: str, arguments: list[str]) -> int:
 
 
 def _end_with(link: socket.socket) -> None:
-    """End this process and the processes that it started when the launcher ends, even if the launcher was killed."""
+    # The link closes when the launcher ends, even if it was killed. No process may be left running.
     link.recv(1)
     if os.getpgrp() == os.getpid():  # otherwise a user started this manually, and the group is the user's
         os.killpg(os.getpgrp(), signal.SIGKILL)
@@ -56,7 +47,6 @@ def _end_with(link: socket.socket) -> None:
 
 
 def _of_script(trace: TracebackType | None, script: str) -> TracebackType | None:
-    """Return the traceback without the frames outside the script that come first."""
     at = trace
     while at is not None and at.tb_frame.f_code.co_filename != script:
         at = at.tb_next
@@ -64,7 +54,7 @@ def _of_script(trace: TracebackType | None, script: str) -> TracebackType | None
 
 
 def _leave(status: int) -> None:
-    """End the process. A failed process does not wait for the others, which may never reach the common shutdown."""
+    # A failed process does not wait for the others, which may never reach the common shutdown.
     sys.stdout.flush()
     sys.stderr.flush()
     if status:

@@ -336,4 +336,4 @@ def _sizes_from_xla(xla: Memory) -> dict[tuple[str, str], int]:
 
 
 def _reason(error: StageUnavailableError) -> str:
-    return "; ".join(text for _, text in error.diagnostics[0].shown().facts)
+    return "; ".join(text for _, text in error.diagnostics[0].shortened().facts)

@@ -12,7 +12,7 @@ from mithril_nb.emission.c.compiling import STANDARD
 from mithril_nb.emission.c.emit import CFile, emit
 from mithril_nb.emission.c.types import C_TYPES, c_shape, dims, is_float, pointer_type
 from mithril_nb.emission.program import Number, Operand, Value
-from mithril_nb.interop.exporting.formats import TESTED, Contents, export_format
+from mithril_nb.interop.exporting.folder import TESTED, Contents, export_format
 from mithril_nb.interop.exporting.stored import StoredProgram
 
 _MAGIC = b"MNBARRAY"
@@ -101,7 +101,6 @@ A `.bin` file contains the text `MNBARRAY`, and then the arrays. For each array,
 
 
 def _packed(arrays: Mapping[str, Any]) -> bytes:
-    """Return the content of a `.bin` file with arrays in the order of the dict."""
     parts = [_MAGIC]
     for name, array in arrays.items():
         data = np.ascontiguousarray(array).tobytes()

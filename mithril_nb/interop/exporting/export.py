@@ -14,17 +14,15 @@ from mithril_nb.compilation.emitted import EmittedModel
 from mithril_nb.emission.build import check_sizes
 from mithril_nb.errors import MissingParameterError, StageUnavailableError, UnknownOptionError, listed
 from mithril_nb.inspection import Inspection
-from mithril_nb.interop.exporting import array_source, c_source, compiled, ggml_source, jax_source  # noqa: F401 - they register their formats
-from mithril_nb.interop.exporting.folder import check_folder, write_folder
-from mithril_nb.interop.exporting.formats import TAKES_NAMES, format_of
+from mithril_nb.interop.exporting import c_source, python_folder  # noqa: F401 - they register their folder
+from mithril_nb.interop.exporting.folder import TAKES_NAMES, check_folder, format_of, write_folder
 from mithril_nb.interop.exporting.stored import by_name, fill, shape_at, stored
 from mithril_nb.models.saving.serialization import check_path
 from mithril_nb.stages.inspect_options import fitting_numbers
 from mithril_nb.stages.trace import traced
 from mithril_nb.targets import inspect
 from mithril_nb.targets.inspection import as_plain_call
-from mithril_nb.targets.mithril_models import compiled_for, given_specs, is_mithril_model
-from mithril_nb.targets.symbolic import has_names
+from mithril_nb.targets.mithril_models import compiled_for, given_specs, has_names, is_mithril_model
 
 _EXAMPLE = 'ml.export(model, "exported", to="numpy")'
 
@@ -93,14 +91,7 @@ def export(
 
 
 def fill_from(program: traced.Program, values: list[Any], params: Any, inputs: Any) -> None:
-    """Replace items of `values`, the values of the program's inputs, by the arrays in `params` and `inputs`.
-
-    Args:
-        program: The program.
-        values: The value of each input of the program, changed in place.
-        params: Parameters by name; `None` to keep the parameters.
-        inputs: Other inputs by name; `None` to keep the other inputs.
-    """
+    """Replace items of `values`, the values of the program's inputs, by the arrays in `params` and `inputs`."""
     own = list(enumerate(program.trace.inputs))
     if params is not None:
         fill(values, [(at, _name(leaf)) for at, leaf in own if program.inputs[at].is_param], params, "params", True)
@@ -117,7 +108,6 @@ def _name(leaf: Any) -> str:
 
 
 def _sizes(inspection: Inspection, values: Sequence[Any]) -> dict[str, int]:
-    """Return a number for each symbolic size, from `values` if they determine it."""
     trace = inspection.traced_program.trace
     numbers = fitting_numbers(trace.sizes_without_numbers, inspection.check_sizes)
     for leaf, value in zip(trace.inputs, values, strict=True):
@@ -130,7 +120,6 @@ def _sizes(inspection: Inspection, values: Sequence[Any]) -> dict[str, int]:
 def _program(
     target: Any, args: tuple[Any, ...], options: dict[str, Any], has_params: bool
 ) -> tuple[Inspection, list[Any]]:
-    """Return the inspection, and the value of each input; `None` if only the shape of an input is known."""
     if isinstance(target, Inspection):
         _refuse_options(args, options)
         return _valued(target, {})
@@ -170,7 +159,6 @@ def _program(
 
 
 def _valued(inspection: Inspection, values: Mapping[str, Mapping[str, Any]]) -> tuple[Inspection, list[Any]]:
-    """Return the inspection, and the value of each input, from `values[argument][name]`."""
     program = _traced(inspection)
     arguments = [values.get(leaf.argument, {}).get(".".join(leaf.keys)) for leaf in program.trace.inputs]
     return inspection, list(map(_concrete, arguments))
@@ -179,11 +167,6 @@ def _valued(inspection: Inspection, values: Mapping[str, Mapping[str, Any]]) -> 
 def _values_of_module(
     program: traced.Program, module: Any, args: tuple[Any, ...], options: Mapping[str, Any], has_params: bool
 ) -> list[Any]:
-    """Return the values of the inputs for a Flax, Equinox or Haiku module: its arrays, and then those of the call.
-
-    Raises:
-        MissingParameterError: The value of an array of the module is unknown.
-    """
     variables = options.get("variables")
     parts = [variables, *variables.values()] if isinstance(variables, Mapping) else [_module_in(module)]
     own = {name: value for part in parts for name, value in by_name(part).items()}
@@ -202,13 +185,11 @@ def _values_of_module(
         raise MissingParameterError(
             "ml.export does not find the parameters of the module.",
             (("missing", listed(missing)),),
-            "pass params={...}, a dict with these names.",
         )
     return [*values, *map(_concrete, arguments)]
 
 
 def _module_in(target: Any) -> Any:
-    """Return the module of a bound method, or of a function that `jit` returned for one."""
     while True:
         inner = getattr(target, "__wrapped__", None) or getattr(target, "__self__", None)
         if inner is None:
@@ -217,7 +198,6 @@ def _module_in(target: Any) -> Any:
 
 
 def _concrete(value: Any) -> Any:
-    """Return a value, or `None` for a `jax.ShapeDtypeStruct`."""
     return None if isinstance(value, jax.ShapeDtypeStruct) else value
 
 
@@ -226,7 +206,6 @@ def _traced(inspection: Inspection) -> traced.Program:
         raise StageUnavailableError(
             f"cannot export {inspection.name!r}: its inspection has no jaxpr.",
             (("because", "ml.inspect received a lowered or compiled program"),),
-            "call ml.export with the function that was lowered or compiled.",
         )
     return inspection.traced_program
 
@@ -241,5 +220,4 @@ def _refuse_options(args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
         raise UnknownOptionError(
             f"ml.export takes no {subject} for a program that is compiled or inspected already.",
             (("takes", "to, params, inputs, overwrite"),),
-            _EXAMPLE,
         )

@@ -1,16 +1,83 @@
-"""Write the folder of an exported program: files, arrays and a README, all of them or none."""
+"""The registry of export formats, and the folder of an exported program: files, arrays and a README, all or none."""
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from mithril_nb.atomic_write import new_folder
-from mithril_nb.errors import ModelFileError
-from mithril_nb.interop.exporting.formats import Contents
+from mithril_nb.errors import ModelFileError, UnknownOptionError, nearest, short_repr
 from mithril_nb.interop.exporting.stored import FILES, StoredProgram
 from mithril_nb.interop.safetensors import save_params
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The files that a format writes. `ml.export` adds the README, and the weights, inputs and results as safetensors.
+
+    Attributes:
+        title: Title of the README: `"forward in NumPy"`.
+        files: The content of each file, by name.
+        about: A description of each file in one line, by name, for the README.
+        commands: Two pairs of a command and a comment for the README: to install or compile, and to test.
+        notes: A further paragraph of the README, in Markdown.
+        replaced: Safetensors files that are not written because `files` contains their arrays: `("weights",)`.
+    """
+
+    title: str
+    files: Mapping[str, str | bytes]
+    about: Mapping[str, str]
+    commands: tuple[tuple[str, str], tuple[str, str]]
+    notes: str = ""
+    replaced: tuple[str, ...] = ()
+
+
+Format = Callable[[StoredProgram], Contents]
+FORMATS: dict[str, Format] = {}
+"""The function of each format, by name."""
+TAKES_NAMES: set[str] = set()
+"""The formats that keep symbolic sizes, such as `"batch"`."""
+TESTED = "compares its results for the stored inputs with those of JAX"
+"""Comment on the second command of the README, which runs the test."""
+
+
+def export_format(name: str, takes_names: bool = False) -> Callable[[Format], Format]:
+    """Register a format of `ml.export`.
+
+    Args:
+        name: Name of the format, the value of `to=`. A second function for the same name replaces the first.
+        takes_names: True if the format keeps symbolic sizes, such as `"batch"`.
+
+    Examples:
+        >>> @export_format("lines")
+        ... def lines(program):
+        ...     count = len(program.traced.equations)
+        ...     return Contents("lines", {"count.txt": f"{count}"}, {}, (("cat count.txt", ""), ("true", "")))
+        >>> _ = FORMATS.pop("lines")
+    """
+
+    def register(function: Format) -> Format:
+        FORMATS[name] = function
+        (TAKES_NAMES.add if takes_names else TAKES_NAMES.discard)(name)
+        return function
+
+    return register
+
+
+def format_of(name: str) -> Format:
+    """Return the function of a format."""
+    if name not in FORMATS:
+        near = nearest(name, FORMATS) or "numpy"
+        raise UnknownOptionError(
+            f"ml.export has no format {short_repr(name)}.",
+            (("known", ", ".join(sorted(FORMATS))),),
+            f"to={near!r}",
+        )
+    return FORMATS[name]
+
 
 _LICENSE = "The code in this folder is yours: use it under any license."
 _MARK = "written by mithril_nb"
@@ -22,11 +89,7 @@ _ARRAYS = {
 
 
 def check_folder(path: str | os.PathLike[str], overwrite: bool) -> None:
-    """Raise if a folder may not be written. Called before the export, which may take long.
-
-    Raises:
-        ModelFileError: `path` is a file, a folder that may not be replaced, or in a folder that does not exist.
-    """
+    """Raise if a folder may not be written. Called before the export, which may take long."""
     target = Path(os.path.realpath(path))
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         is_ours = target.is_dir() and _MARK in _text(target / "README.md")
@@ -49,12 +112,7 @@ def _cannot_export(path: str | os.PathLike[str], why: str) -> ModelFileError:
 
 
 def write_folder(path: str | os.PathLike[str], contents: Contents, program: StoredProgram) -> Path:
-    """Write the folder of a program, and return its path.
-
-    Raises:
-        ModelFileError: The folder cannot be written.
-        DataError: An array has a dtype that safetensors does not support.
-    """
+    """Write the folder of a program, and return its path."""
     texts = {"README.md": _readme(contents, program), **contents.files}
     try:
         with new_folder(path) as part:

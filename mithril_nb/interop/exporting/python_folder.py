@@ -1,14 +1,23 @@
-"""A folder whose program is a Python file, model.py; test.py runs it with the stored inputs."""
+"""Folders whose program is a Python file, model.py: source for array libraries, and runners of model files."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from mithril_nb.emission.arrays.emitter import emit_arrays
+from mithril_nb.emission.arrays.rules import Library
+from mithril_nb.emission.ggml.emitter import emit_ggml
+from mithril_nb.emission.ggml.gguf import gguf_bytes
+from mithril_nb.emission.naming.names import identifier
+from mithril_nb.emission.onnx.emit import OPSET, emit_onnx
 from mithril_nb.emission.python_text import tree_of
-from mithril_nb.interop.exporting.formats import TESTED, Contents
-from mithril_nb.interop.exporting.stored import Stored, StoredProgram
+from mithril_nb.errors import UnavailableBackendError, UnsupportedPrimitiveError
+from mithril_nb.interop.exporting.folder import TESTED, Contents, export_format
+from mithril_nb.interop.exporting.stored import StoredArray, StoredProgram, exported
 
 WIDE = 'import jax\n\njax.config.update("jax_enable_x64", True)\n'
 """Lines that import JAX and turn on its x64 mode."""
@@ -45,18 +54,7 @@ def python_contents(
     call: str = "",
     about: str = "the program: one function per block, and `{function}`, which calls them",
 ) -> Contents:
-    """Return the files of a folder with a Python program.
-
-    Args:
-        program: The program.
-        text: The source of `model.py`.
-        function: Name of the function in `text` that runs the whole program.
-        loading: Source code that reads the arrays.
-        more: Content and description of further files, by name.
-        notes: A further paragraph of the README.
-        call: Expression that runs the program; by default, a call of `function` with all arguments.
-        about: Description of `model.py`.
-    """
+    """Return the files of a folder with a Python program."""
     call = call or f"{function}({', '.join(arguments(program, loading.key))})"
     names = "".join(f"    {entry.name!r},\n" for entry in program.outputs)
     files: dict[str, str | bytes] = {"model.py": text, "test.py": _test(call, function, loading, names)}
@@ -79,16 +77,13 @@ def python_contents(
 
 
 def arguments(program: StoredProgram, key: str = "{}") -> list[str]:
-    """Return the source of each argument of the program, an expression with the dicts `weights` and `inputs`.
-
-    `key` is the source of a random key, with `{}` instead of the array of its uint32 numbers.
-    """
+    """Return the source of each argument of the program, an expression with the dicts `weights` and `inputs`."""
     names = dict.fromkeys(entry.leaf.argument for entry in program.inputs)
     leaves = {name: [entry for entry in program.inputs if entry.leaf.argument == name] for name in names}
     return [_argument(name, own, program, key) for name, own in leaves.items()]
 
 
-def _argument(name: str, own: Sequence[Stored], program: StoredProgram, key: str) -> str:
+def _argument(name: str, own: Sequence[StoredArray], program: StoredProgram, key: str) -> str:
     texts = {
         entry.leaf: (key if entry.leaf.spec.dtype.startswith("key<") else "{}").format(f"{entry.file}[{entry.name!r}]")
         for entry in own
@@ -175,4 +170,386 @@ for name, found in zip(NAMES, results):
     wrong += not is_ok
     print(f"{{name:40}} {{error:9.2g}}  {{'ok' if is_ok else 'differs'}}")
 sys.exit(wrong > 0 or len(results) != len(NAMES))
+'''
+
+
+_NUMPY = Loading("NumPy", "numpy safetensors", ("from safetensors.numpy import load_file",), "load_file(path)")
+_TORCH = Loading(
+    "PyTorch",
+    "torch numpy safetensors",
+    ("import torch", "from safetensors.torch import load_file"),
+    # PyTorch does little arithmetic on uint32, so its values are kept in int64.
+    "{key: one.to(torch.int64) if one.dtype == torch.uint32 else one for key, one in load_file(path).items()}",
+    "found.detach().to(torch.float64).numpy()",
+)
+_MLX = Loading("MLX", '"mlx[cpu]" numpy', ("import mlx.core as mx",), "mx.load(str(path))", "np.array(found)")
+
+
+@export_format("numpy", takes_names=True)
+def numpy_folder(program: StoredProgram) -> Contents:
+    """Return the contents of a folder with the program in NumPy."""
+    return _contents(program, "numpy", _NUMPY)
+
+
+@export_format("torch", takes_names=True)
+def torch_folder(program: StoredProgram) -> Contents:
+    """Return the contents of a folder with the program in PyTorch."""
+    return _contents(program, "torch", _TORCH)
+
+
+@export_format("mlx", takes_names=True)
+def mlx_folder(program: StoredProgram) -> Contents:
+    """Return the contents of a folder with the program in MLX."""
+    return _contents(program, "mlx", _MLX)
+
+
+def _contents(program: StoredProgram, library: Library, loading: Loading) -> Contents:
+    source = emit_arrays(program.traced, library)
+    return python_contents(program, source.text, source.function, loading)
+
+
+_GGML = Loading(
+    "GGML",
+    "ggml-python numpy safetensors",
+    ("from gguf_reader import read_gguf", "from safetensors.numpy import load_file"),
+    'read_gguf(FOLDER / "weights.gguf") if name == "weights" else load_file(path)',
+)
+_GGML_NOTES = """pip compiles ggml-python, which takes minutes and a C++ compiler.
+Programs based on GGML can read `weights.gguf`.
+
+Differences from JAX: integers are float32 numbers, so they are exact up to 2**24 and do not wrap around. Where JAX
+returns NaN for the maximum or minimum of NaN, GGML returns a number. A float that an integer cannot hold gives any
+integer."""
+
+
+@export_format("ggml")
+def ggml_folder(program: StoredProgram) -> Contents:
+    """Return the contents of a folder with the program as a GGML graph, and the weights as a `.gguf` file."""
+    arrays = program.arrays["weights"]
+    shapes = {f"shape.{name}": list(map(int, array.shape)) for name, array in arrays.items() if array.shape}
+    weights = gguf_bytes(arrays, {"general.name": program.name, **shapes})
+    source = emit_ggml(program.traced)
+    more = {
+        "weights.gguf": (weights, "the parameters, in the format of GGML"),
+        "gguf_reader.py": (_GGUF_READER, "reads the arrays of weights.gguf with ggml-python"),
+    }
+    contents = python_contents(program, source.text, source.function, _GGML, more, _GGML_NOTES)
+    return replace(contents, replaced=("weights",))
+
+
+_GGUF_READER = '''\
+"""Read the arrays of a .gguf file with GGML's own reader."""
+
+import ctypes
+import os
+
+import numpy as np
+from ggml import ggml
+
+DTYPES = {0: np.float32, 1: np.float16, 24: np.int8, 25: np.int16, 26: np.int32, 27: np.int64, 28: np.float64}
+
+
+def read_gguf(path):
+    """Return the arrays of a file by name.
+
+    GGML leaves out leading axes of size 1 and shortens long names, so the metadata has shapes and whole names.
+    """
+    data = ggml.ggml_context_p_ctypes()
+    params = ggml.gguf_init_params(no_alloc=False, ctx=ctypes.pointer(data))
+    context = ggml.gguf_init_from_file(os.fsencode(path), params)
+    if not context:
+        raise OSError(f"{path} is not a .gguf file")
+    arrays = {}
+    for place in range(ggml.gguf_get_n_tensors(context)):
+        name = ggml.gguf_get_tensor_name(context, place)
+        tensor = ggml.ggml_get_tensor(data, name)
+        key = ggml.gguf_find_key(context, b"name." + name)
+        name = ggml.gguf_get_val_str(context, key) if key >= 0 else name
+        key = ggml.gguf_find_key(context, b"shape." + name)
+        shape = ()
+        if key >= 0:
+            axes = ggml.gguf_get_arr_n(context, key)
+            shape = tuple(ctypes.cast(ggml.gguf_get_arr_data(context, key), ctypes.POINTER(ctypes.c_int32))[:axes])
+        dtype = np.dtype(DTYPES[tensor.contents.type])
+        count = ggml.ggml_nelements(tensor) * dtype.itemsize
+        items = ctypes.string_at(ggml.ggml_get_data(tensor), count)
+        arrays[name.decode()] = np.frombuffer(items, dtype).reshape(shape)
+    ggml.gguf_free(context)
+    ggml.ggml_free(data)
+    return arrays
+'''
+
+
+_JAX = Loading(
+    "JAX",
+    "jax optax safetensors",
+    ("import jax", "from safetensors.flax import load_file"),
+    "load_file(path)",
+    "np.asarray(jax.random.key_data(found) if jax.dtypes.issubdtype(found.dtype, jax.dtypes.prng_key) else found)",
+    "jax.random.wrap_key_data({})",
+)
+
+
+@export_format("jax", takes_names=True)
+def jax_folder(program: StoredProgram) -> Contents:
+    """Return the contents of a folder with the program in JAX, and for a model's forward pass a training script."""
+    source = emit_arrays(program.traced, "jax")
+    text = source.text.replace("import jax\n", WIDE, 1) if program.is_wide else source.text
+    train = _training(program, source.function)
+    more = {} if train is None else {"train.py": (train, "trains the model; edit the loss, the optimizer and the data")}
+    notes = "" if train is None else "`python train.py` trains the model with optax on the stored inputs."
+    return python_contents(program, text, source.function, _JAX, more, notes)
+
+
+def _training(program: StoredProgram, function: str) -> str | None:
+    outputs = program.outputs
+    args = arguments(program, _JAX.key)
+    is_forward = (
+        "params=weights" in args and len(outputs) == 1 and outputs[0].leaf.keys and outputs[0].array.dtype.kind == "f"
+    )
+    if not is_forward or any(entry.array.dtype.kind != "f" for entry in program.inputs if entry.file == "weights"):
+        return None
+    rest = [text for text in args if not text.startswith("params=")]
+    names = [text.partition("=")[0] for text in rest]
+    shape, dtype = outputs[0].array.shape, outputs[0].array.dtype
+    is_class = len(shape) > 1 and shape[-1] > 1
+    return _TRAINING_SCRIPT.format(
+        function=function,
+        names="".join(f", {name}" for name in names),
+        keywords="".join(f", {name}={name}" for name in names),
+        batch="".join(f"    {text.replace('=', ' = ', 1)}\n" for text in rest if text != "inputs=inputs"),
+        key=outputs[0].leaf.keys[-1],
+        loss_name="cross entropy of logits and labels" if is_class else "square error",
+        loss="optax.softmax_cross_entropy_with_integer_labels(outputs, targets)"
+        if is_class
+        else "jnp.square(outputs - targets)",
+        targets=f"jnp.zeros({shape[:-1]}, dtype=jnp.int32)" if is_class else f"jnp.ones({shape}, dtype=jnp.{dtype})",
+    )
+
+
+_TRAINING_SCRIPT = '''\
+"""Train the model of model.py with optax: edit the loss, the optimizer and the data.
+
+Dropout and batch normalization work as in evaluation.
+"""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import optax
+from safetensors.flax import load_file, save_file
+
+from model import {function}
+
+FOLDER = Path(__file__).parent
+optimizer = optax.adam(1e-3)
+
+
+def loss(params{names}, targets):
+    """Return the mean {loss_name}."""
+    outputs = {function}(params=params{keywords})[{key!r}]
+    return {loss}.mean()
+
+
+@jax.jit
+def train_step(params, opt_state{names}, targets):
+    """Return the parameters and the state of the optimizer after one step, and the loss before it."""
+    value, gradients = jax.value_and_grad(loss)(params{names}, targets)
+    updates, opt_state = optimizer.update(gradients, opt_state, params)
+    return optax.apply_updates(params, updates), opt_state, value
+
+
+def main():
+    """Train on the stored inputs with placeholder targets, and save the parameters."""
+    params, inputs = (load_file(FOLDER / f"{{name}}.safetensors") for name in ("weights", "inputs"))
+{batch}    targets = {targets}
+    opt_state = optimizer.init(params)
+    for step in range(20):
+        params, opt_state, value = train_step(params, opt_state{names}, targets)
+        print(f"step {{step:3}}  loss {{value:.4f}}")
+    save_file(params, FOLDER / "trained.safetensors")
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+_LOADING = {
+    "imports": ("from safetensors.numpy import load_file",),
+    "load": "load_file(path)",
+}
+
+
+@export_format("stablehlo", takes_names=True)
+def stablehlo_folder(program: StoredProgram) -> Contents:
+    """Return the contents of a folder with StableHLO: text, bytecode, and a file for `jax.export.deserialize`."""
+    _check_installed("stablehlo", "flatbuffers", "flatbuffers")  # jax.export serializes with it
+    program_of_jax = exported(program.traced)
+    files = {
+        "model.mlir": (
+            program_of_jax.mlir_module(),
+            "the program as StableHLO; its inputs are in the order of `model.py`",
+        ),
+        "model.mlirbc": (program_of_jax.mlir_module_serialized, "the same as portable bytecode"),
+        "model.jax": (bytes(program_of_jax.serialize()), "the same for `jax.export.deserialize`"),
+    }
+    imports = f"{WIDE if program.is_wide else ''}from jax import export"
+    load = 'program = export.deserialize(bytearray((FOLDER / "model.jax").read_bytes()))'
+    notes = _NAMES if program.sizes else ""
+    return _runner(program, "StableHLO", "jax flatbuffers", files, imports, load, "program.call", notes=notes)
+
+
+@export_format("iree")
+def iree_folder(program: StoredProgram) -> Contents:
+    """Return the contents of a folder with the program, compiled by IREE for the CPU of this machine."""
+    _check_installed("iree", "iree.compiler", "mithril-nb[iree]")
+    from iree import compiler  # pyright: ignore
+
+    text = exported(program.traced).mlir_module()
+    options = {"input_type": "stablehlo", "target_backends": ["llvm-cpu"]}
+    compiled = compiler.compile_str(text, **options, extra_args=["--iree-llvmcpu-target-cpu=host"])
+    files = {
+        "model.vmfb": (bytes(compiled), "the program, compiled by IREE"),
+        "model.mlir": (text, "the StableHLO that IREE compiled"),
+    }
+    load = 'program = runtime.load_vm_flatbuffer_file(str(FOLDER / "model.vmfb"), driver="local-task")'
+    return _runner(program, "IREE", "iree-base-runtime", files, "from iree import runtime", load, "_results", _IREE)
+
+
+@export_format("onnx", takes_names=True)
+def onnx_folder(program: StoredProgram) -> Contents:
+    """Return the contents of a folder with the program and its weights as an ONNX model."""
+    _check_installed("onnx", "onnx", "mithril-nb[onnx]")
+    weights = {index: entry.array for index, entry in enumerate(program.inputs) if entry.file == "weights"}
+    names = [entry.name for entry in program.inputs]
+    output_names = [entry.name for entry in program.outputs]
+    model = emit_onnx(program.traced, weights, names, output_names)
+    _load(model)
+    files = {"model.onnx": (model, f"the program with its weights: ONNX, opset {OPSET}")}
+    input_names = [entry.name for entry in program.inputs if entry.file == "inputs"]
+    text = _ONNX.format(function=identifier(program.name), inputs=_lines(input_names), outputs=_lines(output_names))
+    return python_contents(
+        program, text, identifier(program.name), Loading("ONNX", "onnxruntime numpy safetensors", **_LOADING), files,
+        _ONNX_NOTES, f"{identifier(program.name)}(inputs)", "the runner: `{function}` runs model.onnx with onnxruntime",
+    )  # fmt: skip
+
+
+def _lines(names: Iterable[str]) -> str:
+    return "\n".join(f"    {name!r}," for name in names)
+
+
+def _load(model: bytes) -> None:
+    if not _is_installed("onnxruntime"):
+        warnings.warn("ml.export did not load model.onnx, because onnxruntime is not installed.", stacklevel=2)
+        return
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        onnxruntime.InferenceSession(model, options)
+    except Exception as error:  # its exceptions have no common base
+        raise UnsupportedPrimitiveError(
+            "backend 'onnx' cannot express the program: onnxruntime does not load the model.",
+            (("because", str(error).splitlines()[0]),),
+        ) from error
+
+
+def _runner(
+    program: StoredProgram,
+    title: str,
+    package: str,
+    files: Mapping[str, tuple[str | bytes, str]],
+    imports: str,
+    load: str,
+    run: str,
+    more: str = "",
+    notes: str = "",
+) -> Contents:
+    function = identifier(program.name)
+    text = _RUNNER.format(
+        title=title,
+        imports=imports,
+        load=load,
+        more=more,
+        function=function,
+        run=run,
+        inputs="\n".join(f"    ({entry.file!r}, {entry.name!r}),  # {entry.leaf.spec}" for entry in program.inputs),
+        outputs="\n".join(f"    {entry.name!r},  # {entry.leaf.spec}" for entry in program.outputs),
+    )
+    loading = Loading(title, f"{package} numpy safetensors", **_LOADING)
+    about = "the runner: `{function}` passes arrays to the program"
+    return python_contents(program, text, function, loading, files, notes, f"{function}(weights, inputs)", about)
+
+
+def _check_installed(name: str, module: str, package: str) -> None:
+    if not _is_installed(module):
+        raise UnavailableBackendError(
+            f"ml.export(to={name!r}) needs the package {module!r}, which is not installed.",
+            advice=f'pip install "{package}"',
+        )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):  # a parent package is missing, or sys.modules has a module without a spec
+        return False
+
+
+_RUNNER = '''\
+"""Run the {title} program of this folder."""
+
+from pathlib import Path
+
+{imports}
+
+FOLDER = Path(__file__).parent
+INPUTS = (  # file and name of each input, in the order of the program
+{inputs}
+)
+OUTPUTS = (
+{outputs}
+)
+{load}
+{more}
+
+def {function}(weights, inputs):
+    """Return the results by name, for the weights and inputs by name."""
+    arrays = {{"weights": weights, "inputs": inputs}}
+    return dict(zip(OUTPUTS, {run}(*(arrays[file][name] for file, name in INPUTS))))
+'''
+_NAMES = """`jax.export` replaces the names by the sizes of the arrays at each call. Other tools need a compiler of
+dynamic shapes for model.mlir and model.mlirbc."""
+_IREE = """
+
+def _results(*arrays):
+    found = program.main(*arrays)
+    return [each.to_host() for each in (found if isinstance(found, (list, tuple)) else [found])]
+"""
+_ONNX_NOTES = """The results are those of JAX on a CPU, except: erfc(x) is 1 - erf(x), with an error of 1e-7 also where
+it is smaller, and the gradient of a max pooling over NaN goes to another item of the window."""
+_ONNX = '''\
+"""Run model.onnx with onnxruntime."""
+
+from pathlib import Path
+
+import onnxruntime
+
+INPUTS = (  # names of the inputs, in the order of the model
+{inputs}
+)
+OUTPUTS = (  # names of the results; if an input has the same name, the model appends a number
+{outputs}
+)
+session = onnxruntime.InferenceSession(Path(__file__).parent / "model.onnx")
+
+
+def {function}(inputs):
+    """Return the results by name, for the inputs by name."""
+    names = [one.name for one in session.get_inputs()]
+    arrays = {{tensor: inputs[name] for tensor, name in zip(names, INPUTS)}}
+    return dict(zip(OUTPUTS, session.run(None, arrays)))
 '''

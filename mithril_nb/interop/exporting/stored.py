@@ -19,7 +19,6 @@ from mithril_nb.errors import (
     StageUnavailableError,
     UnexpectedInputError,
     listed,
-    similar,
 )
 from mithril_nb.graph.spec import Dim
 from mithril_nb.stages.trace import traced
@@ -32,7 +31,7 @@ _DATA = ("inputs", "batch", "output_gradients")
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredArray:
     """An input or a result of a program.
 
     Attributes:
@@ -60,8 +59,8 @@ class StoredProgram:
     """
 
     traced: traced.Program
-    inputs: tuple[Stored, ...]
-    outputs: tuple[Stored, ...]
+    inputs: tuple[StoredArray, ...]
+    outputs: tuple[StoredArray, ...]
     sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -82,13 +81,7 @@ class StoredProgram:
 
 
 def stored(program: traced.Program, values: Sequence[Any], sizes: Mapping[str, int]) -> StoredProgram:
-    """Run a program, and return it with its inputs and results.
-
-    Args:
-        program: The program.
-        values: A value for each input. `None` becomes a random placeholder, the same at each export.
-        sizes: A number for each symbolic size, by name.
-    """
+    """Run a program, and return it with its inputs and results."""
     trace = program.trace
     random = np.random.default_rng(0)
     with x64_of(trace.inputs):
@@ -104,7 +97,7 @@ def stored(program: traced.Program, values: Sequence[Any], sizes: Mapping[str, i
     leaves = [(leaf, file) for leaf, file in zip(trace.inputs, files, strict=True)]
     leaves += [(leaf, "expected") for leaf in trace.outputs]
     entries = [
-        Stored(leaf, array, file, name)
+        StoredArray(leaf, array, file, name)
         for (leaf, file), array, name in zip(leaves, [*inputs, *outputs], _names(leaves), strict=True)
     ]
     return StoredProgram(program, tuple(entries[: len(inputs)]), tuple(entries[len(inputs) :]), sizes)
@@ -135,18 +128,13 @@ def exported(program: traced.Program) -> export.Exported:
 
 
 def _run(program: traced.Program, inputs: Sequence[np.ndarray], sizes: Mapping[str, int]) -> Any:
-    """Return the results of a program with symbolic sizes, whose jaxpr cannot run with numbers.
-
-    Raises:
-        StageUnavailableError: JAX does not export the program, or the program does not accept these sizes.
-    """
+    # The jaxpr of a program with symbolic sizes cannot run with numbers; its export can.
     try:
         return exported(program).call(*inputs)
     except Exception as error:  # of any type, from the lowering rule of a primitive
         raise StageUnavailableError(
             f"cannot export {program.trace.name!r} with names of sizes.",
             (("because", f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"),),
-            f"pass numbers for the sizes, such as {', '.join(f'{name}={number}' for name, number in sizes.items())}.",
         ) from error
 
 
@@ -166,11 +154,7 @@ def x64_of(leaves: Sequence[Leaf]) -> AbstractContextManager[Any]:
 
 
 def _placeholder(leaf: Leaf, random: np.random.Generator, sizes: Mapping[str, int]) -> Any:
-    """Return a random array for a leaf.
-
-    The data of a model is normally distributed. Other floats are between 0 and 1, because a program may take logarithms
-    or square roots of them. Integers are 0 or 1.
-    """
+    # Other floats are between 0 and 1, because a program may take logarithms or square roots of them.
     shape, dtype = shape_at(leaf.spec.shape, sizes), leaf.spec.dtype
     if dtype.startswith(_KEY):
         keys = jax.random.split(jax.random.key(0), max(int(np.prod(shape)), 1))
@@ -182,11 +166,6 @@ def _placeholder(leaf: Leaf, random: np.random.Generator, sizes: Mapping[str, in
 
 
 def _typed(leaf: Leaf, value: Any, sizes: Mapping[str, int]) -> Any:
-    """Return a value as an array of the leaf's dtype.
-
-    Raises:
-        ShapeError: `value` is not an array of the leaf's shape.
-    """
     shape, dtype = shape_at(leaf.spec.shape, sizes), leaf.spec.dtype
     if dtype.startswith(_KEY):
         is_key = jax.numpy.issubdtype(getattr(value, "dtype", np.dtype("float32")), jax.dtypes.prng_key)
@@ -200,10 +179,9 @@ def _typed(leaf: Leaf, value: Any, sizes: Mapping[str, int]) -> Any:
         raise ShapeError(
             f"{leaf.name} does not have the shape of the program's input.",
             (
-                ("needs", str(leaf.spec)),
+                ("needs", f"{shape} {dtype}"),
                 ("receives", f"{array.shape} {array.dtype}" if is_number else repr(value)[:80]),
             ),
-            f"pass an array of the shape {shape}.",
         )
     return jax.numpy.asarray(array, dtype)
 
@@ -214,7 +192,6 @@ def _numbers(value: Any) -> np.ndarray:
 
 
 def _names(leaves: Sequence[tuple[Leaf, str]]) -> list[str]:
-    """Return a unique name for each leaf in its file. It contains the argument if the file has several arguments."""
     arguments: dict[str, set[str]] = {}
     for leaf, file in leaves:
         arguments.setdefault(file, set()).add(leaf.argument if leaf.keys else "")
@@ -250,29 +227,15 @@ def by_name(tree: Any) -> dict[str, Any]:
 
 
 def fill(values: list[Any], leaves: Sequence[tuple[int, str]], tree: Any, option: str, is_whole: bool) -> None:
-    """Write arrays into `values`, matched by name. A single input can also be named `input`.
-
-    Args:
-        values: A value for each input of the program, changed in place.
-        leaves: Index in `values` and name of each input that the user may give.
-        tree: The arrays, as a pytree.
-        option: Name of the option, for messages: `"params"` or `"inputs"`.
-        is_whole: True if an array is required for each of `leaves`.
-
-    Raises:
-        UnexpectedInputError: `tree` contains an unknown name.
-        MissingParameterError: `is_whole` is true and an array is missing.
-    """
+    """Write arrays into `values`, matched by name. A single input can also be named `input`."""
     arrays, positions = by_name(tree), {name: position for position, name in leaves}
     if option == "inputs" and [*arrays] == ["input"] and len(positions) == 1:
         arrays = dict(zip(positions, arrays.values(), strict=True))
     for name, array in arrays.items():
         if name not in positions:
-            near = similar(name, positions)
             raise UnexpectedInputError(
                 f"ml.export: the program has no array {name!r} among its {option}.",
                 (("has", listed(map(repr, positions))),),
-                f"{option}={{{near[0] if near else next(iter(positions), 'x')!r}: ...}}",
             )
         values[positions[name]] = array
     missing = [name for name in positions if name not in arrays]
@@ -280,5 +243,4 @@ def fill(values: list[Any], leaves: Sequence[tuple[int, str]], tree: Any, option
         raise MissingParameterError(
             f"ml.export: {option} has no {missing[0]!r}.",
             (("missing", listed(map(repr, missing))), ("receives", listed(map(repr, arrays)))),
-            f"pass all {option}, such as the result of pm.randomize_params().",
         )

@@ -1,9 +1,7 @@
 """A lock on a folder of checkpoints: one run at a time, and no lock outlives its process.
 
 The operating system locks a file in the folder and unlocks it when the process ends, even if it is killed. The content
-of the file names the holder. Some file systems lock a file for one host only, or not at all. There, the holder keeps
-the lock by a heartbeat: it updates the file's modification time again and again. A file that mithril_nb did not write,
-or a symbolic link, is never changed.
+of the file names the holder. A file that mithril_nb did not write, or a symbolic link, is never changed.
 """
 
 from __future__ import annotations
@@ -12,13 +10,11 @@ import errno
 import json
 import os
 import socket
-import tempfile
 import threading
 import time
 import uuid
 import weakref
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,19 +22,12 @@ from mithril_nb.atomic_write import lock_file, open_regular
 from mithril_nb.errors import CheckpointError
 
 NAME = ".mithril_nb.lock"
-HEARTBEAT_S = 10.0
-STALE_S = 60.0
-"""Age of the last heartbeat after which another run may take over a lock without an operating system lock."""
 MOST_TRIES = 100
 _LONGEST = 10_000
 
 
 class FolderLock:
-    """Lock of one run on one folder. It also excludes other runs of the same process.
-
-    Args:
-        folder: The folder to lock.
-    """
+    """Lock of one run on one folder. It also excludes other runs of the same process."""
 
     def __init__(self, folder: Path):
         self.path = folder / NAME
@@ -54,12 +43,7 @@ class FolderLock:
         return self._file is not None and _content(self.path) == self._text
 
     def acquire(self) -> None:
-        """Lock the folder; do nothing if this run holds it.
-
-        Raises:
-            CheckpointError: Another run holds the folder.
-            OSError: The lock file cannot be written, for example because the folder is missing.
-        """
+        """Lock the folder; do nothing if this run holds it."""
         with self._mutex:
             for _ in range(MOST_TRIES):
                 if self.is_held:
@@ -78,7 +62,6 @@ class FolderLock:
                 detached[1](*detached[2])
 
     def _try(self) -> None:
-        """Open, lock and write the file. If the previous holder removes it meanwhile, `is_held` stays False."""
         descriptor = None
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)  # follows no link
@@ -93,11 +76,7 @@ class FolderLock:
             about = file.read(_LONGEST)
             holder = _holder(about)
             if is_locked is False:
-                raise self._in_use(holder, None)
-            if holder is not None and (is_locked is None or holder["machine"] != _machine()):
-                age_s = _age_s(self.path.parent, file)
-                if age_s < STALE_S:
-                    raise self._in_use(holder, max(0.0, age_s))
+                raise self._in_use(holder)
             if holder is None and about:
                 raise OSError(errno.EEXIST, "mithril_nb did not write this file", str(self.path))
             self._run = uuid.uuid4().hex
@@ -108,37 +87,28 @@ class FolderLock:
         except BaseException:
             file.close()
             raise
-        ended = threading.Event()
         self._file = file
-        self._drop = weakref.finalize(self, _drop, self.path, file, self._text, ended, os.getpid())
+        self._drop = weakref.finalize(self, _drop, self.path, file, self._text, os.getpid())
         self._drop.atexit = False  # `run/control.py` stops the runs first, and they write a last checkpoint
-        arguments = (self.path, self._text, ended)
-        threading.Thread(target=_beat, args=arguments, name="mithril_nb heartbeat", daemon=True).start()
 
     def _forget(self) -> None:
-        """Close the file in a forked child: an open copy would keep the folder locked after the parent ends."""
+        # Close the file in a forked child: an open copy would keep the folder locked after the parent ends.
         if self._drop is not None and self._file is not None:
             self._drop.detach()
             self._file.close()
         self._mutex = threading.RLock()
         self._drop = self._file = None
 
-    def _in_use(self, holder: dict[str, Any] | None, age_s: float | None) -> CheckpointError:
-        facts, advice = [("folder", str(self.path.parent))], "stop that run"
-        if holder is None:
-            facts.append(("process", "unknown"))
-        else:
+    def _in_use(self, holder: dict[str, Any] | None) -> CheckpointError:
+        facts = [("folder", str(self.path.parent))]
+        if holder is not None:
             is_own = any(holder["run"] == lock._run for lock in tuple(_LOCKS))
-            where = ", which is this process" if is_own else f" on host {holder['host']!r}"
-            facts += [("process", f"{holder['pid']}{where}"), ("since", holder["since"])]
-            advice = "call run.stop() of that run" if is_own else advice
-        if age_s is not None:
-            facts.append(("heartbeat", f"{age_s:.0f} s ago; the lock expires {STALE_S:.0f} s after the last heartbeat"))
-            advice += f"; if it was killed, wait {STALE_S - age_s:.0f} s, or remove {str(self.path)!r}"
+            place = ", which is this process" if is_own else f" on host {holder['host']!r}"
+            facts += [("process", f"{holder['pid']}{place}"), ("since", holder["since"])]
         return CheckpointError(
             "another run is using the folder for checkpoints.",
             tuple(facts),
-            f'ml.fit(model, data, checkpoint="another-folder")  # or {advice}',
+            'ml.fit(model, data, checkpoint="another-folder")  # or stop that run',
         )
 
 
@@ -154,8 +124,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
 
 
-def _drop(path: Path, file: IO[bytes], text: bytes, ended: threading.Event, process: int) -> None:
-    ended.set()
+def _drop(path: Path, file: IO[bytes], text: bytes, process: int) -> None:
     is_own = os.getpid() == process and _content(path) == text
     if os.name != "posix":  # Windows cannot remove an open file; a file that the next holder has opened stays
         file.close()
@@ -163,13 +132,6 @@ def _drop(path: Path, file: IO[bytes], text: bytes, ended: threading.Event, proc
         with suppress(OSError):
             path.unlink()
     file.close()
-
-
-def _beat(path: Path, text: bytes, ended: threading.Event) -> None:
-    while not ended.wait(HEARTBEAT_S):
-        with suppress(OSError):
-            if _content(path) == text:
-                os.utime(path, follow_symlinks=os.utime not in os.supports_follow_symlinks)
 
 
 def _content(path: Path) -> bytes | None:
@@ -181,29 +143,14 @@ def _content(path: Path) -> bytes | None:
 
 
 def _holder(about: bytes) -> dict[str, Any] | None:
-    """Return the holder that the content of a lock file names; `None` if it names none."""
     try:
         holder = json.loads(about)
-        return {"pid": int(holder["pid"]), **{name: str(holder[name]) for name in ("host", "machine", "since", "run")}}
+        return {"pid": int(holder["pid"]), **{name: str(holder[name]) for name in ("host", "since", "run")}}
     except (ValueError, KeyError, TypeError):
         return None
 
 
 def _text(run: str) -> bytes:
     since = time.strftime("%Y-%m-%d %H:%M:%S")
-    about = {"pid": os.getpid(), "host": socket.gethostname(), "machine": _machine(), "since": since, "run": run}
+    about = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, "run": run}
     return json.dumps(about).encode()
-
-
-@cache
-def _machine() -> str:
-    """Return an id shared by all processes that use the same operating system locks."""
-    with suppress(OSError):  # containers of one kernel share its locks but have different host names
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return socket.gethostname()
-
-
-def _age_s(folder: Path, file: IO[bytes]) -> float:
-    """Return the age of the last heartbeat in seconds, by the file system's clock, which all hosts share."""
-    with tempfile.TemporaryFile(dir=folder) as now:
-        return os.fstat(now.fileno()).st_mtime - os.fstat(file.fileno()).st_mtime

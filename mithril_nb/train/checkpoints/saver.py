@@ -1,4 +1,4 @@
-"""Checkpoints of a run: when to take one, and where to write it."""
+"""Checkpoints of a run: when to take one, where to write it, and how a run resumes from it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -21,15 +23,79 @@ from safetensors import SafetensorError
 
 from mithril_nb.atomic_write import remove_leftovers
 from mithril_nb.backends.backend import check_count
+from mithril_nb.backends.jax.kernels.registry import usual_promotion
 from mithril_nb.errors import CheckpointError, Diagnostic, UnknownOptionError
-from mithril_nb.train.checkpoints.equations import equations_of
-from mithril_nb.train.checkpoints.file import content_id, to_host, write
+from mithril_nb.train.checkpoints.file import OtherVersionError, Saved, broken, content_id, like, read, to_host, write
 from mithril_nb.train.checkpoints.folder_lock import FolderLock
-from mithril_nb.train.processes import distributed
+from mithril_nb.train.prepare import output_specs
+from mithril_nb.train.processes import distributed, fingerprint
 from mithril_nb.train.run.events import COLUMNS, History
 from mithril_nb.train.run.state import State
-from mithril_nb.train.trainable import model_fingerprint
+from mithril_nb.train.step import loss_function, parted, specs_of
+from mithril_nb.train.trainable import frozen_names, initial_state, is_jitted, model_fingerprint, runner
 from mithril_nb.train.training_plan import TrainingPlan
+
+_NAMES = re.compile(r"@\w+")
+
+
+def equations_of(plan: TrainingPlan, params: Any) -> dict[str, int]:
+    """Return hashes of the traced equations of the `"loss"`, the `"optimizer"`, and a `"model"` without a graph."""
+    try:
+        return {name: _hash(*program) for name, program in _programs(plan, specs_of(params)).items()}
+    except TypeError:  # of JAX's errors for a traced value that Python code needs
+        if is_jitted(plan.model):
+            raise
+        return {}
+
+
+def _programs(plan: TrainingPlan, params: Any) -> dict[str, tuple[Any, ...]]:
+    model, optimizer = plan.model, plan.optimizer
+    outputs = output_specs(model, params, plan.data, plan.batch_size)
+    batch = plan.data.take(np.arange(plan.batch_size))
+    trained = parted(params, frozen_names(model))[0]
+    loss = loss_function(lambda outputs, inputs, **options: outputs, plan.loss)
+
+    def total(params: Any) -> Any:
+        return sum(jnp.real(jnp.sum(leaf)).astype(jnp.float32) for leaf in jax.tree.leaves(params))
+
+    def update(params: Any, rate: Any) -> Any:
+        state, value = optimizer.init(params), total(params)
+        moved = usual_promotion(optimizer.update)(params, state, params, rate, value=value, grad=params, value_fn=total)
+        return state, moved
+
+    programs: dict[str, tuple[Any, ...]] = {
+        "loss": (
+            jax.value_and_grad(loss, has_aux=True, allow_int=True),
+            outputs,
+            specs_of({"targets": batch["targets"], "inputs": {}}),
+        ),
+        "optimizer": (update, trained, optimizer.learning_rate),
+    }
+    if model_fingerprint(model) is None:
+        state = specs_of(initial_state(model))
+        key = jax.eval_shape(lambda: jax.random.key(0)) if model.needs_key else None
+        run = partial(runner(model, bool(state)), training=True)
+        programs["model"] = (
+            lambda params, inputs, state, key: run(params, inputs, state, key=key),
+            params,
+            specs_of(batch["inputs"]),
+            state,
+            key,
+        )
+    return programs
+
+
+def _hash(function: Any, *specs: Any) -> int:
+    traced = jax.jit(function).trace(*specs)
+    try:
+        lowered = traced.lower(lowering_platforms=("cpu",))  # the same text on each machine, whatever its devices
+    except (NotImplementedError, ValueError):  # a kernel for other devices, such as one of Pallas
+        lowered = traced.lower()
+    module: Any = lowered.compiler_ir("stablehlo")
+    text = module.operation.get_asm(enable_debug_info=False)  # with whole constants
+    # Names of functions do not affect the steps.
+    return zlib.crc32(_NAMES.sub("@", text).encode())
+
 
 NAME = re.compile(r"step-(\d{10,})\.safetensors")
 
@@ -68,7 +134,7 @@ class Checkpoints:
             )
         for name in ("every_epoch", "keep"):
             if getattr(self, name) is not None:
-                check_count(name, getattr(self, name), f"Checkpoints({str(self.folder)!r}, {name}=2)")
+                check_count(name, getattr(self, name))
         seconds = self.every_s
         is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
         if seconds is not None and not (is_number and math.isfinite(seconds) and seconds > 0):
@@ -81,8 +147,6 @@ class Checkpoints:
 
 class Saver:
     """Takes the checkpoints of one run. The state is copied on the device, and a separate thread writes the copy.
-
-    If several processes train, the first process writes: all of them hold the same params.
 
     Attributes:
         start: Fingerprint of the params and model state that the run began with.
@@ -107,9 +171,6 @@ class Saver:
         """Create the folder, lock it while its checkpoints are read, and remove what killed writes left.
 
         The run locks the folder again when it trains, so that an idle run does not block another run.
-
-        Raises:
-            CheckpointError: The folder cannot be created or locked, or another run is using it.
         """
         failed = "created"
         try:
@@ -133,11 +194,7 @@ class Saver:
             self.release()
 
     def begin(self) -> None:
-        """Lock the folder before training.
-
-        Raises:
-            CheckpointError: Another run is using the folder, or has written checkpoints in it.
-        """
+        """Lock the folder before training."""
         with suppress(OSError):  # the next checkpoint reports the error, and the training continues
             self._claim()
 
@@ -162,7 +219,6 @@ class Saver:
             )
 
     def _contents(self) -> dict[str, str]:
-        """Return the name of each checkpoint in the folder, by an id of its content."""
         names: dict[str, str] = {}
         for path in checkpoints_in(self.folder):
             if (content := content_id(path)) is not None:  # `latest` reports other files
@@ -170,7 +226,6 @@ class Saver:
         return names
 
     def _is_own(self, path: Path) -> bool:
-        """Return whether this run, or the run that it resumes, wrote the file at a path."""
         return content_id(path) in self._known
 
     def is_due(self, step: int) -> bool:
@@ -184,10 +239,7 @@ class Saver:
         return is_time and (self._thread is None or not self._thread.is_alive())
 
     def take(self, state: State, history: History) -> None:
-        """Take a checkpoint and return before it is written. The history must hold the metrics of every step.
-
-        Waits for the previous checkpoint to be written.
-        """
+        """Take a checkpoint and return before it is written. The history must hold the metrics of every step."""
         if not self._is_writer or state.step == self._taken:
             return
         self.finish()
@@ -302,3 +354,128 @@ def step_of(path: Path) -> int:
 
 def _is_finite(array: np.ndarray) -> bool:
     return not jnp.issubdtype(array.dtype, jnp.inexact) or bool(np.isfinite(array).all())
+
+
+Resume = bool | Literal["anyway"]
+COURSE = ("samples", "batch_size", "tail", "seed", "shuffle", "loss", "optimizer")
+"""Facts that a resumed run must share with the checkpoint, so that its steps are the same."""
+
+
+def latest(folder: str | PathLike[str]) -> Saved | None:
+    """Return the latest complete checkpoint of a folder; `None` if it has none. Warn about broken checkpoints."""
+    problems: list[Diagnostic] = []
+    for path in checkpoints_in(Path(folder)):
+        try:
+            saved = read(path)
+            _check_facts(saved)
+        except OtherVersionError:
+            raise
+        except CheckpointError as error:
+            problems.extend(error.diagnostics)
+            continue
+        for problem in problems:
+            used = replace(problem, facts=(*problem.facts, ("instead", f"the run resumes from {path.name!r}")))
+            warnings.warn(str(used), RuntimeWarning, stacklevel=2)
+        return saved
+    if problems:
+        raise CheckpointError(problems[0], more=tuple(problems[1:]))
+    return None
+
+
+def prepare(
+    checkpoint: Any, resume: Resume, plan: TrainingPlan, state: State, history: History, *, is_start_given: bool = False
+) -> None:
+    """Set up the checkpoints of a new run, and restore the latest one if the run resumes."""
+    if checkpoint is None:
+        if resume:
+            raise UnknownOptionError(
+                "resume=True needs a checkpoint folder.",
+                (),
+                'ml.fit(model, data, checkpoint="runs/digits", resume=True)',
+            )
+        return
+    options = checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints(checkpoint)
+    params, model_state = state.runtime.host((state.params, state.model_state))
+    saver = Saver(options, plan, state.learning_rate, params, fingerprint((params, model_state)))
+    with saver.reading():
+        existing = checkpoints_in(saver.folder)
+        if existing and not resume:
+            raise CheckpointError(
+                "the folder already holds checkpoints of a run.",
+                (("folder", str(saver.folder)), ("latest", existing[0].name)),
+                "resume=True  # or another folder for this run",
+            )
+        if (saved := latest(saver.folder)) is not None:
+            _restore(saved, plan, state, history, saver, is_start_given, resume == "anyway")
+    state.saver = saver
+
+
+def _restore(
+    saved: Saved,
+    plan: TrainingPlan,
+    state: State,
+    history: History,
+    saver: Saver,
+    is_start_given: bool,
+    accepts_changes: bool,
+) -> None:
+    here, facts = saver.plan_facts, saved.facts
+    pairs = [(name, facts[name], here[name]) for name in COURSE]
+    differs = [(name, f"{then!r} in the checkpoint, {now!r} here") for name, then, now in pairs if then != now]
+    if facts["samples"] == here["samples"] and facts["data_hash"] != here["data_hash"]:
+        differs.append(("data", "the run began with other samples"))
+    if is_start_given and facts["start"] != saver.start:
+        differs.append(("params", "the run began with other params"))
+    if differs and not accepts_changes:
+        raise _another_run_error(saved, differs)
+    trees = like(state.runtime.host(trees_of(state)), saved)  # first, because its error names the arrays
+    equations = here["equations"].items()
+    differs = [(name, "other equations") for name, now in equations if facts["equations"].get(name, now) != now]
+    if differs and facts["jax"] != here["jax"]:
+        differs.append(("jax", f"{facts['jax']} in the checkpoint, {here['jax']} here: it may write other equations"))
+    if facts["model"] != here["model"]:
+        differs.append(("model", "the run trained another model with params of the same shapes"))
+    if differs and not accepts_changes:
+        raise _another_run_error(saved, differs)
+    if facts["step"] > state.epochs * plan.steps_per_epoch:
+        raise CheckpointError(
+            f"checkpoint {saved.path.name!r} is past the last step of this run.",
+            (
+                ("folder", str(saved.path.parent)),
+                ("checkpoint", f"step {facts['step']}"),
+                ("this run", f"{state.epochs * plan.steps_per_epoch} steps, epochs={state.epochs}"),
+            ),
+            f'epochs={-(-facts["step"] // plan.steps_per_epoch)}  # or more; or checkpoint="another-folder"',
+        )
+    saver.start = facts["start"]
+    state.params, state.opt_state = state.runtime.arrays((trees["params"], trees["opt_state"]))
+    state.step, state.elapsed_s = facts["step"], facts["elapsed_s"]
+    state.validation_loss, state.validation_accuracy = facts["validation_loss"], facts["validation_accuracy"]
+    # Keep a rate that was changed while the run trained, unless the user now passes another one.
+    if state.learning_rate == facts["starting_rate"]:
+        state.learning_rate = facts["learning_rate"]
+    history.restore(saved.arrays["history"])
+
+
+def _another_run_error(saved: Saved, differs: Sequence[tuple[str, str]]) -> CheckpointError:
+    return CheckpointError(
+        f"checkpoint {saved.path.name!r} belongs to another run.",
+        (("folder", str(saved.path.parent)), *differs),
+        'resume="anyway"  # continues with the changes; or checkpoint="another-folder" for a new run',
+    )
+
+
+def _check_facts(saved: Saved) -> None:
+    facts, rows = saved.facts, saved.arrays.get("history")
+    kinds: dict[str, Any] = {"step": int, "samples": int, "batch_size": int, "seed": int, "shuffle": bool}
+    kinds |= {"tail": str, "loss": str, "optimizer": str, "jax": str, "equations": dict, "data_hash": int}
+    kinds |= {"start": int, "model": int | None}
+    kinds |= dict.fromkeys(("learning_rate", "starting_rate", "elapsed_s"), int | float)
+    kinds |= dict.fromkeys(("validation_loss", "validation_accuracy"), int | float | None)
+    wrong = [name for name, kind in kinds.items() if name not in facts or not isinstance(facts[name], kind)]
+    wrong += ["step"] if not wrong and facts["step"] < 0 else []
+    wrong += ["columns"] if facts.get("columns") != list(COLUMNS) else []
+    if rows is None or rows.ndim != 2 or rows.shape[0] != len(COLUMNS) or rows.dtype != np.float64:
+        wrong.append("history")
+    if wrong:
+        raise broken(saved.path, f"missing or invalid: {', '.join(wrong)}")

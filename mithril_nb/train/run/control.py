@@ -14,7 +14,7 @@ from typing import Any, Literal
 Turn = Literal["go", "pause", "stop"]
 
 
-class Control:
+class RunControl:
     """Commands from any thread, read by the loop between two steps.
 
     Attributes:
@@ -88,12 +88,8 @@ class Control:
 
 
 @contextmanager
-def interrupts_to(control: Control) -> Iterator[None]:
-    """Turn Ctrl-C into a stop request while the main thread is inside a step. A second Ctrl-C acts as usual.
-
-    Python can raise KeyboardInterrupt between any two bytecodes. If the step has already donated the old params and the
-    new ones are not yet assigned, both are lost.
-    """
+def interrupts_to(control: RunControl) -> Iterator[None]:
+    """Turn Ctrl-C into a stop request while the main thread is inside a step. A second Ctrl-C acts as usual."""
     if threading.current_thread() is not threading.main_thread() or not callable(signal.getsignal(signal.SIGINT)):
         yield
         return

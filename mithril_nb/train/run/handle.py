@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from typing import Any
@@ -15,7 +14,7 @@ from mithril_nb.display import Shown
 from mithril_nb.errors import Diagnostic
 from mithril_nb.train.optimizers import check_rate
 from mithril_nb.train.prepare import check_last_batch, checked_data
-from mithril_nb.train.run.control import RUNS, Control, interrupts_to
+from mithril_nb.train.run.control import RUNS, RunControl, interrupts_to
 from mithril_nb.train.run.events import History, TrainingEvent
 from mithril_nb.train.run.loop import TrainingLoop
 from mithril_nb.train.run.observers import Callback, Observers
@@ -55,7 +54,7 @@ class Run(Shown):
     def __init__(self, plan: TrainingPlan, state: State):
         self.history = History()
         self._plan, self._state = plan, state
-        self._control, self._observers = Control(), Observers()
+        self._control, self._observers = RunControl(), Observers()
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
         # Not Thread.join: if Ctrl-C interrupts it, Python 3.11 treats the running thread as ended.
@@ -70,7 +69,6 @@ class Run(Shown):
         RUNS.add(self)
 
     def _end(self, timeout_s: float) -> None:
-        """Stop a training thread and wait for its end. End a `for event in run` loop that waits between two steps."""
         if (thread := self._thread) is not None and thread.is_alive():
             self._control.request("stop")
             thread.join(timeout_s)
@@ -78,7 +76,6 @@ class Run(Shown):
             self._leave(self._driver)
 
     def _leave(self, loop: TrainingLoop, why: str = "the loop over the run was left") -> None:
-        """End a training loop that has no consumer, and unlock the checkpoint folder."""
         try:
             if self.state == "running":
                 self._observers.notify(loop.leave(why))
@@ -155,16 +152,11 @@ class Run(Shown):
         """
         with self._lock:
             if epochs is not None:
-                self._state.epochs += check_count("epochs", epochs, "epochs=10")
+                self._state.epochs += check_count("epochs", epochs)
             self._control.request("go")
             if not self._is_driven and self._state.step < self.steps:
                 self._begin_thread()
         return self
-
-    def go_on(self, epochs: int | None = None) -> Run:
-        """Resume: the name of `resume` in earlier versions."""
-        warnings.warn("run.go_on() is now run.resume().", DeprecationWarning, stacklevel=2)
-        return self.resume(epochs)
 
     def step_once(self) -> Run:
         """Take one step and pause. If the run is training, only pause after the current step."""
@@ -329,12 +321,10 @@ class Run(Shown):
 
     @property
     def _is_driven(self) -> bool:
-        """True if a thread or a caller's loop drives the run."""
         return self._thread is not None or self._driver is not None
 
     @property
     def _is_at_work(self) -> bool:
-        """True if a thread drives the run or a caller's loop is inside a step. An idle loop may be replaced."""
         return self._thread is not None or self._is_inside
 
     def _lent(self) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from mithril_nb.errors import Diagnostic, MithrilError, TrainingError
 from mithril_nb.train.data import DataSet
-from mithril_nb.train.run.control import Control
+from mithril_nb.train.run.control import RunControl
 from mithril_nb.train.run.events import EventKind, History, TrainingEvent
 from mithril_nb.train.run.state import State
 from mithril_nb.train.training_plan import TrainingPlan
@@ -26,19 +26,11 @@ MOST_AHEAD = 64
 class TrainingLoop:
     """One training loop, from its start until it stops, completes or fails.
 
-    Args:
-        plan: The fixed parts of the run.
-        state: The state to continue from; changed in place.
-        control: Requests of other threads.
-        history: The table that receives the metrics of each step.
-        is_exact: True to yield the event of each step before the next step starts. Otherwise the loop dispatches steps
-            up to `AHEAD_S` seconds ahead of the device, and yields their events later.
-
     Attributes:
         last: The last event of a loop that ended because the caller stopped iterating over `events`; else `None`.
     """
 
-    def __init__(self, plan: TrainingPlan, state: State, control: Control, history: History, *, is_exact: bool):
+    def __init__(self, plan: TrainingPlan, state: State, control: RunControl, history: History, *, is_exact: bool):
         self.plan, self.state, self.control, self.history = plan, state, control, history
         self.is_exact = is_exact
         self.meter = Meter(state.elapsed_s)
@@ -52,13 +44,7 @@ class TrainingLoop:
         self._steps_per_epoch = plan.steps_per_epoch
 
     def events(self) -> Iterator[TrainingEvent]:
-        """Train, and yield the events.
-
-        Raises:
-            TrainingError: The loss is NaN or infinite. The state goes back to the last good params.
-            BaseException: An error of the model or the optimizer. The state goes back only if the failed step has
-                donated the params or left NaN in them.
-        """
+        """Train, and yield the events."""
         state, control = self.state, self.control
         try:
             state.name, state.problem = "running", None
@@ -227,6 +213,7 @@ class TrainingLoop:
         return self.event(kind, message="" if kind == "done" else f"{why}; {advice}", **scores)
 
     def leave(self, why: str) -> TrainingEvent:
+        # The consumer stopped iterating: the steps under way still count, so their metrics are fetched first.
         """End a loop whose consumer has stopped iterating. Store and return the last event."""
         for _ in self.settle(0):
             pass
@@ -341,7 +328,7 @@ class Meter:
 
 
 def _rounded(rate: float) -> float | None:
-    """Return a rate in the digits that float32 has, so that 0.001 is 0.001; `None` for NaN."""
+    # In the digits that float32 has, so that 0.001 is 0.001.
     return None if math.isnan(rate) else float(f"{rate:.7g}")
 
 

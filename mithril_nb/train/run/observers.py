@@ -27,7 +27,6 @@ class _Listener:
     called_at: float = 0.0
 
     def add(self, event: TrainingEvent) -> bool:
-        """Queue an event. If it is a step and replaces the last queued step, return False: the thread need not wake."""
         waiting = self.waiting
         if event.kind == "step" and waiting and waiting[-1].kind == "step":
             waiting[-1] = event
@@ -36,13 +35,11 @@ class _Listener:
         return True
 
     def due_at(self) -> float | None:
-        """Return the time of the next call (0.0 for at once); `None` if the queue is empty."""
         if not self.waiting:
             return None
         return self.called_at + self.every_s if len(self.waiting) == 1 and self.waiting[0].kind == "step" else 0.0
 
     def take(self) -> list[TrainingEvent]:
-        """Empty the queue and return its events."""
         events = [*self.waiting]
         self.waiting.clear()
         self.called_at = time.perf_counter()

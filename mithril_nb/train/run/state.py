@@ -18,7 +18,7 @@ KEEP_EVERY_S = 30.0
 """Seconds between two copies of the params in long epochs. Each epoch also starts with a copy."""
 
 
-class Kept(NamedTuple):
+class Backup(NamedTuple):
     """Params and optimizer state to go back to after a failure.
 
     Attributes:
@@ -43,10 +43,10 @@ class State:
         step: Steps taken.
         name: `"idle"`, `"running"`, `"paused"`, `"stopped"`, `"done"` or `"failed"`.
         is_lent: True if other code may hold the arrays, so that the next step must not overwrite them.
-        kept: Copy of params and optimizer state to go back to after a failure: the latest copy with a finite loss, or
+        backup: Copy of params and optimizer state to go back to after a failure: the latest copy with a finite loss, or
             the initial copy. `None` before the first copy.
         candidate: A newer copy, whose loss is not known yet; `None` if there is none.
-        kept_at: Time of the latest copy, in seconds.
+        backed_up_at: Time of the latest copy, in seconds.
         unrecorded: Event of an epoch's last step, until its validation is complete; else `None`.
         elapsed_s: Seconds of training.
         latest: The last event; `None` before the first.
@@ -65,9 +65,9 @@ class State:
     step: int = 0
     name: RunState = "idle"
     is_lent: bool = True
-    kept: Kept | None = None
-    candidate: Kept | None = None
-    kept_at: float = 0.0
+    backup: Backup | None = None
+    candidate: Backup | None = None
+    backed_up_at: float = 0.0
     unrecorded: TrainingEvent | None = None
     elapsed_s: float = 0.0
     latest: TrainingEvent | None = None
@@ -85,15 +85,15 @@ class State:
     def keep(self, *, is_epoch_start: bool) -> None:
         """Copy params and optimizer state at the start of an epoch, and every `KEEP_EVERY_S`."""
         now = time.perf_counter()
-        if is_epoch_start or self.kept is None or now - self.kept_at > KEEP_EVERY_S:
-            self.candidate = Kept(self.step, self.runtime.restorer((self.params, self.opt_state)))
-            self.kept = self.kept or self.candidate
-            self.kept_at = now
+        if is_epoch_start or self.backup is None or now - self.backed_up_at > KEEP_EVERY_S:
+            self.candidate = Backup(self.step, self.runtime.restorer((self.params, self.opt_state)))
+            self.backup = self.backup or self.candidate
+            self.backed_up_at = now
 
     def confirm(self, step: int) -> None:
         """Record that the loss of a step was finite, so the params copied before that step are good to go back to."""
         if self.candidate is not None and self.candidate.step < step:
-            self.kept, self.candidate = self.candidate, None
+            self.backup, self.candidate = self.candidate, None
 
     def own(self) -> None:
         """Copy the arrays if other code may hold them, before a step overwrites them."""
@@ -105,7 +105,7 @@ class State:
         """Move params and optimizer state to the host, and free the copies."""
         if self.packed is None:
             self.packed = self.runtime.restorer((self.params, self.opt_state))
-            self.params = self.opt_state = self.kept = self.candidate = None
+            self.params = self.opt_state = self.backup = self.candidate = None
 
     def to_device(self) -> None:
         """Undo `to_host`."""
@@ -115,18 +115,14 @@ class State:
     def complete(self) -> None:
         """Free the copies, which a completed run does not need, unless its params are not finite."""
         if self.runtime.are_sound((self.params, self.opt_state)):
-            self.kept = self.candidate = None
+            self.backup = self.candidate = None
 
     def go_back(self, *, is_diverged: bool) -> None:
-        """Go back to the copy in `kept`, unless the current params still exist and are finite.
-
-        Args:
-            is_diverged: True if the loss is not finite. Then go back in any case.
-        """
+        """Go back to the copy in `backup`, unless the current params still exist and are finite."""
         # A step that failed halfway has donated its arguments, or left NaN in its results.
         is_sound = not is_diverged and self.runtime.are_sound((self.params, self.opt_state))
-        if not is_sound and self.kept is not None:
-            self.step, (self.params, self.opt_state) = self.kept.step, self.kept.restored()
+        if not is_sound and self.backup is not None:
+            self.step, (self.params, self.opt_state) = self.backup.step, self.backup.restored()
             self.is_lent, self.unrecorded = True, None
             if self.saver is not None:
                 self.saver.went_back()

@@ -22,8 +22,7 @@ from mithril_nb.jobs import in_thread
 from mithril_nb.models.naming import input_specs
 from mithril_nb.models.shape_inference.infer import Inference, infer
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
-from mithril_nb.targets.mithril_models import inspect_model
-from mithril_nb.targets.symbolic import has_names, inspect_with_names
+from mithril_nb.targets.mithril_models import has_names, inspect_model, inspect_with_names
 from mithril_nb.train.data import read_data
 from mithril_nb.train.losses import Loss, resolve_loss
 from mithril_nb.ui.session.design import Design

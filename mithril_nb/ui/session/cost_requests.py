@@ -288,7 +288,7 @@ class CostRequests(RequestHandler):
 
     def _why_not(self, error: Exception) -> SourceState:
         problem = self._problem_of(error)
-        facts = problem.shown().facts
+        facts = problem.shortened().facts
         reason = "; ".join(value for name, value in facts if name == "reason")
         if isinstance(error, StageUnavailableError) and not reason and facts:
             reason = f"{problem.summary} {facts[0][0]}: {facts[0][1]}"  # the error of JAX or XLA

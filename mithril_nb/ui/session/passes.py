@@ -145,7 +145,7 @@ class PassRequests(RequestHandler):
         try:
             self._read_through(version, make, is_wanted)
         except StageUnavailableError as error:
-            facts = problem_of(error).shown().facts
+            facts = problem_of(error).shortened().facts
             self._turn(version, "unavailable", "; ".join(value for _, value in facts) or str(error))
         except Exception as error:  # the thread has no caller
             self._turn(version, "failed", str(problem_of(error)))

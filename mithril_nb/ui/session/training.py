@@ -225,7 +225,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     wants_accuracy(options.get("metrics"), loss)
     check_seed(options.get("seed", 0))
     for name in ("epochs", "batch_size"):
-        check_count(name, options.get(name, 10), f"{name}=10")
+        check_count(name, options.get(name, 10))
 
 
 def run_view(run: Run | None) -> dict[str, Any]:

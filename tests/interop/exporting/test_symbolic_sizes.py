@@ -21,7 +21,7 @@ from safetensors.numpy import load_file, save_file
 import mithril_nb as ml
 from mithril_nb import models
 from mithril_nb.errors import ShapeError, StageUnavailableError
-from mithril_nb.interop.exporting.formats import FORMATS, TAKES_NAMES
+from mithril_nb.interop.exporting.folder import FORMATS, TAKES_NAMES
 
 WIDTH = 4
 SHAPES = {"input": ["batch", WIDTH]}

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from mithril_nb.backends.jax.kernels.registry import in_floating, kernel, narrowed
+from mithril_nb.backends.jax.kernels.registry import Result, in_floating, kernel, narrowed
 from mithril_nb.errors import ShapeError
 from mithril_nb.program import Arrays, Call
 
@@ -27,7 +27,6 @@ def scalar(call: Call, port: str, like: Any) -> jax.Array:
         raise ShapeError(
             f"{port!r} expects a scalar but receives an array.",
             ((port, f"{tuple(value.shape)} {value.dtype}"), ("needs", "()")),
-            f"{port}=1.0  # or a connection to a scalar",
             port=port,
         )
     return jnp.asarray(value).astype(like.dtype)
@@ -51,12 +50,12 @@ def _absolute_slope(primals: tuple[jax.Array], changes: tuple[jax.Array]) -> tup
 
 
 @kernel("absolute")
-def _absolute_value(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": absolute(arrays["input"])}
+def _absolute_value(call: Call, arrays: Arrays) -> Result:
+    return absolute(arrays["input"])
 
 
 @kernel("power")
-def _power(call: Call, arrays: Arrays) -> Arrays:
+def _power(call: Call, arrays: Arrays) -> Result:
     base, exponent = arrays["base"], arrays["exponent"]
     dtype = jnp.promote_types(base.dtype, exponent.dtype)
     if not call.options["robust"] or not jnp.issubdtype(dtype, jnp.floating):
@@ -64,22 +63,17 @@ def _power(call: Call, arrays: Arrays) -> Arrays:
         if jnp.issubdtype(base.dtype, jnp.floating) and jnp.issubdtype(exponent.dtype, jnp.floating):
             # The derivative of 0**0 by the base would be 0 * 0**-1, NaN. JAX avoids it for integer exponents only.
             plain = jnp.where((base == 0) & (exponent == 0), 1, base)
-        return {"output": narrowed(jnp.power(plain, exponent), base, exponent)}
-    return {"output": _robust_power(base.astype(dtype), exponent.astype(dtype), call.options["threshold"])}
+        return narrowed(jnp.power(plain, exponent), base, exponent)
+    return _robust_power(base.astype(dtype), exponent.astype(dtype), call.options["threshold"])
 
 
 def _least(threshold: Any, dtype: Any) -> jax.Array:
-    """Return the threshold of a robust op. The default and the minimum is the dtype's smallest normal number."""
     tiny = jnp.asarray(jnp.finfo(dtype).tiny, dtype)
     return tiny if threshold is None else jnp.maximum(jnp.asarray(threshold, dtype), tiny)
 
 
 def _robust_power(base: jax.Array, exponent: jax.Array, threshold: Any) -> jax.Array:
-    """Compute the robust formula of `Power`, which has one case below the threshold and one above.
-
-    Both cases are computed for each element. An overflow in the case that is not selected would make the gradients NaN,
-    so this case gets other numbers.
-    """
+    # An overflow in the case that is not selected would make the gradients NaN, so this case gets other numbers.
     tiny = jnp.finfo(base.dtype).tiny
     grows = exponent > 0
     if threshold is None:
@@ -99,45 +93,45 @@ def _robust_power(base: jax.Array, exponent: jax.Array, threshold: Any) -> jax.A
 
 
 @kernel("sqrt")
-def _sqrt(call: Call, arrays: Arrays) -> Arrays:
+def _sqrt(call: Call, arrays: Arrays) -> Result:
     x = in_floating(arrays["input"])
     if not call.options["robust"]:
-        return {"output": jnp.sqrt(x)}
+        return jnp.sqrt(x)
     t = _least(call.options["threshold"], x.dtype)
     is_near = jnp.abs(x) < t
     far = jnp.where(x < 0, -1, 1).astype(x.dtype) * jnp.sqrt(jnp.where(is_near, t, jnp.abs(x)))
-    return {"output": jnp.where(is_near, x * lax.rsqrt(t), far)}
+    return jnp.where(is_near, x * lax.rsqrt(t), far)
 
 
 @kernel("log")
-def _log(call: Call, arrays: Arrays) -> Arrays:
+def _log(call: Call, arrays: Arrays) -> Result:
     x = in_floating(arrays["input"])
     if not call.options["robust"]:
-        return {"output": jnp.log(x)}
+        return jnp.log(x)
     t = _least(call.options["threshold"], x.dtype)
     is_low = x < t
     log = jnp.log(jnp.where(is_low, 2 * t - x, x))
-    return {"output": jnp.where(is_low, 2 * jnp.log(t) - log, log)}
+    return jnp.where(is_low, 2 * jnp.log(t) - log, log)
 
 
 @kernel("stable_reciprocal")
-def _stable_reciprocal(call: Call, arrays: Arrays) -> Arrays:
+def _stable_reciprocal(call: Call, arrays: Arrays) -> Result:
     x = in_floating(arrays["input"])
     limits = jnp.finfo(x.dtype)
     t = limits.eps if call.options["threshold"] is None else lax.stop_gradient(scalar(call, "threshold", x))
     t = jnp.maximum(t, 2 / jnp.sqrt(limits.max)).astype(x.dtype)  # below this, the derivative overflows
     sign = jnp.where(x < 0, -1, 1).astype(x.dtype)
-    return {"output": sign / jnp.where(jnp.abs(x) < t, t, jnp.abs(x))}
+    return sign / jnp.where(jnp.abs(x) < t, t, jnp.abs(x))
 
 
 @kernel("clamp")
-def _clamp(call: Call, arrays: Arrays) -> Arrays:
+def _clamp(call: Call, arrays: Arrays) -> Result:
     x = arrays["input"]
     if call.options["min_val"] is not None:
         x = jnp.maximum(x, _bound(call, "min_val", jnp.ceil, x))
     if call.options["max_val"] is not None:
         x = jnp.minimum(x, _bound(call, "max_val", jnp.floor, x))
-    return {"output": x}
+    return x
 
 
 def _bound(call: Call, port: str, rounding: Function, x: jax.Array) -> jax.Array:
@@ -152,39 +146,39 @@ def _bound(call: Call, port: str, rounding: Function, x: jax.Array) -> jax.Array
 
 
 @kernel("nan_to_num")
-def _nan_to_num(call: Call, arrays: Arrays) -> Arrays:
+def _nan_to_num(call: Call, arrays: Arrays) -> Result:
     x = arrays["input"]
     if not jnp.issubdtype(x.dtype, jnp.floating):
-        return {"output": x}
+        return x
     limits = jnp.finfo(x.dtype)
     posinf, neginf = (
         jnp.asarray(limit, x.dtype) if call.options[port] is None else scalar(call, port, x)
         for port, limit in (("posinf", limits.max), ("neginf", limits.min))
     )
-    return {"output": jnp.nan_to_num(x, nan=scalar(call, "nan", x), posinf=posinf, neginf=neginf)}
+    return jnp.nan_to_num(x, nan=scalar(call, "nan", x), posinf=posinf, neginf=neginf)
 
 
 @kernel("norm")
-def _norm(call: Call, arrays: Arrays) -> Arrays:
+def _norm(call: Call, arrays: Arrays) -> Result:
     x, p = absolute(in_floating(arrays["input"])), call.options["p"]
     axis, keepdim = call.options["axis"], bool(call.options["keepdim"])
     # Divide by the largest element, so that no power overflows. Neither the result nor its gradient depends on it.
     unit = lax.stop_gradient(jnp.max(x, axis, keepdims=True, initial=0.0))
     if p == float("inf"):
         # jnp.max has no identity for an empty axis without `initial`. Absolute values are at least 0.
-        return {"output": jnp.max(x, axis, keepdims=keepdim, initial=0.0)}
+        return jnp.max(x, axis, keepdims=keepdim, initial=0.0)
     is_zero = unit == 0
     scale = jnp.where(is_zero | ~jnp.isfinite(unit), 1, unit)
     parts = jnp.sum((x / scale) ** p, axis, keepdims=True)
     length = scale * jnp.where(is_zero, 1, parts) ** (1 / p)
     length = jnp.where(is_zero, 0, length)
-    return {"output": length if keepdim else jnp.squeeze(length, axis)}
+    return length if keepdim else jnp.squeeze(length, axis)
 
 
 @kernel("unique")
-def _unique(call: Call, arrays: Arrays) -> Arrays:
+def _unique(call: Call, arrays: Arrays) -> Result:
     x, fill = arrays["input"], call.options["fill_value"]
     if x.dtype == bool and fill is not None:
         fill = bool(fill)
     # The number of distinct values depends on data, but XLA needs a fixed size.
-    return {"output": jnp.unique(x, size=call.options["size"], fill_value=fill)}
+    return jnp.unique(x, size=call.options["size"], fill_value=fill)

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from mithril_nb.backends.jax.kernels.registry import DRAWS, kernel, promoted_all
+from mithril_nb.backends.jax.kernels.registry import DRAWS, Result, kernel, promoted_all
 from mithril_nb.program import Array, Arrays, Call
 
 
 @kernel("scaled_dot_product")
-def _scaled_dot_product(call: Call, arrays: Arrays) -> Arrays:
+def _scaled_dot_product(call: Call, arrays: Arrays) -> Result:
     query, key, value = promoted_all(*(arrays[port] for port in ("query", "key", "value")))
     # In half precision, compute in float32: products are exact there, and long sums do not overflow.
     dtype, wide = query.dtype, jnp.promote_types(query.dtype, jnp.float32)
@@ -31,7 +31,7 @@ def _scaled_dot_product(call: Call, arrays: Arrays) -> Arrays:
         assert call.key is not None
         keep = 1 - call.options["dropout_p"]
         weights = jnp.where(jax.random.bernoulli(call.key, keep, weights.shape), weights / keep, 0)
-    return {"output": _by_head(weights.astype(dtype), value, 2, dtype)}
+    return _by_head(weights.astype(dtype), value, 2, dtype)
 
 
 def _drops(options: Mapping[str, Any]) -> bool:
@@ -44,7 +44,6 @@ DRAWS["scaled_dot_product"] = lambda options, training: training and _drops(opti
 
 
 def _by_head(left: Array, right: Array, axis: int, dtype: Any) -> Array:
-    """Contract the last axis of `left` with axis -`axis` of `right`. `right` may have fewer heads than `left`."""
     lead, other = left.shape[:-2], right.shape[:-2]
     # Compare symbolic sizes last: `<` is only decidable if they differ.
     grouped = bool(lead and other) and other[-1] not in (1, lead[-1]) and 1 < other[-1] < lead[-1]
@@ -64,12 +63,7 @@ def _by_head(left: Array, right: Array, axis: int, dtype: Any) -> Array:
 
 
 def _masked(call: Call, arrays: Arrays, scores: Array) -> tuple[Array, Array | None]:
-    """Set the scores of keys that a query must not see to the dtype's minimum.
-
-    Returns:
-        The scores, and a mask of the queries that see at least one key. The mask is `None` if all do: no key is hidden,
-        or only later keys are (`is_causal`).
-    """
+    # The second result is a mask of the queries that see a key. It is `None` if all do.
     is_causal, mask, lengths = call.options["is_causal"], arrays.get("attn_mask"), arrays.get("lengths")
     masks: list[Array] = []
     if is_causal is not False:
@@ -109,22 +103,22 @@ def _split_heads(call: Call, arrays: Arrays) -> Arrays:
 
 
 @kernel("merge_heads")
-def _merge_heads(call: Call, arrays: Arrays) -> Arrays:
+def _merge_heads(call: Call, arrays: Arrays) -> Result:
     x = arrays["input"].swapaxes(-2, -3)
-    return {"output": x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])}
+    return x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])
 
 
 @kernel("positional_encoding")
-def _positional_encoding(call: Call, arrays: Arrays) -> Arrays:
+def _positional_encoding(call: Call, arrays: Arrays) -> Result:
     x = arrays["input"]
     time, width = x.shape[-2:]
     angles = _angles(jnp.arange(time), -(-width // 2), width, 10000.0, x.dtype)
     waves = jnp.stack((jnp.sin(angles), jnp.cos(angles)), -1).reshape(time, -1)[:, :width]
-    return {"output": x + waves.astype(x.dtype)}
+    return x + waves.astype(x.dtype)
 
 
 @kernel("rotary_embedding")
-def _rotary_embedding(call: Call, arrays: Arrays) -> Arrays:
+def _rotary_embedding(call: Call, arrays: Arrays) -> Result:
     x, start, base = arrays["input"], call.options["start"], call.options["base"]
     time, width = x.shape[-2:]
     angles = _angles(jnp.arange(time) + start, width // 2, width, base, x.dtype)
@@ -136,18 +130,17 @@ def _rotary_embedding(call: Call, arrays: Arrays) -> Arrays:
     else:
         a, b = wide[..., : width // 2], wide[..., width // 2 :]
         out = jnp.concatenate((a * cos - b * sin, b * cos + a * sin), -1)
-    return {"output": out.astype(x.dtype)}
+    return out.astype(x.dtype)
 
 
 @kernel("learned_positions")
-def _learned_positions(call: Call, arrays: Arrays) -> Arrays:
+def _learned_positions(call: Call, arrays: Arrays) -> Result:
     x, weight = arrays["input"], arrays["weight"]
     count = x.shape[-2]
-    return {"output": x + (weight if count == weight.shape[0] else lax.slice_in_dim(weight, 0, count))}
+    return x + (weight if count == weight.shape[0] else lax.slice_in_dim(weight, 0, count))
 
 
 def _angles(times: Array, count: int, width: int, base: float, dtype: Any) -> Array:
-    """Return the angles `t base^(-2i/width)` for each time t and each i < `count`, without whole turns."""
     rates = base ** (-2 * np.arange(count) / max(width, 1))
     if dtype == jnp.float64:
         return times[:, None] * jnp.asarray(rates)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from mithril_nb.backends.jax.kernels.registry import kernel, widened
+from mithril_nb.backends.jax.kernels.registry import Result, kernel, register, widened
 from mithril_nb.program import Array, Arrays, Call
 
 _STEPS = 64
@@ -17,21 +17,21 @@ _STEPS = 64
 
 
 @kernel("coordinates")
-def _coordinates(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": arrays["coords"]}
+def _coordinates(call: Call, arrays: Arrays) -> Result:
+    return arrays["coords"]
 
 
 @kernel("distance_matrix")
-def _distance_matrix(call: Call, arrays: Arrays) -> Arrays:
+def _distance_matrix(call: Call, arrays: Arrays) -> Result:
     left, right = arrays["left"], arrays["right"]
     difference = left[:, None, :] - right[None, :, :]
     # If two points coincide, pass no gradient to the power, whose derivative may be infinite.
     distances = jnp.where(difference == 0, 0, jnp.abs(difference))
-    return {"output": jnp.power(distances, arrays["norm"].astype(distances.dtype)).sum(-1)}
+    return jnp.power(distances, arrays["norm"].astype(distances.dtype)).sum(-1)
 
 
 @kernel("polynomial_features")
-def _polynomial_features(call: Call, arrays: Arrays) -> Arrays:
+def _polynomial_features(call: Call, arrays: Arrays) -> Result:
     x = arrays["input"]
     monomials: dict[tuple[int, ...], Array] = {}
     for degree in range(1, int(call.options["degree"]) + 1):
@@ -39,11 +39,11 @@ def _polynomial_features(call: Call, arrays: Arrays) -> Arrays:
             *before, last = columns
             column = x[..., last]
             monomials[columns] = monomials[tuple(before)] * column if before else column
-    return {"output": jnp.stack([*monomials.values()], -1) if monomials else x}
+    return jnp.stack([*monomials.values()], -1) if monomials else x
 
 
 @kernel("tsne_p_joint")
-def _tsne_p_joint(call: Call, arrays: Arrays) -> Arrays:
+def _tsne_p_joint(call: Call, arrays: Arrays) -> Result:
     squares = lax.stop_gradient(arrays["squared_distances"])
     wide = widened(squares)
     least = call.options["threshold"]
@@ -73,12 +73,7 @@ def _tsne_p_joint(call: Call, arrays: Arrays) -> Arrays:
     low, high = lax.fori_loop(0, _STEPS, narrow, (scale - 40, scale + 40))
     affinities, total = weights(jnp.exp2((low + high) / 2))
     conditional = affinities / total[:, None]
-    return {"output": ((conditional + conditional.T) / (2 * max(count, 1))).astype(squares.dtype)}
-
-
-@kernel("cholesky")
-def _cholesky(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": _root(widened(arrays["input"])).astype(arrays["input"].dtype)}
+    return ((conditional + conditional.T) / (2 * max(count, 1))).astype(squares.dtype)
 
 
 @jax.custom_jvp
@@ -88,7 +83,7 @@ def _root(matrix: Array) -> Array:
 
 @_root.defjvp
 def _root_slope(primals: tuple[Array], changes: tuple[Array]) -> tuple[Array, Array]:
-    """Return the root and its derivative. If there is no root, the derivative is 0, because NaN would spread."""
+    # If there is no root, the derivative is 0, because NaN would spread.
     root, (change,) = _root(*primals), changes
     holds = jnp.isfinite(root).all((-2, -1), keepdims=True)
     factor = jnp.where(holds, root, jnp.eye(root.shape[-1], dtype=root.dtype))
@@ -99,7 +94,7 @@ def _root_slope(primals: tuple[Array], changes: tuple[Array]) -> tuple[Array, Ar
 
 
 @kernel("eigvalsh")
-def _eigvalsh(call: Call, arrays: Arrays) -> Arrays:
+def _eigvalsh(call: Call, arrays: Arrays) -> Result:
     matrix, factor, least = arrays["K_term"], arrays["L"], call.options["threshold"]
     least = jnp.finfo(matrix.dtype).eps if least is None else least
 
@@ -109,11 +104,11 @@ def _eigvalsh(call: Call, arrays: Arrays) -> Arrays:
     def roots(matrix: Array, factor: Array) -> Array:
         return jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(matrix), jnp.asarray(least, matrix.dtype)))
 
-    return {"output": _by_either(factor, diagonal, roots, matrix, factor)}
+    return _by_either(factor, diagonal, roots, matrix, factor)
 
 
 @kernel("gpr_alpha")
-def _gpr_alpha(call: Call, arrays: Arrays) -> Arrays:
+def _gpr_alpha(call: Call, arrays: Arrays) -> Result:
     def by_factor(difference: Array, factor: Array, matrix: Array) -> Array:
         return jax.scipy.linalg.cho_solve((factor, True), difference)
 
@@ -121,11 +116,11 @@ def _gpr_alpha(call: Call, arrays: Arrays) -> Arrays:
         return jnp.linalg.solve(_regular(matrix), difference)
 
     factor = arrays["L"]
-    return {"output": _by_either(factor, by_factor, by_matrix, arrays["label_mu_diff"], factor, arrays["K_term"])}
+    return _by_either(factor, by_factor, by_matrix, arrays["label_mu_diff"], factor, arrays["K_term"])
 
 
 @kernel("gpr_v_outer")
-def _gpr_v_outer(call: Call, arrays: Arrays) -> Arrays:
+def _gpr_v_outer(call: Call, arrays: Arrays) -> Result:
     def by_factor(across: Array, factor: Array, matrix: Array) -> Array:
         v = jax.scipy.linalg.solve_triangular(factor, across, lower=True)
         return v.T @ v
@@ -134,17 +129,22 @@ def _gpr_v_outer(call: Call, arrays: Arrays) -> Arrays:
         return across.T @ jnp.linalg.solve(_regular(matrix), across)
 
     factor = arrays["L"]
-    return {"output": _by_either(factor, by_factor, by_matrix, arrays["K"], factor, arrays["K_term"])}
+    return _by_either(factor, by_factor, by_matrix, arrays["K"], factor, arrays["K_term"])
 
 
 def _by_either(factor: Array, with_it: Any, without: Any, *arrays: Array) -> Array:
-    """Compute a result by `with_it` from a Cholesky factor, or by `without` if the factor is NaN."""
     wide = [widened(array) for array in arrays]
     # lax.cond runs one branch. jnp.where would run both, and pass NaN gradients from the other.
     return lax.cond(jnp.isfinite(factor).all(), with_it, without, *wide).astype(jnp.result_type(*arrays))
 
 
 def _regular(matrix: Array) -> Array:
-    """Add a multiple of the identity to a matrix. It is as small as the rounding error of the matrix."""
     identity = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
     return matrix + jnp.finfo(matrix.dtype).eps * jnp.trace(matrix) * identity
+
+
+register(
+    {
+        "cholesky": lambda call, arrays: _root(widened(arrays["input"])).astype(arrays["input"].dtype),
+    }
+)

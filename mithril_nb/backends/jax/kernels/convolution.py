@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from mithril_nb.backends.jax.kernels.registry import kernel, promoted_all, widened
+from mithril_nb.backends.jax.kernels.registry import Result, kernel, promoted_all, widened
 from mithril_nb.errors import ConnectionError
 from mithril_nb.models.library.layers.windows import Windows, transposed_pads, windows
 from mithril_nb.models.op import OPS
@@ -26,7 +26,7 @@ from mithril_nb.program import Arrays, Call
 @kernel("convolution2d")
 @kernel("primitive_convolution1d")
 @kernel("primitive_convolution2d")
-def _conv(call: Call, arrays: Arrays) -> Arrays:
+def _conv(call: Call, arrays: Arrays) -> Result:
     x, weight = promoted_all(arrays["input"], arrays["weight"])
     window = _windows(call, x.ndim - 2, weight.shape[2:])
     out = lax.conv_general_dilated(
@@ -38,13 +38,13 @@ def _conv(call: Call, arrays: Arrays) -> Arrays:
         dimension_numbers=_LAYOUTS[x.ndim],
         feature_group_count=_groups(call),
     )
-    return {"output": _shifted(out, arrays)}
+    return _shifted(out, arrays)
 
 
 @kernel("conv_transpose1d")
 @kernel("conv_transpose2d")
 @kernel("conv_transpose3d")
-def _conv_transpose(call: Call, arrays: Arrays) -> Arrays:
+def _conv_transpose(call: Call, arrays: Arrays) -> Result:
     (x, weight), groups = promoted_all(arrays["input"], arrays["weight"]), _groups(call)
     window = _windows(call, x.ndim - 2, weight.shape[2:])
     rows, columns, *size = weight.shape
@@ -63,10 +63,10 @@ def _conv_transpose(call: Call, arrays: Arrays) -> Arrays:
         dimension_numbers=_LAYOUTS[x.ndim],
         feature_group_count=groups,
     )
-    return {"output": _shifted(out, arrays)}
+    return _shifted(out, arrays)
 
 
-def _max_pool(axes: int, call: Call, arrays: Arrays) -> Arrays:
+def _max_pool(axes: int, call: Call, arrays: Arrays) -> Result:
     x = arrays["input"]
     window, lead = _windows(call, axes), x.ndim - axes
     pads = window.pads(x.shape[lead:])
@@ -78,14 +78,14 @@ def _max_pool(axes: int, call: Call, arrays: Arrays) -> Arrays:
             count = (x.shape[axis] + sum(pad) - (size - 1) * gap - 1) // step + 1
             indices = np.arange(count)[:, None] * step + np.arange(size) * gap - pad[0]
             x = _over(x, axis, indices, (indices >= 0) & (indices < x.shape[axis]), -jnp.inf, jnp.max)
-        return {"output": x}
+        return x
     # reduce_window has a gradient only if -inf is a Python number.
     unit, none = (1,) * lead, ((0, 0),) * lead
     size, stride = (*unit, *window.size), (*unit, *window.stride)
-    return {"output": lax.reduce_window(x, -jnp.inf, lax.max, size, stride, (*none, *pads))}
+    return lax.reduce_window(x, -jnp.inf, lax.max, size, stride, (*none, *pads))
 
 
-def _avg_pool(axes: int, call: Call, arrays: Arrays) -> Arrays:
+def _avg_pool(axes: int, call: Call, arrays: Arrays) -> Result:
     x = arrays["input"]
     window, lead = _windows(call, axes), x.ndim - axes
     unit, none = (1,) * lead, ((0, 0),) * lead
@@ -103,7 +103,7 @@ def _avg_pool(axes: int, call: Call, arrays: Arrays) -> Arrays:
     )
     if call.options.get("count_include_pad", True):
         # .item(), because the quotient of bfloat16 and a NumPy scalar would be float32.
-        return {"output": (sums / np.prod(window.size).item()).astype(x.dtype)}
+        return (sums / np.prod(window.size).item()).astype(x.dtype)
     # Counts depend on sizes only, so NumPy computes them during tracing, and XLA receives a constant.
     counts = np.ones((1,) * axes, "float32")
     for axis, (length, pad) in enumerate(zip(x.shape[lead:], pads, strict=True)):
@@ -111,7 +111,7 @@ def _avg_pool(axes: int, call: Call, arrays: Arrays) -> Arrays:
         indices = starts + np.arange(window.size[axis])
         inside = ((indices >= 0) & (indices < length)).sum(1)
         counts = counts * inside.reshape([-1 if other == axis else 1 for other in range(axes)])
-    return {"output": (sums / counts.astype(wide.dtype)).astype(x.dtype)}
+    return (sums / counts.astype(wide.dtype)).astype(x.dtype)
 
 
 # Each pool receives its number of spatial axes: the rank does not determine it, because the batch axis is optional.
@@ -122,22 +122,22 @@ for _op in ("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d"
 
 
 @kernel("adaptive_avg_pool2d")
-def _adaptive_avg_pool(call: Call, arrays: Arrays) -> Arrays:
+def _adaptive_avg_pool(call: Call, arrays: Arrays) -> Result:
     x = arrays["input"]
     wide = widened(x)
     for axis, size in zip((2, 3), _size(call), strict=True):
         indices, inside = _shares(x.shape[axis], size)
         counts = jnp.asarray(inside.sum(1), wide.dtype).reshape([-1 if other == axis else 1 for other in range(4)])
         wide = _over(wide, axis, indices, inside, 0.0, jnp.sum) / counts
-    return {"output": wide.astype(x.dtype)}
+    return wide.astype(x.dtype)
 
 
 @kernel("adaptive_max_pool2d")
-def _adaptive_max_pool(call: Call, arrays: Arrays) -> Arrays:
+def _adaptive_max_pool(call: Call, arrays: Arrays) -> Result:
     x = arrays["input"]
     for axis, size in zip((2, 3), _size(call), strict=True):
         x = _over(x, axis, *_shares(x.shape[axis], size), -jnp.inf, jnp.max)
-    return {"output": x}
+    return x
 
 
 _LAYOUTS = {3: ("NCH", "OIH", "NCH"), 4: ("NCHW", "OIHW", "NCHW"), 5: ("NCDHW", "OIDHW", "NCDHW")}
@@ -151,7 +151,6 @@ def _windows(call: Call, axes: int, size: tuple[int, ...] | None = None) -> Wind
         raise ConnectionError(
             f"the {mismatch.port} of a window comes from an array, so it is unknown until the model runs.",
             (("needs", mismatch.need),),
-            f"{mismatch.advice}  # or a connection with a static value, such as the output of Size(dim=2)",
             port=mismatch.port,
         ) from None
     assert window is not None, "a program is traced with the value of each attribute"
@@ -172,7 +171,6 @@ def _shifted(out: jax.Array, arrays: Arrays) -> jax.Array:
 
 
 def _shares(length: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indices of `count` adaptive windows of an axis, as in PyTorch, and a mask of valid indices."""
     starts = np.arange(count) * length // count
     ends = -(-(np.arange(count) + 1) * length // count)
     indices = starts[:, None] + np.arange((ends - starts).max())
@@ -182,16 +180,6 @@ def _shares(length: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 def _over(
     x: jax.Array, axis: int, indices: np.ndarray, inside: np.ndarray, fill: float, reduce: Callable[..., jax.Array]
 ) -> jax.Array:
-    """Reduce windows of an axis.
-
-    Args:
-        x: The array.
-        axis: The axis.
-        indices: Indices along the axis, with shape (windows, elements).
-        inside: Mask of the indices that are valid.
-        fill: Element for other indices.
-        reduce: Function that reduces the elements of each window, such as `jnp.max`.
-    """
     gathered = jnp.take(x, np.clip(indices, 0, x.shape[axis] - 1), axis=axis)
     if not inside.all():
         mask = inside.reshape([*(1,) * axis, *inside.shape, *(1,) * (x.ndim - axis - 1)])

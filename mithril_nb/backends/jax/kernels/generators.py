@@ -8,64 +8,44 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mithril_nb.backends.jax.kernels.registry import DRAWS, kernel
+from mithril_nb.backends.jax.kernels.registry import DRAWS, Result, kernel, register
 from mithril_nb.backends.jax.kernels.shaping import static
 from mithril_nb.models.shape_inference.folding import dtype_of
 from mithril_nb.program import Arrays, Call
 
 
 @kernel("constant")
-def _constant(call: Call, arrays: Arrays) -> Arrays:
+def _constant(call: Call, arrays: Arrays) -> Result:
     value = call.options["value"]
-    return {"output": jnp.asarray(value, call.options["dtype"] or dtype_of(value) or call.dtype)}
-
-
-@kernel("ones")
-def _ones(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.ones(static(call, "shape"), _dtype(call))}
-
-
-@kernel("zeros")
-def _zeros(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.zeros(static(call, "shape"), _dtype(call))}
+    return jnp.asarray(value, call.options["dtype"] or dtype_of(value) or call.dtype)
 
 
 @kernel("full")
-def _full(call: Call, arrays: Arrays) -> Arrays:
+def _full(call: Call, arrays: Arrays) -> Result:
     value = jnp.asarray(call.options["value"], _dtype(call))
-    return {"output": jnp.full(static(call, "shape"), value)}
-
-
-@kernel("eye")
-def _eye(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.eye(static(call, "N"), static(call, "M"), dtype=_dtype(call))}
-
-
-@kernel("eye_complement")
-def _eye_complement(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": 1 - jnp.eye(static(call, "N"), static(call, "M"), dtype=_dtype(call))}
+    return jnp.full(static(call, "shape"), value)
 
 
 @kernel("arange")
-def _arange(call: Call, arrays: Arrays) -> Arrays:
+def _arange(call: Call, arrays: Arrays) -> Result:
     bounds = [static(call, bound) for bound in ("start", "stop", "step")]
     is_whole = all(isinstance(bound, int) for bound in bounds)
-    return {"output": jnp.arange(*bounds, dtype=static(call, "dtype") or ("int32" if is_whole else call.dtype))}
+    return jnp.arange(*bounds, dtype=static(call, "dtype") or ("int32" if is_whole else call.dtype))
 
 
 @kernel("randn")
 @kernel("primitive_randn")
-def _randn(call: Call, arrays: Arrays) -> Arrays:
+def _randn(call: Call, arrays: Arrays) -> Result:
     dtype = _dtype(call) or float
-    return {"output": jax.random.normal(_key(call), static(call, "shape"), dtype)}
+    return jax.random.normal(_key(call), static(call, "shape"), dtype)
 
 
 @kernel("rand_int")
 @kernel("primitive_rand_int")
-def _rand_int(call: Call, arrays: Arrays) -> Arrays:
+def _rand_int(call: Call, arrays: Arrays) -> Result:
     low, high = call.options["low"], call.options["high"]
     dtype = static(call, "dtype") or "int32"
-    return {"output": jax.random.randint(_key(call), static(call, "shape"), low, high, dtype)}
+    return jax.random.randint(_key(call), static(call, "shape"), low, high, dtype)
 
 
 def _draws(options: Mapping[str, Any], training: bool) -> bool:
@@ -76,10 +56,6 @@ DRAWS.update(dict.fromkeys(("randn", "primitive_randn", "rand_int", "primitive_r
 
 
 def _key(call: Call) -> jax.Array:
-    """Return the option `key` of a block as a typed key. It may be a seed, a typed key, or an array of uint32.
-
-    If the option is `None`, return the key that the program passes to the block, `call.key`.
-    """
     key = call.options["key"]
     if key is None:
         assert call.key is not None
@@ -93,3 +69,13 @@ def _key(call: Call) -> jax.Array:
 
 def _dtype(call: Call) -> Any:
     return static(call, "dtype") or call.dtype
+
+
+register(
+    {
+        "ones": lambda call, arrays: jnp.ones(static(call, "shape"), _dtype(call)),
+        "zeros": lambda call, arrays: jnp.zeros(static(call, "shape"), _dtype(call)),
+        "eye": lambda call, arrays: jnp.eye(static(call, "N"), static(call, "M"), dtype=_dtype(call)),
+        "eye_complement": lambda call, arrays: 1 - jnp.eye(static(call, "N"), static(call, "M"), dtype=_dtype(call)),
+    }
+)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from mithril_nb.backends.jax.kernels.registry import kernel
+from mithril_nb.backends.jax.kernels.registry import kernel, register
 from mithril_nb.program import Array, Arrays, Call
 
 
@@ -37,13 +37,7 @@ def _lstm_cell(call: Call, arrays: Arrays) -> Arrays:
     return _with_outputs(call, states, arrays["prev_hidden"][rows:], arrays, "w_out", "bias_out")
 
 
-@kernel("lstm_cell_body")
-def _lstm_cell_body(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.concatenate(_gated(arrays, arrays["prev_hidden"], arrays["prev_cell"]), 0)}
-
-
 def _with_outputs(call: Call, states: Arrays, rest: Array, arrays: Arrays, weight: str, bias: str) -> Arrays:
-    """Return the states and the optional outputs of a cell, if its options enable them."""
     if call.options["use_complement"]:
         states = {**states, "hidden_compl": rest.astype(states["hidden"].dtype)}
     if call.options["use_output"]:
@@ -52,7 +46,6 @@ def _with_outputs(call: Call, states: Arrays, rest: Array, arrays: Arrays, weigh
 
 
 def _gated(arrays: Arrays, hidden: Array, cell: Array) -> tuple[Array, Array]:
-    """Return the cell state and the hidden state after a step. Each gate has separate weights."""
     both = jnp.concatenate((arrays["input"], hidden), -1)
     forget, enter, new, leave = (both @ arrays[f"w_{gate}"] + arrays[f"bias_{gate}"] for gate in "fico")
     cell = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(enter) * jnp.tanh(new)
@@ -113,11 +106,6 @@ def _gru_step(x: Array, hidden: Array, weight: Array, bias: Array | None) -> Arr
     return new + jax.nn.sigmoid(update + own_update) * (hidden - new)
 
 
-@kernel("rows_like")
-def _rows_like(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": arrays["input"][: arrays["like"].shape[0]]}
-
-
 @kernel("scan")
 def _scan(call: Call, arrays: Arrays) -> Arrays:
     axis, carry, fixed = call.options["axis"], dict(call.options["carry"]), set(call.options["fixed"])
@@ -165,3 +153,13 @@ def _cond(call: Call, arrays: Arrays) -> Arrays:
         lambda operands: call.bodies["otherwise"](operands, call.inner, call.key),
         operands,
     )
+
+
+register(
+    {
+        "lstm_cell_body": lambda call, arrays: jnp.concatenate(
+            _gated(arrays, arrays["prev_hidden"], arrays["prev_cell"]), 0
+        ),
+        "rows_like": lambda call, arrays: arrays["input"][: arrays["like"].shape[0]],
+    }
+)

@@ -9,50 +9,39 @@ import jax
 import jax.numpy as jnp
 
 from mithril_nb.backends.jax.kernels.arithmetic import absolute
-from mithril_nb.backends.jax.kernels.registry import kernel, widened
+from mithril_nb.backends.jax.kernels.registry import Result, kernel, register, widened
 from mithril_nb.program import Array, Arrays, Call
 
 
 @kernel("absolute_error")
-def _absolute_error(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": absolute(arrays["input"] - arrays["target"])}
+def _absolute_error(call: Call, arrays: Arrays) -> Result:
+    return absolute(arrays["input"] - arrays["target"])
 
 
 @kernel("huber_loss")
-def _huber_loss(call: Call, arrays: Arrays) -> Arrays:
+def _huber_loss(call: Call, arrays: Arrays) -> Result:
     delta = call.options["delta"]
     distance = jnp.abs(arrays["input"] - arrays["target"])
     near = jnp.minimum(distance, delta)
-    return {"output": near * near / 2 + delta * (distance - near)}
+    return near * near / 2 + delta * (distance - near)
 
 
 @kernel("log_cosh")
-def _log_cosh(call: Call, arrays: Arrays) -> Arrays:
+def _log_cosh(call: Call, arrays: Arrays) -> Result:
     distance = jnp.abs(arrays["input"] - arrays["target"])
     near = distance < 1
     # log cosh e = log(1 + 2 sinh² ½e) is exact near zero; the other form does not overflow.
     exact = jnp.log1p(2 * jnp.square(jnp.sinh(jnp.where(near, distance, 0) / 2)))
-    return {"output": jnp.where(near, exact, distance + jnp.log1p(jnp.exp(-2 * distance)) - math.log(2))}
+    return jnp.where(near, exact, distance + jnp.log1p(jnp.exp(-2 * distance)) - math.log(2))
 
 
 @kernel("quantile_loss")
-def _quantile_loss(call: Call, arrays: Arrays) -> Arrays:
+def _quantile_loss(call: Call, arrays: Arrays) -> Result:
     error, quantile = arrays["target"] - arrays["input"], call.options["quantile"]
-    return {"output": jnp.maximum(quantile * error, (quantile - 1) * error).astype(error.dtype)}
-
-
-@kernel("hinge_loss")
-def _hinge_loss(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": _shortfall(arrays)}
-
-
-@kernel("quad_hinge_loss")
-def _quad_hinge_loss(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.square(_shortfall(arrays))}
+    return jnp.maximum(quantile * error, (quantile - 1) * error).astype(error.dtype)
 
 
 def _shortfall(arrays: Arrays) -> Array:
-    """Return max(1 - t x, 0). Its gradient is 0 where t x = 1."""
     x, t = arrays["input"], arrays["target"]
     is_above = t * x >= 1
     # Replace the factors too, because infinity times a gradient of 0 is NaN.
@@ -60,17 +49,17 @@ def _shortfall(arrays: Arrays) -> Array:
 
 
 @kernel("kl_divergence")
-def _kl_divergence(call: Call, arrays: Arrays) -> Arrays:
+def _kl_divergence(call: Call, arrays: Arrays) -> Result:
     target, prediction = jnp.broadcast_arrays(arrays["target"], arrays["input"])
     dtype = jnp.result_type(target, prediction)
     threshold = _threshold(call, dtype)
     wide_target, wide = widened(target), widened(prediction)
     output = wide_target * (_robust_log(wide_target, threshold) - _robust_log(wide, threshold))
-    return {"output": output.astype(dtype)}
+    return output.astype(dtype)
 
 
 @kernel("binary_cross_entropy")
-def _binary_cross_entropy(call: Call, arrays: Arrays) -> Arrays:
+def _binary_cross_entropy(call: Call, arrays: Arrays) -> Result:
     prediction, target = arrays["input"], arrays["target"]
     dtype = jnp.result_type(prediction, target)
     x, t = jnp.broadcast_arrays(widened(prediction), widened(target))
@@ -83,11 +72,11 @@ def _binary_cross_entropy(call: Call, arrays: Arrays) -> Arrays:
         yes, no = _kept_finite(call, -jax.nn.softplus(-x), dtype), _kept_finite(call, -jax.nn.softplus(x), dtype)
     else:
         yes, no = _log(call, x, dtype, weight), _log(call, 1 - x, dtype, 1 - t)
-    return {"output": -(_times(weight, yes) + _times(1 - t, no)).astype(dtype)}
+    return -(_times(weight, yes) + _times(1 - t, no)).astype(dtype)
 
 
 @kernel("focal_loss")
-def _focal_loss(call: Call, arrays: Arrays) -> Arrays:
+def _focal_loss(call: Call, arrays: Arrays) -> Result:
     prediction, target = arrays["input"], arrays["target"]
     x, t = jnp.broadcast_arrays(widened(prediction), widened(target))
     yes, no = -jax.nn.softplus(-x), -jax.nn.softplus(x)
@@ -96,11 +85,11 @@ def _focal_loss(call: Call, arrays: Arrays) -> Arrays:
     # A power below 1 has an infinite derivative at zero.
     loss = -(_times(t, yes) + _times(1 - t, no)) * jnp.maximum(missed, jnp.finfo(x.dtype).tiny) ** gamma
     loss = loss if alpha is None else loss * (alpha * t + (1 - alpha) * (1 - t))
-    return {"output": loss.astype(jnp.result_type(prediction, target))}
+    return loss.astype(jnp.result_type(prediction, target))
 
 
 @kernel("cross_entropy")
-def _cross_entropy(call: Call, arrays: Arrays) -> Arrays:
+def _cross_entropy(call: Call, arrays: Arrays) -> Result:
     prediction, target = _classes_last(call, arrays["input"]), arrays["target"]
     count = prediction.shape[-1]
     # A class that does not exist gives NaN, so that the user notices it.
@@ -122,41 +111,39 @@ def _cross_entropy(call: Call, arrays: Arrays) -> Arrays:
         else:
             logarithm = _kept_finite(call, picked, arrays["input"].dtype)
         loss = -logarithm if weights is None else -_times(weight, logarithm)
-    return {"output": jnp.where(exists, loss, jnp.nan).astype(arrays["input"].dtype)}
+    return jnp.where(exists, loss, jnp.nan).astype(arrays["input"].dtype)
 
 
 @kernel("soft_cross_entropy")
-def _soft_cross_entropy(call: Call, arrays: Arrays) -> Arrays:
+def _soft_cross_entropy(call: Call, arrays: Arrays) -> Result:
     prediction, target = _classes_last(call, arrays["input"]), _classes_last(call, arrays["target"])
     weights = _class_weights(call, prediction.dtype, lambda: target.reshape(-1, target.shape[-1]).sum(0))
     loss = _soft_loss(call, prediction, target, weights, arrays["input"].dtype)
-    return {"output": loss.astype(jnp.result_type(arrays["input"], arrays["target"]))}
+    return loss.astype(jnp.result_type(arrays["input"], arrays["target"]))
 
 
 @kernel("cosine_similarity")
-def _cosine_similarity(call: Call, arrays: Arrays) -> Arrays:
+def _cosine_similarity(call: Call, arrays: Arrays) -> Result:
     left, right = jnp.broadcast_arrays(arrays["left"], arrays["right"])
     axis, eps = call.options["axis"], call.options["eps"]
     unit_left, unit_right = _unit(widened(left), axis, eps), _unit(widened(right), axis, eps)
-    return {"output": (unit_left * unit_right).sum(axis).astype(jnp.result_type(left, right))}
+    return (unit_left * unit_right).sum(axis).astype(jnp.result_type(left, right))
 
 
 @kernel("info_nce")
-def _info_nce(call: Call, arrays: Arrays) -> Arrays:
+def _info_nce(call: Call, arrays: Arrays) -> Result:
     left, right = (_unit(widened(arrays[port]), -1, 1e-8) for port in ("input", "target"))
     scores = left @ right.T / jnp.asarray(call.options["temperature"], left.dtype)
     loss = jax.nn.logsumexp(scores, -1) - jnp.diagonal(scores)
-    return {"output": loss.astype(jnp.result_type(arrays["input"], arrays["target"]))}
+    return loss.astype(jnp.result_type(arrays["input"], arrays["target"]))
 
 
 def _threshold(call: Call, dtype: Any) -> Any:
-    """Return the option `threshold`. The default and the minimum is the dtype's smallest normal number."""
     threshold, tiny = call.options["threshold"], float(jnp.finfo(dtype).tiny)
     return tiny if threshold is None else jnp.maximum(threshold, tiny)
 
 
 def _robust_log(x: Array, threshold: Any) -> Array:
-    """Return log x, continued below the threshold t by point reflection: 2 log t - log(2 t - x)."""
     t = jnp.asarray(threshold, x.dtype)
     near = x < t
     # Both cases receive valid inputs, so that the case that is not selected has a finite gradient.
@@ -165,11 +152,7 @@ def _robust_log(x: Array, threshold: Any) -> Array:
 
 
 def _log(call: Call, x: Array, dtype: Any, weight: Array) -> Array:
-    """Return the logarithm, or if the option `robust` is true, the robust logarithm.
-
-    The caller multiplies the result by `weight`. Where `x` and `weight` are both 0, the result is 0, because log 0
-    would make the gradient NaN.
-    """
+    # Where `x` and `weight` are both 0, the result is 0, because log 0 would make the gradient NaN.
     robust = call.options["robust"]
     if robust is not True:
         x = jnp.where((weight == 0) & (x == 0), 1, x)
@@ -179,7 +162,6 @@ def _log(call: Call, x: Array, dtype: Any, weight: Array) -> Array:
 
 
 def _kept_finite(call: Call, logarithm: Array, dtype: Any) -> Array:
-    """If the option `robust` is true, replace -inf by the logarithm of the threshold."""
     robust = call.options["robust"]
     if robust is False:
         return logarithm
@@ -188,13 +170,11 @@ def _kept_finite(call: Call, logarithm: Array, dtype: Any) -> Array:
 
 
 def _times(weight: Array, logarithm: Array) -> Array:
-    """Return the product, where 0 times -inf is 0. The same holds in the gradient."""
     safe = jnp.where((weight == 0) & jnp.isneginf(logarithm), 0, logarithm)
     return weight * safe
 
 
 def _ratio(above: Array, below: Array) -> Array:
-    """Return the quotient, or 0 if the denominator is 0."""
     return jnp.where(below > 0, above / jnp.where(below > 0, below, 1), 0)
 
 
@@ -203,7 +183,6 @@ def _classes_last(call: Call, x: Array) -> Array:
 
 
 def _class_weights(call: Call, dtype: Any, counts: Any) -> Array | None:
-    """Return the weight of each class; `None` if all classes have the same weight."""
     weights = call.options["weights"]
     if isinstance(weights, str):
         if not weights:
@@ -214,7 +193,6 @@ def _class_weights(call: Call, dtype: Any, counts: Any) -> Array | None:
 
 
 def _soft_loss(call: Call, prediction: Array, target: Array, weights: Array | None, dtype: Any) -> Array:
-    """Return the cross-entropy for targets that are probabilities. The last axis is that of the classes."""
     smoothing = call.options["label_smoothing"]
     if smoothing:
         target = (1 - smoothing) * target + smoothing / target.shape[-1]
@@ -228,14 +206,9 @@ def _soft_loss(call: Call, prediction: Array, target: Array, weights: Array | No
 
 
 def _unit(x: Array, axis: int, eps: float) -> Array:
-    """Divide vectors by their length or by `eps`, whichever is larger, so that the gradient at zero exists."""
+    # The length is at least `eps`, so that the gradient at zero exists.
     squares = jnp.square(x).sum(axis, keepdims=True)
     return x / jnp.sqrt(jnp.maximum(squares, jnp.asarray(eps, x.dtype) ** 2))
-
-
-@kernel("class_difference")
-def _class_difference(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": (arrays["pred"] - arrays["label"]).astype(jnp.int32)}
 
 
 @kernel("class_counts")
@@ -250,22 +223,22 @@ def _class_counts(call: Call, arrays: Arrays) -> Arrays:
 
 
 @kernel("classes_seen")
-def _classes_seen(call: Call, arrays: Arrays) -> Arrays:
+def _classes_seen(call: Call, arrays: Arrays) -> Result:
     numbers = jnp.sort(jnp.concatenate([arrays["pred"].reshape(-1), arrays["label"].reshape(-1)]))
     # jnp.unique would need a fixed size. Equal integers are neighbours after sorting.
-    return {"output": (jnp.diff(numbers) != 0).sum(dtype=jnp.int32) + int(numbers.shape != (0,))}
+    return (jnp.diff(numbers) != 0).sum(dtype=jnp.int32) + int(numbers.shape != (0,))
 
 
 @kernel("confusion_counts")
-def _confusion_counts(call: Call, arrays: Arrays) -> Arrays:
+def _confusion_counts(call: Call, arrays: Arrays) -> Result:
     pred, label, count = arrays["pred"], arrays["label"], call.options["n_classes"]
     exists = (pred >= 0) & (pred < count) & (label >= 0)
     counts = _counted(label * count + jnp.where(exists, pred, 0), exists, count * count)
-    return {"output": counts.reshape(count, count)}
+    return counts.reshape(count, count)
 
 
 @kernel("top_k_hits")
-def _top_k_hits(call: Call, arrays: Arrays) -> Arrays:
+def _top_k_hits(call: Call, arrays: Arrays) -> Result:
     scores, label = arrays["pred"], arrays["label"][..., None]
     count = scores.shape[-1]
     exists = (label >= 0) & (label < count)
@@ -274,21 +247,20 @@ def _top_k_hits(call: Call, arrays: Arrays) -> Arrays:
     own = jnp.where(classes == label, scores, 0).sum(-1, keepdims=True)
     # `~(<=)`, not `>`: a NaN counts as better, so that a model that outputs NaN has no hits.
     before = ~(scores <= own) | ((scores == own) & (classes < label))
-    return {"output": (exists & (before.sum(-1, keepdims=True) < call.options["k"]))[..., 0]}
+    return (exists & (before.sum(-1, keepdims=True) < call.options["k"]))[..., 0]
 
 
 @kernel("auc_core")
-def _auc_core(call: Call, arrays: Arrays) -> Arrays:
+def _auc_core(call: Call, arrays: Arrays) -> Result:
     scores, label = arrays["input"], arrays["label"] == 1
     curve = _curve
     for _ in scores.shape[:-1]:
         # The first axis of the result contains the two rates.
         curve = jax.vmap(curve, out_axes=1)
-    return {"output": curve(scores, label)}
+    return curve(scores, label)
 
 
 def _curve(scores: Array, label: Array) -> Array:
-    """Return the ROC curve of one row of samples: false positive rates, then true positive rates."""
     order = jnp.argsort(-scores)
     # Samples of equal score share the position of the last one.
     ends = jnp.searchsorted(-scores[order], -scores[order], side="right")
@@ -300,7 +272,15 @@ def _curve(scores: Array, label: Array) -> Array:
 
 
 def _counted(numbers: Array, counts: Array, length: int) -> Array:
-    """Return how often each integer below `length` occurs in `numbers` where the mask `counts` is true."""
     # Drop negative indices, which would count from the end.
     index = jnp.where(counts & (numbers >= 0), numbers, length)
     return jnp.zeros(length, jnp.int32).at[index.reshape(-1)].add(1, mode="drop")
+
+
+register(
+    {
+        "hinge_loss": lambda call, arrays: _shortfall(arrays),
+        "quad_hinge_loss": lambda call, arrays: jnp.square(_shortfall(arrays)),
+        "class_difference": lambda call, arrays: (arrays["pred"] - arrays["label"]).astype(jnp.int32),
+    }
+)

@@ -82,13 +82,15 @@ def usual_promotion(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+Result = Any
+"""What a kernel returns: a dict of arrays by port, or the value of the port `"output"`."""
 KERNELS: dict[str, Kernel] = {}
 """Kernel of each op."""
 DRAWS: dict[str, Callable[[Mapping[str, Any], bool], bool]] = {}
 """Functions of (attributes, training) that return whether an op draws random numbers. Other ops never draw."""
 
 
-def kernel(op: str, widens: bool = True) -> Callable[[Kernel], Kernel]:
+def kernel(op: str, widens: bool = True) -> Callable[[Callable[[Call, Arrays], Result]], Any]:
     """Register a pure function of arrays as the kernel of an op.
 
     The inputs of an op may be plain Python values, such as sizes. If the class of the op sets `takes_values`, the
@@ -100,15 +102,19 @@ def kernel(op: str, widens: bool = True) -> Callable[[Kernel], Kernel]:
         widens: True to cast counts and indices among the inputs to at least 32 bits.
     """
 
-    def register(function: Kernel) -> Kernel:
+    def register(function: Callable[[Call, Arrays], Result]) -> Any:
         @wraps(function)
         @usual_promotion
         def run(call: Call, arrays: Arrays) -> Arrays:
+            result = compute(call, arrays)
+            return result if isinstance(result, dict) else {"output": result}
+
+        def compute(call: Call, arrays: Arrays) -> Result:
             values = [value for value in arrays.values() if isinstance(value, int | float | tuple)]
             if op in OPS and OPS[op].takes_values:
                 return function(call, arrays)
             if op in FOLDS and values and len(values) == len(arrays) and not any(isinstance(v, tuple) for v in values):
-                return {"output": _folded(op, values)}
+                return _folded(op, values)
             # 256 classes do not fit uint8: with labels of 8 bits, CrossEntropy was NaN.
             integer_ports = {
                 port for port in arrays if widens and op in OPS and OPS[op].required_dtype(port, "") == "int32"
@@ -122,6 +128,12 @@ def kernel(op: str, widens: bool = True) -> Callable[[Kernel], Kernel]:
     return register
 
 
+def register(functions: Mapping[str, Callable[[Call, Arrays], Result]]) -> None:
+    """Register functions as the kernels of ops, by name."""
+    for op, function in functions.items():
+        kernel(op)(function)
+
+
 def _folded(op: str, values: list[Any]) -> Any:
     try:
         return FOLDS[op](*values)
@@ -129,7 +141,6 @@ def _folded(op: str, values: list[Any]) -> Any:
         raise ShapeError(
             f"arithmetic of sizes has no result: {error}.",
             (("op", op), ("values", ", ".join(map(repr, values)))),
-            "x.shape()[0] // 2  # or another number that is not 0",
         ) from None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mithril_nb.backends.jax.kernels.registry import as_array, is_value, kernel, narrowed, widened_whole
+from mithril_nb.backends.jax.kernels.registry import (
+    Result,
+    as_array,
+    is_value,
+    kernel,
+    narrowed,
+    register,
+    widened_whole,
+)
 from mithril_nb.errors import ShapeError
 from mithril_nb.graph.spec import Dim, StaticSpec
 from mithril_nb.models.library.operations.indexing import IndexArray, index_items, picked_value
@@ -22,101 +30,68 @@ from mithril_nb.program import Array, Arrays, Call
 
 
 @kernel("identity")
-def _identity(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": arrays["input"]}
+def _identity(call: Call, arrays: Arrays) -> Result:
+    return arrays["input"]
 
 
 @kernel("reshape")
-def _reshape(call: Call, arrays: Arrays) -> Arrays:
+def _reshape(call: Call, arrays: Arrays) -> Result:
     x, shape = as_array(call, arrays["input"]), static(call, "shape")
     with _inference_errors():
-        return {"output": x.reshape(_sizes_of(x, reshaped(_dims(x), as_sizes("shape", shape))))}
+        return x.reshape(_sizes_of(x, reshaped(_dims(x), as_sizes("shape", shape))))
 
 
 def _dims(x: Array) -> tuple[Dim, ...]:
-    """Return the shape of an array, with symbolic sizes as text."""
     return tuple(size if isinstance(size, int) else str(size) for size in x.shape)
 
 
 def _sizes_of(x: Array, dims: tuple[Dim, ...]) -> tuple[Any, ...]:
-    """Return sizes of a shape rule as sizes for JAX. A text that is not a symbolic size of the array becomes -1."""
     sizes = {str(size): size for size in x.shape}
     return tuple(dim if isinstance(dim, int) else sizes.get(dim, -1) for dim in dims)
 
 
 @kernel("flatten")
-def _flatten(call: Call, arrays: Arrays) -> Arrays:
+def _flatten(call: Call, arrays: Arrays) -> Result:
     x = arrays["input"]
     span = flat_span(x.shape, static(call, "start_dim"), static(call, "end_dim"))
     assert span is not None
     first, last = span
     # -1 instead of the product would fail for an empty batch.
-    return {"output": x.reshape(*x.shape[:first], math.prod(x.shape[first:last]), *x.shape[last:])}
+    return x.reshape(*x.shape[:first], math.prod(x.shape[first:last]), *x.shape[last:])
 
 
 @kernel("squeeze")
-def _squeeze(call: Call, arrays: Arrays) -> Arrays:
+def _squeeze(call: Call, arrays: Arrays) -> Result:
     x, axis = arrays["input"], static(call, "axis")
     # A symbolic size does not count as 1.
-    return {
-        "output": jnp.squeeze(x, tuple(at for at, size in enumerate(x.shape) if size == 1) if axis is None else axis)
-    }
+    return jnp.squeeze(x, tuple(at for at, size in enumerate(x.shape) if size == 1) if axis is None else axis)
 
 
 @kernel("broadcast_to")
-def _broadcast_to(call: Call, arrays: Arrays) -> Arrays:
+def _broadcast_to(call: Call, arrays: Arrays) -> Result:
     x, shape = as_array(call, arrays["input"]), static(call, "shape")
     with _inference_errors():
-        return {"output": jnp.broadcast_to(x, _sizes_of(x, stretched(_dims(x), as_sizes("shape", shape))))}
-
-
-@kernel("permute_tensor")
-def _permute_tensor(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": _taken(arrays["input"], arrays["indices"], 0)}
-
-
-@kernel("concat")
-def _concat(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": narrowed(jnp.concatenate([*arrays.values()], static(call, "axis")), *arrays.values())}
-
-
-@kernel("stack")
-def _stack(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": narrowed(jnp.stack([*arrays.values()], static(call, "axis")), *arrays.values())}
-
-
-@kernel("repeat_items")
-def _repeat(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.repeat(arrays["input"], call.options["repeats"], static(call, "axis"))}
+        return jnp.broadcast_to(x, _sizes_of(x, stretched(_dims(x), as_sizes("shape", shape))))
 
 
 @kernel("pad")
-def _pad(call: Call, arrays: Arrays) -> Arrays:
+def _pad(call: Call, arrays: Arrays) -> Result:
     x, value = arrays["input"], call.options["value"]
     pairs = pad_pairs(static(call, "pad_width"), x.ndim)
     # jnp.pad rejects the empty list of pairs of a scalar.
-    return {"output": jnp.pad(x, pairs, constant_values=np.asarray(value).astype(x.dtype)) if x.ndim else x}
-
-
-@kernel("roll")
-def _roll(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.roll(arrays["input"], call.options["shift"], static(call, "axis"))}
+    return jnp.pad(x, pairs, constant_values=np.asarray(value).astype(x.dtype)) if x.ndim else x
 
 
 @kernel("indexer")
-def _indexer(call: Call, arrays: Arrays) -> Arrays:
+def _indexer(call: Call, arrays: Arrays) -> Result:
     x, index = arrays["input"], call.options["index"]
     if isinstance(x, tuple) or is_value(x):
         items = index_items(static(call, "index"))
-        return {"output": _picked(x, items)}
+        return _picked(x, items)
     if not isinstance(index, tuple) and not is_value(index):
-        return {"output": x[widened_whole(index)]}
+        return x[widened_whole(index)]
     items = index_items(static(call, "index"))
-    return {
-        "output": x[
-            tuple(np.asarray(entry.numbers, int) if isinstance(entry, IndexArray) else entry for entry in items)
-        ]
-    }
+    return x[tuple(np.asarray(entry.numbers, int) if isinstance(entry, IndexArray) else entry for entry in items)]
 
 
 def _picked(value: Any, items: tuple[Any, ...]) -> Any:
@@ -125,11 +100,6 @@ def _picked(value: Any, items: tuple[Any, ...]) -> Any:
     for item in items:  # a tuple with arrays in it
         value = value if item is ... else value[item]
     return value
-
-
-@kernel("take")
-def _take(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": _taken(arrays["input"], arrays["indices"], static(call, "axis"))}
 
 
 def _taken(x: Array, indices: Array, axis: int | None) -> Array:
@@ -141,24 +111,15 @@ def _taken(x: Array, indices: Array, axis: int | None) -> Array:
     return jnp.take(x, indices, axis)
 
 
-@kernel("gather")
-def _gather(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.take_along_axis(arrays["input"], arrays["indices"], axis=static(call, "axis"))}
-
-
 @kernel("one_hot")
-def _one_hot(call: Call, arrays: Arrays) -> Arrays:
+def _one_hot(call: Call, arrays: Arrays) -> Result:
     dtype = call.options["dtype"] or call.dtype
     count, axis = static(call, "num_classes"), call.options["axis"]
-    return {"output": jax.nn.one_hot(arrays["input"], count, axis=axis, dtype=dtype)}
+    return jax.nn.one_hot(arrays["input"], count, axis=axis, dtype=dtype)
 
 
 def static(call: Call, option: str) -> Any:
-    """Return an attribute as plain data. A connection may provide it as an array whose values are known.
-
-    Raises:
-        ShapeError: The values are unknown while the program is traced, because they depend on data.
-    """
+    """Return an attribute as plain data. A connection may provide it as an array whose values are known."""
     value = call.options[option]
     if is_value(value):
         return value
@@ -168,14 +129,13 @@ def static(call: Call, option: str) -> Any:
         raise ShapeError(
             f"{option!r} must be known before the program runs.",
             (("given", "an array that the program computes or receives"),),
-            f"{option}=2  # or {option}=x.shape()[0], or ml.compile(model, jit=False)",
             port=option,
         ) from None
 
 
 @contextmanager
 def _inference_errors() -> Iterator[None]:
-    """Convert a `MismatchError` that depends on data, so that shape inference did not find it, to a `ShapeError`."""
+    # A `MismatchError` that depends on data, so that shape inference did not find it, becomes a `ShapeError`.
     try:
         yield
     except MismatchError as error:
@@ -191,70 +151,59 @@ def _plain(value: Any) -> Any:
     return items.item() if items.ndim == 0 else tuple(map(_plain, items))
 
 
-@kernel("shape")
-def _shape(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": tuple(jnp.shape(arrays["input"]))}
-
-
-@kernel("length")
-def _length(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": len(arrays["input"])}
-
-
 @kernel("size")
-def _size(call: Call, arrays: Arrays) -> Arrays:
+def _size(call: Call, arrays: Arrays) -> Result:
     shape, dim = jnp.shape(arrays["input"]), call.options["dim"]
     if dim is None:
-        return {"output": jnp.size(arrays["input"])}
-    return {"output": tuple(shape[axis] for axis in dim) if isinstance(dim, tuple) else shape[dim]}
+        return jnp.size(arrays["input"])
+    return tuple(shape[axis] for axis in dim) if isinstance(dim, tuple) else shape[dim]
 
 
 @kernel("item")
-def _item(call: Call, arrays: Arrays) -> Arrays:
+def _item(call: Call, arrays: Arrays) -> Result:
     value = arrays["input"]
     while isinstance(value, tuple):
         (value,) = value
-    return {"output": value if is_value(value) else jnp.reshape(value, ())}
-
-
-@kernel("cast")
-def _cast(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.asarray(arrays["input"]).astype(call.options["dtype"])}
+    return value if is_value(value) else jnp.reshape(value, ())
 
 
 @kernel("dtype")
-def _dtype(call: Call, arrays: Arrays) -> Arrays:
+def _dtype(call: Call, arrays: Arrays) -> Result:
     value = arrays["input"]
-    return {"output": dtype_of(value) if is_value(value) else str(value.dtype)}
-
-
-@kernel("to_tensor")
-def _to_tensor(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.asarray(as_array(call, arrays["input"]), call.options["dtype"])}
-
-
-@kernel("tensor_to_list")
-def _tensor_to_list(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": _nested(arrays["input"])}
-
-
-@kernel("to_tuple")
-@kernel("to_list")
-def _to_tuple(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": _nested(arrays["input"]) if "input" in arrays else tuple(arrays.values())}
-
-
-@kernel("slice")
-def _slice(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": ("slice", *(call.options[bound] for bound in ("start", "stop", "step")))}
-
-
-@kernel("value")
-def _value(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": call.options["value"]}
+    return dtype_of(value) if is_value(value) else str(value.dtype)
 
 
 def _nested(value: Any) -> Any:
     if isinstance(value, tuple) or jnp.ndim(value) == 0:
         return value
     return tuple(_nested(value[index]) for index in range(value.shape[0]))
+
+
+def _joined(function: Callable[..., Array]) -> Callable[[Call, Arrays], Array]:
+    return lambda call, arrays: narrowed(function([*arrays.values()], static(call, "axis")), *arrays.values())
+
+
+register(
+    {
+        "permute_tensor": lambda call, arrays: _taken(arrays["input"], arrays["indices"], 0),
+        "concat": lambda call, arrays: narrowed(
+            jnp.concatenate([*arrays.values()], static(call, "axis")), *arrays.values()
+        ),
+        "stack": lambda call, arrays: narrowed(jnp.stack([*arrays.values()], static(call, "axis")), *arrays.values()),
+        "repeat_items": lambda call, arrays: jnp.repeat(arrays["input"], call.options["repeats"], static(call, "axis")),
+        "roll": lambda call, arrays: jnp.roll(arrays["input"], call.options["shift"], static(call, "axis")),
+        "take": lambda call, arrays: _taken(arrays["input"], arrays["indices"], static(call, "axis")),
+        "gather": lambda call, arrays: jnp.take_along_axis(
+            arrays["input"], arrays["indices"], axis=static(call, "axis")
+        ),
+        "shape": lambda call, arrays: tuple(jnp.shape(arrays["input"])),
+        "length": lambda call, arrays: len(arrays["input"]),
+        "cast": lambda call, arrays: jnp.asarray(arrays["input"]).astype(call.options["dtype"]),
+        "to_tensor": lambda call, arrays: jnp.asarray(as_array(call, arrays["input"]), call.options["dtype"]),
+        "tensor_to_list": lambda call, arrays: _nested(arrays["input"]),
+        "to_tuple": lambda call, arrays: _nested(arrays["input"]) if "input" in arrays else tuple(arrays.values()),
+        "to_list": lambda call, arrays: _nested(arrays["input"]) if "input" in arrays else tuple(arrays.values()),
+        "slice": lambda call, arrays: (("slice", *(call.options[bound] for bound in ("start", "stop", "step")))),
+        "value": lambda call, arrays: call.options["value"],
+    }
+)

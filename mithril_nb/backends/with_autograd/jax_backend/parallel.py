@@ -18,22 +18,6 @@ def data_parallel(
 ) -> Callable[..., Any]:
     """Return a function that computes the same result on several devices.
 
-    The first axis of each argument is split over the devices. The compiler derives the sharding of all other values,
-    and inserts the communication between devices. The results stay on the devices that compute them.
-
-    Args:
-        fn: A function of arrays, or of trees of arrays, all with the batch as their first axis.
-        backend: The backend whose devices are used; default: a new `JaxBackend`.
-        num_devices: Number of devices; default: the devices of the backend's mesh, or all devices without a mesh.
-
-    Returns:
-        The jitted function.
-
-    Raises:
-        UnknownOptionError: `fn` is not a function, or `num_devices` is not a positive integer.
-        DeviceNotFoundError: The machine has fewer devices.
-        ShapeError: Raised by the returned function if the first axis of an array cannot be split evenly.
-
     Examples:
         >>> backend = JaxBackend()
         >>> rows = data_parallel(lambda x: x.sum(axis=1), backend=backend, num_devices=1)
@@ -46,7 +30,6 @@ def data_parallel(
         raise UnknownOptionError(
             f"cannot run {wrong!r} on several devices.",
             (("needs", "a function of arrays, and a JaxBackend"),),
-            "data_parallel(fn, backend=ml.JaxBackend())",
         )
     platform = backend.device.platform if backend.device else None
     devices = len(jax.devices(platform)) if backend.mesh is None else backend.mesh.size
@@ -55,7 +38,6 @@ def data_parallel(
         raise UnknownOptionError(
             f"num_devices={num_devices!r} is not a number of devices.",
             (("needs", "an integer, 1 or more"),),
-            f"num_devices={devices}",
         )
     mesh = make_mesh((count,), platform, "num_devices")
     sharding = NamedSharding(mesh, PartitionSpec("data"))
@@ -66,7 +48,6 @@ def data_parallel(
         if not array.ndim:
             raise ShapeError(
                 "an array without axes cannot be split over devices.",
-                advice="lambda x: fn(x, rate)  # close over the scalar instead",
             )
         check_even("an array", array.shape, 0, count)
         return jax.device_put(array, sharding)

@@ -1,0 +1,57 @@
+"""The options of `ml.inspect`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import jax
+
+from mithril_nb.errors import UnknownOptionError, short_repr
+
+OPTIONS = (
+    "kwargs", "shapes", "variables", "params", "static_argnums", "static_argnames", "program", "loss", "optimizer",
+    "name", "device", "compiler_options", "trips",
+)  # fmt: skip
+"""The options of `ml.inspect`. Other keyword arguments are passed to the target."""
+TRAINING = ("program", "loss", "optimizer")
+"""The options that select a program of a model or a module."""
+OF_STAGES = ("name", "device", "compiler_options", "trips")
+"""The options of all traced targets."""
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise if an option has a wrong type, because JAX reports it late or not at all.
+
+    Examples:
+        >>> check_options({"name": 3})
+        Traceback (most recent call last):
+        mithril_nb.errors.UnknownOptionError: the option name=3 is not valid.
+            needs  a string
+    """
+    needs = {
+        "kwargs": "a dict of arguments by name",
+        "name": "a string",
+        "device": "a jax.Device",
+        "compiler_options": "a dict of XLA's options by name",
+        "trips": "a dict of numbers by line or block",
+    }
+    for option in needs:
+        value = options.get(option)
+        kind = {"name": str, "device": jax.Device}.get(option)
+        is_valid = _is_by_name(value) if kind is None else isinstance(value, kind)
+        if value is not None and not is_valid:
+            text = " ".join(short_repr(value, 60).split())  # an array takes several lines
+            raise UnknownOptionError(f"the option {option}={text} is not valid.", (("needs", needs[option]),))
+
+
+def _is_by_name(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+
+
+def check_applicable(options: Mapping[str, Any], applicable: Collection[str], title: str) -> None:
+    """Raise if an option is given that does not apply to the target, which has the name `title`."""
+    option = next((name for name, value in options.items() if value is not None and name not in applicable), None)
+    if option is not None:
+        takes = ", ".join(f"{name}=" for name in options if name in applicable)
+        raise UnknownOptionError(f"{title!r} takes no {option}=.", (("takes", takes),))
