@@ -18,7 +18,7 @@ _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
-class Change:
+class CostChange:
     """The costs of a block or program before and after a change.
 
     Attributes:
@@ -76,9 +76,9 @@ class CostComparison(Shown):
 
     before: str
     after: str
-    total: Change
-    by_block: dict[str, Change]
-    unattributed: Change
+    total: CostChange
+    by_block: dict[str, CostChange]
+    unattributed: CostChange
     fusions: tuple[Fusion, ...]
     devices: tuple[str, ...] = ()
 
@@ -177,7 +177,7 @@ class CostComparison(Shown):
         return "\n".join(["\n\n".join(texts), *self.notes])
 
 
-def change_cells(change: Change) -> tuple[str, ...]:
+def change_cells(change: CostChange) -> tuple[str, ...]:
     """Return six texts: the FLOPs before, the FLOPs after and their change, then the same for bytes."""
     return *change.texts("flops"), *change.texts("bytes_accessed")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pandas
 
 from mithril_nb.cost.by_name import ByName, nearest_path, unknown_name, with_outer
-from mithril_nb.cost.comparison import Change, CostComparison, Difference, DifferenceRow
+from mithril_nb.cost.comparison import CostChange, CostComparison, Difference, DifferenceRow
 from mithril_nb.cost.equations import SymbolicProgram
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES
 from mithril_nb.cost.notes import ONE_OF, Unknown, notes_of_equations, unknown_of
@@ -684,16 +684,16 @@ def compared(before: Cost, after: Cost, paths: Mapping[str, str] | None = None) 
     return CostComparison(
         f"{before.program}: {before.source}",
         f"{after.program}: {after.source}",
-        Change(before.total, after.total),
+        CostChange(before.total, after.total),
         ByName(
             {
-                name: Change(before.by_block.get(path, before.nothing), after.by_block.get(other, after.nothing))
+                name: CostChange(before.by_block.get(path, before.nothing), after.by_block.get(other, after.nothing))
                 for name, path, other in _named(before.by_block, after.by_block, paths)
             },
             f"costs of {before.program!r} and {after.program!r}",
             called="comparison.by_block",
         ),
-        Change(before.unattributed, after.unattributed),
+        CostChange(before.unattributed, after.unattributed),
         tuple(sorted(after.fusions, key=lambda fusion: -(fusion.saved or 0))),
         _one_sided(("before", before), ("after", after)),
     )

@@ -14,7 +14,7 @@ from jax import lax
 from jax_programs import programs, spec
 
 from mithril_nb.cost import Cost, Figures
-from mithril_nb.cost.comparison import Change
+from mithril_nb.cost.comparison import CostChange
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.viz.bundles import bundle
@@ -191,7 +191,7 @@ def test_the_note_on_fusion_is_right_for_every_sign() -> None:
 
     def sentences(delta: int) -> list[str]:
         before = replace(found.total.before, bytes_accessed=after - delta)
-        return [*replace(found, total=Change(before, found.total.after)).notes]
+        return [*replace(found, total=CostChange(before, found.total.after)).notes]
 
     start = (
         f"Fusion saves {saved:,} bytes compared with running the compiled instructions one by one. Other changes by "
@@ -234,10 +234,10 @@ def test_only_equations_have_a_difference_by_primitive() -> None:
 
 def test_partly_unknown_figures_have_no_difference() -> None:
     known, part = Figures(10, 1, 100), Figures(20, None, 90, unknown=1)
-    delta = Change(known, part).delta
+    delta = CostChange(known, part).delta
     assert (delta.flops, delta.transcendentals, delta.bytes_accessed) == (None, None, -10)
-    assert Change(known, Figures(20, 1, None, unknown_bytes=2)).delta == Figures(10, 0, None)
-    assert Change(Figures(time_s=2.0), Figures(time_s=0.5)).delta.time_s == -1.5
+    assert CostChange(known, Figures(20, 1, None, unknown_bytes=2)).delta == Figures(10, 0, None)
+    assert CostChange(Figures(time_s=2.0), Figures(time_s=0.5)).delta.time_s == -1.5
 
 
 def test_costs_of_other_programs_compare_too() -> None:

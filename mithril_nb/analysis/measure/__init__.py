@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from mithril_nb.analysis.measure.backends import BackendTimes, time_backends
 from mithril_nb.analysis.measure.machines import Machine, known_machine, machine
-from mithril_nb.analysis.measure.profiling import Profile, Rate, Spread, profile
+from mithril_nb.analysis.measure.profiling import Profile, Rate, TimeSpread, profile
 
 __all__ = [
     "BackendTimes",
     "Machine",
     "Profile",
     "Rate",
-    "Spread",
+    "TimeSpread",
     "known_machine",
     "machine",
     "profile",

@@ -49,7 +49,7 @@ OVERHEAD = (BETWEEN, DISPATCH)
 
 
 @dataclass(frozen=True)
-class Spread:
+class TimeSpread:
     """The distribution of a time over the runs, in seconds.
 
     Attributes:
@@ -67,12 +67,12 @@ class Spread:
     most: float
 
     @classmethod
-    def of(cls, samples: Sequence[float]) -> Spread | None:
+    def of(cls, samples: Sequence[float]) -> TimeSpread | None:
         """Return the distribution of the samples; `None` if there are none.
 
         Examples:
-            >>> Spread.of([4.0, 1.0, 2.0, 3.0, 5.0])
-            Spread(lower=2.0, median=3.0, upper=4.0, least=1.0, most=5.0)
+            >>> TimeSpread.of([4.0, 1.0, 2.0, 3.0, 5.0])
+            TimeSpread(lower=2.0, median=3.0, upper=4.0, least=1.0, most=5.0)
         """
         if not samples:
             return None
@@ -154,27 +154,27 @@ class Profile(Cost):
         return sum(times) if times else None
 
     @property
-    def spread(self) -> Spread | None:
+    def spread(self) -> TimeSpread | None:
         """Distribution of the wall time of runs without the profiler."""
-        return Spread.of(self.walls_s)
+        return TimeSpread.of(self.walls_s)
 
     @cached_property
-    def spreads(self) -> Mapping[str, Spread]:
+    def spreads(self) -> Mapping[str, TimeSpread]:
         """Distribution of the time of each block, by path; `""` is the time outside all blocks.
 
         The time of a block excludes the blocks inside it.
         """
-        spreads = {path: Spread.of(seconds) for path, seconds in self._seconds.items()}
+        spreads = {path: TimeSpread.of(seconds) for path, seconds in self._seconds.items()}
         return {path: spread for path, spread in spreads.items() if spread is not None}
 
-    def spread_of(self, paths: Iterable[str]) -> Spread | None:
+    def spread_of(self, paths: Iterable[str]) -> TimeSpread | None:
         """Return the distribution of the time of several blocks together; `None` if none of their times is known.
 
         Args:
             paths: Paths of the blocks. The blocks inside a block count only if they are listed too.
         """
         samples = [self._seconds[path] for path in paths if path in self._seconds]
-        return Spread.of([sum(each) for each in zip(*samples, strict=True)])
+        return TimeSpread.of([sum(each) for each in zip(*samples, strict=True)])
 
     @cached_property
     def rates(self) -> Mapping[str, Rate]:

@@ -12,8 +12,7 @@ from typing import Any, Generic, TypeVar
 from mithril_nb.analysis.whatif.subjects import format_value, plain
 from mithril_nb.cost import Cost, Figures
 from mithril_nb.cost.by_name import ByName
-from mithril_nb.cost.comparison import Change as Pair
-from mithril_nb.cost.comparison import CostComparison
+from mithril_nb.cost.comparison import CostChange, CostComparison
 from mithril_nb.display import Shown
 from mithril_nb.jobs import JobQueue
 from mithril_nb.stages.once import Once
@@ -146,16 +145,16 @@ class Change(Shown):
         return self.comparison.total.delta
 
     @property
-    def by_block(self) -> Mapping[str, Pair]:
+    def by_block(self) -> Mapping[str, CostChange]:
         """The cost of each block, excluding the blocks inside it, with `.before`, `.after` and `.delta`."""
         return self.comparison.by_block
 
     @cached_property
-    def by_role(self) -> Mapping[str, Pair]:
+    def by_role(self) -> Mapping[str, CostChange]:
         """The costs of the roles forward, backward and update, each with `.before`, `.after` and `.delta`."""
         before, after = self.before.by_role, self.after.by_role
         roles = dict.fromkeys((*before, *after))
-        pairs = {role: Pair(before.get(role, Figures()), after.get(role, Figures())) for role in roles}
+        pairs = {role: CostChange(before.get(role, Figures()), after.get(role, Figures())) for role in roles}
         return ByName(pairs, f"changes of {self.program!r}", "role", "change.by_role")
 
     @property

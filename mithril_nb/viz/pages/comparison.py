@@ -281,7 +281,7 @@ def _costs(comparison: Comparison) -> str:
 
 # If there are many blocks, unchanged ones share a row.
 def _cost_rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
-    from mithril_nb.cost.comparison import Change, change_cells
+    from mithril_nb.cost.comparison import CostChange, change_cells
     from mithril_nb.cost.records import sum_of
 
     assert comparison.cost is not None
@@ -293,7 +293,7 @@ def _cost_rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
         if not (is_long and change.before == change.after):
             yield name, *change_cells(change)
     if is_long:
-        total: Change = Change(*(sum_of(getattr(change, side) for change in same) for side in ("before", "after")))
+        total = CostChange(*(sum_of(getattr(change, side) for change in same) for side in ("before", "after")))
         yield f"{len(same):,} unchanged blocks", *change_cells(total)
     if comparison.cost.unattributed.before != comparison.cost.unattributed.after or any(
         figures.flops or figures.bytes_accessed for figures in vars(comparison.cost.unattributed).values()
