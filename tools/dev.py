@@ -76,7 +76,7 @@ def _run(known: argparse.Namespace, rest: list[str]) -> int:
         return run(venv.command("pytest", "tests/browser", "-k", "picture"), venv.variables(**variables))
     present = [name for name in (*checks.SOURCES, "notebooks") if (ROOT / name).exists()]
     fixed = run(venv.command("ruff", "check", "--fix", *present))
-    formatted = run(venv.command("ruff", "format", *present))
+    formatted = run(venv.command("ruff", "format", *present)) or run(venv.command("tools.contract"), venv.variables())
     return formatted or bundle.npm_run(ROOT, "format", venv.packages) or fixed
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from mithril_nb.atomic_write import folder_lock, remove_leftovers, write_text
 from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError
@@ -50,6 +50,26 @@ class SavedDesign:
     declined: bool = False  # true if the user chose to start from the code instead
     # A later version has a higher number. The clock may be wrong, so `saved_at` does not order versions.
     number: int = 0
+
+
+class AutosaveOffer(TypedDict):
+    """Edits saved by an earlier run of the cell."""
+
+    edits: int
+    saved_at: float  # seconds since 1970
+    labels: list[str]  # the latest edits, oldest first
+    difference: str  # unified diff from the source of the model in the cell
+    can_restore: bool
+    older: int | None  # number of edits in the next older version
+
+
+class AutosaveData(TypedDict):
+    """The offer, and the state of the file."""
+
+    offer: AutosaveOffer | None
+    path: str
+    problem: str  # why the file cannot be written
+    edits: int  # number of edits made in the widget
 
 
 class Autosave:
@@ -111,17 +131,17 @@ class Autosave:
                 self._update(lambda: {declined.id: declined})
             self._offer_next()
 
-    def view(self) -> dict[str, Any]:
+    def view(self, edits: int) -> AutosaveData:
         """Return the offer and the state of the file for a front end."""
-        offer = self.offer and {
-            "edits": self.offer.edits,
-            "saved_at": self.offer.saved_at,
-            "labels": list(self.offer.labels),
-            "difference": self._difference,
-            "can_restore": self.offer.design is not None,
-            "older": self._older[0].edits if self._older else None,
-        }
-        return {"offer": offer, "path": str(self.path), "problem": self.problem}
+        offer = self.offer and AutosaveOffer(
+            edits=self.offer.edits,
+            saved_at=self.offer.saved_at,
+            labels=list(self.offer.labels),
+            difference=self._difference,
+            can_restore=self.offer.design is not None,
+            older=self._older[0].edits if self._older else None,
+        )
+        return {"offer": offer, "path": str(self.path), "problem": self.problem, "edits": edits}
 
     def notice(self) -> Diagnostic | None:
         """Return the problem for a front end, until the user dismisses it."""

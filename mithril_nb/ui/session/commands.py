@@ -10,37 +10,40 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from types import NoneType, UnionType
-from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NotRequired,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError, nearest, short_repr
 from mithril_nb.jobs import JobQueue
 
-EXAMPLES: dict[str, str] = {}
-"""Example arguments of each command that has arguments. `command` fills it."""
+if TYPE_CHECKING:
+    from mithril_nb.analysis.whatif import WhatIf
+    from mithril_nb.inspection import Inspection
+    from mithril_nb.models.model import Model
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
-_TYPE_NAMES = {
-    str: "a string",
-    bool: "True or False",
-    int: "an integer",
-    float: "a number",
-    NoneType: "None",
-}
+_TYPE_NAMES = {str: "a string", bool: "True or False", int: "an integer", float: "a number", NoneType: "None"}
+# These arguments are not checked here, because their commands raise better messages.
 _OTHERWISE_CHECKED = frozenset({"x", "y", "value", "shape"})
-"""Arguments that are not checked here, because their commands raise better messages."""
 
 
-def command(example: str = "", *, is_edit: bool = False) -> Callable[[Function], Function]:
+def command(function: Function) -> Function:
     """Mark a method as a command of a front end, with the name and the arguments of the method."""
-
-    def mark(function: Function) -> Function:
-        function.__dict__.update(is_command=True, is_edit=is_edit)
-        if example:
-            EXAMPLES[function.__name__] = example
-        return function
-
-    return mark
+    function.__dict__["is_command"] = True
+    return function
 
 
 def commands_of(*handlers: object) -> dict[str, Callable[..., None]]:
@@ -58,14 +61,11 @@ def check_command(name: object, args: object, commands: Collection[str]) -> None
     """Check that a command is one of `commands`, and that its arguments are a dict."""
     if not isinstance(name, str) or name not in commands:
         near = nearest(name, commands) or next(iter(commands))
-        raise UnknownOptionError(f"unknown command {_short(name)}.", (("known", ", ".join(commands)),), _call(near))
+        facts = (("known", ", ".join(commands)),)
+        raise UnknownOptionError(f"unknown command {_short(name)}.", facts, f'wb.do("{near}")')
     if not isinstance(args, Mapping) or not all(isinstance(key, str) for key in args):
-        example = EXAMPLES.get(name, "")
-        raise UnknownOptionError(
-            f"command {name!r} failed: its arguments are not a dict of names and values.",
-            (("given", _short(args)),),
-            f"run_command({name!r}, dict({example}))",
-        )
+        summary = f"command {name!r} failed: its arguments are not a dict of names and values."
+        raise UnknownOptionError(summary, (("given", _short(args)),), f'wb.do("{name}", ...)')
 
 
 def check_arguments(
@@ -82,24 +82,17 @@ def check_arguments(
     try:
         signature.replace(parameters=parameters).bind(**args)
     except TypeError as error:
-        why, received = f"{error}", ", ".join(args) or "nothing"
-        takes = ", ".join(parameter.name for parameter in parameters) or "nothing"
+        why = str(error)
     else:
         wrong = [name for name in args if name not in _OTHERWISE_CHECKED and not _fits(args[name], hints[name])]
         if not wrong:
             return
         why = "; ".join(f"{name}={_short(args[name])} is not {_type_name(hints[name])}" for name in wrong)
-        received = ", ".join(f"{name}={_short(value)}" for name, value in args.items())
-        takes = "; ".join(f"{parameter.name}: {_type_name(hints[parameter.name])}" for parameter in parameters)
-    facts = (("given", received), ("takes", takes))
-    raise UnknownOptionError(
-        f"command {command!r} failed: {why}.", facts, EXAMPLES.get(command) or _call(command)
-    ) from None
-
-
-def _call(command: str) -> str:
-    example = EXAMPLES.get(command, "")
-    return f'wb.do("{command}", {example})' if example else f'wb.do("{command}")'
+    received = ", ".join(f"{name}={_short(value)}" for name, value in args.items())
+    takes = "; ".join(f"{parameter.name}: {_type_name(hints[parameter.name])}" for parameter in parameters)
+    facts = (("given", received or "nothing"), ("takes", takes or "nothing"))
+    needed = "".join(f", {parameter.name}=..." for parameter in parameters if parameter.default is parameter.empty)
+    raise UnknownOptionError(f"command {command!r} failed: {why}.", facts, f'wb.do("{command}"{needed})') from None
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -139,18 +132,17 @@ def _short(value: Any) -> str:
 class Reply:
     """A reply of a request handler, for a front end."""
 
-    head: Mapping[str, Any]  # values that identify the reply, such as the version of the design
-    data: Any = None  # content of the reply as JSON-serializable data; `None` if the head is the whole reply
+    head: Mapping[str, Any]  # identifies the reply; `widgets/protocol.py` lists the types of head and data by kind
+    data: Any = None  # JSON-able; `None` if the head is the whole reply
 
 
 @dataclass(frozen=True)
 class Client:
     """The client of a request handler."""
 
-    send: Callable[[str, Any], None]  # function to call with the kind of a reply, such as `"cost"`, and the `Reply`
-    # Function to call when the state of the handler changes, which its method `view` returns.
-    changed: Callable[[], None]
-    failed: Callable[[BaseException], None]  # function to call with an unexpected error
+    send: Callable[[str, Any], None]  # with the kind of a reply, such as `"cost"`, and the `Reply`
+    changed: Callable[[], None]  # after the state of the handler has changed, which its method `view` returns
+    failed: Callable[[BaseException], None]  # with an unexpected error
 
 
 class RequestHandler:
@@ -186,9 +178,54 @@ def problem_of(error: BaseException) -> Diagnostic:
     )
 
 
-def notice_of(problem: Diagnostic | None) -> dict[str, object] | None:
-    """Return a problem as data, for the notice that a front end shows."""
-    return problem and {**problem.to_dict(), "kind": "error"}
+State = Literal["empty", "loading", "ready", "stale", "failed", "unavailable"]
+"""Not computed yet; in progress; up to date; of an earlier version of the design; unexpected error; not computable."""
+
+
+class RequestState(TypedDict):
+    """The state of something that is computed on request."""
+
+    state: State
+    message: str  # why there is no result, or what is being done
+    version: int  # of the design that has the result; 0 without one
+
+
+class Fix(TypedDict):
+    """A button that mends a problem, and the command that it sends."""
+
+    label: str
+    command: str
+    args: dict[str, Any]
+
+
+class ProblemData(TypedDict):
+    """A `Diagnostic` for a front end."""
+
+    code: str
+    summary: str
+    facts: list[tuple[str, str]]
+    advice: str
+    block: str
+    port: str
+    edge: tuple[str, str] | None
+    fix: NotRequired[Fix | None]
+
+
+def problem_data(problem: Diagnostic) -> ProblemData:
+    """Return a problem as data."""
+    return cast(ProblemData, problem.to_dict())
+
+
+@dataclass(frozen=True)
+class ProgramView:
+    """The program that a front end shows, for the handlers of requests."""
+
+    version: int  # of the design
+    inspection: Callable[[], Inspection]  # prepared for the requested stages
+    paths: Sequence[str]  # of the blocks, in the order of the model
+    hues: Mapping[str, int]  # by path; a block without a hue has that of the block around it
+    what_if: Callable[[], WhatIf]
+    model: Model | None = None  # `None` if the program does not come from a model
 
 
 def check_choice(name: str, value: str, choices: Collection[str], example: str = "") -> None:
@@ -264,7 +301,7 @@ class Publisher(ABC):
         for worker in self._workers:
             worker.end()
 
-    @command()
+    @command
     def dismiss(self) -> None:
         """Remove the notice."""
         with self._lock:

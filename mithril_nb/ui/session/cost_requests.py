@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from mithril_nb.analysis.measure import machine, profile
 from mithril_nb.cost import Cost
@@ -17,8 +17,17 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue, rests
 from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.once import paused_collector
-from mithril_nb.ui.session.commands import Client, Reply, RequestHandler, check_choice, command
-from mithril_nb.ui.session.cost_tables import BlockFormula, cost_table, formula_of, rows_of
+from mithril_nb.ui.session.commands import (
+    Client,
+    ProgramView,
+    Reply,
+    RequestHandler,
+    RequestState,
+    State,
+    check_choice,
+    command,
+)
+from mithril_nb.ui.session.cost_tables import BlockFormula, Source, cost_table, formula_of, rows_of
 from mithril_nb.viz.costs.beside import beside, pair_of
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import BLOCK_FIELDS
@@ -32,17 +41,25 @@ Hues = Mapping[str, int]
 class Look:
     """Drawing options of a picture."""
 
-    figure: str  # name of the cost to show, such as `"flops"`
-    width: int  # width in px
-    hues: Hues  # number of a colour, 0 to 7, by path of a block. A block without one has that of the block around it
+    figure: str
+    width: int  # in px
+    hues: Hues
     opened: Sequence[str] = ()  # paths of the blocks to draw open, with the blocks inside them
 
 
 Draw = Callable[[Inspection, Sequence[Cost], Look], Drawing]
 
 
-def picture_data(drawing: Drawing | None = None, reason: str = "") -> dict[str, str]:
-    """Return a picture as data: SVG, the same numbers as text, and the reason if there is no picture."""
+class Picture(TypedDict):
+    """A picture as data."""
+
+    svg: str
+    text: str  # the same numbers
+    reason: str  # why there is no picture
+
+
+def picture_data(drawing: Drawing | None = None, reason: str = "") -> Picture:
+    """Return a picture as data, or the reason why there is none."""
     return {"svg": drawing.svg if drawing else "", "text": drawing.text if drawing else "", "reason": reason}
 
 
@@ -100,24 +117,32 @@ _REST_S = 0.15
 """Seconds without edits before XLA compiles, because a compilation cannot be cancelled."""
 
 
-@dataclass(frozen=True)
-class ProgramView:
-    """The inspected program."""
+class CostHead(TypedDict):
+    """The source of costs, and the version of the design; the data are a `CostTable`."""
 
-    version: int  # version of the design of the program
-    inspection: Callable[[], Inspection]  # function that returns the inspection of the program
-    paths: Sequence[str]  # paths of the blocks, in the order of the model
-    # Number of a colour, 0 to 7, by path of a block. A block without one has that of the block around it.
-    hues: Mapping[str, int]
+    source: Source
+    version: int
 
 
-@dataclass(frozen=True)
-class SourceState:
-    """State of the costs from one source: `"analytic"` (the jaxpr), `"lowered"`, `"compiled"` or `"measured"`."""
+class CostRowsHead(TypedDict):
+    """The block whose most expensive rows follow as `CostDetails`."""
 
-    state: str = "empty"  # `"empty"`, `"loading"`, `"ready"`, `"failed"` or `"unavailable"`
-    message: str = ""  # reason if there are no costs, or `""`
-    version: int = 0  # version of the design that has these costs; 0 without costs
+    source: Source
+    block: str
+    figure: str
+
+
+class FormulaHead(TypedDict):
+    """The block whose FLOP formula follows as a `BlockFormula`."""
+
+    block: str
+    version: int
+
+
+class KeyHead(TypedDict):
+    """The key that the client has chosen for a request."""
+
+    key: str
 
 
 class CostRequests(RequestHandler):
@@ -132,14 +157,15 @@ class CostRequests(RequestHandler):
     ):
         super().__init__(client, "costs", "measure")
         self._program, self._has_measured = program, measured
-        reasons = {} if given is None else {source: given.reason(stage) for source, stage in _NEEDS.items()}
-        unavailable = {source: SourceState("unavailable", reason) for source, reason in reasons.items() if reason}
-        self._states = {**dict.fromkeys(SOURCES, SourceState()), **unavailable}
+        self._states = {source: RequestState(state="empty", message="", version=0) for source in SOURCES}
+        for source, stage in _NEEDS.items():
+            if given is not None and (reason := given.reason(stage)):
+                self._states[source] = RequestState(state="unavailable", message=reason, version=0)
         self._measured: tuple[int, Cost] | None = None
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> dict[str, RequestState]:
         """Return the state of the costs by source."""
-        return {name: vars(state) for name, state in self._states.items()}
+        return dict(self._states)
 
     def measured(self, version: int) -> Cost | None:
         """Return the measured costs of a version of the design; `None` if it was not measured."""
@@ -147,16 +173,16 @@ class CostRequests(RequestHandler):
 
     # Commands
 
-    @command('source="compiled"')
+    @command
     def request_cost(self, source: str) -> None:
         """Compute the costs from one source."""
         check_choice("source", source, SOURCES)
         current = self._program()
         if source != "measured":
-            self._turn(source, SourceState("loading", version=self._states[source].version))
+            self._turn(source, "loading")
         self._worker(source).submit(lambda is_wanted: self._make(current, source, is_wanted), f"cost {source}")
 
-    @command('source="analytic", block="linear_0", figure="flops"')
+    @command
     def request_cost_rows(self, source: str, block: str, figure: str = "flops") -> None:
         """Send the most expensive equations or instructions of a block, by the cost `figure`."""
         check_choice("source", source, SOURCES)
@@ -165,13 +191,13 @@ class CostRequests(RequestHandler):
         # One key per block, because several rows may be open.
         self._worker(source).submit(lambda _: self._send_rows(current, source, block, figure), f"rows {block}")
 
-    @command('block="linear_0"')
+    @command
     def request_formula(self, block: str) -> None:
         """Send the formula for the FLOPs of a block."""
         current = self._program()
         self._quick.submit(lambda is_wanted: self._send_formula(current, str(block), is_wanted), "formula")
 
-    @command('key="map", view="treemap", sources=["analytic"]')
+    @command
     def request_cost_picture(
         self,
         key: str,
@@ -199,13 +225,13 @@ class CostRequests(RequestHandler):
             lambda is_wanted: self._draw(current, key, view, sources, look, is_wanted), "picture"
         )
 
-    @command()
+    @command
     def measure(self) -> None:
         """Run the program and measure the time of each instruction."""
         current = self._program()
-        if self._states["measured"].state == "loading":
+        if self._states["measured"]["state"] == "loading":
             return
-        self._turn("measured", SourceState("loading", version=self._states["measured"].version))
+        self._turn("measured", "loading")
         self._slow.submit(lambda _: self._measure(current), "measure")
 
     # In the threads
@@ -213,9 +239,10 @@ class CostRequests(RequestHandler):
     def _worker(self, source: str) -> JobQueue:
         return self._slow if source in ("compiled", "measured") else self._quick
 
-    def _turn(self, source: str, state: SourceState) -> None:
+    def _turn(self, source: str, state: State, message: str = "", version: int | None = None) -> None:
         with self._lock:
-            self._states[source] = state
+            version = self._states[source]["version"] if version is None else version
+            self._states[source] = RequestState(state=state, message=message, version=version)
         self._client.changed()
 
     def _make(self, current: ProgramView, source: str, is_wanted: Callable[[], bool]) -> None:
@@ -226,10 +253,10 @@ class CostRequests(RequestHandler):
             with paused_collector():  # with a large traced program in memory, a collection takes as long as the table
                 table = cost_table(cost, current.paths, current.hues)
         except Exception as error:  # the front end shows it instead of the costs
-            self._turn(source, self._why_not(error))
+            self._turn(source, *self._why_not(error), 0)
             return
-        self._client.send("cost", Reply({"source": source, "version": version}, table))
-        self._turn(source, SourceState("ready", version=version))
+        self._client.send("cost", Reply(CostHead(source=cast(Source, source), version=version), table))
+        self._turn(source, "ready", version=version)
 
     def _cost(self, current: ProgramView, source: str, is_wanted: Callable[[], bool]) -> tuple[Cost | None, int]:
         if source == "measured":
@@ -243,7 +270,7 @@ class CostRequests(RequestHandler):
     def _send_rows(self, current: ProgramView, source: str, block: str, figure: str) -> None:
         cost, _ = self._cost(current, source, lambda: True)
         if cost is not None:
-            head = {"source": source, "block": block, "figure": figure}
+            head = CostRowsHead(source=cast(Source, source), block=block, figure=figure)
             self._client.send("cost_rows", Reply(head, rows_of(cost, block, figure)))
 
     def _send_formula(self, current: ProgramView, block: str, is_wanted: Callable[[], bool]) -> None:
@@ -253,8 +280,8 @@ class CostRequests(RequestHandler):
                 return
             formula = formula_of(cost, block, version)
         except Exception as error:  # the front end shows it instead of the formula
-            formula = BlockFormula(block, current.version, why=self._why_not(error).message)
-        self._client.send("formula", Reply({"block": block, "version": formula.version}, formula.to_dict()))
+            formula = BlockFormula(block, current.version, why=self._why_not(error)[1])
+        self._client.send("formula", Reply(FormulaHead(block=block, version=formula.version), formula.to_dict()))
 
     def _measure(self, current: ProgramView) -> None:
         try:
@@ -262,7 +289,7 @@ class CostRequests(RequestHandler):
             inspection.want()  # compile in full, so that machine code shown later is from the same compilation
             measured = profile(inspection, runs=RUNS)
         except Exception as error:  # the front end shows it instead of the costs
-            self._turn("measured", self._why_not(error))
+            self._turn("measured", *self._why_not(error), 0)
             return
         self._measured = current.version, measured
         self._make(current, "measured", lambda: True)
@@ -283,14 +310,14 @@ class CostRequests(RequestHandler):
                 drawn = PICTURES[view](current.inspection(), costs, look)
             picture = picture_data(drawn)
         except Exception as error:  # the front end shows it instead of the picture
-            picture = picture_data(reason=self._why_not(error).message)
-        self._client.send("cost_picture", Reply({"key": key}, picture))
+            picture = picture_data(reason=self._why_not(error)[1])
+        self._client.send("cost_picture", Reply(KeyHead(key=key), picture))
 
-    def _why_not(self, error: Exception) -> SourceState:
+    def _why_not(self, error: Exception) -> tuple[State, str]:
+        """Return the state after an error, and the reason in the error, or the summary if it has none."""
         problem = self._problem_of(error)
         facts = problem.shortened().facts
         reason = "; ".join(value for name, value in facts if name == "reason")
         if isinstance(error, StageUnavailableError) and not reason and facts:
             reason = f"{problem.summary} {facts[0][0]}: {facts[0][1]}"  # the error of JAX or XLA
-        is_known = isinstance(error, MithrilError)
-        return SourceState("unavailable" if is_known else "failed", reason or problem.summary)
+        return "unavailable" if isinstance(error, MithrilError) else "failed", reason or problem.summary

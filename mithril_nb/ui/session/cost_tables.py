@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from mithril_nb.cost import Cost, CostRow, Figures
 from mithril_nb.cost.formulas.parsing import meaning
@@ -15,13 +15,74 @@ from mithril_nb.viz.costs.tables.rows import short_formula
 from mithril_nb.viz.palette import hue_of
 from mithril_nb.viz.text import one_line
 
+Role = Literal["forward", "backward", "update"]
+Source = Literal["analytic", "lowered", "compiled", "measured"]
 _OF_ROWS = tuple(key for key in OF_BLOCKS if FIGURES[key].per == "row" and key not in SENT)
 
 MOST_ROWS = 20
 """Maximum number of equations or instructions of a block to show."""
 
 
-def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_stale: bool = False) -> dict[str, Any]:
+class CostOfLine(TypedDict):
+    """The figures of a line of Python that are known and not 0."""
+
+    unknown: NotRequired[dict[str, int]]  # by figure, the number of equations for which it is unknown
+
+
+class CostTotal(TypedDict):
+    """The figures of a block or a program; communication of 0 bytes is missing."""
+
+    # By figure, the number of equations without it; if above 0, the sum is a lower bound.
+    unknown: NotRequired[dict[str, int]]
+    # Formulas of figures that depend on symbolic sizes, short and whole.
+    formulas: NotRequired[dict[str, tuple[str, str]]]
+
+
+class CostTableRow(CostTotal):
+    """The cost of a block without the blocks inside it."""
+
+    block: str  # "" for the unattributed part
+    label: str
+    hue: int
+    roles: NotRequired[dict[Role, CostOfRole]]
+    total: NotRequired[CostTotal]  # with the blocks inside, for a block that contains others
+
+
+class CostOfRole(TypedDict):
+    """The figures in one part of the training step that are known and not 0."""
+
+
+class CostTable(TypedDict):
+    """The cost of a program by one source. The rows add up to the total; the row of block "" is unattributed."""
+
+    source: Source
+    rows: list[CostTableRow]
+    total: CostTableRow
+    lines: dict[str, CostOfLine]  # of each line of user Python, by `net.py:12`; missing lines are 0 or unknown
+    notes: list[str]  # on unknown figures
+    stale: bool
+
+
+class CostDetail(TypedDict):
+    """The cost of one equation or instruction."""
+
+    id: str
+    opcode: str
+    role: Role | None
+    repeats: int | None
+    formula: str
+    share: float  # attributed to the block; a fusion may belong to several blocks
+    figures: CostOfRole
+
+
+class CostDetails(TypedDict):
+    """The most expensive equations or instructions of a block."""
+
+    rows: list[CostDetail]
+    left: int  # number of further rows
+
+
+def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_stale: bool = False) -> CostTable:
     """Return a table of costs by block, as data."""
     order = {path: at for at, path in enumerate(paths)}
     by_path = {**dict.fromkeys(cost.by_group, cost.nothing), **cost.by_block}
@@ -35,13 +96,13 @@ def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_
     for row in rows:
         if row["block"] in cost.by_group:
             inside = {} if cost.symbolic is None else cost.symbolic.formulas_of(row["block"])
-            row["total"] = _figures(cost.by_group[row["block"]], inside)
+            row["total"] = cast(CostTotal, _figures(cost.by_group[row["block"]], inside))
     rows.sort(key=lambda row: (row["block"] == UNATTRIBUTED, order.get(row["block"], len(order))))
     return {
-        "source": cost.source,
+        "source": cast(Source, cost.source),
         "rows": rows,
         "total": {**_row(UNATTRIBUTED, cost.total, cost.by_role, {}, formulas.get(None)), "label": "total"},
-        "lines": {source: _line(figures) for source, figures in cost.by_line.items() if source},
+        "lines": {source: cast(CostOfLine, _line(figures)) for source, figures in cost.by_line.items() if source},
         "notes": list(cost.notes),
         "stale": is_stale,
     }
@@ -53,15 +114,16 @@ def _row(
     roles: Mapping[str, Figures],
     hues: Mapping[str, int],
     formulas: Mapping[str, str] | None,
-) -> dict[str, Any]:
+) -> CostTableRow:
     hue = hue_of(path, hues)
-    return {
+    row = {
         "block": path,
         "label": path or UNATTRIBUTED_LABEL,
         "hue": -1 if hue is None else hue,
         **_figures(figures, formulas),
         "roles": {role: _nonzero_figures(role_figures) for role, role_figures in roles.items() if role},
     }
+    return cast(CostTableRow, row)
 
 
 def _nonzero_figures(figures: Figures) -> dict[str, Any]:
@@ -88,20 +150,20 @@ def _figures(figures: Figures, formulas: Mapping[str, str] | None) -> dict[str, 
     }
 
 
-def rows_of(cost: Cost, block: str, figure: str) -> dict[str, Any]:
+def rows_of(cost: Cost, block: str, figure: str) -> CostDetails:
     """Return the most expensive equations or instructions of a block, and how many are left out."""
     own = [row for row in cost.rows if block in dict(row.blocks) or (not row.blocks and not block)]
     by = figure if figure in _OF_ROWS else "flops"
     own.sort(key=lambda row: -(_part(row, block, by) or 0))
-    rows = [
+    rows: list[CostDetail] = [
         {
             "id": row.id,
             "opcode": row.opcode,
-            "role": row.role,
+            "role": cast(Role | None, row.role),
             "repeats": row.repeats,
             "formula": row.explained if cost.symbols else row.formula,
             "share": dict(row.blocks).get(block, 1.0),
-            "figures": {name: _part(row, block, name) for name in _OF_ROWS},
+            "figures": cast(CostOfRole, {name: _part(row, block, name) for name in _OF_ROWS}),
         }
         for row in own[:MOST_ROWS]
     ]
@@ -161,6 +223,7 @@ class BlockFormula:
     left: int = 0  # number of terms not shown
     left_flops: int | None = 0  # FLOPs of the terms not shown; `None` if unknown
     why: str = ""  # reason if the formula or its terms are missing, or `""`
+    text: str = ""  # the formula, terms and legend
 
     def __str__(self) -> str:
         name = one_line(self.block) or "the program"
@@ -173,8 +236,8 @@ class BlockFormula:
         return "\n".join([title, *(f"    {line}" for line in lines)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the formula as data for a front end, including the text."""
-        return {**asdict(self), "text": str(self)}
+        """Return the formula as data for a front end, with its text."""
+        return asdict(replace(self, text=str(self)))
 
 
 def formula_of(cost: Cost, block: str, version: int = 0) -> BlockFormula:

@@ -33,7 +33,7 @@ from mithril_nb.models.registry import KINDS, kind_named
 from mithril_nb.models.saving.formats import to_source
 from mithril_nb.targets import PROGRAMS
 from mithril_nb.train.losses import resolve_loss
-from mithril_nb.ui.session.commands import EXAMPLES, check_choice
+from mithril_nb.ui.session.commands import check_choice
 
 UNNAMED = "model"
 """Name of the design of a model without a name."""
@@ -79,18 +79,13 @@ class Change:
     has_own_view: bool = False  # true if the design is another model, so that the view starts from scratch
 
 
-def edit_command(example: str) -> Callable[[Callable[..., Change]], Callable[..., Change]]:
-    """Register a function as an edit, with example arguments for the advice in errors."""
-
-    def register(function: Callable[..., Change]) -> Callable[..., Change]:
-        EDITS[function.__name__] = function
-        EXAMPLES[function.__name__] = example
-        return function
-
-    return register
+def edit_command(function: Callable[..., Change]) -> Callable[..., Change]:
+    """Register a function as an edit."""
+    EDITS[function.__name__] = function
+    return function
 
 
-@edit_command('kind="Linear", after="linear_0"')
+@edit_command
 def add_block(design: Design, kind: str, after: str | None = None) -> Change:
     """Insert a block after the block `after`, by default the last one."""
     block = _fresh(kind)
@@ -116,7 +111,7 @@ def add_block(design: Design, kind: str, after: str | None = None) -> Change:
     return Change(replace(design, graph=graph), f"add {kind}", (path,))
 
 
-@edit_command('kind="Linear"')
+@edit_command
 def place_block(design: Design, kind: str) -> Change:
     """Add a block without connections."""
     graph, name = edit.add(design.graph, _fresh(kind))
@@ -124,7 +119,7 @@ def place_block(design: Design, kind: str) -> Change:
     return Change(replace(design, graph=graph), f"add {kind}", (_part(name),))
 
 
-@edit_command('kind="Flatten", path="linear_0"')
+@edit_command
 def insert_before(design: Design, kind: str, path: str) -> Change:
     """Insert a block on the connection to the first input of a block."""
     parent, name = _place(design.graph, "insert before", path)
@@ -140,7 +135,7 @@ def insert_before(design: Design, kind: str, path: str) -> Change:
     return Change(replace(design, graph=graph), f"add {kind}", ("/".join([*map(_part, parent), _part(added)]),))
 
 
-@edit_command('paths=["linear_0"]')
+@edit_command
 def remove(design: Design, paths: Sequence[str]) -> Change:
     """Remove blocks."""
     graph = design.graph
@@ -153,7 +148,7 @@ def remove(design: Design, paths: Sequence[str]) -> Change:
     return Change(replace(design, graph=graph, uses_example_data=is_example), f"remove {removed}", ())
 
 
-@edit_command('source="linear_0.output", target="relu_0.input"')
+@edit_command
 def connect(design: Design, source: str, target: str) -> Change:
     """Connect an output to an input."""
     parent, start, end = _ends(design.graph, source, target)
@@ -161,7 +156,7 @@ def connect(design: Design, source: str, target: str) -> Change:
     return Change(replace(design, graph=graph), f"connect {source} to {target}")
 
 
-@edit_command('source="linear_0.output", target="relu_0.input"')
+@edit_command
 def disconnect(design: Design, source: str, target: str) -> Change:
     """Remove a connection."""
     parent, start, end = _ends(design.graph, source, target)
@@ -169,7 +164,7 @@ def disconnect(design: Design, source: str, target: str) -> Change:
     return Change(replace(design, graph=graph), f"disconnect {target}")
 
 
-@edit_command('path="linear_0", name="encoder"')
+@edit_command
 def rename(design: Design, path: str, name: str) -> Change:
     """Rename a block."""
     parent, old = _place(design.graph, "rename", path)
@@ -185,7 +180,7 @@ def rename(design: Design, path: str, name: str) -> Change:
     return Change(renamed, f"rename {old}", (after,), (before, after))
 
 
-@edit_command('path="linear_0", name="dimension", value=64')
+@edit_command
 def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
     """Set an attribute of a block."""
     parent, block_name = _place(design.graph, f"set {name!r} of", path)
@@ -208,7 +203,7 @@ def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
     return Change(replace(design, graph=graph), f"{name} of {block_name}", is_gesture=True)
 
 
-@edit_command('name="input", shape=["batch", 64]')
+@edit_command
 def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
     """Set the shape of a model input."""
     inputs = input_names(design.graph)
@@ -241,14 +236,14 @@ def with_shape(design: Design, name: str, shape: Sequence[Any], advice: str) -> 
     return replace(design, shapes=tuple(shapes.items()))
 
 
-@edit_command('program="train step"')
+@edit_command
 def set_program(design: Design, program: str) -> Change:
     """Choose the inspected program."""
     check_choice("program", program, PROGRAMS)
     return Change(replace(design, program=program), "program")
 
 
-@edit_command('output="logits"')
+@edit_command
 def set_output(design: Design, output: str) -> Change:
     """Choose the output to train on."""
     outputs = [port.name for port in design.graph.outputs]
@@ -260,7 +255,7 @@ def set_output(design: Design, output: str) -> Change:
     return Change(replace(design, output=output), "output to train on")
 
 
-@edit_command('loss="mean_squared_error"')
+@edit_command
 def set_loss(design: Design, loss: str) -> Change:
     """Choose the loss by name."""
     return Change(replace(design, loss=resolve_loss(loss).name), "loss")

@@ -187,14 +187,14 @@ class DesignEditor(Publisher):
                 view = view.with_place(change.selection[0], *position)
             self._set_history(self._with(change), view)
 
-    @command('changes=[["linear_0", "dimension", 512], ["", "batch", 64]]', is_edit=True)
+    @command
     def apply_what_if(self, changes: Sequence[Sequence[Any]]) -> None:
         """Apply the changes of a what-if question as one edit."""
         with self._lock:
             change = change_of(self._analysis, checked_changes(changes))
             self._set_history(self._with(change), self._view)
 
-    @command(is_edit=True)
+    @command
     def undo(self) -> None:
         """Undo one change."""
         with self._lock:
@@ -202,7 +202,7 @@ class DesignEditor(Publisher):
             renamed = (step.renamed[1], step.renamed[0]) if step and step.renamed else None
             self._return_to(self._history.undone(self._view.moved), step, renamed)
 
-    @command(is_edit=True)
+    @command
     def redo(self) -> None:
         """Redo one change."""
         with self._lock:
@@ -223,7 +223,7 @@ class DesignEditor(Publisher):
         with self._lock:
             self._replace_design(Change(design, label, has_own_view=not keeps_view))
 
-    @command(is_edit=True)
+    @command
     def restore_edits(self) -> None:
         """Restore the design that an earlier session of this workbench saved, as one edit."""
         with self._lock:
@@ -235,7 +235,7 @@ class DesignEditor(Publisher):
                 change = Change(design, f"restore {count}", edits=saved.edits, restored=saved.labels)
                 self._replace_design(change)
 
-    @command()
+    @command
     def decline_edits(self) -> None:
         """Keep the design that the code builds."""
         with self._lock:
@@ -253,7 +253,7 @@ class DesignEditor(Publisher):
         """Number of edits since the design that the code builds, counting restored edits; 0 if only code made edits."""
         return self._history.edits if self._is_edited_by_user else 0
 
-    @command('paths=["linear_0"]')
+    @command
     def select(self, paths: Sequence[str]) -> None:
         """Select blocks."""
         with self._lock:
@@ -261,22 +261,22 @@ class DesignEditor(Publisher):
             self._view = replace(self._view, selection=tuple(paths)).only(existing)
             self._send("selection", list(self._view.selection))
 
-    @command('path="mlp_0"')
+    @command
     def expand(self, path: str) -> None:
         """Show the blocks inside a composite block or a repeated part."""
         self._set_view(replace(self._view, expanded=self._view.expanded | {path}))
 
-    @command('path="mlp_0"')
+    @command
     def collapse(self, path: str) -> None:
         """Show a composite block or a repeated part as one node."""
         self._set_view(replace(self._view, expanded=self._view.expanded - {path}))
 
-    @command('path="linear_0", x=40, y=120')
+    @command
     def move(self, path: str, x: float, y: float) -> None:
         """Move a block to a position, relative to the frame of its group; without a group, on the canvas."""
         self._move(self._view.with_place(path, *place_of(x, y)), f"move {split_path(path)[-1]}")
 
-    @command()
+    @command
     def tidy(self) -> None:
         """Reset the layout: put moved blocks back, and fold repeated parts."""
         self._move(replace(self._view, moved={}, folded=frozenset(repeat_keys(self.design.graph))), "tidy up")

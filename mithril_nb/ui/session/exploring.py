@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import jax
 
@@ -18,21 +18,26 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.program_stages import first_stage
-from mithril_nb.stages.stage_kinds import STAGE_KINDS, kinds_of_stages
+from mithril_nb.stages.stage_kinds import STAGE_KINDS
 from mithril_nb.stages.transforms.stepping import TransformSteps
-from mithril_nb.ui.session.commands import Client, Publisher, Reply, check_choice, command, commands_of, notice_of
-from mithril_nb.ui.session.cost_requests import CostRequests, ProgramView
+from mithril_nb.ui.session.commands import ProgramView, Reply, check_choice, command, commands_of, problem_data
 from mithril_nb.ui.session.cost_tables import cost_table
-from mithril_nb.ui.session.graphs.exports import ExportRequests, ExportSubject
-from mithril_nb.ui.session.graphs.overlays import OverlayRequests, OverlaySubject
-from mithril_nb.ui.session.passes import PassRequests, TransformRequests
+from mithril_nb.ui.session.graphs.overlays import OverlaySubject
+from mithril_nb.ui.session.passes import TransformRequests
+from mithril_nb.ui.session.program_session import ProgramSession
+from mithril_nb.ui.session.snapshot import BlockSummary, ExplorerSnapshot
 from mithril_nb.ui.session.stages import STAGES_TIMED, StageState, figures_of, state_of, with_wanted_stages
-from mithril_nb.ui.session.what_if import Subject, WhatIfRequests
 from mithril_nb.viz.costs.node_values import dtypes_of_stage
 from mithril_nb.viz.costs.overlays import stage_shares
 from mithril_nb.viz.diagrams.nested import Box
 from mithril_nb.viz.diagrams.stages import nested_stage, opened_at_first
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
+
+
+class StageHead(TypedDict):
+    """The stage of a graph, or of shares of the cost in the order of its boxes."""
+
+    stage: str
 
 
 class GraphView:
@@ -66,7 +71,7 @@ class GraphView:
                 self._opened.setdefault(stage, set(opened))
                 self._made[stage] = nested.to_dict()
         with self._lock:
-            return Reply({"stage": stage}, {**self._made[stage], "opened": sorted(self._opened[stage])})
+            return Reply(StageHead(stage=stage), {**self._made[stage], "opened": sorted(self._opened[stage])})
 
     def is_made(self, stage: str) -> bool:
         """Return whether the graph of a stage was made before."""
@@ -76,7 +81,7 @@ class GraphView:
         """Return the share of each box of a stage's graph, in the order of its boxes; `None` if unknown."""
         graph = self._inspection.graph(stage)
         shares = stage_shares(self._inspection, graph)
-        return Reply({"stage": stage}, [shares.get(node.key) for node in graph.visible(graph.nodes)])
+        return Reply(StageHead(stage=stage), [shares.get(node.key) for node in graph.visible(graph.nodes)])
 
 
 _FIRST = ("jaxpr", "stablehlo")
@@ -85,7 +90,7 @@ _GRAPHS = ("jaxpr", "stablehlo", "hlo_before", "hlo")
 """Stages with useful graphs; the others are lists."""
 
 
-class Exploration(Publisher):
+class Exploration(ProgramSession):
     """A program that an explorer shows, with the state of its stages and requests."""
 
     def __init__(self, inspection: Inspection, steps: TransformSteps | None = None):
@@ -96,21 +101,15 @@ class Exploration(Publisher):
         self.states = {name: StageState("loading" if name in first else "empty") for name in inspection.every_stage}
         self.cost: Cost | None = None
         self._wanted: set[str] = first
-        self._blocks: dict[str, dict[str, Any]] = {}
+        self._blocks: dict[str, BlockSummary] = {}
         self._selection: tuple[str, ...] = ()
         self._graph = GraphView(inspection)
         self._drawn: set[str] = set()
         self._quick, self._slow = JobQueue("mithril_nb-stages"), JobQueue("mithril_nb-compile")
-        client = Client(self._send, self._publish, self._fail)
-        self.passes = PassRequests(lambda: (1, lambda: inspection), client)
-        self.transforms = TransformRequests(steps, client)
-        self.costs = CostRequests(self._looked, client, inspection.given, lambda: self.overlays.refresh())
-        self.what_if = WhatIfRequests(self._subject, client)
-        self.overlays = OverlayRequests(self._overlaid, client)
-        self.exports = ExportRequests(lambda: ExportSubject(lambda: inspection), client)
-        handlers = (self.passes, self.transforms, self.costs, self.what_if, self.overlays, self.exports)
+        handlers = self._create_handlers(inspection.given)
+        self.transforms = TransformRequests(steps, self._client)
         # Wait for the quick worker again: a compilation submits more work to it.
-        self._workers = (self._quick, self._slow, *handlers, self._quick)
+        self._workers = (self._quick, self._slow, *handlers, self.transforms, self._quick)
 
     def __repr__(self) -> str:
         return f"Exploration({self.inspection!r})"
@@ -122,28 +121,27 @@ class Exploration(Publisher):
         self._quick.submit(self._work)
         self._submit(self._first)
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> ExplorerSnapshot:
         """Return all data that a front end shows, except texts and graphs."""
         with self._lock:
             cost = self.cost
             return {
-                "version": 1,
-                "name": self.inspection.name,
-                "backend": f"jax {jax.__version__}",
+                **self._snapshot(
+                    1,
+                    self.inspection.name,
+                    f"jax {jax.__version__}",
+                    selection=self._selection,
+                    notice=self._notice and problem_data(self._notice),
+                    problems=[],
+                    cost=None if cost is None else cost_table(cost, list(self._blocks), self._hues()),
+                    stages=self.states,
+                    passes=self.passes.view(1),
+                    status=figures_of(dict.fromkeys(STAGES_TIMED, self.inspection), cost),
+                ),
                 "blocks": dict(self._blocks),
-                "cost": None if cost is None else cost_table(cost, list(self._blocks), self._hues()),
-                "costs": {"sources": self.costs.view(), "what_if": self.what_if.view()},
-                "notice": notice_of(self._notice),
-                "problems": [],
-                "stages": {name: vars(state) for name, state in self.states.items()},
-                "stage_kinds": kinds_of_stages(),
-                "selection": list(self._selection),
                 "graph_stage": self._graph.stage,
                 "graph_stages": list(_GRAPHS),
-                "overlay": self.overlays.view(),
-                "passes": self.passes.view(1),
                 "transforms": self.transforms.view(),
-                "status": figures_of(dict.fromkeys(STAGES_TIMED, self.inspection), cost),
             }
 
     def graph(self) -> tuple[tuple[str, Reply], ...]:
@@ -167,7 +165,7 @@ class Exploration(Publisher):
         compares = [self.transforms] if self.transforms.steps is not None else []
         return commands_of(self, self.passes, *compares, self.costs, self.what_if, self.overlays, self.exports)
 
-    @command('stage="jaxpr"')
+    @command
     def request_stage(self, stage: str) -> None:
         """Compute a stage in the background."""
         check_choice("stage", stage, self.inspection.every_stage, "jaxpr")
@@ -180,12 +178,12 @@ class Exploration(Publisher):
         self._publish()
         self._submit(stage)
 
-    @command('stage="jaxpr"')
+    @command
     def leave_stage(self, stage: str) -> None:
         """Do nothing but check the name: an explorer keeps the text of a stage that the front end no longer shows."""
         check_choice("stage", stage, self.inspection.every_stage, "jaxpr")
 
-    @command('stage="jaxpr"')
+    @command
     def show_graph(self, stage: str) -> None:
         """Show the graph of another stage."""
         check_choice("stage", stage, _GRAPHS)
@@ -195,17 +193,17 @@ class Exploration(Publisher):
         self._drawn.discard(stage)
         self._quick.submit(self._work)
 
-    @command('key="mlp_0"')
+    @command
     def open_node(self, key: str) -> None:
         """Record that the inside of a node of the graph is shown, so that it is shown again after a reload."""
         self._graph.open(key)
 
-    @command('key="mlp_0"')
+    @command
     def close_node(self, key: str) -> None:
         """Record that the inside of a node of the graph is hidden."""
         self._graph.open(key, is_open=False)
 
-    @command('paths=["linear_0"]')
+    @command
     def select(self, paths: Sequence[str]) -> None:
         """Store the paths pinned in the front end as the selection."""
         with self._lock:
@@ -251,7 +249,7 @@ class Exploration(Publisher):
                 self._blocks = self._blocks_found()
         self._publish()
 
-    def _blocks_found(self) -> dict[str, dict[str, Any]]:
+    def _blocks_found(self) -> dict[str, BlockSummary]:
         if self.inspection.given is None:
             kinds = {instruction.id: instruction.opcode for instruction in self.inspection.stage("graph").instructions}
         else:  # the program starts at a later stage, whose instructions name only the paths of blocks
@@ -261,7 +259,7 @@ class Exploration(Publisher):
         for path, kind in kinds.items():
             hue = hue_of(path, hues)
             name = path.rpartition("/")[2]
-            blocks[path] = {"path": path, "name": name, "kind": kind, "hue": HUES - 1 if hue is None else hue}
+            blocks[path] = BlockSummary(path=path, name=name, kind=kind, hue=HUES - 1 if hue is None else hue)
         return blocks
 
     def _draw(self) -> None:
@@ -289,8 +287,9 @@ class Exploration(Publisher):
     def _hues(self) -> dict[str, int]:
         return {path: block["hue"] for path, block in self._blocks.items()}
 
-    def _looked(self) -> ProgramView:
-        return ProgramView(1, lambda: self.inspection, tuple(self._blocks), self._hues())
+    def _program(self) -> ProgramView:
+        program = self.inspection
+        return ProgramView(1, lambda: program, tuple(self._blocks), self._hues(), lambda: what_if(program))
 
     def _overlaid(self) -> OverlaySubject | None:
         stage, cost = self._graph.stage, self.cost
@@ -302,6 +301,3 @@ class Exploration(Publisher):
             return nested_stage(graph, hues=hues).boxes
 
         return OverlaySubject(stage, self.inspection, nodes, cost, graph, dtypes_of_stage(graph), measured)
-
-    def _subject(self) -> Subject:
-        return Subject(1, lambda: what_if(self.inspection), self._hues(), self.inspection)

@@ -4,94 +4,83 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.paths import component
 from mithril_nb.ui.session.analysis import Analysis
+from mithril_nb.ui.session.commands import Fix, ProblemData, problem_data
 
-Fix = dict[str, Any]
-"""`label`, the text of the button, and `command` and `args`, which it sends."""
+Button = tuple[str, str, dict[str, Any]]
+"""Label, command and its arguments."""
 
 
-def problem_data(problem: Diagnostic, analysis: Analysis) -> dict[str, Any]:
-    """Return a problem for a front end: advice in Python becomes the button `fix`, or is left out."""
-    data, code = problem.to_dict(), problem.advice.partition("  #")[0]
+def problem_with_fix(problem: Diagnostic, analysis: Analysis) -> ProblemData:
+    """Return a problem for a workbench: advice in Python becomes the button `fix`, or is left out."""
+    data, code = problem_data(problem), problem.advice.partition("  #")[0]
     if not code and "shape of the labels does not match" in problem.summary:  # of images, not of tokens
         dtypes = [str(spec.dtype) for spec in analysis.inference.inputs.values()]
         code = "Flatten()" if all(dtype.startswith(("float", "bfloat")) for dtype in dtypes) else ""
-    matches = ((pattern.search(code), fix_of) for pattern, fix_of in _FIXES)
-    fixes = (fix_of(match, problem, analysis) for match, fix_of in matches if match)
+    matches = ((pattern.search(code), button_of) for pattern, button_of in _BUTTONS)
+    blocks = [(component(node.name), node.block.kind) for node in analysis.design.graph.nodes]
+    linear = [path for path, kind in blocks if kind == "Linear"]
+    buttons = (button_of(match, problem.block, linear) for match, button_of in matches if match)
+    button = next(filter(None, buttons), None)
+    fix = button and Fix(label=button[0], command=button[1], args=button[2])
     is_sentence = code.endswith(".") or "“" in code
-    return {**data, "advice": data["advice"] if is_sentence else "", "fix": next(filter(None, fixes), None)}
+    return {**data, "advice": data["advice"] if is_sentence else "", "fix": fix}
 
 
-def _command(match: re.Match[str], problem: Diagnostic, analysis: Analysis) -> Fix | None:
+def _command(match: re.Match[str], block: str, linear: list[str]) -> Button | None:
     call = ast.parse(match[0], mode="eval").body
     assert isinstance(call, ast.Call)
     name = ast.literal_eval(call.args[0])
-    args = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
-    labels: Mapping[str, Callable[[], str]] = {
-        "set_shape": lambda: f"Set the shape to {_sizes(args['shape'])}",
-        "connect": lambda: f"Connect {args['source']} to {args['target']}",
-        "expand": lambda: f"Open {args['path']}",
-    }
-    return {"label": labels[name](), "command": name, "args": args} if name in labels else None
+    args = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+    if name == "set_shape":
+        return _shape_button(**args)
+    labels = {"connect": "Connect {source} to {target}", "expand": "Open {path}"}
+    return (labels[name].format(**args), name, args) if name in labels else None
 
 
-def _shape(match: re.Match[str], problem: Diagnostic, analysis: Analysis) -> Fix | None:
-    name, shape = next(iter(ast.literal_eval(match[1]).items()))
-    return {
-        "label": f"Set the shape to {_sizes(shape)}",
-        "command": "set_shape",
-        "args": {"name": name, "shape": shape},
-    }
+def _shape(match: re.Match[str], block: str, linear: list[str]) -> Button:
+    return _shape_button(*next(iter(ast.literal_eval(match[1]).items())))
 
 
-def _width(match: re.Match[str], problem: Diagnostic, analysis: Analysis) -> Fix | None:
-    path = next((path for path, kind in reversed(_blocks(analysis)) if kind == "Linear"), None)
-    args = {"path": path, "name": "dimension", "value": int(match[1])}
+def _shape_button(name: str, shape: Any) -> Button:
+    sizes = " × ".join(map(str, shape)) or "a scalar"
+    return f"Set the shape to {sizes}", "set_shape", {"name": name, "shape": shape}
+
+
+def _width(match: re.Match[str], block: str, linear: list[str]) -> Button | None:
     label = "Use 1 output" if match[1] == "1" else f"Use {match[1]} outputs"
-    return {"label": label, "command": "set_attribute", "args": args} if path else None
+    args = {"path": linear[-1], "name": "dimension", "value": int(match[1])} if linear else {}
+    return (label, "set_attribute", args) if linear else None
 
 
-def _flatten(match: re.Match[str], problem: Diagnostic, analysis: Analysis) -> Fix | None:
-    path = next((path for path, kind in _blocks(analysis) if kind == "Linear"), None)
-    args = {"kind": "Flatten", "path": path}
-    return {"label": f"Insert Flatten before {path}", "command": "insert_before", "args": args} if path else None
+def _flatten(match: re.Match[str], block: str, linear: list[str]) -> Button | None:
+    args = {"kind": "Flatten", "path": linear[0]} if linear else {}
+    return (f"Insert Flatten before {linear[0]}", "insert_before", args) if linear else None
 
 
-def _loss(match: re.Match[str], problem: Diagnostic, analysis: Analysis) -> Fix:
-    return {"label": f"Use {match[1].replace('_', ' ')}", "command": "set_loss", "args": {"loss": match[1]}}
+def _attribute(match: re.Match[str], block: str, linear: list[str]) -> Button | None:
+    args = {"path": block, "name": match[1], "value": ast.literal_eval(match[2])}
+    return (f"Use {match[1]} = {match[2]}", "set_attribute", args) if block else None
 
 
-def _output(match: re.Match[str], problem: Diagnostic, analysis: Analysis) -> Fix:
-    return {"label": f"Train on {match[1]}", "command": "set_output", "args": {"output": match[1]}}
-
-
-def _attribute(match: re.Match[str], problem: Diagnostic, analysis: Analysis) -> Fix | None:
-    if not problem.block:
-        return None
-    args = {"path": problem.block, "name": match[1], "value": ast.literal_eval(match[2])}
-    return {"label": f"Use {match[1]} = {match[2]}", "command": "set_attribute", "args": args}
-
-
-_FIXES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Diagnostic, Analysis], Fix | None]], ...] = (
+_BUTTONS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str, list[str]], Button | None]], ...] = (
     (re.compile(r"wb\.do\(.*\)$"), _command),
     (re.compile(r"\bshapes=(\{.*?\})"), _shape),
     (re.compile(r"^Linear\((\d+)\)$"), _width),
     (re.compile(r"^Flatten\(\)$"), _flatten),
-    (re.compile(r'\bloss="(\w+)"'), _loss),
-    (re.compile(r'^output="(\w+)"$'), _output),
+    (
+        re.compile(r'\bloss="(\w+)"'),
+        lambda match, *_: (f"Use {match[1].replace('_', ' ')}", "set_loss", {"loss": match[1]}),
+    ),
+    (
+        re.compile(r'^output="(\w+)"$'),
+        lambda match, *_: (f"Train on {match[1]}", "set_output", {"output": match[1]}),
+    ),
     (re.compile(r"^(\w+)=(-?\d+(?:\.\d+)?|True|False|None)$"), _attribute),
 )
 """Patterns of advice in Python, each with a function that returns the button; the first button is used."""
-
-
-def _blocks(analysis: Analysis) -> list[tuple[str, str]]:
-    return [(component(node.name), node.block.kind) for node in analysis.design.graph.nodes]
-
-
-def _sizes(shape: Any) -> str:
-    return " × ".join(map(str, shape)) or "a scalar"

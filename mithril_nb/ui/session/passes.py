@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import TypedDict
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.inspection import Inspection
@@ -14,7 +14,17 @@ from mithril_nb.stages.instruction_history import STAGES_WITH_HISTORY
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.transforms.stepping import TransformSteps
 from mithril_nb.stages.xla.passes import Pass
-from mithril_nb.ui.session.commands import Client, Reply, RequestHandler, check_choice, command, problem_of
+from mithril_nb.ui.session.commands import (
+    Client,
+    ProgramView,
+    Reply,
+    RequestHandler,
+    RequestState,
+    State,
+    check_choice,
+    command,
+    problem_of,
+)
 
 MOST_DIFF_LINES = 10_000
 """Maximum number of lines of a diff. The diff of a fusion pass may have fifty thousand."""
@@ -32,17 +42,45 @@ PassRow = tuple[int, str, str, int | None, int | None, int | None]
 """Number, name, pipeline; numbers of added, removed and rewritten instructions, `None` until counted."""
 
 
-@dataclass(frozen=True)
-class PassList:
-    """The passes that changed a program."""
+class PassesHead(TypedDict):
+    """The passes of a version of the design; the data are `PassRow`s."""
 
-    version: int = 0  # version of the design whose program was compiled; 0 before the passes were read
-    rows: tuple[PassRow, ...] = ()  # one row per pass
-    number: int = 0  # number of the pass whose diff was requested last
+    version: int  # 0 before the passes were read
+    number: int  # of the pass whose diff was requested last
 
-    def reply(self) -> Reply:
-        """Return the list for a front end."""
-        return Reply({"version": self.version, "number": self.number}, [list(row) for row in self.rows])
+
+class DiffHead(TypedDict):
+    """The changes of one pass; the data are a text: `-` and `+` lines under the name of each computation."""
+
+    version: int
+    number: int
+    cut: bool  # whether the text is truncated
+
+
+class MatchesHead(TypedDict):
+    """The answer to a search in all diffs; the data are the number and the matching lines, from 1, of each pass."""
+
+    version: int
+    text: str
+    total: int  # number of matching lines; the data may have fewer
+
+
+class InstructionHistory(TypedDict):
+    """The passes that changed an instruction."""
+
+    stage: str
+    index: int
+    events: list[tuple[str, str, int]]  # event, name and number of a pass
+    fused: list[int]  # indices of the fusions of the optimized HLO that contain the instruction
+    became: str  # outcomes that no pass caused
+
+
+class ComparedTransforms(TypedDict):
+    """The state of the comparison of transforms."""
+
+    state: State
+    message: str
+    compared: list[tuple[bool | None, str]]  # for each step: whether the results agree, and a description
 
 
 @dataclass
@@ -64,7 +102,7 @@ class _Search:
             self.matches.append((number, sent))
 
     def reply(self, version: int) -> Reply:
-        return Reply({"version": version, "text": self.text, "total": self.total}, self.matches)
+        return Reply(MatchesHead(version=version, text=self.text, total=self.total), self.matches)
 
 
 @dataclass(frozen=True)
@@ -77,46 +115,46 @@ class _Reading:
 class PassRequests(RequestHandler):
     """Reads the passes of a program on request, and answers requests about them."""
 
-    def __init__(self, program: Callable[[], tuple[int, Callable[[], Inspection]]], client: Client):
+    def __init__(self, program: Callable[[], ProgramView], client: Client):
         # Requests of the user must not wait for the change counts of all passes, which take seconds.
         super().__init__(client, "passes", "pass-sizes")
         self._program = program
-        self._view: dict[str, Any] = {"state": "empty", "message": "", "version": 0}
+        self._view = RequestState(state="empty", message="", version=0)
         self._reading: _Reading | None = None
         self._latest_s = 0.0
         self._number = 0
         self._searched: _Search | None = None
-        self.latest = PassList()
+        self.latest: Reply | None = None  # the latest list of passes
 
-    def view(self, version: int) -> dict[str, Any]:
+    def view(self, version: int) -> RequestState:
         """Return the state of the passes, for a front end that shows a version of the design."""
-        view = dict(self._view)
+        view = self._view
         return view if view["version"] in (0, version) else {**view, "state": "stale", "message": ""}
 
-    @command()
+    @command
     def request_passes(self) -> None:
         """Read the changes of each pass."""
-        version, make = self._program()
+        program = self._program()
         with self._lock:
-            if self._view["version"] == version and self._view["state"] in ("loading", "ready"):
+            if self._view["version"] == program.version and self._view["state"] in ("loading", "ready"):
                 return
-            self._view = {"state": "loading", "message": "", "version": version}
+            self._view = RequestState(state="loading", message="", version=program.version)
         self._client.changed()
-        self._slow.submit(lambda is_wanted: self._read(version, make, is_wanted), "passes")
+        self._slow.submit(lambda is_wanted: self._read(program, is_wanted), "passes")
 
-    @command("number=0")
+    @command
     def request_diff(self, number: int) -> None:
         """Send the diff of one pass."""
         self._number = int(number)
         self._request("diff", lambda reading, number=self._number: self._diff(reading, number))
 
-    @command('text="fusion"')
+    @command
     def search_passes(self, text: str) -> None:
         """Send the numbers of the lines of all diffs that contain a text, ignoring case; at most `MOST_MATCHES`."""
         reading = self._known_reading()
         self._continue(reading, _Search(str(text)), is_new=True)
 
-    @command('stage="hlo", index=0')
+    @command
     def request_instruction_history(self, stage: str, index: int) -> None:
         """Send the passes in which an instruction appeared or vanished."""
         check_choice("stage", stage, STAGES_WITH_HISTORY, "hlo")
@@ -141,25 +179,24 @@ class PassRequests(RequestHandler):
 
     # In the threads
 
-    def _read(self, version: int, make: Callable[[], Inspection], is_wanted: Callable[[], bool]) -> None:
+    def _read(self, program: ProgramView, is_wanted: Callable[[], bool]) -> None:
         try:
-            self._read_through(version, make, is_wanted)
+            self._read_through(program.version, program.inspection(), is_wanted)
         except StageUnavailableError as error:
             facts = problem_of(error).shortened().facts
-            self._turn(version, "unavailable", "; ".join(value for _, value in facts) or str(error))
+            self._turn(program.version, "unavailable", "; ".join(value for _, value in facts) or str(error))
         except Exception as error:  # the thread has no caller
-            self._turn(version, "failed", str(problem_of(error)))
+            self._turn(program.version, "failed", str(problem_of(error)))
             self._client.failed(error)
 
-    def _turn(self, version: int, state: str, message: str = "") -> None:
+    def _turn(self, version: int, state: State, message: str = "") -> None:
         with self._lock:
             if self._view["version"] != version:
                 return
-            self._view = {"state": state, "message": message, "version": version}
+            self._view = RequestState(state=state, message=message, version=version)
         self._client.changed()
 
-    def _read_through(self, version: int, make: Callable[[], Inspection], is_wanted: Callable[[], bool]) -> None:
-        inspection = make()
+    def _read_through(self, version: int, inspection: Inspection, is_wanted: Callable[[], bool]) -> None:
         passes = inspection.passes
         if not is_wanted():
             return
@@ -187,8 +224,8 @@ class PassRequests(RequestHandler):
             self._diff_of(reading, xla_pass)
 
     def _show(self, version: int, rows: list[PassRow]) -> None:
-        self.latest = PassList(version, tuple(rows), self._number)
-        self._client.send("passes", self.latest.reply())
+        self.latest = Reply(PassesHead(version=version, number=self._number), list(rows))
+        self._client.send("passes", self.latest)
 
     def _rests(self, is_wanted: Callable[[], bool]) -> bool:
         while is_wanted() and time.monotonic() < self._latest_s + _REST_S:
@@ -216,7 +253,8 @@ class PassRequests(RequestHandler):
             with paused_collector():  # it creates many small objects next to a large traced program
                 lines = list(islice(xla_pass.diff_lines(), MOST_DIFF_LINES + 1))
             text = "".join(f"{line}\n" for line in lines[:MOST_DIFF_LINES])
-            head = {"version": reading.version, "number": xla_pass.number, "cut": len(lines) > MOST_DIFF_LINES}
+            is_cut = len(lines) > MOST_DIFF_LINES
+            head = DiffHead(version=reading.version, number=xla_pass.number, cut=is_cut)
             reading.diffs[xla_pass.number] = Reply(head, text)
         return reading.diffs[xla_pass.number]
 
@@ -226,30 +264,22 @@ class PassRequests(RequestHandler):
         if not 0 <= index < len(instructions):
             return
         history = inspection.who_changed(stage, instructions[index].id)
-        events = [_event("appeared in", history.appeared), _event("vanished in", history.vanished)]
+        changes = [("appeared in", history.appeared), ("vanished in", history.vanished)]
         became = ""
         if stage in ("jaxpr", "stablehlo"):
             outcomes = history.outcomes[:_MOST_OUTCOMES]
-            events = [_event(f"{outcome.without_pass} by", outcome.by) for outcome in outcomes]
+            changes = [(f"{outcome.without_pass} by", outcome.by) for outcome in outcomes]
             became = ", ".join(dict.fromkeys(outcome.without_pass for outcome in outcomes if outcome.by is None))
-        positions = (
-            {instruction.id: at for at, instruction in enumerate(inspection.stage("hlo").instructions)}
-            if history.fused_into
-            else {}
+        fusions = inspection.stage("hlo").instructions if history.fused_into else ()
+        positions = {fusion.id: at for at, fusion in enumerate(fusions)}
+        head = InstructionHistory(
+            stage=stage,
+            index=index,
+            events=[(event, xla_pass.name, xla_pass.number) for event, xla_pass in changes if xla_pass is not None],
+            fused=[positions[id] for id in history.fused_into if id in positions],
+            became=became,
         )
-        fused = tuple(positions[id] for id in history.fused_into if id in positions)
-        head = {
-            "stage": stage,
-            "index": index,
-            "events": [event for event in events if event],
-            "fused": fused,
-            "became": became,
-        }
         self._client.send("instruction_history", Reply(head))
-
-
-def _event(label: str, xla_pass: Pass | None) -> tuple[str, str, int] | None:
-    return None if xla_pass is None else (label, xla_pass.name, xla_pass.number)
 
 
 class TransformRequests(RequestHandler):
@@ -258,19 +288,19 @@ class TransformRequests(RequestHandler):
     def __init__(self, steps: TransformSteps | None, client: Client):
         super().__init__(client, "transforms", "transforms")
         self.steps = steps
-        self._view: dict[str, Any] = {"state": "empty", "message": "", "compared": []}
+        self._view = ComparedTransforms(state="empty", message="", compared=[])
 
-    def view(self) -> dict[str, Any] | None:
+    def view(self) -> ComparedTransforms | None:
         """Return the state of the comparison as a dict; `None` without transforms."""
-        return None if self.steps is None else dict(self._view)
+        return None if self.steps is None else self._view
 
-    @command()
+    @command
     def compare_transforms(self) -> None:
         """Run the programs before and after each step on the same numbers, and compare the results."""
         with self._lock:
             if self._view["state"] in ("loading", "ready"):
                 return
-            self._view = {"state": "loading", "message": "", "compared": []}
+            self._view = ComparedTransforms(state="loading", message="", compared=[])
         self._client.changed()
         self._slow.submit(lambda _: self._compare())
 
@@ -281,8 +311,8 @@ class TransformRequests(RequestHandler):
                 (comparison.agrees, str(comparison).removeprefix(f"{comparison.step}: "))
                 for comparison in self.steps.check()
             ]
-            self._view = {"state": "ready", "message": "", "compared": compared}
+            self._view = ComparedTransforms(state="ready", message="", compared=compared)
             self._client.changed()
         except Exception as error:  # the thread has no caller
-            self._view = {"state": "failed", "message": str(problem_of(error)), "compared": []}
+            self._view = ComparedTransforms(state="failed", message=str(problem_of(error)), compared=[])
             self._client.failed(error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial, wraps
-from typing import Any
+from typing import Any, cast
 
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.cost import Cost, costs_so_far
@@ -18,28 +18,29 @@ from mithril_nb.display import renderer
 from mithril_nb.inspection import Inspection
 from mithril_nb.models.model import Model
 from mithril_nb.models.saving.serialization import MARK, is_link
+from mithril_nb.train.losses import LOSSES
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.autosave import Autosave, saved_design
-from mithril_nb.ui.session.commands import Client, check_arguments, command, commands_of
-from mithril_nb.ui.session.cost_requests import CostRequests, ProgramView
+from mithril_nb.ui.session.commands import ProgramView, RequestState, check_arguments, command, commands_of
 from mithril_nb.ui.session.cost_tables import cost_table
-from mithril_nb.ui.session.design import EDITS, Design, design_of
+from mithril_nb.ui.session.design import EDITS, PROGRAMS, Design, design_of
 from mithril_nb.ui.session.editor import DesignEditor
-from mithril_nb.ui.session.graphs.exports import ExportRequests, ExportSubject
-from mithril_nb.ui.session.graphs.overlays import OverlayRequests, OverlaySubject
-from mithril_nb.ui.session.passes import PassRequests
-from mithril_nb.ui.session.snapshot import hues_of, shares_of, snapshot_of
+from mithril_nb.ui.session.fixes import problem_with_fix
+from mithril_nb.ui.session.graphs.overlays import OverlaySubject
+from mithril_nb.ui.session.program_session import ProgramSession
+from mithril_nb.ui.session.snapshot import ModelGraph, WorkbenchSnapshot, hues_of, shares_of
 from mithril_nb.ui.session.stages import StageMaker
 from mithril_nb.ui.session.training import Training, example_data, example_design
-from mithril_nb.ui.session.what_if import Subject, WhatIfRequests
 from mithril_nb.viz.bundles import bundle
 from mithril_nb.viz.costs.node_values import dtypes_of_model
 from mithril_nb.viz.diagrams.logical import model_graph
 from mithril_nb.viz.diagrams.nested import Box
 from mithril_nb.viz.pages.report import fragment_html
 
+_EDITS_OF_DESIGN = frozenset({*EDITS, "apply_what_if", "undo", "redo", "restore_edits", "load_example", "open_link"})
 
-class Session(DesignEditor):
+
+class Session(DesignEditor, ProgramSession):
     """An editable design, with its stages, costs and run.
 
     Args:
@@ -75,15 +76,10 @@ class Session(DesignEditor):
         self._maker.follow(self._analysis)
 
     def _start_afresh(self) -> None:
+        # Also called at the end: an ended session uses little memory without computed results.
         self._forget_results()
         self._maker = StageMaker(self._lock, self._stages_changed, self._fail)
-        client = Client(self._send, self._publish, self._fail)
-        self.passes = PassRequests(self._program, client)
-        self.costs = CostRequests(self._looked, client, measured=lambda: self.overlays.refresh())
-        self.what_if = WhatIfRequests(self._changeable, client)
-        self.overlays = OverlayRequests(self._overlaid, client)
-        self.exports = ExportRequests(self._exported, client)
-        self._workers = (self._maker, self.passes, self.costs, self.what_if, self.overlays, self.exports)
+        self._workers = (self._maker, *self._create_handlers())
 
     def _training_options(self) -> dict[str, Any]:
         return self.training.options
@@ -98,34 +94,54 @@ class Session(DesignEditor):
     @property
     def cost(self) -> Cost | None:
         """Costs of the blocks of the latest design that can run. Traces the design if that is not done yet."""
-        analysis, last_cost = self._analysis, self._maker.cost
-        if analysis.can_run:
-            return analysis.cost
-        return last_cost
+        return self._analysis.cost if self._analysis.can_run else self._maker.cost
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> WorkbenchSnapshot:
         """Return all data that a front end shows."""
         with self._lock:
-            history, hues = self._history, hues_of(self._history.present.graph)
-            cost, is_stale = self._maker.cost, self._maker.cost_version != self._version
-            return snapshot_of(
-                self._analysis,
-                self._view,
-                self._graph,
-                self._described,
-                backend=f"jax {self.backend.device_name}",
-                cost=cost_table(cost, self._paths(), hues, is_stale=is_stale) if cost else None,
-                costs={"sources": self.costs.view(), "what_if": self.what_if.view()},
-                overlay=self.overlays.view(),
-                notice=self._notice or (self._autosave and self._autosave.notice()),
-                autosave={**self._autosave.view(), "edits": self.edits} if self._autosave else None,
-                stages=self._maker.states,
-                passes=self._passes_view(),
-                run=self.training.view(),
-                status=self._maker.figures(),
-                undo_label=history.undo.label if history.undo else "",
-                redo_label=history.redo.label if history.redo else "",
-            )
+            analysis, history, view, cost = self._analysis, self._history, self._view, self._maker.cost
+            design, loss = analysis.design, analysis.loss
+            is_stale = self._maker.cost_version != self._version
+            notice = self._notice or (self._autosave and self._autosave.notice())
+            can_run = analysis.can_run
+            passes = RequestState(state="unavailable", message=analysis.why_not, version=0)
+            undo_label, redo_label = (step.label if step else "" for step in (history.undo, history.redo))
+            return {
+                **self._snapshot(
+                    analysis.version,
+                    design.name,
+                    f"jax {self.backend.device_name}",
+                    selection=view.selection,
+                    notice=problem_with_fix(notice, analysis) if notice else None,
+                    problems=[problem_with_fix(problem, analysis) for problem in analysis.problems],
+                    cost=cost_table(cost, self._paths(), hues_of(design.graph), is_stale=is_stale) if cost else None,
+                    stages=self._maker.states,
+                    passes=self.passes.view(analysis.version) if can_run else passes,
+                    status=self._maker.figures(),
+                ),
+                **self._described,
+                "program": analysis.program_name,
+                "programs": list(PROGRAMS),
+                "program_note": analysis.why_not_trained if design.program != "forward" else "",
+                "loss": loss.name,
+                "losses": list(dict.fromkeys((loss.name, *LOSSES))),
+                "output": loss.output or "",
+                "outputs": list(analysis.inference.outputs),
+                "shapes": {
+                    name: list(spec.shape) if name in analysis.shaped else []
+                    for name, spec in analysis.inference.inputs.items()
+                },
+                "graph": cast(
+                    ModelGraph,
+                    {**self._graph.to_dict(), "opened": sorted(view.expanded), "moved": dict(view.moved)},
+                ),
+                "autosave": self._autosave.view(self.edits) if self._autosave else None,
+                "can_undo": bool(undo_label),
+                "can_redo": bool(redo_label),
+                "undo_label": undo_label,
+                "redo_label": redo_label,
+                "run": self.training.view(),
+            }
 
     def stage(self, name: str) -> tuple[int, Inspection] | None:
         """Return the version and program of the latest text of a stage; `None` without a text."""
@@ -134,11 +150,7 @@ class Session(DesignEditor):
     # Messages
 
     def end(self, *, stops_run: bool = True) -> None:
-        """Stop the run and the threads, and drop computed results. Keep the design and the runs.
-
-        Args:
-            stops_run: True to stop a training run.
-        """
+        """Stop the threads, drop computed results and, with `stops_run`, stop the run. Keep the design and the runs."""
         if self.training.run is not None and stops_run:
             self.training.run.stop()
         super().end()
@@ -147,7 +159,7 @@ class Session(DesignEditor):
         with self._lock:
             self._start_afresh()
 
-    @command()
+    @command
     def dismiss(self) -> None:
         """Remove the notice."""
         if self._autosave and not self._notice:
@@ -157,7 +169,7 @@ class Session(DesignEditor):
     def _execute(self, name: str, args: Mapping[str, Any]) -> None:
         was_edited = self._is_edited_by_user
         # Edits by code need no autosave. After the first edit in the widget, save the whole design.
-        self._is_edited_by_user |= name in EDITS or getattr(self._commands()[name], "is_edit", False)
+        self._is_edited_by_user |= name in _EDITS_OF_DESIGN
         try:
             self.do(name, **args)
         except Exception:
@@ -185,7 +197,7 @@ class Session(DesignEditor):
 
     # Commands
 
-    @command(is_edit=True)
+    @command
     def load_example(self) -> None:
         """Replace the design by a small example. It trains on generated data if the user passed no data."""
         with self._lock:
@@ -196,7 +208,7 @@ class Session(DesignEditor):
             example = replace(example, program=self.design.program, uses_example_data=is_generated)
             self.set_design(example, "load an example")
 
-    @command('stage="jaxpr"')
+    @command
     def request_stage(self, stage: str) -> None:
         """Compute a stage, and compute it again after each edit, because a front end shows it.
 
@@ -207,7 +219,7 @@ class Session(DesignEditor):
             if self._maker.want(stage):
                 self._publish()
 
-    @command('stage="jaxpr"')
+    @command
     def leave_stage(self, stage: str) -> None:
         """Stop computing a stage, because no front end shows it or the user cancels it.
 
@@ -238,16 +250,7 @@ class Session(DesignEditor):
         if self._maker.cost_version == self._version or self._has_failed():
             self.overlays.refresh()
 
-    def _program(self) -> tuple[int, Callable[[], Inspection]]:
-        analysis = self._analysis
-        return analysis.version, lambda: self._maker.inspection_of(analysis)
-
-    def _passes_view(self) -> dict[str, Any]:
-        if self._analysis.can_run:
-            return self.passes.view(self._version)
-        return {"state": "unavailable", "message": self._analysis.why_not, "version": 0}
-
-    @command('link="#model=..."', is_edit=True)
+    @command
     def open_link(self, link: str) -> None:
         """Replace the model by the model in a link from `Model.share_link`, as one edit. No code in the link runs.
 
@@ -260,10 +263,16 @@ class Session(DesignEditor):
     def _paths(self) -> list[str]:
         return [path for path, _ in self._analysis.design.graph.walk()]
 
-    def _looked(self) -> ProgramView:
-        analysis = self._analysis
-        hues = hues_of(analysis.design.graph)
-        return ProgramView(analysis.version, lambda: self._maker.inspection_of(analysis), self._paths(), hues)
+    def _program(self) -> ProgramView:
+        analysis, training = self._analysis, self.training.options
+        return ProgramView(
+            analysis.version,
+            lambda: self._maker.inspection_of(analysis),
+            self._paths(),
+            hues_of(analysis.design.graph),
+            lambda: analysis.what_if(training),
+            Model.of(analysis.design.graph, analysis.design.name),
+        )
 
     def _overlaid(self) -> OverlaySubject:
         analysis, cost = self._analysis, self._maker.cost
@@ -287,14 +296,6 @@ class Session(DesignEditor):
         state = self._maker.states["jaxpr"]
         is_traced = state.state in ("failed", "unavailable") and state.version == self._version
         return is_traced or not self._analysis.can_run
-
-    def _exported(self) -> ExportSubject:
-        analysis, design = self._analysis, self.design
-        return ExportSubject(lambda: self._maker.inspection_of(analysis), Model.of(design.graph, design.name))
-
-    def _changeable(self) -> Subject:
-        analysis, training = self._analysis, self.training.options
-        return Subject(analysis.version, lambda: analysis.what_if(training), hues_of(analysis.design.graph))
 
 
 QUICK_STAGES = ("jaxpr", "stablehlo")

@@ -6,10 +6,10 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, NotRequired, TypedDict, TypeVar
 
 from mithril_nb.cost import Cost
-from mithril_nb.errors import Diagnostic, UnknownOptionError, short_repr
+from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.paths import component, join_path, parameter_name
 from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph
 from mithril_nb.graph.spec import Spec, TensorSpec
@@ -18,12 +18,16 @@ from mithril_nb.models.op import OPS
 from mithril_nb.models.registry import ELSEWHERE, KINDS
 from mithril_nb.models.shape_inference.flat import flat
 from mithril_nb.models.shape_inference.infer import Inference
-from mithril_nb.stages.stage_kinds import kinds_of_stages
-from mithril_nb.train.losses import LOSSES
 from mithril_nb.ui.session.analysis import Analysis
-from mithril_nb.ui.session.design import PROGRAMS, source_of
-from mithril_nb.ui.session.fixes import problem_data
-from mithril_nb.ui.session.stages import StageState
+from mithril_nb.ui.session.autosave import AutosaveData
+from mithril_nb.ui.session.commands import ProblemData, RequestState
+from mithril_nb.ui.session.cost_tables import CostTable, Source
+from mithril_nb.ui.session.design import source_of
+from mithril_nb.ui.session.graphs.overlays import OverlayChoice
+from mithril_nb.ui.session.passes import ComparedTransforms
+from mithril_nb.ui.session.stages import StageState, StatusFigures
+from mithril_nb.ui.session.training import RunData
+from mithril_nb.ui.session.what_if import FieldValue, FormField, WhatIfState
 from mithril_nb.viz.diagrams.logical import annotate, model_graph, repeat_key
 from mithril_nb.viz.diagrams.nested import NestedGraph
 from mithril_nb.viz.palette import HUES
@@ -115,71 +119,163 @@ def shares_of(cost: Cost, paths: Iterable[str]) -> dict[str, float]:
     return {path: share for path, share in shares.items() if share is not None}
 
 
-def description_of(analysis: Analysis) -> dict[str, Any]:
+class PortData(TypedDict):
+    """A port with its shape."""
+
+    port: str
+    shape: str
+
+
+class ParameterData(TypedDict):
+    """A parameter of a block."""
+
+    name: str
+    shape: str
+    count: int | None
+
+
+class BlockSummary(TypedDict):
+    """A block of an explored program."""
+
+    path: str
+    name: str
+    kind: str
+    hue: int
+
+
+class BlockDetails(BlockSummary):
+    """The part of the inspector's data that differs between blocks of one kind."""
+
+    values: dict[str, FieldValue]  # of the fields that differ from their defaults
+    inputs: list[PortData]
+    outputs: list[PortData]
+    params: list[ParameterData]
+    children: list[str]
+    facts: list[tuple[str, str]]  # of plugins: label and text
+
+
+class KindField(FormField):
+    """A field of a kind of blocks."""
+
+    default: FieldValue
+
+
+class KindDetails(TypedDict):
+    """The part of the inspector's data that is the same for all blocks of a kind."""
+
+    doc: str
+    formula: str
+    fields: list[KindField]
+
+
+class PaletteEntry(TypedDict):
+    """A kind of blocks in the palette."""
+
+    kind: str
+    category: str
+    summary: str
+    formula: str
+    words: str  # other names of the block, such as "dense fc"
+
+
+class PackedGraph(TypedDict):
+    """A graph in columns without those of default values; parents and ends are indices of boxes."""
+
+    title: str
+    is_model: bool
+    roles: list[str]
+    shapes: list[str]
+    idle: list[tuple[str, str]]
+    boxes: dict[str, list[Any]]
+    flows: dict[str, list[Any]]
+    rounds: NotRequired[dict[str, list[Any]]]  # data between the rounds of equal parts, which is not drawn
+
+
+class ModelGraph(PackedGraph):
+    """The graph of a workbench, with the keys of its open groups."""
+
+    opened: list[str]
+    moved: dict[str, tuple[float, float]]  # by path, relative to the frame of the group around the block
+
+
+class GraphOfStage(PackedGraph):
+    """The graph of a stage, with the keys of its open groups."""
+
+    opened: list[str]
+
+
+class Description(TypedDict):
+    """The part of a snapshot that only an edit changes."""
+
+    blocks: dict[str, BlockDetails]
+    kinds: dict[str, KindDetails]
+    palette: list[PaletteEntry]
+    source: str
+
+
+class CostsInfo(TypedDict):
+    """The state of the costs that are computed on request."""
+
+    sources: dict[Source, RequestState]
+    what_if: WhatIfState
+
+
+class ProgramSnapshot(TypedDict):
+    """What workbench and explorer show of a program, except texts and graphs of stages."""
+
+    revision: NotRequired[int]  # counts the snapshots of a widget
+    version: int  # counts the designs
+    name: str
+    backend: str
+    selection: list[str]
+    notice: ProblemData | None
+    problems: list[ProblemData]
+    cost: CostTable | None
+    costs: CostsInfo
+    overlay: OverlayChoice
+    stages: dict[str, StageState]
+    stage_kinds: dict[str, tuple[str, str, str]]  # title, progress label and language
+    passes: RequestState
+    status: StatusFigures
+
+
+class WorkbenchSnapshot(ProgramSnapshot, Description):
+    """All data that a workbench shows."""
+
+    program: str
+    programs: list[str]
+    program_note: str  # why another program is shown than the selected one
+    loss: str  # the loss that training minimises, the losses available by name, the output it applies to, all outputs
+    losses: list[str]
+    output: str
+    outputs: list[str]
+    shapes: dict[str, list[int | str]]
+    graph: ModelGraph
+    autosave: AutosaveData | None
+    can_undo: bool
+    can_redo: bool
+    undo_label: str
+    redo_label: str
+    run: RunData
+
+
+class ExplorerSnapshot(ProgramSnapshot):
+    """All data that an explorer shows."""
+
+    blocks: dict[str, BlockSummary]
+    graph_stage: str
+    graph_stages: list[str]
+    transforms: ComparedTransforms | None
+
+
+def description_of(analysis: Analysis) -> Description:
     """Return the part of a snapshot that only an edit changes."""
     graph = analysis.design.graph
     return {
         "blocks": describe_blocks(graph, analysis.inference, hues_of(graph)),
-        "kinds": describe_kinds(graph),
-        "palette": list(palette()),
+        "kinds": {kind: _describe_kind(kind) for kind in dict.fromkeys(node.block.kind for _, node in graph.walk())},
+        "palette": palette(),
         "source": source_of(analysis.design),
-    }
-
-
-def snapshot_of(
-    analysis: Analysis,
-    view: ViewState,
-    graph: NestedGraph,
-    described: Mapping[str, Any],
-    *,
-    backend: str,
-    cost: Mapping[str, Any] | None,
-    costs: Mapping[str, Any],
-    overlay: Mapping[str, Any],
-    notice: Diagnostic | None,
-    autosave: Mapping[str, Any] | None,
-    stages: Mapping[str, StageState],
-    passes: Mapping[str, Any],
-    run: Mapping[str, Any],
-    status: Mapping[str, Any],
-    undo_label: str,
-    redo_label: str,
-) -> dict[str, Any]:
-    """Return all data that a front end shows, as JSON-able data."""
-    design = analysis.design
-    return {
-        "version": analysis.version,
-        "name": design.name,
-        "backend": backend,
-        "program": analysis.program_name,
-        "programs": list(PROGRAMS),
-        "program_note": analysis.why_not_trained if design.program != "forward" else "",
-        "loss": analysis.loss.name,
-        "losses": list(dict.fromkeys((analysis.loss.name, *LOSSES))),
-        "output": analysis.loss.output or "",
-        "outputs": list(analysis.inference.outputs),
-        "shapes": {
-            name: list(spec.shape) if name in analysis.shaped else []
-            for name, spec in analysis.inference.inputs.items()
-        },
-        **described,
-        "graph": {**graph.to_dict(), "opened": sorted(view.expanded), "moved": dict(view.moved)},
-        "cost": cost,
-        "costs": dict(costs),
-        "overlay": dict(overlay),
-        "problems": [problem_data(problem, analysis) for problem in analysis.problems],
-        "notice": notice and {**problem_data(notice, analysis), "kind": "error"},
-        "autosave": autosave,
-        "stages": {name: vars(state) for name, state in stages.items()},
-        "stage_kinds": kinds_of_stages(),
-        "passes": dict(passes),
-        "selection": list(view.selection),
-        "can_undo": bool(undo_label),
-        "can_redo": bool(redo_label),
-        "undo_label": undo_label,
-        "redo_label": redo_label,
-        "run": dict(run),
-        "status": dict(status),
     }
 
 
@@ -193,19 +289,19 @@ _OF_MITHRIL = "As in Mithril"
 """Category of Mithril's other names for blocks. The palette lists each block once."""
 
 
-def palette() -> tuple[dict[str, str], ...]:
+def palette() -> list[PaletteEntry]:
     """Return every kind of block with its category, summary and formula, common kinds first."""
-    return tuple(
-        {
-            "kind": kind,
-            "category": _category(kind, block_type),
-            "summary": summary(block_type),
-            "formula": _metadata(block_type, "formula"),
-            "words": " ".join(word for word, meant in ELSEWHERE.items() if meant == kind),
-        }
+    return [
+        PaletteEntry(
+            kind=kind,
+            category=_category(kind, block_type),
+            summary=summary(block_type),
+            formula=_metadata(block_type, "formula"),
+            words=" ".join(word for word, meant in ELSEWHERE.items() if meant == kind),
+        )
         for kind, block_type in sorted(KINDS.items(), key=lambda item: _place(*item))
         if _metadata(block_type, "category") not in ("", _OF_MITHRIL)
-    )
+    ]
 
 
 def _category(kind: str, block_type: type) -> str:
@@ -218,12 +314,7 @@ def _place(kind: str, block_type: type) -> tuple[int, str, int, str]:
     return rank, category, _COMMON.index(kind) if kind in _COMMON else 0, kind
 
 
-def describe_kinds(graph: LogicalGraph) -> dict[str, dict[str, Any]]:
-    """Return the part of the inspector's data that is the same for all blocks of a kind, for each kind in a graph."""
-    return {kind: _describe_kind(kind) for kind in dict.fromkeys(node.block.kind for _, node in graph.walk())}
-
-
-def _describe_kind(kind: str) -> dict[str, Any]:
+def _describe_kind(kind: str) -> KindDetails:
     constructor = KINDS.get(kind)
     if constructor is None:
         return {"doc": "A model composed of blocks.", "formula": "", "fields": []}
@@ -234,7 +325,7 @@ def _describe_kind(kind: str) -> dict[str, Any]:
     }
 
 
-def describe_blocks(graph: LogicalGraph, inference: Inference, hues: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+def describe_blocks(graph: LogicalGraph, inference: Inference, hues: Mapping[str, int]) -> dict[str, BlockDetails]:
     """Return the part of the inspector's data that differs between blocks of one kind, by path of the block."""
     starts = {name: note.initializer for name, note in flat(graph).notes.items() if note.initializer}
     return {
@@ -250,7 +341,7 @@ def summary(constructor: type) -> str:
 
 def _describe(
     path: str, name: str, block: Block, inference: Inference, hue: int, starts: Mapping[Any, str]
-) -> dict[str, Any]:
+) -> BlockDetails:
     specs = inference.blocks.get(path, BlockSpecs())
     constructor = KINDS.get(block.kind)
     return {
@@ -278,7 +369,7 @@ def _values(fields: Iterable[Field], block: Block) -> dict[str, Any]:
     return {field.name: _listed(values[field.name]) for field in fields if values[field.name] != field.default}
 
 
-def _describe_field(field: Field) -> dict[str, Any]:
+def _describe_field(field: Field) -> KindField:
     return {
         "name": field.name,
         "type": field.type,
@@ -337,14 +428,14 @@ def inspector_fact(name: str) -> Callable[[Function], Function]:
     return register
 
 
-def facts_of(path: str, block: Block, specs: BlockSpecs) -> list[list[str]]:
+def facts_of(path: str, block: Block, specs: BlockSpecs) -> list[tuple[str, str]]:
     """Return the registered facts of a block: pairs of label and text."""
-    facts: list[list[str]] = []
+    facts: list[tuple[str, str]] = []
     for name, fact in _FACTS.items():
         try:
             text = fact(path, block, specs)
         except Exception as error:  # an error of a plugin must not end the session
             text = f"failed: {type(error).__name__}: {error}"
         if text is not None:
-            facts.append([name, str(text)])
+            facts.append((name, str(text)))
     return facts

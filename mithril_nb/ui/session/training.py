@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 
@@ -29,12 +29,41 @@ from mithril_nb.ui.session.design import Design, design_of
 
 _EVERY_S = 0.4
 """Seconds between two updates: short enough to look live, long enough to leave the cores to training."""
-_NO_RUN: dict[str, Any] = {
+
+
+class RunData(TypedDict):
+    """The state of a run."""
+
+    # The page sets the last three when the connection ends while the run is running or paused.
+    state: Literal["none", "idle", "running", "paused", "stopped", "done", "failed", "lost", "closed", "replaced"]
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    loss: float | None
+    accuracy: float | None
+    validation_loss: float | None
+    validation_accuracy: float | None
+    steps_per_s: float | None
+    left_s: float | None
+    learning_rate: float | None
+    learning_rate_is_relative: bool
+    message: str
+    points: int
+    is_current_model: bool  # whether the model has not changed since the run started
+
+
+_NO_RUN: RunData = {
     "state": "none", "epoch": 0, "epochs": 0, "step": 0, "steps": 0, "loss": None, "accuracy": None,
     "validation_loss": None, "validation_accuracy": None, "steps_per_s": None, "left_s": None, "learning_rate": None,
-    "learning_rate_is_relative": False, "message": "", "points": 0,
-    "is_current_model": True,
+    "learning_rate_is_relative": False, "message": "", "points": 0, "is_current_model": True,
 }  # fmt: skip
+
+
+class CurvesHead(TypedDict("_From", {"from": int})):
+    """Rows of the training history; the data are columns of float64."""
+
+    columns: list[str]
 
 
 @dataclass(frozen=True)
@@ -65,7 +94,7 @@ class Training:
         self._first_rate: float | None = None  # set before the first run
         self._unfollow: Callable[[], None] = lambda: None
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> RunData:
         """Return the state of the run for a front end."""
         view = run_view(self.run)
         if self.run is None:
@@ -83,7 +112,7 @@ class Training:
     def _optimizer(self) -> Optimizer:
         return resolve_optimizer(self.options.get("optimizer", "adam"), self.options.get("learning_rate"))
 
-    def _with_model(self, view: dict[str, Any]) -> dict[str, Any]:
+    def _with_model(self, view: RunData) -> RunData:
         return {**view, "is_current_model": self._is_current}
 
     @property
@@ -101,32 +130,32 @@ class Training:
             self.run, self.runs, self._trained = earlier.run, list(earlier.runs), earlier._trained
             self._unfollow = follow(self.run, self._send_of, self._lock)
 
-    @command()
+    @command
     def train(self) -> None:
         """Continue the run."""
         self._run_of_model("done", "failed", "stopped").resume()
 
-    @command()
+    @command
     def step_once(self) -> None:
         """Take one step."""
         self._run_of_model().step_once()
 
-    @command()
+    @command
     def resume(self) -> None:
         """Continue the run from its current step, even if it was stopped."""
         self._run_to("continue").resume()
 
-    @command()
+    @command
     def pause(self) -> None:
         """Pause the run after the current step."""
         self._run_to("pause").pause()
 
-    @command()
+    @command
     def stop(self) -> None:
         """Stop the run after the current step."""
         self._run_to("stop").stop()
 
-    @command("value=0.001")
+    @command
     def set_learning_rate(self, value: float) -> None:
         """Set the learning rate of the run, from its next step on."""
         if self.run is None:
@@ -134,7 +163,7 @@ class Training:
         else:
             self.run.set_learning_rate(value)
 
-    @command()
+    @command
     def request_curves(self) -> None:
         """Send all rows of the curves again."""
         if self.run is not None:
@@ -228,9 +257,9 @@ def check_options(options: Mapping[str, Any]) -> None:
         check_count(name, options.get(name, 10))
 
 
-def run_view(run: Run | None) -> dict[str, Any]:
+def run_view(run: Run | None) -> RunData:
     """Return the state of a run for a front end."""
-    return dict(_NO_RUN) if run is None else {**_NO_RUN, **run.snapshot()}
+    return cast(RunData, {**_NO_RUN, **(run.snapshot() if run else {})})
 
 
 _BATCH, _WIDTH, _SIDE = 32, 32, 8

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from mithril_nb.analysis.whatif import Change, Peak, WhatIf
 from mithril_nb.analysis.whatif.subjects import PRECISIONS, batch_of
 from mithril_nb.errors import MithrilError, ShapeError, UnknownOptionError, short_repr
-from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import rests
 from mithril_nb.stages.once import paused_collector
-from mithril_nb.ui.session.commands import Client, Reply, RequestHandler, check_choice, command, problem_of
-from mithril_nb.ui.session.cost_requests import Look, draw_beside, picture_data
+from mithril_nb.ui.session.commands import (
+    Client,
+    ProblemData,
+    ProgramView,
+    Reply,
+    RequestHandler,
+    RequestState,
+    State,
+    check_choice,
+    command,
+    problem_data,
+    problem_of,
+)
+from mithril_nb.ui.session.cost_requests import KeyHead, Look, Picture, draw_beside, picture_data
 from mithril_nb.viz.costs.fields import BLOCK_FIELDS
 
-Changes = Sequence[tuple[str, str, Any]]
+FieldValue = int | float | str | bool | list[int] | None
+SettingChange = tuple[str, str, FieldValue]
 """Path of a block, or `""` for the whole program; name of the setting; new value."""
+Changes = Sequence[SettingChange]
 
 DTYPES = ("float32", "bfloat16", "float16")
 """Floating-point dtypes available in every process. float64 needs JAX's x64 mode."""
@@ -33,23 +46,58 @@ _LABELS = {"remat": "recompute"}
 """Labels of settings whose names are not plain words."""
 
 
-@dataclass(frozen=True)
-class Subject:
-    """A program whose costs are computed with other settings."""
+class FormField(TypedDict):
+    """A field of a form."""
 
-    version: int  # version of the design
-    ask: Callable[[], WhatIf]  # A function that returns the `WhatIf` of the program, which computes the costs
-    hues: Mapping[str, int]  # hue by path of the block. A block without an entry has the hue of the block around it
-    # The program of an `Explorer`, whose batch size is then inferred; `None` in a workbench.
-    program: Inspection | None = None
+    name: str
+    type: str  # "int", "float", "bool", "choice", "ints" or "text"
+    min: float | None
+    max: float | None
+    choices: list[str] | None
+    doc: str
+    optional: bool
 
 
-def settings_of(subject: Subject, what_if: WhatIf) -> list[dict[str, Any]]:
+class SettingField(FormField):
+    """A setting with its current value."""
+
+    label: NotRequired[str]  # if it differs from the name
+    value: FieldValue
+
+
+class ComparedFigure(TypedDict):
+    """A figure before and after a change of settings."""
+
+    figure: str  # a figure of costs, or "peak_bytes"
+    before: float | None
+    after: float | None
+    reason: str  # why it is unknown
+
+
+class WhatIfAnswer(TypedDict):
+    """The costs with other settings."""
+
+    changes: list[SettingChange]
+    how: str  # how the costs were computed
+    rows: list[ComparedFigure]
+    compiled: list[ComparedFigure] | None  # the same figures from the compiler; null until requested
+    problem: ProblemData | None
+    picture: Picture
+
+
+class WhatIfState(RequestState):
+    """The state of the answer, and the settings of the whole program at a version."""
+
+    problem: ProblemData | None
+    settings: list[SettingField] | None  # null before the first request
+
+
+def settings_of(program: ProgramView, what_if: WhatIf) -> list[SettingField]:
     """Return the settings of the whole program as fields of a form, with current values."""
     values = dict(what_if.settings)
-    if subject.program is not None and "batch" not in values:
+    if program.model is None and "batch" not in values:
         with suppress(ShapeError):  # the batch dim cannot always be inferred
-            values = {"batch": batch_of(subject.program).size, **values}
+            values = {"batch": batch_of(program.inspection()).size, **values}
     values.setdefault("precision", "default")
     # Skip symbolic sizes: they have no current value to compare with.
     plain = {name: value for name, value in values.items() if isinstance(value, bool | int | str)}
@@ -60,7 +108,7 @@ def _is_of_whole(name: str) -> bool:
     return name in _DOCS or name.rpartition(".")[2].isdigit()
 
 
-def _field(name: str, value: Any) -> dict[str, Any]:
+def _field(name: str, value: Any) -> SettingField:
     choices = {"dtype": DTYPES, "precision": PRECISIONS}.get(name)
     kind = "choice" if choices else "bool" if isinstance(value, bool) else "int"
     least, most = (1, 1 << 20) if kind == "int" else (None, None)
@@ -72,7 +120,7 @@ def _field(name: str, value: Any) -> dict[str, Any]:
         "value": value,
         "min": least,
         "max": most,
-        "choices": list(dict.fromkeys((value, *choices))) if choices else None,
+        "choices": [str(choice) for choice in dict.fromkeys((value, *choices))] if choices else None,
         "doc": _DOCS.get(name) or f"Size of dim {axis} of the input {port}.",
         "optional": False,
     }
@@ -93,7 +141,7 @@ _MEMORY = {"compiled": ("Peak memory from XLA.",), "analytic": ("Peak memory est
 
 @dataclass(frozen=True)
 class _Request:
-    subject: Subject
+    program: ProgramView
     key: str
     changes: Changes
     figure: str
@@ -103,26 +151,24 @@ class _Request:
 class WhatIfRequests(RequestHandler):
     """Computes the costs of a program with other settings, such as another batch size."""
 
-    def __init__(self, subject: Callable[[], Subject], client: Client):
+    def __init__(self, program: Callable[[], ProgramView], client: Client):
         super().__init__(client, "what-if", "what-if-compiled")
-        self._subject = subject
-        self._view: dict[str, Any] = {"state": "empty", "message": "", "problem": None}
-        self._settings: tuple[int, list[dict[str, Any]]] | None = None
+        self._program = program
+        self._view: WhatIfState = WhatIfState(state="empty", message="", problem=None, settings=None, version=0)
         self._what_if: tuple[int, WhatIf] | None = None
         self._compiled: dict[Any, Change] = {}
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> WhatIfState:
         """Return the state of the answer, and the `settings` that can change; these are `None` until requested."""
-        version, settings = self._settings or (0, None)
-        return {**self._view, "settings": settings, "version": version}
+        return self._view
 
-    @command()
+    @command
     def request_settings(self) -> None:
         """Find the settings that can change."""
-        subject = self._subject()
-        self._quick.submit(lambda _: self._find_settings(subject), "settings")
+        program = self._program()
+        self._quick.submit(lambda _: self._find_settings(program), "settings")
 
-    @command('key="wider", changes=[["linear_0", "dimension", 512], ["", "batch", 64]]')
+    @command
     def what_if(
         self,
         key: str,
@@ -133,7 +179,7 @@ class WhatIfRequests(RequestHandler):
     ) -> None:
         """Send the costs with other settings."""
         check_choice("figure", figure, BLOCK_FIELDS)
-        request = _Request(self._subject(), str(key), checked_changes(changes), figure, max(1, int(width)))
+        request = _Request(self._program(), str(key), checked_changes(changes), figure, max(1, int(width)))
         if compile:
             self._slow.submit(lambda is_wanted: self._compile(request, is_wanted), "what if")
         else:
@@ -147,42 +193,43 @@ class WhatIfRequests(RequestHandler):
 
     # In the threads
 
-    def _what_if_of(self, subject: Subject) -> WhatIf | None:
+    def _what_if_of(self, program: ProgramView) -> WhatIf | None:
         with self._lock:  # both threads use it, and creating it takes long
             version, what_if = self._what_if or (0, None)
-            if version > subject.version:
+            if version > program.version:
                 return None
-            if what_if is None or version < subject.version:
+            if what_if is None or version < program.version:
                 if what_if is not None:
                     what_if.close()
                     self._compiled.clear()
                 with paused_collector():
-                    what_if = subject.ask()
-                self._what_if = subject.version, what_if
+                    what_if = program.what_if()
+                self._what_if = program.version, what_if
             return what_if
 
     def _change_of(self, request: _Request) -> Change | None:
-        what_if = self._what_if_of(request.subject)
+        what_if = self._what_if_of(request.program)
         return None if what_if is None else what_if(_named(request.changes))
 
-    def _find_settings(self, subject: Subject) -> None:
-        settings: list[dict[str, Any]] = []
+    def _find_settings(self, program: ProgramView) -> None:
+        settings: list[SettingField] = []
+        state: State = "ready"
+        problem = None
         try:
-            what_if = self._what_if_of(subject)
+            what_if = self._what_if_of(program)
             if what_if is None:
                 return
-            settings = settings_of(subject, what_if)
-            state, problem = "ready", None
+            settings = settings_of(program, what_if)
         except MithrilError as error:  # the program cannot be traced, so no setting can change
-            state, problem = "unavailable", problem_of(error).to_dict()
-        self._settings = subject.version, settings
+            state, problem = "unavailable", problem_data(problem_of(error))
+        self._view = {**self._view, "settings": settings, "version": program.version}
         if self._view["state"] == "loading":  # the other thread is busy, and sets the state when it is done
             self._client.changed()
         else:
             self._turn(state, problem=problem)
 
-    def _turn(self, state: str, message: str = "", problem: dict[str, object] | None = None) -> None:
-        self._view = {"state": state, "message": message, "problem": problem}
+    def _turn(self, state: State, message: str = "", problem: ProblemData | None = None) -> None:
+        self._view = {**self._view, "state": state, "message": message, "problem": problem}
         self._client.changed()
 
     def _answer(self, request: _Request, is_wanted: Callable[[], bool]) -> None:
@@ -235,28 +282,27 @@ class WhatIfRequests(RequestHandler):
             return
         compiled = self._compiled.get(_key(request))  # `None` until requested
         method = f"Analytic, {_WAYS.get(change.way, change.way)}, in {1000 * took_s:.0f} ms."
-        look = Look(request.figure, request.width, request.subject.hues)
+        look = Look(request.figure, request.width, request.program.hues)
         drawing = draw_beside(change.before, change.after, look, ("now", "then"))
-        data: dict[str, Any] = {
-            "changes": [list(setting) for setting in request.changes],
+        answer: WhatIfAnswer = {
+            "changes": list(request.changes),
             "how": " ".join([method, *_MEMORY.get(peaks[1].source, ()), *change.notes]),
             "rows": _compared(change, peaks),
             "compiled": None if compiled is None else _compared(compiled, compiled.peaks),
             "problem": None,
             "picture": picture_data(drawing),
         }
-        self._client.send("what_if", Reply({"key": request.key}, data))
+        self._client.send("what_if", Reply(KeyHead(key=request.key), answer))
 
     def _report(self, request: _Request, is_wanted: Callable[[], bool], error: Exception) -> None:
-        data = {
-            "changes": [list(setting) for setting in request.changes], "how": "", "rows": [], "compiled": None,
-            "problem": self._problem_of(error).to_dict(), "picture": picture_data(),
-        }  # fmt: skip
+        problem = problem_data(self._problem_of(error))
+        changes = list(request.changes)
+        answer = WhatIfAnswer(changes=changes, how="", rows=[], compiled=None, problem=problem, picture=picture_data())
         if is_wanted():
-            self._client.send("what_if", Reply({"key": request.key}, data))
+            self._client.send("what_if", Reply(KeyHead(key=request.key), answer))
 
 
-def checked_changes(changes: Sequence[Sequence[Any]]) -> tuple[tuple[str, str, Any], ...]:
+def checked_changes(changes: Sequence[Sequence[Any]]) -> Changes:
     """Return the changes of settings that a front end has sent, after checking their form."""
     if not all(
         isinstance(change, list | tuple)
@@ -278,17 +324,16 @@ def _named(changes: Changes) -> dict[str, Any]:
 
 
 def _key(request: _Request) -> str:
-    return repr((request.subject.version, request.changes))
+    return repr((request.program.version, request.changes))
 
 
-def _compared(change: Change, peaks: tuple[Peak, Peak]) -> list[dict[str, Any]]:
+def _compared(change: Change, peaks: tuple[Peak, Peak]) -> list[ComparedFigure]:
     before, after = change.before.total, change.after.total
-    rows = [
-        {"figure": name, "before": getattr(before, name), "after": getattr(after, name), "reason": _UNKNOWN}
-        for name in _COMPARED
-    ]
     now, then = peaks
     return [
-        *rows,
-        {"figure": "peak_bytes", "before": now.bytes, "after": then.bytes, "reason": now.reason or then.reason},
+        *(
+            ComparedFigure(figure=name, before=getattr(before, name), after=getattr(after, name), reason=_UNKNOWN)
+            for name in _COMPARED
+        ),
+        ComparedFigure(figure="peak_bytes", before=now.bytes, after=then.bytes, reason=now.reason or then.reason),
     ]

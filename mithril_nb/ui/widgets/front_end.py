@@ -19,7 +19,7 @@ from IPython import get_ipython
 from ipywidgets import widget_serialization
 
 from mithril_nb.errors import Diagnostic
-from mithril_nb.ui.session.commands import notice_of, problem_of
+from mithril_nb.ui.session.commands import problem_data, problem_of
 from mithril_nb.ui.widgets.cells import forget
 from mithril_nb.ui.widgets.static_fallback import StaticFallback, live_bundle
 from mithril_nb.viz.html_parts import built
@@ -136,6 +136,6 @@ def shown_in_widget(handler: Callable[..., None]) -> Callable[..., None]:
             handler(self, *args)
         except Exception as error:
             self.session.errors.append(error)
-            self._show({**self.snapshot, "notice": notice_of(problem_of(error))})
+            self._show({**self.snapshot, "notice": problem_data(problem_of(error))})
 
     return guarded

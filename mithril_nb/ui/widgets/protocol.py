@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 
@@ -17,12 +17,122 @@ from mithril_nb.stages import Stage
 from mithril_nb.stages.hlo.readable import readable
 from mithril_nb.stages.transforms.marks import MarkedEquation
 from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
-from mithril_nb.ui.session.commands import Reply
-from mithril_nb.ui.session.training import Rows
+from mithril_nb.ui.session.commands import ProblemData, Reply, problem_data
+from mithril_nb.ui.session.cost_requests import CostHead, CostRowsHead, FormulaHead, KeyHead, Picture
+from mithril_nb.ui.session.cost_tables import BlockFormula, CostDetails, CostTable
+from mithril_nb.ui.session.exploring import StageHead
+from mithril_nb.ui.session.graphs.exports import ExportHead
+from mithril_nb.ui.session.graphs.overlays import OverlayData, OverlayHead
+from mithril_nb.ui.session.passes import DiffHead, InstructionHistory, MatchesHead, PassesHead, PassRow
+from mithril_nb.ui.session.snapshot import GraphOfStage
+from mithril_nb.ui.session.training import CurvesHead, Rows, RunData
+from mithril_nb.ui.session.what_if import WhatIfAnswer
 from mithril_nb.viz.pages.listing import equation_data, stage_data
 
 Message = tuple[dict[str, Any], list[bytes]]
 """A message and its buffers."""
+
+
+class StageTextHead(TypedDict):
+    """A text of a stage; the data are a `PackedStage`."""
+
+    stage: str
+    version: int
+    short: bool  # whether the text is the short form of optimized HLO
+
+
+class PackedEquations(TypedDict):
+    """The equations of a stage in columns; `tables` has the values of the columns of indices."""
+
+    id: list[str]
+    primitive: list[int]
+    block: list[int]
+    role: list[int]
+    source: list[str]
+    tables: dict[str, list[Any]]
+
+
+class ShownLines(TypedDict):
+    """For a shortened text: the instructions on each line, the displayed one first."""
+
+    line: list[int]
+    instructions: list[list[int]]
+
+
+class PackedStage(TypedDict):
+    """A stage: instructions as columns of indices into tables of distinct values; `step` is the distance in lines."""
+
+    text: str
+    columns: dict[str, list[int]]
+    tables: dict[str, list[Any]]
+    equations: PackedEquations
+    help: NotRequired[list[tuple[str, str]]]  # descriptions of operations by opcode
+    shown: NotRequired[ShownLines]
+    kinds: NotRequired[dict[str, str]]  # in the first stage, which is searched: the kind of each block, by path
+
+
+class TransformsHead(TypedDict):
+    """The steps of transforms follow as `TransformStepData`; `left_out` are transforms that are not shown."""
+
+    left_out: list[str]
+
+
+MarkedLine = tuple[int, str, Literal["kept", "new", "changed", "gone"], list[str], str, bool]
+"""Line, id and mark of an equation; the related equations on the other side; a note; and whether they are inferred."""
+
+
+class TransformSide(TypedDict):
+    """A jaxpr before or after a transform."""
+
+    text: str
+    marks: list[MarkedLine]
+
+
+class TransformStepData(TypedDict):
+    """One transform."""
+
+    name: str
+    explanation: str
+    problem: ProblemData | None
+    before: TransformSide | None
+    after: TransformSide | None
+
+
+class RunHead(TypedDict):
+    """The state of the run."""
+
+    run: RunData
+
+
+class ReplyHead(TypedDict):
+    """The reply to the command with this id."""
+
+    id: int
+    ok: bool
+    error: ProblemData | None
+
+
+MESSAGES: dict[str, tuple[Any, Any]] = {
+    "reply": (ReplyHead, None),
+    "stage": (StageTextHead, PackedStage),
+    "graph": (StageHead, GraphOfStage),
+    "graph_shares": (StageHead, list[float | None]),
+    "overlay": (OverlayHead, OverlayData),
+    "run": (RunHead, None),
+    "curves": (CurvesHead, bytes),
+    "cost": (CostHead, CostTable),
+    "cost_rows": (CostRowsHead, CostDetails),
+    "cost_picture": (KeyHead, Picture),
+    "formula": (FormulaHead, BlockFormula),
+    "what_if": (KeyHead, WhatIfAnswer),
+    "passes": (PassesHead, list[PassRow]),
+    "diff": (DiffHead, str),
+    "pass_matches": (MatchesHead, list[tuple[int, list[int]]]),
+    "instruction_history": (InstructionHistory, None),
+    "transforms": (TransformsHead, list[TransformStepData]),
+    "export": (ExportHead, str),
+}
+"""The types of head and data by kind of message. `tools/contract.py` writes them in TypeScript, for the page."""
 
 
 def packed(data: Any) -> bytes:
@@ -37,8 +147,8 @@ def stage_message(name: str, version: int, inspection: Inspection, *, short: boo
     data = {**stage_data(inspection, stage), "equations": equation_data(inspection, [stage])}
     if short:
         data.update(_shortened(stage))
-    head = {"type": "stage", "stage": name, "version": version, "short": short}
-    return head, [packed(data)]
+    head = StageTextHead(stage=name, version=version, short=short)
+    return {"type": "stage", **head}, [packed(data)]
 
 
 def curves_message(rows: Rows) -> Message:
@@ -60,40 +170,33 @@ def _shortened(stage: Stage) -> dict[str, Any]:
 
 def transforms_message(steps: TransformSteps) -> Message:
     """Return the message and buffer of transform steps: explanation, and both sides with a mark on each equation."""
-    return {"type": "transforms", "left_out": list(steps.left_out)}, [packed([_step(step) for step in steps])]
+    head = TransformsHead(left_out=list(steps.left_out))
+    return {"type": "transforms", **head}, [packed([_step(step) for step in steps])]
 
 
-def _step(step: TransformStep) -> dict[str, Any]:
-    results: dict[str, list[str]] = {}
-    for equation in step.equations:
-        if equation.source is not None:
-            results.setdefault(equation.source, []).append(equation.id)
+def _step(step: TransformStep) -> TransformStepData:
     came_from = {equation.id: [equation.source] for equation in step.equations if equation.source is not None}
+    results: dict[str, list[str]] = {}
+    for id, [source] in came_from.items():
+        results.setdefault(source, []).append(id)
     is_first = step.before is None
     return {
         "name": step.name,
         "explanation": step.explanation,
-        "problem": None if step.problem is None else step.problem.to_dict(),
+        "problem": step.problem and problem_data(step.problem),
         "before": _side(step.before, step.equations_before, results),
         "after": _side(step.after, () if is_first else step.equations, came_from),
     }
 
 
-def _side(stage: Stage | None, marks: Sequence[MarkedEquation], others: dict[str, list[str]]) -> dict[str, Any] | None:
+def _side(stage: Stage | None, marks: Sequence[MarkedEquation], others: dict[str, list[str]]) -> TransformSide | None:
     if stage is None:
         return None
-    line = {instruction.id: instruction.line for instruction in stage.instructions}
-    rows = [
-        (
-            line[equation.id],
-            equation.id,
-            equation.mark,
-            others.get(equation.id, []),
-            equation.note,
-            equation.origin == "inferred",
-        )
-        for equation in marks
-        if equation.id in line
+    line_of = {instruction.id: instruction.line for instruction in stage.instructions}
+    rows: list[MarkedLine] = [
+        (line_of[mark.id], mark.id, mark.mark, others.get(mark.id, []), mark.note, mark.origin == "inferred")
+        for mark in marks
+        if mark.id in line_of
     ]
     return {"text": stage.text, "marks": sorted(rows)}
 

@@ -59,7 +59,26 @@ class SessionWidget(FrontEndWidget):
         self.snapshot = {}  # free memory, because `Out` may hold the closed widget for long
 
     def overlay(self, of: str | Mapping[str, Any], *, own: bool = False, title: str = "value") -> None:
-        """Show values on the nodes of the graph, as the menu "Values" in its toolbar does."""
+        """Show values on the nodes of the graph, as the menu "Values" in its toolbar does.
+
+        Args:
+            of: A name as in `Inspection.overlay`, such as `"flops"`; `""` for none; or your own values: a dict of
+                numbers or of texts by path of the block.
+            own: If true, the number of a block excludes the blocks inside it.
+            title: Title of your own values, with their unit.
+
+        Raises:
+            UnknownOptionError: `of` is a text, but no overlay has this name.
+
+        Examples:
+            >>> import mithril_nb as ml
+            >>> from mithril_nb.models import MLP
+            >>> workbench = ml.workbench(MLP(4, [3], 2), shapes={"input": [8, 4]}, autosave=False)
+            >>> workbench.overlay({"linear_0": 0.5}, title="sparsity")
+            >>> workbench.session.overlays.name
+            'own values: sparsity'
+            >>> workbench.close()
+        """
         overlays = self.session.overlays
         if isinstance(of, str):
             overlays.show_overlay(of, own)
@@ -82,10 +101,11 @@ class SessionWidget(FrontEndWidget):
             self._reply(id, self.session.run_command(name, dict(args)))
 
     def _send_initial_data(self) -> None:
+        # The page may have been reloaded, and the snapshot does not contain these data.
         passes = self.session.passes.latest
-        if passes.rows:
-            self._on_change("passes", passes.reply())
-            self.session.passes.request_diff(passes.number)
+        if passes is not None and passes.data:
+            self._on_change("passes", passes)
+            self.session.passes.request_diff(passes.head["number"])
         if self.session.overlays.name:
             self.session.overlays.refresh()
 

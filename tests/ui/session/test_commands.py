@@ -14,10 +14,42 @@ from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.models import MLP, Linear, Model, Relu
 from mithril_nb.targets import inspect
 from mithril_nb.ui.session import Session, design_of
-from mithril_nb.ui.session.commands import EXAMPLES
 from mithril_nb.ui.session.exploring import Exploration
 
 PATIENCE_S = 60.0
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "add_block": {"kind": "Linear", "after": "linear_0"},
+    "apply_what_if": {"changes": [["linear_0", "dimension", 512], ["", "batch", 64]]},
+    "collapse": {"path": "mlp_0"},
+    "connect": {"source": "linear_0.output", "target": "relu_0.input"},
+    "disconnect": {"source": "linear_0.output", "target": "relu_0.input"},
+    "expand": {"path": "mlp_0"},
+    "insert_before": {"kind": "Flatten", "path": "linear_0"},
+    "leave_stage": {"stage": "jaxpr"},
+    "move": {"path": "linear_0", "x": 40, "y": 120},
+    "open_link": {"link": "#model=..."},
+    "place_block": {"kind": "Linear"},
+    "remove": {"paths": ["linear_0"]},
+    "rename": {"path": "linear_0", "name": "encoder"},
+    "request_cost": {"source": "compiled"},
+    "request_cost_picture": {"key": "map", "view": "treemap", "sources": ["analytic"]},
+    "request_cost_rows": {"source": "analytic", "block": "linear_0", "figure": "flops"},
+    "request_diff": {"number": 0},
+    "request_export": {"format": "html"},
+    "request_formula": {"block": "linear_0"},
+    "request_instruction_history": {"stage": "hlo", "index": 0},
+    "request_stage": {"stage": "jaxpr"},
+    "search_passes": {"text": "fusion"},
+    "select": {"paths": ["linear_0"]},
+    "set_attribute": {"path": "linear_0", "name": "dimension", "value": 64},
+    "set_learning_rate": {"value": 0.001},
+    "set_loss": {"loss": "mean_squared_error"},
+    "set_output": {"output": "logits"},
+    "set_program": {"program": "train step"},
+    "set_shape": {"name": "input", "shape": ["batch", 64]},
+    "show_overlay": {"name": "flops", "own": False},
+    "what_if": {"key": "wider", "changes": [["linear_0", "dimension", 512], ["", "batch", 64]]},
+}
 NONSENSE = (None, 3, 2.5, math.nan, True, "x", b"x", [], {}, [1], [[1]], ["x", None], 10**400, object())
 
 
@@ -43,7 +75,7 @@ def commands_of(session: Session) -> list[str]:
             "command 'select' failed: paths=3 is not a list of strings.\n"
             "    given  paths=3\n"
             "    takes  paths: a list of strings\n"
-            '    Try: paths=["linear_0"]',
+            '    Try: wb.do("select", paths=...)',
         ),
         (
             "select",
@@ -51,7 +83,7 @@ def commands_of(session: Session) -> list[str]:
             "command 'select' failed: paths='linear_0' is not a list of strings.\n"
             "    given  paths='linear_0'\n"
             "    takes  paths: a list of strings\n"
-            '    Try: paths=["linear_0"]',
+            '    Try: wb.do("select", paths=...)',
         ),
         (
             "add_block",
@@ -59,7 +91,7 @@ def commands_of(session: Session) -> list[str]:
             "command 'add_block' failed: kind=['Relu'] is not a string; after=3 is not a string or None.\n"
             "    given  kind=['Relu'], after=3\n"
             "    takes  kind: a string; after: a string or None\n"
-            '    Try: kind="Linear", after="linear_0"',
+            '    Try: wb.do("add_block", kind=...)',
         ),
         (
             "connect",
@@ -67,7 +99,7 @@ def commands_of(session: Session) -> list[str]:
             "command 'connect' failed: source=None is not a string.\n"
             "    given  source=None, target='relu_0.input'\n"
             "    takes  source: a string; target: a string\n"
-            '    Try: source="linear_0.output", target="relu_0.input"',
+            '    Try: wb.do("connect", source=..., target=...)',
         ),
         (
             "request_diff",
@@ -75,7 +107,7 @@ def commands_of(session: Session) -> list[str]:
             "command 'request_diff' failed: number='x' is not an integer.\n"
             "    given  number='x'\n"
             "    takes  number: an integer\n"
-            "    Try: number=0",
+            '    Try: wb.do("request_diff", number=...)',
         ),
         (
             "apply_what_if",
@@ -83,7 +115,7 @@ def commands_of(session: Session) -> list[str]:
             "command 'apply_what_if' failed: changes=None is not a list of lists.\n"
             "    given  changes=None\n"
             "    takes  changes: a list of lists\n"
-            '    Try: changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
+            '    Try: wb.do("apply_what_if", changes=...)',
         ),
         (
             "what_if",
@@ -92,7 +124,7 @@ def commands_of(session: Session) -> list[str]:
             "    given  key='k', changes=[], compile=1, width=nan\n"
             "    takes  key: a string; changes: a list of lists; figure: a string; compile: True or False; "
             "width: a number\n"
-            '    Try: key="wider", changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
+            '    Try: wb.do("what_if", key=..., changes=...)',
         ),
         (
             "expand",
@@ -100,7 +132,7 @@ def commands_of(session: Session) -> list[str]:
             f"command 'expand' failed: path=['{'a' * 58}… is not a string.\n"
             f"    given  path=['{'a' * 58}…\n"
             "    takes  path: a string\n"
-            '    Try: path="mlp_0"',
+            '    Try: wb.do("expand", path=...)',
         ),
     ],
 )
@@ -115,7 +147,7 @@ def test_wrong_types_are_reported_by_name(session, command, args, text):
 
 def test_every_command_rejects_invalid_arguments(session):
     for command in commands_of(session):
-        given = eval(f"dict({EXAMPLES.get(command, '')})")
+        given = EXAMPLES.get(command, {})
         for name in given:
             for nonsense in NONSENSE:
                 before = session.design
@@ -132,8 +164,7 @@ def test_every_command_rejects_invalid_arguments(session):
 
 def test_every_command_accepts_its_example(session):
     for command in commands_of(session):
-        given: dict[str, Any] = eval(f"dict({EXAMPLES.get(command, '')})")
-        said = str(session.run_command(command, given))
+        said = str(session.run_command(command, EXAMPLES.get(command, {})))
         assert "failed:" not in said, command  # but that there is no run, no such block, or no pass was read
     assert session.wait(PATIENCE_S)
 
@@ -145,24 +176,22 @@ def test_every_command_accepts_its_example(session):
             "open_node",
             {"key": ["a"]},
             "command 'open_node' failed: key=['a'] is not a string.\n"
-            "    given  key=['a']\n"
-            "    takes  key: a string\n"
-            '    Try: key="mlp_0"',
+            "    given  key=['a']\n    takes  key: a string\n"
+            '    Try: wb.do("open_node", key=...)',
         ),
         (
             "request_stage",
             {},
             "command 'request_stage' failed: missing a required argument: 'stage'.\n"
             "    given  nothing\n"
-            "    takes  stage\n"
-            '    Try: stage="jaxpr"',
+            "    takes  stage: a string\n"
+            '    Try: wb.do("request_stage", stage=...)',
         ),
         (
             "dismiss",
             {"x": 1},
             "command 'dismiss' failed: got an unexpected keyword argument 'x'.\n"
-            "    given  x\n"
-            "    takes  nothing\n"
+            "    given  x=1\n    takes  nothing\n"
             '    Try: wb.do("dismiss")',
         ),
     ],

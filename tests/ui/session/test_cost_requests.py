@@ -12,14 +12,15 @@ from jax.sharding import PartitionSpec as P
 from jax_programs import spec
 from waiting import PATIENCE_S
 
+from mithril_nb.analysis.whatif import what_if
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.inspection import Inspection
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.targets import inspect
 from mithril_nb.ui.session import Session, cost_requests, design_of
-from mithril_nb.ui.session.commands import Client
-from mithril_nb.ui.session.cost_requests import PICTURES, CostRequests, ProgramView
+from mithril_nb.ui.session.commands import Client, ProgramView
+from mithril_nb.ui.session.cost_requests import PICTURES, CostRequests
 from mithril_nb.ui.session.cost_tables import MOST_ROWS, cost_table, rows_of
 
 Told = list[tuple[str, Any]]
@@ -32,10 +33,13 @@ def net(params: Any, x: Any) -> Any:
     return x.sum()
 
 
+HUES = {"layer_0": 5, "layer_1": 3}
+
+
 def desk_of(inspection: Inspection, version: int = 1) -> tuple[CostRequests, Told, list[BaseException]]:
     told: Told = []
     failed: list[BaseException] = []
-    current = ProgramView(version, lambda: inspection, ("layer_1", "layer_0"), {"layer_0": 5, "layer_1": 3})
+    current = ProgramView(version, lambda: inspection, ("layer_1", "layer_0"), HUES, lambda: what_if(inspection))
     return (
         CostRequests(lambda: current, Client(lambda *what: told.append(what), lambda: None, failed.append)),
         told,

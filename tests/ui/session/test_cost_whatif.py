@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,12 +16,13 @@ from waiting import PATIENCE_S
 
 from mithril_nb.analysis.whatif import what_if
 from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.inspection import Inspection
 from mithril_nb.models import Linear, Model, Multiply, Relu
 from mithril_nb.targets import inspect
 from mithril_nb.ui.session import Session, design_of
-from mithril_nb.ui.session.commands import Client, Reply
+from mithril_nb.ui.session.commands import Client, ProgramView, Reply
 from mithril_nb.ui.session.exploring import Exploration
-from mithril_nb.ui.session.what_if import Subject, WhatIfRequests, settings_of
+from mithril_nb.ui.session.what_if import WhatIfRequests, settings_of
 
 DEAF = Client(lambda *_: None, lambda: None, pytest.fail)
 
@@ -184,21 +186,25 @@ def test_answer_arrives_at_once_and_again_with_memory(session) -> None:
     assert [one.data["rows"][0] for one in told] == [told[0].data["rows"][0]] * len(told)
 
 
+def view_of(program: Inspection, version: int = 1, begin: Callable[[], Any] | None = None) -> ProgramView:
+    return ProgramView(version, lambda: program, (), {}, begin or (lambda: what_if(program)))
+
+
 def row(answer: Reply) -> Any:
     return next(one for one in answer.data["rows"] if one["figure"] == "peak_bytes")
 
 
 def test_unknown_batch_is_not_a_setting() -> None:
     program = inspect(lambda x: x.sum(), spec())
-    subject = Subject(1, lambda: what_if(program), {}, program)
-    assert [field["name"] for field in settings_of(subject, subject.ask())] == ["dtype", "precision"]
+    subject = view_of(program)
+    assert [field["name"] for field in settings_of(subject, subject.what_if())] == ["dtype", "precision"]
 
 
 def test_symbolic_size_is_not_a_setting() -> None:
     (size,) = export.symbolic_shape("B")
     program = inspect(dense, spec(5, 3), jax.ShapeDtypeStruct((size, 5), "float32"))
-    subject = Subject(1, lambda: what_if(program), {}, program)
-    fields = json.loads(json.dumps(settings_of(subject, subject.ask())))
+    subject = view_of(program)
+    fields = json.loads(json.dumps(settings_of(subject, subject.what_if())))
     assert [field["name"] for field in fields] == ["dtype", "precision"]
 
 
@@ -209,7 +215,7 @@ def test_newer_design_creates_a_new_what_if() -> None:
         asked.append(len(asked))
         return what_if(program)
 
-    desk = WhatIfRequests(lambda: Subject(versions[0], begin, {}, program), DEAF)
+    desk = WhatIfRequests(lambda: view_of(program, versions[0], begin), DEAF)
     while versions:
         desk.what_if("k", [["", "batch", 16]])
         assert desk.wait(PATIENCE_S)
@@ -222,7 +228,7 @@ def test_two_threads_share_one_what_if() -> None:
     program, asked = inspect(dense, spec(5, 3), spec(8, 5)), []
     version, has_begun, resume = [1], threading.Event(), threading.Event()
 
-    def subject() -> Subject:
+    def subject() -> ProgramView:
         number = version[0]
 
         def begin() -> Any:
@@ -231,7 +237,7 @@ def test_two_threads_share_one_what_if() -> None:
             assert resume.wait(PATIENCE_S)
             return what_if(program)
 
-        return Subject(number, begin, {}, program)
+        return view_of(program, number, begin)
 
     told: list[Any] = []
     desk = WhatIfRequests(subject, Client(lambda _, answer: told.append(answer), lambda: None, pytest.fail))
@@ -251,10 +257,10 @@ def test_two_threads_share_one_what_if() -> None:
 def test_settings_are_found_after_an_untraceable_design() -> None:
     broken = inspect(lambda x, y: x @ y, spec(5, 3), spec(8, 5))
     good = inspect(dense, spec(5, 3), spec(8, 5))
-    current = [Subject(1, lambda: what_if(broken), {}, broken)]
+    current = [view_of(broken)]
     desk = WhatIfRequests(lambda: current[0], DEAF)
     states = []
-    for subject in (current[0], Subject(2, lambda: what_if(good), {}, good)):
+    for subject in (current[0], view_of(good, 2)):
         current[0] = subject
         desk.request_settings()
         assert desk.wait(PATIENCE_S)
@@ -270,7 +276,8 @@ def test_unexpected_error_is_stored_and_shown() -> None:
     told: list[Any] = []
     failed: list[BaseException] = []
     desk = WhatIfRequests(
-        lambda: Subject(1, broken, {}), Client(lambda *what: told.append(what), lambda: None, failed.append)
+        lambda: ProgramView(1, pytest.fail, (), {}, broken),
+        Client(lambda *what: told.append(what), lambda: None, failed.append),
     )
     desk.what_if("k", [["", "batch", 16]])
     assert desk.wait(PATIENCE_S)

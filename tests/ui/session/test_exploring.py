@@ -20,7 +20,7 @@ from mithril_nb.stages.transforms.stepping import step_through
 from mithril_nb.stages.xla.passes import Changes
 from mithril_nb.targets import inspect
 from mithril_nb.ui.session import passes
-from mithril_nb.ui.session.commands import Client, Reply, problem_of
+from mithril_nb.ui.session.commands import Client, ProgramView, Reply, problem_of
 from mithril_nb.ui.session.cost_tables import cost_table
 from mithril_nb.ui.session.exploring import Exploration, GraphView
 from mithril_nb.ui.session.passes import PassRequests, TransformRequests
@@ -159,7 +159,7 @@ def test_failed_commands_are_reported(program) -> None:
         "    known  request_stage, leave_stage, show_graph, open_node, close_node, select, dismiss, request_passes,"
         " request_diff, search_passes, request_instruction_history, request_cost, request_cost_rows, request_formula,"
         " request_cost_picture, measure, request_settings, what_if, show_overlay, request_export\n"
-        '    Try: wb.do("request_stage", stage="jaxpr")'
+        '    Try: wb.do("request_stage")'
     )
     assert str(exploration.run_command("show_graph", {"stage": "asm"})) == (
         "unknown stage 'asm'.\n    known  jaxpr, stablehlo, hlo_before, hlo\n    Try: stage=\"jaxpr\""
@@ -179,7 +179,8 @@ def test_passes_diffs_and_histories_on_request(program) -> None:
     exploration.run_command("show_graph", {"stage": "hlo"})
     assert exploration.wait(PATIENCE_S)
     assert exploration.snapshot()["passes"]["state"] == "ready"
-    rows = exploration.passes.latest.rows
+    assert exploration.passes.latest is not None
+    rows = exploration.passes.latest.data
     assert [row[0] for row in rows] == list(range(len(rows)))
     assert all(count is not None for row in rows for count in row[3:])
     number = max(rows, key=lambda row: row[3] + row[4])[0]
@@ -279,7 +280,7 @@ class SlowPass:
 def desk_of(make: Callable[[], Any]) -> tuple[PassRequests, list[Any]]:
     sent: list[Any] = []
     page = Client(lambda *news: sent.append(news), lambda: sent.append(("changed", None)), sent.append)
-    return PassRequests(lambda: (4, make), page), sent
+    return PassRequests(lambda: ProgramView(4, make, (), {}, pytest.fail), page), sent
 
 
 def test_diff_requests_take_precedence_over_counts(monkeypatch) -> None:

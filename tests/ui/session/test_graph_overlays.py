@@ -132,5 +132,5 @@ def test_a_measurement_adds_its_overlay_at_once(model):
     assert session.wait(WAIT_S)
     assert session.run_command("measure", {}) is None
     assert session.wait(WAIT_S)
-    assert ["time_s", "time, measured"] in session.snapshot()["overlay"]["choices"]
+    assert ("time_s", "time, measured") in session.snapshot()["overlay"]["choices"]
     session.end()

@@ -17,12 +17,18 @@ from mithril_nb.graph.check import check
 from mithril_nb.models import MLP, Linear, Model, Relu
 from mithril_nb.ui.session import Session, design_of
 from mithril_nb.ui.session.analysis import Analysis
-from mithril_nb.ui.session.commands import EXAMPLES, check_arguments
+from mithril_nb.ui.session.commands import check_arguments
 from mithril_nb.ui.session.design import EDITS, Design
 from mithril_nb.ui.session.editor import History
 from mithril_nb.ui.session.stages import StageMaker
 
-VIEWS = ("undo", "redo", "select", "expand", "collapse", "move", "tidy", "dismiss", "apply_what_if", "set_design", "x")
+VIEWS: dict[str, dict[str, Any]] = {
+    **{key: {} for key in ("undo", "redo", "tidy", "dismiss", "set_design", "x")},
+    **{key: {"path": "mlp_0"} for key in ("expand", "collapse")},
+    "select": {"paths": ["linear_0"]},
+    "move": {"path": "linear_0", "x": 40, "y": 120},
+    "apply_what_if": {"changes": [["linear_0", "dimension", 512], ["", "batch", 64]]},
+}
 
 
 def start() -> Design:
@@ -44,8 +50,8 @@ def random_command(random: Random, design: Design) -> tuple[str, dict[str, Any]]
     """Return an edit or another command, some with a missing or unknown argument."""
     name, args = random_edit(random, design)
     if random.random() < 0.4:
-        name = random.choice(VIEWS)
-        args = eval(f"dict({EXAMPLES.get(name, '')})")
+        name = random.choice([*VIEWS])
+        args = dict(VIEWS[name])
         if args and random.random() < 0.5:
             args[random.choice([*args])] = random.choice(WRONG)
     if random.random() < 0.05:
@@ -92,7 +98,7 @@ def test_positional_arguments_are_rejected(session):
     assert str(session.run_command("rename", ["linear_0", "encoder"])) == (
         "command 'rename' failed: its arguments are not a dict of names and values.\n"
         "    given  ['linear_0', 'encoder']\n"
-        '    Try: run_command(\'rename\', dict(path="linear_0", name="encoder"))'
+        '    Try: wb.do("rename", ...)'
     )
 
 

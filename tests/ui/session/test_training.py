@@ -161,14 +161,14 @@ def test_the_model_that_is_shown_is_trained(session, command, rest):
             {},
             "command 'set_learning_rate' failed: missing a required argument: 'value'.\n"
             "    given  nothing\n"
-            "    takes  value\n"
-            "    Try: value=0.001",
+            "    takes  value: a number\n"
+            '    Try: wb.do("set_learning_rate", value=...)',
         ),
         (
             "pause",
             {"bogus": 1},
             "command 'pause' failed: got an unexpected keyword argument 'bogus'.\n"
-            "    given  bogus\n"
+            "    given  bogus=1\n"
             "    takes  nothing\n"
             '    Try: wb.do("pause")',
         ),

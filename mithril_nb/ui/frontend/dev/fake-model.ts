@@ -1,6 +1,8 @@
 /** A fake anywidget model without a kernel: records the sent commands and replies as a session would. */
 
-import type { PassRow, RawStage, Snapshot, WidgetModel } from "../src/kernel/types";
+import type { PassRow } from "../src/kernel/contract";
+import type { RawStage } from "../src/kernel/messages";
+import type { Snapshot, WidgetModel } from "../src/kernel/model";
 
 export interface Fixture {
   snapshot: Snapshot;

@@ -1,10 +1,10 @@
 /** Variants of the fixture for the visual states of the workbench. */
 
-import { NO_GRAPH } from "../src/kernel/graph";
-import type { Diagnostic } from "../src/kernel/types";
+import { NO_GRAPH } from "../src/layout/data";
+import type { ProblemData } from "../src/kernel/contract";
 import type { Fixture } from "./fake-model";
 
-const MISFIT: Diagnostic = {
+const MISFIT: ProblemData = {
   code: "ShapeError",
   summary: "cannot connect 'mlp_0.output' to 'linear_1.input'.",
   facts: [
@@ -28,7 +28,7 @@ export function stateOf(fixture: Fixture, name: string): Fixture {
     snapshot.cost = null;
     for (const stage of stages) Object.assign(stage, { state: "empty", lines: 0 });
     snapshot.source = "model = Model()\n";
-    snapshot.status = { trace_s: null, lower_s: null, compile_s: null, attributed: null };
+    snapshot.status = { trace_s: null, lower_s: null, optimize_s: null, compile_s: null, attributed: null };
     snapshot.run = { ...snapshot.run, state: "none", points: 0, steps: 0 };
   }
   if (name === "problem") {
@@ -40,7 +40,6 @@ export function stateOf(fixture: Fixture, name: string): Fixture {
     snapshot.notice = {
       ...MISFIT,
       code: "CycleError",
-      kind: "error",
       summary: "connecting 'linear_1.output' to 'linear_0.input' creates a cycle.",
       facts: [["cycle", "linear_0 -> relu_0 -> mlp_0 -> linear_1 -> linear_0"]],
       advice: "connect 'linear_0.input' to a model input.",

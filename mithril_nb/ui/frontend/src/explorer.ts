@@ -10,9 +10,9 @@ import { percent, seconds } from "./dom/format";
 import { hideFallback } from "./dom/static-fallback";
 import { styleFor } from "./dom/styles";
 import { followTheme } from "./dom/theme";
-import { NO_GRAPH } from "./kernel/graph";
+import { NO_GRAPH } from "./layout/data";
 import { Kernel } from "./kernel/kernel";
-import type { Mounted, Snapshot } from "./kernel/types";
+import type { Mounted, Snapshot } from "./kernel/model";
 import { ROW } from "./search/questions";
 import { Connection } from "./shell/connection";
 import { headerEnd } from "./shell/header";
@@ -60,6 +60,7 @@ const EXPLORER_DEFAULTS: Pick<
     learning_rate_is_relative: false,
     message: "",
     points: 0,
+    is_current_model: true,
   },
 };
 const KEYS: Keys = [

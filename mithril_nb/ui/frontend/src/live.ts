@@ -7,12 +7,13 @@ import { hideFallback } from "./dom/static-fallback";
 import { styleFor } from "./dom/styles";
 import { followTheme } from "./dom/theme";
 import { Kernel } from "./kernel/kernel";
-import type { Mounted, Run } from "./kernel/types";
+import type { RunData } from "./kernel/contract";
+import type { Mounted } from "./kernel/model";
 import { Connection } from "./shell/connection";
 import { feedCurves } from "./train/curves";
 import { Train } from "./train/train";
 
-const NO_RUN: Run = {
+const NO_RUN: RunData = {
   state: "none",
   epoch: 0,
   epochs: 0,
@@ -28,14 +29,15 @@ const NO_RUN: Run = {
   learning_rate_is_relative: false,
   message: "",
   points: 0,
+  is_current_model: true,
 };
 
 export function mountCurves({ model, el }: Mounted): () => void {
   styleFor(el);
   const showFallback = hideFallback(el);
   const kernel = new Kernel(model);
-  let latest = model.get("run") as Partial<Run> | null;
-  const run = (): Run => ({ ...NO_RUN, ...latest });
+  let latest = model.get("run") as Partial<RunData> | null;
+  const run = (): RunData => ({ ...NO_RUN, ...latest });
   const root = h("div", { class: "mnb-root mnb-live", role: "region", "aria-label": "Training run" });
   const connection = new Connection(kernel, () => ({}));
   const feed = feedCurves(kernel, () => run().points);
@@ -50,7 +52,7 @@ export function mountCurves({ model, el }: Mounted): () => void {
   const unwatch = kernel.watch(() => train.update());
   const paint = oncePerFrame(() => train.update());
   const onTrait = (): void => {
-    latest = model.get("run") as Partial<Run> | null;
+    latest = model.get("run") as Partial<RunData> | null;
     onRun();
   };
   const onRun = (): void => {
@@ -59,7 +61,7 @@ export function mountCurves({ model, el }: Mounted): () => void {
     feed.check();
   };
   model.on("change:run", onTrait);
-  const leave = kernel.on("run", (message: { run: Partial<Run> }) => {
+  const leave = kernel.on("run", (message) => {
     latest = message.run;
     onRun();
   });

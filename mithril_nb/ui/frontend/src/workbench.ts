@@ -13,7 +13,7 @@ import { Canvas } from "./editor/canvas";
 import { Inspector } from "./editor/inspector";
 import { Palette } from "./editor/palette";
 import { Kernel } from "./kernel/kernel";
-import type { Mounted, Run, Snapshot, WidgetModel } from "./kernel/types";
+import type { Mounted, Snapshot, WidgetModel } from "./kernel/model";
 import { ROW } from "./search/questions";
 import { Connection } from "./shell/connection";
 import { Header } from "./shell/header";
@@ -193,7 +193,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
       train.update();
       tabs.update();
     }),
-    kernel.on("run", (message: { run: Run }) => store.takeRun(message.run)),
+    kernel.on("run", (message) => store.takeRun(message.run)),
     store.on(
       "run",
       oncePerFrame(() => {

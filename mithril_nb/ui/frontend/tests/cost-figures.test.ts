@@ -16,13 +16,14 @@ import {
 import { pathOfKey, themed } from "../src/costs/picture";
 import { changeOf } from "../src/costs/what-if";
 import { describeCost } from "../src/editor/inspector";
-import type { Cost, CostRow, Figure, Snapshot, Source } from "../src/kernel/types";
+import type { CostTable, CostTableRow, Figure, Source } from "../src/kernel/contract";
+import type { Snapshot } from "../src/kernel/model";
 import { sceneOf } from "./scene";
 
 const cost = (fixture.snapshot as unknown as Snapshot).cost!;
 
 describe("costs", () => {
-  const empty: CostRow = {
+  const empty: CostTableRow = {
     block: "a",
     label: "a",
     hue: 0,
@@ -34,14 +35,15 @@ describe("costs", () => {
     roles: {},
     unknown: {},
   };
-  const of = (source: Source, rows: Partial<CostRow>[], total: Partial<CostRow> = {}): Cost => ({
+  const of = (source: Source, rows: Partial<CostTableRow>[], total: Partial<CostTableRow> = {}): CostTable => ({
     source,
     rows: rows.map((row) => ({ ...empty, ...row })),
     total: { ...empty, ...total },
+    lines: {},
     notes: [],
     stale: false,
   });
-  const named = (costs: Cost[], key: string, figure: Figure = "flops"): Column =>
+  const named = (costs: CostTable[], key: string, figure: Figure = "flops"): Column =>
     costColumns(costs, figure).find((column) => column.key === key)!;
 
   test("sort by number and by name, stably, unknown values last", () => {
@@ -98,7 +100,7 @@ describe("costs", () => {
     expect(lines[1]!.by.analytic).toMatchObject({ flops: 0, params: 0, time_s: null });
   });
   test("leave out unknown parameters unless they are selected", () => {
-    const open: Cost = {
+    const open: CostTable = {
       ...of("analytic", [{ params: null }], { params: null }),
       notes: [
         "params: none is called so",
@@ -115,7 +117,7 @@ describe("costs", () => {
     expect(notesOf(open, "flops")).toEqual(open.notes.slice(1));
     expect(costColumns([open], "params").map(({ key }) => key)).toContain("params");
     expect(notesOf(open, "params")).toEqual(open.notes);
-    const named: Cost = { ...open, total: { ...open.total, formulas: { params: ["B", "B"] } } };
+    const named: CostTable = { ...open, total: { ...open.total, formulas: { params: ["B", "B"] } } };
     expect(costColumns([named], "flops").map(({ key }) => key)).toContain("params");
     expect(notesOf({ ...open, total: { ...open.total, params: 3 } }, "flops")).toEqual(open.notes);
   });
@@ -182,7 +184,7 @@ describe("costs", () => {
     expect(describeCost(open.rows[0]!, open.total, "flops")).toEqual(formulas.flops);
   });
   test("have communication columns if the program communicates", () => {
-    const keys = (given: Cost): string[] => costColumns([given], "flops").map(({ key }) => key);
+    const keys = (given: CostTable): string[] => costColumns([given], "flops").map(({ key }) => key);
     expect(keys(of("compiled", [{ flops: 3 }]))).not.toContain("wire_bytes");
     expect(keys(of("compiled", [{ payload_bytes: 0, wire_bytes: 0 }]))).not.toContain("payload_bytes");
     expect(keys(of("compiled", [{ wire_bytes: null }]))).toContain("wire_bytes");

@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeSession, type Sent, gzip } from "../dev/fake-model";
 import { drawingOf } from "../src/costs/picture";
-import type { Cost, CostDetail, Snapshot, Source } from "../src/kernel/types";
+import type { CostDetail, CostTable, Source } from "../src/kernel/contract";
+import type { Snapshot } from "../src/kernel/model";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
 import { shortData } from "./short-data";
@@ -58,7 +59,7 @@ class FakeCosts extends FakeSession {
     if (name === "request_cost" && this.lowered) this.turn(source, "unavailable", this.lowered);
     else if (name === "request_cost" || name === "measure") {
       const by = name === "measure" ? "measured" : source;
-      const table: Cost = {
+      const table: CostTable = {
         ...cost,
         source: by,
         rows: cost.rows.map((row) => ({
@@ -87,7 +88,8 @@ class FakeCosts extends FakeSession {
       ]);
     else if (name === "request_settings") {
       const costs = this.snapshot.costs!;
-      const batch = { name: "batch", type: "int" as const, value: 32, min: 1, max: 4096, doc: "Number of samples." };
+      const doc = "Number of samples.";
+      const batch = { name: "batch", type: "int", value: 32, min: 1, max: 4096, choices: null, doc, optional: false };
       this.change({
         costs: { ...costs, what_if: { state: "empty", message: "", problem: null, version, settings: [batch] } },
       });

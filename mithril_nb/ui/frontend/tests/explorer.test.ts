@@ -2,8 +2,8 @@ import { EditorView } from "@codemirror/view";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
 import { mountExplorer } from "../src/explorer";
-import type { Mark, MarkedLine, TransformStep } from "../src/kernel/types";
-import type { PackedGraph } from "../src/kernel/graph";
+import type { MarkedLine, TransformStepData } from "../src/kernel/contract";
+import type { PackedGraph } from "../src/layout/data";
 import { finderIn } from "./find";
 import { shortData } from "./short-data";
 
@@ -295,15 +295,15 @@ describe("the explorer", () => {
   });
 });
 
-const mark = (line: number, id: string, is: Mark, others: string[], note = "", isInferred = false): MarkedLine => [
-  line,
-  id,
-  is,
-  others,
-  note,
-  isInferred,
-];
-const STEPS: TransformStep[] = [
+const mark = (
+  line: number,
+  id: string,
+  is: MarkedLine[2],
+  others: string[],
+  note = "",
+  isInferred = false,
+): MarkedLine => [line, id, is, others, note, isInferred];
+const STEPS: TransformStepData[] = [
   {
     name: "trace",
     explanation: "runs it once.",
@@ -329,6 +329,9 @@ const STEPS: TransformStep[] = [
       summary: "step 2, 'vmap', cannot be applied.",
       facts: [],
       advice: "through=()",
+      block: "",
+      port: "",
+      edge: null,
     },
     before: { text: "b = sin a", marks: [] },
     after: null,

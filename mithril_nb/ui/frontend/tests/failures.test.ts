@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeSession, type Sent, gzip } from "../dev/fake-model";
 import { mountExplorer } from "../src/explorer";
-import type { TransformStep } from "../src/kernel/types";
+import type { TransformStepData } from "../src/kernel/contract";
 import { finderIn } from "./find";
 import { shortData } from "./short-data";
 
@@ -15,7 +15,7 @@ data.snapshot = {
 };
 
 const GRAPH = { title: "jaxpr", is_model: false, roles: [], shapes: [], idle: [], boxes: {}, flows: {}, opened: [] };
-const STEPS: TransformStep[] = [
+const STEPS: TransformStepData[] = [
   {
     name: "trace",
     explanation: "runs it once.",

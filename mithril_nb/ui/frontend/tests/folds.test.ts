@@ -4,7 +4,8 @@ import { describe, expect, test } from "vitest";
 import { type FoldRange, foldRanges, isFoldedAtFirst, outlineOf, rangesOutside } from "../src/code/fold-ranges";
 import { Folds, foldLabel } from "../src/code/folds";
 import { costTexts, foldFigure } from "../src/stages/fold-costs";
-import type { Cost, CostRow, RawInstruction, Role } from "../src/kernel/types";
+import type { CostTable, CostTableRow, Role } from "../src/kernel/contract";
+import type { RawInstruction } from "../src/kernel/messages";
 import { StageText } from "../src/store/links";
 
 type Line = [content: string, opcode?: string, shares?: [string, number][], role?: Role | null];
@@ -259,7 +260,7 @@ test("the outline lists each block once, below its group", () => {
 });
 
 describe("the cost of a folded block", () => {
-  const row = (block: string, flops: number | null, more: Partial<CostRow> = {}): CostRow => ({
+  const row = (block: string, flops: number | null, more: Partial<CostTableRow> = {}): CostTableRow => ({
     block,
     label: block,
     hue: 0,
@@ -270,10 +271,11 @@ describe("the cost of a folded block", () => {
     time_s: null,
     ...more,
   });
-  const cost = (rows: CostRow[], total: CostRow): Cost => ({
+  const cost = (rows: CostTableRow[], total: CostTableRow): CostTable => ({
     source: "analytic",
     rows,
     total,
+    lines: {},
     notes: [],
     stale: false,
   });

@@ -1,18 +1,22 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeSession, type Sent, gzip } from "../dev/fake-model";
-import type { BlockFormula, FormulaTerm } from "../src/kernel/types";
+import type { BlockFormula, Term } from "../src/kernel/contract";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
 import { shortData } from "./short-data";
 
 const data = shortData(5);
 const CLICK = { bubbles: true, button: 0, pointerId: 1 };
-const term = (
-  formula: string,
-  letters: FormulaTerm["letters"],
-  flops: number | null,
-  more: Partial<FormulaTerm> = {},
-): FormulaTerm => ({ formula, letters, times: 1, role: null, opcodes: ["dot_general"], flops, why: "", ...more });
+const term = (formula: string, letters: Term["letters"], flops: number | null, more: Partial<Term> = {}): Term => ({
+  formula,
+  letters,
+  times: 1,
+  role: null,
+  opcodes: ["dot_general"],
+  flops,
+  why: "",
+  ...more,
+});
 const LINEAR: Partial<BlockFormula> = {
   short: "2·32·128·64 + 4096",
   whole: "2·32·128·64 + 4096",
@@ -140,7 +144,9 @@ describe("the formula of the selected block", () => {
     session.change({
       version: 3,
       cost: { ...cost!, stale: true },
-      problems: [{ code: "ShapeError", summary: "does not fit.", facts: [], advice: "" }],
+      problems: [
+        { code: "ShapeError", summary: "does not fit.", facts: [], advice: "", block: "", port: "", edge: null },
+      ],
     });
     expect([state(), seen(".mnb-count-status")]).toEqual(["stale", ["Costs return once the errors are fixed."]]);
   });

@@ -12,7 +12,7 @@ import {
   selectionOf,
   withAnchors,
 } from "../src/store/links";
-import type { RawStage } from "../src/kernel/types";
+import type { RawStage } from "../src/kernel/messages";
 
 const stages = new Map(
   Object.entries(fixture.stages as unknown as Record<string, RawStage>).map(([name, raw]) => [

@@ -2,7 +2,7 @@
 
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeSession, type Sent } from "../dev/fake-model";
-import type { Diagnostic } from "../src/kernel/types";
+import type { ProblemData } from "../src/kernel/contract";
 import { createField } from "../src/controls/fields";
 import { OverflowRow, withoutRoom } from "../src/controls/overflow-row";
 import { shareRange } from "../src/train/plot";
@@ -12,14 +12,14 @@ import { shortData } from "./short-data";
 
 const data = shortData(20);
 const CLICK = { bubbles: true, button: 0, pointerId: 1 };
-const REFUSAL: Diagnostic = {
+const REFUSAL: ProblemData = {
   code: "UnknownOptionError",
   summary: "targets have 3 classes, and the model 2.",
   facts: [["targets", "0 to 2"]],
   advice: "Linear(3)",
-  block: null,
+  block: "",
+  port: "",
   edge: null,
-  kind: "error",
 };
 
 /** Rejects the commands in `rejects`. */

@@ -3,11 +3,11 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { expect, test } from "vitest";
-import { GraphOverlay, type OverlayData, OverlayLayer, OverlayMenu } from "../src/graph/overlay";
+import { GraphOverlay, type OverlayValues, OverlayLayer, OverlayMenu } from "../src/graph/overlay";
 import type { PaintState } from "../src/graph/painter";
 import { EMPTY, type Scene, type SceneEdge, type SceneNode } from "../src/graph/scene";
 
-const data: OverlayData = {
+const data: OverlayValues = {
   name: "flops",
   title: "FLOPs, with inner blocks",
   unit: "FLOP",
@@ -55,7 +55,7 @@ test("categories are hues with texts; negative numbers start at the least one", 
 });
 
 interface OverlayCase {
-  data: OverlayData;
+  data: OverlayValues;
   keys: string[];
   heading: string;
   legend: [text: string, level: number | null, hue: number | null][];

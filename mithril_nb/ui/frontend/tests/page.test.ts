@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { columnsOf } from "../dev/fake-model";
-import type { RawInstruction, RawStage } from "../src/kernel/types";
+import type { RawInstruction, RawStage } from "../src/kernel/messages";
 import { Output } from "../src/page/outputs";
 import { mountPage } from "../src/page/page";
 import { type PackedText, textOf } from "../src/page/packed-text";

@@ -7,13 +7,13 @@ import { type PortRef, portsOf, connectionProblem, draggedTo, targetsOf, withInn
 import { SceneIndex, component } from "../src/graph/scene";
 import { readShape } from "../src/shell/header";
 import { RULES, tokens } from "../src/code/tokens";
-import { NO_GRAPH } from "../src/kernel/graph";
+import { NO_GRAPH } from "../src/layout/data";
 import { columnsOf } from "../dev/fake-model";
-import { decodeStage } from "../src/kernel/messages";
+import { decodeJson, unpackStage } from "../src/kernel/messages";
 import { Curves } from "../src/train/curves";
 import { searchPalette } from "../src/editor/palette";
 import { smooth, thin } from "../src/train/plot";
-import type { Snapshot } from "../src/kernel/types";
+import type { Snapshot } from "../src/kernel/model";
 import { gzip } from "../dev/fake-model";
 import { sceneOf } from "./scene";
 
@@ -123,6 +123,7 @@ describe("the graph", () => {
       facts: [],
       advice: "",
       block: "mlp_0/linear_0",
+      port: "",
       edge: ["gelu_0.output", "mlp_0/linear_0.input"] as [string, string],
     };
     const marked = withInnerProblems(graph, [problem]);
@@ -235,7 +236,9 @@ describe("messages", () => {
   };
   test("a stage is decoded", async () =>
     expect(
-      (await decodeStage(await gzip(JSON.stringify(columnsOf({ text: "é", instructions: [], equations: {} }))))).text,
+      unpackStage(
+        await decodeJson(await gzip(JSON.stringify(columnsOf({ text: "é", instructions: [], equations: {} })))),
+      ).text,
     ).toBe("é"));
   test("curves are appended and replaced, and reject a gap", () => {
     const curves = new Curves();

@@ -1,5 +1,5 @@
 import type { Scene } from "../src/graph/scene";
-import type { Snapshot } from "../src/kernel/types";
+import type { Snapshot } from "../src/kernel/model";
 import { NestedGraph } from "../src/layout/data";
 import { layout } from "../src/layout/layout";
 

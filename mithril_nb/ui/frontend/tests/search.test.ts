@@ -3,8 +3,8 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import type { PackedGraph } from "../src/kernel/graph";
-import type { RawInstruction } from "../src/kernel/types";
+import type { PackedGraph } from "../src/layout/data";
+import type { RawInstruction } from "../src/kernel/messages";
 import { GraphView } from "../src/graph/view";
 import { NestedGraph } from "../src/layout/data";
 import { layout } from "../src/layout/layout";

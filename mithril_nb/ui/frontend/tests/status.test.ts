@@ -3,7 +3,8 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { FakeSession } from "../dev/fake-model";
 import { Kernel } from "../src/kernel/kernel";
-import type { CostRow, Snapshot } from "../src/kernel/types";
+import type { CostTableRow } from "../src/kernel/contract";
+import type { Snapshot } from "../src/kernel/model";
 import { Status } from "../src/shell/status";
 import { Store } from "../src/store/store";
 import { finderIn } from "./find";
@@ -27,7 +28,7 @@ afterEach(() => {
 
 test("names the costs of the program, and those of the selected block by the chosen convention", () => {
   const cost = store.snapshot.cost!;
-  const row = { ...cost.rows[0]!, block: "linear_0", flops: 250, total: { flops: 500 } } as CostRow;
+  const row = { ...cost.rows[0]!, block: "linear_0", flops: 250, total: { flops: 500 } } as CostTableRow;
   const total = { ...cost.total, flops: 1000, bytes_accessed: 2000, unknown: { flops: 1 } };
   const overlay = { name: "", own: false, choices: [] };
   change({ cost: { ...cost, rows: [row], total }, overlay });
@@ -60,7 +61,7 @@ test("shows formulas of symbolic sizes, and nothing while costs are unknown", ()
     block: "linear_0",
     flops: null,
     formulas: { flops: ["2·n", "2·n·m"] },
-  } as unknown as CostRow;
+  } as unknown as CostTableRow;
   change({
     cost: {
       ...cost,

@@ -42,7 +42,16 @@ describe("a store", () => {
   });
 
   test("gives fields the values of a block, else the defaults of its kind", () => {
-    const field = { name: "width", type: "int" as const, default: 8 };
+    const field = {
+      name: "width",
+      type: "int",
+      min: 1,
+      max: null,
+      choices: null,
+      doc: "",
+      optional: false,
+      default: 8,
+    };
     const kinds = { Linear: { doc: "", formula: "", fields: [field, { ...field, name: "__proto__" }] } };
     const block = { ...snapshot.blocks["linear_0"]!, kind: "Linear" };
     store.takeSnapshot({
@@ -128,6 +137,7 @@ describe("a store", () => {
       facts: [],
       advice: "",
       block: "linear_0",
+      port: "",
       edge: ["input", "linear_0.input"],
     });
     expect(store.selection).toEqual(["linear_0"]);

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeModel, FakeSession } from "../dev/fake-model";
 import { stateOf } from "../dev/states";
-import type { StageState } from "../src/kernel/types";
+import type { State } from "../src/kernel/contract";
 import { mountCurves } from "../src/live";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
@@ -349,7 +349,7 @@ describe("the workbench", () => {
 
   test("stops computing a stage of this model, until the user or an edit requests it", async () => {
     const ready = session.snapshot.stages["hlo"]!;
-    const show = (state: StageState, version = 1): void =>
+    const show = (state: State, version = 1): void =>
       session.change({ version, stages: { ...session.snapshot.stages, hlo: { ...ready, state } } });
     const stop = find('[data-mnb-action="stop.hlo"]');
     show("loading", 2);
@@ -473,7 +473,7 @@ describe("the workbench", () => {
       edits: 7,
       saved_at: 1e9,
       labels: ["add Relu", "rename a", "add Tanh", "program", "undo <b>"],
-      source: "",
+      older: null,
       difference: "@@ -1 +1 @@\n-model += Relu()\n+model += <b>",
       can_restore: true,
     };

@@ -4,69 +4,51 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any, TypedDict
 
-from mithril_nb.inspection import Inspection
-from mithril_nb.models.model import Model
 from mithril_nb.models.saving.formats import to_dict
 from mithril_nb.stages.once import paused_collector
-from mithril_nb.ui.session.commands import Client, Reply, RequestHandler, check_choice, command
+from mithril_nb.ui.session.commands import Client, ProgramView, Reply, RequestHandler, check_choice, command
 
-
-@dataclass(frozen=True)
-class ExportSubject:
-    """The program and the model that a front end shows."""
-
-    inspection: Callable[[], Inspection]  # function that returns the inspection of the program
-    model: Model | None = None  # the model; `None` if the program does not come from a model
-
-
-def _page(subject: ExportSubject) -> str:
-    return subject.inspection().to_html()
-
-
-def _stages(subject: ExportSubject) -> str:
+_OF_PROGRAMS: dict[str, Callable[[Any], str]] = {
+    "html": lambda inspection: inspection.to_html(),
     # The texts before and after each pass can be a hundred times larger than the rest.
-    return subject.inspection().to_json(passes=False)
+    "json": lambda inspection: inspection.to_json(passes=False),
+}
+_OF_MODELS: dict[str, Callable[[Any], str]] = {
+    "model": lambda model: json.dumps(to_dict(model), indent=1),
+    "link": lambda model: model.share_link(),
+}
 
 
-def _model(subject: ExportSubject) -> str:
-    assert subject.model is not None
-    return json.dumps(to_dict(subject.model), indent=1)
+class ExportHead(TypedDict):
+    """The format of a file, which is the data of the message, or why it could not be made."""
 
-
-def _link(subject: ExportSubject) -> str:
-    assert subject.model is not None
-    return subject.model.share_link()
-
-
-_FORMATS: dict[str, Callable[[ExportSubject], str]] = {"html": _page, "json": _stages, "model": _model, "link": _link}
-_OF_MODELS = ("model", "link")
-"""Formats that need a model, and do not compile the program."""
+    format: str
+    problem: str
 
 
 class ExportRequests(RequestHandler):
     """Makes files on request."""
 
-    def __init__(self, subject: Callable[[], ExportSubject], client: Client):
+    def __init__(self, program: Callable[[], ProgramView], client: Client):
         super().__init__(client, "exports", "export-compile")
-        self._subject = subject
+        self._program = program
 
-    @command('format="html"')
+    @command
     def request_export(self, format: str) -> None:
-        """Send the text of a file."""
-        subject = self._subject()
-        check_choice(
-            "format", format, [name for name in _FORMATS if subject.model is not None or name not in _OF_MODELS]
-        )
+        """Send the text of a file: `"html"`, `"json"`, `"model"` as `Model.save`, or `"link"` as `Model.share_link`."""
+        program = self._program()
+        check_choice("format", format, [*_OF_PROGRAMS, *(_OF_MODELS if program.model is not None else ())])
         worker = self._quick if format in _OF_MODELS else self._slow
-        worker.submit(lambda _: self._make(subject, format), format)
+        worker.submit(lambda _: self._make(program, format), format)
 
-    def _make(self, subject: ExportSubject, format: str) -> None:
-        head = {"format": format, "problem": ""}
+    def _make(self, program: ProgramView, format: str) -> None:
+        head = ExportHead(format=format, problem="")
         try:
             with paused_collector():
-                text = _FORMATS[format](subject)
+                is_of_model = format in _OF_MODELS
+                text = _OF_MODELS[format](program.model) if is_of_model else _OF_PROGRAMS[format](program.inspection())
         except Exception as error:  # the front end shows it
             self._client.send("export", Reply({**head, "problem": self._problem_of(error).summary}))
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from mithril_nb.cost import Cost
 from mithril_nb.inspection import Inspection
@@ -19,19 +19,53 @@ OWN_VALUES = "own values: "
 """Prefix of the names of the user's own values, before their title."""
 
 
+class OverlayChoice(TypedDict):
+    """The overlay that is shown, and those to choose from."""
+
+    name: str  # "" for none
+    own: bool  # whether the number of a block excludes the blocks inside it, also in the table of costs
+    choices: list[tuple[str, str]]  # name and title
+
+
+class OverlayHead(TypedDict):
+    """Identifies an overlay."""
+
+    stage: str  # "" for the graph of a model
+    name: str
+    own: bool
+    problem: str  # why there is no overlay
+    is_stale: bool  # the model has errors or cannot be traced: old values are outdated
+
+
+class OverlayData(TypedDict):
+    """An `Overlay`. Columns are in the order of `keys`."""
+
+    name: str
+    title: str
+    unit: str
+    total: float | None
+    categories: list[str]
+    values: list[float | str | None]  # a number, the index of a category, "?" if unknown; null without a value
+    bounds: list[int]  # indices of the values that are lower bounds
+    texts: dict[str, str]  # texts that differ from the number, by index
+    notes: list[str]
+    keys: list[str]
+    own: bool | None  # null if the overlay has only one convention
+
+
 @dataclass(frozen=True)
 class OverlaySubject:
     """The graph that a front end shows, and the program whose values can be shown on its nodes."""
 
-    stage: str  # name of the stage whose graph is shown; `""` for the graph of a model
-    inspection: Inspection | None  # the program; `None` while its costs are unknown
-    nodes: Callable[[], Sequence[Box]]  # A function that returns all nodes of the graph, also nodes in closed groups
-    cost: Cost | None  # the costs of the program, computed without compiling it; `None` while unknown
-    graph: StageGraph | None  # the graph of the stage; `None` for the graph of a model
-    # The dtype of the result of each node, by key of the node.
+    stage: str  # `""` for the graph of a model
+    inspection: Inspection | None  # `None` while its costs are unknown
+    nodes: Callable[[], Sequence[Box]]  # all nodes of the graph, also those in closed groups
+    cost: Cost | None  # without compiling; `None` while unknown
+    graph: StageGraph | None  # `None` for the graph of a model
+    # Of the result of each node, by its key.
     dtypes: Mapping[str, str] = field(default_factory=dict[str, str])
-    measured: Cost | None = None  # the measured costs; `None` if the program was not measured
-    has_failed: bool = False  # true if the model has errors or cannot be traced, so that its costs stay unknown
+    measured: Cost | None = None
+    has_failed: bool = False  # the model has errors or cannot be traced, so that its costs stay unknown
 
 
 class OverlayRequests(RequestHandler):
@@ -46,12 +80,12 @@ class OverlayRequests(RequestHandler):
         self._is_shown = False
         self._generation = 0
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> OverlayChoice:
         """Return the chosen overlay, and the overlays to choose from."""
         added = [(f"{OWN_VALUES}{title}", title) for title in self.values]
-        return {"name": self.name, "own": self.own, "choices": [[*choice] for choice in (*added, *self._choices)]}
+        return {"name": self.name, "own": self.own, "choices": [*added, *self._choices]}
 
-    @command('name="flops", own=False')
+    @command
     def show_overlay(self, name: str, own: bool = False) -> None:
         """Show values on the nodes of the graph."""
         check_choice("overlay", name, ("", *NAMES, *(f"{OWN_VALUES}{title}" for title in self.values)), "flops")
@@ -85,7 +119,7 @@ class OverlayRequests(RequestHandler):
             self._client.send("overlay", reply)
 
     def _reply(self, subject: OverlaySubject, name: str, own: bool) -> Reply | None:
-        head = {"stage": subject.stage, "name": name, "own": own, "problem": "", "is_stale": False}
+        head = OverlayHead(stage=subject.stage, name=name, own=own, problem="", is_stale=False)
         if not name:
             return Reply(head)
         if subject.cost is None and name != "dtype" and not name.startswith(OWN_VALUES):
@@ -108,22 +142,22 @@ class OverlayRequests(RequestHandler):
             self._choices = offered
             self._client.changed()
 
-    def _data(self, subject: OverlaySubject, name: str, own: bool) -> dict[str, Any]:
+    def _data(self, subject: OverlaySubject, name: str, own: bool) -> OverlayData:
         nodes = subject.nodes()
         keys = [node.key for node in nodes]
+        shown_own = None
         if name.startswith(OWN_VALUES):
             title = name.removeprefix(OWN_VALUES)
             overlay = user_values(self.values[title], nodes, title)
-            return {**overlay.to_dict(keys), "keys": keys, "own": None}
-        if name == "dtype":
+        elif name == "dtype":
             overlay = dtype_values(nodes, subject.dtypes)
-            return {**overlay.to_dict(keys), "keys": keys, "own": None}
-        cost = subject.measured if name == "time_s" and subject.measured is not None else subject.cost
-        if cost is None or subject.inspection is None:
-            raise ValueError(f"the overlay {name!r} needs costs")
-        data = cost.to_dict()
-        overlay = overlay_by_name(
-            subject.inspection, name, nodes, data, graph=subject.graph, own=own, dtypes=subject.dtypes
-        )
-        has_own = has_groups(data) and name not in ("role", "sharding")
-        return {**overlay.to_dict(keys), "keys": keys, "own": own if has_own else None}
+        else:
+            cost = subject.measured if name == "time_s" and subject.measured is not None else subject.cost
+            assert cost is not None
+            assert subject.inspection is not None
+            data = cost.to_dict()
+            overlay = overlay_by_name(
+                subject.inspection, name, nodes, data, graph=subject.graph, own=own, dtypes=subject.dtypes
+            )
+            shown_own = own if has_groups(data) and name not in ("role", "sharding") else None
+        return cast(OverlayData, {**overlay.to_dict(keys), "keys": keys, "own": shown_own})

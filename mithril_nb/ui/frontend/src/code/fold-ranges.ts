@@ -4,7 +4,7 @@
  * Two parts are nested or disjoint. A part with `span` is inside one line; other parts are whole lines.
  */
 
-import type { Role } from "../kernel/types";
+import type { Role } from "../kernel/contract";
 import { type Instruction, type StageText, lineage } from "../store/links";
 
 export interface FoldRange {

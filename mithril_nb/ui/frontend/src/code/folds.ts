@@ -1,6 +1,6 @@
 /** Which parts of a text are folded, and the rows that remain. Immutable, and used with and without an editor. */
 
-import type { Role } from "../kernel/types";
+import type { Role } from "../kernel/contract";
 import { type FoldRange, isFoldedAtFirst, keyOf } from "./fold-ranges";
 
 export class Folds {

@@ -1,11 +1,11 @@
 /** A problem as a card. */
 
 import { h, icon, ICONS } from "../dom/dom";
-import type { Diagnostic } from "../kernel/types";
+import type { ProblemData } from "../kernel/contract";
 import type { Store } from "../store/store";
 
 /** Return the button that mends a problem; null if no command does. */
-export function fixButton(store: Store, { fix }: Diagnostic): HTMLElement | null {
+export function fixButton(store: Store, { fix }: ProblemData): HTMLElement | null {
   if (!fix) return null;
   const act = (): void => void store.command(fix.command, fix.args);
   return h(
@@ -16,7 +16,7 @@ export function fixButton(store: Store, { fix }: Diagnostic): HTMLElement | null
 }
 
 /** Show a diagnostic in a card: summary, aligned facts, advice. */
-export function fillDiagnostic(card: HTMLElement, problem: Diagnostic): void {
+export function fillDiagnostic(card: HTMLElement, problem: ProblemData): void {
   const facts = h(
     "dl",
     { class: "mnb-facts" },

@@ -4,7 +4,10 @@
 
 import { attr, h, text, uid } from "../dom/dom";
 import { fromSlider, short, toSlider } from "../dom/format";
-import type { Field, FieldValue } from "../kernel/types";
+import type { FieldValue, SettingField } from "../kernel/contract";
+
+/** A field; a setting of the kernel has all parts. */
+export type Field = Pick<SettingField, "name" | "type" | "value"> & Partial<SettingField>;
 
 export interface FieldView {
   root: HTMLElement;

@@ -2,7 +2,7 @@
 
 import { attr, h, text } from "../dom/dom";
 import { isSaveKey } from "../dom/focus";
-import type { Reply } from "../kernel/types";
+import type { ReplyHead } from "../kernel/contract";
 
 /** Characters that are invisible, or that change the direction of a text. */
 const INVISIBLE = /^\s|\s$|[\x00-\x1f\x7f-\x9f\u200b\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
@@ -14,7 +14,7 @@ const INVISIBLE = /^\s|\s$|[\x00-\x1f\x7f-\x9f\u200b\u2028\u2029\u200e\u200f\u20
 export function editName(
   slot: HTMLElement,
   name: string,
-  take: (name: string) => Promise<Reply>,
+  take: (name: string) => Promise<ReplyHead>,
   back: () => void,
   closed: () => void = () => {},
 ): void {

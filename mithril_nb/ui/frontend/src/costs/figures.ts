@@ -1,7 +1,8 @@
 /** Computations of the Cost tab: shares and bounds, columns, rows of several sources side by side, CSV. No DOM. */
 
+import type { CostView } from "../kernel/model";
 import { exact, percent, seconds, si } from "../dom/format";
-import type { Communication, Cost, CostRow, CostView, Figure, Quantity, Role, Source } from "../kernel/types";
+import type { Communication, CostTable, CostTableRow, Figure, Quantity, Role, Source } from "../kernel/contract";
 
 export const SOURCES: readonly Source[] = ["analytic", "lowered", "compiled", "measured"];
 export const SOURCE_TITLES: Record<Source, [title: string, hint: string]> = {
@@ -70,12 +71,12 @@ export function formatExactly(figure: Quantity, value: number | null | undefined
 }
 
 /** Return "≥ " for a sum with unknown parts. 0 is exact, because a sum without known parts is null. */
-export function atLeast(row: Pick<CostRow, "unknown">, figure: Quantity, value: unknown): string {
+export function atLeast(row: Pick<CostTableRow, "unknown">, figure: Quantity, value: unknown): string {
   return value && (row.unknown?.[figure] ?? 0) > 0 ? "≥ " : "";
 }
 
 /** Return a figure of a row as text, rounded and exact: a number with its bound, or a formula. */
-export function figureText(row: CostRow, figure: Quantity): [text: string, exact: string] {
+export function figureText(row: CostTableRow, figure: Quantity): [text: string, exact: string] {
   const value = figureOf(row, figure);
   const bound = atLeast(row, figure, value);
   return (
@@ -87,7 +88,11 @@ export function figureText(row: CostRow, figure: Quantity): [text: string, exact
 }
 
 /** Return the share of a row in the total, and its bound if some costs are unknown. */
-export function shareOf(row: CostRow, total: CostRow, figure: Figure): [share: number | null, bound: "" | "≤ " | "≥ "] {
+export function shareOf(
+  row: CostTableRow,
+  total: CostTableRow,
+  figure: Figure,
+): [share: number | null, bound: "" | "≤ " | "≥ "] {
   const [value, whole] = [row[figure], total[figure]];
   const [here, all] = [row.unknown?.[figure] ?? 0, total.unknown?.[figure] ?? 0];
   if (value === null || !whole || (here > 0 && here < all)) return [value === 0 && !all ? 0 : null, ""];
@@ -97,7 +102,7 @@ export function shareOf(row: CostRow, total: CostRow, figure: Figure): [share: n
 }
 
 /** Return the cost of a block, including the blocks inside it. */
-export function totalOf(row: CostRow): CostRow {
+export function totalOf(row: CostTableRow): CostTableRow {
   return row.total ? { ...row, roles: undefined, unknown: undefined, formulas: undefined, ...row.total } : row;
 }
 
@@ -120,11 +125,11 @@ export interface Line {
   block: string;
   label: string;
   hue: number;
-  by: Partial<Record<Source, CostRow>>;
+  by: Partial<Record<Source, CostTableRow>>;
 }
 
 /** Merge the rows of several sources: in the order of the first, then rows that only the others have. */
-export function linesOf(costs: readonly Cost[]): Line[] {
+export function linesOf(costs: readonly CostTable[]): Line[] {
   const found = new Map<string, Line>();
   for (const cost of costs) {
     for (const row of cost.rows) {
@@ -139,7 +144,10 @@ export function linesOf(costs: readonly Cost[]): Line[] {
 }
 
 /** Return a row of zeros for a block without a row. */
-export function zeroRow({ block, label, hue }: Pick<CostRow, "block" | "label" | "hue">, total: CostRow): CostRow {
+export function zeroRow(
+  { block, label, hue }: Pick<CostTableRow, "block" | "label" | "hue">,
+  total: CostTableRow,
+): CostTableRow {
   return {
     block,
     label,
@@ -152,7 +160,7 @@ export function zeroRow({ block, label, hue }: Pick<CostRow, "block" | "label" |
   };
 }
 
-export function totalLine(costs: readonly Cost[]): Line {
+export function totalLine(costs: readonly CostTable[]): Line {
   return { block: "", label: "Total", hue: -1, by: Object.fromEntries(costs.map((cost) => [cost.source, cost.total])) };
 }
 
@@ -172,19 +180,19 @@ export interface Column {
 }
 
 /** Return whether the parameter count is known; if not, its column is left out. */
-const hasParams = ({ total }: Cost): boolean => total.params !== null || total.formulas?.params !== undefined;
+const hasParams = ({ total }: CostTable): boolean => total.params !== null || total.formulas?.params !== undefined;
 
 /** Return the notes on unknown costs for a figure. The note on parameters is shown only with that figure. */
-export function notesOf(cost: Cost, figure: Figure): string[] {
+export function notesOf(cost: CostTable, figure: Figure): string[] {
   return cost.notes.filter((note) => figure === "params" || hasParams(cost) || !note.startsWith("params: "));
 }
 
 /** Return whether the program sends data to other devices, or may do so. */
-const communicates = ({ rows, total }: Cost): boolean =>
+const communicates = ({ rows, total }: CostTable): boolean =>
   [...rows, total].some((row) => COMMUNICATION.some((one) => row[one] !== undefined && row[one] !== 0));
 
 /** Return the columns of the cost table: all figures of one source, or one figure of several sources. */
-export function costColumns(costs: readonly Cost[], figure: Figure): Column[] {
+export function costColumns(costs: readonly CostTable[], figure: Figure): Column[] {
   const [first] = costs;
   if (!first) return [];
   // The two conventions differ only where blocks contain others.
@@ -266,12 +274,12 @@ function column(source: Source, figure: Quantity, key: string, title: string, hi
 }
 
 /** Return a figure of a row; missing communication is 0. */
-function figureOf(row: CostRow, figure: Quantity): number | null {
+function figureOf(row: CostTableRow, figure: Quantity): number | null {
   const found = row[figure];
   return found === undefined ? 0 : found;
 }
 
-function partsOf(row: CostRow | undefined, figure: Quantity): [Role | "", number][] {
+function partsOf(row: CostTableRow | undefined, figure: Quantity): [Role | "", number][] {
   const value = row?.[figure] ?? 0;
   if (!row || value <= 0) return [];
   const parts = ROLES.map((role): [Role, number] => [role, row.roles?.[role]?.[figure] ?? 0]).filter(
@@ -281,7 +289,7 @@ function partsOf(row: CostRow | undefined, figure: Quantity): [Role | "", number
   return rest > 0 ? [...parts, ["", rest]] : parts;
 }
 
-function shareColumn({ source, total }: Cost, figure: Figure): Column {
+function shareColumn({ source, total }: CostTable, figure: Figure): Column {
   const share = (line: Line): ReturnType<typeof shareOf> =>
     line.by[source] ? shareOf(line.by[source], total, figure) : [null, ""];
   return {
@@ -327,7 +335,7 @@ function cell(value: string): string {
 }
 
 /** Return the table as CSV: exact numbers, empty cells for unknown values, the total last. */
-export function toCsv(costs: readonly Cost[], figure: Figure): string {
+export function toCsv(costs: readonly CostTable[], figure: Figure): string {
   const columns = costColumns(costs, figure);
   const named =
     costs.length > 1

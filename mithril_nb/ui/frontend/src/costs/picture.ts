@@ -4,6 +4,7 @@ import type { Tip } from "../controls/tip";
 import { Clock } from "../dom/clock";
 import { attr, h, text } from "../dom/dom";
 import type { Theme } from "../dom/theme";
+import type { Picture as Drawn } from "../kernel/contract";
 import type { Store } from "../store/store";
 
 /** SVG elements allowed in a picture. */
@@ -224,13 +225,6 @@ export class Drawing {
       attr(mark, "aria-pressed", String(pinned));
     }
   }
-}
-
-/** A picture sent by the kernel: markup, text version, and the reason if it is missing. */
-export interface Drawn {
-  svg: string;
-  text: string;
-  reason: string;
 }
 
 /** A drawing with its status line and text version. */

@@ -7,8 +7,8 @@ import { copyFrom } from "../dom/clipboard";
 import { Clock } from "../dom/clock";
 import { attr, h, iconButton, text } from "../dom/dom";
 import { hostTheme } from "../dom/theme";
-import { decodeTo } from "../kernel/messages";
-import type { Cost, CostView, CostsInfo, Figure, Source } from "../kernel/types";
+import type { CostTable, CostsInfo, Figure, Picture as Drawn, Source } from "../kernel/contract";
+import type { CostView } from "../kernel/model";
 import { lineage } from "../store/links";
 import type { Store } from "../store/store";
 import {
@@ -23,8 +23,8 @@ import {
   shownSources,
   toCsv,
 } from "./figures";
-import { type Drawn, Picture } from "./picture";
-import { CostTable } from "./table";
+import { Picture } from "./picture";
+import { TableView } from "./table";
 import { WhatIf } from "./what-if";
 
 const NO_COSTS: CostsInfo = {
@@ -64,7 +64,7 @@ export class CostTab {
   private readonly figure: HTMLSelectElement;
   private readonly measure: HTMLButtonElement;
   private readonly copy: HTMLButtonElement;
-  private readonly table: CostTable;
+  private readonly table: TableView;
   private readonly picture: Picture;
   private readonly whatIf: WhatIf;
   private readonly chips = new Chips(
@@ -130,7 +130,7 @@ export class CostTab {
       "cost.csv",
       () => void copyFrom(this.copy, toCsv(this.shown(), store.cost.figure)),
     );
-    this.table = new CostTable(store);
+    this.table = new TableView(store);
     this.picture = new Picture(store, tip, (block) => this.canOpen(block) && this.openBlocks([...this.opened, block]));
     this.whatIf = new WhatIf(store, tip);
     this.root = h(
@@ -165,23 +165,15 @@ export class CostTab {
       store.on("tab", () => this.update()),
       store.on("links", () => this.paintInside()),
       store.kernel.watch(() => this.update()),
-      store.kernel.on(
+      store.kernel.receive(
         "cost",
-        ({ source, version }: { source: Source; version: number }, buffers) =>
-          void decodeTo<Cost>(
-            buffers[0],
-            (cost) => this.take(source, version, cost),
-            (why) => this.fail(source, why),
-          ),
+        ({ source, version }, cost) => this.take(source, version, cost),
+        (why, { source }) => this.fail(source, why),
       ),
-      store.kernel.on(
+      store.kernel.receive(
         "cost_picture",
-        ({ key }: { key: string }, buffers) =>
-          void decodeTo<Drawn>(
-            buffers[0],
-            (drawn) => this.takePicture(key, drawn),
-            (why) => this.takePicture(key, { svg: "", text: "", reason: why }),
-          ),
+        ({ key }, picture) => this.takePicture(key, picture),
+        (why, { key }) => this.takePicture(key, { svg: "", text: "", reason: why }),
       ),
       () => this.clock.stop(),
       () => this.watcher?.disconnect(),
@@ -236,7 +228,7 @@ export class CostTab {
   }
 
   /** Return the received costs of the shown sources. */
-  private shown(): Cost[] {
+  private shown(): CostTable[] {
     return shownSources(this.store.cost.view, this.store.sources).flatMap((source) => this.store.costBy(source) ?? []);
   }
 
@@ -381,7 +373,7 @@ export class CostTab {
     );
   }
 
-  private take(source: Source, version: number, cost: Cost): void {
+  private take(source: Source, version: number, cost: CostTable): void {
     if ((this.store.received.get(source)?.version ?? 0) > version) return;
     this.store.received.set(source, { version, cost });
     this.undecoded.delete(source);

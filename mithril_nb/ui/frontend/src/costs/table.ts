@@ -5,8 +5,7 @@
 import { together } from "../dom/calls";
 import { attr, h, icon, ICONS, keyed, text } from "../dom/dom";
 import { percent } from "../dom/format";
-import { decodeTo } from "../kernel/messages";
-import type { Cost, CostDetail, Figure, Source } from "../kernel/types";
+import type { CostDetails, CostRowsHead, CostTable, Figure } from "../kernel/contract";
 import { UNATTRIBUTED, lineage } from "../store/links";
 import type { Store } from "../store/store";
 import {
@@ -23,18 +22,13 @@ import {
 
 const NAME = "block";
 
-interface Details {
-  rows: CostDetail[];
-  /** Number of further rows. */
-  left: number;
-  /** The error, if the rows could not be decoded. */
-  problem?: string;
-}
+/** With the error, if the rows could not be decoded. */
+type Details = CostDetails & { problem?: string };
 
 /** Most rows that are built while the table is hidden. */
 const MOST_HIDDEN = 200;
 
-export class CostTable {
+export class TableView {
   readonly root: HTMLElement;
   private readonly head = h("tr");
   private readonly body = h("tbody");
@@ -48,7 +42,7 @@ export class CostTable {
   private detailsOf = "";
   private sortKey: string | null = null;
   private direction: 1 | -1 = -1;
-  private costs: Cost[] = [];
+  private costs: CostTable[] = [];
   private figure: Figure = "flops";
   private columns: Column[] = [];
   private known = new Set<string>();
@@ -66,14 +60,10 @@ export class CostTable {
     this.root = h("div", { class: "mnb-cost-table" }, table);
     this.destroy = together(
       store.on("links", () => this.paintLinks()),
-      store.kernel.on(
+      store.kernel.receive(
         "cost_rows",
-        (message: { source: Source; block: string; figure: Figure }, buffers) =>
-          void decodeTo<Details>(
-            buffers[0],
-            (details) => this.take(message, details),
-            (problem) => this.take(message, { rows: [], left: 0, problem }),
-          ),
+        (head, details) => this.take(head, details),
+        (problem, head) => this.take(head, { rows: [], left: 0, problem }),
       ),
     );
   }
@@ -82,7 +72,7 @@ export class CostTable {
    * Show the costs of the sources; `figure` is compared side by side and used for shares. While the table is hidden, it
    * is built only if it is small: a thousand rows have 25 elements each.
    */
-  show(costs: Cost[], figure: Figure, isVisible: boolean): void {
+  show(costs: CostTable[], figure: Figure, isVisible: boolean): void {
     if (!isVisible && costs.some(({ rows }) => rows.length > MOST_HIDDEN)) return;
     const of = JSON.stringify([this.store.snapshot.version, costs[0]?.source, costs[0]?.stale, figure]);
     if (of !== this.detailsOf) this.discardDetails();
@@ -429,7 +419,7 @@ export class CostTable {
     );
   }
 
-  private take({ source, block, figure }: { source: Source; block: string; figure: Figure }, details: Details): void {
+  private take({ source, block, figure }: CostRowsHead, details: Details): void {
     if (source !== this.costs[0]?.source || figure !== this.figure) return;
     this.details.set(block, details);
     this.paint();

@@ -9,29 +9,12 @@ import { Clock } from "../dom/clock";
 import { attr, h, keyed, text } from "../dom/dom";
 import { percent } from "../dom/format";
 import { hostTheme } from "../dom/theme";
-import { decodeTo } from "../kernel/messages";
-import type { CostsInfo, Diagnostic, Field, FieldValue, Figure } from "../kernel/types";
+import type { FieldValue, Figure, SettingChange, SettingField, WhatIfAnswer, WhatIfState } from "../kernel/contract";
 import type { Store } from "../store/store";
 import { FIGURE_TITLES, VIEW_TITLES, formatFigure, formatExactly } from "./figures";
-import { type Drawn, Picture } from "./picture";
+import { Picture } from "./picture";
 
-/** Path of a block, or "" for the whole program; name of the setting; new value. */
-type Change = [path: string, name: string, value: FieldValue];
-
-type Compared = Figure | "peak_bytes";
-
-interface Answer {
-  changes: Change[];
-  /** Description of how the costs were computed. */
-  how: string;
-  rows: { figure: Compared; before: number | null; after: number | null; reason: string }[];
-  /** The same figures from the compiler; null until requested. */
-  compiled: { figure: Compared; before: number | null; after: number | null; reason: string }[] | null;
-  picture: Drawn;
-  problem: Diagnostic | null;
-}
-
-const NO_INFO: CostsInfo["what_if"] = { state: "empty", message: "", problem: null, settings: null, version: 0 };
+const NO_INFO: WhatIfState = { state: "empty", message: "", problem: null, settings: null, version: 0 };
 const TYPES = new Set(["int", "float", "bool", "choice", "ints"]);
 
 /** Format a relative change: "×2.00", "+1.2 %". */
@@ -45,18 +28,14 @@ export function changeOf(before: number | null, after: number | null): string {
     : `${ratio > 1 ? "+" : "−"}${percent(Math.abs(ratio - 1))}`;
 }
 
-function describeChange([path, name, value]: Change, settings: readonly Field[]): string {
+function describeChange([path, name, value]: SettingChange, settings: readonly SettingField[]): string {
   const label = path ? `${path}.${name}` : (settings.find((one) => one.name === name)?.label ?? name);
   return `${label} = ${String(value)}`;
 }
 
-function formatCompared(figure: Compared, value: number | null): string {
-  return figure === "peak_bytes" ? formatFigure("bytes_accessed", value) : formatFigure(figure, value);
-}
-
 export class WhatIf {
   readonly root: HTMLElement;
-  private readonly changes = new Map<string, Change>();
+  private readonly changes = new Map<string, SettingChange>();
   private readonly views = new Map<string, FieldView>();
   private readonly whole = h("div", { class: "mnb-fields" });
   private readonly blockTitle = h("h4", {});
@@ -82,8 +61,8 @@ export class WhatIf {
   private readonly main: HTMLElement;
   private readonly clock: Clock;
   /** The latest answer, and the latest answer without a problem, which stays on screen. */
-  private answer: Answer | null = null;
-  private valid: Answer | null = null;
+  private answer: WhatIfAnswer | null = null;
+  private valid: WhatIfAnswer | null = null;
   private decodeError = "";
   private sent = "";
   private requestedVersion = 0;
@@ -152,14 +131,10 @@ export class WhatIf {
     );
     this.destroy = together(
       store.on("links", () => this.store.cost.view === "what_if" && this.update()),
-      store.kernel.on(
+      store.kernel.receive(
         "what_if",
-        ({ key }: { key: string }, buffers) =>
-          void decodeTo<Answer>(
-            buffers[0],
-            (answer) => this.take(key, answer),
-            (why) => this.fail(key, why),
-          ),
+        ({ key }, answer) => this.take(key, answer),
+        (why, { key }) => this.fail(key, why),
       ),
       () => this.clock.stop(),
       () => this.picture.destroy(),
@@ -170,7 +145,7 @@ export class WhatIf {
     this.picture.recolour(hostTheme());
   }
 
-  private get info(): CostsInfo["what_if"] {
+  private get info(): WhatIfState {
     return this.store.snapshot.costs?.what_if ?? NO_INFO;
   }
 
@@ -193,7 +168,7 @@ export class WhatIf {
     const { snapshot, selection, kernel } = this.store;
     this.requestSettings();
     for (const [key, [of]] of this.changes) if (of && !snapshot.blocks[of]) this.changes.delete(key);
-    if (this.changes.size === 0) this.discardAnswer();
+    if (this.changes.size === 0) this.discardWhatIfAnswer();
     const settings = this.info.settings ?? [];
     const path = selection[0] ?? "";
     const blockFields = this.store.fieldsOf(path).filter((field) => TYPES.has(field.type));
@@ -249,8 +224,8 @@ export class WhatIf {
     return this.answer !== null && JSON.stringify(this.answer.changes) !== JSON.stringify([...this.changes.values()]);
   }
 
-  private fields(parent: HTMLElement, path: string, fields: readonly Field[]): string[] {
-    const key = (field: Field): string => `${path} ${field.name} ${field.type}`;
+  private fields(parent: HTMLElement, path: string, fields: readonly SettingField[]): string[] {
+    const key = (field: SettingField): string => `${path} ${field.name} ${field.type}`;
     keyed(
       parent,
       fields,
@@ -296,7 +271,7 @@ export class WhatIf {
     this.removeChanges([...this.changes.keys()]);
   }
 
-  private discardAnswer(): void {
+  private discardWhatIfAnswer(): void {
     if (this.sent) this.picture.show(null);
     this.answer = this.valid = null;
     this.sent = this.decodeError = "";
@@ -325,7 +300,7 @@ export class WhatIf {
     });
   }
 
-  private take(key: string, answer: Answer): void {
+  private take(key: string, answer: WhatIfAnswer): void {
     if (key !== this.sent) return;
     this.answer = answer;
     this.decodeError = "";
@@ -393,18 +368,18 @@ export class WhatIf {
           ...Array.from({ length: other ? 6 : 3 }, () => h("td", { class: "mnb-num" })),
         ),
       (element: HTMLElement, { row, other }) => {
-        text(element.children[0]!, row.figure === "peak_bytes" ? "Peak memory" : FIGURE_TITLES[row.figure][0]);
+        const isPeak = row.figure === "peak_bytes";
+        const figure = (isPeak ? "bytes_accessed" : row.figure) as Figure;
+        text(element.children[0]!, isPeak ? "Peak memory" : FIGURE_TITLES[figure][0]);
         attr(element, "data-mnb-whatif", row.figure);
         [row, ...(other ? [other] : [])].forEach((one, at) => {
           const cells = [
-            formatCompared(one.figure, one.before),
-            formatCompared(one.figure, one.after),
+            formatFigure(figure, one.before),
+            formatFigure(figure, one.after),
             changeOf(one.before, one.after),
           ];
           const titles = [one.before, one.after, null].map((value) =>
-            value === null
-              ? one.reason
-              : formatExactly(one.figure === "peak_bytes" ? "bytes_accessed" : one.figure, value),
+            value === null ? one.reason : formatExactly(figure, value),
           );
           cells.forEach((value, i) => {
             text(element.children[1 + 3 * at + i]!, value);

@@ -4,8 +4,8 @@ import { together } from "../dom/calls";
 import { copyFrom } from "../dom/clipboard";
 import { attr, h, iconButton, text } from "../dom/dom";
 import { exact, si } from "../dom/format";
-import { errorOf, decodeTo } from "../kernel/messages";
-import type { BlockFormula, FormulaTerm } from "../kernel/types";
+import { errorOf } from "../kernel/messages";
+import type { BlockFormula, Term } from "../kernel/contract";
 import type { Store } from "../store/store";
 
 export class BlockFormulaView {
@@ -46,14 +46,10 @@ export class BlockFormulaView {
       this.letters,
     );
     this.destroy = together(
-      store.kernel.on(
+      store.kernel.receive(
         "formula",
-        (message: { block: string; version: number }, buffers) =>
-          void decodeTo<BlockFormula>(
-            buffers[0],
-            (found) => this.take(found),
-            (why) => this.fail(message.block, message.version, why),
-          ),
+        (_, found) => this.take(found),
+        (why, { block, version }) => this.fail(block, version, why),
       ),
       store.kernel.watch(() => this.paint()),
     );
@@ -134,7 +130,7 @@ export class BlockFormulaView {
   }
 }
 
-function termOf({ formula, letters, times, role, opcodes, flops, why }: FormulaTerm): HTMLElement {
+function termOf({ formula, letters, times, role, opcodes, flops, why }: Term): HTMLElement {
   const count = times === 1 || !formula ? "" : `${times === null ? "?" : times.toLocaleString("en-US")} × `;
   const values = letters.map(
     ([letter, value]) => `${letter} = ${typeof value === "number" ? value.toLocaleString("en-US") : value}`,

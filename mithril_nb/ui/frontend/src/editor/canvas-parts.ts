@@ -6,7 +6,7 @@ import { percent } from "../dom/format";
 import type { Description } from "../graph/items";
 import { times } from "../drawing/lettering";
 import { type Port, type SceneEdge, type SceneNode, endId, isPill } from "../graph/scene";
-import type { Diagnostic } from "../kernel/types";
+import type { ProblemData } from "../kernel/contract";
 
 export interface PartActions {
   wire(event: PointerEvent, node: SceneNode, port: Port): void;
@@ -14,7 +14,7 @@ export interface PartActions {
 }
 
 /** Return the accessible name and the tooltip of a node. */
-export function describeNode(node: SceneNode, problems: readonly Diagnostic[]): Description {
+export function describeNode(node: SceneNode, problems: readonly ProblemData[]): Description {
   const kind = isPill(node) ? `model ${node.kind}` : node.kind;
   const share = !isPill(node) && node.share !== null ? percent(node.share) : "";
   const problem = node.problem === null ? undefined : problems[node.problem];
@@ -38,7 +38,7 @@ export function describeNode(node: SceneNode, problems: readonly Diagnostic[]): 
 }
 
 /** Return the tooltip of an edge. */
-export function describeEdge(edge: SceneEdge, problems: readonly Diagnostic[]): string[] {
+export function describeEdge(edge: SceneEdge, problems: readonly ProblemData[]): string[] {
   const problem = edge.problem === null ? undefined : problems[edge.problem];
   return [
     [edge.source, edge.target].map((end) => end.replace(/^repeat:/, "")).join(" → "),
@@ -47,7 +47,7 @@ export function describeEdge(edge: SceneEdge, problems: readonly Diagnostic[]): 
 }
 
 /** Complete the element of an edge. */
-export function fillEdge(element: HTMLElement, edge: SceneEdge, problems: readonly Diagnostic[]): void {
+export function fillEdge(element: HTMLElement, edge: SceneEdge, problems: readonly ProblemData[]): void {
   attr(element, "data-mnb-problem", edge.problem === null ? null : (problems[edge.problem]?.code ?? ""));
 }
 
@@ -55,7 +55,7 @@ export function fillEdge(element: HTMLElement, edge: SceneEdge, problems: readon
 export function addParts(
   parts: HTMLElement,
   node: SceneNode,
-  problems: readonly Diagnostic[],
+  problems: readonly ProblemData[],
   actions: PartActions,
 ): void {
   const problem = node.problem === null ? undefined : problems[node.problem];

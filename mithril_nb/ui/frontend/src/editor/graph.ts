@@ -2,7 +2,7 @@
 
 import { type Line, type Rect, bend } from "../drawing/lines";
 import { type Port, type Scene, type SceneIndex, type SceneNode, endId } from "../graph/scene";
-import type { Diagnostic } from "../kernel/types";
+import type { ProblemData } from "../kernel/contract";
 
 export interface PortRef {
   node: SceneNode;
@@ -78,12 +78,12 @@ export function targetsOf(index: SceneIndex, source: PortRef): { target: PortRef
 }
 
 /** Mark closed groups and their incoming edges with the problems inside the groups. */
-export function withInnerProblems(index: SceneIndex, problems: readonly Diagnostic[]): Scene {
+export function withInnerProblems(index: SceneIndex, problems: readonly ProblemData[]): Scene {
   const { scene } = index;
   if (!problems.some((problem) => problem.block?.includes("/"))) return scene;
   const within = (block: string | null | undefined, node: SceneNode): boolean =>
     !!block && (node.path ? [node.path] : (node.blocks ?? [])).some((path) => block.startsWith(`${path}/`));
-  const first = (test: (problem: Diagnostic) => boolean): number | null => {
+  const first = (test: (problem: ProblemData) => boolean): number | null => {
     const found = problems.findIndex(test);
     return found < 0 ? null : found;
   };

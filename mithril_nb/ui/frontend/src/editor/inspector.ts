@@ -7,7 +7,7 @@ import { atLeast, shareOf, titled, totalOf } from "../costs/figures";
 import { together } from "../dom/calls";
 import { attr, h, iconButton, keyed, text } from "../dom/dom";
 import { exact, percent, si } from "../dom/format";
-import type { BlockDetails, CostRow, Field } from "../kernel/types";
+import type { BlockDetails, CostTableRow, SettingField } from "../kernel/contract";
 import { lineage } from "../store/links";
 import type { Store } from "../store/store";
 import { BlockFormulaView } from "./block-formula";
@@ -16,8 +16,8 @@ const UNITS = { flops: "FLOP", bytes_accessed: "B" };
 
 /** Format a cost of a block, rounded and exact: a number with its share of the program, or a formula. */
 export function describeCost(
-  row: CostRow,
-  total: CostRow,
+  row: CostTableRow,
+  total: CostTableRow,
   figure: keyof typeof UNITS,
 ): [rounded: string, exact: string] {
   const formula = row[figure] === null ? row.formulas?.[figure] : undefined;
@@ -166,8 +166,8 @@ export class Inspector {
     );
   }
 
-  private fields(fields: Field[]): void {
-    const key = (field: Field): string => `${field.name} ${field.type}`;
+  private fields(fields: SettingField[]): void {
+    const key = (field: SettingField): string => `${field.name} ${field.type}`;
     for (const field of fields) {
       if (!this.views.has(key(field)))
         this.views.set(

@@ -1,8 +1,8 @@
 /** The graph of the model, laid out. Changes of the view are shown at once, before the kernel confirms them. */
 
 import { EMPTY, type Scene, SceneIndex } from "../graph/scene";
-import type { ModelGraph } from "../kernel/graph";
-import type { Diagnostic } from "../kernel/types";
+import type { ModelGraph } from "../kernel/contract";
+import type { ProblemData } from "../kernel/contract";
 import { NestedGraph } from "../layout/data";
 import { layout } from "../layout/layout";
 import type { Store } from "../store/store";
@@ -22,7 +22,7 @@ interface Change {
 export class LaidOut {
   scene: Scene = EMPTY;
   nested: NestedGraph | null = null;
-  private shown: { graph: ModelGraph; problems: readonly Diagnostic[]; name: string } | null = null;
+  private shown: { graph: ModelGraph; problems: readonly ProblemData[]; name: string } | null = null;
   private changes: Change[] = [];
   private isEnded = false;
 

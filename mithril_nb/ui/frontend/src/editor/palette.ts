@@ -4,16 +4,16 @@
  */
 
 import { attr, h, text, uid } from "../dom/dom";
-import type { PaletteItem } from "../kernel/types";
+import type { PaletteEntry } from "../kernel/contract";
 import type { Store } from "../store/store";
 import type { Canvas } from "./canvas";
 
 /** Return matching items, best first: synonyms, start of the kind, part of the kind, words of category or summary. */
-export function searchPalette(items: readonly PaletteItem[], query: string): PaletteItem[] {
+export function searchPalette(items: readonly PaletteEntry[], query: string): PaletteEntry[] {
   const needle = query.trim().toLowerCase();
   const joined = needle.replace(/[\s_-]+/g, "");
   if (!joined) return [...items];
-  const rank = ({ kind, category, summary, words }: PaletteItem): number => {
+  const rank = ({ kind, category, summary, words }: PaletteEntry): number => {
     const name = kind.toLowerCase();
     const synonyms = words.split(" ");
     if (synonyms.includes(joined)) return 0;
@@ -46,7 +46,7 @@ export class Palette {
     "aria-label": "Blocks",
     tabindex: -1,
   });
-  private items: PaletteItem[] = [];
+  private items: PaletteEntry[] = [];
   private at = 0;
   private drawn = "";
   readonly destroy: () => void;
@@ -115,7 +115,7 @@ export class Palette {
     this.paintActive();
   }
 
-  private add(item: PaletteItem, place?: { x: number; y: number }): void {
+  private add(item: PaletteEntry, place?: { x: number; y: number }): void {
     this.store.command("add_block", { kind: item.kind, ...place });
   }
 
@@ -126,7 +126,7 @@ export class Palette {
     this.drawn = key;
     const searching = this.input.value.trim() !== "";
     const found = searchPalette(palette, this.input.value);
-    const groups = new Map<string, PaletteItem[]>();
+    const groups = new Map<string, PaletteEntry[]>();
     for (const item of found) {
       const group = searching ? "" : item.category;
       groups.set(group, [...(groups.get(group) ?? []), item]);
@@ -142,7 +142,7 @@ export class Palette {
     this.paintActive();
   }
 
-  private option(item: PaletteItem): HTMLElement {
+  private option(item: PaletteEntry): HTMLElement {
     const index = this.items.indexOf(item);
     const option = h(
       "div",
@@ -162,7 +162,7 @@ export class Palette {
   }
 
   /** Handle a press: drag a ghost to the canvas if the pointer moves, else add the block. */
-  private press(event: PointerEvent, option: HTMLElement, item: PaletteItem): void {
+  private press(event: PointerEvent, option: HTMLElement, item: PaletteEntry): void {
     if (event.button !== 0) return;
     event.preventDefault();
     this.input.focus({ preventScroll: true });

@@ -2,27 +2,14 @@
 
 import { exact, exactSeconds, percent, seconds, si } from "../dom/format";
 import { attr, h, svg } from "../dom/dom";
+import type { OverlayData } from "../kernel/contract";
 import type { Overlay } from "./boxes";
 import type { Description } from "./items";
 import type { PaintState } from "./painter";
 import type { Scene } from "./scene";
 
-/** A value is a number, the index of a category, "?" if unknown, or null for a node without one. */
-export interface OverlayData {
-  name: string;
-  title: string;
-  unit: string;
-  total: number | null;
-  categories: readonly string[];
-  values: readonly (number | "?" | null)[];
-  /** Indices of numbers that are lower bounds, because a part is unknown. */
-  bounds: readonly number[];
-  /** Texts instead of numbers, by index. */
-  texts: Readonly<Record<string, string>>;
-  notes: readonly string[];
-  /** Whether the numbers of blocks exclude inner blocks; null if this makes no difference. */
-  own?: boolean | null;
-}
+/** The values in an overlay; saved pages have no keys. */
+export type OverlayValues = Omit<OverlayData, "keys" | "own"> & { own?: boolean | null };
 
 export const UNKNOWN = "?";
 
@@ -35,7 +22,7 @@ export class GraphOverlay {
   private readonly details = new Map<string, string>();
 
   constructor(
-    readonly data: OverlayData,
+    readonly data: OverlayValues,
     keys: readonly string[],
   ) {
     const { values, categories, total, title } = data;

@@ -1,6 +1,6 @@
 /** Keeps the snapshot of a model current. The kernel sends its changes, in the format of `ui/widgets/changes.py`. */
 
-import type { WidgetModel } from "./types";
+import type { WidgetModel } from "./model";
 
 /** Changes inside a dict or list; or [], [value], [value, next key], [start, count, values]. */
 export type Change = { [key: string]: Change } | readonly unknown[];

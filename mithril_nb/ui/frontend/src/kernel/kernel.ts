@@ -1,6 +1,8 @@
 /** The connection to the kernel: commands with replies, messages by type, and the connection state. */
 
-import type { Reply, WidgetModel } from "./types";
+import type { Messages, ReplyHead } from "./contract";
+import { decodeJson } from "./messages";
+import type { WidgetModel } from "./model";
 
 /**
  * "lost": the kernel of the widget ended or restarted. "closed": only the widget ended. "replaced": a newer run of the
@@ -24,12 +26,12 @@ const ALIVE = ["idle", "busy"];
 interface Pending {
   name: string;
   since: number;
-  resolve: (reply: Reply) => void;
+  resolve: (reply: ReplyHead) => void;
 }
 
-type MessageListener = (message: any, buffers: DataView[]) => void;
+type MessageListener<K extends keyof Messages> = (head: Messages[K][0], buffers: DataView[]) => void;
 /** `isEdit` is true if the command affects the model or the run. */
-type ReplyListener = (name: string, reply: Reply, isEdit: boolean) => void;
+type ReplyListener = (name: string, reply: ReplyHead, isEdit: boolean) => void;
 
 /**
  * Return the kernel status of JupyterLab's widget manager, "none" without a kernel; null in hosts that do not report
@@ -53,13 +55,15 @@ export class Kernel {
   private readonly pending = new Map<number, Pending>();
   private readonly inFlight = new Map<string, { next: (() => void) | null }>();
   private readonly resting = new Map<string, { timer: ReturnType<typeof setTimeout>; send: () => void }>();
-  private readonly listeners = new Map<string, Set<MessageListener>>();
+  private readonly listeners = new Map<string, Set<MessageListener<any>>>();
+  /** Messages are decoded one after the other, so that they arrive in order. */
+  private decoded: Promise<unknown> = Promise.resolve();
   private readonly watchers = new Set<() => void>();
   private readonly replied = new Set<ReplyListener>();
   private timer: ReturnType<typeof setInterval> | null = null;
   private commSuspect = false;
   private hasReceived = false;
-  private readonly onCustom = (message: any, buffers: DataView[]): void => this.receive(message, buffers ?? []);
+  private readonly onCustom = (message: any, buffers: DataView[]): void => this.hear(message, buffers ?? []);
   private readonly onClosed = (): void => {
     this.isClosed = true;
     this.lose();
@@ -89,13 +93,13 @@ export class Kernel {
   }
 
   /** Send a command. The promise always resolves; `ok` is false if it failed or got no reply. */
-  send(name: string, args: Record<string, unknown>): Promise<Reply> {
+  send(name: string, args: Record<string, unknown>): Promise<ReplyHead> {
     const id = this.nextId++;
     if (this.isGone && !QUIET.test(name)) {
       this.drop([name]);
       // A reply from the kernel restores the connection; dropped commands are not sent again.
       if (!this.isClosed) void this.send("hello", {});
-      return Promise.resolve({ type: "reply", id, ok: false, error: null });
+      return Promise.resolve({ id, ok: false, error: null });
     }
     return new Promise((resolve) => {
       this.pending.set(id, { name, since: performance.now(), resolve });
@@ -110,7 +114,7 @@ export class Kernel {
   }
 
   /** Send with at most one command per key in flight; meanwhile, only the newest further command is kept. */
-  latest(key: string, name: string, args: Record<string, unknown>, onReply?: (reply: Reply) => void): void {
+  latest(key: string, name: string, args: Record<string, unknown>, onReply?: (reply: ReplyHead) => void): void {
     const flight = this.inFlight.get(key);
     if (flight) {
       flight.next = () => this.latest(key, name, args, onReply);
@@ -127,7 +131,7 @@ export class Kernel {
   }
 
   /** Send with `latest` once no further command of this key follows for REST_MS. */
-  afterRest(key: string, name: string, args: Record<string, unknown>, onReply?: (reply: Reply) => void): void {
+  afterRest(key: string, name: string, args: Record<string, unknown>, onReply?: (reply: ReplyHead) => void): void {
     clearTimeout(this.resting.get(key)?.timer);
     const send = (): void => {
       this.resting.delete(key);
@@ -154,10 +158,28 @@ export class Kernel {
     return this.inFlight.has(key) || this.resting.has(key);
   }
 
-  on(type: string, listener: MessageListener): () => void {
+  on<K extends keyof Messages>(type: K, listener: MessageListener<K>): () => void {
     const set = this.listeners.get(type) ?? new Set();
     this.listeners.set(type, set.add(listener));
     return () => set.delete(listener);
+  }
+
+  /** Call `take` with each message of a type and its decoded data, or `fail` with the error. */
+  receive<K extends keyof Messages>(
+    type: K,
+    take: (head: Messages[K][0], data: Messages[K][1]) => void,
+    fail: (why: string, head: Messages[K][0]) => void,
+  ): () => void {
+    return this.on(type, (head, [buffer]) => {
+      this.decoded = this.decoded.then(async () => {
+        try {
+          take(head, buffer && (await decodeJson<any>(buffer)));
+        } catch (error) {
+          const reason = error instanceof Error ? error.message : String(error);
+          fail(`The message from the kernel could not be shown: ${reason}. Run the cell again to load it.`, head);
+        }
+      });
+    });
   }
 
   /** Call `listener` with each reply of the kernel. */
@@ -200,7 +222,7 @@ export class Kernel {
     for (const watcher of this.watchers) watcher();
   }
 
-  private receive(message: any, buffers: DataView[]): void {
+  private hear(message: any, buffers: DataView[]): void {
     if (message === null || typeof message !== "object") return;
     if (message.type === "replaced") {
       this.isClosed = true;
@@ -211,9 +233,9 @@ export class Kernel {
     if (message.type === "reply") {
       const pending = this.pending.get(message.id);
       this.pending.delete(message.id);
-      pending?.resolve(message as Reply);
+      pending?.resolve(message as ReplyHead);
       if (pending)
-        for (const listener of this.replied) listener(pending.name, message as Reply, !QUIET.test(pending.name));
+        for (const listener of this.replied) listener(pending.name, message as ReplyHead, !QUIET.test(pending.name));
       return;
     }
     for (const listener of this.listeners.get(message.type) ?? []) listener(message, buffers);
@@ -252,7 +274,7 @@ export class Kernel {
       const waiting = [...this.pending];
       this.pending.clear();
       this.inFlight.clear();
-      for (const [id, { resolve }] of waiting) resolve({ type: "reply", id, ok: false, error: null });
+      for (const [id, { resolve }] of waiting) resolve({ id, ok: false, error: null });
       this.drop(waiting.map(([, { name }]) => name));
       return;
     }

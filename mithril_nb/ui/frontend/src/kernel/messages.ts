@@ -1,6 +1,6 @@
 /** Decoding of the kernel's binary messages. */
 
-import type { Equation, RawInstruction, RawStage, Reply } from "./types";
+import type { PackedEquations, PackedStage, ReplyHead, Role } from "./contract";
 
 export function bytesOf(buffer: DataView | ArrayBuffer | Uint8Array): Uint8Array<ArrayBuffer> {
   if (buffer instanceof ArrayBuffer) return new Uint8Array(buffer);
@@ -14,29 +14,8 @@ export async function decodeJson<T>(buffer: DataView | ArrayBuffer | Uint8Array)
   return (await new Response(stream).json()) as T;
 }
 
-/** Run asynchronous work that no caller awaits; pass any error message to `fail`. */
-export async function attempt(work: () => Promise<void>, fail: (why: string) => void): Promise<void> {
-  try {
-    await work();
-  } catch (error) {
-    fail(
-      `The message from the kernel could not be shown: ` +
-        `${error instanceof Error ? error.message : String(error)}. Run the cell again to load it.`,
-    );
-  }
-}
-
-/** Decode a message and pass its data to `take`; pass any error message to `fail`. */
-export async function decodeTo<T>(
-  buffer: DataView | undefined,
-  take: (data: T) => void,
-  fail: (why: string) => void,
-): Promise<void> {
-  if (buffer) await attempt(async () => take(await decodeJson<T>(buffer)), fail);
-}
-
 /** Return the error of a reply as one line; null without an error, as when the kernel is gone. */
-export function errorOf({ error }: Reply): string | null {
+export function errorOf({ error }: ReplyHead): string | null {
   return error && `${error.summary}${error.advice ? ` Try: ${error.advice}` : ""}`;
 }
 
@@ -55,34 +34,42 @@ const TABLED = [
   "memory",
 ] as const;
 
-export interface PackedEquations {
-  id: string[];
-  primitive: number[];
-  block: number[];
-  role: number[];
-  source: string[];
-  tables: Record<string, any[]>;
-}
+export type Origin = "tagged" | "inferred" | "kernel";
+export type StageName = string;
 
 /**
- * The encoded form of a stage: instructions as columns of indices into tables of distinct values; `step` is the
- * distance in lines.
+ * [line, lines, opcode, equation ids, [block, share][], role, origin, transforms, lines of Python, lines of libraries],
+ * lines counted from 1. In the first stage also dtypes, FLOPs, accessed bytes and bytes of the results.
  */
-export interface PackedStage {
-  text: string;
-  columns: Record<string, number[]>;
-  tables: Record<string, any[]>;
-  equations: PackedEquations;
-  shown?: { line: number[]; instructions: number[][] };
-  help?: [string, string][];
-  /** In the first stage: the kind of each block, by path. */
-  kinds?: Record<string, string>;
+export type RawInstruction = [
+  number,
+  number,
+  string,
+  string[],
+  [string, number][],
+  Role | null,
+  Origin | null,
+  string[]?,
+  string[]?,
+  string[]?,
+  string[]?,
+  (number | null)?,
+  (number | null)?,
+  (number | null)?,
+];
+
+export interface Equation {
+  primitive: string;
+  block: string;
+  role: Role | null;
+  source: string;
 }
 
-/** Decode a stage's text and instruction map. */
-export async function decodeStage(buffer: DataView | ArrayBuffer | Uint8Array): Promise<RawStage> {
-  const packed = await decodeJson<PackedStage>(buffer);
-  return { ...unpackStage(packed), equations: unpackEquations(packed.equations) };
+/** A stage with its instructions and equations one by one. */
+export interface RawStage extends Pick<PackedStage, "text" | "help" | "kinds"> {
+  instructions: RawInstruction[];
+  equations: Record<string, Equation>;
+  shown?: [line: number, instructions: number[]][];
 }
 
 /** Unpack the columns of a stage. Instructions with equal equations or blocks share one array. */
@@ -115,7 +102,7 @@ export function unpackEquations({ id: ids, source, tables, ...columns }: PackedE
     const [primitive, block, role] = (["primitive", "block", "role"] as const).map(
       (name) => tables[name]![columns[name][i]!],
     );
-    found[id] = { primitive, block, role, source: source[i]! };
+    found[id] = { primitive, block, role, source: source[i]! } as Equation;
   });
   return found;
 }

@@ -1,7 +1,58 @@
 /** A graph in levels as data: boxes and the data that flows between them. It mirrors `viz/diagrams/nested.py`. */
 
 import { NEXT_ROUND, endId } from "../graph/scene";
-import type { Box, Columns, Flow, PackedGraph } from "../kernel/graph";
+import type { GraphOfStage, ModelGraph } from "../kernel/contract";
+
+export interface Box {
+  key: string;
+  name: string;
+  kind: string;
+  w: number;
+  h: number;
+  title_w: number;
+  /** Key of the box around this box; `""` at the top. */
+  parent: string;
+  is_group: boolean;
+  hue: number;
+  path: string;
+  label: string;
+  shape: string;
+  repeat: number;
+  share: number | null;
+  problem: number | null;
+  counts: number[];
+  blocks: string[];
+  equations: string[];
+  inputs: string[];
+  outputs: string[];
+}
+
+export interface Flow {
+  source: string;
+  target: string;
+  out: string;
+  into: string;
+  roles: number[];
+  shapes: number[];
+  problem: number | null;
+  /** Key of the loop if the data is for its next round, else `""`. */
+  loop: string;
+}
+
+/** A graph as the kernel sends it. */
+export type PackedGraph = Omit<GraphOfStage, "opened">;
+
+export const NO_GRAPH: ModelGraph = {
+  title: "",
+  is_model: true,
+  roles: [],
+  shapes: [],
+  idle: [],
+  boxes: {},
+  flows: {},
+  opened: [],
+  moved: {},
+};
 
 /** All flows between the same two visible ends, drawn as one wire. */
 export type Bundle = Flow;
@@ -41,13 +92,13 @@ const FLOW: Flow = { source: "", target: "", out: "", into: "", roles: [], shape
 /** In `Flow.roles`: a gradient that sums pass on, from the user of data to its producer; not drawn by itself. */
 export const GRADIENT = 3;
 
-function rows<T extends object>(columns: Columns<T>, defaults: T): T[] {
-  const names = Object.keys(columns) as (keyof T)[];
+function rows<T extends object>(columns: Record<string, unknown[]>, defaults: T): T[] {
+  const names = Object.keys(columns);
   const found = Array.from({ length: Math.max(0, ...names.map((name) => columns[name]!.length)) }, () => ({
     ...defaults,
   }));
   // Column by column: engines are several times slower if the name changes with each assignment.
-  for (const name of names) columns[name]!.forEach((value, at) => (found[at]![name] = value as T[keyof T]));
+  for (const name of names) columns[name]!.forEach((value, at) => (found[at]![name as keyof T] = value as T[keyof T]));
   return found;
 }
 

@@ -8,7 +8,7 @@
 
 import { type Point, bend } from "../drawing/lines";
 import { NEXT_ROUND, type Port, type Scene, type SceneEdge, type SceneNode, endId } from "../graph/scene";
-import type { Box } from "../kernel/graph";
+import type { Box } from "./data";
 import { type NestedGraph, type Piece, paired, wireId } from "./data";
 import { type Part, arrangeLines } from "./rows";
 

@@ -4,9 +4,9 @@ import canvas from "../../styles/canvas.css";
 import { Tip } from "../controls/tip";
 import { h } from "../dom/dom";
 import { type ExportChoice, exportMenu } from "../graph/export";
-import { GraphOverlay, type OverlayData, OverlayLayer, OverlayMenu } from "../graph/overlay";
+import { GraphOverlay, type OverlayValues, OverlayLayer, OverlayMenu } from "../graph/overlay";
 import { GraphView } from "../graph/view";
-import type { PackedGraph } from "../kernel/graph";
+import type { PackedGraph } from "../layout/data";
 import { NestedGraph } from "../layout/data";
 import { layout } from "../layout/layout";
 import { Questions } from "../search/questions";
@@ -21,7 +21,7 @@ const WITH_INNER = ", with inner blocks";
 export interface SavedGraph {
   opened: string[];
   /** Values of the boxes, in their order. */
-  overlays?: OverlayData[];
+  overlays?: OverlayValues[];
   /** Name of the overlay that is shown at first. */
   overlay?: string;
 }

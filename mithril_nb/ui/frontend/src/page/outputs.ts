@@ -4,7 +4,7 @@
  * row.
  */
 
-import type { RawInstruction } from "../kernel/types";
+import type { RawInstruction } from "../kernel/messages";
 import { type Anchor, StageText } from "../store/links";
 import { type Look, Selection, hasSelectedText, pressByKeys, walkByKeys } from "./selection";
 

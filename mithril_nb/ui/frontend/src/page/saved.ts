@@ -1,8 +1,8 @@
 /** The data of a saved page, and what is read from them. */
 
-import { type PackedEquations, type PackedStage, decodeJson, unpackEquations, unpackStage } from "../kernel/messages";
-import type { Cost } from "../kernel/types";
-import type { PackedGraph } from "../kernel/graph";
+import { decodeJson, unpackEquations, unpackStage } from "../kernel/messages";
+import type { CostTable, PackedEquations, PackedStage } from "../kernel/contract";
+import type { PackedGraph } from "../layout/data";
 import { StageText } from "../store/links";
 import type { SavedGraph } from "./graph";
 import { type PackedText, textOf } from "./packed-text";
@@ -20,7 +20,7 @@ export interface Saved {
   /** Stages that are open at first. */
   shown: string[];
   /** FLOPs by block and role, for folded rows; missing if unknown. */
-  costs?: Cost | null;
+  costs?: CostTable | null;
   /** Diffs of the passes. */
   passes: string[];
   /** Rows of the table of costs as HTML, if the page itself has too few of them. */

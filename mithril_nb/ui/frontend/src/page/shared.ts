@@ -5,7 +5,7 @@
 
 import { copyText } from "../dom/clipboard";
 import { h } from "../dom/dom";
-import type { PackedGraph } from "../kernel/graph";
+import type { PackedGraph } from "../layout/data";
 import { MARK } from "../store/address";
 import { PageGraph } from "./graph";
 import { Selection } from "./selection";

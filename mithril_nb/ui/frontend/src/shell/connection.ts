@@ -3,12 +3,12 @@
 import { copyFrom } from "../dom/clipboard";
 import { attr, h, icon, ICONS, text } from "../dom/dom";
 import type { Kernel } from "../kernel/kernel";
-import type { Autosave } from "../kernel/types";
+import type { AutosaveData } from "../kernel/contract";
 
 /** The work that is lost with the kernel; live runs and explored programs have neither source nor edits. */
 export interface Work {
   source?: string;
-  autosave?: Autosave | null;
+  autosave?: AutosaveData | null;
   can_undo?: boolean;
 }
 
@@ -17,7 +17,7 @@ export function editCount(edits: number): string {
 }
 
 /** Return the file that edits are saved in, relative to the notebook if possible. */
-export function placeOf({ path }: Pick<Autosave, "path">): string {
+export function placeOf({ path }: Pick<AutosaveData, "path">): string {
   const [folder, file] = path.split(/[\\/]/).slice(-2);
   return folder === ".mithril_nb" ? `${folder}/${file}, beside the notebook` : path;
 }

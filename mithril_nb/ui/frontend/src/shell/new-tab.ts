@@ -1,7 +1,7 @@
 /** Opens a second view of a widget in a tab of JupyterLab, beside the notebook. */
 
 import { iconButton } from "../dom/dom";
-import type { WidgetModel } from "../kernel/types";
+import type { WidgetModel } from "../kernel/model";
 
 /** The parts of JupyterLab's widget manager in use; other hosts lack some of them. */
 interface Manager {

@@ -1,7 +1,7 @@
 /** The offer to restore edits saved by an earlier run of the cell. */
 
 import { attr, h, text } from "../dom/dom";
-import type { SavedEdits } from "../kernel/types";
+import type { AutosaveOffer } from "../kernel/contract";
 import type { Store } from "../store/store";
 import { editCount, placeOf } from "./connection";
 
@@ -91,7 +91,7 @@ export class Restore {
   }
 }
 
-function linesOf(offer: SavedEdits): HTMLElement[] {
+function linesOf(offer: AutosaveOffer): HTMLElement[] {
   const kinds: Record<string, string> = { "+": "mnb-diff-added", "-": "mnb-diff-removed", "@": "mnb-diff-title" };
   return offer.difference.split("\n").map((line) => {
     const element = h("span", {}, `${line}\n`);

@@ -3,7 +3,7 @@
 import type { Questions } from "../search/questions";
 import { Search } from "../search/search";
 import type { Panes } from "../stages/panes";
-import type { Snapshot } from "../kernel/types";
+import type { Snapshot } from "../kernel/model";
 import type { Store } from "../store/store";
 
 export function storeSearch(store: Store, panes: Panes, questions: Questions): Search {

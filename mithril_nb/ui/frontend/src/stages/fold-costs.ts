@@ -2,11 +2,11 @@
 
 import { FIGURE_TITLES, atLeast, formatFigure, shareOf, totalOf } from "../costs/figures";
 import { percent, si } from "../dom/format";
-import type { Cost, CostRow, Figure, Role } from "../kernel/types";
+import type { CostTable, CostTableRow, Figure, Role } from "../kernel/contract";
 import type { CostText } from "../code/folds";
 
 /** Return the figure if the costs have it for blocks and roles, else FLOPs. */
-export function foldFigure(cost: Cost | null, figure: Figure): Figure {
+export function foldFigure(cost: CostTable | null, figure: Figure): Figure {
   const { total } = cost ?? {};
   const hasFigure = (one: Figure): boolean => total?.[one] != null || total?.formulas?.[one] !== undefined;
   if (figure !== "params" && hasFigure(figure)) return figure;
@@ -14,7 +14,7 @@ export function foldFigure(cost: Cost | null, figure: Figure): Figure {
 }
 
 /** Return a function that formats the cost of a block, inner blocks included, in one role. */
-export function costTexts(cost: Cost | null, figure: Figure): CostText {
+export function costTexts(cost: CostTable | null, figure: Figure): CostText {
   const known = new Map<string, string>();
   return (block, role) => {
     const key = `${block}\n${role}`;
@@ -24,7 +24,7 @@ export function costTexts(cost: Cost | null, figure: Figure): CostText {
   };
 }
 
-function textOf(cost: Cost, figure: Figure, block: string, role: Role | null): string {
+function textOf(cost: CostTable, figure: Figure, block: string, role: Role | null): string {
   const rows = cost.rows.filter((row) => row.block === block || row.block.startsWith(`${block}/`));
   if (rows.length === 0) return "";
   const unknown = rows.reduce((sum, row) => sum + (row.unknown?.[figure] ?? 0), 0);
@@ -35,13 +35,13 @@ function textOf(cost: Cost, figure: Figure, block: string, role: Role | null): s
       ? null
       : values.reduce<number>((sum, one) => sum + (one ?? 0), 0);
   if (value === null) return formulaOf(rows, figure, block) ?? "cost unknown";
-  const sum = { ...cost.total, [figure]: value, unknown: { [figure]: unknown } } as CostRow;
+  const sum = { ...cost.total, [figure]: value, unknown: { [figure]: unknown } } as CostTableRow;
   const [share, bound] = shareOf(sum, cost.total, figure);
   const number = value === 0 ? si(0, FIGURE_TITLES[figure][1]) : formatFigure(figure, value);
   return `${atLeast(sum, figure, value)}${number}${share === null ? "" : `, ${bound}${percent(share)}`}`;
 }
 
-function valueOf(row: CostRow, figure: Figure, role: Role | null): number | null {
+function valueOf(row: CostTableRow, figure: Figure, role: Role | null): number | null {
   const { roles } = row;
   if (role === null || !roles || Object.keys(roles).length === 0 || row[figure] === null) return row[figure];
   // Figures of 0 are left out.
@@ -52,7 +52,7 @@ function valueOf(row: CostRow, figure: Figure, role: Role | null): number | null
  * Return the formula of a cost that depends on symbolic sizes; "" if the cost has several roles; null without a
  * formula.
  */
-function formulaOf(rows: readonly CostRow[], figure: Figure, block: string): string | null {
+function formulaOf(rows: readonly CostTableRow[], figure: Figure, block: string): string | null {
   const row = rows.find((one) => one.block === block);
   const formula = row && totalOf(row).formulas?.[figure];
   if (!formula) return null;

@@ -3,20 +3,11 @@
 import { together } from "../dom/calls";
 import { copyText } from "../dom/clipboard";
 import { type ExportChoice, exportMenu } from "../graph/export";
-import { GraphOverlay, type OverlayData, OverlayLayer, OverlayMenu } from "../graph/overlay";
+import { GraphOverlay, OverlayLayer, OverlayMenu } from "../graph/overlay";
 import type { GraphView } from "../graph/view";
-import { attempt, decodeJson } from "../kernel/messages";
+import type { OverlayData, OverlayHead } from "../kernel/contract";
 import { RequestedFiles } from "../store/requested-files";
 import type { Store } from "../store/store";
-
-interface OverlayMessage {
-  stage: string;
-  name: string;
-  own: boolean;
-  problem: string;
-  /** Whether the model cannot be traced, so that there are only values of an earlier model. */
-  is_stale: boolean;
-}
 
 /** Overlays that need no costs. */
 const WITHOUT_COSTS = new Set(["own values", "dtype"]);
@@ -30,7 +21,6 @@ export class KernelOverlay {
   /** The menu that exports the graph. */
   readonly exports: HTMLElement;
   readonly destroy: () => void;
-  private received: Promise<unknown> = Promise.resolve();
   /** The choice of the latest reply. */
   private answered = "";
 
@@ -51,14 +41,11 @@ export class KernelOverlay {
     );
     this.destroy = together(
       files.destroy,
-      store.kernel.on("overlay", (message: OverlayMessage, buffers: DataView[]) => {
-        this.received = this.received.then(() =>
-          attempt(
-            () => this.receive(message, buffers[0]),
-            (why) => this.layer.fail(why),
-          ),
-        );
-      }),
+      store.kernel.receive(
+        "overlay",
+        (head, data) => this.take(head, data),
+        (why) => this.layer.fail(why),
+      ),
       store.on("snapshot", () => this.update()),
     );
     this.update();
@@ -83,11 +70,7 @@ export class KernelOverlay {
     return overlay?.name ? `${overlay.name} ${overlay.own}` : "";
   }
 
-  private async receive(
-    { stage, name, own, problem, is_stale }: OverlayMessage,
-    buffer: DataView | undefined,
-  ): Promise<void> {
-    const data = buffer && (await decodeJson<OverlayData & { keys: string[] }>(buffer));
+  private take({ stage, name, own, problem, is_stale }: OverlayHead, data: OverlayData | undefined): void {
     const of = name && `${name} ${own}`;
     if (!this.isShown(stage) || of !== this.chosen()) return; // of an earlier graph or choice
     const isNew = this.answered !== of;

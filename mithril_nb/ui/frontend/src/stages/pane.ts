@@ -14,7 +14,7 @@ import type { Tip } from "../controls/tip";
 import { FIGURE_TITLES, atLeast, formatFigure } from "../costs/figures";
 import { attr, h } from "../dom/dom";
 import { percent } from "../dom/format";
-import type { Cost } from "../kernel/types";
+import type { CostTable } from "../kernel/contract";
 import { describe } from "../store/description";
 import { type Anchor, type Links, type StageText, lineage } from "../store/links";
 import type { Store } from "../store/store";
@@ -47,7 +47,7 @@ export class Pane {
   private readonly ruler: Ruler;
   private readonly visibility: IntersectionObserver | null;
   private painted = "";
-  private paintedCosts: Cost | null = null;
+  private paintedCosts: CostTable | null = null;
   private hues = new Map<string, number>();
   private costOf: CostText = () => "";
   private costed: readonly unknown[] = [];

@@ -10,7 +10,8 @@ import { copyFrom } from "../dom/clipboard";
 import { Clock } from "../dom/clock";
 import { attr, h, iconButton, text } from "../dom/dom";
 import { seconds } from "../dom/format";
-import { decodeStage, errorOf, attempt } from "../kernel/messages";
+import type { PackedStage, StageTextHead } from "../kernel/contract";
+import { errorOf, unpackEquations, unpackStage } from "../kernel/messages";
 import { type Links, StageText } from "../store/links";
 import type { Store } from "../store/store";
 import { Pane } from "./pane";
@@ -29,12 +30,6 @@ interface Slot {
   clockText: string | null;
   /** The error of the last requested text, and its version. */
   failure: { version: number; why: string } | null;
-}
-
-interface StageHead {
-  stage: string;
-  version: number;
-  short?: boolean;
 }
 
 /** Stages with a short form, whose lines are linked too. */
@@ -78,13 +73,10 @@ export class Panes {
       store.on("panes", () => this.layout()),
       store.kernel.watch(() => this.update()),
       store.on("links", () => this.paintLinks()),
-      store.kernel.on(
+      store.kernel.receive(
         "stage",
-        (message: StageHead, buffers) =>
-          void attempt(
-            () => this.receive(message, buffers[0]),
-            (why) => this.fail(message, why),
-          ),
+        (head, packed) => this.take(head, packed),
+        (why, head) => this.fail(head, why),
       ),
       () => {
         this.toggles.destroy();
@@ -364,7 +356,7 @@ export class Panes {
   }
 
   /** Show an error instead of a text, unless a newer text arrived or another form was requested. */
-  private fail({ stage, version, short }: StageHead, why: string): void {
+  private fail({ stage, version, short }: StageTextHead, why: string): void {
     const slot = this.slots.get(stage);
     if (!slot || (short ?? false) !== this.inShort.has(stage) || (slot.pane.text?.version ?? 0) > version) return;
     slot.failure = { version, why };
@@ -383,14 +375,13 @@ export class Panes {
     return this.stopped.get(stage) === this.store.snapshot.version;
   }
 
-  private async receive(message: StageHead, buffer: DataView | undefined): Promise<void> {
-    if (!buffer || (message.short ?? false) !== this.inShort.has(message.stage)) return;
-    const raw = await decodeStage(buffer);
+  private take(message: StageTextHead, packed: PackedStage): void {
+    if ((message.short ?? false) !== this.inShort.has(message.stage)) return;
     const newest = this.store.texts.get(message.stage);
-    // Decoding is asynchronous, so an older text may finish after a newer one.
     if (newest && newest.version > message.version) return;
     // The same text may arrive twice if it was requested again before it arrived.
     if (newest && newest.version === message.version && (newest.places !== null) === (message.short ?? false)) return;
+    const raw = { ...unpackStage(packed), equations: unpackEquations(packed.equations) };
     const text = new StageText(message.stage, message.version, raw.text, raw);
     const slot = this.slots.get(message.stage);
     const pane = slot?.pane;

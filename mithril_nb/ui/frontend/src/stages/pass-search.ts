@@ -2,8 +2,8 @@
 
 import { Clock } from "../dom/clock";
 import { attr, h, iconButton, text } from "../dom/dom";
-import { decodeJson, errorOf } from "../kernel/messages";
-import type { PassMatches, Reply } from "../kernel/types";
+import { errorOf } from "../kernel/messages";
+import type { MatchesHead, Messages, ReplyHead } from "../kernel/contract";
 import type { Store } from "../store/store";
 
 const PAUSE_MS = 250;
@@ -100,11 +100,9 @@ export class PassSearch {
     this.paint();
   }
 
-  async receive({ version, text: query, total }: PassMatches, buffer: DataView | undefined): Promise<void> {
-    if (!buffer || query !== this.query) return;
-    if (version !== this.version()) return this.clock.run(false); // the search is repeated when the new passes are read
-    const found = await decodeJson<[number, number[]][]>(buffer);
+  take({ version, text: query, total }: MatchesHead, found: Messages["pass_matches"][1]): void {
     if (query !== this.query) return;
+    if (version !== this.version()) return this.clock.run(false); // the search is repeated when the new passes are read
     this.found = new Map(found);
     this.list = found.flatMap(([number, lines]) => lines.map((line): [number, number] => [number, line]));
     this.total = total;
@@ -127,7 +125,7 @@ export class PassSearch {
     const isSent = this.query !== "" && !kernel.isGone;
     this.clock.run(isSent);
     const { query } = this;
-    const replied = (reply: Reply): void => {
+    const replied = (reply: ReplyHead): void => {
       if (!reply.ok && query === this.query) this.fail(errorOf(reply) ?? GONE);
     };
     if (isSent) kernel.latest("search_passes", "search_passes", { text: query }, replied);

@@ -5,8 +5,7 @@ import { StepList } from "../controls/step-list";
 import { together } from "../dom/calls";
 import { Clock } from "../dom/clock";
 import { attr, h, text } from "../dom/dom";
-import { decodeJson, attempt } from "../kernel/messages";
-import type { DiffHead, InstructionHistory, PassMatches, PassRow, PassesInfo } from "../kernel/types";
+import type { DiffHead, InstructionHistory, PassRow, PassesHead, RequestState } from "../kernel/contract";
 import type { Store } from "../store/store";
 import { DiffView } from "./diff-view";
 import { PassSearch } from "./pass-search";
@@ -34,7 +33,6 @@ export class PassesTab {
   /** Design version of the rows. */
   private version = 0;
   private requested = "";
-  private listed: Promise<void> = Promise.resolve();
   /** The reason the latest list cannot be shown. */
   private failure: string | null = null;
   readonly destroy: () => void;
@@ -121,29 +119,20 @@ export class PassesTab {
       store.on("tab", () => this.update()),
       store.on("links", () => this.requestHistory()),
       store.kernel.watch(() => this.update()),
-      store.kernel.on(
+      store.kernel.receive(
         "passes",
-        (message, buffers) =>
-          (this.listed = attempt(
-            () => this.receive(message, buffers[0]),
-            (why) => this.fail(why),
-          )),
+        (head, rows) => this.take(head, rows),
+        (why) => this.fail(why),
       ),
-      store.kernel.on(
+      store.kernel.receive(
         "diff",
-        (message: DiffHead, buffers) =>
-          void attempt(
-            () => this.receiveDiff(message, buffers[0]),
-            (why) => this.failDiff(message, why),
-          ),
+        (head, diff) => this.takeDiff(head, diff),
+        (why, head) => this.failDiff(head, why),
       ),
-      store.kernel.on(
+      store.kernel.receive(
         "pass_matches",
-        (message: PassMatches, buffers) =>
-          void attempt(
-            () => this.search.receive(message, buffers[0]),
-            (why) => this.search.fail(why),
-          ),
+        (head, matches) => this.search.take(head, matches),
+        (why) => this.search.fail(why),
       ),
       store.kernel.on("instruction_history", (message: InstructionHistory) => this.receiveHistory(message)),
       () => this.clock.stop(),
@@ -157,7 +146,7 @@ export class PassesTab {
     return this.rows.length ? String(this.rows.length) : "";
   }
 
-  private get info(): PassesInfo {
+  private get info(): RequestState {
     return this.store.snapshot.passes ?? { state: "empty", message: "", version: 0 };
   }
 
@@ -194,12 +183,7 @@ export class PassesTab {
   }
 
   /** Store a list of passes. After a new list, the kernel sends the diff of pass `number`. */
-  private async receive(
-    { version, number }: { version: number; number: number },
-    buffer: DataView | undefined,
-  ): Promise<void> {
-    if (!buffer) return;
-    const rows = await decodeJson<PassRow[]>(buffer);
+  private take({ version, number }: PassesHead, rows: PassRow[]): void {
     this.rows = rows;
     this.failure = null;
     const isNew = version !== this.version;
@@ -277,12 +261,8 @@ export class PassesTab {
     this.store.kernel.latest("diff", "request_diff", { number });
   }
 
-  private async receiveDiff({ version, number, cut }: DiffHead, buffer: DataView | undefined): Promise<void> {
-    await this.listed;
-    const isCurrent = (): boolean => version === this.version && number === this.list.at;
-    if (!buffer || !isCurrent()) return;
-    const diff = await decodeJson<string>(buffer);
-    if (!isCurrent()) return;
+  private takeDiff({ version, number, cut }: DiffHead, diff: string): void {
+    if (version !== this.version || number !== this.list.at) return;
     this.paintDiff(number, diff === "" ? "only names or the order changed" : lengthOf(diff, cut, number), diff);
     attr(this.root, "data-mnb-shown", number);
     requestAnimationFrame(

@@ -5,8 +5,7 @@ import { together } from "../dom/calls";
 import { attr, h, iconButton, text } from "../dom/dom";
 import type { SceneNode } from "../graph/scene";
 import { GraphView } from "../graph/view";
-import { attempt, decodeJson } from "../kernel/messages";
-import type { PackedGraph } from "../kernel/graph";
+import type { GraphOfStage } from "../kernel/contract";
 import { NestedGraph } from "../layout/data";
 import { layout } from "../layout/layout";
 import { Questions } from "../search/questions";
@@ -29,7 +28,6 @@ export class StageGraph {
   private readonly opened = new Set<string>();
   /** The stage of the latest graph that cannot be shown, and the reason. */
   private failure: { stage: string; why: string } | null = null;
-  private received: Promise<unknown> = Promise.resolve();
   readonly destroy: () => void;
 
   constructor(
@@ -73,25 +71,16 @@ export class StageGraph {
       this.hint,
     );
     this.view.root.hidden = true;
-    // Shares are decoded faster than the graph that they belong to, so one message waits for the other.
-    const inOrder =
-      (receive: (stage: string, buffer: DataView | undefined) => Promise<void>) =>
-      ({ stage }: { stage: string }, buffers: DataView[]): void => {
-        this.received = this.received.then(() =>
-          attempt(
-            () => receive(stage, buffers[0]),
-            (why) => this.fail(stage, why),
-          ),
-        );
-      };
     this.destroy = together(
-      store.kernel.on(
+      store.kernel.receive(
         "graph",
-        inOrder((stage, buffer) => this.receive(stage, buffer)),
+        ({ stage }, graph) => this.take(stage, graph),
+        (why, { stage }) => this.fail(stage, why),
       ),
-      store.kernel.on(
+      store.kernel.receive(
         "graph_shares",
-        inOrder((stage, buffer) => this.receiveShares(stage, buffer)),
+        ({ stage }, shares) => this.takeShares(stage, shares),
+        (why, { stage }) => this.fail(stage, why),
       ),
       store.on("snapshot", () => this.update()),
       store.on("links", () => this.paintLinks()),
@@ -147,9 +136,7 @@ export class StageGraph {
     this.update();
   }
 
-  private async receive(stage: string, buffer: DataView | undefined): Promise<void> {
-    if (!buffer) return;
-    const { opened, ...packed } = await decodeJson<PackedGraph & { opened: string[] }>(buffer);
+  private take(stage: string, { opened, ...packed }: GraphOfStage): void {
     this.failure = null;
     this.graph = new NestedGraph(packed);
     this.opened.clear();
@@ -159,8 +146,7 @@ export class StageGraph {
     attr(this.root, "data-mnb-graph", stage);
   }
 
-  private async receiveShares(stage: string, buffer: DataView | undefined): Promise<void> {
-    const shares = buffer ? await decodeJson<(number | null)[]>(buffer) : [];
+  private takeShares(stage: string, shares: readonly (number | null)[]): void {
     if (this.graph?.title !== stage) return; // the shares of a former graph
     this.graph.boxes.forEach((box, at) => (box.share = shares[at] ?? null));
     this.draw();

@@ -10,8 +10,7 @@ import { StepList } from "../controls/step-list";
 import { together } from "../dom/calls";
 import { Clock } from "../dom/clock";
 import { attr, h, text } from "../dom/dom";
-import { decodeJson, attempt } from "../kernel/messages";
-import type { MarkedLine, TransformSide, TransformStep } from "../kernel/types";
+import type { MarkedLine, TransformSide, TransformStepData } from "../kernel/contract";
 import type { Store } from "../store/store";
 
 /** Sign and description of each mark, so that marks do not differ by colour alone. */
@@ -149,7 +148,7 @@ export class TransformsTab {
   private readonly body: HTMLElement;
   private readonly sides: [before: Side, after: Side];
   private readonly clock: Clock;
-  private steps: TransformStep[] = [];
+  private steps: TransformStepData[] = [];
   private leftOut: string[] = [];
   /** The reason the latest steps cannot be shown. */
   private failure: string | null = null;
@@ -192,13 +191,10 @@ export class TransformsTab {
     this.destroy = together(
       store.on("snapshot", () => this.update()),
       store.kernel.watch(() => this.update()),
-      store.kernel.on(
+      store.kernel.receive(
         "transforms",
-        (message: { left_out: string[] }, buffers) =>
-          void attempt(
-            () => this.receive(message.left_out, buffers[0]),
-            (why) => this.fail(why),
-          ),
+        (head, steps) => this.take(head.left_out, steps),
+        (why) => this.fail(why),
       ),
       () => this.clock.stop(),
       () => {
@@ -208,9 +204,7 @@ export class TransformsTab {
     this.update();
   }
 
-  private async receive(leftOut: string[], buffer: DataView | undefined): Promise<void> {
-    if (!buffer) return;
-    const steps = await decodeJson<TransformStep[]>(buffer);
+  private take(leftOut: string[], steps: TransformStepData[]): void {
     [this.steps, this.leftOut, this.failure] = [steps, leftOut, null];
     this.update();
     if (this.list.at < 0) this.list.select(Math.min(1, this.steps.length - 1));

@@ -6,7 +6,8 @@
  * the groups around them. Links are symmetric: B links to I exactly if I links to B, and the same for I and J.
  */
 
-import type { Equation, Origin, RawStage, Role, StageName } from "../kernel/types";
+import type { Role } from "../kernel/contract";
+import type { Equation, Origin, RawStage, StageName } from "../kernel/messages";
 
 /** Path of unattributed instructions in an anchor. */
 export const UNATTRIBUTED = "(unattributed)";

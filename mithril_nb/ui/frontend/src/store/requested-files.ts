@@ -18,10 +18,11 @@ export class RequestedFiles {
   constructor(private readonly store: Store) {
     const { kernel } = store;
     this.destroy = together(
-      kernel.on(
-        "export",
-        (message: { format: string; problem: string }, buffers: DataView[]) => void this.receive(message, buffers[0]),
-      ),
+      kernel.on("export", ({ format, problem }, [buffer]) => {
+        const waiting = this.take(format);
+        if (problem || !buffer) waiting?.reject(new Error(problem));
+        else if (waiting) void decodeJson<string>(buffer).then(waiting.resolve, waiting.reject);
+      }),
       kernel.watch(() => {
         if (kernel.isGone)
           for (const format of [...this.waiting.keys()]) this.take(format)?.reject(new Error(NOT_CONNECTED));
@@ -37,16 +38,6 @@ export class RequestedFiles {
       if (!reply.ok) this.take(format)?.reject(new Error(errorOf(reply) ?? NOT_CONNECTED));
     });
     return text;
-  }
-
-  private async receive(
-    { format, problem }: { format: string; problem: string },
-    buffer: DataView | undefined,
-  ): Promise<void> {
-    const waiting = this.take(format);
-    if (!waiting) return;
-    if (problem || !buffer) waiting.reject(new Error(problem));
-    else await decodeJson<string>(buffer).then(waiting.resolve, waiting.reject);
   }
 
   private take(format: string): Waiting | undefined {

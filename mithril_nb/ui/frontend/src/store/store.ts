@@ -2,18 +2,9 @@
 
 import { Memory } from "../dom/memory";
 import type { Kernel } from "../kernel/kernel";
-import type {
-  Cost,
-  CostView,
-  Diagnostic,
-  Field,
-  Figure,
-  Reply,
-  Run,
-  Snapshot,
-  Source,
-  StageName,
-} from "../kernel/types";
+import type { CostTable, Figure, ProblemData, ReplyHead, RunData, SettingField, Source } from "../kernel/contract";
+import type { StageName } from "../kernel/messages";
+import type { CostView, Snapshot } from "../kernel/model";
 import type { Anchor, Links, StageText } from "./links";
 import { UNATTRIBUTED, linksOf, noLinks, sameAnchors, selectionOf, withAnchors } from "./links";
 
@@ -60,10 +51,10 @@ export class Store {
   /** The view, selected sources (latest last) and figure of the Cost tab. */
   cost: { view: CostView; sources: Source[]; figure: Figure } = { view: "table", sources: [], figure: "flops" };
   /** The costs received for each source, with their model version. */
-  readonly received = new Map<Source, { version: number; cost: Cost }>();
+  readonly received = new Map<Source, { version: number; cost: CostTable }>();
   private readonly listeners = new Map<Topic, Set<() => void>>();
   private seenSelection: string[];
-  private seenRun: Run;
+  private seenRun: RunData;
   private sentSelection: string[] | null = null;
   /** True if no command was sent since the last selection was sent or received, so the kernel still has it. */
   private isSelectionSure = true;
@@ -96,7 +87,7 @@ export class Store {
   }
 
   /** Return the fields of a block with their values; none for an unknown block. */
-  fieldsOf(path: string): Field[] {
+  fieldsOf(path: string): SettingField[] {
     const { blocks, kinds } = this.snapshot;
     const block = blocks[path];
     const values = block?.values ?? {};
@@ -145,7 +136,7 @@ export class Store {
   }
 
   /** Update only the run: while training, it changes far more often than the rest of the snapshot. */
-  takeRun(run: Run): void {
+  takeRun(run: RunData): void {
     this.snapshot = { ...this.snapshot, run };
     this.emit("run");
   }
@@ -258,7 +249,7 @@ export class Store {
   }
 
   /** The costs received for a source, or null. */
-  costBy(source: Source): Cost | null {
+  costBy(source: Source): CostTable | null {
     return source === this.defaultSource ? this.snapshot.cost : (this.received.get(source)?.cost ?? null);
   }
 
@@ -269,7 +260,7 @@ export class Store {
   }
 
   /** The costs used to colour lines of Python: those of the last selected source, if received for this model. */
-  get lineCosts(): Cost | null {
+  get lineCosts(): CostTable | null {
     return (
       this.sources.flatMap((source) => (this.isOld(source) ? [] : (this.costBy(source) ?? []))).at(-1) ??
       this.snapshot.cost
@@ -277,7 +268,7 @@ export class Store {
   }
 
   /** Send a command, and return its reply. `done` appears in the status line once the command succeeds. */
-  async command(name: string, args: Record<string, unknown> = {}, done = ""): Promise<Reply> {
+  async command(name: string, args: Record<string, unknown> = {}, done = ""): Promise<ReplyHead> {
     // The kernel adds blocks after the selection that it has received, and may select another block for any command.
     this.kernel.flush("select");
     this.isSelectionSure = false;
@@ -301,7 +292,7 @@ export class Store {
   }
 
   /** Select the location of a problem. */
-  goTo(problem: Diagnostic): void {
+  goTo(problem: ProblemData): void {
     if (problem.edge) this.selectEdge(problem.edge.join(" -> "));
     if (problem.block && problem.block in this.snapshot.blocks) this.pinBlocks([problem.block]);
   }

@@ -47,7 +47,7 @@ export function feedCurves(
   points: () => number,
 ): { curves: Curves; check: () => void; stop: () => void } {
   const curves = new Curves();
-  const stop = kernel.on("curves", (message: { from: number; columns: string[] }, buffers) => {
+  const stop = kernel.on("curves", (message, buffers) => {
     const buffer = buffers[0];
     if (buffer && !curves.take(message.from, message.columns, buffer)) void kernel.send("request_curves", {});
   });

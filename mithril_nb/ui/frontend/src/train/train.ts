@@ -6,7 +6,7 @@ import { Clock } from "../dom/clock";
 import { attr, choose, h, icon, ICONS, text } from "../dom/dom";
 import { figure, fromSlider, seconds, short, si, toSlider } from "../dom/format";
 import type { Connection, Kernel } from "../kernel/kernel";
-import type { Diagnostic, Run } from "../kernel/types";
+import type { ProblemData, RunData } from "../kernel/contract";
 import type { Curves } from "./curves";
 import { Plot } from "./plot";
 
@@ -38,7 +38,7 @@ const STATE_LABELS: Record<string, string> = {
 };
 
 /** Return the run to show: if the connection ended while it was running or paused, with another state and a message. */
-function shownRun(run: Run, connection: Connection): Run {
+function shownRun(run: RunData, connection: Connection): RunData {
   if (connection === "lost" && (run.state === "done" || run.state === "stopped")) {
     return {
       ...run,
@@ -63,7 +63,7 @@ function shownRun(run: Run, connection: Connection): Run {
 }
 
 /** Format a diagnostic, one part per line. */
-function linesOf({ summary, facts, advice }: Diagnostic): string {
+function linesOf({ summary, facts, advice }: ProblemData): string {
   return [summary, ...facts.map(([name, fact]) => `${name}: ${fact}`), ...(advice ? [`Try: ${advice}`] : [])].join(
     "\n",
   );
@@ -72,7 +72,7 @@ function linesOf({ summary, facts, advice }: Diagnostic): string {
 export interface TrainOptions {
   kernel: Kernel;
   curves: Curves;
-  run: () => Run;
+  run: () => RunData;
   /** True if this widget can start and step runs; a live-run widget can only pause, resume and stop. */
   canStart: boolean;
   /** The loss and the available losses; missing in a live-run widget, whose loss is fixed. */
@@ -283,7 +283,7 @@ export class Train {
     void this.options.kernel.send(command, {}).then(() => this.#starting.run(false));
   }
 
-  #showError(reason: Diagnostic | null): void {
+  #showError(reason: ProblemData | null): void {
     this.#error.hidden = reason === null;
     text(this.#error, reason ? linesOf(reason) : "");
   }
@@ -362,7 +362,7 @@ export class Train {
     return this.options.run().learning_rate_is_relative ? [0.01, 100] : [RATE_MIN, RATE_MAX];
   }
 
-  #paintRate(run: Run): void {
+  #paintRate(run: RunData): void {
     text(this.#rateLabel, run.learning_rate_is_relative ? "learning rate ×" : "learning rate");
     const active = (this.root.getRootNode() as Document | ShadowRoot).activeElement;
     const rate = run.learning_rate;

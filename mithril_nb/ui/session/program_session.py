@@ -1,0 +1,70 @@
+"""The part of a session that workbench and explorer share: requests about a program, and its snapshot."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, cast
+
+from mithril_nb.stages.given.program import Given
+from mithril_nb.stages.stage_kinds import kinds_of_stages
+from mithril_nb.ui.session.commands import Client, ProblemData, ProgramView, Publisher, RequestHandler, RequestState
+from mithril_nb.ui.session.cost_requests import CostRequests
+from mithril_nb.ui.session.cost_tables import CostTable
+from mithril_nb.ui.session.graphs.exports import ExportRequests
+from mithril_nb.ui.session.graphs.overlays import OverlayRequests, OverlaySubject
+from mithril_nb.ui.session.passes import PassRequests
+from mithril_nb.ui.session.snapshot import ProgramSnapshot
+from mithril_nb.ui.session.stages import StageState, StatusFigures
+from mithril_nb.ui.session.what_if import WhatIfRequests
+
+
+class ProgramSession(Publisher):
+    """A session that shows a program."""
+
+    def _create_handlers(self, given: Given | None = None) -> tuple[RequestHandler, ...]:
+        self._client = Client(self._send, self._publish, self._fail)
+        self.passes = PassRequests(self._program, self._client)
+        self.costs = CostRequests(self._program, self._client, given, measured=lambda: self.overlays.refresh())
+        self.what_if = WhatIfRequests(self._program, self._client)
+        self.overlays = OverlayRequests(self._overlaid, self._client)
+        self.exports = ExportRequests(self._program, self._client)
+        return self.passes, self.costs, self.what_if, self.overlays, self.exports
+
+    @abstractmethod
+    def _program(self) -> ProgramView:
+        """Return the program that is shown."""
+
+    @abstractmethod
+    def _overlaid(self) -> OverlaySubject | None:
+        """Return the graph on which values are shown; `None` while there is none."""
+
+    def _snapshot(
+        self,
+        version: int,
+        name: str,
+        backend: str,
+        *,
+        selection: tuple[str, ...],
+        notice: ProblemData | None,
+        problems: list[ProblemData],
+        cost: CostTable | None,
+        stages: Mapping[str, StageState],
+        passes: RequestState,
+        status: StatusFigures,
+    ) -> ProgramSnapshot:
+        return {
+            "version": version,
+            "name": name,
+            "backend": backend,
+            "selection": list(selection),
+            "notice": notice,
+            "problems": problems,
+            "cost": cost,
+            "costs": {"sources": cast(Any, self.costs.view()), "what_if": self.what_if.view()},
+            "overlay": self.overlays.view(),
+            "stages": cast(dict[str, StageState], {stage: vars(state) for stage, state in stages.items()}),
+            "stage_kinds": cast(Any, kinds_of_stages()),
+            "passes": passes,
+            "status": status,
+        }
