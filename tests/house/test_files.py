@@ -36,7 +36,7 @@ def shown(path: Path) -> str:
 
 
 def test_no_file_has_a_generic_name() -> None:
-    wrong = [shown(path) for path in tracked(".py", ".ts") if path.stem.lstrip("_").lower() in FORBIDDEN_NAMES]
+    wrong = [shown(path) for path in tracked(".py", ".ts", ".tsx") if path.stem.lstrip("_").lower() in FORBIDDEN_NAMES]
     assert wrong == []
 
 
@@ -50,7 +50,7 @@ def test_tests_are_in_folders_without_init_and_have_unique_names() -> None:
 def test_no_todo_and_no_unfinished_code() -> None:
     wrong = [
         f"{shown(path)}:{number}"
-        for path in tracked(".py", ".ts", ".mjs")
+        for path in tracked(".py", ".ts", ".tsx", ".mjs")
         if path != Path(__file__)
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if FORBIDDEN_WORDS.search(line)
@@ -70,7 +70,9 @@ def test_no_exception_is_swallowed() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("suffix", [".py", ".ts", ".css", ".json", ".toml", ".yaml", ".yml", ".txt", ".lock", ".ipynb"])
+@pytest.mark.parametrize(
+    "suffix", [".py", ".ts", ".tsx", ".css", ".json", ".toml", ".yaml", ".yml", ".txt", ".lock", ".ipynb"]
+)
 def test_no_code_comes_from_a_network_and_no_path_is_of_one_machine(suffix: str) -> None:
     wrong = []
     for path in tracked(suffix):

@@ -50,7 +50,7 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type == tokenize.COMMENT:
                 yield token.start[0], token.string
-    elif path.suffix == ".ts":
+    elif path.suffix in (".ts", ".tsx"):
         for found in re.finditer(r"/\*.*?\*/|//[^\n]*|\"[^\"\n]*\"|`[^`]*`", source, flags=re.S):
             if _is_sentence(found.group()):
                 yield source[: found.start()].count("\n") + 1, found.group()
@@ -67,7 +67,7 @@ def _is_sentence(text: str) -> bool:
 
 def files() -> list[Path]:
     found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
-    found += (ROOT / "mithril_nb" / "ui" / "frontend" / "src").rglob("*.ts")
+    found += (ROOT / "mithril_nb" / "ui" / "frontend" / "src").rglob("*.ts*")
     for folder in ("mithril_nb", "tools", "benchmarks"):
         found += (path for path in (ROOT / folder).rglob("*.py") if "node_modules" not in path.parts)
     return sorted(found)

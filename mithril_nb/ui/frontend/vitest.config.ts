@@ -4,7 +4,7 @@ export default defineConfig({
   define: { __MNB_KEY__: JSON.stringify("mithril_nb/test") },
   test: {
     environment: "jsdom",
-    include: ["tests/**/*.test.ts"],
+    include: ["tests/**/*.test.{ts,tsx}"],
     setupFiles: ["tests/setup.ts"],
     pool: "threads",
     maxWorkers: 1,

@@ -339,7 +339,7 @@ class DesignEditor(Publisher):
 def change_of(analysis: Analysis, changes: Changes) -> Change:
     """Return several changes of settings as one edit of a design."""
     design = analysis.design
-    shapes = {name: list(spec.shape) for name, spec in analysis.inference.inputs.items()}
+    shapes: dict[str, list[Any]] = {name: list(spec.shape) for name, spec in analysis.inference.inputs.items()}
     for path, name, value in changes:
         port, _, axis = name.rpartition(".")
         if path:

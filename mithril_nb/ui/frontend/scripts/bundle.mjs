@@ -15,7 +15,7 @@ const SHARED = "tokens.json";
 export function assetKey() {
   const hash = createHash("sha256");
   for (const folder of ["src", "styles"]) {
-    const names = readdirSync(join(root, folder), { recursive: true }).filter((name) => /\.(ts|css)$/.test(name));
+    const names = readdirSync(join(root, folder), { recursive: true }).filter((name) => /\.(tsx?|css)$/.test(name));
     for (const name of names.sort())
       hash.update(name.replaceAll(sep, "/")).update(readFileSync(join(root, folder, name)));
   }
@@ -47,6 +47,8 @@ export function options() {
     format: "esm",
     target: "es2022",
     charset: "utf8",
+    jsx: "automatic",
+    jsxImportSource: "preact",
     plugins: [cssAsText],
     define: { __MNB_KEY__: JSON.stringify(assetKey()) },
     legalComments: "none",

@@ -250,7 +250,7 @@ describe("the explorer", () => {
     const why = "this program was given as HLO text: it has no jaxpr";
     Object.assign(given.snapshot, {
       graph_stage: "hlo",
-      costs: { sources: { analytic: { state: "unavailable", message: why, version: 0 } } },
+      costs: { sources: { analytic: { state: "unavailable", message: why, version: 0 } }, what_if: {} },
     });
     session = new FakeExplorer(given);
     cleanup = mountExplorer({ model: session, el });

@@ -569,7 +569,7 @@ describe("the workbench", () => {
     };
     type("batch, 29");
     expect(sent("set_shape")).toEqual([{ name: "input", shape: ["batch", 29] }]);
-    await vi.waitFor(() => expect(field.dataset["dirty"]).toBe(""));
+    await vi.waitFor(() => expect(field.value).toBe(session.snapshot.shapes["input"]!.join(", ")));
     const error = {
       code: "UnknownOptionError",
       summary: "['2*n'] is no shape.",

@@ -1,6 +1,11 @@
 /** Follows the theme of the host page. */
 
+import { signal } from "@preact/signals";
+
 export type Theme = "light" | "dark";
+
+/** The theme of the page. */
+export const theme = signal<Theme>("light");
 
 export function hostTheme(): Theme {
   const { body, documentElement } = document;
@@ -14,17 +19,13 @@ export function hostTheme(): Theme {
   return globalThis.matchMedia?.("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 
-/** Keep `data-mnb-theme` up to date, and call `changed` after each change. Return a function that stops. */
-export function followTheme(root: HTMLElement, changed: (theme: Theme) => void): () => void {
-  let theme = hostTheme();
-  root.dataset["mnbTheme"] = theme;
+/** Keep `theme`, and `data-mnb-theme` of a widget, up to date. Return a function that stops. */
+export function followTheme(root: HTMLElement): () => void {
   const look = (): void => {
-    const now = hostTheme();
-    if (now === theme) return;
-    theme = now;
-    root.dataset["mnbTheme"] = theme;
-    changed(theme);
+    theme.value = hostTheme();
+    root.dataset["mnbTheme"] = theme.value;
   };
+  look();
   const observer = new MutationObserver(look);
   const watched = {
     attributes: true,

@@ -1,7 +1,8 @@
 /** The logical graph of a model in a `GraphView`: selection, editing, wiring. */
 
+import { createElement, render } from "preact";
 import type { MenuAction } from "../controls/menu";
-import { editName } from "../controls/rename";
+import { NameField } from "../controls/rename";
 import type { Tip } from "../controls/tip";
 import { together } from "../dom/calls";
 import { h, iconButton, zoomOf } from "../dom/dom";
@@ -9,6 +10,7 @@ import { STILL } from "../graph/painter";
 import type { SceneEdge, SceneNode } from "../graph/scene";
 import { GraphView } from "../graph/view";
 import { Questions } from "../search/questions";
+import type { ReplyHead } from "../kernel/contract";
 import { KernelOverlay } from "../stages/kernel-overlay";
 import type { Store } from "../store/store";
 import { addParts, describeEdge, describeNode, fillEdge } from "./canvas-parts";
@@ -330,13 +332,13 @@ export class Canvas {
     if (!element || element.querySelector(".mnb-rename")) return false;
     const slot = h("div", { class: "mnb-rename-slot" });
     element.append(slot);
-    editName(
-      slot,
-      node.name,
-      (name) => this.store.command("rename", { path: node.path, name }),
-      () => element.focus({ preventScroll: true }),
-      () => slot.remove(),
-    );
+    const close = (byKey: boolean): void => {
+      if (byKey) element.focus({ preventScroll: true });
+      render(null, slot);
+      slot.remove();
+    };
+    const take = (name: string): Promise<ReplyHead> => this.store.command("rename", { path: node.path, name });
+    render(createElement(NameField, { name: node.name, take, close }), slot);
     return true;
   }
 

@@ -1,6 +1,7 @@
 /** The connection to the kernel: commands with replies, messages by type, and the connection state. */
 
 import type { Messages, ReplyHead } from "./contract";
+import { followFields } from "../dom/view";
 import { decodeJson } from "./messages";
 import type { WidgetModel } from "./model";
 
@@ -75,6 +76,7 @@ export class Kernel {
   };
 
   constructor(private readonly model: WidgetModel) {
+    followFields(this, "connection", "waiting", "dropped");
     model.on("msg:custom", this.onCustom);
     model.on("comm:close", this.onClosed);
     model.on("comm_live_update", this.onCommLive);

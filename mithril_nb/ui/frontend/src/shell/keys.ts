@@ -1,27 +1,27 @@
 /** Keyboard shortcuts of the whole widget. */
 
+import type { Signal } from "@preact/signals";
 import type { FullScreen } from "../controls/full-screen";
 import { holdKeyboard, isTyping } from "../dom/focus";
 import type { Canvas } from "../editor/canvas";
+import type { Search } from "../search/search";
 import type { Panes } from "../stages/panes";
 import type { Store } from "../store/store";
-import type { Train } from "../train/train";
-import type { Header } from "./header";
-import type { Help } from "./help";
+import { toggleRun } from "../train/train";
 import { type Layout, PRESET_OF_KEY } from "./layout";
 
 export interface KeyTargets {
   store: Store;
-  header: Pick<Header, "search">;
+  search: Search;
   panes: Panes;
   /** Missing in the explorer, which does not train. */
-  train?: Train;
+  train?: HTMLElement;
   /** Missing in the explorer, which does not edit. */
   canvas?: Pick<Canvas, "removeSelected" | "renameSelected" | "startFromBlock">;
   /** Missing in the explorer, which has no presets. */
   layout?: Pick<Layout, "choose" | "toggleInspector">;
   screen: FullScreen;
-  help: Help;
+  help: Signal<boolean>;
 }
 
 /** Move the focus to the linked line in the next or previous pane. */
@@ -43,7 +43,7 @@ function isAtWork(target: Element): boolean {
 }
 
 function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
-  const { store, header, panes, train, help, canvas, layout, screen } = targets;
+  const { store, search, panes, train, help, canvas, layout, screen } = targets;
   const target = event.target as Element;
   const typing = isTyping(target);
   const command = event.ctrlKey || event.metaKey;
@@ -63,10 +63,10 @@ function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
   }
   if (event.altKey && !command && (event.key === "ArrowDown" || event.key === "ArrowUp"))
     return focusNextPane(targets, event.key === "ArrowDown" ? 1 : -1);
-  if (event.key === "Escape") return screen.leave() || header.search.clear() || store.release();
+  if (event.key === "Escape") return screen.leave() || search.clear() || store.release();
   if (typing || command || event.altKey) return false;
-  if (event.key === " " && train && store.tab === "train" && train.root.contains(target) && !target.closest("button"))
-    return (train.toggle(), true);
+  if (event.key === " " && train && store.tab === "train" && train.contains(target) && !target.closest("button"))
+    return toggleRun(train);
   const preset = PRESET_OF_KEY[event.key];
   // A preset may hide the graph and the stages; the focus is then on a tab.
   if (layout && preset && (isAtWork(target) || target.matches('[role="tab"], [role="radio"]')))
@@ -75,11 +75,11 @@ function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
   const pane = panes.focused();
   switch (event.key) {
     case "?":
-      return (help.toggle(), true);
+      return ((help.value = !help.value), true);
     case "f":
     case "F":
     case "/":
-      return (header.search.input.focus(), true);
+      return (search.input.focus(), true);
     case "e":
     case "E":
       return (screen.toggle(target), true);

@@ -1,10 +1,13 @@
 /** The Passes tab: the changes of each XLA pass in order, and the history of the pinned instruction. */
 
+import { signal } from "@preact/signals";
+import { createElement } from "preact";
 import { Radios } from "../controls/choice";
 import { StepList } from "../controls/step-list";
 import { together } from "../dom/calls";
 import { Clock } from "../dom/clock";
 import { attr, h, text } from "../dom/dom";
+import { followFields, mount } from "../dom/view";
 import type { DiffHead, InstructionHistory, PassRow, PassesHead, RequestState } from "../kernel/contract";
 import type { Store } from "../store/store";
 import { DiffView } from "./diff-view";
@@ -25,11 +28,11 @@ export class PassesTab {
   private readonly body: HTMLElement;
   private readonly view = new DiffView();
   private readonly search: PassSearch;
-  private readonly arrangement: Radios<"unified" | "beside">;
+  private readonly arrangement = signal("unified");
   private readonly changedOnly: HTMLButtonElement;
   private readonly tools: HTMLElement;
   private readonly clock: Clock;
-  private rows: PassRow[] = [];
+  rows: PassRow[] = [];
   /** Design version of the rows. */
   private version = 0;
   private requested = "";
@@ -38,6 +41,7 @@ export class PassesTab {
   readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
+    followFields(this, "rows");
     this.compile = h(
       "button",
       {
@@ -61,18 +65,16 @@ export class PassesTab {
       () => this.fill(),
       (number) => this.goTo(number),
     );
-    this.arrangement = new Radios(
-      "Diff",
-      "diff",
-      [
-        { value: "unified", title: "Unified" },
-        { value: "beside", title: "Side by side" },
-      ],
-      (value) => {
-        store.memory.set("diff", value);
-        this.arrange();
-      },
-    );
+    const choices = [
+      { value: "unified", title: "Unified" },
+      { value: "beside", title: "Side by side" },
+    ];
+    const pick = (value: string): void => {
+      store.memory.set("diff", value);
+      this.arrange();
+    };
+    const Arrangement = () => Radios({ label: "Diff", action: "diff", choices, value: this.arrangement.value, pick });
+    const arrangement = mount(createElement(Arrangement, {}));
     this.changedOnly = h(
       "button",
       {
@@ -93,7 +95,7 @@ export class PassesTab {
       this.search.root,
       h("span", { class: "mnb-grow" }),
       this.changedOnly,
-      this.arrangement.root,
+      arrangement.root,
     );
     this.body = h("div", { class: "mnb-pass-body" }, this.list.root, this.diff);
     this.root = h(
@@ -204,7 +206,7 @@ export class PassesTab {
 
   private arrange(): void {
     const value = this.store.memory.get<string>("diff", "unified") === "beside" ? "beside" : "unified";
-    this.arrangement.show(value);
+    this.arrangement.value = value;
     this.view.arrange(value === "beside");
   }
 

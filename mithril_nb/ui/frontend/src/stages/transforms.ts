@@ -5,7 +5,8 @@ import { Decoration, type DecorationSet, EditorView } from "@codemirror/view";
 import { colouredAs } from "../code/languages";
 import { margin } from "../code/margin";
 import { readOnly } from "../code/read-only";
-import { fillDiagnostic } from "../controls/diagnostic";
+import { createElement, render } from "preact";
+import { Problem } from "../controls/diagnostic";
 import { StepList } from "../controls/step-list";
 import { together } from "../dom/calls";
 import { Clock } from "../dom/clock";
@@ -275,7 +276,7 @@ export class TransformsTab {
       number === this.steps.length - 1 && this.leftOut.length ? ` Not reached: ${this.leftOut.join(", ")}.` : "";
     text(this.explanation, `${step.name} ${step.explanation}${left}`);
     this.problem.hidden = step.problem === null;
-    if (step.problem) fillDiagnostic(this.problem, step.problem);
+    if (step.problem) render(createElement(Problem, { problem: step.problem }), this.problem);
     this.sides[0].fill(step.before, "This is the first step; the input is Python.");
     this.sides[1].fill(step.after, "JAX rejects this step, so it has no result.");
     this.paintNumbers();

@@ -1,6 +1,8 @@
 /** State shared by the views: the latest snapshot, stage texts, hover and pins. Views subscribe to topics. */
 
+import { batch } from "@preact/signals";
 import { Memory } from "../dom/memory";
+import { followFields } from "../dom/view";
 import type { Kernel } from "../kernel/kernel";
 import type { CostTable, Figure, ProblemData, ReplyHead, RunData, SettingField, Source } from "../kernel/contract";
 import type { StageName } from "../kernel/messages";
@@ -30,7 +32,7 @@ function sameSet(a: readonly string[], b: readonly string[]): boolean {
 }
 
 export class Store {
-  readonly texts = new Map<StageName, StageText>();
+  texts: ReadonlyMap<StageName, StageText> = new Map();
   /** The layout of this widget, kept by the browser. A cell of a notebook has its own autosave file. */
   readonly memory: Memory;
   hover: Anchor[] = [];
@@ -46,12 +48,14 @@ export class Store {
   tab = "";
   /** True if stages, graph and inspector have no room beside each other. */
   isNarrow = false;
+  /** True if the stages are beside the tabs, and not in a tab. */
+  hasStagesBeside = false;
   /** The result of the last command, for the status line; reset by the next command. */
   outcome = "";
   /** The view, selected sources (latest last) and figure of the Cost tab. */
   cost: { view: CostView; sources: Source[]; figure: Figure } = { view: "table", sources: [], figure: "flops" };
   /** The costs received for each source, with their model version. */
-  readonly received = new Map<Source, { version: number; cost: CostTable }>();
+  received: ReadonlyMap<Source, { version: number; cost: CostTable }> = new Map();
   private readonly listeners = new Map<Topic, Set<() => void>>();
   private seenSelection: string[];
   private seenRun: RunData;
@@ -69,6 +73,21 @@ export class Store {
     this.seenRun = snapshot.run;
     this.pins = snapshot.selection.map((path) => ({ kind: "block", path }));
     this.relink();
+    followFields(
+      this,
+      "snapshot",
+      "texts",
+      "hover",
+      "pins",
+      "hoverLinks",
+      "pinLinks",
+      "panes",
+      "tab",
+      "hasStagesBeside",
+      "outcome",
+      "cost",
+      "received",
+    );
   }
 
   on(topic: Topic, listener: () => void): () => void {
@@ -111,6 +130,10 @@ export class Store {
   }
 
   takeSnapshot(snapshot: Snapshot): void {
+    batch(() => this.follow(snapshot));
+  }
+
+  private follow(snapshot: Snapshot): void {
     // A snapshot with an unchanged run may hold an older run than the latest message.
     const run = snapshot.run === this.seenRun ? this.snapshot.run : snapshot.run;
     this.seenRun = snapshot.run;
@@ -150,30 +173,36 @@ export class Store {
         : [pin],
     );
     this.hover = this.hover.filter((anchor) => anchor.kind !== "instruction" || anchor.stage !== text.stage);
-    this.texts.set(text.stage, text);
-    this.relink();
-    this.emit("stages");
-    this.emit("links");
+    batch(() => {
+      this.texts = new Map(this.texts).set(text.stage, text);
+      this.relink();
+      this.emit("stages");
+      this.emit("links");
+    });
   }
 
   setHover(anchors: Anchor[]): void {
     if (sameAnchors(anchors, this.hover)) return;
-    this.hover = anchors;
-    this.hoverLinks = linksOf(this.texts, anchors);
-    this.emit("links");
+    batch(() => {
+      this.hover = anchors;
+      this.hoverLinks = linksOf(this.texts, anchors);
+      this.emit("links");
+    });
   }
 
   /** Pin anchors (Shift adds or removes). `stage` is the pane of the click. */
   pin(anchors: Anchor[], add = false, stage: StageName | null = null): void {
     performance.mark("mnb:link:start");
-    this.pins = add ? withAnchors(this.pins, anchors) : anchors;
-    this.pinnedIn = stage;
-    if (this.selectedEdge !== null) {
-      this.selectedEdge = null;
-      this.emit("edge");
-    }
-    this.relink();
-    this.emit("links");
+    batch(() => {
+      this.pins = add ? withAnchors(this.pins, anchors) : anchors;
+      this.pinnedIn = stage;
+      if (this.selectedEdge !== null) {
+        this.selectedEdge = null;
+        this.emit("edge");
+      }
+      this.relink();
+      this.emit("links");
+    });
     this.sendSelection();
     requestAnimationFrame(() => {
       // Frame callbacks run before painting, so the second one starts after the first frame is drawn.
@@ -231,6 +260,13 @@ export class Store {
   showInspector(isOpen: boolean): void {
     this.memory.set(this.isNarrow ? "inspector narrow" : "inspector", isOpen);
     this.emit("layout");
+  }
+
+  /** Store the costs of a source, unless newer ones are known. */
+  takeCost(source: Source, version: number, cost: CostTable): void {
+    if ((this.received.get(source)?.version ?? 0) > version) return;
+    this.received = new Map(this.received).set(source, { version, cost });
+    this.emit("cost");
   }
 
   showCost(part: Partial<Store["cost"]>): void {

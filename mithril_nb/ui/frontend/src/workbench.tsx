@@ -1,14 +1,15 @@
 /** Builds the workbench inside one element. */
 
-import { FullScreen, fullButton } from "./controls/full-screen";
+import { signal } from "@preact/signals";
+import { FullButton, FullScreen, fullButton } from "./controls/full-screen";
 import { Tip } from "./controls/tip";
-import { CostTab } from "./costs/tab";
+import { CostTab, showRow } from "./costs/tab";
 import { h } from "./dom/dom";
 import { holdKeyboard } from "./dom/focus";
-import { oncePerFrame } from "./dom/calls";
 import { hideFallback } from "./dom/static-fallback";
 import { styleFor } from "./dom/styles";
 import { followTheme } from "./dom/theme";
+import { Holder, mount } from "./dom/view";
 import { Canvas } from "./editor/canvas";
 import { Inspector } from "./editor/inspector";
 import { Palette } from "./editor/palette";
@@ -18,16 +19,16 @@ import { ROW } from "./search/questions";
 import { Connection } from "./shell/connection";
 import { Header } from "./shell/header";
 import { lowerEdge } from "./shell/height";
-import { Help } from "./shell/help";
+import { Help, WORKBENCH_KEYS } from "./shell/help";
 import { listenToKeys } from "./shell/keys";
-import { Layout, presetButtons } from "./shell/layout";
-import { newTabButton } from "./shell/new-tab";
+import { Layout, Presets, rememberedPreset } from "./shell/layout";
+import { NewTabButton } from "./shell/new-tab";
 import { Notice, ProblemsTab } from "./shell/problems";
 import { Restore } from "./shell/restore";
 import { SourceTab } from "./shell/source";
-import { storeSearch } from "./shell/store-search";
 import { Status } from "./shell/status";
-import { Tabs } from "./shell/tabs";
+import { storeSearch } from "./shell/store-search";
+import { type Tab, Tabs, restoreTab } from "./shell/tabs";
 import { Panes } from "./stages/panes";
 import { PassesTab } from "./stages/passes";
 import { followAddress } from "./store/address";
@@ -75,37 +76,29 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   });
   el.append(root);
   const tip = new Tip(root);
-  const help = new Help();
+  const help = signal(false);
   const canvas = new Canvas(store, tip);
-  const palette = new Palette(store, canvas);
   const panes = new Panes(store, tip, true);
-  const presets = presetButtons((preset) => layout.choose(preset));
   const search = storeSearch(store, panes, canvas.questions);
-  const header = new Header(
-    store,
-    search,
-    () => help.toggle(),
-    presets.root,
-    newTabButton(model, first.name),
-    fullButton("the workbench", "all"),
-  );
-  const inspector = new Inspector(store);
-  canvas.keepClearOf(inspector.root);
-  const cost = new CostTab(store, tip);
   const passes = new PassesTab(store);
-  const source = new SourceTab(store);
-  const problems = new ProblemsTab(store);
   const feed = feedCurves(kernel, () => store.snapshot.run.points);
-  const train = new Train({
-    kernel,
-    curves: feed.curves,
-    run: () => store.snapshot.run,
-    canStart: true,
-    loss: () => store.snapshot,
-  });
-  const stagesPanel = h("div", { class: "mnb-stages-panel" });
-  const tabs = new Tabs(store, [
-    { name: "stages", title: "Stages", root: stagesPanel, isAway: () => !stagesPanel.contains(panes.root) },
+  const [preset, usual] = rememberedPreset(store);
+  const chosen = signal(preset);
+  const train = mount(
+    <Train
+      kernel={kernel}
+      curves={feed.curves}
+      run={() => store.snapshot.run}
+      canStart={true}
+      loss={() => store.snapshot}
+    />,
+  );
+  const cost = mount(<CostTab store={store} tip={tip} />);
+  const source = mount(<SourceTab store={store} />);
+  const problems = mount(<ProblemsTab store={store} />);
+  const stages = h("div", { class: "mnb-stages-panel" });
+  const list: Tab[] = [
+    { name: "stages", title: "Stages", root: stages, isAway: () => store.hasStagesBeside },
     { name: "cost", title: "Cost", root: cost.root },
     { name: "passes", title: "Passes", root: passes.root, figure: () => passes.count },
     {
@@ -119,17 +112,14 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
       name: "problems",
       title: "Problems",
       root: problems.root,
-      figure: () => (store.snapshot.problems.length ? String(store.snapshot.problems.length) : ""),
+      figure: () => String(store.snapshot.problems.length || ""),
     },
-  ]);
-  const status = new Status(store);
-  const notice = new Notice(store);
-  const connection = new Connection(
-    kernel,
-    () => store.snapshot,
-    () => store.emit("snapshot"),
-  );
-  const restore = new Restore(store);
+  ];
+  restoreTab(store, list, usual);
+  const tabs = mount(<Tabs store={store} tabs={list} />);
+  const palette = mount(<Palette store={store} canvas={canvas} />);
+  const inspector = mount(<Inspector store={store} />);
+  canvas.keepClearOf(inspector.root);
   const graph = h(
     "div",
     { class: "mnb-graph-area", "data-mnb-full": "the graph" },
@@ -140,99 +130,75 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   );
   const rest = h("div", { class: "mnb-rest" }, tabs.root);
   const main = h("div", { class: "mnb-main" }, graph, rest);
+  const shell = [
+    mount(
+      <Header
+        store={store}
+        presets={<Presets preset={chosen} choose={(preset) => layout.choose(preset)} />}
+        showHelp={() => void (help.value = !help.value)}
+      >
+        <Holder class="mnb-held" nodes={[search.root]} />
+        <NewTabButton model={model} name={first.name} />
+        <FullButton label="the workbench" action="all" />
+      </Header>,
+    ),
+    mount(<Connection kernel={kernel} work={() => store.snapshot} />),
+    mount(<Restore store={store} />),
+    mount(<Notice store={store} />),
+    { root: main, destroy: () => {} },
+    mount(<Status store={store} />),
+    { root: lowerEdge(root, store.memory), destroy: () => {} },
+    { root: tip.root, destroy: () => tip.hide() },
+    mount(<Help keys={WORKBENCH_KEYS} isOpen={help} />),
+  ];
+  root.append(...shell.map((part) => part.root));
   const screen = new FullScreen(root, main);
-  const layout = new Layout(store, presets, {
+  const layout = new Layout(store, chosen, {
     root,
     main,
     graph,
     inspector: inspector.root,
     rest,
     panes,
-    tabs,
-    stagesPanel,
+    tabs: tabs.root,
+    stagesPanel: stages,
     screen,
   });
-  root.append(
-    header.root,
-    connection.root,
-    restore.root,
-    notice.root,
-    main,
-    status.root,
-    lowerEdge(root, store.memory),
-    tip.root,
-    help.root,
-  );
   root.addEventListener("mnb-focus-palette", () => {
     layout.revealPalette();
-    palette.input.focus();
+    palette.root.querySelector("input")!.focus();
   });
-  root.addEventListener(ROW, (event) => cost.focusRow((event as CustomEvent<string>).detail) && event.preventDefault());
-  const releaseKeyboard = listenToKeys(root, { store, header, panes, train, help, canvas, layout, screen });
-  const unfollowTheme = followTheme(root, () => {
-    train.recolour();
-    cost.recolour();
+  root.addEventListener(ROW, (event) => {
+    if (showRow(store, cost.root, (event as CustomEvent<string>).detail)) event.preventDefault();
   });
-
-  const paintVersion = (): void => {
-    root.dataset["mnbVersion"] = String(store.snapshot.version);
-    feed.check();
-    train.update();
-  };
+  const targets = { store, search, panes, train: train.root, help, canvas, layout, screen };
   const onSnapshot = (): void => {
     const snapshot = model.get("snapshot");
     if (!hasContent(snapshot)) return;
     kernel.receivedMessage();
     store.takeSnapshot(snapshot);
-    paintVersion();
+  };
+  const follow = (): void => {
+    root.dataset["mnbVersion"] = String(store.snapshot.version);
+    feed.check();
   };
   model.on("change:snapshot", onSnapshot);
-  const unsubscribeKernel = [
-    store.on("passes", () => tabs.update()),
-    kernel.watch(() => {
-      train.update();
-      tabs.update();
-    }),
-    kernel.on("run", (message) => store.takeRun(message.run)),
-    store.on(
-      "run",
-      oncePerFrame(() => {
-        train.update();
-        tabs.update();
-      }),
-    ),
+  const ends = [
+    store.on("snapshot", follow),
+    kernel.on("run", ({ run }) => store.takeRun(run)),
+    listenToKeys(root, targets),
+    followTheme(root),
+    followAddress(root, store),
+    feed.stop,
+    () => model.off("change:snapshot", onSnapshot),
   ];
-  paintVersion();
+  follow();
   void kernel.send("hello", {});
-  const unfollowAddress = followAddress(root, store);
   return () => {
-    unfollowAddress();
-    model.off("change:snapshot", onSnapshot);
-    unfollowTheme();
-    releaseKeyboard();
-    feed.stop();
-    for (const unsubscribe of unsubscribeKernel) unsubscribe();
-    for (const part of [
-      canvas,
-      palette,
-      panes,
-      header,
-      inspector,
-      cost,
-      passes,
-      source,
-      problems,
-      train,
-      tabs,
-      status,
-      notice,
-      connection,
-      restore,
-      layout,
-      screen,
-    ])
+    for (const end of ends) end();
+    for (const part of [canvas, panes, search, passes, train, cost, source, problems, tabs, palette, inspector])
       part.destroy();
-    tip.hide();
+    for (const part of [layout, screen, ...shell]) part.destroy();
     kernel.destroy();
     root.remove();
   };

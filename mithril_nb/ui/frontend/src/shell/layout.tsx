@@ -1,5 +1,6 @@
 /** The layout of the workbench: presets, sizes, and the places of stages, palette and inspector by width. */
 
+import type { Signal } from "@preact/signals";
 import { Radios } from "../controls/choice";
 import type { FullScreen } from "../controls/full-screen";
 import { Splitter, lengthOf } from "../controls/split";
@@ -7,7 +8,6 @@ import { together } from "../dom/calls";
 import { attr, h, keepScroll } from "../dom/dom";
 import type { Panes } from "../stages/panes";
 import type { Store } from "../store/store";
-import type { Tabs } from "./tabs";
 
 export type Preset = "build" | "read" | "cost" | "train" | "lecture";
 /** By width: "stacked" has stages below each other, "wide" has the stages and tabs beside the graph. */
@@ -51,6 +51,13 @@ const PLANS: Record<Preset, Plan> = {
 };
 const PRESETS = Object.keys(PLANS) as Preset[];
 
+/** Return the remembered preset, and the tab that it selects. */
+export function rememberedPreset({ memory }: Store): [preset: Preset, tab: string] {
+  const name = memory.get<string>("preset", "build");
+  const preset = PRESETS.find((known) => known === name) ?? "build";
+  return [preset, PLANS[preset].tab];
+}
+
 export const PRESET_OF_KEY: Readonly<Record<string, Preset>> = Object.fromEntries(
   PRESETS.map((preset, i) => [String(i + 1), preset]),
 );
@@ -61,14 +68,14 @@ const WIDE_PX = 1800;
 /** The tab of the stages. */
 const STAGES = "stages";
 
-/** Create the buttons of the presets. */
-export function presetButtons(chosen: (preset: Preset) => void): Radios<Preset> {
-  return new Radios(
-    "Layout",
-    "layout",
-    PRESETS.map((value, i) => ({ value, title: PLANS[value].title, hint: `${PLANS[value].hint} (${i + 1})` })),
-    chosen,
-  );
+/** The buttons of the presets. */
+export function Presets({ preset, choose }: { preset: Signal<Preset>; choose: (preset: Preset) => void }) {
+  const choices = PRESETS.map((value, i) => ({
+    value,
+    title: PLANS[value].title,
+    hint: `${PLANS[value].hint} (${i + 1})`,
+  }));
+  return <Radios label="Layout" action="layout" choices={choices} value={preset.value} pick={choose} />;
 }
 
 export interface LayoutParts {
@@ -80,7 +87,7 @@ export interface LayoutParts {
   /** The part beside or below the graph. */
   rest: HTMLElement;
   panes: Panes;
-  tabs: Tabs;
+  tabs: HTMLElement;
   /** The tab panel of the stages, which is empty in wide widgets. */
   stagesPanel: HTMLElement;
   screen: FullScreen;
@@ -90,7 +97,6 @@ export class Layout {
   private readonly graphEdge: Splitter;
   private readonly stagesEdge: Splitter;
   private readonly reopen: HTMLButtonElement;
-  private preset: Preset;
   private shape: Shape | null = null;
   /** True if the tab of the stages is shown again once the widget is narrower. */
   private hadStages = false;
@@ -99,13 +105,10 @@ export class Layout {
 
   constructor(
     private readonly store: Store,
-    private readonly presets: Radios<Preset>,
+    private readonly chosen: Signal<Preset>,
     private readonly parts: LayoutParts,
   ) {
-    const { root, main, rest, graph, tabs } = parts;
-    const preset = store.memory.get<string>("preset", "build");
-    this.preset = PRESETS.find((one) => one === preset) ?? "build";
-    tabs.restore(PLANS[this.preset].tab);
+    const { root, main, rest, graph } = parts;
     this.graphEdge = new Splitter({
       axis: "y",
       label: "Size of the graph",
@@ -179,6 +182,10 @@ export class Layout {
     return true;
   }
 
+  private get preset(): Preset {
+    return this.chosen.value;
+  }
+
   private get isWide(): boolean {
     return this.shape === "wide";
   }
@@ -235,22 +242,21 @@ export class Layout {
     const { root, graph, rest, panes, tabs, stagesPanel, screen } = this.parts;
     const { isWide } = this;
     const plan = PLANS[preset];
-    this.preset = preset;
+    this.chosen.value = preset;
     attr(root, "data-mnb-layout", preset);
     attr(root, "data-mnb-room", this.shape);
-    this.presets.show(preset);
     const home = isWide ? rest : stagesPanel;
     if (panes.root.parentElement !== home) keepScroll(panes.root, () => home.prepend(panes.root));
     panes.turn(this.shape === "stacked" ? "y" : "x");
     graph.hidden = plan.graph === null;
     panes.root.hidden = isWide && plan.beside === "tabs";
-    tabs.root.hidden = isWide && plan.beside === "stages";
+    tabs.hidden = isWide && plan.beside === "stages";
+    this.store.hasStagesBeside = isWide;
     this.graphEdge.root.hidden = graph.hidden;
     this.stagesEdge.root.hidden = !isWide || plan.beside !== "both";
     this.graphEdge.turn(this.axis);
     this.paintSizes();
     this.paintInspector();
-    tabs.update();
     screen.update();
   }
 
@@ -259,7 +265,7 @@ export class Layout {
     if (this.isFitting) return;
     this.store.memory.set("tab", this.store.tab);
     this.hadStages = false;
-    if (this.parts.tabs.root.hidden) this.arrange("build");
+    if (this.parts.tabs.hidden) this.arrange("build");
   }
 
   private revealStages(): void {
@@ -290,9 +296,9 @@ export class Layout {
   private focusMain(): void {
     const { graph, panes, tabs } = this.parts;
     const [part, stop] = graph.hidden
-      ? this.store.tab === STAGES || tabs.root.hidden
+      ? this.store.tab === STAGES || tabs.hidden
         ? [panes.root, ".cm-content"]
-        : [tabs.root, '[role="tab"][tabindex="0"]']
+        : [tabs, '[role="tab"][tabindex="0"]']
       : [graph, '[role="tree"] [tabindex="0"]'];
     (part as HTMLElement).querySelector<HTMLElement>(stop as string)?.focus();
   }

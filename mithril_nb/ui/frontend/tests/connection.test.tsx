@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { FakeModel } from "../dev/fake-model";
 import { Connection, type Work, adviceFor } from "../src/shell/connection";
+import { mount } from "../src/dom/view";
 import { Kernel } from "../src/kernel/kernel";
 
 const saved = (path: string): Work => ({
@@ -47,7 +48,7 @@ describe("advice after the kernel has ended", () => {
 describe("the banner of a disconnected widget", () => {
   const shown = (work: Work, status?: string): HTMLElement => {
     const model = Object.assign(new FakeModel({}), status && { widget_manager: { kernel: { status } } });
-    const strip = new Connection(new Kernel(model), () => work).root;
+    const strip = mount(<Connection kernel={new Kernel(model)} work={() => work} />).root;
     model.emit("comm:close");
     return strip;
   };

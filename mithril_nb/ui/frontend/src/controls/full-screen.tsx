@@ -1,19 +1,35 @@
 /** Full screen for one part of a widget, or for the whole widget. */
 
-import { attr, iconButton } from "../dom/dom";
+import { attr } from "../dom/dom";
+import { IconButton, mount } from "../dom/view";
 
-/** Create the button of a part with the attribute `data-mnb-full`; `action` distinguishes the buttons of a widget. */
-export function fullButton(label: string, action: string): HTMLButtonElement {
-  const button = iconButton("full", "", `full.${action}`, () =>
-    button.dispatchEvent(new CustomEvent("mnb-full", { bubbles: true })),
+function labelOf(label: string, isOn: boolean): string {
+  return isOn ? "Leave full screen (Esc)" : `Show ${label} in full screen (E)`;
+}
+
+/** The button of a part with the attribute `data-mnb-full`; `action` distinguishes the buttons of a widget. */
+export function FullButton({ label, action }: { label: string; action: string }) {
+  const press = (event: Event): void =>
+    void event.currentTarget!.dispatchEvent(new CustomEvent("mnb-full", { bubbles: true }));
+  return (
+    <IconButton
+      icon="full"
+      label={labelOf(label, false)}
+      action={`full.${action}`}
+      aria-pressed={false}
+      data-mnb-label={label}
+      onClick={press}
+    />
   );
-  button.dataset["mnbLabel"] = label;
-  paint(button, false);
-  return button;
+}
+
+/** Create the button for a part that is not a component. */
+export function fullButton(label: string, action: string): HTMLElement {
+  return mount(<FullButton label={label} action={action} />).root;
 }
 
 function paint(button: HTMLElement, isOn: boolean): void {
-  const label = isOn ? "Leave full screen (Esc)" : `Show ${button.dataset["mnbLabel"]} in full screen (E)`;
+  const label = labelOf(button.dataset["mnbLabel"]!, isOn);
   attr(button, "aria-label", label);
   attr(button, "title", label);
   attr(button, "aria-pressed", String(isOn));

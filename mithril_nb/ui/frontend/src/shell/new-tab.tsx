@@ -1,6 +1,6 @@
 /** Opens a second view of a widget in a tab of JupyterLab, beside the notebook. */
 
-import { iconButton } from "../dom/dom";
+import { IconButton } from "../dom/view";
 import type { WidgetModel } from "../kernel/model";
 
 /** The parts of JupyterLab's widget manager in use; other hosts lack some of them. */
@@ -24,8 +24,8 @@ interface LuminoClass {
   attach: (widget: LuminoWidget, host: HTMLElement) => void;
 }
 
-/** Create the button, or return null if the host has no tabs: only JupyterLab adds siblings to a document. */
-export function newTabButton(model: WidgetModel, name: string): HTMLButtonElement | null {
+/** The button; missing if the host has no tabs: only JupyterLab adds siblings to a document. */
+export function NewTabButton({ model, name }: { model: WidgetModel; name: string }) {
   const manager = model.widget_manager as Manager | undefined;
   // Notebook 7 has the same manager, but shows one document per page.
   if (!manager?.get_model || !manager.create_view || !manager.context?.addSibling || document.body.dataset["notebook"])
@@ -42,5 +42,5 @@ export function newTabButton(model: WidgetModel, name: string): HTMLButtonElemen
     manager.context!.addSibling!(page);
     Widget.attach(view, page.node);
   };
-  return iconButton("tab", "Open in a JupyterLab tab", "tab.open", () => void open());
+  return <IconButton icon="tab" label="Open in a JupyterLab tab" action="tab.open" onClick={() => void open()} />;
 }

@@ -1,10 +1,12 @@
 /** A picture of costs drawn by the kernel, in a separate shadow root, with linked blocks and a text version. */
 
+import { useSignal } from "@preact/signals";
+import { useLayoutEffect } from "preact/hooks";
 import type { Tip } from "../controls/tip";
-import { Clock } from "../dom/clock";
-import { attr, h, text } from "../dom/dom";
-import type { Theme } from "../dom/theme";
-import type { Picture as Drawn } from "../kernel/contract";
+import { attr, h } from "../dom/dom";
+import { type Theme, theme } from "../dom/theme";
+import { Holder, useElapsed } from "../dom/view";
+import type { Picture } from "../kernel/contract";
 import type { Store } from "../store/store";
 
 /** SVG elements allowed in a picture. */
@@ -99,7 +101,6 @@ export class Drawing {
   readonly root = h("div", { class: "mnb-drawing" });
   private readonly shadow: ShadowRoot;
   private marks: SVGElement[] = [];
-  private markup = "";
   private svg: SVGSVGElement | null = null;
   readonly destroy: () => void;
 
@@ -126,7 +127,6 @@ export class Drawing {
 
   /** Show a drawing; return whether it could be parsed. */
   show(markup: string, theme: Theme): boolean {
-    this.markup = markup;
     const focusedBlock = (this.shadow.activeElement as SVGElement | null)?.dataset["block"];
     this.svg?.remove();
     this.svg = markup ? drawingOf(markup, theme) : null;
@@ -152,10 +152,6 @@ export class Drawing {
     if (next) this.focus(next);
     this.paintLinks();
     return true;
-  }
-
-  recolour(theme: Theme): void {
-    if (this.markup) this.show(this.markup, theme);
   }
 
   /** The blocks in the drawing. */
@@ -227,55 +223,39 @@ export class Drawing {
   }
 }
 
+interface PictureProps {
+  drawing: Drawing;
+  drawn: Picture | null;
+  /** What the kernel does for the next picture; null while there is none to wait for. */
+  activity: string | null;
+  isOld?: boolean;
+  hidden: boolean;
+  /** Called after a picture has been drawn. */
+  done?: () => void;
+}
+
 /** A drawing with its status line and text version. */
-export class Picture {
-  readonly root: HTMLElement;
-  readonly drawing: Drawing;
-  private readonly status = h("p", { class: "mnb-hint", role: "status" });
-  private readonly textVersion = h("pre", { class: "mnb-text-version", tabindex: 0, "aria-label": "Text version" });
-  private readonly words: HTMLElement;
-  private readonly clock: Clock;
-  private progress = "";
-
-  /** `open` is called with the block that was double-clicked. */
-  constructor(store: Store, tip: Tip, open: (block: string) => void = () => {}) {
-    this.drawing = new Drawing(store, tip, open);
-    this.words = h("details", { class: "mnb-words" }, h("summary", {}, "Text version"), this.textVersion);
-    this.root = h("div", { class: "mnb-cost-picture" }, this.status, this.drawing.root, this.words);
-    this.clock = new Clock((elapsed) => elapsed && text(this.status, `${this.progress}: ${elapsed}`));
-    this.show(null);
-  }
-
-  destroy(): void {
-    this.clock.stop();
-    this.drawing.destroy();
-  }
-
-  /** Show that a picture is being drawn, and mark the current one as old. */
-  wait(activity: string | null): void {
-    this.progress = activity ?? "";
-    this.clock.run(activity !== null);
-    this.root.classList.toggle("mnb-old", activity !== null);
-    if (activity !== null) this.status.hidden = false;
-    else this.status.hidden = this.status.textContent === "";
-  }
-
-  /** Show a picture, or the reason why there is none. */
-  show(drawn: Drawn | null, theme: Theme = "light"): void {
-    this.wait(null);
-    const hasPicture = drawn !== null && this.drawing.show(drawn.svg, theme);
-    this.drawing.root.hidden = !hasPicture;
-    this.words.hidden = !drawn?.text;
-    text(this.textVersion, drawn?.text ?? "");
-    text(this.status, drawn?.reason ?? "");
-    this.status.hidden = !drawn?.reason;
-  }
-
-  showMessage(message: string): void {
-    this.show({ svg: "", text: "", reason: message });
-  }
-
-  recolour(theme: Theme): void {
-    this.drawing.recolour(theme);
-  }
+export function PictureView({ drawing, drawn, activity, isOld, hidden, done }: PictureProps) {
+  const hasPicture = useSignal(false);
+  const elapsed = useElapsed(activity !== null);
+  useLayoutEffect(() => {
+    hasPicture.value = drawn !== null && drawing.show(drawn.svg, theme.value);
+    done?.();
+  }, [drawn, theme.value]);
+  useLayoutEffect(() => void (drawing.root.hidden = !hasPicture.value));
+  const status = activity !== null && elapsed ? `${activity}: ${elapsed}` : (drawn?.reason ?? "");
+  return (
+    <div class={`mnb-cost-picture${isOld || activity !== null ? " mnb-old" : ""}`} hidden={hidden}>
+      <p class="mnb-hint" role="status" hidden={!status && activity === null}>
+        {status}
+      </p>
+      <Holder nodes={[drawing.root]} />
+      <details class="mnb-words" hidden={!drawn?.text}>
+        <summary>{"Text version"}</summary>
+        <pre class="mnb-text-version" tabIndex={0} aria-label="Text version">
+          {drawn?.text}
+        </pre>
+      </details>
+    </div>
+  );
 }

@@ -5,13 +5,14 @@ import { FakeSession } from "../dev/fake-model";
 import { Kernel } from "../src/kernel/kernel";
 import type { CostTableRow } from "../src/kernel/contract";
 import type { Snapshot } from "../src/kernel/model";
+import { mount } from "../src/dom/view";
 import { Status } from "../src/shell/status";
 import { Store } from "../src/store/store";
 import { finderIn } from "./find";
 import { shortData } from "./short-data";
 
 let store: Store;
-let status: Status;
+let status: ReturnType<typeof mount>;
 const find = finderIn(() => status.root);
 const textOf = (name: string): string => find(`[data-mnb-status="${name}"]`).textContent;
 const change = (part: Partial<Snapshot>): void => store.takeSnapshot({ ...store.snapshot, ...part });
@@ -19,7 +20,7 @@ const change = (part: Partial<Snapshot>): void => store.takeSnapshot({ ...store.
 beforeEach(() => {
   const session = new FakeSession(shortData(70));
   store = new Store(session.snapshot, new Kernel(session));
-  status = new Status(store);
+  status = mount(<Status store={store} />);
 });
 afterEach(() => {
   status.destroy();

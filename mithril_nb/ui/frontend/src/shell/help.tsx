@@ -1,6 +1,8 @@
 /** A card that lists all keyboard shortcuts. */
 
-import { h, iconButton } from "../dom/dom";
+import type { Signal } from "@preact/signals";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { IconButton, focusedAt } from "../dom/view";
 
 export type Keys = [string, [string, string][]][];
 
@@ -38,7 +40,7 @@ export const SHARED_KEYS: Keys = [
     ],
   ],
 ];
-const KEYS: Keys = [
+export const WORKBENCH_KEYS: Keys = [
   [
     "Everywhere",
     [
@@ -87,60 +89,59 @@ const KEYS: Keys = [
   ...SHARED_KEYS,
 ];
 
-export class Help {
-  readonly root: HTMLElement;
-  private back: HTMLElement | null = null;
-
-  constructor(keys: Keys = KEYS) {
-    const close = iconButton("close", "Close", "help.close", () => this.hide());
-    this.root = h(
-      "div",
-      { class: "mnb-help", role: "dialog", "aria-modal": "true", "aria-label": "All keys", tabindex: -1, hidden: true },
-      h(
-        "div",
-        { class: "mnb-help-card" },
-        h("div", { class: "mnb-row" }, h("b", {}, "Keys"), h("span", { class: "mnb-grow" }), close),
-        h(
-          "div",
-          { class: "mnb-help-columns" },
-          ...keys.map(([title, lines]) =>
-            h(
-              "div",
-              {},
-              h("h4", {}, title),
-              h(
-                "dl",
-                {},
-                ...lines.map(([key, action]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, action))),
-              ),
-            ),
-          ),
-        ),
-      ),
-    );
-    this.root.addEventListener("click", (event) => event.target === this.root && this.hide());
-    this.root.addEventListener("keydown", (event) => {
-      event.stopPropagation();
-      if (event.key === "Escape" || event.key === "?") this.hide();
-      // The close button is the only focusable element, so Tab does nothing.
-      if (event.key === "Tab") event.preventDefault();
-    });
-  }
-
-  toggle(): void {
-    if (this.root.hidden) this.show();
-    else this.hide();
-  }
-
-  private show(): void {
-    this.back = (this.root.getRootNode() as Document | ShadowRoot).activeElement as HTMLElement | null;
-    this.root.hidden = false;
-    this.root.querySelector("button")!.focus();
-    this.root.firstElementChild!.scrollIntoView?.({ block: "nearest" }); // the widget may be higher than the window
-  }
-
-  private hide(): void {
-    this.root.hidden = true;
-    this.back?.focus();
-  }
+export function Help({ keys, isOpen }: { keys: Keys; isOpen: Signal<boolean> }) {
+  const root = useRef<HTMLDivElement>(null);
+  const hide = (): void => void (isOpen.value = false);
+  useLayoutEffect(() => {
+    if (!isOpen.value) return;
+    const back = focusedAt(root.current!) as HTMLElement | null;
+    root.current!.querySelector("button")!.focus();
+    // The widget may be higher than the window.
+    root.current!.firstElementChild!.scrollIntoView?.({ block: "nearest" });
+    return () => back?.focus();
+  }, [isOpen.value]);
+  const press = (event: KeyboardEvent): void => {
+    event.stopPropagation();
+    if (event.key === "Escape" || event.key === "?") hide();
+    // The close button is the only focusable element, so Tab does nothing.
+    if (event.key === "Tab") event.preventDefault();
+  };
+  return (
+    <div
+      class="mnb-help"
+      role="dialog"
+      aria-modal="true"
+      aria-label="All keys"
+      tabIndex={-1}
+      hidden={!isOpen.value}
+      ref={root}
+      onClick={(event) => event.target === root.current && hide()}
+      onKeyDown={press}
+    >
+      <div class="mnb-help-card">
+        <div class="mnb-row">
+          <b>Keys</b>
+          <span class="mnb-grow" />
+          <IconButton icon="close" label="Close" action="help.close" onClick={hide} />
+        </div>
+        <div class="mnb-help-columns">
+          {keys.map(([title, lines]) => (
+            <div key={title}>
+              <h4>{title}</h4>
+              <dl>
+                {lines.map(([key, action]) => (
+                  <div key={key}>
+                    <dt>
+                      <kbd>{key}</kbd>
+                    </dt>
+                    <dd>{action}</dd>
+                  </div>
+                ))}
+              </dl>
+            </div>
+          ))}
+        </div>
+      </div>
+    </div>
+  );
 }

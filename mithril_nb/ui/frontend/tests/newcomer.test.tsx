@@ -3,7 +3,8 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeSession, type Sent } from "../dev/fake-model";
 import type { ProblemData } from "../src/kernel/contract";
-import { createField } from "../src/controls/fields";
+import { render } from "preact";
+import { FieldRow } from "../src/controls/fields";
 import { OverflowRow, withoutRoom } from "../src/controls/overflow-row";
 import { shareRange } from "../src/train/plot";
 import { mountWorkbench } from "../src/workbench";
@@ -388,10 +389,16 @@ describe("a newcomer", () => {
     "shows a flag that follows the program as auto, and a plain label with the field's own name in the " + "tooltip",
     () => {
       const changed = vi.fn();
-      const { root, update } = createField(
-        { name: "training", label: "train", type: "bool", value: null, optional: true, doc: "If true, drop." },
-        changed,
-      );
+      const root = document.createElement("div");
+      const field = {
+        name: "training",
+        label: "train",
+        type: "bool",
+        value: null,
+        optional: true,
+        doc: "If true, drop.",
+      };
+      render(<FieldRow field={field} send={changed} />, root);
       const [label, menu] = [root.querySelector("label")!, root.querySelector("select")!];
       expect([label.textContent, label.title, menu.selectedOptions[0]!.text]).toEqual([
         "train",
@@ -407,7 +414,7 @@ describe("a newcomer", () => {
         menu.dispatchEvent(new Event("change"));
         expect(changed).toHaveBeenLastCalledWith(sent);
       }
-      update({ name: "training", type: "bool", value: false, optional: true });
+      render(<FieldRow field={{ ...field, value: false }} send={changed} />, root);
       expect(menu.selectedOptions[0]!.text).toBe("off");
     },
   );

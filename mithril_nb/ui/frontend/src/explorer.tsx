@@ -1,0 +1,212 @@
+/** Builds the explorer inside one element: a program's graph, stages, costs, passes and transforms. */
+
+import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { FullButton, FullScreen, fullButton } from "./controls/full-screen";
+import { divider } from "./controls/split";
+import { Tip } from "./controls/tip";
+import { ATTRIBUTED, FIGURE_TITLES, figureText } from "./costs/figures";
+import { CostTab, showRow } from "./costs/tab";
+import { h } from "./dom/dom";
+import { percent, seconds } from "./dom/format";
+import { hideFallback } from "./dom/static-fallback";
+import { styleFor } from "./dom/styles";
+import { followTheme } from "./dom/theme";
+import { Holder, mount } from "./dom/view";
+import type { WorkbenchSnapshot } from "./kernel/contract";
+import { Kernel } from "./kernel/kernel";
+import type { Mounted, Snapshot } from "./kernel/model";
+import { NO_GRAPH } from "./layout/data";
+import { ROW } from "./search/questions";
+import { Connection } from "./shell/connection";
+import { HeaderEnd } from "./shell/header";
+import { lowerEdge } from "./shell/height";
+import { Help, type Keys, SHARED_KEYS } from "./shell/help";
+import { listenToKeys } from "./shell/keys";
+import { NewTabButton } from "./shell/new-tab";
+import { Notice } from "./shell/problems";
+import { storeSearch } from "./shell/store-search";
+import { type Tab, Tabs, restoreTab } from "./shell/tabs";
+import { Panes } from "./stages/panes";
+import { PassesTab } from "./stages/passes";
+import { StageGraph } from "./stages/stage-graph";
+import { TransformsTab } from "./stages/transforms";
+import { Store } from "./store/store";
+import { NO_RUN } from "./train/train";
+
+/** Defaults for the parts of a snapshot that only the workbench has. */
+const EXPLORER_DEFAULTS: Partial<WorkbenchSnapshot> = {
+  program: "",
+  programs: [],
+  shapes: {},
+  graph: NO_GRAPH,
+  kinds: {},
+  palette: [],
+  costs: { sources: {}, what_if: { state: "empty", message: "", version: 0, problem: null, settings: null } },
+  source: "",
+  can_undo: false,
+  can_redo: false,
+  undo_label: "",
+  run: NO_RUN,
+};
+const KEYS: Keys = [
+  [
+    "Everywhere",
+    [
+      ["Esc", "leave full screen; clear the selection"],
+      ["↑ ↓", "on a divider or the lower edge: move it"],
+    ],
+  ],
+  [
+    "Graph and stages",
+    [
+      ["?", "show this card"],
+      ["F or /", "search; Enter, Shift Enter: next, previous match"],
+      ["E", "show the part with the focus in full screen, and back"],
+    ],
+  ],
+  [
+    "Graph",
+    [
+      ["↑ ↓", "previous, next node"],
+      ["→ ←", "open, close or leave a node"],
+      ["Shift → ←", "along an edge, forward or back; Shift ↑ ↓: other edge"],
+      ["+ − 0", "zoom in, zoom out, show all"],
+      ["Enter", "select; on a selected node: open, close"],
+      ["Shift Enter", "add to the selection"],
+      ["a d", "ancestors, descendants of the node"],
+      ["p", "path between the two selected nodes"],
+      ["t", "to its row in the table of costs"],
+    ],
+  ],
+  ...SHARED_KEYS,
+];
+
+/** The header: the program's name, backend and figures. */
+function Header({ store, showHelp, children }: { store: Store; showHelp: () => void; children: ComponentChildren }) {
+  const { name, backend, status, cost } = store.snapshot;
+  const [flops, exact] = cost ? figureText(cost.total, "flops") : ["–", "unknown"];
+  // All figures are shown from the start, so that nothing moves when a value arrives.
+  const figures = [
+    ["trace", seconds(status.trace_s), "Time to trace the program"],
+    ["lower", seconds(status.lower_s), "Time to lower the program to StableHLO"],
+    [
+      "optimize",
+      seconds(status.optimize_s),
+      "Time for XLA's passes and memory planning, without code generation. Machine code is generated on demand.",
+    ],
+    [
+      "compile",
+      seconds(status.compile_s),
+      "Time to compile the program, with code generation. The program is compiled on demand.",
+    ],
+    [FIGURE_TITLES.flops[0], flops, exact],
+    ["FLOPs attributed", percent(status.attributed), ATTRIBUTED],
+  ] as const;
+  return (
+    <div class="mnb-header" role="group" aria-label="Program">
+      <b class="mnb-model-name" title={name}>
+        {name}
+      </b>
+      <span class="mnb-backend">{backend}</span>
+      <span class="mnb-figures" role="group" aria-label="Figures">
+        {figures.map(([title, value, hint]) => (
+          <span key={title} class="mnb-figure-small" data-mnb-status={title} title={hint}>
+            <small>{title}</small>
+            <span>{value}</span>
+          </span>
+        ))}
+      </span>
+      <HeaderEnd showHelp={showHelp}>{children}</HeaderEnd>
+    </div>
+  );
+}
+
+/** The result of the last command. */
+function Outcome({ store }: { store: Store }) {
+  return (
+    <span class="mnb-outcome" role="status">
+      {store.outcome}
+    </span>
+  );
+}
+
+export function mountExplorer({ model, el }: Mounted): () => void {
+  styleFor(el);
+  const showFallback = hideFallback(el);
+  const kernel = new Kernel(model);
+  const read = (): Snapshot => ({ ...EXPLORER_DEFAULTS, ...(model.get("snapshot") as Snapshot) });
+  const store = new Store(read(), kernel);
+  const { costs, graph_stage: first, name } = store.snapshot;
+  // Programs without a jaxpr, such as HLO text, have no analytic costs.
+  store.panes = costs.sources.analytic?.state === "unavailable" && first ? [first] : ["jaxpr", "stablehlo"];
+  const root = h("div", { class: "mnb-root mnb-explorer", role: "region", "aria-label": `Program ${name}` });
+  el.append(root);
+  const tip = new Tip(root);
+  const help = signal(false);
+  const panes = new Panes(store, tip);
+  const outcome = mount(<Outcome store={store} />);
+  panes.root.firstElementChild!.append(outcome.root);
+  const graph = new StageGraph(store, tip);
+  const search = storeSearch(store, panes, graph.questions);
+  const cost = mount(<CostTab store={store} tip={tip} />);
+  const passes = new PassesTab(store);
+  const transforms = store.snapshot.transforms ? new TransformsTab(store) : null;
+  const list: Tab[] = [
+    ...(transforms ? [{ name: "transforms", title: "Transforms", root: transforms.root }] : []),
+    { name: "cost", title: "Cost", root: cost.root },
+    { name: "passes", title: "Passes", root: passes.root, figure: () => passes.count },
+  ];
+  // The others are closed at first: the graph and the stages then have room.
+  restoreTab(store, list, transforms ? "transforms" : "", true);
+  const tabs = mount(<Tabs store={store} tabs={list} label="Costs, passes, transforms" canClose={true} />);
+  graph.root.dataset["mnbFull"] = "the graph";
+  graph.root.querySelector(".mnb-bar")?.append(fullButton("the graph", "graph"));
+  const lower = h("div", { class: "mnb-explorer-rest" }, panes.root, tabs.root);
+  const main = h("div", { class: "mnb-main" }, graph.root, lower);
+  graph.root.after(divider("Height of the graph", main, graph.root, "--mnb-graph", store.memory));
+  panes.root.after(divider("Height of the stages", lower, panes.root, "--mnb-panes", store.memory));
+  const shell = [
+    mount(
+      <Header store={store} showHelp={() => void (help.value = !help.value)}>
+        <Holder class="mnb-held" nodes={[search.root]} />
+        <NewTabButton model={model} name={name} />
+        <FullButton label="the explorer" action="all" />
+      </Header>,
+    ),
+    mount(<Connection kernel={kernel} work={() => store.snapshot} />),
+    mount(<Notice store={store} />),
+    { root: main, destroy: () => {} },
+    { root: lowerEdge(root, store.memory), destroy: () => {} },
+    { root: tip.root, destroy: () => tip.hide() },
+    mount(<Help keys={KEYS} isOpen={help} />),
+  ];
+  root.append(...shell.map((part) => part.root));
+  const screen = new FullScreen(root, main);
+  root.addEventListener(ROW, (event) => {
+    if (showRow(store, cost.root, (event as CustomEvent<string>).detail)) event.preventDefault();
+  });
+  const follow = (): void => void (root.dataset["mnbVersion"] = String(store.snapshot.version));
+  const onSnapshot = (): void => {
+    kernel.receivedMessage();
+    store.takeSnapshot(read());
+  };
+  model.on("change:snapshot", onSnapshot);
+  const ends = [
+    store.on("snapshot", follow),
+    store.on("tab", () => store.memory.set("tab", store.tab)),
+    listenToKeys(root, { store, search, panes, help, screen }),
+    followTheme(root),
+    () => model.off("change:snapshot", onSnapshot),
+  ];
+  follow();
+  void kernel.send("hello", {});
+  return () => {
+    for (const end of ends) end();
+    for (const part of [graph, panes, outcome, search, cost, passes, transforms, tabs, screen, ...shell])
+      part?.destroy();
+    kernel.destroy();
+    root.remove();
+    showFallback();
+  };
+}

@@ -1,0 +1,361 @@
+/** The Train tab and the live-run widget: curves, figures, progress and controls of a run. */
+
+import { batch, useSignal } from "@preact/signals";
+import type { TargetedEvent } from "preact";
+import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { numberOf, numberProblem } from "../controls/fields";
+import { figure, fromSlider, seconds, short, si, toSlider } from "../dom/format";
+import { theme } from "../dom/theme";
+import { Button, Holder, Icon, Select, focusedAt, useElapsed, useStart } from "../dom/view";
+import type { ProblemData, RunData } from "../kernel/contract";
+import type { Connection, Kernel } from "../kernel/kernel";
+import type { Curves } from "./curves";
+import { Plot } from "./plot";
+
+/** The state before the first run. */
+export const NO_RUN: RunData = {
+  state: "none",
+  epoch: 0,
+  epochs: 0,
+  step: 0,
+  steps: 0,
+  loss: null,
+  accuracy: null,
+  validation_loss: null,
+  validation_accuracy: null,
+  steps_per_s: null,
+  left_s: null,
+  learning_rate: null,
+  learning_rate_is_relative: false,
+  message: "",
+  points: 0,
+  is_current_model: true,
+};
+
+const RATE_MIN = 1e-6;
+const RATE_MAX = 1;
+
+const EPOCH_MEAN = "Mean over the batches of the current epoch. The curve shows each batch.";
+const AT_END = "On the validation data, at the end of the last complete epoch";
+const FIGURES: readonly [name: string, label: string, hint: string][] = [
+  ["loss", "epoch mean loss", EPOCH_MEAN],
+  ["accuracy", "epoch mean accuracy", EPOCH_MEAN],
+  ["speed", "steps/s", "Steps per second over the last two seconds, without compilation"],
+  ["validation_loss", "validation loss", AT_END],
+  ["validation_accuracy", "validation accuracy", AT_END],
+  ["left", "time left", "Estimated time to the end of the run"],
+];
+
+const COMMANDS = ["train", "pause", "resume", "stop", "step_once", "set_learning_rate", "set_loss"];
+
+const STATE_LABELS: Record<string, string> = { none: "not started", idle: "ready", lost: "lost with the kernel" };
+
+/** Return the run to show: if the connection ended while it was running or paused, with another state and a message. */
+function shownRun(run: RunData, connection: Connection): RunData {
+  const isActive = run.state === "running" || run.state === "paused";
+  const messages: Record<string, string> = {
+    replaced: "Replaced by a newer widget.",
+    closed: "This widget was closed and does not follow the run any more.",
+    // A run is a thread in the kernel, so it ends with the kernel.
+    lost: `The run ended with the kernel at step ${run.step.toLocaleString("en-US")}. Unsaved parameters are lost.`,
+  };
+  if (isActive && connection in messages)
+    return { ...run, state: connection as RunData["state"], message: messages[connection]! };
+  if (connection !== "lost" || (run.state !== "done" && run.state !== "stopped")) return run;
+  const lost = "The trained parameters are lost with the kernel unless you saved them.";
+  return { ...run, message: [run.message, lost].filter(Boolean).join(" ") };
+}
+
+/** Format a problem, one part per line. */
+function linesOf({ summary, facts, advice }: ProblemData): string {
+  return [summary, ...facts.map((fact) => fact.join(": ")), ...(advice ? [`Try: ${advice}`] : [])].join("\n");
+}
+
+interface TrainProps {
+  kernel: Kernel;
+  curves: Curves;
+  run: () => RunData;
+  /** True if this widget can start and step runs; a live-run widget can only pause, resume and stop. */
+  canStart: boolean;
+  /** The loss and the available losses; missing in a live-run widget, whose loss is fixed. */
+  loss?: () => { loss: string; losses: string[] };
+}
+
+/** Press the main button of a training panel; return true. */
+export function toggleRun(panel: HTMLElement): true {
+  panel.querySelector<HTMLElement>('[data-mnb-action="train.run"]')!.click();
+  return true;
+}
+
+function RateControl({ kernel, run }: { kernel: Kernel; run: RunData }) {
+  const [slider, input] = [useRef<HTMLInputElement>(null), useRef<HTMLInputElement>(null)];
+  const draft = useSignal<string | null>(null);
+  const dragged = useSignal<number | null>(null);
+  const problem = useSignal("");
+  /** The rate that was sent last; shown until the kernel replies. */
+  const chosen = useSignal<number | null>(null);
+  const isHeld = (control: { current: HTMLElement | null }): boolean =>
+    control.current !== null && focusedAt(control.current) === control.current;
+  const range: [number, number] = run.learning_rate_is_relative ? [0.01, 100] : [RATE_MIN, RATE_MAX];
+  const rate = kernel.busy("rate") ? (chosen.value ?? run.learning_rate) : run.learning_rate;
+  const isOff = rate === null || kernel.isGone;
+  const send = (value: number): void => {
+    chosen.value = value;
+    kernel.latest("rate", "set_learning_rate", { value });
+  };
+  const drag = (event: TargetedEvent<HTMLInputElement>): void =>
+    batch(() => {
+      dragged.value = Number(event.currentTarget.value);
+      draft.value = null;
+      send(fromSlider(dragged.value, ...range, false));
+    });
+  const commit = (): void => {
+    if (draft.value === null) return;
+    const text = draft.value.trim();
+    problem.value = numberProblem(text, { type: "float", min: 0 });
+    if (!problem.value) send(numberOf(text));
+  };
+  useLayoutEffect(() => {
+    if (draft.value !== null && !problem.value && !isHeld(input)) draft.value = null;
+  }, [run]);
+  const text = rate === null ? "" : short(rate);
+  const position = rate === null ? 0 : toSlider(rate, ...range);
+  return (
+    <>
+      <label class="mnb-train-control">
+        <span>{run.learning_rate_is_relative ? "learning rate ×" : "learning rate"}</span>
+        <input
+          type="range"
+          class="mnb-slider"
+          min={0}
+          max={1000}
+          step={1}
+          aria-label="Learning rate, logarithmic"
+          aria-valuetext={text || undefined}
+          data-mnb-action="train.rate"
+          disabled={isOff}
+          value={(isHeld(slider) ? dragged.value : null) ?? position}
+          ref={slider}
+          onInput={drag}
+        />
+        <input
+          type="text"
+          inputMode="decimal"
+          class="mnb-input mnb-number"
+          aria-label="Learning rate"
+          aria-invalid={problem.value ? "true" : undefined}
+          autocomplete="off"
+          disabled={isOff}
+          value={draft.value ?? text}
+          ref={input}
+          onInput={(event) => void (draft.value = event.currentTarget.value)}
+          onChange={commit}
+          onKeyDown={(event) => event.key === "Enter" && commit()}
+        />
+      </label>
+      <p class="mnb-field-problem" role="alert" hidden={!problem.value}>
+        {problem.value}
+      </p>
+    </>
+  );
+}
+
+/** The curves of loss and accuracy. */
+function Plots(props: { curves: Curves; isLog: boolean; weight: number; canStart: boolean }) {
+  const { curves, isLog, weight, canStart } = props;
+  const [loss, accuracy] = useMemo(() => [new Plot("loss", false), new Plot("accuracy", true)] as const, []);
+  const rows = useSignal(0);
+  useStart(() => {
+    const leave = curves.on(() => void rows.value++);
+    return () => [leave, () => loss.destroy(), () => accuracy.destroy()].forEach((end) => end());
+  });
+  const has = curves.rows > 0;
+  useLayoutEffect(() => {
+    const column = (name: string): (number | null)[] => curves.columns.get(name) ?? [];
+    const [x, share, validation] = ["step", "accuracy", "validation_accuracy"].map(column) as [any, any, any];
+    const scale = isLog ? "log" : "linear";
+    loss.set({ x, train: column("loss"), validation: column("validation_loss") }, scale, weight);
+    accuracy.set({ x, train: share, validation }, "linear", weight);
+    loss.root.hidden = !has;
+    accuracy.root.hidden = !has || ![...share, ...validation].some((value) => value !== null);
+  }, [rows.value, isLog, weight]);
+  useLayoutEffect(() => {
+    loss.recreate();
+    accuracy.recreate();
+  }, [theme.value]);
+  return (
+    <div class="mnb-train-plots">
+      <Holder class="mnb-train-curves" nodes={[loss.root, accuracy.root]} />
+      <p class="mnb-hint mnb-train-hint" hidden={has}>
+        {canStart ? "Curves appear after the first step." : "The run has no points yet."}
+      </p>
+    </div>
+  );
+}
+
+/** The figures of a run: rounded text, and exact value. */
+function figuresOf(run: RunData, isActive: boolean): Record<string, [string, unknown]> {
+  const share = (value: number | null): string => (value === null ? "–" : `${(100 * value).toFixed(1)} %`);
+  return {
+    loss: [figure(run.loss), run.loss],
+    validation_loss: [figure(run.validation_loss), run.validation_loss],
+    accuracy: [share(run.accuracy), run.accuracy],
+    validation_accuracy: [share(run.validation_accuracy), run.validation_accuracy],
+    speed: [run.steps_per_s === null ? "–" : si(run.steps_per_s), run.steps_per_s],
+    left: [isActive ? seconds(run.left_s) : "–", null],
+  };
+}
+
+export function Train({ kernel, curves, run: latest, canStart, loss }: TrainProps) {
+  const run = shownRun(latest(), kernel.connection);
+  const { state } = run;
+  const { isGone } = kernel;
+  /** The error of the latest command of this panel, beside its buttons: the notice above may be out of view. */
+  const error = useSignal<ProblemData | null>(null);
+  const isStarting = useSignal(false);
+  const isLog = useSignal(true);
+  const weight = useSignal(0);
+  // Starting may compile, so show a clock until the kernel replies.
+  const waited = useElapsed(isStarting.value);
+  useStart(() =>
+    kernel.onReply((name, reply, isEdit) => {
+      if (reply.error ? COMMANDS.includes(name) : reply.ok && isEdit) error.value = reply.error;
+    }),
+  );
+  const start = (command: string): void => {
+    isStarting.value = true;
+    void kernel.send(command, {}).then(() => (isStarting.value = false));
+  };
+  const isActive = state === "running" || state === "paused";
+  const hasEnded = state === "stopped" || state === "failed";
+  // The run trains another model or loss than the workbench shows.
+  const isOld = canStart && latest().is_current_model === false;
+  const [label, command] =
+    state === "running"
+      ? ["Pause", "pause"]
+      : isOld
+        ? ["Train this model", "train"]
+        : state === "paused" || hasEnded
+          ? ["Resume", "resume"]
+          : [state === "done" ? "Train again" : "Train", "train"];
+  const done = run.steps > 0 ? Math.min(1, run.step / run.steps) : 0;
+  const status = (STATE_LABELS[state] ?? state) + (run.is_current_model === false ? ", earlier model" : "");
+  const [step, steps] = [run.step.toLocaleString("en-US"), run.steps.toLocaleString("en-US")];
+  const figures = figuresOf(run, isActive);
+  return (
+    <div class="mnb-train" data-mnb-part="train" data-mnb-run={state} tabIndex={-1}>
+      <div class="mnb-train-side">
+        <div class="mnb-row mnb-wrap">
+          <Button
+            class="mnb-button mnb-primary"
+            action="train.run"
+            off={isGone || !(isActive || hasEnded || canStart)}
+            onClick={() => start(command!)}
+          >
+            <Icon name={state === "running" ? "pause" : "play"} />
+            {label}
+          </Button>
+          <Button
+            action="train.restart"
+            hidden={!(hasEnded || (isOld && state === "paused")) || !canStart}
+            off={isGone}
+            onClick={() => start(isOld ? "resume" : "train")}
+          >
+            <Icon name="play" />
+            {isOld ? "Resume the earlier model" : "Train from scratch"}
+          </Button>
+          {canStart && (
+            <Button
+              action="train.step"
+              off={isGone || state === "running"}
+              onClick={() => void kernel.send("step_once", {})}
+            >
+              <Icon name="step" />
+              {"One step"}
+            </Button>
+          )}
+          <Button action="train.stop" off={!isActive} onClick={() => void kernel.send("stop", {})}>
+            <Icon name="stop" />
+            Stop
+          </Button>
+        </div>
+        <p class="mnb-command-error" role="alert" hidden={error.value === null}>
+          {error.value && linesOf(error.value)}
+        </p>
+        <div class="mnb-progress-row">
+          <div
+            class="mnb-progress"
+            role="progressbar"
+            aria-label="Progress"
+            aria-valuemin={0}
+            aria-valuemax={100}
+            aria-valuenow={Math.round(100 * done)}
+          >
+            <i style={{ width: `${100 * done}%` }} />
+          </div>
+          <span class="mnb-run-state" role="status">
+            {waited
+              ? `waiting for the kernel: ${waited}`
+              : run.steps > 0
+                ? `${status} · epoch ${run.epoch} of ${run.epochs} · step ${step} of ${steps}`
+                : status}
+          </span>
+        </div>
+        <p
+          class={state === "failed" || state === "lost" ? "mnb-inline-problem" : "mnb-inline-problem mnb-plain"}
+          role="alert"
+          hidden={!run.message}
+        >
+          {run.message}
+        </p>
+        <dl class="mnb-run-figures">
+          {FIGURES.map(([name, title, hint]) => (
+            <div key={name} class={name === "loss" || name === "accuracy" ? "mnb-large" : ""} title={hint}>
+              <dt>{title}</dt>
+              <dd data-mnb-figure={name} title={String(figures[name]![1] ?? "")}>
+                {figures[name]![0]}
+              </dd>
+            </div>
+          ))}
+        </dl>
+        {loss && (
+          <label class="mnb-train-control">
+            <span>loss</span>
+            <Select
+              action="train.loss"
+              values={loss().losses}
+              value={loss().loss}
+              pick={(name) => void kernel.send("set_loss", { loss: name })}
+            />
+          </label>
+        )}
+        <RateControl kernel={kernel} run={run} />
+        <label class="mnb-train-control">
+          <span>smoothing</span>
+          <input
+            type="range"
+            class="mnb-slider"
+            min={0}
+            max={99}
+            step={1}
+            value={Math.round(100 * weight.value)}
+            aria-label="Smoothing"
+            aria-valuetext={`${Math.round(100 * weight.value)} %`}
+            data-mnb-action="train.smooth"
+            onInput={(event) => void (weight.value = Number(event.currentTarget.value) / 100)}
+          />
+          <button
+            type="button"
+            class="mnb-toggle"
+            aria-pressed={isLog.value}
+            data-mnb-action="train.log"
+            onClick={() => void (isLog.value = !isLog.value)}
+          >
+            {"log loss"}
+          </button>
+        </label>
+      </div>
+      <Plots curves={curves} isLog={isLog.value} weight={weight.value} canStart={canStart} />
+    </div>
+  );
+}
