@@ -25,7 +25,8 @@ from benchmarks.corpus import corpus
 from benchmarks.corpus.modules import Make, steps
 from benchmarks.corpus.own_widths import by_width, own_widths
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.hlo.optimized import CALLING, flops
 from mithril_nb.stages.hlo.syntax import HloLine
 from mithril_nb.stages.hlo.text import ComputationText, read_module

@@ -18,7 +18,8 @@ from benchmarks.interleaved import Comparison, compare
 from benchmarks.published import PUBLISHED, padded_products
 from benchmarks.stages import compiled, paired
 from mithril_nb.cost import SOURCES, Cost
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 
 REPORT_BAR = 1.2
 """Bar for the time of the whole report of costs, relative to compiling alone."""

@@ -20,7 +20,8 @@ from benchmarks.corpus.program import adam_step, ints, spec
 from benchmarks.gpt import plain_forward, plain_shapes
 from benchmarks.interleaved import Comparison, compare
 from benchmarks.large import large_programs
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 
 LOWERING_BAR, COMPILING_BAR, MEMORY_BAR, DIFF_BAR_S = 1.5, 1.25, 1.3, 0.2
 LARGE_MEMORY_BAR = 1.25

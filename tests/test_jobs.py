@@ -115,7 +115,7 @@ def test_only_the_latest_job_of_each_kind_runs() -> None:
 def test_the_interpreter_waits_at_exit_for_a_compilation_in_a_thread() -> None:
     code = """
 import jax.numpy as jnp
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 def program(x):
     for number in range(60):

@@ -18,7 +18,7 @@ from benchmarks.corpus.convolutional import batch_norm, convolution
 from benchmarks.corpus.modules import Make, equinox_step, nnx_step
 from benchmarks.corpus.networks import mean_square
 from benchmarks.corpus.program import Program, adam_step, spec
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.models import Gelu, LayerNorm, Linear, Model, MultiHeadAttention
 from mithril_nb.stages.records import Instruction
 

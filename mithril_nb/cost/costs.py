@@ -102,7 +102,7 @@ class Cost(Shown):
 
     Examples:
         >>> import jax.numpy as jnp
-        >>> from mithril_nb.inspection import inspect
+        >>> from mithril_nb.inspection import inspect_function as inspect
         >>> cost = inspect(lambda x, w: jnp.tanh(x @ w), jnp.zeros((2, 3)), jnp.zeros((3, 4)), name="layer").cost()
         >>> cost.total.flops, cost.total.transcendentals, cost.total.bytes_accessed, cost.macs
         (48, 8, 168, 24)
@@ -303,7 +303,7 @@ class Cost(Shown):
         Examples:
             >>> import jax
             >>> import jax.numpy as jnp
-            >>> from mithril_nb.inspection import inspect
+            >>> from mithril_nb.inspection import inspect_function as inspect
             >>> batch, width = jax.export.symbolic_shape("batch, width")
             >>> x, w = (jax.ShapeDtypeStruct(shape, "float32") for shape in ((batch, width), (width, 10)))
             >>> cost = inspect(jnp.matmul, x, w).cost()
@@ -326,7 +326,7 @@ class Cost(Shown):
         Examples:
             >>> import jax
             >>> import jax.numpy as jnp
-            >>> from mithril_nb.inspection import inspect
+            >>> from mithril_nb.inspection import inspect_function as inspect
             >>> def linear(x, w, b):
             ...     return x @ w + b
             >>> B, I, O = jax.export.symbolic_shape("B, I, O")
@@ -366,7 +366,7 @@ class Cost(Shown):
 
         Examples:
             >>> import jax.numpy as jnp
-            >>> from mithril_nb.inspection import inspect
+            >>> from mithril_nb.inspection import inspect_function as inspect
             >>> program = inspect(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4)))
             >>> program.cost("lowered").difference().total, program.cost().difference(program.cost("lowered")).total
             (0, 0)
@@ -398,7 +398,7 @@ class Cost(Shown):
 
         Examples:
             >>> import jax.numpy as jnp
-            >>> from mithril_nb.inspection import inspect
+            >>> from mithril_nb.inspection import inspect_function as inspect
             >>> program = inspect(lambda x: jnp.tanh(x + 1) * 2, jnp.zeros(1000))
             >>> program.cost("lowered").compare(program.cost("compiled")).saved_by_fusion > 0
             True
@@ -449,7 +449,7 @@ class Cost(Shown):
 
         Examples:
             >>> import jax.numpy as jnp
-            >>> from mithril_nb.inspection import inspect
+            >>> from mithril_nb.inspection import inspect_function as inspect
             >>> program = inspect(lambda x, w: jnp.tanh(x @ w), jnp.zeros((2, 3)), jnp.zeros((3, 4)), name="layer")
             >>> print(program.cost().overlay(program).text)
             layer, graph: FLOPs
@@ -561,7 +561,7 @@ class ByLine(Shown, ByName[Figures]):
 
     Examples:
         >>> import jax.numpy as jnp
-        >>> from mithril_nb.inspection import inspect
+        >>> from mithril_nb.inspection import inspect_function as inspect
         >>> cost = inspect(lambda x, w: jnp.tanh(x @ w), jnp.zeros((2, 3)), jnp.zeros((3, 4))).cost()
         >>> sum(figures.flops for figures in cost.by_line.values()) == cost.total.flops
         True
@@ -577,7 +577,7 @@ class ByLine(Shown, ByName[Figures]):
 
         Examples:
             >>> import jax
-            >>> from mithril_nb.inspection import inspect
+            >>> from mithril_nb.inspection import inspect_function as inspect
             >>> [*inspect(lambda x: jax.nn.softplus(x), jax.numpy.zeros(3)).cost().by_line.all_lines][0].split(":")[0]
             'jax/_src/nn/functions.py'
         """

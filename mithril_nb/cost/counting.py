@@ -65,7 +65,7 @@ class Costs(Shown, Mapping[str, Cost]):
 
     Examples:
         >>> import jax.numpy as jnp
-        >>> from mithril_nb.inspection import inspect
+        >>> from mithril_nb.inspection import inspect_function as inspect
         >>> costs = inspect(jnp.tanh, jnp.zeros(8)).costs("analytic", "lowered")
         >>> {source: cost.total.transcendentals for source, cost in costs.items()}
         {'analytic': 8, 'lowered': 8}
@@ -131,7 +131,7 @@ def cost_of(inspection: ProgramStages, source: str | None = None, trips: Mapping
 
     Examples:
         >>> import jax, jax.numpy as jnp
-        >>> from mithril_nb.inspection import inspect
+        >>> from mithril_nb.inspection import inspect_function as inspect
         >>> square = jax.ShapeDtypeStruct((128, 128), jnp.float32)
         >>> def ten(x, w):
         ...     return jax.lax.scan(lambda c, _: (c @ w, None), x, None, length=10)[0]

@@ -161,7 +161,7 @@ def notes_of_conventions(rows: Iterable[CostRow], program: SymbolicProgram) -> t
 
     Examples:
         >>> import jax.numpy as jnp
-        >>> from mithril_nb.inspection import inspect
+        >>> from mithril_nb.inspection import inspect_function as inspect
         >>> inspect(jnp.fft.fft, jnp.zeros((3, 1000), "complex64")).cost().notes[0]
         '1 × fft: 149,487 FLOPs by 5·n·log2(N); XLA counts 216,000 by 8·in·rounds, 1.44 times as many'
     """

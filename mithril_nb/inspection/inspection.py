@@ -49,7 +49,7 @@ class Inspection(ProgramStages):
 
         Examples:
             >>> import jax.numpy as jnp
-            >>> memory = inspect(jnp.dot, jnp.zeros((8, 16)), jnp.zeros((16, 32))).memory
+            >>> memory = inspect_function(jnp.dot, jnp.zeros((8, 16)), jnp.zeros((16, 32))).memory
             >>> memory.peak_bytes, sum(memory.at_peak.values())
             (3584, 3584)
         """
@@ -73,7 +73,7 @@ class Inspection(ProgramStages):
 
         Examples:
             >>> import jax.numpy as jnp
-            >>> inspect(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4))).cost().total.flops
+            >>> inspect_function(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4))).cost().total.flops
             48
         """
         return cost_of(self, source, trips)
@@ -94,7 +94,7 @@ class Inspection(ProgramStages):
 
         Examples:
             >>> import jax.numpy as jnp
-            >>> found = inspect(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4))).costs("analytic", "lowered")
+            >>> found = inspect_function(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4))).costs("analytic", "lowered")
             >>> {name: cost.total.flops for name, cost in found.by_source.items()}
             {'analytic': 48, 'lowered': 48}
         """
@@ -129,7 +129,7 @@ class Inspection(ProgramStages):
 
         Examples:
             >>> import jax.numpy as jnp
-            >>> program = inspect(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4)), name="layer")
+            >>> program = inspect_function(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4)), name="layer")
             >>> print(program.overlay("flops"))
             layer, graph: FLOPs
             node      FLOPs  share
@@ -168,7 +168,7 @@ class Inspection(ProgramStages):
             >>> import jax.numpy as jnp
             >>> def net(x, w):
             ...     return jnp.tanh(x @ w)
-            >>> print(inspect(net, jnp.zeros((2, 3)), jnp.zeros((3, 4))).find("kind:dot flops>10 -dtype:f64"))
+            >>> print(inspect_function(net, jnp.zeros((2, 3)), jnp.zeros((3, 4))).find("kind:dot flops>10 -dtype:f64"))
             1 of 4 instructions of jaxpr matches: kind:dot flops>10 -dtype:f64
             block  kind         id  role     dtype      FLOPs  bytes  memory
             net    dot_general  0   forward  float32  48 FLOP  104 B    32 B
@@ -194,7 +194,7 @@ class Inspection(ProgramStages):
         Examples:
             >>> import json
             >>> import jax.numpy as jnp
-            >>> data = json.loads(inspect(jnp.sin, jnp.zeros(3)).to_json("jaxpr", passes=False))
+            >>> data = json.loads(inspect_function(jnp.sin, jnp.zeros(3)).to_json("jaxpr", passes=False))
             >>> data["stages"][0]["instructions"][1]["opcode"]
             'sin'
         """
@@ -219,7 +219,7 @@ class Inspection(ProgramStages):
 
         Examples:
             >>> import jax.numpy as jnp
-            >>> inspect(jnp.sin, jnp.zeros(3)).to_html(stages=["jaxpr"])[:15]
+            >>> inspect_function(jnp.sin, jnp.zeros(3)).to_html(stages=["jaxpr"])[:15]
             '<!DOCTYPE html>'
         """
         return draw(self, "page", path=path, stages=stages, overlay=overlay)
@@ -258,7 +258,7 @@ def _text(inspection: Inspection) -> str:
     return f"{render(inspection.graph())['text/plain']}\n"
 
 
-def inspect(
+def inspect_function(
     fn: Callable[..., Any],
     *args: Any,
     name: str | None = None,
@@ -298,7 +298,7 @@ def inspect(
         >>> import jax.numpy as jnp
         >>> def double(x):
         ...     return x + x
-        >>> print(inspect(double, jax.ShapeDtypeStruct((3,), jnp.float32)).stage("jaxpr"))
+        >>> print(inspect_function(double, jax.ShapeDtypeStruct((3,), jnp.float32)).stage("jaxpr"))
         { lambda
             a:f32[3]  # x
           let

@@ -62,7 +62,7 @@ def saved_inspection(data: Mapping[str, Any]) -> SavedInspection:
 
     Examples:
         >>> import jax.numpy as jnp
-        >>> from mithril_nb.inspection import inspect
+        >>> from mithril_nb.inspection import inspect_function as inspect
         >>> saved = saved_inspection(inspect(jnp.sin, jnp.zeros(3)).to_dict("jaxpr", passes=False))
         >>> saved.name, [one.primitive for one in saved.equations]
         ('sin', ['sin'])

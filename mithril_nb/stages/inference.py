@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.given.locations import ReadSources
-from mithril_nb.stages.records import ROLES, Equation, Instruction, Origin, Role, Shares
+from mithril_nb.stages.records import ROLES, Equation, Ids, Instruction, Origin, Role, Shares
 
 _CALLERS = frozenset({"call", "fusion", "while"})
 # Operations that XLA inserts without a line of Python.
@@ -39,8 +39,8 @@ class InstructionDraft:
     opcode: str
     line: int
     lines: int = 1
-    operands: tuple[str, ...] = ()
-    equations: tuple[str, ...] = ()
+    operands: Ids = ()
+    equations: Ids = ()
     shares: Shares = ()
     role: Role | None = None
     origin: Origin | None = None
@@ -48,11 +48,11 @@ class InstructionDraft:
     prefers_users: bool = False
     is_settled: bool = False
     users: list[str] = field(default_factory=list)
-    shown_operands: tuple[str, ...] | None = None
+    shown_operands: Ids | None = None
     shapes: tuple[TensorSpec, ...] = ()
     attributes: tuple[tuple[str, str], ...] = ()
-    sources: tuple[str, ...] | None = None
-    near: tuple[str, ...] = ()
+    sources: Ids | None = None
+    near: Ids = ()
     locations: tuple[str, ...] = ()
     near_locations: tuple[str, ...] = ()
 

@@ -9,7 +9,7 @@ from mithril_nb.errors import StageUnavailableError
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.hlo.syntax import HloLine
-from mithril_nb.stages.records import Instruction, Stage
+from mithril_nb.stages.records import Ids, Instruction, Stage
 from mithril_nb.stages.xla.outcomes import HELPERS, Outcomes, at_work
 from mithril_nb.stages.xla.passes import InstructionHistory, Outcome
 
@@ -179,7 +179,7 @@ class _Nameless:
     def __init__(self, pipeline: Pipeline, outcomes: Outcomes):
         self._pipeline, self._outcomes, self._lines = pipeline, outcomes, outcomes.first.lines
         self._ops = {op.id: op for op in pipeline.stages["stablehlo"].get().instructions}
-        self._made = {each.id: each for each in pipeline.stages["hlo_before"].get().instructions}
+        self._received = {each.id: each for each in pipeline.stages["hlo_before"].get().instructions}
         self._users: dict[str, list[Instruction]] = {}
         for op in self._ops.values():
             for operand in dict.fromkeys(op.operands):
@@ -223,17 +223,17 @@ class _Nameless:
         return [*stand_ins]
 
     @property
-    def _results(self) -> tuple[str, ...]:
+    def _results(self) -> Ids:
         first = self._outcomes.first
-        root = first.lines[first.roots[first.homes[next(iter(self._made))]]]
+        root = first.lines[first.roots[first.homes[next(iter(self._received))]]]
         return root.operands if root.opcode == "tuple" else (root.name,)
 
-    def _operands_of(self, name: str) -> tuple[str, ...]:
+    def _operands_of(self, name: str) -> Ids:
         line = self._lines[name]
         is_tuple = line.opcode == "while" and self._lines[line.operands[0]].opcode == "tuple"
         return self._lines[line.operands[0]].operands if is_tuple else line.operands
 
-    def _matching_operand(self, op: Instruction, user: Instruction, names: tuple[str, ...]) -> tuple[str, bool]:
+    def _matching_operand(self, op: Instruction, user: Instruction, names: Ids) -> tuple[str, bool]:
         opcode = _hlo_opcode(op)
         if len(names) != len(user.operands):
             return "", False
@@ -251,7 +251,7 @@ class _Nameless:
         if user.opcode.endswith("while") or (self._is_named(at) and nameless):  # XLA may reorder them
             return "", False
         if self._is_named(at):
-            received = self._made.get(at.name)  # JAX 0.12: the call of a shard_map has another name in XLA's dump
+            received = self._received.get(at.name)  # JAX 0.12: the call of a shard_map has another name in XLA's dump
             is_other = at.opcode == "parameter" or (received and set(received.equations).isdisjoint(op.equations))
             return (at.name if is_other else ""), False
         if self._is_constant(at) and self._is_folded(op):

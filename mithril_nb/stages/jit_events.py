@@ -307,7 +307,7 @@ def _call(frame: FrameType, function: Any, info: Any, args: tuple[Any, ...], kwa
 
 
 def _is_of_user(frame: FrameType, function: Any) -> bool:
-    # Return whether the user's code jitted and called a function: true for `jax.jit(f)(x)`, false for `jnp.sin(x)`.
+    # True for `jax.jit(f)(x)`, false for `jnp.sin(x)`.
     # All frames of JAX's `pjit.py` belong to this call; the first frame outside of it made the call.
     jit = frame.f_code.co_filename
     outside = (outer_frame.f_code for outer_frame in _frames(frame) if outer_frame.f_code.co_filename != jit)
@@ -346,7 +346,7 @@ def _wrapper(function: Any) -> str:
 
 
 def _own_name(function: Any) -> str:
-    # Return the name in the code of a function, which `functools.wraps` does not change.
+    # `functools.wraps` changes `__name__`, but not the name in the code.
     code = getattr(function, "__code__", None)
     if code is None:
         return "jit" if hasattr(function, "lower") else type(function).__name__

@@ -103,7 +103,7 @@ def _valid_names(arguments: Sequence[str], inputs: Sequence[str]) -> set[str]:
 
 
 def _holders(name: str) -> set[str]:
-    # Return the name of an input and of all its containers: `state.params['w']`, `state.params`, `state`.
+    # For example: `state.params['w']`, `state.params` and `state`.
     return {name, *(name[: match.start()] for match in _PART.finditer(name))}
 
 

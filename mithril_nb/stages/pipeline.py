@@ -314,7 +314,7 @@ class Pipeline:
         )
 
     def _marked(self, read: Read) -> Read:
-        # Mark the blocks of a given program as inferred: names of operations are less certain than tags.
+        # Names of operations are less certain than tags.
         return read if self._given is None else as_inferred(read)
 
     def _make_hlo_before(self) -> Stage:

@@ -78,7 +78,7 @@ class ProgramStages(Shown):
 
         Examples:
             >>> import jax.numpy as jnp
-            >>> from mithril_nb.inspection import inspect
+            >>> from mithril_nb.inspection import inspect_function as inspect
             >>> double = inspect(lambda x: x + x, jax.ShapeDtypeStruct((3,), jnp.float32))
             >>> double.altered(lambda args: (jax.ShapeDtypeStruct((5,), jnp.float32),)).cost().total.flops
             5
@@ -155,7 +155,7 @@ class ProgramStages(Shown):
 
         Examples:
             >>> import jax.numpy as jnp
-            >>> from mithril_nb.inspection import inspect
+            >>> from mithril_nb.inspection import inspect_function as inspect
             >>> [node.name for node in inspect(jnp.sin, jnp.zeros(3)).graph().level()]
             ['x', 'sin']
         """
@@ -267,7 +267,7 @@ class ProgramStages(Shown):
         Examples:
             >>> import jax
             >>> import jax.numpy as jnp
-            >>> from mithril_nb.inspection import inspect
+            >>> from mithril_nb.inspection import inspect_function as inspect
             >>> found = inspect(jax.nn.relu, jnp.zeros(3)).buffers
             >>> [(buffer.kind, buffer.size_bytes) for buffer in found if buffer.kind == "parameter"]
             [('parameter', 12)]
@@ -289,7 +289,7 @@ class ProgramStages(Shown):
 
         Examples:
             >>> import jax.numpy as jnp
-            >>> from mithril_nb.inspection import inspect
+            >>> from mithril_nb.inspection import inspect_function as inspect
             >>> program = inspect(lambda x: jnp.tanh(x) @ jnp.tanh(x), jnp.ones((4, 4)))
             >>> print(program.who_changed("jaxpr", "1"))
             tanh.3: merged with tanh.2 by pass 0 cse (equation 0)

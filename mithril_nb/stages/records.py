@@ -40,6 +40,9 @@ Attributes = tuple[tuple[str, str], ...]
 Shares = tuple[tuple[str, float], ...]
 """Pairs of the path of a block and its share in an instruction, the largest share first. Shares sum to 1."""
 
+Ids = tuple[str, ...]
+"""Ids of equations or instructions."""
+
 LOSS = "(loss)"
 """Block path of the loss function."""
 OPTIMIZER = "(optimizer)"
@@ -323,6 +326,11 @@ class Input:
     used_by: tuple[str, ...] = ()
     argument: str = ""
     is_moved: bool = False
+
+    @property
+    def shares(self) -> Shares:
+        """Its block with share 1, as in `Instruction.shares`; `()` if the block is unknown."""
+        return ((self.block, 1.0),) if self.block else ()
 
 
 @paused_collector()

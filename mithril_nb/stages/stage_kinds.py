@@ -120,7 +120,7 @@ def register_stage(
             `to_json()` do not contain it.
 
     Examples:
-        >>> from mithril_nb.inspection import inspect
+        >>> from mithril_nb.inspection import inspect_function as inspect
         >>> @register_stage("opcodes", "Opcodes", "trace")
         ... def list_opcodes(pipeline):
         ...     jaxpr = pipeline.stages["jaxpr"].get()

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.errors import MithrilError, UnknownOptionError
-from mithril_nb.inspection import Inspection
-from mithril_nb.inspection import inspect as inspect_function
+from mithril_nb.inspection import Inspection, inspect_function
 from mithril_nb.stages.param_names import DEFAULT, names_of_params
 from mithril_nb.stages.trace.provenance.frames import calling_line
 from mithril_nb.targets.arguments import Arguments, check_call, static_arguments, title_of

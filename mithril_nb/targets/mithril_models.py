@@ -26,8 +26,7 @@ from mithril_nb.errors import (
 )
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
-from mithril_nb.inspection import Inspection
-from mithril_nb.inspection import inspect as inspect_function
+from mithril_nb.inspection import Inspection, inspect_function
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names, input_specs, written_shape
 from mithril_nb.models.saving.formats import source_lines

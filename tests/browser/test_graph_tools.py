@@ -16,7 +16,7 @@ from playwright.sync_api import Page
 from small_workbench import MODEL, OPEN, node, settled, shown
 
 import mithril_nb as ml
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.models import MLP, Linear, Model
 
 EXPORT = '[data-mnb-action="graph.export"]'

@@ -12,7 +12,7 @@ import pytest
 from lab import Browser, watched_page
 from playwright.sync_api import Page
 
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 EXPLORED = """
 import jax, jax.numpy as jnp

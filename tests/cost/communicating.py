@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 import mithril_nb as ml
 from mithril_nb.cost import Cost
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 DEVICES = 8
 FIGURES = ("payload_bytes", "wire_bytes")

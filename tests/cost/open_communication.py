@@ -13,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from mithril_nb.cost import Cost
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 SOURCES = ("analytic", "lowered", "compiled")
 

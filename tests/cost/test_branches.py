@@ -12,7 +12,7 @@ from jax_programs import on_host, spec
 from mithril_nb.cost import SOURCES, Cost
 from mithril_nb.cost.equations import count_most_expensive_branches, equation_row
 from mithril_nb.cost.formulas.rules import counted
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 SQUARE = spec(8, 8)
 

@@ -16,7 +16,7 @@ from jax_programs import CNN_PARAMS, cnn, linear_params, mlp, spec, train_step
 import mithril_nb as ml
 from mithril_nb.cost.costs import Cost
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.jax_versions import file_label
 
 HERE = file_label(__file__)

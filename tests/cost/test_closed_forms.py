@@ -13,7 +13,8 @@ from jax_programs import spec
 import mithril_nb as ml
 from benchmarks.corpus import corpus
 from benchmarks.published import padded_products
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.models import Conv2d, Linear, Model, MultiHeadAttention
 
 CORPUS = corpus(full=True)

@@ -16,7 +16,8 @@ from jax_programs import programs, spec
 from mithril_nb.cost import Cost, Figures
 from mithril_nb.cost.comparison import CostChange
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.viz.bundles import bundle
 
 FIELDS = ("flops", "transcendentals", "bytes_accessed")

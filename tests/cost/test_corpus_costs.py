@@ -11,7 +11,7 @@ from jax_programs import flops_by_xla, spec
 
 from benchmarks.corpus import corpus
 from mithril_nb.cost import Cost
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 CORPUS = {name: make for name, make in corpus().items() if not name.startswith("sharded")}
 FIELDS = ("flops", "transcendentals", "bytes_accessed", "params")

@@ -21,7 +21,8 @@ from mithril_nb.cost import SOURCES, Cost, CostRow, Figures
 from mithril_nb.cost.by_name import ByName
 from mithril_nb.cost.records import split_number
 from mithril_nb.errors import StageUnavailableError, UnknownBlockError, UnknownOptionError
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.records import Role
 
 FIELDS = ("flops", "transcendentals", "bytes_accessed", "params")
@@ -420,7 +421,7 @@ SPREAD = """
 import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 mesh = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
 rows, whole = (NamedSharding(mesh, spec) for spec in (PartitionSpec("d"), PartitionSpec()))

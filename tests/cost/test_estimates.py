@@ -15,7 +15,7 @@ from mithril_nb.analysis.whatif.subjects import batch_of, cast, common_dtype, re
 from mithril_nb.cost.memory.liveness import LiveRange, allocated_for
 from mithril_nb.cost.memory.use import memory_of
 from mithril_nb.errors import ShapeError
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.inspection.inspection import Inspection
 
 QUICK = ("MLP, forward", "ensemble by vmap, forward", "mixture of experts, forward", "LeNet, forward")

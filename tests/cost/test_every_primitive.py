@@ -22,7 +22,7 @@ from jax_programs import spec
 from mithril_nb.cost import CostRow, cost_of
 from mithril_nb.cost.formulas.rules import RULES
 from mithril_nb.cost.formulas.structure import CALLS
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 REASONS = {"Python on the host", "an opaque custom call", "an exported program without a jaxpr"}
 """Reasons why a primitive may have no count."""

@@ -12,7 +12,7 @@ from jax import lax
 from jax_programs import spec
 
 from mithril_nb.cost.formulas.rules import of_items, rule
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 
 def over_i(name: str) -> Callable[..., Any]:

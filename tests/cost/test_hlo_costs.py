@@ -13,7 +13,8 @@ from process import EIGHT_DEVICES
 from benchmarks.corpus import corpus
 from mithril_nb.cost import CostRow
 from mithril_nb.cost.hlo.instruction_costs import hlo_costs
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.trace.provenance.scopes import Tags
@@ -229,7 +230,7 @@ def test_an_unknown_loop_may_be_in_the_most_expensive_branch() -> None:
 _ON_DEVICES = """
 import jax
 from jax.sharding import NamedSharding, PartitionSpec as P
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 mesh = jax.make_mesh((4, 2), ("i", "j"))
 scatter = lambda x: jax.lax.psum_scatter(x, "i", tiled=True)

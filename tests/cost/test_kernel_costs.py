@@ -19,7 +19,7 @@ from mithril_nb.cost import Cost
 from mithril_nb.cost.formulas.rules import counted
 from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages import Equation
 from mithril_nb.stages.hlo.syntax import attribute_pairs, read_line
 from mithril_nb.stages.records import Instruction, Stage

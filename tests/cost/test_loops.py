@@ -17,7 +17,8 @@ from jax_programs import spec
 
 from benchmarks.corpus.transformers import attention, feed_forward, rms_norm
 from mithril_nb.cost import SOURCES, Cost
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.viz.costs.tables.table import cost_text
 
 Loop = Callable[[Callable[..., Any], Any, Any], Any]

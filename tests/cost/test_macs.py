@@ -15,7 +15,7 @@ from jax.experimental import pallas as pl
 from jax_programs import spec
 
 import mithril_nb as ml
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 
 def convolution(seed: int) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:

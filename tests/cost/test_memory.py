@@ -18,7 +18,7 @@ from benchmarks.corpus import corpus
 from mithril_nb.cost.memory.liveness import held
 from mithril_nb.cost.memory.use import MemoryUse, memory_of
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.inspection.inspection import Inspection
 from mithril_nb.stages.xla.memory import live_ranges_in
 
@@ -190,7 +190,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from mithril_nb.cost import memory_of
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
 x = jax.ShapeDtypeStruct((64, 16), jnp.float32, sharding=NamedSharding(mesh, PartitionSpec("data")))
@@ -214,7 +214,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from mithril_nb.cost import memory_of
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
 whole, rows = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))

@@ -10,7 +10,7 @@ from jax import lax
 from jax_programs import EVERYTHING_PARAMS, everything, linear_params, mlp, on_host, programs, spec, train_step
 
 from mithril_nb.cost import Cost, cost_of, costs_of, costs_so_far
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 PROGRAMS = programs()
 SQUARE = spec(128, 128)

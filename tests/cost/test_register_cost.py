@@ -21,7 +21,7 @@ from mithril_nb.backends.backend import MithrilWarning
 from mithril_nb.cost.counting import forget_analytic
 from mithril_nb.cost.formulas.rules import USER_RULES
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 SMOOTH = Primitive("smooth")
 SMOOTH.def_abstract_eval(lambda x, **_: x)

@@ -17,7 +17,7 @@ from jax import lax
 from jax_programs import spec
 
 from mithril_nb.cost.formulas.elementwise import ITERATIONS
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 Sizes = tuple[int, int]
 Case = tuple[Callable[..., Any], tuple[Any, ...], float]

@@ -15,7 +15,7 @@ from mithril_nb.cost.formulas.parsing import meaning, parse
 from mithril_nb.cost.formulas.rules import RULES, counted, is_folded
 from mithril_nb.cost.formulas.sizes import nbytes
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages import Equation
 
 N = 60

@@ -14,7 +14,7 @@ from jax_programs import on_host, spec
 from mithril_nb.analysis.measure import profile
 from mithril_nb.cost import Cost
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 SIZES = ({"b": 2, "t": 3}, {"b": 8, "t": 128}, {"b": 17, "t": 5})
 

@@ -12,7 +12,7 @@ from jax_programs import on_host, spec
 
 from mithril_nb.cost import Cost
 from mithril_nb.errors import UnavailableBackendError, UnknownOptionError
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 
 def cost() -> Cost:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from mithril_nb.emission.arrays.emitter import emit_arrays
 from mithril_nb.emission.c.compiling import Routine, load
 from mithril_nb.emission.python_text import load as load_python
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from tests.blocks import test_cases
 from tests.blocks.case import Arrays, Case
 from tests.emission.c_running import STRICT, distance, emitted

@@ -16,7 +16,8 @@ from strategies import WIDTH, models, modest
 
 from mithril_nb import errors, targets
 from mithril_nb.graph.query import Found, Match, parse_query
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 
 HOSTILE = "<img src=x onerror=alert(1)>&\u202e\n" + "x" * 5000
 NUMBERS = {"flops": "flops", "bytes": "bytes_accessed"}

@@ -11,7 +11,7 @@ import pytest
 from jax_programs import spec
 
 from mithril_nb.cli.terminal import say
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])

@@ -13,7 +13,7 @@ from jax_programs import spec
 from jsonschema import Draft202012Validator
 
 from benchmarks.corpus import corpus
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
 
 SCHEMA = json.loads((files("mithril_nb.inspection") / "schema.json").read_text(encoding="utf-8"))

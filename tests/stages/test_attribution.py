@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 from jax_programs import block, linear_params, mlp, spec, train_step
 
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages import LOSS, OPTIMIZER
 
 X = spec(3, 3)

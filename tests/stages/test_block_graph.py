@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 from jax_programs import block, spec
 
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.graph.block_graph import outline
 from mithril_nb.stages.records import Instruction, Stage
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.corpus import corpus
 from mithril_nb.errors import StageUnavailableError
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.xla.memory import Held, buffers_in
 
 ASSIGNMENT = """BufferAssignment:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,8 @@ from benchmarks.corpus import corpus
 from mithril_nb.analysis.measure import profile
 from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.errors import StageUnavailableError
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.hlo.text import fingerprint
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.xla.compilation import EarlyRead
@@ -157,7 +157,7 @@ def test_persistent_cache_is_bypassed(tmp_path: Path) -> None:
     """JAX's cache treats programs that differ only in names as equal, so a cached program has no tags of ours."""
     code = f"""
 import jax, jax.numpy as jnp
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 jax.config.update("jax_compilation_cache_dir", {str(tmp_path / "cache")!r})
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
@@ -252,14 +252,8 @@ def test_passes_of_a_different_program_are_rejected(all_modules_differ) -> None:
     inspection = look()
     assert inspection.compiled is not None
     all_modules_differ()
-    with pytest.raises(StageUnavailableError) as caught:
+    with pytest.raises(StageUnavailableError, match="XLA compiled the program twice, to two different modules"):
         _ = inspection.passes
-    assert str(caught.value) == (
-        "program 'program' has no passes.\n"
-        "    OtherProgramError  XLA compiled the program twice, to two different modules; "
-        "inspect it again, and request this result first\n"
-        '    Try: inspection.stage("hlo")  # shows whether it compiles'
-    )
 
 
 @pytest.mark.parametrize("part", ["passes", "kernels", "buffers", "live_ranges"])
@@ -420,16 +414,6 @@ def test_costs_are_recounted_if_the_module_changes_later(changes_later, all_modu
 
 
 @pytest.mark.usefixtures("reading_at_once")
-def test_helper_module_is_not_mistaken_for_the_program(monkeypatch) -> None:
-    inspection = look()
-    compilation = inspection._pipeline.compilation
-    dump = compilation.dump.get()
-    assert compilation._early_module() is not None
-    dump._prefix = "module_0009.other"
-    assert compilation._early_module() is None
-
-
-@pytest.mark.usefixtures("reading_at_once")
 def test_error_of_an_early_read_is_raised_on_use(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ValueError("text of a newer XLA")
@@ -448,19 +432,6 @@ def test_failed_compilation_leaves_no_thread() -> None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert ahead.get() is None
-
-
-def test_early_read_releases_the_program() -> None:
-    class Kept:
-        def make(self) -> int:
-            return 1
-
-    kept = Kept()
-    gone = weakref.ref(kept)
-    with EarlyRead(kept.make) as ahead:
-        assert ahead.get() == 1
-    del kept
-    assert gone() is None
 
 
 def test_fingerprints_of_different_modules_differ() -> None:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 from benchmarks.corpus import corpus
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.hlo.text import fingerprint
 from mithril_nb.stages.trace.traced import Program
 from mithril_nb.stages.trace.tracing import trace

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.trace.dataflow import BEFORE, Value
 
 X = jax.ShapeDtypeStruct((4, 4), jnp.float32)

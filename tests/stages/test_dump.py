@@ -22,7 +22,7 @@ from fresh import run_fresh
 from jax_programs import spec
 
 from mithril_nb.atomic_write import HELD
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.jax_jit import without_compilation_cache
 from mithril_nb.stages.xla.dump import FILES, KERNELS, Dump, compile_with
 
@@ -234,7 +234,7 @@ def test_compiler_without_files_is_reported() -> None:
 def test_passes_exist_despite_the_persistent_cache(tmp_path: Path) -> None:
     code = f"""
 import jax, jax.numpy as jnp
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 jax.config.update("jax_compilation_cache_dir", {str(tmp_path / "cache")!r})
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import pytest
 from jax_programs import spec
 
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.failure import Failure, failure_of
 
 WRONG = "TypeError: dot_general requires contracting dimensions to have the same shape, got (3,) and (5,)."

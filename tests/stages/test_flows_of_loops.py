@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jax import lax
 from jax_programs import block, spec
 
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.viz.diagrams.layout import layout
 from mithril_nb.viz.diagrams.stages import nested_stage

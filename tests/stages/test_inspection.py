@@ -25,7 +25,8 @@ from jax_programs import (
 )
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
 
 EVERYTHING = train_step(everything, EVERYTHING_PARAMS, [spec(3, 7)], spec(3, 9))

@@ -18,7 +18,8 @@ from jax_programs import spec
 import mithril_nb as ml
 from benchmarks.corpus import corpus
 from mithril_nb.errors import StageUnavailableError
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.xla.passes import InstructionHistory, Pass
 from tests.stress import is_long
 
@@ -133,35 +134,6 @@ def test_given_program_has_histories_of_unique_names() -> None:
             (outcome,) = given.who_changed("hlo_before", one.id).outcomes
             assert outcome.became in ("unknown", "kept")
             assert (outcome.by is None) == (outcome.became == "kept")
-
-
-def test_given_program_without_a_stage_has_no_history() -> None:
-    lowered = jax.jit(jnp.sin).lower(jnp.ones(3))
-    cases = (
-        (lowered, "jaxpr", "a jax.stages.Lowered", "jaxpr", "stablehlo"),
-        (lowered.compile(), "stablehlo", "a jax.stages.Compiled", "StableHLO", "hlo"),
-        (lowered.compile(), "hlo", "a jax.stages.Compiled", "record of how XLA compiled it", "hlo"),
-        (lowered.compile(), "other", "a jax.stages.Compiled", "record of how XLA compiled it", "hlo"),
-        (
-            lowered.as_text(dialect="hlo"), "hlo_before", "HLO text before XLA's passes",
-            "record of how XLA compiled it", "hlo_before",
-        ),
-    )  # fmt: skip
-    for target, stage, kind, what, first in cases:
-        with pytest.raises(StageUnavailableError) as raised:
-            ml.inspect(target).who_changed(stage, "0")
-        assert str(raised.value) == (
-            f"program 'sin' has no {what}.\n"
-            f"    reason  this program was given as {kind}: it has no {what}\n"
-            f'    Try: inspection.stage("{first}")  # the first stage of this program'
-        )
-    with pytest.raises(StageUnavailableError) as raised:
-        ml.inspect(lowered).who_changed("hlo_before", "none")
-    assert str(raised.value) == (
-        "stage 'hlo_before' of program 'sin' has no instruction 'none'.\n"
-        "    stages  stablehlo, hlo_before, hlo\n"
-        '    Try: inspection.who_changed("hlo_before", inspection.stage("hlo_before").instructions[0].id)'
-    )
 
 
 def test_loop_and_branch_bodies_have_separate_outcomes() -> None:

@@ -13,7 +13,7 @@ import jax.scipy.special
 import pytest
 from jax_programs import check_links, spec
 
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 MATRIX, VECTOR, TENSOR = spec(2, 2), spec(3), spec(2, 3, 4, 5)
 WHOLE = spec(2, dtype="int32")

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import pytest
 from jax_programs import block, spec
 
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.inspection.exports import stage_data
 from mithril_nb.stages.records import Instruction, shared_by_kernel
 from mithril_nb.stages.xla.dump import Dump
@@ -228,7 +229,7 @@ def test_lines_of_kernels_are_made_on_first_use() -> None:
             name: lines.column(name) for name in ("id", "opcode", "line", "lines", "equations", "shares", "role")
         }
         shared = {name: shared_by_kernel(lines, name) for name in columns}
-        assert "_every" not in vars(lines)
+        assert "_instructions" not in vars(lines)
         assert [name for name in columns if shared[name]] == ["equations", "shares", "role"]
         for name, pairs in shared.items():
             assert pairs is None or [value for value, count in pairs for _ in range(count)] == columns[name]

@@ -12,7 +12,8 @@ from flax import nnx
 from jax_programs import spec
 
 import mithril_nb as ml
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.graph.known_functions import known_functions
 
 Function = Callable[[Any], Any]

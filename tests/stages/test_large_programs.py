@@ -12,7 +12,7 @@ from jax import lax
 from benchmarks import large
 from benchmarks.corpus import ours
 from benchmarks.stages import LARGE_MEMORY_BAR, peak_bytes
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.trace.provenance.attribution import are_all_in_blocks
 from tests.jax_programs import programs, spec
 from tests.stress import Stress

@@ -25,7 +25,8 @@ from stress import Stress
 import mithril_nb as ml
 from benchmarks.corpus import corpus
 from benchmarks.corpus.modules import steps
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.models import GPT, BatchNorm2d, Conv2d, Dropout, Flatten, Linear, Model, Relu, Sequential
 from mithril_nb.stages.jax_versions import library_of
 

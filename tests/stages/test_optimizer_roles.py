@@ -17,7 +17,7 @@ import pytest
 from jax import lax
 from jax_programs import spec
 
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 PARAMS = {"w1": spec(5, 7), "b1": spec(7), "w2": spec(7, 3), "b2": spec(3)}
 BATCH = {"x": spec(11, 5), "label": spec(11, dtype="int32")}

@@ -17,7 +17,8 @@ from jax_programs import linear_params, mean_square, mlp, spec, train_step
 
 from benchmarks.corpus.own_widths import by_width, own_widths
 from benchmarks.corpus.program import adam_step
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 
 BATCH = 3
 WIDTHS = (5, 7, 11, 13, 17)

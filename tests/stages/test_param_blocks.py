@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 from jax_programs import spec
 
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 SCOPE = jax.named_scope
 PARAMS = {"w": spec(8, 16), "b": spec(16), "v": spec(16, 4), "tied": spec(4)}

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 from jax_programs import spec
 
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.failure import Failure
 from mithril_nb.stages.jax_versions import file_label
 from mithril_nb.stages.records import Equation

@@ -14,7 +14,7 @@ from jax import lax
 from jax_programs import arrays, block, check_links, spec, train_step
 
 from mithril_nb.cost import cost_of
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 PRIMES = (3, 5, 7, 11, 13, 17, 19, 23)
 ACTIVATIONS = (jax.nn.relu, jnp.tanh, jax.nn.gelu, jax.nn.softmax, jnp.sin)

@@ -13,7 +13,8 @@ from jax import lax
 from jax_programs import spec
 
 import mithril_nb as ml
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.models import CNN, GPT, GRU, LSTM, MLP, RNN, Dropout, Linear, ResNet, Sequential
 from mithril_nb.stages.records import LOSS, OPTIMIZER
 from tests.blocks.case import Case, all_cases

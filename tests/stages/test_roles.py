@@ -17,7 +17,7 @@ import pytest
 from jax import lax
 from jax_programs import spec
 
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 BATCH, WIDE, NARROW = 11, 7, 5
 W, X, SQUARE = spec(WIDE, NARROW), spec(BATCH, WIDE), spec(BATCH, BATCH)

@@ -92,7 +92,7 @@ def measure() -> None:
     from jax_programs import check_links
     from test_instruction_history import check
 
-    from mithril_nb.inspection import inspect
+    from mithril_nb.inspection import inspect_function as inspect
 
     fates: Counter[str] = Counter()
     total = {"equations": 0, "linked": 0, "ops": 0, "inside": 0, "onward": 0, "instructions": 0, "back": 0}

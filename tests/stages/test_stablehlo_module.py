@@ -15,7 +15,8 @@ import pytest
 from jax import lax
 
 from mithril_nb import inspect as inspect_any
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.given.locations import NamedOperations, OpNames
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
 from mithril_nb.stages.hlo.stablehlo_module import traced_in_module

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages import Stage
 from mithril_nb.stages.graph.folds import rounds
 from mithril_nb.stages.graph.stage_graph import MOST, StageGraph

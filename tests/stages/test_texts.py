@@ -16,7 +16,8 @@ from jax import lax
 from jax_programs import block, linear_params, mlp, spec
 
 import mithril_nb as ml
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages import Equation
 from mithril_nb.stages.hlo import syntax
 from mithril_nb.stages.hlo.optimized import read_hlo

@@ -14,7 +14,7 @@ import pytest
 from jax import lax
 
 import mithril_nb as ml
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.graph.tree import region_of
 
 X = jax.ShapeDtypeStruct((4,), "float32")

@@ -14,7 +14,8 @@ import pytest
 from jax import lax
 from jax_programs import spec
 
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.jax_versions import file_label
 from mithril_nb.stages.records import Equation
 

@@ -14,7 +14,7 @@ from jax import lax
 from jax_programs import block, spec
 
 from benchmarks.corpus import corpus
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.records import Stage
 from mithril_nb.viz.diagrams.stages import nested_stage

@@ -14,7 +14,7 @@ from cost_pictures import HOSTILE, gpt
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.viz.costs.tables.rows import MOST_ROWS, TableRow, folded_rows, share_of, sum_figures
 from mithril_nb.viz.costs.tables.table import cost_html, cost_text
 

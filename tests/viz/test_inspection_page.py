@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import pytest
 
 from mithril_nb.errors import ModelFileError, StageUnavailableError
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
 
 SPEC = jax.ShapeDtypeStruct((3, 3), "float32")

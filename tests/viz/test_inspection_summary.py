@@ -11,7 +11,8 @@ import pytest
 import mithril_nb as ml
 from benchmarks.corpus import corpus
 from mithril_nb.display import render
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.viz.costs.overlays import block_shares
 from mithril_nb.viz.html_parts import link_script

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.viz.costs.tables.table import MOST_PLAIN_ROWS
 from tests.viz.test_inspection_page import data_of, text_of
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.models import Linear, Model, Relu, TransformerBlock
 from mithril_nb.viz.diagrams.layout import layout
 from mithril_nb.viz.diagrams.logical import model_graph

@@ -12,7 +12,8 @@ from jax import lax
 from jax_programs import spec
 
 from benchmarks.corpus import corpus
-from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.viz.costs.fields import FIELDS
 from mithril_nb.viz.costs.node_values import cost_values, memory_values
 from mithril_nb.viz.costs.overlays import stage_shares

@@ -16,7 +16,7 @@ from jax_programs import EVERYTHING_PARAMS, everything, linear_params, mlp, spec
 from jaxlib.mlir.dialects import chlo, func, sdy, stablehlo
 
 import mithril_nb.viz
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.viz.languages import op_help
 
 FILE = Path(mithril_nb.viz.__file__).parent / "op_help.json"

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.viz.diagrams.stages import nested_stage
 
 

@@ -14,7 +14,7 @@ from picture_geometry import model_layout
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.records import Block, LogicalGraph, Node, Port
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.viz.diagrams.logical import NodeAnnotation
 from mithril_nb.viz.diagrams.nested import SceneEdge
 from mithril_nb.viz.diagrams.stages import stage_layout

@@ -146,7 +146,7 @@ def memory_of(inspection: ProgramStages, source: str = "compiled") -> MemoryUse:
 
     Examples:
         >>> import jax.numpy as jnp
-        >>> from mithril_nb.inspection import inspect
+        >>> from mithril_nb.inspection import inspect_function as inspect
         >>> found = memory_of(inspect(jnp.dot, jnp.zeros((8, 16)), jnp.zeros((16, 32))))
         >>> found.peak_bytes, found.kinds["arguments"], found.kinds["outputs"]
         (3584, 2560, 1024)

@@ -258,7 +258,6 @@ def _hlo_of_proto(data: bytes) -> Any:
 
 
 def _first_field(data: bytes) -> bytes | None:
-    # Return the bytes of field 1 of a protobuf message; `None` if the message does not start with it.
     # 0x0a is the key of field 1 with a length. The length follows as a varint: seven bits per byte, lowest bits first.
     if data[:1] != b"\x0a":
         return None

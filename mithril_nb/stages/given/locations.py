@@ -227,7 +227,7 @@ class _Locations:
 
     def __init__(self, table: Mapping[str, str]):
         self._table = table
-        self._known: dict[str, Sequence[Stack]] = {}
+        self._cache: dict[str, Sequence[Stack]] = {}
 
     def stacks(self, location: str) -> Sequence[Stack]:
         tokens: list[str] = _TOKEN.findall(location)
@@ -237,10 +237,10 @@ class _Locations:
             return ()
 
     def _named(self, name: str) -> Sequence[Stack]:
-        if name not in self._known:
-            self._known[name] = ()  # in a damaged file a location may contain itself
-            self._known[name] = self.stacks(self._table.get(name, ""))
-        return self._known[name]
+        if name not in self._cache:
+            self._cache[name] = ()  # in a damaged file a location may contain itself
+            self._cache[name] = self.stacks(self._table.get(name, ""))
+        return self._cache[name]
 
     def _read(self, tokens: list[str]) -> Sequence[Stack]:
         """Return the stacks of the location at the end of `tokens` (in reverse order), and remove its tokens."""
@@ -248,7 +248,7 @@ class _Locations:
         if token.startswith("#"):
             return self._named(token)
         if token.startswith('"') and tokens[-1:] == [":"]:
-            span = _place(read_mlir(token[1:-1]), tokens)
+            span = _span(read_mlir(token[1:-1]), tokens)
             return () if span.file == _THE_TEXT else ((span,),)
         if token.startswith('"') and tokens[-1:] == ["("]:
             tokens.pop()
@@ -277,7 +277,7 @@ def _skip(tokens: list[str], token: str) -> None:
         pass
 
 
-def _place(file: str, tokens: list[str]) -> Span:
+def _span(file: str, tokens: list[str]) -> Span:
     """Return the place in a file from the next tokens: `:3`, `:3:4`, `:3:4 to :9` or `:3:4 to 5:9`."""
     tokens.pop()
     line = end = int(tokens.pop())

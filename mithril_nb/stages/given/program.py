@@ -201,7 +201,7 @@ def _of_exported(text: str, name: str, platforms: Sequence[str], sizes: tuple[st
 
 
 def _read_apart(data: bytes, kind: str) -> dict[str, Any]:
-    # Read serialized StableHLO in a separate process; raise `ValueError` if it fails or takes too long.
+    # MLIR may abort the process that reads damaged bytes, or never return.
     # `-P` keeps the folder of the script off `sys.path`, where its files would hide installed modules.
     command = [sys.executable, "-P", read_artifact.__file__, kind]
     # Reading needs no accelerator, which this process may have reserved for itself.

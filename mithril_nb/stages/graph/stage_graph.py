@@ -178,7 +178,7 @@ class StageGraph(Shown):
 
         Examples:
             >>> import jax.numpy as jnp
-            >>> from mithril_nb.inspection import inspect
+            >>> from mithril_nb.inspection import inspect_function as inspect
             >>> graph = inspect(lambda x: jnp.exp(jnp.sin(x)) + 1, jnp.zeros(3)).graph()
             >>> [graph.nodes[one].name for one in graph.ancestors(graph.home["1"])]
             ['x', 'sin']

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from mithril_nb.stages.hlo.syntax import HloLine
 from mithril_nb.stages.hlo.text import ComputationText
@@ -27,12 +28,16 @@ def with_flows(
     # callers, its instructions are not linked to those of its callers. Otherwise data of one call would seem to reach
     # the others.
     by_id = {instruction.id: instruction for instruction in instructions}
+
+    def change(id: str, **fields: Any) -> None:
+        by_id[id] = replace(by_id[id], **fields)
+
     loops: list[tuple[HloLine, str]] = []
     for computation in callees_first:
         outside = [line for line, _ in callers.get(computation.name, ())]
         if len(outside) == 1 and outside[0].opcode.startswith("reduce"):  # a sum leaves from its last addition
             root = by_id[computation.instructions[-1].name]
-            by_id[outside[0].name] = replace(by_id[outside[0].name], results=_results(root))
+            change(outside[0].name, results=_results(root))
         if len(outside) == 1 and outside[0].opcode in ("call", "conditional", "fusion", "while"):
             caller, lines = outside[0], computation.instructions
             is_condition = ("condition", computation.name) in caller.calls
@@ -41,31 +46,31 @@ def with_flows(
             first = 1 + [name for _, name in caller.calls].index(computation.name) if is_branch else 0
             if lines and not is_condition:
                 earlier = by_id[caller.name].results if is_branch else ()
-                by_id[caller.name] = replace(by_id[caller.name], results=earlier + _results(by_id[lines[-1].name]))
+                change(caller.name, results=earlier + _results(by_id[lines[-1].name]))
             for line in lines:
                 number = first + int(line.literal) if line.opcode == "parameter" and line.literal.isdigit() else -1
                 if 0 <= number < len(caller.operands):
-                    by_id[line.name] = replace(by_id[line.name], operands=(caller.operands[number],))
+                    change(line.name, operands=(caller.operands[number],))
                     loops += [(caller, line.name)] if caller.opcode == "while" else []
     results = {parameter: by_id[loop.name].results for loop, parameter in loops}
     for instruction in instructions:
-        index = _place(instruction)
+        index = _item_index(instruction)
         if index is None:
             # If a loop carries a single array, the parameter of its body is the array instead of a tuple.
             carried = next((results[name] for name in instruction.operands if len(results.get(name, ())) == 1), ())
             if carried and carried[0] in by_id and carried[0] not in results:
-                by_id[instruction.id] = replace(by_id[instruction.id], carried=carried)
+                change(instruction.id, carried=carried)
             continue
         maker = by_id.get(instruction.operands[0])
         if maker is not None and maker.results and index:
-            by_id[instruction.id] = replace(instruction, picks=(index,))
+            change(instruction.id, picks=(index,))
         carried = results.get(instruction.operands[0], ())[index : index + 1]
         if carried and carried[0] in by_id and not _is_unchanged(by_id[carried[0]], index, results):
-            by_id[instruction.id] = replace(by_id[instruction.id], carried=carried)
+            change(instruction.id, carried=carried)
     return tuple(by_id.values())
 
 
-def _place(instruction: Instruction) -> int | None:
+def _item_index(instruction: Instruction) -> int | None:
     index = (
         dict(instruction.attributes).get("index", "")
         if instruction.opcode == "get-tuple-element" and instruction.operands
@@ -75,12 +80,10 @@ def _place(instruction: Instruction) -> int | None:
 
 
 def _is_unchanged(result: Instruction, index: int, results: Mapping[str, Sequence[str]]) -> bool:
-    # Return whether the body of a loop returns the item of its tuple at `index` unchanged.
-    return _place(result) == index and result.operands[0] in results
+    return _item_index(result) == index and result.operands[0] in results
 
 
 def _results(root: Instruction) -> tuple[str, ...]:
-    # Return the ids of the instructions that compute the results of a computation, given its root.
     if root.opcode == "tuple":
         return root.operands
     return root.results or (root.id,) * max(1, len(root.shapes))

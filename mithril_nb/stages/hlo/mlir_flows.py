@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from mithril_nb.stages.hlo.syntax import read_mlir
 from mithril_nb.stages.records import Input, Instruction
@@ -17,10 +18,9 @@ _INSIDE = re.compile(r"%\w+ = (?=%)")
 # For example: func.func public @main(%arg0: tensor<4xf32>)
 _MAIN = re.compile(r"func\.func (?:public )?@main\(.*")
 # For example: %arg0: tensor<4xf32>
-_GIVEN = re.compile(r"(%\w+): ")
+_ARGUMENT_NAME = re.compile(r"(%\w+): ")
 # For example: call @relu(%0)
 _CALL = re.compile(r'call @("[^"]*"|[\w.$-]+)')
-_ById = dict[str, Instruction]
 # Id of an instruction, and the index of one of its results.
 _Value = tuple[str, int]
 
@@ -35,9 +35,13 @@ def with_flows(text: str, instructions: Sequence[Instruction]) -> tuple[Instruct
     # others.
     lines = text.split("\n")
     by_id = {instruction.id: instruction for instruction in instructions}
+
+    def change(id: str, **fields: Any) -> None:
+        by_id[id] = replace(by_id[id], **fields)
+
     for instruction in instructions:
         if "#" in lines[instruction.line - 1] and (picks := _picks(instruction, lines[instruction.line - 1])):
-            by_id[instruction.id] = replace(instruction, picks=picks)
+            change(instruction.id, picks=picks)
     at_line = {instruction.line: instruction.id for instruction in instructions}
     calls: dict[str, list[str]] = {}
     for instruction in instructions:
@@ -60,18 +64,21 @@ def with_flows(text: str, instructions: Sequence[Instruction]) -> tuple[Instruct
         if (
             instruction.opcode == "func.func" and len(calls.get(instruction.id, ())) != 1
         ):  # its arguments are not those of the module
-            own = {name: f"{instruction.id} {name}" for name in _GIVEN.findall(lines[instruction.line - 1])}
+            own = {name: f"{instruction.id} {name}" for name in _ARGUMENT_NAME.findall(lines[instruction.line - 1])}
             for part in inside:
-                current = by_id[part.id]
-                by_id[part.id] = replace(current, operands=tuple([own.get(name, name) for name in current.operands]))
+                change(part.id, operands=tuple([own.get(name, name) for name in by_id[part.id].operands]))
     # By call or loop: the values that its function or body returns (`None` for a carry), and what is computed inside.
     inner: dict[str, list[_Value | None]] = {}
     body_ids: dict[str, set[str]] = {}
     for instruction, end, inside in regions:
         if instruction.opcode == "func.func" and len(calls.get(instruction.id, ())) == 1:
             call = by_id[calls[instruction.id][0]]
-            arguments = dict(zip(_GIVEN.findall(lines[instruction.line - 1]), _values(call), strict=False))
-            _connect_call(inside, arguments, by_id)
+            arguments = dict(zip(_ARGUMENT_NAME.findall(lines[instruction.line - 1]), _values(call), strict=False))
+            for part in inside:
+                if any(name in arguments for name in part.operands):
+                    values = [arguments.get(name, (name, pick)) for name, pick in _values(part)]
+                    picks = tuple([pick for _, pick in values])
+                    change(part.id, operands=tuple([id for id, _ in values]), picks=picks if any(picks) else ())
             # A function may return its own arguments.
             inner[call.id] = [arguments.get(id, (id, pick)) for id, pick in _values(end)]
             body_ids[call.id] = {each.id for each in inside}
@@ -79,8 +86,8 @@ def with_flows(text: str, instructions: Sequence[Instruction]) -> tuple[Instruct
             body_ids[instruction.id] = {each.id for each in inside}
             inner[instruction.id] = [value if value[0] in body_ids[instruction.id] else None for value in _values(end)]
     for id, values in inner.items():
-        makers = [_made_by(value, inner) if value is not None and value[0] in body_ids[id] else "" for value in values]
-        by_id[id] = replace(by_id[id], results=tuple([maker if maker in by_id else "" for maker in makers]))
+        makers = [_maker(value, inner) if value is not None and value[0] in body_ids[id] else "" for value in values]
+        change(id, results=tuple([maker if maker in by_id else "" for maker in makers]))
     for instruction, end, inside in regions:
         if instruction.opcode.endswith(".while"):
             makers = dict(
@@ -90,8 +97,7 @@ def with_flows(text: str, instructions: Sequence[Instruction]) -> tuple[Instruct
                 used = dict.fromkeys(name for name, _ in _VALUE.findall(lines[each.line - 1]))
                 carried = [makers[name] for name in used if makers.get(name)]
                 if carried and each is not end:
-                    current = by_id[each.id]
-                    by_id[each.id] = replace(current, carried=tuple(dict.fromkeys((*current.carried, *carried))))
+                    change(each.id, carried=tuple(dict.fromkeys((*by_id[each.id].carried, *carried))))
     return tuple(by_id.values())
 
 
@@ -101,7 +107,7 @@ def arguments_of(text: str, inputs: Sequence[tuple[int, Input]]) -> list[Instruc
     `inputs`: The inputs of the program that are arguments, each with its index among all inputs.
     """
     main = _MAIN.search(text)
-    names = _GIVEN.findall(main[0]) if main else []
+    names = _ARGUMENT_NAME.findall(main[0]) if main else []
     if main is None or len(names) != len(inputs):
         return []
     line = text.count("\n", 0, main.start()) + 1
@@ -111,7 +117,7 @@ def arguments_of(text: str, inputs: Sequence[tuple[int, Input]]) -> list[Instruc
             "parameter",
             line,
             (f"arg{index}",),
-            ((argument.block, 1.0),) if argument.block else (),
+            argument.shares,
             attributes=(("name", argument.name),),
             shapes=(argument.spec,),
         )
@@ -123,7 +129,7 @@ def _values(instruction: Instruction) -> list[_Value]:
     return list(zip(instruction.operands, instruction.picks or (0,) * len(instruction.operands), strict=True))
 
 
-def _made_by(value: _Value, inner: Mapping[str, Sequence[_Value | None]]) -> str:
+def _maker(value: _Value, inner: Mapping[str, Sequence[_Value | None]]) -> str:
     """Return the id of the instruction that computes a value; for a result of a call or loop, one inside of it."""
     id, pick = value
     while pick < len(inner.get(id, ())) and (inside := inner[id][pick]) is not None:
@@ -135,13 +141,3 @@ def _picks(instruction: Instruction, line: str) -> tuple[int, ...]:
     used = _INSIDE.sub("", line.partition(" = ")[2] or line)
     picks = tuple([int(pick or 0) for _, pick in _VALUE.findall(used)])
     return picks if any(picks) and len(picks) == len(instruction.operands) else ()
-
-
-def _connect_call(inside: Sequence[Instruction], arguments: Mapping[str, _Value], by_id: _ById) -> None:
-    for instruction in inside:
-        if any(name in arguments for name in instruction.operands):
-            values = [arguments.get(name, (name, pick)) for name, pick in _values(instruction)]
-            picks = tuple([pick for _, pick in values])
-            by_id[instruction.id] = replace(
-                by_id[instruction.id], operands=tuple([id for id, _ in values]), picks=picks if any(picks) else ()
-            )

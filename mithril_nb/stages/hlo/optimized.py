@@ -28,7 +28,7 @@ from mithril_nb.stages.inference import (
     pass_on,
     program_order,
 )
-from mithril_nb.stages.records import Equation, Origin, Read, Shares
+from mithril_nb.stages.records import Equation, Ids, Origin, Read, Shares
 from mithril_nb.stages.trace.provenance.scopes import Marks
 
 _CONTRACTING = re.compile(r"(lhs|rhs)_contracting_dims=\{([\d,]*)\}")
@@ -100,7 +100,7 @@ def read_hlo(
     tags: Marks,
     equations: Mapping[str, Equation],
     inputs: Mapping[str, tuple[int, str]],
-    refine: Callable[[str, str], tuple[str, ...]] = lambda opcode, id: (),
+    refine: Callable[[str, str], Ids] = lambda opcode, id: (),
     op_names: Mapping[str, str] | None = None,
     lines: GivenLines | None = None,
 ) -> Read:
@@ -126,7 +126,7 @@ class _Module:
         tags: Marks,
         equations: Mapping[str, Equation],
         inputs: Mapping[str, tuple[int, str]],
-        refine: Callable[[str, str], tuple[str, ...]],
+        refine: Callable[[str, str], Ids],
         op_names: Mapping[str, str],
         read: ReadSources | None,
     ):
@@ -249,7 +249,7 @@ class _Module:
                 draft = self._drafts[line.name]
                 draft.locations = draft.locations or tuple(locations)
 
-    def _moved_by(self, line: HloLine) -> tuple[str, ...]:
+    def _moved_by(self, line: HloLine) -> Ids:
         """Return the operands that an instruction of `_MOVES` moves; `()` for a slice, whose users have its block."""
         if line.opcode == "dynamic-slice":
             return ()
@@ -263,7 +263,7 @@ class _Module:
                 return (body[-1].operands[int(index)],)
         return line.operands
 
-    def _attribute_moved(self, line: HloLine, candidates: tuple[str, ...]) -> None:
+    def _attribute_moved(self, line: HloLine, candidates: Ids) -> None:
         """Clear the block of an instruction that moves data into or out of a scan, so that it is inferred later."""
         # The `op_name` of the instruction names only the scan. It should belong to the block that computes or uses
         # the data. If no such block is found later, `_keep_moves` sets the block of the scan again.
@@ -386,7 +386,7 @@ class _Module:
             draft.role = majority_of(equations) or draft.role
             draft.origin = "tagged" if draft.shares else None
 
-    def _written_by(self, call: HloLine) -> tuple[str, ...]:
+    def _written_by(self, call: HloLine) -> Ids:
         """Return the operand that a call in a loop writes into a stacked result, as a tuple; `()` if it writes none."""
         line = next(
             (inner_line for inner_line in self._body(call) if inner_line.opcode == "dynamic-update-slice"), None
@@ -443,5 +443,5 @@ def _bytes(line: HloLine) -> float:
 
 
 def _trips(line: HloLine) -> tuple[tuple[str, str], ...]:
-    # Return the trip count of a loop as an attribute: the displayed text does not contain it.
+    # The displayed text does not contain it.
     return () if line.trips is None else (("known_trip_count", str(line.trips)),)

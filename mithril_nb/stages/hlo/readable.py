@@ -125,8 +125,7 @@ def type_of(line: HloLine) -> str:
 
 
 def _attributes(text: str, names: set[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    # Return its attributes, and the computations that it runs.
-    # Both are pairs, as in the attributes of `Body`. `names` are the names of all computations.
+    # The attributes and the computations that the instruction runs, as in the attributes of `Body`.
     attributes: list[tuple[str, str]] = []
     runs: list[tuple[str, str]] = []
     for key, value in attribute_pairs(text):
@@ -431,7 +430,7 @@ def _base(name: str) -> str:
 
 
 def _number(constant: HloLine, user: HloLine) -> str:
-    # Return a constant as an operand; its dtype is shown only if it differs from the dtype of the result.
+    # The dtype is shown only if it differs from the dtype of the result.
     dtype = constant.shapes[0][0]
     is_clear = user.opcode != "tuple" and user.shapes and user.shapes[0][0] == dtype
     return constant.literal if is_clear else f"{constant.literal}:{dtype}"

@@ -39,7 +39,7 @@ _USED = re.compile(r"%[\w]+")
 _CARRIED = re.compile(r"(%\w+) = (%\w+)")
 _MANUAL = "sdy.manual_computation"
 # For example: %arg0: tensor<4xf32>
-_GIVEN = re.compile(r"(%\w+): ")
+_ARGUMENT_NAME = re.compile(r"(%\w+): ")
 # For example: tensor<4x?xf32>
 _TENSOR = re.compile(r"tensor<((?:[\d?]+x)*)([^<>,]*(?:<\w*>)?)")
 _BRACKETED = r"\[(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*\]"
@@ -127,7 +127,7 @@ def read_stablehlo(
             rest = _CARRIED.sub(r"\2", rest)
         arguments: list[str] = []
         if opcode == _MANUAL:  # `(%arg0) ... (%arg2: tensor<8xf32>) {`: the body uses another name, for a shard
-            arguments = _GIVEN.findall(rest)
+            arguments = _ARGUMENT_NAME.findall(rest)
             rest = rest.partition(")")[0]
         used: list[str] = _USED.findall(rest)
         operands = tuple([current.names[name] for name in used if name in current.names])
@@ -279,7 +279,7 @@ def _locations(locations: Sequence[str], name: str | None, tags: Marks) -> tuple
 
 
 def _take_lines_of_callers(functions: Mapping[str, _Function], read: ReadSources) -> None:
-    # Give the ops of a library function the locations of all its calls: JAX writes only that of the first call.
+    # JAX writes only the location of the first call of a library function.
     calls: dict[str, dict[str, str]] = {}  # per function: a location for each line of the user that calls it
     for function in functions.values():  # callers usually come before their callees
         around = calls.get(function.name, {})

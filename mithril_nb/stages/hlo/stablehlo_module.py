@@ -12,6 +12,7 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from mithril_nb.stages.hlo.stablehlo import callers_of, ids_of
+from mithril_nb.stages.records import Ids
 from mithril_nb.stages.trace.provenance.scopes import Tags
 
 # This reader takes 0.7 s for 16,500 ops; printing them takes 0.7 s as well, and reading that text 3.9 s. Links need no
@@ -34,7 +35,7 @@ class _UnknownError(Exception):
 class _Open:
     __slots__ = ("equations", "is_known", "makers", "operands", "prefers_users", "users")
 
-    def __init__(self, equations: tuple[str, ...]):
+    def __init__(self, equations: Ids):
         self.equations, self.is_known, self.prefers_users, self.operands = equations, False, False, 0
         self.makers: Sequence[_Open] = ()
         self.users: Sequence[_Open] = ()
@@ -43,7 +44,7 @@ class _Open:
         if self.is_known:
             return False
         for side in (self.users, self.makers) if self.prefers_users else (self.makers, self.users):
-            near = [one for one in side if one.is_known]
+            near = [other for other in side if other.is_known]
             if near:
                 self.is_known = True
                 if not self.equations and len(near) == 1 and self.operands <= 1:
@@ -75,7 +76,7 @@ _Links = tuple[list[str], list[tuple[str, ...]]]
 class _ModuleReader:
     def __init__(self, module: Any, tags: Tags, ids: Sequence[str], outside: frozenset[str]):
         self._module, self._tags, self._outside = module, tags, outside
-        self._ids, self._order = ids, {id: place for place, id in enumerate(ids)}
+        self._ids, self._order = ids, {id: index for index, id in enumerate(ids)}
         self._has_blocks = len(outside) < len(ids)
         self._names = ir.AsmState(module.operation)
         self._line = 1  # the line of the module itself
@@ -85,17 +86,17 @@ class _ModuleReader:
         main: _Links = [], []
         others: dict[str, list[_Op]] = {}
         first = 0  # number of functions before `main`
-        for one in self._module.body.operations:
+        for function in self._module.body.operations:
             self._line += 1
-            if one.operation.name == "func.func":
-                name, body = _function(one)
+            if function.operation.name == "func.func":
+                name, body = _function(function)
                 ops = self._ops(body, self._calls.setdefault(name, []), "" if name == "main" else name, set(), True)
                 if name == "main":  # it may have many ops, so nothing else about them is kept
                     first, main = len(others), self._links_of(ops, {""})
                 else:
                     others[name] = list(ops)
                 self._line += 1
-            elif one.operation.name != "sdy.mesh":
+            elif function.operation.name != "sdy.mesh":
                 raise _UnknownError
         callers = callers_of(
             self._calls,
@@ -107,7 +108,9 @@ class _ModuleReader:
             ids, equations = self._links_of(ops, callers[name])
             links.append(([f"@{name}", *ids], [self._in_order(callers[name]), *equations]))
         links.insert(first, main)
-        return [id for ids, _ in links for id in ids], [one for _, equations in links for one in equations]
+        return [id for ids, _ in links for id in ids], [
+            ids_of_equations for _, equations in links for ids_of_equations in equations
+        ]
 
     # Reading the objects
 
@@ -115,9 +118,9 @@ class _ModuleReader:
         self, body: Any, calls: list[tuple[str, str]], prefix: str, inside: set[str], is_top: bool
     ) -> Iterator[_Op]:
         names = self._names
-        for one in body.operations:
+        for operation in body.operations:
             self._line += 1
-            op = one.operation
+            op = operation.operation
             results = op.results
             if len(results):
                 id = prefix + results[0].get_name(names).partition("#")[0]
@@ -128,14 +131,14 @@ class _ModuleReader:
                 id += f"@{self._line}"
             if not is_top:
                 inside.add(id)
-            place = self._place(op)
-            yield id, place, op
+            location = self._location_of(op)
+            yield id, location, op
             if len(op.regions):
                 yield from self._in_regions(op, calls, prefix, inside)
             elif op.name == "func.call":
-                calls.append((op.attributes["callee"].value, place))
+                calls.append((op.attributes["callee"].value, location))
 
-    def _place(self, op: Any) -> str:
+    def _location_of(self, op: Any) -> str:
         location = op.location
         if type(location) is ir.NameLoc:
             name = location.name_str
@@ -164,75 +167,73 @@ class _ModuleReader:
 
     def _links_of(self, ops: Iterable[_Op], callers: set[str]) -> _Links:
         order, outside, has_blocks = self._order, self._outside, self._has_blocks
-        places: dict[str, tuple[tuple[str, ...], bool]] = {}
-        found: list[str] = []
+        links_by_location: dict[str, tuple[tuple[str, ...], bool]] = {}
+        op_ids: list[str] = []
         links: list[tuple[str, ...]] = []
         left: list[tuple[int, Any]] = []
 
-        def links_at(place: str) -> tuple[tuple[str, ...], bool]:
-            known = places.get(place)
-            if known is None:
-                if len(places) > 1000:  # ops of one equation are close together
-                    places.clear()
-                ids = self._in_order(ids_of(place, callers, self._tags, order))
-                known = places[place] = ids, not outside.issuperset(ids)
-            return known
+        def links_at(location: str) -> tuple[tuple[str, ...], bool]:
+            link = links_by_location.get(location)
+            if link is None:
+                if len(links_by_location) > 1000:  # ops of one equation are close together
+                    links_by_location.clear()
+                ids = self._in_order(ids_of(location, callers, self._tags, order))
+                link = links_by_location[location] = ids, not outside.issuperset(ids)
+            return link
 
-        def links_from(op: Any, place: str) -> tuple[tuple[str, ...], bool]:
-            known = links_at(place)
-            if known[1] or not has_blocks or not op.name.endswith(_USERS_FIRST):
-                return known
+        def links_from(op: Any, location: str) -> tuple[tuple[str, ...], bool]:
+            link = links_at(location)
+            if link[1] or not has_blocks or not op.name.endswith(_USERS_FIRST):
+                return link
             # Users come later in the text, so only users whose location names a block can be used here.
-            near = [one for user in _users(op.results) if (one := links_at(self._place(user)))[1]]
-            return (near[0][0] if len(near) == 1 else ()) if not known[0] else known[0], bool(near)
+            near = [other for user in _users(op.results) if (other := links_at(self._location_of(user)))[1]]
+            return (near[0][0] if len(near) == 1 else ()) if not link[0] else link[0], bool(near)
 
-        for id, place, op in ops:
-            equations, has_block = places.get(place, _UNLINKED)
+        for id, location, op in ops:
+            equations, has_block = links_by_location.get(location, _UNLINKED)
             if not has_block:
-                equations, has_block = links_from(op, place)
+                equations, has_block = links_from(op, location)
                 if not has_block and has_blocks:
-                    left.append((len(found), op))
-            found.append(id)
+                    left.append((len(op_ids), op))
+            op_ids.append(id)
             links.append(equations)
         if left:
-            _infer(links, left, lambda op: links_from(op, self._place(op))[0])
-        return found, links
+            _infer(links, left, lambda op: links_from(op, self._location_of(op))[0])
+        return op_ids, links
 
-    def _in_order(self, ids: Collection[str]) -> tuple[str, ...]:
-        known = [self._order[id] for id in ids if id in self._order]
-        return tuple([self._ids[place] for place in sorted(known)])
+    def _in_order(self, ids: Collection[str]) -> Ids:
+        indices = [self._order[id] for id in ids if id in self._order]
+        return tuple([self._ids[index] for index in sorted(indices)])
 
 
-def _infer(
-    links: list[tuple[str, ...]], left: list[tuple[int, Any]], equations_of: Callable[[Any], tuple[str, ...]]
-) -> None:
+def _infer(links: list[tuple[str, ...]], left: list[tuple[int, Any]], equations_of: Callable[[Any], Ids]) -> None:
     order = {op: _Open(links[at]) for at, op in left}
     others: dict[Any, _Open] = {}
 
     def near(op: Any) -> _Open:
-        one = order.get(op) or others.get(op)
-        if one is None:
-            one = others[op] = _Open(equations_of(op))
-            one.is_known = True
-        return one
+        entry = order.get(op) or others.get(op)
+        if entry is None:
+            entry = others[op] = _Open(equations_of(op))
+            entry.is_known = True
+        return entry
 
-    for op, one in order.items():
-        one.prefers_users = op.name.endswith(_USERS_FIRST)
+    for op, entry in order.items():
+        entry.prefers_users = op.name.endswith(_USERS_FIRST)
         makers = list(_makers(op))
-        one.operands, one.makers = len(makers), [near(maker) for maker in makers if maker is not None]
-        one.users = [near(user) for user in _users(op.results)]
+        entry.operands, entry.makers = len(makers), [near(maker) for maker in makers if maker is not None]
+        entry.users = [near(user) for user in _users(op.results)]
     for _ in range(6):  # as many rounds as `pass_on`, so that both readers stop at the same op
-        if not sum([one.settle() for one in (*order.values(), *reversed(order.values()))]):
+        if not sum([entry.settle() for entry in (*order.values(), *reversed(order.values()))]):
             break
     for at, op in left:
         links[at] = order[op].equations
 
 
-def _function(one: Any) -> tuple[str, Any]:
-    blocks = one.regions[0].blocks
+def _function(function: Any) -> tuple[str, Any]:
+    blocks = function.regions[0].blocks
     if len(blocks) != 1:
         raise _UnknownError
-    return one.name.value, blocks[0]
+    return function.name.value, blocks[0]
 
 
 def _makers(op: Any) -> Iterator[Any]:
@@ -260,11 +261,11 @@ def _users(values: Iterable[Any]) -> Iterator[Any]:
 def _is_short(op: Any) -> bool:
     # StableHLO's printer checks the same in isReduceEligibleForCompactPrint.
     body = op.regions[0].blocks[0]
-    ops = [one.operation for one in body.operations]
+    ops = [operation.operation for operation in body.operations]
     if len(ops) != 2 or ops[0].name not in _COMMUTATIVE:
         return False
     (inner, end), arguments = ops, list(body.arguments)
-    reduced, number = (ir.ShapedType(one.type) for one in (op.operands[0], arguments[0]))
+    reduced, number = (ir.ShapedType(value.type) for value in (op.operands[0], arguments[0]))
     return (
         list(inner.operands) == arguments
         and (number.rank, number.element_type) == (0, reduced.element_type)

@@ -56,6 +56,10 @@ class Value:
         return self.given > 0
 
 
+Values = dict[Any, Value]
+"""The value of each variable of a jaxpr."""
+
+
 def dataflow(program: Program) -> tuple[Value, ...]:
     """Return all arrays of a program in order of creation: arguments, constants, and results of used equations."""
     return _Flow(program).values_in_order()
@@ -68,7 +72,7 @@ class _Flow:
         self._places = {site.id: index for index, site in enumerate(program.sites)}
         self._last_inside = _last_inside(program.sites, self._places)
         jaxpr = program.trace.closed.jaxpr
-        values: dict[Any, Value] = {}
+        values: Values = {}
         inputs = zip(jaxpr.invars, program.inputs, program.trace.donated_leaves, strict=True)
         for var, array, is_donated in inputs:
             values[var] = self._new(array.name, array.spec, array.block, BEFORE)
@@ -87,7 +91,7 @@ class _Flow:
         self._values.append(value)
         return value
 
-    def _walk(self, sites: Sequence[Site], values: dict[Any, Value]) -> None:
+    def _walk(self, sites: Sequence[Site], values: Values) -> None:
         for site in sites:
             if not site.is_used:
                 continue
@@ -101,7 +105,7 @@ class _Flow:
             else:
                 self._results(site, values, index)
 
-    def _results(self, site: Site, values: dict[Any, Value], created_at: int) -> None:
+    def _results(self, site: Site, values: Values, created_at: int) -> None:
         record = self._program.by_id[site.id]
         outvars = site.equation.outvars
         if len(outvars) == 1:
@@ -111,7 +115,7 @@ class _Flow:
             if number not in site.dropped:
                 values[var] = self._new(f"{site.id}{{{number}}}", spec, record.block, created_at)
 
-    def _enter(self, site: Site, values: dict[Any, Value], index: int) -> None:
+    def _enter(self, site: Site, values: Values, index: int) -> None:
         if site.primitive in ("scan", "while"):
             self._loop(site, values, index)
         elif len(site.bodies) == 1 and len(site.equation.outvars) == len(site.bodies[0][0].outvars):
@@ -119,7 +123,7 @@ class _Flow:
         else:
             self._branches(site, values, index)
 
-    def _call(self, site: Site, values: dict[Any, Value], index: int) -> None:
+    def _call(self, site: Site, values: Values, index: int) -> None:
         body, inner = site.bodies[0]
         inside = self._inputs_inside(site, body, _matching(body, site.equation.invars), values, index)
         self._walk(inner, inside)
@@ -131,7 +135,7 @@ class _Flow:
             elif atom in inside:  # else it is unused
                 values[var] = inside[atom]
 
-    def _branches(self, site: Site, values: dict[Any, Value], index: int) -> None:
+    def _branches(self, site: Site, values: Values, index: int) -> None:
         for body, inner in site.bodies:
             inside = self._inputs_inside(site, body, _matching(body, site.equation.invars), values, index)
             self._walk(inner, inside)
@@ -141,7 +145,7 @@ class _Flow:
         self._results(site, values, self._last_inside[site.id])
         self._use(_values(values, site.variables), self._last_inside[site.id])
 
-    def _loop(self, site: Site, values: dict[Any, Value], index: int) -> None:
+    def _loop(self, site: Site, values: Values, index: int) -> None:
         atoms, results = site.equation.invars, site.equation.outvars
         end = self._last_inside[site.id]
         self._results(site, values, index)
@@ -169,8 +173,8 @@ class _Flow:
         self,
         site: Site,
         body: Any,
-        inside: dict[Any, Value],
-        values: dict[Any, Value],
+        inside: Values,
+        values: Values,
         end: int,
         carried: Sequence[Any],
     ) -> None:
@@ -198,11 +202,9 @@ class _Flow:
         is_changed = last == next_value.made and (primitive in _CHANGE or is_alone)
         return next_value.made > carried.made and (last < next_value.made or is_changed)
 
-    def _inputs_inside(
-        self, site: Site, body: Any, atoms: Sequence[Any], values: dict[Any, Value], index: int
-    ) -> dict[Any, Value]:
+    def _inputs_inside(self, site: Site, body: Any, atoms: Sequence[Any], values: Values, index: int) -> Values:
         block = self._program.by_id[site.id].block
-        inside: dict[Any, Value] = {}
+        inside: Values = {}
         for number, (var, atom) in enumerate(zip(body.invars, atoms, strict=False)):
             if atom is None or jax_versions.is_literal(atom):
                 inside[var] = self._new(f"{site.id}.x{number}", _spec(var), block, index)
@@ -218,12 +220,11 @@ class _Flow:
             value.uses.append(index)
 
 
-def _values(values: dict[Any, Value], atoms: Iterable[Any]) -> list[Value]:
-    # Return the values of operands or results, without literals and unused results.
+def _values(values: Values, atoms: Iterable[Any]) -> list[Value]:
     return [value for value in (_value(values, atom) for atom in atoms) if value is not None]
 
 
-def _value(values: dict[Any, Value], atom: Any) -> Value | None:
+def _value(values: Values, atom: Any) -> Value | None:
     return None if jax_versions.is_literal(atom) else values.get(atom)
 
 

@@ -38,7 +38,7 @@ class Site:
     parent: Site | None
     stack: NameStack
     repeats: int | None
-    bodies: Sequence[tuple[Any, list[Site]]] = ()
+    bodies: Sequence[tuple[Any, Sites]] = ()
     is_used: bool = True
     constants: tuple[Constant, ...] = ()
     transforms: tuple[str, ...] = ()
@@ -48,6 +48,10 @@ class Site:
     def is_call(self) -> bool:
         """Return whether the equation only runs nested jaxprs."""
         return bool(self.bodies)
+
+
+Sites = list[Site]
+"""The sites of a jaxpr's own equations, without nested ones, or of all its equations."""
 
 
 class Wiring(NamedTuple):
@@ -64,7 +68,7 @@ class Wiring(NamedTuple):
     """
 
     jaxpr: Any
-    sites: list[Site]
+    sites: Sites
     operands: Sequence[int] | None
     results: range | None
     carried: tuple[tuple[int, int], ...] = ()
@@ -133,7 +137,7 @@ def each_equation(jaxpr: Any) -> Iterator[Any]:
 
 
 class Outline(NamedTuple):
-    """Ids and names of a jaxpr, which take less time to compute than its sites.
+    """tuple[str, ...] and names of a jaxpr, which take less time to compute than its sites.
 
     Attributes:
         ids: The ids of all equations. An equation precedes those of its bodies.
@@ -178,9 +182,9 @@ def outline_of(jaxpr: Any) -> Outline:
     return read(jaxpr)
 
 
-def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
+def sites_of(jaxpr: Any) -> tuple[Sites, Sites]:
     """Return the sites of a jaxpr's own equations, and the sites of all equations, nested ones included."""
-    everything: list[Site] = []
+    everything: Sites = []
     read: dict[int, list[_Read]] = {}  # a shared body is read once
 
     def parts(jaxpr: Any, is_top: bool) -> Iterable[_Read]:
@@ -198,7 +202,7 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
         repeats: int | None,
         transforms: tuple[str, ...],
         constants: dict[Any, Constant],
-    ) -> list[Site]:
+    ) -> Sites:
         here = []
         originals: dict[Any, Any] = {}
         for index, (equation, own, variables, bodies) in enumerate(parts(jaxpr, parent is None)):
@@ -315,7 +319,7 @@ _FOLDS = frozenset(
 )
 
 
-def _mark_used(jaxpr: Any, body: list[Site], used: list[bool]) -> list[bool]:
+def _mark_used(jaxpr: Any, body: Sites, used: list[bool]) -> list[bool]:
     live = {atom for atom, is_used in zip(jaxpr.outvars, used, strict=True) if is_used and not is_literal(atom)}
     for site in reversed(body):
         equation = site.equation
@@ -337,7 +341,7 @@ def _mark_used(jaxpr: Any, body: list[Site], used: list[bool]) -> list[bool]:
     return [var in live for var in jaxpr.invars]
 
 
-def _mark_unused(body: list[Site]) -> None:
+def _mark_unused(body: Sites) -> None:
     for site in body:
         site.is_used = False
         for _, inner in site.bodies:

@@ -11,8 +11,8 @@ from typing import Any
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import is_literal
-from mithril_nb.stages.records import Equation, Instruction, Read
-from mithril_nb.stages.trace.equations import Site, Wiring, wirings
+from mithril_nb.stages.records import Equation, Ids, Instruction, Read
+from mithril_nb.stages.trace.equations import Site, Sites, Wiring, wirings
 from mithril_nb.stages.trace.params import (
     BLOCKS,
     COMBINER,
@@ -40,7 +40,7 @@ _HIDDEN = {
 _OURS = frozenset({COMBINER, DEVICES, UNUSED, GROUP, PARTITIONED, KERNEL, BLOCKS, ESTIMATE})
 
 
-def print_jaxpr(trace: Trace, top: list[Site], equations: dict[str, Equation], owner: Callable[[int], str]) -> Read:
+def print_jaxpr(trace: Trace, top: Sites, equations: dict[str, Equation], owner: Callable[[int], str]) -> Read:
     """Return the text of a jaxpr, and its instructions: first the inputs, then the equations.
 
     `equations`: All equations by id, nested ones included. `owner`: A function that returns the path of the block that
@@ -71,15 +71,15 @@ class _JaxprPrinter:
         self._names: dict[Any, str] = {}
         self._producers: dict[Any, tuple[str, int]] = {}  # instruction, and index of its result
         self._carries: dict[Any, tuple[str, int]] = {}  # of bodies' inputs: loop, index of the next value
-        self._loops: dict[str, tuple[str, ...]] = {}  # by id of a loop, the instructions that compute its results
+        self._loops: dict[str, Ids] = {}  # by id of a loop, the instructions that compute its results
         self._next: dict[tuple[str, int], Any] = {}
         self._carried: dict[str, list[tuple[str, int]]] = {}  # by id of an instruction, the carries that it uses
         self._letters = _letters()
         self._specs: dict[Any, str] = {}  # by abstract value, which JAX shares
         self._lines: list[str] = []
-        self._found: list[Instruction] = []
+        self._instructions: list[Instruction] = []
 
-    def program(self, trace: Trace, top: list[Site], owner: Callable[[int], str]) -> Read:
+    def program(self, trace: Trace, top: Sites, owner: Callable[[int], str]) -> Read:
         jaxpr = trace.closed.jaxpr
         self._lines.append("{ lambda")
         for var in jaxpr.constvars:
@@ -89,7 +89,7 @@ class _JaxprPrinter:
             block = owner(index)
             shares = ((block, 1.0),) if block else ()
             origin = "inferred" if block else None
-            self._found.append(
+            self._instructions.append(
                 Instruction(
                     f"arg{index}",
                     "parameter",
@@ -106,15 +106,15 @@ class _JaxprPrinter:
         self._body(top, "    ")
         self._lines.append(f"  in ({', '.join(map(self._use, jaxpr.outvars))}) }}")
         if self._carried:
-            self._found = [
+            self._instructions = [
                 replace(instruction, carried=self._in_next_round(self._carried[instruction.id]))
                 if instruction.id in self._carried
                 else instruction
-                for instruction in self._found
+                for instruction in self._instructions
             ]
-        return "\n".join(self._lines) + "\n", tuple(self._found)
+        return "\n".join(self._lines) + "\n", tuple(self._instructions)
 
-    def _body(self, body: list[Site], indent: str) -> tuple[str, ...]:
+    def _body(self, body: Sites, indent: str) -> Ids:
         ids: list[str] = []
         for site in body:
             equation = site.equation
@@ -132,8 +132,8 @@ class _JaxprPrinter:
             params = tuple([(key, _compact(value)) for key, value in own_params])
             head = f"{indent}{results}{' = ' if results else ''}{site.primitive}"
             head = " ".join([head + _params(site.primitive, own_params, params), *operands])
-            position, start = len(self._found), len(self._lines) + 1
-            inner: tuple[str, ...] = ()
+            position, start = len(self._instructions), len(self._lines) + 1
+            inner: Ids = ()
             if len(site.bodies) == 1:
                 ((jaxpr, sites),) = site.bodies
                 self._lines.append(f"{head} {{ lambda {self._binders(jaxpr)}")
@@ -166,7 +166,7 @@ class _JaxprPrinter:
                 picks,
                 self._results(site, [loops[0].jaxpr] if loops else [jaxpr for jaxpr, _ in site.bodies]),
             )
-            self._found.insert(position, instruction)  # before the instructions of its bodies
+            self._instructions.insert(position, instruction)  # before the instructions of its bodies
             self._producers.update((var, (site.id, index)) for index, var in enumerate(equation.outvars))
             ids += instruction.equations
         return tuple(ids)
@@ -199,7 +199,7 @@ class _JaxprPrinter:
                 elif not is_literal(atom) and atom in self._carries:
                     self._carries[var] = self._carries[atom]
 
-    def _results(self, site: Site, bodies: Sequence[Any]) -> tuple[str, ...]:
+    def _results(self, site: Site, bodies: Sequence[Any]) -> Ids:
         """Return `Instruction.results`, and record the instructions that compute the next values of carries."""
         outvars = site.equation.outvars
         if site.primitive == "pallas_call" or not all(len(jaxpr.outvars) == len(outvars) for jaxpr in bodies):
@@ -217,7 +217,7 @@ class _JaxprPrinter:
             self._loops[site.id] = tuple(ids)
         return tuple(ids)
 
-    def _in_next_round(self, carries: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+    def _in_next_round(self, carries: Sequence[tuple[str, int]]) -> Ids:
         # A next value may itself be another carry.
         ids: dict[str, None] = {}
         for key in carries:
@@ -230,7 +230,7 @@ class _JaxprPrinter:
                 ids[value] = None
         return tuple(ids)
 
-    def _connect_inputs(self, site: Site, jaxpr: Any, operand_ids: tuple[str, ...], picks: tuple[int, ...]) -> None:
+    def _connect_inputs(self, site: Site, jaxpr: Any, operand_ids: Ids, picks: tuple[int, ...]) -> None:
         count = len(jaxpr.invars)
         both = tuple(zip(operand_ids, picks or (0,) * len(operand_ids), strict=True))
         if site.primitive == "while":

@@ -75,7 +75,7 @@ def partitioned_ids(
     producers |= {var: site.id for site in top for var in site.equation.outvars}
     for atom, sharding in zip(jaxpr.outvars, requested, strict=True) if requested else ():
         if _is_specified(sharding) and not jax_versions.is_literal(atom) and atom in producers:
-            flow.take(producers[atom], nodes[atom], _layout(sharding))
+            flow.request(producers[atom], nodes[atom], _layout(sharding))
     return flow.communicating()
 
 
@@ -108,7 +108,7 @@ class _Propagation:
         self._joins: list[tuple[str, Sequence[int]]] = []
         self._links: dict[int, list[tuple[Sequence[str] | None, int]]] = {}
         self._inner: dict[tuple[int, Sequence[str]], int] = {}
-        self._taken: list[tuple[str, int, Layout | None, Sequence[str] | None]] = []
+        self._requests: list[tuple[str, int, Layout | None, Sequence[str] | None]] = []
 
     def new(self, var: Any) -> int:
         # XLA may divide it, unless its type fixes the sharding.
@@ -135,10 +135,10 @@ class _Propagation:
         if layout is not None:
             self._layouts[node] = layout
 
-    def take(self, id: str, node: int | None, layout: Layout | None, own: Sequence[str] | None = None) -> None:
+    def request(self, id: str, node: int | None, layout: Layout | None, own: Sequence[str] | None = None) -> None:
         """Register that an equation requests a layout of an operand."""
         if node is not None:
-            self._taken.append((id, node, layout, own))
+            self._requests.append((id, node, layout, own))
             if layout is not None and node not in self._fixed:
                 self._layouts[node] = layout if self._layouts.get(node, layout) == layout else UNKNOWN
 
@@ -181,7 +181,7 @@ class _Propagation:
         free = tuple([name for name in _free_axes(params) if self._axes is None or name in self._axes])
         operands = [self._node(nodes, atom) for atom in equation.invars]
         for node, spec in zip(operands, params["in_specs"], strict=True):
-            self.take(site.id, node, _of_spec(params["mesh"], spec), own)
+            self.request(site.id, node, _of_spec(params["mesh"], spec), own)
         layouts = [_of_spec(params["mesh"], spec) for spec in params["out_specs"]]
         if not free:
             nodes.update(
@@ -215,7 +215,7 @@ class _Propagation:
         requested = _requested(params.get("in_shardings", ()), len(body_operands))
         for node, sharding in zip(body_operands, requested, strict=True):
             if sharding is not None:
-                self.take(site.id, node, _layout(sharding))
+                self.request(site.id, node, _layout(sharding))
         # In a loop or an unknown primitive, any array of the body may be connected to any operand or result.
         is_call = site.primitive not in _LOOPS and all(
             len(body.invars) == len(body_operands) and len(body.outvars) == len(results) for body, _ in site.bodies
@@ -238,7 +238,7 @@ class _Propagation:
             if sharding is not None:
                 nodes[var] = self.with_layout(var, _layout(sharding))
                 for node in each:
-                    self.take(site.id, node, _layout(sharding))
+                    self.request(site.id, node, _layout(sharding))
             elif len(each) == 1 and each[0] is not None:
                 nodes[var] = each[0]
             else:
@@ -251,7 +251,7 @@ class _Propagation:
     def communicating(self) -> frozenset[str]:
         """Propagate the layouts; return the ids of the equations to which XLA may add communication."""
         ids = self._spread()
-        for id, node, requested, own in self._taken:
+        for id, node, requested, own in self._requests:
             have = self._layouts.get(node)
             own_layout = have if have is None or own is None else _along(have, own)
             if own_layout is not None and (own_layout == UNKNOWN or own_layout != requested):
@@ -300,7 +300,7 @@ def _requested(requested: Sequence[Any], count: int) -> list[Any]:
 
 
 def _along(layout: Layout, names: Any) -> Layout | None:
-    # Return the part of a layout along some mesh axes; `None` if these axes do not divide the array.
+    """Return the part of a layout along some mesh axes; `None` if these axes do not divide the array."""
     if not names:
         return None
     if layout == UNKNOWN:

@@ -159,7 +159,7 @@ def _instruction(id: str, line: int, equations: Sequence[Equation], count: int =
 
 
 def _unbroken(code: str) -> str:
-    # Return a line of Python without form feeds and other characters that editors treat as line breaks.
+    # Editors treat form feeds and some other characters as line breaks.
     return " ".join(code.splitlines()).rstrip()
 
 

@@ -21,7 +21,7 @@ def stated_shardings(program: Program, arguments: Any) -> dict[str, str]:
         >>> mesh = jax.sharding.AbstractMesh((2,), ("x",), (jax.sharding.AxisType.Auto,))
         >>> sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
         >>> x = jax.ShapeDtypeStruct((4,), "float32", sharding=sharding)
-        >>> from mithril_nb.inspection import inspect
+        >>> from mithril_nb.inspection import inspect_function as inspect
         >>> stated_shardings(inspect(jax.numpy.sin, x).traced_program, x)
         {'arg0': "P('x',)"}
     """

@@ -11,8 +11,8 @@ from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.stages.jax_versions import library_of
 from mithril_nb.stages.once import Once, paused_collector
 from mithril_nb.stages.param_names import which_are_params
-from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input, Origin, Range, Role
-from mithril_nb.stages.trace.equations import Site, sites_of
+from mithril_nb.stages.records import UNATTRIBUTED, Equation, Ids, Input, Origin, Range, Role
+from mithril_nb.stages.trace.equations import Site, Sites, sites_of
 from mithril_nb.stages.trace.loops import with_trips
 from mithril_nb.stages.trace.params import collective_params, params_of
 from mithril_nb.stages.trace.partitioned import divides, partitioned_ids
@@ -59,18 +59,18 @@ class Program:
         self._inputs = Once(self._find_inputs)
         self.tags = trace.tags
 
-    def _attribute(self) -> tuple[list[Site], list[Site], Attribution]:
+    def _attribute(self) -> tuple[Sites, Sites, Attribution]:
         with paused_collector():
             top, sites = sites_of(self.trace.closed.jaxpr)
             return top, sites, Attribution(self.trace, top, sites, self._params)
 
     @property
-    def top(self) -> list[Site]:
+    def top(self) -> Sites:
         """The sites of the jaxpr's own equations, without nested ones."""
         return self._attributed.get()[0]
 
     @property
-    def sites(self) -> list[Site]:
+    def sites(self) -> Sites:
         """The sites of all equations, nested ones included."""
         return self._attributed.get()[1]
 
@@ -136,7 +136,7 @@ class Program:
         trace, requested = self.trace, jax_jit.shardings(self.trace.traced, "out_shardings")
         return partitioned_ids(trace.closed.jaxpr, self.top, self.sites, trace.layouts, requested, trace.are_placed)
 
-    def instructions(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+    def instructions(self) -> Iterator[tuple[str, Ids]]:
         """Yield the id of each instruction of the jaxpr, with the ids of the equations that it includes."""
         yield from ((id, (id,)) for id in (f"arg{index}" for index in range(len(self.trace.inputs))))
         ids, inside, _, _ = self.trace.outline
@@ -200,17 +200,17 @@ class Program:
             inputs.append(Input(leaf.name, leaf.spec, block, is_param, used_by, leaf.argument, is_moved))
         return tuple(inputs)
 
-    def contractions_behind(self, opcode: str, id: str) -> tuple[str, ...]:
+    def contractions_behind(self, opcode: str, id: str) -> Ids:
         """Return the id of the equation of the matrix product or convolution that an HLO instruction computes."""
         # XLA may merge transpose(dot(a, b)) into one product, which gets the tag of the transpose. Then the result is
         # a tuple with the id of the product; otherwise it is `()`.
         return self._behind.get(id, ()) if opcode in ("dot", "convolution") else ()
 
     @cached_property
-    def _behind(self) -> dict[str, tuple[str, ...]]:
+    def _behind(self) -> dict[str, Ids]:
 
         producers: dict[tuple[str, Any], str] = {}
-        contractions: dict[str, tuple[str, ...]] = {}
+        contractions: dict[str, Ids] = {}
         for site in self.sites:
             # The id of the call is part of the key, because calls of one jaxpr share its variables.
             body = site.id.rpartition(".")[0]

@@ -167,6 +167,11 @@ class Counts:
     recomputed: int
     transposed: int
 
+    @property
+    def kept_of_all(self) -> str:
+        """Text such as `"3 of 5 equations"`: those that did not change."""
+        return f"{self.unchanged} of {count_equations(self.before)}"
+
 
 @dataclass(frozen=True)
 class StepTransform:
@@ -234,16 +239,14 @@ def other_equations(counts: Counts) -> str:
 
 
 def _kept_and_added(counts: Counts) -> str:
-    return (
-        f"keeps {counts.unchanged} of {count_equations(counts.before)} and adds {counts.new}{other_equations(counts)}."
-    )
+    return f"keeps {counts.kept_of_all} and adds {counts.new}{other_equations(counts)}."
 
 
 def forward_and_backward(counts: Counts) -> str:
     """Return an explanation with the numbers of equations in the forward and the backward pass."""
     recomputed = f"{counts.recomputed} recomputed by a checkpoint, " if counts.recomputed else ""
     return (
-        f"keeps {counts.unchanged} of {count_equations(counts.before)} as the forward pass and adds {counts.new}: "
+        f"keeps {counts.kept_of_all} as the forward pass and adds {counts.new}: "
         f"{counts.new - counts.recomputed - counts.transposed} for local derivatives, {recomputed}"
         f"{counts.transposed} for the backward pass{other_equations(counts)}."
     )
@@ -435,10 +438,7 @@ class _Jvp(_WithArgument):
         )
 
     def explain(self, counts: Counts) -> str:
-        return (
-            f"keeps {counts.unchanged} of {count_equations(counts.before)} and adds {counts.new} "
-            f"that compute the tangent{other_equations(counts)}."
-        )
+        return f"keeps {counts.kept_of_all} and adds {counts.new} that compute the tangent{other_equations(counts)}."
 
 
 class _Linearize(_Jvp):
@@ -528,7 +528,7 @@ class _Reduced(StepTransform):
         return Compared(f"NumPy's {self.name}", got, np.asarray(expected), scale)
 
     def explain(self, counts: Counts) -> str:
-        unchanged = f"{counts.unchanged} of {count_equations(counts.before)}"
+        unchanged = f"{counts.kept_of_all}"
         return f"keeps {unchanged} and adds {counts.new} for the {self.name} of the result."
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import Origin
-from mithril_nb.stages.trace.equations import Site
+from mithril_nb.stages.trace.equations import Site, Sites
 from mithril_nb.stages.trace.jaxpr_text import short_spec
 from mithril_nb.stages.trace.params import plain_params
 from mithril_nb.stages.trace.provenance.scopes import Tags
@@ -68,7 +68,7 @@ class Side:
         by_id: `sites` by the id of the equation.
     """
 
-    def __init__(self, jaxpr: Any, top: list[Site], sites: list[Site]):
+    def __init__(self, jaxpr: Any, top: Sites, sites: Sites):
         self.jaxpr, self.top, self.sites = jaxpr, top, sites
         self.by_id = {site.id: site for site in sites}
 

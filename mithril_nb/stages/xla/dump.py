@@ -63,7 +63,7 @@ class Dump:
         self._prefix = ""
         self._missing = "XLA wrote no files when it compiled this program"
         try:
-            self._home, self.folder = _place()  # the home is removed with its last subfolder
+            self._home, self.folder = _new_folder()  # the home is removed with its last subfolder
         except OSError as error:  # A program compiles without a folder, too.
             self._missing = (
                 f"no folder can be created for the files of XLA ({error.strerror}); "
@@ -158,7 +158,7 @@ _making = threading.Lock()
 _homes: weakref.WeakValueDictionary[str, _Home] = weakref.WeakValueDictionary()
 
 
-def _place() -> tuple[_Home, Path]:
+def _new_folder() -> tuple[_Home, Path]:
     with _making:
         home = _homes.get("home")
         if home is None or not home.is_right():

@@ -258,7 +258,7 @@ class KernelLines(Sequence[Instruction]):
         self._counts = [1 + len(opcodes) - opcodes.count("") for _, opcodes in kernels]
 
     @cached_property
-    def _every(self) -> tuple[Instruction, ...]:
+    def _instructions(self) -> tuple[Instruction, ...]:
         with paused_collector():
             return self._make()
 
@@ -279,8 +279,8 @@ class KernelLines(Sequence[Instruction]):
     def without_operands(self) -> Iterator[Instruction]:
         """Yield the instructions."""
         # Their operands are `()`, unless `make` was called before.
-        if "_every" in self.__dict__:
-            yield from self._every
+        if "_instructions" in self.__dict__:
+            yield from self._instructions
             return
         for head, opcodes in self._kernels:
             yield head
@@ -293,22 +293,22 @@ class KernelLines(Sequence[Instruction]):
     @overload
     def __getitem__(self, index: slice) -> tuple[Instruction, ...]: ...
     def __getitem__(self, index: int | slice) -> Instruction | tuple[Instruction, ...]:
-        return self._every[index]
+        return self._instructions[index]
 
     def __iter__(self) -> Iterator[Instruction]:
-        return iter(self._every)
+        return iter(self._instructions)
 
     def __len__(self) -> int:
         return sum(self._counts)
 
     def __eq__(self, other: object) -> bool:
-        return self._every == (other._every if isinstance(other, KernelLines) else other)
+        return self._instructions == (other._instructions if isinstance(other, KernelLines) else other)
 
     def __hash__(self) -> int:
-        return hash(self._every)
+        return hash(self._instructions)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return tuple, (self._every,)
+        return tuple, (self._instructions,)
 
 
 def line_of(head: Instruction, number: int, opcode: str, operands: tuple[str, ...] = ()) -> Instruction:

@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple, TypeVar
 
 from mithril_nb.stages.hlo.syntax import HloLine
-from mithril_nb.stages.records import Instruction
+from mithril_nb.stages.records import Ids, Instruction
 from mithril_nb.stages.xla.passes import Became, Histories, Outcome, Pass
 from mithril_nb.stages.xla.recover_op_names import ModuleText
 
@@ -48,10 +48,10 @@ class _Copy(NamedTuple):
     name: str
     since: int
     progress: _Progress
-    equations: tuple[str, ...]
+    equations: Ids
     position: tuple[int, ...]
     followed: set[tuple[str, int]]
-    partners: tuple[str, ...] | None = None
+    partners: Ids | None = None
 
     def merged(self, outcome: Outcome) -> Outcome:
         if self.partners is None or outcome.became == "simplified":

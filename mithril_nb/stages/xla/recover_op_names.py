@@ -128,7 +128,7 @@ class ModuleText:
 def _former(
     name: str, before: ModuleText, after: ModuleText, gone: list[HloLine], surviving: set[str]
 ) -> HloLine | None:
-    # Return the removed product that product `name` replaces, with the same sizes; `None` if there are several.
+    # The sizes of result and operands tell which product it was; several may have the same.
     line = after.lines[name]
     same = [candidate for candidate in gone if before.sizes(candidate) == after.sizes(line)]
     for near in (

@@ -19,7 +19,7 @@ from stress import Stress
 from mithril_nb.analysis.measure import machines as module
 from mithril_nb.analysis.measure.machines import Machine, cache_folder, known_machine, machine
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 
 BEST, ROUNDS = module._best, module._ROUNDS
 

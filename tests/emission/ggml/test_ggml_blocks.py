@@ -15,7 +15,7 @@ from mithril_nb.emission.ggml.emitter import emit_ggml
 from mithril_nb.emission.python_text import load
 from mithril_nb.emission.source import Source
 from mithril_nb.errors import UnsupportedPrimitiveError
-from mithril_nb.inspection import inspect
+from mithril_nb.inspection import inspect_function as inspect
 from tests.blocks import test_cases
 from tests.emission.test_blocks import CASES, Step, difference, nearby, step_of
 from tests.emission.test_blocks import GGML as REFUSED

@@ -18,7 +18,7 @@ from typing import Any
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.param_names import which_are_params
 from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED, Origin, Role
-from mithril_nb.stages.trace.equations import Site
+from mithril_nb.stages.trace.equations import Site, Sites
 from mithril_nb.stages.trace.provenance.frames import IN_SCOPE, common_start, functions_of, optimizer_work
 from mithril_nb.stages.trace.provenance.roles import roles_of
 from mithril_nb.stages.trace.provenance.scopes import Scopes, restore_hoisted_scopes, scopes_of
@@ -49,7 +49,7 @@ _OF_PARAMS = frozenset(
 
 def are_all_in_blocks(trace: Trace) -> bool:
     """Return whether it is certain, before the equations are analysed, that all of them are in blocks."""
-    return trace.outline.have_frames and bool(_whole(trace))
+    return trace.outline.have_frames and bool(_default_block(trace))
 
 
 class Attribution:
@@ -63,7 +63,7 @@ class Attribution:
         paths: Paths of all blocks that have equations, and of the blocks that contain them.
     """
 
-    def __init__(self, trace: Trace, top: list[Site], sites: list[Site], params: Sequence[str]):
+    def __init__(self, trace: Trace, top: Sites, sites: Sites, params: Sequence[str]):
         restore_hoisted_scopes(sites)
         scopes_by_id = {site.id: scopes_of(site.stack) for site in sites}
         self.has_blocks = any(scopes.block for scopes in scopes_by_id.values())
@@ -80,7 +80,7 @@ class Attribution:
                 roles = roles_of(trace.closed.jaxpr, top, updates, lifted, versions, are_params)
             else:  # nothing depends on a gradient
                 roles = dict.fromkeys(scopes_by_id, "forward")
-        self._is_ours, default = _is_ours(trace), _whole(trace)
+        self._is_ours, default = _is_ours(trace), _default_block(trace)
         paths = {
             id: "/".join((*filter(None, path), *scopes_by_id[id].path)) or default for id, path in functions.items()
         }
@@ -91,10 +91,10 @@ class Attribution:
         self._functions = {
             id: path for id, path in paths.items() if path and (roles[id] != "update" or id not in updates)
         }
-        self._found = {id: self._read(id, scopes, roles[id]) for id, scopes in scopes_by_id.items()}
+        self._attributions = {id: self._read(id, scopes, roles[id]) for id, scopes in scopes_by_id.items()}
         self.paths = {
             "/".join(parts[:count])
-            for block, _, _ in set(self._found.values())
+            for block, _, _ in set(self._attributions.values())
             if block not in (LOSS, UNATTRIBUTED)
             for parts in [block.split("/")]
             for count in range(1, len(parts) + 1)
@@ -102,11 +102,11 @@ class Attribution:
         self._infer_calls(sites)
         if any(self._is_between(site) for site in sites):
             self._infer_autodiff(trace, top)
-        if any(role == "update" for _, role, _ in self._found.values()):
+        if any(role == "update" for _, role, _ in self._attributions.values()):
             self._infer_update(trace, top, sites)
-        for id, (block, role, _) in self._found.items():
+        for id, (block, role, _) in self._attributions.items():
             if block == UNATTRIBUTED and id in self._functions:
-                self._found[id] = self._functions[id], role, "tagged"
+                self._attributions[id] = self._functions[id], role, "tagged"
 
     def _read(self, id: str, scopes: Scopes, role: Role | None) -> EquationAttribution:
         if scopes.block:
@@ -120,7 +120,7 @@ class Attribution:
         return self._functions[id], role, "tagged"
 
     def __getitem__(self, id: str) -> EquationAttribution:
-        return self._found[id]
+        return self._attributions[id]
 
     def owner(self, leaf: Leaf) -> str:
         """Return the path of the block that a parameter or an optimizer's state for it belongs to; `""` if unknown."""
@@ -144,21 +144,21 @@ class Attribution:
         return next(matches, "") or (next(filter(None, map(self._in_scopes, paths)), "") if self.has_blocks else "")
 
     def _in_scopes(self, path: str) -> str:
-        # Return the block of a module: its path, with scopes around it; `""` if no or several blocks fit.
+        # The path of a module may have scopes around it. If several blocks fit, it is unknown which.
         if path in self.paths or path.replace("/", "").isdigit():  # numbers are also parts of an optimizer's state
             return path if path in self.paths else ""
         blocks = [block for block in self.paths if block.endswith(f"/{path}")]
         return blocks[0] if len(blocks) == 1 else ""
 
-    def users_of_inputs(self, jaxpr: Any, top: list[Site]) -> list[Flow]:
+    def users_of_inputs(self, jaxpr: Any, top: Sites) -> list[Flow]:
         """Return for each input of a program the paths of the blocks that compute with it, also in nested jaxprs."""
         # The optimizer is left out, and the loss too if another block uses the input. A block that only transposes,
         # reshapes or converts the input is replaced by the blocks that use the result.
 
-        def visit(jaxpr: Any, body: list[Site]) -> list[Flow]:
+        def visit(jaxpr: Any, body: Sites) -> list[Flow]:
             readers: dict[Any, Flow] = {}
             for site in reversed(body):
-                block, role, _ = self._found[site.id]
+                block, role, _ = self._attributions[site.id]
                 if role == "update" and not site.bodies:
                     continue
                 atoms = site.equation.invars
@@ -193,36 +193,36 @@ class Attribution:
 
         return [blocks - {LOSS, UNATTRIBUTED} or blocks - {UNATTRIBUTED} for blocks in visit(jaxpr, top)]
 
-    def _infer_calls(self, sites: list[Site]) -> None:
+    def _infer_calls(self, sites: Sites) -> None:
         # Inner calls come first, because the block of a call depends on the blocks of the calls inside it.
         for site in reversed(sites):
-            block, role, _ = self._found[site.id]
+            block, role, _ = self._attributions[site.id]
             if site.is_call and block == UNATTRIBUTED and role != "update":
                 inner = {self._block_inside(child) for _, body in site.bodies for child in body}
                 common = common_block(inner - {UNATTRIBUTED})
                 if common:
-                    self._found[site.id] = common, role, "inferred"
+                    self._attributions[site.id] = common, role, "inferred"
 
     def _block_inside(self, site: Site) -> str:
         """Return the block of an equation inside a call, as far as it counts for the call; else `""`."""
-        block, role, _ = self._found[site.id]
+        block, role, _ = self._attributions[site.id]
         is_between = role == "update" or site.primitive in _MADE_BY_AUTODIFF
         return block if block or is_between else self._functions.get(site.id, UNATTRIBUTED)
 
     def _is_between(self, site: Site) -> bool:
         """Return whether an equation without a block was added by reverse mode, or by our function around the model."""
-        block, role, _ = self._found[site.id]
+        block, role, _ = self._attributions[site.id]
         if block != UNATTRIBUTED or role in ("update", None):
             return False
         is_autodiff = role == "backward" and site.primitive in _MADE_BY_AUTODIFF
         return is_autodiff or (self._is_ours and site.id not in self._functions)
 
-    def _infer_autodiff(self, trace: Trace, top: list[Site]) -> None:
+    def _infer_autodiff(self, trace: Trace, top: Sites) -> None:
 
-        def visit(body: list[Site], users: dict[Any, set[str]]) -> None:
+        def visit(body: Sites, users: dict[Any, set[str]]) -> None:
             makers: dict[Any, str] = {}
             for site in body:
-                block = self._found[site.id][0]
+                block = self._attributions[site.id][0]
                 for var in site.equation.outvars:
                     makers[var] = block
                 for var in site.variables:
@@ -233,7 +233,7 @@ class Attribution:
                     before = {makers.get(var, UNATTRIBUTED) for var in site.variables} - {UNATTRIBUTED}
                     agreed = next((blocks for blocks in (after, before) if len(blocks) == 1), set())
                     for block in agreed:
-                        self._found[site.id] = block, self._found[site.id][1], "inferred"
+                        self._attributions[site.id] = block, self._attributions[site.id][1], "inferred"
                         for var in site.variables:
                             users.setdefault(var, set()).add(block)
                 for _, inner in site.bodies:
@@ -248,7 +248,7 @@ class Attribution:
         readers = self._readers(trace, top) if returned else {}  # a returned gradient belongs to its parameter's block
         visit(top, {var: set(self._names(leaf, readers)) for var, leaf in returned.items()})
 
-    def _infer_update(self, trace: Trace, top: list[Site], sites: list[Site]) -> None:
+    def _infer_update(self, trace: Trace, top: Sites, sites: Sites) -> None:
         """Attribute the equations of the update by data flow."""
         # An equation belongs to a block if its operands come only from parameters and gradients of this block, or if
         # its results go only into new parameters of this block. All others belong to the optimizer.
@@ -261,35 +261,35 @@ class Attribution:
         self._flow(jaxpr, top, inputs, before, is_forward=True)
         self._flow(jaxpr, top, outputs, after, is_forward=False)
         for site in sites:
-            block, role, _ = self._found[site.id]
+            block, role, _ = self._attributions[site.id]
             if role == "update" and block == UNATTRIBUTED:
                 flows = before.get(site.id, _NONE), after.get(site.id, _NONE)
                 only = next((next(iter(flow)) for flow in flows if len(flow) == 1), None)
                 # `OPTIMIZER` is "tagged", because scopes or frames show that the equation is part of the update.
-                self._found[site.id] = (OPTIMIZER, role, "tagged") if only is None else (only, role, "inferred")
+                self._attributions[site.id] = (OPTIMIZER, role, "tagged") if only is None else (only, role, "inferred")
         self._infer_constants(top, before)
 
-    def _infer_constants(self, body: list[Site], before: dict[str, Flow]) -> None:
+    def _infer_constants(self, body: Sites, before: dict[str, Flow]) -> None:
         users: dict[Any, set[str]] = {}
         for site in reversed(body):
-            block, role, _ = self._found[site.id]
+            block, role, _ = self._attributions[site.id]
             if block == OPTIMIZER and not before.get(site.id):
                 blocks = set().union(*(users.get(var, set()) for var in site.equation.outvars))
                 if len(blocks - {OPTIMIZER}) == 1 == len(blocks):
                     block = blocks.pop()
-                    self._found[site.id] = block, role, "inferred"
+                    self._attributions[site.id] = block, role, "inferred"
             for var in site.variables:
                 users.setdefault(var, set()).add(block)
             for _, inner in site.bodies:
                 self._infer_constants(inner, before)
 
-    def _readers(self, trace: Trace, top: list[Site]) -> dict[str, str]:
+    def _readers(self, trace: Trace, top: Sites) -> dict[str, str]:
         """Return the block that first computes with each input."""
 
-        def visit(jaxpr: Any, body: list[Site]) -> dict[Any, str]:
+        def visit(jaxpr: Any, body: Sites) -> dict[Any, str]:
             first_readers = dict.fromkeys(jaxpr.invars, UNATTRIBUTED)
             for site in body:
-                block, role, _ = self._found[site.id]
+                block, role, _ = self._attributions[site.id]
                 if role == "update" or all(first_readers.get(var, block) for var in site.variables):
                     continue
                 arriving = list(site.equation.invars)
@@ -318,7 +318,7 @@ class Attribution:
         return frozenset((owner,)) if owner else _NONE
 
     def _flow(
-        self, jaxpr: Any, body: list[Site], arriving: Sequence[Flow], seen: dict[str, Flow], is_forward: bool
+        self, jaxpr: Any, body: Sites, arriving: Sequence[Flow], seen: dict[str, Flow], is_forward: bool
     ) -> list[Flow]:
         """Propagate flows from the inputs of a jaxpr to its outputs, or back; `seen` gets the flow at each equation."""
         starts, ends = (jaxpr.invars, jaxpr.outvars) if is_forward else (jaxpr.outvars, jaxpr.invars)
@@ -335,7 +335,7 @@ class Attribution:
             sources, targets = (operands, site.equation.outvars) if is_forward else (site.equation.outvars, operands)
             incoming = [_of(flows, atom) for atom in sources]
             own = seen[site.id] = _union(set(incoming))
-            block, role, _ = self._found[site.id]
+            block, role, _ = self._attributions[site.id]
             if is_forward and not site.bodies and role != "update" and block not in (UNATTRIBUTED, LOSS):
                 # In the forward and backward pass, the flow of a result is the block that computes it.
                 own = frozenset((block,))
@@ -356,7 +356,7 @@ def _is_ours(trace: Trace) -> bool:
     return jax_versions.library_of(trace.starts.rpartition(":")[0]) == "mithril_nb"
 
 
-def _whole(trace: Trace) -> str:
+def _default_block(trace: Trace) -> str:
     """Return the block of equations in no scope and no inner function: the traced function, or `""` if it is ours."""
     return "" if _is_ours(trace) else trace.function
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import library_of
-from mithril_nb.stages.trace.equations import Site
+from mithril_nb.stages.trace.equations import Site, Sites
 from mithril_nb.stages.trace.tracing import Trace
 
 Path = tuple[str, ...]
@@ -37,7 +37,7 @@ _OPTIMIZERS = frozenset({"optax"})
 _OPTIMIZER_WORK = frozenset({"init", "init_fn", "update", "update_fn", "apply_updates"})
 
 
-def functions_of(trace: Trace, top: list[Site]) -> tuple[dict[str, Path], set[str]]:
+def functions_of(trace: Trace, top: Sites) -> tuple[dict[str, Path], set[str]]:
     """Return the user's functions around each equation, and the equations that JAX moved out of nested jaxprs.
 
     Returns:
@@ -54,7 +54,7 @@ def functions_of(trace: Trace, top: list[Site]) -> tuple[dict[str, Path], set[st
     return reader.paths, reader.lifted
 
 
-def optimizer_work(sites: list[Site]) -> set[str]:
+def optimizer_work(sites: Sites) -> set[str]:
     """Return the ids of the equations that an optimizer library created, with the equations nested in them."""
     ids: set[str] = set()
     for site in sites:
@@ -80,7 +80,7 @@ class _FunctionReader:
         self._outer_paths: dict[CodeType, set[Path]] = {}  # the known paths around each function
         self._cut: list[tuple[Site, Codes, Path]] = []
 
-    def visit(self, body: list[Site], outer: Path, starts: set[str]) -> None:
+    def visit(self, body: Sites, outer: Path, starts: set[str]) -> None:
         """Find the paths of the equations of a jaxpr: the names of the user's functions around each."""
         lifted: set[str] = set()
         is_known = False  # whether any frames include the function of this jaxpr
@@ -90,7 +90,7 @@ class _FunctionReader:
             traceback = site.equation.source_info.traceback
             if traceback not in read:
                 codes = _user_functions(traceback, self._library)
-                target, start = _place(codes, self._target), _place(codes, starts)
+                target, start = _start_index(codes, self._target), _start_index(codes, starts)
                 is_known |= target is not None or start is not None
                 if target is not None:  # All frames are there, even in a nested jaxpr.
                     read[traceback] = codes, self._register(codes[target + 1 :], _opened_in(codes[target]))
@@ -184,7 +184,7 @@ def _opened_in(code: CodeType) -> Path:
     return (IN_SCOPE,) * ("named_scope" in code.co_names)
 
 
-def _place(codes: Codes, starts: set[str]) -> int | None:
+def _start_index(codes: Codes, starts: set[str]) -> int | None:
     """Return the index of the first function that begins on a line in `starts`; `None` if there is none."""
     if not starts:
         return None

@@ -13,7 +13,7 @@ from typing import Any
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import NameStack
 from mithril_nb.stages.records import Role
-from mithril_nb.stages.trace.equations import Site, Wiring, wirings
+from mithril_nb.stages.trace.equations import Site, Sites, Wiring, wirings
 
 Rule = Callable[[Site, int], int]
 """A function that takes an equation and the union of the marks that reach it, and returns the mark it passes on."""
@@ -24,7 +24,7 @@ Cache = dict[int, dict[tuple[int, ...], list[int]]]
 
 def propagate(
     jaxpr: Any,
-    body: list[Site],
+    body: Sites,
     incoming: Sequence[int],
     rule: Rule,
     *,
@@ -141,7 +141,7 @@ _OF_LOSS, _OF_STATE, _OF_COUNTER = 1, 2, 4
 
 def roles_of(
     jaxpr: Any,
-    top: list[Site],
+    top: Sites,
     updates: Set[str],
     lifted: Set[str],
     versions: Sequence[Sequence[int]],
@@ -163,7 +163,7 @@ def roles_of(
     roles: dict[str, Role | None] = {}
     fixed: set[str] = set()  # differentiated equations, and those of derivatives
 
-    def follow(jaxpr: Any, body: list[Site], incoming: list[bool], is_lifted: bool) -> list[bool]:
+    def follow(jaxpr: Any, body: Sites, incoming: list[bool], is_lifted: bool) -> list[bool]:
         marks = {var for var, is_marked in zip(jaxpr.invars, incoming, strict=True) if is_marked}
         for site in body:
             results = site.equation.outvars
@@ -201,7 +201,7 @@ def roles_of(
 
 
 def _has_new_params(
-    jaxpr: Any, top: list[Site], lifted: Set[str], versions: Sequence[Sequence[int]], are_params: Sequence[bool]
+    jaxpr: Any, top: Sites, lifted: Set[str], versions: Sequence[Sequence[int]], are_params: Sequence[bool]
 ) -> bool:
     """Return whether a result is computed from a gradient and, not only through the gradient, from a parameter."""
     param, gradient = 1, 2
@@ -227,13 +227,13 @@ class _UpdateFinder:
     def __init__(
         self,
         jaxpr: Any,
-        top: list[Site],
+        top: Sites,
         roles: dict[str, Role | None],
         fixed: Set[str],
         versions: Sequence[Sequence[int]],
     ):
         self._jaxpr, self._top, self._roles, self._fixed, self._versions = jaxpr, top, roles, fixed, versions
-        self._found: dict[str, bool] = {}
+        self._are_updates: dict[str, bool] = {}
         self._inside: dict[tuple[str, int], list[int]] = {}
         self._with_derivatives: set[str] = set()  # ids of equations whose bodies contain backward equations
         self._steps: set[str] = set()  # ids of the loops among these equations
@@ -266,7 +266,7 @@ class _UpdateFinder:
         self._settle()
         self._set_calls(self._top)
 
-    def _record_steps(self, body: list[Site]) -> bool:
+    def _record_steps(self, body: Sites) -> bool:
         has_backward = False
         for site in body:
             inside = [self._record_steps(inner) for _, inner in site.bodies]
@@ -300,7 +300,7 @@ class _UpdateFinder:
         if site.id in self._fixed:
             return _OF_LOSS
         is_update = bool(incoming & _OF_STATE) or incoming == _OF_COUNTER
-        self._found[site.id] = is_update
+        self._are_updates[site.id] = is_update
         # A value computed from optimizer state is optimizer state.
         return _OF_STATE if incoming & _OF_STATE else incoming
 
@@ -311,14 +311,14 @@ class _UpdateFinder:
             return 0
         if jax_versions.has_effects(site.equation):
             return 1
-        self._found[site.id] = site.is_used and not outgoing
+        self._are_updates[site.id] = site.is_used and not outgoing
         return outgoing
 
     def _settle(self) -> None:
-        self._roles.update(dict.fromkeys((id for id, is_update in self._found.items() if is_update), "update"))
-        self._found = {}
+        self._roles.update(dict.fromkeys((id for id, is_update in self._are_updates.items() if is_update), "update"))
+        self._are_updates = {}
 
-    def _set_calls(self, body: list[Site]) -> None:
+    def _set_calls(self, body: Sites) -> None:
         for site in body:
             for _, inner in site.bodies:
                 self._set_calls(inner)
