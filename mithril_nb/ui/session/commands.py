@@ -238,7 +238,7 @@ def check_choice(name: str, value: str, choices: Collection[str], example: str =
         )
 
 
-class Worker(Protocol):
+class BackgroundWork(Protocol):
     """Background work of a session."""
 
     def wait(self, timeout_s: float | None = None) -> bool:
@@ -262,7 +262,7 @@ class Publisher(ABC):
         self._lock = threading.RLock()
         self._listeners: list[Listener] = []
         self._notice: Diagnostic | None = None
-        self._workers: tuple[Worker, ...] = ()
+        self._workers: tuple[BackgroundWork, ...] = ()
 
     @abstractmethod
     def snapshot(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class Look:
 Draw = Callable[[Inspection, Sequence[Cost], Look], Drawing]
 
 
-class Picture(TypedDict):
+class CostPicture(TypedDict):
     """A picture as data."""
 
     svg: str
@@ -58,7 +58,7 @@ class Picture(TypedDict):
     reason: str  # why there is no picture
 
 
-def picture_data(drawing: Drawing | None = None, reason: str = "") -> Picture:
+def picture_data(drawing: Drawing | None = None, reason: str = "") -> CostPicture:
     """Return a picture as data, or the reason why there is none."""
     return {"svg": drawing.svg if drawing else "", "text": drawing.text if drawing else "", "reason": reason}
 
@@ -118,7 +118,7 @@ _REST_S = 0.15
 
 
 class CostHead(TypedDict):
-    """The source of costs, and the version of the design; the data are a `CostTable`."""
+    """The source of costs, and the version of the design; the data are a `CostTableData`."""
 
     source: Source
     version: int

@@ -52,7 +52,7 @@ class CostOfRole(TypedDict):
     """The figures in one part of the training step that are known and not 0."""
 
 
-class CostTable(TypedDict):
+class CostTableData(TypedDict):
     """The cost of a program by one source. The rows add up to the total; the row of block "" is unattributed."""
 
     source: Source
@@ -82,7 +82,7 @@ class CostDetails(TypedDict):
     left: int  # number of further rows
 
 
-def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_stale: bool = False) -> CostTable:
+def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_stale: bool = False) -> CostTableData:
     """Return a table of costs by block, as data."""
     order = {path: at for at, path in enumerate(paths)}
     by_path = {**dict.fromkeys(cost.by_group, cost.nothing), **cost.by_block}
@@ -183,7 +183,7 @@ ONLY_MOVES = "its equations only move or rename data"
 
 
 @dataclass(frozen=True)
-class Term:
+class FormulaTerm:
     """Equations of a block that share one formula."""
 
     formula: str  # FLOPs of one equation, with letters for sizes, as in `"2·M·N·K"`; `""` if unknown
@@ -218,7 +218,7 @@ class BlockFormula:
     short: str = ""  # the first summands of `whole`, as many as fit into one line
     whole: str = ""  # the formula from `Cost.formula`; `""` if there is none
     # Groups of equations with one formula: those with unknown FLOPs first, then the most expensive first.
-    terms: tuple[Term, ...] = ()
+    terms: tuple[FormulaTerm, ...] = ()
     legend: tuple[tuple[str, str], ...] = ()  # pairs of a letter in the terms and its meaning
     left: int = 0  # number of terms not shown
     left_flops: int | None = 0  # FLOPs of the terms not shown; `None` if unknown
@@ -267,14 +267,14 @@ def _is_inside(row: CostRow, block: str) -> bool:
     return not block or any(f"{path}/".startswith(f"{block}/") for path, _ in row.blocks)
 
 
-def _terms(rows: Sequence[CostRow]) -> list[Term]:
+def _terms(rows: Sequence[CostRow]) -> list[FormulaTerm]:
     groups: dict[Any, list[CostRow]] = {}
     has_roles = len({row.role for row in rows}) > 1
     for row in rows:
         if row.flops != 0 or row.transcendentals != 0:
             groups.setdefault((row.formula, row.letters, row.role if has_roles else None, row.unknown), []).append(row)
     return [
-        Term(
+        FormulaTerm(
             "" if formula == why else formula.removesuffix(f"; {why}"),
             letters,
             _added(row.repeats for row in alike),
@@ -287,7 +287,7 @@ def _terms(rows: Sequence[CostRow]) -> list[Term]:
     ]
 
 
-def _legend(terms: Iterable[Term]) -> tuple[tuple[str, str], ...]:
+def _legend(terms: Iterable[FormulaTerm]) -> tuple[tuple[str, str], ...]:
     meanings: dict[str, dict[str, None]] = {}
     for term in terms:
         for letter, _ in term.letters:

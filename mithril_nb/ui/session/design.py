@@ -37,7 +37,7 @@ from mithril_nb.ui.session.commands import check_choice
 
 UNNAMED = "model"
 """Name of the design of a model without a name."""
-EDITS: dict[str, Callable[..., Change]] = {}
+EDITS: dict[str, Callable[..., DesignChange]] = {}
 """The edits by command name, which is the name of the function. `edit_command` fills it."""
 
 
@@ -65,7 +65,7 @@ class Design:
 
 
 @dataclass(frozen=True)
-class Change:
+class DesignChange:
     """A new design, and the edit that produced it."""
 
     design: Design  # the design
@@ -79,14 +79,14 @@ class Change:
     has_own_view: bool = False  # true if the design is another model, so that the view starts from scratch
 
 
-def edit_command(function: Callable[..., Change]) -> Callable[..., Change]:
+def edit_command(function: Callable[..., DesignChange]) -> Callable[..., DesignChange]:
     """Register a function as an edit."""
     EDITS[function.__name__] = function
     return function
 
 
 @edit_command
-def add_block(design: Design, kind: str, after: str | None = None) -> Change:
+def add_block(design: Design, kind: str, after: str | None = None) -> DesignChange:
     """Insert a block after the block `after`, by default the last one."""
     block = _fresh(kind)
     names = split_path(after or "")
@@ -108,19 +108,19 @@ def add_block(design: Design, kind: str, after: str | None = None) -> Change:
 
     graph = _edited(design.graph, parent, insert)
     path = "/".join([*map(_part, parent), _part(added)])
-    return Change(replace(design, graph=graph), f"add {kind}", (path,))
+    return DesignChange(replace(design, graph=graph), f"add {kind}", (path,))
 
 
 @edit_command
-def place_block(design: Design, kind: str) -> Change:
+def place_block(design: Design, kind: str) -> DesignChange:
     """Add a block without connections."""
     graph, name = edit.add(design.graph, _fresh(kind))
     graph = _with_names_of(design.graph, graph)
-    return Change(replace(design, graph=graph), f"add {kind}", (_part(name),))
+    return DesignChange(replace(design, graph=graph), f"add {kind}", (_part(name),))
 
 
 @edit_command
-def insert_before(design: Design, kind: str, path: str) -> Change:
+def insert_before(design: Design, kind: str, path: str) -> DesignChange:
     """Insert a block on the connection to the first input of a block."""
     parent, name = _place(design.graph, "insert before", path)
     block, added = _fresh(kind), ""
@@ -132,11 +132,11 @@ def insert_before(design: Design, kind: str, path: str) -> Change:
         return edit.connect(graph, Endpoint(added, block.outputs[0].name), target)
 
     graph = inside(design.graph, parent, insert)
-    return Change(replace(design, graph=graph), f"add {kind}", ("/".join([*map(_part, parent), _part(added)]),))
+    return DesignChange(replace(design, graph=graph), f"add {kind}", ("/".join([*map(_part, parent), _part(added)]),))
 
 
 @edit_command
-def remove(design: Design, paths: Sequence[str]) -> Change:
+def remove(design: Design, paths: Sequence[str]) -> DesignChange:
     """Remove blocks."""
     graph = design.graph
     # Remove inner blocks first, so that every path still exists when it is removed.
@@ -145,27 +145,27 @@ def remove(design: Design, paths: Sequence[str]) -> Change:
         graph = _edited(graph, parent, lambda level, name=name: edit.remove(level, [name], bridge=True))
     removed = paths[0] if len(paths) == 1 else f"{len(paths)} blocks"
     is_example = design.uses_example_data and bool(graph.nodes)  # an empty model replaces the example
-    return Change(replace(design, graph=graph, uses_example_data=is_example), f"remove {removed}", ())
+    return DesignChange(replace(design, graph=graph, uses_example_data=is_example), f"remove {removed}", ())
 
 
 @edit_command
-def connect(design: Design, source: str, target: str) -> Change:
+def connect(design: Design, source: str, target: str) -> DesignChange:
     """Connect an output to an input."""
     parent, start, end = _ends(design.graph, source, target)
     graph = _edited(design.graph, parent, lambda level: edit.connect(level, start, end))
-    return Change(replace(design, graph=graph), f"connect {source} to {target}")
+    return DesignChange(replace(design, graph=graph), f"connect {source} to {target}")
 
 
 @edit_command
-def disconnect(design: Design, source: str, target: str) -> Change:
+def disconnect(design: Design, source: str, target: str) -> DesignChange:
     """Remove a connection."""
     parent, start, end = _ends(design.graph, source, target)
     graph = _edited(design.graph, parent, lambda level: edit.disconnect(level, start, end))
-    return Change(replace(design, graph=graph), f"disconnect {target}")
+    return DesignChange(replace(design, graph=graph), f"disconnect {target}")
 
 
 @edit_command
-def rename(design: Design, path: str, name: str) -> Change:
+def rename(design: Design, path: str, name: str) -> DesignChange:
     """Rename a block."""
     parent, old = _place(design.graph, "rename", path)
     graph = rename_inside(design.graph, (*parent, old), name)
@@ -177,11 +177,11 @@ def rename(design: Design, path: str, name: str) -> Change:
     outputs = {port.name: now.name for port, now in zip(design.graph.outputs, graph.outputs, strict=True)}
     output = outputs.get(design.output, design.output)
     renamed = replace(design, graph=graph, shapes=shapes, output=output)
-    return Change(renamed, f"rename {old}", (after,), (before, after))
+    return DesignChange(renamed, f"rename {old}", (after,), (before, after))
 
 
 @edit_command
-def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
+def set_attribute(design: Design, path: str, name: str, value: Any) -> DesignChange:
     """Set an attribute of a block."""
     parent, block_name = _place(design.graph, f"set {name!r} of", path)
 
@@ -200,11 +200,11 @@ def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
         return edit.swap(graph, block_name, changed.block)
 
     graph = _edited(design.graph, parent, change)
-    return Change(replace(design, graph=graph), f"{name} of {block_name}", is_gesture=True)
+    return DesignChange(replace(design, graph=graph), f"{name} of {block_name}", is_gesture=True)
 
 
 @edit_command
-def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
+def set_shape(design: Design, name: str, shape: Sequence[Any]) -> DesignChange:
     """Set the shape of a model input."""
     inputs = input_names(design.graph)
     names = inputs or ("input",)  # a model without blocks can be given the shape of its first input
@@ -212,7 +212,7 @@ def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
         advice = f"name={(similar(name, names) or names)[0]!r}, shape={written_shape(shape) or '[32, 784]'}"
         facts = (("inputs", listed(map(repr, inputs))),)
         raise UnexpectedInputError(f"the model has no input {name!r}.", facts, advice, port=name)
-    return Change(with_shape(design, name, shape, "shape=[32, 784]"), f"shape of {name}", is_gesture=True)
+    return DesignChange(with_shape(design, name, shape, "shape=[32, 784]"), f"shape of {name}", is_gesture=True)
 
 
 def with_shape(design: Design, name: str, shape: Sequence[Any], advice: str) -> Design:
@@ -237,14 +237,14 @@ def with_shape(design: Design, name: str, shape: Sequence[Any], advice: str) -> 
 
 
 @edit_command
-def set_program(design: Design, program: str) -> Change:
+def set_program(design: Design, program: str) -> DesignChange:
     """Choose the inspected program."""
     check_choice("program", program, PROGRAMS)
-    return Change(replace(design, program=program), "program")
+    return DesignChange(replace(design, program=program), "program")
 
 
 @edit_command
-def set_output(design: Design, output: str) -> Change:
+def set_output(design: Design, output: str) -> DesignChange:
     """Choose the output to train on."""
     outputs = [port.name for port in design.graph.outputs]
     if output not in outputs:
@@ -252,13 +252,13 @@ def set_output(design: Design, output: str) -> Change:
         raise UnknownOptionError(
             f"the model has no output {output!r}.", (("outputs", ", ".join(map(repr, outputs)) or "none"),), example
         )
-    return Change(replace(design, output=output), "output to train on")
+    return DesignChange(replace(design, output=output), "output to train on")
 
 
 @edit_command
-def set_loss(design: Design, loss: str) -> Change:
+def set_loss(design: Design, loss: str) -> DesignChange:
     """Choose the loss by name."""
-    return Change(replace(design, loss=resolve_loss(loss).name), "loss")
+    return DesignChange(replace(design, loss=resolve_loss(loss).name), "loss")
 
 
 def _edited(graph: LogicalGraph, names: tuple[str, ...], change: edit.Edit) -> LogicalGraph:

@@ -16,7 +16,7 @@ from mithril_nb.models.model import Model
 from mithril_nb.ui.session.analysis import Analysis, LazyProgram
 from mithril_nb.ui.session.autosave import Autosave
 from mithril_nb.ui.session.commands import Publisher, command
-from mithril_nb.ui.session.design import EDITS, Change, Design, set_attribute, set_shape
+from mithril_nb.ui.session.design import EDITS, Design, DesignChange, set_attribute, set_shape
 from mithril_nb.ui.session.snapshot import Places, ViewState, description_of, graph_of, place_of
 from mithril_nb.ui.session.what_if import Changes, checked_changes
 from mithril_nb.viz.diagrams.layout import layout
@@ -47,7 +47,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class History:
+class EditHistory:
     """The current design, with the changes for undo and redo."""
 
     present: Design  # the current design
@@ -68,7 +68,7 @@ class History:
             step = step.next
         return tuple(reversed(labels[:most]))
 
-    def with_change(self, change: Change, now_s: float, moved: Places = _NOWHERE) -> History:
+    def with_change(self, change: DesignChange, now_s: float, moved: Places = _NOWHERE) -> EditHistory:
         """Return the history after a change."""
         if change.edits and change.design == self.present:
             return self
@@ -80,21 +80,21 @@ class History:
             and now_s - self.changed_at < _ONE_GESTURE_S
         )
         undo = self.undo if same_gesture else self._step(change, self.undo, change.edits, moved)
-        return History(change.design, undo, None, now_s)
+        return EditHistory(change.design, undo, None, now_s)
 
-    def undone(self, moved: Places = _NOWHERE) -> History:
+    def undone(self, moved: Places = _NOWHERE) -> EditHistory:
         """Return the history after one undo; `self` if nothing can be undone."""
         if self.undo is None:
             return self
-        return History(self.undo.design, self.undo.next, self._step(self.undo, self.redo, self.undo.edits, moved))
+        return EditHistory(self.undo.design, self.undo.next, self._step(self.undo, self.redo, self.undo.edits, moved))
 
-    def redone(self, moved: Places = _NOWHERE) -> History:
+    def redone(self, moved: Places = _NOWHERE) -> EditHistory:
         """Return the history after one redo; `self` if nothing can be redone."""
         if self.redo is None:
             return self
-        return History(self.redo.design, self._step(self.redo, self.undo, self.redo.edits, moved), self.redo.next)
+        return EditHistory(self.redo.design, self._step(self.redo, self.undo, self.redo.edits, moved), self.redo.next)
 
-    def _step(self, change: Change | Step, next: Step | None, edits: int, moved: Places) -> Step:
+    def _step(self, change: DesignChange | Step, next: Step | None, edits: int, moved: Places) -> Step:
         # Copy the graph without its cached lookup tables, which are larger than the graph.
         design = replace(self.present, graph=replace(self.present.graph))
         count = edits + (next.count if next else 0)
@@ -113,7 +113,7 @@ class DesignEditor(Publisher):
         super().__init__()
         self.backend, self._autosave = backend, autosave
         self._is_edited_by_user = False
-        self._history = History(design)
+        self._history = EditHistory(design)
         self._view = ViewState(folded=frozenset(repeat_keys(design.graph)))
         self._left: dict[int, ViewState] = {}  # the view of each design when it was left, by its number of edits
         self._version = 1
@@ -209,7 +209,7 @@ class DesignEditor(Publisher):
             step = self._history.redo
             self._return_to(self._history.redone(self._view.moved), step, step.renamed if step else None)
 
-    def _return_to(self, history: History, step: Step | None, renamed: tuple[str, str] | None) -> None:
+    def _return_to(self, history: EditHistory, step: Step | None, renamed: tuple[str, str] | None) -> None:
         paths = tuple(path for path, _ in self.design.graph.walk())
         view = self._view
         if renamed:
@@ -221,7 +221,7 @@ class DesignEditor(Publisher):
     def set_design(self, design: Design, label: str = "set from Python", keeps_view: bool = True) -> None:
         """Replace the design; without `keeps_view`, the view too."""
         with self._lock:
-            self._replace_design(Change(design, label, has_own_view=not keeps_view))
+            self._replace_design(DesignChange(design, label, has_own_view=not keeps_view))
 
     @command
     def restore_edits(self) -> None:
@@ -232,7 +232,7 @@ class DesignEditor(Publisher):
                 raise UnknownOptionError("there are no saved edits of an earlier run of this cell.")
             count = "1 edit" if saved.edits == 1 else f"{saved.edits} edits"
             with self._autosave.accepted() as design:
-                change = Change(design, f"restore {count}", edits=saved.edits, restored=saved.labels)
+                change = DesignChange(design, f"restore {count}", edits=saved.edits, restored=saved.labels)
                 self._replace_design(change)
 
     @command
@@ -285,10 +285,10 @@ class DesignEditor(Publisher):
         with self._lock:
             view = view.only({path for path, _ in self.design.graph.walk()})
             if view.moved != self._view.moved:
-                self._history = self._with(Change(self.design, label, is_gesture=True, edits=0))
+                self._history = self._with(DesignChange(self.design, label, is_gesture=True, edits=0))
             self._set_view(view)
 
-    def _with(self, change: Change) -> History:
+    def _with(self, change: DesignChange) -> EditHistory:
         return self._history.with_change(change, time.monotonic(), self._view.moved)
 
     def _analysed(self, design: Design, version: int) -> Analysis:
@@ -300,7 +300,7 @@ class DesignEditor(Publisher):
             del self._seen[next(iter(self._seen))]
         return analysis
 
-    def _set_history(self, history: History, view: ViewState, old_keys: Collection[str] | None = None) -> None:
+    def _set_history(self, history: EditHistory, view: ViewState, old_keys: Collection[str] | None = None) -> None:
         if history.present == self._history.present:
             self._history = history
             self._set_view(replace(self._view, moved=view.moved))
@@ -321,7 +321,7 @@ class DesignEditor(Publisher):
             self._autosave.save(history.present, self.edits, self.edit_labels)
         self._publish()
 
-    def _replace_design(self, change: Change) -> None:
+    def _replace_design(self, change: DesignChange) -> None:
         view = ViewState() if change.has_own_view else self._view
         view = replace(view, folded=frozenset(repeat_keys(change.design.graph)))
         old_keys = set[str]() if change.has_own_view else {box.key for box in self._graph.boxes}
@@ -336,7 +336,7 @@ class DesignEditor(Publisher):
             self._publish()
 
 
-def change_of(analysis: Analysis, changes: Changes) -> Change:
+def change_of(analysis: Analysis, changes: Changes) -> DesignChange:
     """Return several changes of settings as one edit of a design."""
     design = analysis.design
     shapes: dict[str, list[Any]] = {name: list(spec.shape) for name, spec in analysis.inference.inputs.items()}
@@ -360,4 +360,4 @@ def change_of(analysis: Analysis, changes: Changes) -> Change:
         for port, shape in shapes.items():
             design = set_shape(design, port, shape).design
     names = ", ".join(f"{f'{path}.' if path else ''}{name}" for path, name, _ in changes)
-    return Change(design, f"what-if: {names}")
+    return DesignChange(design, f"what-if: {names}")

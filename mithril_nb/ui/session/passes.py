@@ -65,7 +65,7 @@ class MatchesHead(TypedDict):
     total: int  # number of matching lines; the data may have fewer
 
 
-class InstructionHistory(TypedDict):
+class HistoryHead(TypedDict):
     """The passes that changed an instruction."""
 
     stage: str
@@ -272,7 +272,7 @@ class PassRequests(RequestHandler):
             became = ", ".join(dict.fromkeys(outcome.without_pass for outcome in outcomes if outcome.by is None))
         fusions = inspection.stage("hlo").instructions if history.fused_into else ()
         positions = {fusion.id: at for at, fusion in enumerate(fusions)}
-        head = InstructionHistory(
+        head = HistoryHead(
             stage=stage,
             index=index,
             events=[(event, xla_pass.name, xla_pass.number) for event, xla_pass in changes if xla_pass is not None],

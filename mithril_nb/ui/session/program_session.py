@@ -10,7 +10,7 @@ from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.stage_kinds import kinds_of_stages
 from mithril_nb.ui.session.commands import Client, ProblemData, ProgramView, Publisher, RequestHandler, RequestState
 from mithril_nb.ui.session.cost_requests import CostRequests
-from mithril_nb.ui.session.cost_tables import CostTable
+from mithril_nb.ui.session.cost_tables import CostTableData
 from mithril_nb.ui.session.graphs.exports import ExportRequests
 from mithril_nb.ui.session.graphs.overlays import OverlayRequests, OverlaySubject
 from mithril_nb.ui.session.passes import PassRequests
@@ -48,7 +48,7 @@ class ProgramSession(Publisher):
         selection: tuple[str, ...],
         notice: ProblemData | None,
         problems: list[ProblemData],
-        cost: CostTable | None,
+        cost: CostTableData | None,
         stages: Mapping[str, StageState],
         passes: RequestState,
         status: StatusFigures,

@@ -21,7 +21,7 @@ from mithril_nb.models.shape_inference.infer import Inference
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.autosave import AutosaveData
 from mithril_nb.ui.session.commands import ProblemData, RequestState
-from mithril_nb.ui.session.cost_tables import CostTable, Source
+from mithril_nb.ui.session.cost_tables import CostTableData, Source
 from mithril_nb.ui.session.design import source_of
 from mithril_nb.ui.session.graphs.overlays import OverlayChoice
 from mithril_nb.ui.session.passes import ComparedTransforms
@@ -230,7 +230,7 @@ class ProgramSnapshot(TypedDict):
     selection: list[str]
     notice: ProblemData | None
     problems: list[ProblemData]
-    cost: CostTable | None
+    cost: CostTableData | None
     costs: CostsInfo
     overlay: OverlayChoice
     stages: dict[str, StageState]

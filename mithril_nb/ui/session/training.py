@@ -67,7 +67,7 @@ class CurvesHead(TypedDict("_From", {"from": int})):
 
 
 @dataclass(frozen=True)
-class Rows:
+class RunRows:
     """Rows of a run's training history, from which a front end draws curves."""
 
     start: int  # index of the first row in the history. If it is 0, the front end replaces all rows that it has
@@ -167,7 +167,7 @@ class Training:
     def request_curves(self) -> None:
         """Send all rows of the curves again."""
         if self.run is not None:
-            self._send("curves", Rows(0, CURVES, self.run.history.rows(0, CURVES)))
+            self._send("curves", RunRows(0, CURVES, self.run.history.rows(0, CURVES)))
 
     def _run_to(self, action: str) -> Run:
         if self.run is None:
@@ -238,7 +238,7 @@ def follow(run: Run, tell: Callable[[str, Any], None], lock: AbstractContextMana
             sent, version = 0, run.history.version
         rows = run.history.rows(sent, CURVES)
         if rows.shape[1] or sent == 0:
-            tell("curves", Rows(sent, CURVES, rows))
+            tell("curves", RunRows(sent, CURVES, rows))
             sent += rows.shape[1]
         tell("run", run_view(run))
 

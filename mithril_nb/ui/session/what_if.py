@@ -26,7 +26,7 @@ from mithril_nb.ui.session.commands import (
     problem_data,
     problem_of,
 )
-from mithril_nb.ui.session.cost_requests import KeyHead, Look, Picture, draw_beside, picture_data
+from mithril_nb.ui.session.cost_requests import CostPicture, KeyHead, Look, draw_beside, picture_data
 from mithril_nb.viz.costs.fields import BLOCK_FIELDS
 
 FieldValue = int | float | str | bool | list[int] | None
@@ -82,7 +82,7 @@ class WhatIfAnswer(TypedDict):
     rows: list[ComparedFigure]
     compiled: list[ComparedFigure] | None  # the same figures from the compiler; null until requested
     problem: ProblemData | None
-    picture: Picture
+    picture: CostPicture
 
 
 class WhatIfState(RequestState):

@@ -22,7 +22,7 @@ from mithril_nb.ui.widgets.static_fallback import STILL
 
 
 @dataclass(frozen=True)
-class Cell:
+class NotebookCell:
     """The running cell."""
 
     # Path of the notebook when the kernel started; `None` if unknown. The user may have renamed the file.
@@ -82,7 +82,7 @@ _WIDGETS: dict[str, tuple[str, list[Replaceable]]] = {}
 """For each id of a cell: the latest run of the cell, and the open widgets of that run."""
 
 
-def current_cell() -> Cell | None:
+def current_cell() -> NotebookCell | None:
     """Return the running cell; `None` outside a notebook, or if the host does not identify cells."""
     shell = get_ipython()
     parent: dict[str, Any] = getattr(shell, "get_parent", dict)()
@@ -92,7 +92,9 @@ def current_cell() -> Cell | None:
     # jupyter_server names the notebook in the environment, VS Code in the user's namespace.
     name = os.environ.get("JPY_SESSION_NAME") or shell.user_ns.get("__vsc_ipynb_file__")
     path = Path(str(name)) if name else None
-    return Cell(path if path and path.parent.is_dir() else None, str(metadata["cellId"]), str(header.get("msg_id")))
+    return NotebookCell(
+        path if path and path.parent.is_dir() else None, str(metadata["cellId"]), str(header.get("msg_id"))
+    )
 
 
 def replace_older() -> list[Replaceable]:
@@ -125,7 +127,7 @@ def forget(widget: Replaceable) -> None:
             widgets.remove(widget)
 
 
-def _made_by(cell: Cell) -> list[Replaceable]:
+def _made_by(cell: NotebookCell) -> list[Replaceable]:
     run, widgets = _WIDGETS.get(cell.id, ("", []))
     return widgets if run == cell.run else []
 

@@ -19,7 +19,7 @@ from mithril_nb.jobs import JobQueue, Wanted
 from mithril_nb.train import History, Run
 from mithril_nb.train.run.events import CURVES
 from mithril_nb.ui.session.commands import problem_of
-from mithril_nb.ui.session.training import Rows, follow, run_view
+from mithril_nb.ui.session.training import RunRows, follow, run_view
 from mithril_nb.ui.widgets.cells import remember, report_interrupts
 from mithril_nb.ui.widgets.front_end import FrontEndWidget, is_jupyter
 from mithril_nb.ui.widgets.protocol import curves_message
@@ -68,7 +68,7 @@ class LiveRun(FrontEndWidget):
 
     def _command(self, name: str, args: Mapping[str, Any]) -> None:
         if name == "request_curves":
-            self._send_update("curves", Rows(0, CURVES, self.source.history.rows(0, CURVES)))
+            self._send_update("curves", RunRows(0, CURVES, self.source.history.rows(0, CURVES)))
         elif name == "set_learning_rate":
             self.source.set_learning_rate(float(args["value"]))
         elif name in _COMMANDS:

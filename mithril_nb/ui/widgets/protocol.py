@@ -18,14 +18,14 @@ from mithril_nb.stages.hlo.readable import readable
 from mithril_nb.stages.transforms.marks import MarkedEquation
 from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
 from mithril_nb.ui.session.commands import ProblemData, Reply, problem_data
-from mithril_nb.ui.session.cost_requests import CostHead, CostRowsHead, FormulaHead, KeyHead, Picture
-from mithril_nb.ui.session.cost_tables import BlockFormula, CostDetails, CostTable
+from mithril_nb.ui.session.cost_requests import CostHead, CostPicture, CostRowsHead, FormulaHead, KeyHead
+from mithril_nb.ui.session.cost_tables import BlockFormula, CostDetails, CostTableData
 from mithril_nb.ui.session.exploring import StageHead
 from mithril_nb.ui.session.graphs.exports import ExportHead
 from mithril_nb.ui.session.graphs.overlays import OverlayData, OverlayHead
-from mithril_nb.ui.session.passes import DiffHead, InstructionHistory, MatchesHead, PassesHead, PassRow
+from mithril_nb.ui.session.passes import DiffHead, HistoryHead, MatchesHead, PassesHead, PassRow
 from mithril_nb.ui.session.snapshot import GraphOfStage
-from mithril_nb.ui.session.training import CurvesHead, Rows, RunData
+from mithril_nb.ui.session.training import CurvesHead, RunData, RunRows
 from mithril_nb.ui.session.what_if import WhatIfAnswer
 from mithril_nb.viz.pages.listing import equation_data, stage_data
 
@@ -120,15 +120,15 @@ MESSAGES: dict[str, tuple[Any, Any]] = {
     "overlay": (OverlayHead, OverlayData),
     "run": (RunHead, None),
     "curves": (CurvesHead, bytes),
-    "cost": (CostHead, CostTable),
+    "cost": (CostHead, CostTableData),
     "cost_rows": (CostRowsHead, CostDetails),
-    "cost_picture": (KeyHead, Picture),
+    "cost_picture": (KeyHead, CostPicture),
     "formula": (FormulaHead, BlockFormula),
     "what_if": (KeyHead, WhatIfAnswer),
     "passes": (PassesHead, list[PassRow]),
     "diff": (DiffHead, str),
     "pass_matches": (MatchesHead, list[tuple[int, list[int]]]),
-    "instruction_history": (InstructionHistory, None),
+    "instruction_history": (HistoryHead, None),
     "transforms": (TransformsHead, list[TransformStepData]),
     "export": (ExportHead, str),
 }
@@ -151,7 +151,7 @@ def stage_message(name: str, version: int, inspection: Inspection, *, short: boo
     return {"type": "stage", **head}, [packed(data)]
 
 
-def curves_message(rows: Rows) -> Message:
+def curves_message(rows: RunRows) -> Message:
     """Return the message and buffer of rows of curves: little-endian float64, column after column."""
     values = np.ascontiguousarray(rows.values, dtype="<f8")
     return {"type": "curves", "from": rows.start, "columns": list(rows.columns)}, [values.tobytes()]

@@ -27,15 +27,15 @@ from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import check_arguments
 from mithril_nb.ui.session.design import (
     EDITS,
-    Change,
     Design,
+    DesignChange,
     add_block,
     connect,
     design_of,
     remove,
     set_attribute,
 )
-from mithril_nb.ui.session.editor import History
+from mithril_nb.ui.session.editor import EditHistory
 
 
 @pytest.fixture
@@ -171,10 +171,10 @@ def _step(design: Design, what: str, number: int) -> Design:
 @settings(deadline=None, max_examples=60)
 @given(_STEPS)
 def test_undo_restores_every_design(steps):
-    history, seen = History(Design(LogicalGraph())), [Design(LogicalGraph())]
+    history, seen = EditHistory(Design(LogicalGraph())), [Design(LogicalGraph())]
     for time, (what, number) in enumerate(steps):
         changed = _step(history.present, what, number)
-        history = history.with_change(Change(changed, what), 10.0 * time)
+        history = history.with_change(DesignChange(changed, what), 10.0 * time)
         if changed != seen[-1]:
             seen.append(changed)
         built: dict = {}
@@ -190,10 +190,10 @@ def test_undo_restores_every_design(steps):
 
 
 def test_slider_moves_are_one_undo_step():
-    def slid(name: str) -> Change:
-        return Change(Design(LogicalGraph(), name=name), "dimension of a", is_gesture=True)
+    def slid(name: str) -> DesignChange:
+        return DesignChange(Design(LogicalGraph(), name=name), "dimension of a", is_gesture=True)
 
-    history = History(Design(LogicalGraph(), name="0"))
+    history = EditHistory(Design(LogicalGraph(), name="0"))
     for index in range(1, 6):
         history = history.with_change(slid(str(index)), 0.1 * index)
     history = history.with_change(slid("late"), 60.0)
@@ -245,9 +245,9 @@ def test_renaming_inside_a_composite_keeps_shapes_and_connections():
 
 
 def test_history_keeps_ten_thousand_steps():
-    history = History(Design(LogicalGraph(), name="0"))
+    history = EditHistory(Design(LogicalGraph(), name="0"))
     for number in range(1, 10_001):
-        history = history.with_change(Change(Design(LogicalGraph(), name=str(number)), "rename"), 10.0 * number)
+        history = history.with_change(DesignChange(Design(LogicalGraph(), name=str(number)), "rename"), 10.0 * number)
     assert history.undo is not None
     assert history.undo.count == 10_000
     while history.undo:

@@ -19,7 +19,7 @@ from mithril_nb.ui.session import Session, design_of
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import check_arguments
 from mithril_nb.ui.session.design import EDITS, Design
-from mithril_nb.ui.session.editor import History
+from mithril_nb.ui.session.editor import EditHistory
 from mithril_nb.ui.session.stages import StageMaker
 
 VIEWS: dict[str, dict[str, Any]] = {
@@ -105,7 +105,7 @@ def test_positional_arguments_are_rejected(session):
 @pytest.mark.parametrize("seed", range(3))
 def test_random_edits_are_undone_and_redone(stress, seed):
     random, counts = Random(seed), Counter[str]()
-    history = first = History(start())
+    history = first = EditHistory(start())
     backend = JaxBackend()
     steps = stress.size(short=300, long=20_000)
     for number in range(steps):

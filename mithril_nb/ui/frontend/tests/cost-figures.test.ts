@@ -16,7 +16,7 @@ import {
 import { pathOfKey, themed } from "../src/costs/picture";
 import { changeOf } from "../src/costs/what-if";
 import { describeCost } from "../src/editor/inspector";
-import type { CostTable, CostTableRow, Figure, Source } from "../src/kernel/contract";
+import type { CostTableData, CostTableRow, Figure, Source } from "../src/kernel/contract";
 import type { Snapshot } from "../src/kernel/model";
 import { sceneOf } from "./scene";
 
@@ -35,7 +35,7 @@ describe("costs", () => {
     roles: {},
     unknown: {},
   };
-  const of = (source: Source, rows: Partial<CostTableRow>[], total: Partial<CostTableRow> = {}): CostTable => ({
+  const of = (source: Source, rows: Partial<CostTableRow>[], total: Partial<CostTableRow> = {}): CostTableData => ({
     source,
     rows: rows.map((row) => ({ ...empty, ...row })),
     total: { ...empty, ...total },
@@ -43,7 +43,7 @@ describe("costs", () => {
     notes: [],
     stale: false,
   });
-  const named = (costs: CostTable[], key: string, figure: Figure = "flops"): Column =>
+  const named = (costs: CostTableData[], key: string, figure: Figure = "flops"): Column =>
     costColumns(costs, figure).find((column) => column.key === key)!;
 
   test("sort by number and by name, stably, unknown values last", () => {
@@ -100,7 +100,7 @@ describe("costs", () => {
     expect(lines[1]!.by.analytic).toMatchObject({ flops: 0, params: 0, time_s: null });
   });
   test("leave out unknown parameters unless they are selected", () => {
-    const open: CostTable = {
+    const open: CostTableData = {
       ...of("analytic", [{ params: null }], { params: null }),
       notes: [
         "params: none is called so",
@@ -117,7 +117,7 @@ describe("costs", () => {
     expect(notesOf(open, "flops")).toEqual(open.notes.slice(1));
     expect(costColumns([open], "params").map(({ key }) => key)).toContain("params");
     expect(notesOf(open, "params")).toEqual(open.notes);
-    const named: CostTable = { ...open, total: { ...open.total, formulas: { params: ["B", "B"] } } };
+    const named: CostTableData = { ...open, total: { ...open.total, formulas: { params: ["B", "B"] } } };
     expect(costColumns([named], "flops").map(({ key }) => key)).toContain("params");
     expect(notesOf({ ...open, total: { ...open.total, params: 3 } }, "flops")).toEqual(open.notes);
   });
@@ -184,7 +184,7 @@ describe("costs", () => {
     expect(describeCost(open.rows[0]!, open.total, "flops")).toEqual(formulas.flops);
   });
   test("have communication columns if the program communicates", () => {
-    const keys = (given: CostTable): string[] => costColumns([given], "flops").map(({ key }) => key);
+    const keys = (given: CostTableData): string[] => costColumns([given], "flops").map(({ key }) => key);
     expect(keys(of("compiled", [{ flops: 3 }]))).not.toContain("wire_bytes");
     expect(keys(of("compiled", [{ payload_bytes: 0, wire_bytes: 0 }]))).not.toContain("payload_bytes");
     expect(keys(of("compiled", [{ wire_bytes: null }]))).toContain("wire_bytes");

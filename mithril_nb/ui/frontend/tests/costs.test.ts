@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeSession, type Sent, gzip } from "../dev/fake-model";
 import { drawingOf } from "../src/costs/picture";
-import type { CostDetail, CostTable, Source } from "../src/kernel/contract";
+import type { CostDetail, CostTableData, Source } from "../src/kernel/contract";
 import type { Snapshot } from "../src/kernel/model";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
@@ -59,7 +59,7 @@ class FakeCosts extends FakeSession {
     if (name === "request_cost" && this.lowered) this.turn(source, "unavailable", this.lowered);
     else if (name === "request_cost" || name === "measure") {
       const by = name === "measure" ? "measured" : source;
-      const table: CostTable = {
+      const table: CostTableData = {
         ...cost,
         source: by,
         rows: cost.rows.map((row) => ({

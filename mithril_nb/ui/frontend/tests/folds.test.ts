@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { type FoldRange, foldRanges, isFoldedAtFirst, outlineOf, rangesOutside } from "../src/code/fold-ranges";
 import { Folds, foldLabel } from "../src/code/folds";
 import { costTexts, foldFigure } from "../src/stages/fold-costs";
-import type { CostTable, CostTableRow, Role } from "../src/kernel/contract";
+import type { CostTableData, CostTableRow, Role } from "../src/kernel/contract";
 import type { RawInstruction } from "../src/kernel/messages";
 import { StageText } from "../src/store/links";
 
@@ -271,7 +271,7 @@ describe("the cost of a folded block", () => {
     time_s: null,
     ...more,
   });
-  const cost = (rows: CostTableRow[], total: CostTableRow): CostTable => ({
+  const cost = (rows: CostTableRow[], total: CostTableRow): CostTableData => ({
     source: "analytic",
     rows,
     total,

@@ -1,13 +1,18 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeSession, type Sent, gzip } from "../dev/fake-model";
-import type { BlockFormula, Term } from "../src/kernel/contract";
+import type { BlockFormula, FormulaTerm } from "../src/kernel/contract";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
 import { shortData } from "./short-data";
 
 const data = shortData(5);
 const CLICK = { bubbles: true, button: 0, pointerId: 1 };
-const term = (formula: string, letters: Term["letters"], flops: number | null, more: Partial<Term> = {}): Term => ({
+const term = (
+  formula: string,
+  letters: FormulaTerm["letters"],
+  flops: number | null,
+  more: Partial<FormulaTerm> = {},
+): FormulaTerm => ({
   formula,
   letters,
   times: 1,

@@ -7,7 +7,7 @@ import { StageText } from "../src/store/links";
 import { barsOf, margin, setHeat, setStripes } from "../src/code/margin";
 import { INFERRED, KERNEL, PINNED, marks, setFlags } from "../src/code/marks";
 import { figureOfLines, heatOf } from "../src/costs/line-costs";
-import type { CostTable } from "../src/kernel/contract";
+import type { CostTableData } from "../src/kernel/contract";
 
 describe("bars", () => {
   test("merge adjacent lines with the same stripe", () => {
@@ -97,15 +97,15 @@ describe("the heat of lines of Python", () => {
     equations: {},
     help: [],
   });
-  const cost = (lines: CostTable["lines"], source: CostTable["source"] = "analytic"): CostTable => ({
+  const cost = (lines: CostTableData["lines"], source: CostTableData["source"] = "analytic"): CostTableData => ({
     source,
     lines,
     rows: [],
-    total: {} as CostTable["total"],
+    total: {} as CostTableData["total"],
     notes: [],
     stale: false,
   });
-  const heats = (of: CostTable | null, figure: Parameters<typeof heatOf>[2] = "flops"): (number | null)[] =>
+  const heats = (of: CostTableData | null, figure: Parameters<typeof heatOf>[2] = "flops"): (number | null)[] =>
     [1, 2, 3, 4, 5].map((line) => heatOf(text, of, figure)(line)?.level ?? null);
 
   test("is relative to the most expensive line", () => {

@@ -31,7 +31,7 @@ export interface FoldRange {
  * The block of a line: its path with all outer groups, outermost first, and its role. Lines with equal places share one
  * object.
  */
-interface Place {
+interface LinePlace {
   paths: readonly string[];
   block: string;
   role: Role | null;
@@ -184,7 +184,7 @@ function itemsIn(content: string, from: number, to: number): number {
 }
 
 /** Return the inner computations: fused ones of HLO, private functions of StableHLO. They are not nested. */
-function computations(lines: readonly string[], places: readonly (Place | null)[]): FoldRange[] {
+function computations(lines: readonly string[], places: readonly (LinePlace | null)[]): FoldRange[] {
   const found: FoldRange[] = [];
   for (let at = 0; at < lines.length; at++) {
     const header = lines[at]!.endsWith("{") ? COMPUTATION.exec(lines[at]!) : null;
@@ -209,9 +209,9 @@ function computations(lines: readonly string[], places: readonly (Place | null)[
   return found;
 }
 
-function mostFrequent(places: readonly (Place | null)[], from: number, to: number): Place | null {
-  const counts = new Map<Place, number>();
-  let best: Place | null = null;
+function mostFrequent(places: readonly (LinePlace | null)[], from: number, to: number): LinePlace | null {
+  const counts = new Map<LinePlace, number>();
+  let best: LinePlace | null = null;
   for (let line = from; line <= to; line++) {
     const place = places[line];
     if (!place) continue;
@@ -222,19 +222,19 @@ function mostFrequent(places: readonly (Place | null)[], from: number, to: numbe
   return best;
 }
 
-const PLACES = new WeakMap<StageText, readonly (Place | null)[]>();
+const PLACES = new WeakMap<StageText, readonly (LinePlace | null)[]>();
 
 /** Return the place of each line, counted from 1; null for lines without a block. Computed once for each text. */
-function placesOf(text: StageText): readonly (Place | null)[] {
+function placesOf(text: StageText): readonly (LinePlace | null)[] {
   let places = PLACES.get(text);
   if (!places) PLACES.set(text, (places = findPlaces(text)));
   return places;
 }
 
-function findPlaces(text: StageText): (Place | null)[] {
-  const known = new Map<string, Place>();
-  const places: (Place | null)[] = new Array(text.lineCount + 2).fill(null);
-  const place = (paths: readonly string[], block: string, role: Role | null, others: number): Place => {
+function findPlaces(text: StageText): (LinePlace | null)[] {
+  const known = new Map<string, LinePlace>();
+  const places: (LinePlace | null)[] = new Array(text.lineCount + 2).fill(null);
+  const place = (paths: readonly string[], block: string, role: Role | null, others: number): LinePlace => {
     const key = `${paths.at(-1)}\n${role}`;
     let one = known.get(key);
     if (!one) known.set(key, (one = { paths, block, role, others }));
@@ -279,7 +279,7 @@ function isShared({ shares }: Instruction): boolean {
 
 /** Add the runs of lines with the same block and role, and those of the blocks inside it. */
 function blockRuns(
-  places: readonly (Place | null)[],
+  places: readonly (LinePlace | null)[],
   from: number,
   to: number,
   depth: number,

@@ -2,7 +2,7 @@
 
 import type { CostView } from "../kernel/model";
 import { exact, percent, seconds, si } from "../dom/format";
-import type { Communication, CostTable, CostTableRow, Figure, Quantity, Role, Source } from "../kernel/contract";
+import type { Communication, CostTableData, CostTableRow, Figure, Quantity, Role, Source } from "../kernel/contract";
 
 export const SOURCES: readonly Source[] = ["analytic", "lowered", "compiled", "measured"];
 export const SOURCE_TITLES: Record<Source, [title: string, hint: string]> = {
@@ -121,7 +121,7 @@ export function inOrder(sources: readonly Source[]): Source[] {
 }
 
 /** A block with its costs by source. */
-export interface Line {
+export interface TableLine {
   block: string;
   label: string;
   hue: number;
@@ -129,8 +129,8 @@ export interface Line {
 }
 
 /** Merge the rows of several sources: in the order of the first, then rows that only the others have. */
-export function linesOf(costs: readonly CostTable[]): Line[] {
-  const found = new Map<string, Line>();
+export function linesOf(costs: readonly CostTableData[]): TableLine[] {
+  const found = new Map<string, TableLine>();
   for (const cost of costs) {
     for (const row of cost.rows) {
       const line = found.get(row.block) ?? { block: row.block, label: row.label, hue: row.hue, by: {} };
@@ -160,7 +160,7 @@ export function zeroRow(
   };
 }
 
-export function totalLine(costs: readonly CostTable[]): Line {
+export function totalLine(costs: readonly CostTableData[]): TableLine {
   return { block: "", label: "Total", hue: -1, by: Object.fromEntries(costs.map((cost) => [cost.source, cost.total])) };
 }
 
@@ -170,29 +170,29 @@ export interface Column {
   hint: string;
   figure: Quantity | null;
   /** Cell of a line: sort value, text and tooltip. */
-  value: (line: Line) => number | null;
-  text: (line: Line) => string;
-  title_of: (line: Line) => string;
+  value: (line: TableLine) => number | null;
+  text: (line: TableLine) => string;
+  title_of: (line: TableLine) => string;
   /** Cell in a CSV file: all digits, or the full formula; empty if unknown. */
-  exact?: (line: Line) => string;
+  exact?: (line: TableLine) => string;
   /** Parts of the bar behind the number, by role; "" is the rest. */
-  bar?: (line: Line) => [role: Role | "", value: number][];
+  bar?: (line: TableLine) => [role: Role | "", value: number][];
 }
 
 /** Return whether the parameter count is known; if not, its column is left out. */
-const hasParams = ({ total }: CostTable): boolean => total.params !== null || total.formulas?.params !== undefined;
+const hasParams = ({ total }: CostTableData): boolean => total.params !== null || total.formulas?.params !== undefined;
 
 /** Return the notes on unknown costs for a figure. The note on parameters is shown only with that figure. */
-export function notesOf(cost: CostTable, figure: Figure): string[] {
+export function notesOf(cost: CostTableData, figure: Figure): string[] {
   return cost.notes.filter((note) => figure === "params" || hasParams(cost) || !note.startsWith("params: "));
 }
 
 /** Return whether the program sends data to other devices, or may do so. */
-const communicates = ({ rows, total }: CostTable): boolean =>
+const communicates = ({ rows, total }: CostTableData): boolean =>
   [...rows, total].some((row) => COMMUNICATION.some((one) => row[one] !== undefined && row[one] !== 0));
 
 /** Return the columns of the cost table: all figures of one source, or one figure of several sources. */
-export function costColumns(costs: readonly CostTable[], figure: Figure): Column[] {
+export function costColumns(costs: readonly CostTableData[], figure: Figure): Column[] {
   const [first] = costs;
   if (!first) return [];
   // The two conventions differ only where blocks contain others.
@@ -214,7 +214,7 @@ export function costColumns(costs: readonly CostTable[], figure: Figure): Column
     ...Object.fromEntries(
       (["value", "text", "title_of", "exact"] as const).map((name) => [
         name,
-        (line: Line) => one[name]?.(totalLineOf(line)),
+        (line: TableLine) => one[name]?.(totalLineOf(line)),
       ]),
     ),
   });
@@ -251,13 +251,13 @@ export function costColumns(costs: readonly CostTable[], figure: Figure): Column
   return [...columns, ...shares, ...parts];
 }
 
-function totalLineOf(line: Line): Line {
+function totalLineOf(line: TableLine): TableLine {
   return { ...line, by: Object.fromEntries(Object.entries(line.by).map(([source, row]) => [source, totalOf(row)])) };
 }
 
 function column(source: Source, figure: Quantity, key: string, title: string, hint: string): Column {
-  const value = (line: Line): number | null => (line.by[source] ? figureOf(line.by[source], figure) : null);
-  const texts = (line: Line): [string, string] =>
+  const value = (line: TableLine): number | null => (line.by[source] ? figureOf(line.by[source], figure) : null);
+  const texts = (line: TableLine): [string, string] =>
     line.by[source] ? figureText(line.by[source], figure) : [formatFigure(figure, null), formatExactly(figure, null)];
   return {
     key,
@@ -289,8 +289,8 @@ function partsOf(row: CostTableRow | undefined, figure: Quantity): [Role | "", n
   return rest > 0 ? [...parts, ["", rest]] : parts;
 }
 
-function shareColumn({ source, total }: CostTable, figure: Figure): Column {
-  const share = (line: Line): ReturnType<typeof shareOf> =>
+function shareColumn({ source, total }: CostTableData, figure: Figure): Column {
+  const share = (line: TableLine): ReturnType<typeof shareOf> =>
     line.by[source] ? shareOf(line.by[source], total, figure) : [null, ""];
   return {
     key: "share",
@@ -305,7 +305,7 @@ function shareColumn({ source, total }: CostTable, figure: Figure): Column {
 
 function roleColumn(source: Source, figure: Figure, role: Role): Column {
   const title = role[0]!.toUpperCase() + role.slice(1);
-  const value = (line: Line): number | null =>
+  const value = (line: TableLine): number | null =>
     line.by[source] ? (line.by[source].roles?.[role]?.[figure] ?? 0) : null;
   return {
     key: role,
@@ -319,7 +319,7 @@ function roleColumn(source: Source, figure: Figure, role: Role): Column {
 }
 
 /** Sort lines by a column; unknown values come last. */
-export function sortLines(lines: readonly Line[], column: Column | null, direction: 1 | -1): Line[] {
+export function sortLines(lines: readonly TableLine[], column: Column | null, direction: 1 | -1): TableLine[] {
   return lines
     .map((line, i) => ({ line, i, value: column?.value(line) ?? null }))
     .sort((a, b) => {
@@ -335,13 +335,13 @@ function cell(value: string): string {
 }
 
 /** Return the table as CSV: exact numbers, empty cells for unknown values, the total last. */
-export function toCsv(costs: readonly CostTable[], figure: Figure): string {
+export function toCsv(costs: readonly CostTableData[], figure: Figure): string {
   const columns = costColumns(costs, figure);
   const named =
     costs.length > 1
       ? columns.map(({ key }) => (SOURCES.includes(key as Source) ? `${key} ${figure}` : key))
       : columns.map(({ key }) => key);
-  const row = (line: Line, name: string): string =>
+  const row = (line: TableLine, name: string): string =>
     [cell(name), ...columns.map((one) => cell(one.exact?.(line) ?? String(one.value(line) ?? "")))].join(",");
   const rows = linesOf(costs).map((line) => row(line, line.block || "(unattributed)"));
   return `${[["block", ...named].join(","), ...rows, row(totalLine(costs), "total")].join("\n")}\n`;

@@ -6,7 +6,7 @@ import type { Tip } from "../controls/tip";
 import { attr, h } from "../dom/dom";
 import { type Theme, theme } from "../dom/theme";
 import { Holder, useElapsed } from "../dom/view";
-import type { Picture } from "../kernel/contract";
+import type { CostPicture } from "../kernel/contract";
 import type { Store } from "../store/store";
 
 /** SVG elements allowed in a picture. */
@@ -225,7 +225,7 @@ export class Drawing {
 
 interface PictureProps {
   drawing: Drawing;
-  drawn: Picture | null;
+  drawn: CostPicture | null;
   /** What the kernel does for the next picture; null while there is none to wait for. */
   activity: string | null;
   isOld?: boolean;

@@ -6,7 +6,7 @@ import { Chips, Presses, Radios } from "../controls/choice";
 import type { Tip } from "../controls/tip";
 import { copyFrom } from "../dom/clipboard";
 import { Button, IconButton, useElapsed, useSize, useStart } from "../dom/view";
-import type { CostTable, Figure, Picture, Source } from "../kernel/contract";
+import type { CostTableData, Figure, CostPicture, Source } from "../kernel/contract";
 import { lineage } from "../store/links";
 import type { Store } from "../store/store";
 import {
@@ -41,7 +41,7 @@ const MOST_HIDDEN = 200;
 const NOT_MEASURED = "Not measured yet. Press “Measure” to run the program.";
 
 const titleOf = (path: string): string => path.split("/").join(" / ");
-const reasonPicture = (reason: string): Picture => ({ svg: "", text: "", reason });
+const reasonPicture = (reason: string): CostPicture => ({ svg: "", text: "", reason });
 
 /** Show the table of costs in a Cost tab, and move the focus to the row of a block; return whether there is one. */
 export function showRow(store: Store, tab: HTMLElement, block: string): boolean {
@@ -87,7 +87,7 @@ export function CostTab({ store, tip }: { store: Store; tip: Tip }) {
   /** The key of the requested picture, what the kernel does for it, and the latest picture with its view. */
   const asked = useRef("");
   const activity = useSignal<string | null>(null);
-  const drawn = useSignal<Picture | null>(null);
+  const drawn = useSignal<CostPicture | null>(null);
   const drawnView = useSignal<string | undefined>(undefined);
   const paints = useSignal(0);
   void paints.value; // the blocks of a new picture can be opened
@@ -115,7 +115,7 @@ export function CostTab({ store, tip }: { store: Store; tip: Tip }) {
     const steps = Math.floor(root.current!.clientWidth / STEP_PX) * STEP_PX;
     if (steps) width.value = steps;
   });
-  const takePicture = (key: string, picture: Picture): void => {
+  const takePicture = (key: string, picture: CostPicture): void => {
     if (key !== asked.current) return;
     activity.value = null;
     drawn.value = picture;
@@ -221,7 +221,7 @@ export function CostTab({ store, tip }: { store: Store; tip: Tip }) {
   };
 
   // While the table is hidden, it is built only if it is small.
-  const shown = useRef<{ costs: CostTable[]; figure: Figure }>({ costs: [], figure });
+  const shown = useRef<{ costs: CostTableData[]; figure: Figure }>({ costs: [], figure });
   const isSmall = costs.every(({ rows }) => rows.length <= MOST_HIDDEN);
   if (isTable && (store.tab === "cost" || isSmall)) shown.current = { costs, figure };
   const hasRoles = costs.some(({ rows }) => rows.some(({ roles }) => roles?.backward?.flops || roles?.update?.flops));

@@ -8,7 +8,7 @@ import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { handled } from "../controls/choice";
 import { percent } from "../dom/format";
 import { Icon, useStart } from "../dom/view";
-import type { CostDetails, CostTable, Figure } from "../kernel/contract";
+import type { CostDetails, CostTableData, Figure } from "../kernel/contract";
 import { UNATTRIBUTED, lineage } from "../store/links";
 import type { Store } from "../store/store";
 import {
@@ -16,7 +16,7 @@ import {
   type Column,
   FIGURE_TITLES,
   SOURCES,
-  type Line,
+  type TableLine,
   linesOf,
   zeroRow,
   sortLines,
@@ -44,7 +44,7 @@ function nextOrder({ key, direction }: Order, clicked: string): Order {
 }
 
 /** Return the value of a full bar, by column. Bars of several sources share one scale. */
-function scalesOf(columns: readonly Column[], lines: readonly Line[], isShared: boolean): Map<string, number> {
+function scalesOf(columns: readonly Column[], lines: readonly TableLine[], isShared: boolean): Map<string, number> {
   const scale = (column: Column): string => (isShared ? "all" : column.key);
   const scales = new Map<string, number>();
   for (const column of columns) {
@@ -55,7 +55,7 @@ function scalesOf(columns: readonly Column[], lines: readonly Line[], isShared: 
   return new Map(columns.map((column) => [column.key, scales.get(scale(column)) ?? 1]));
 }
 
-function Cell({ column, line, most }: { column: Column; line: Line; most: number }) {
+function Cell({ column, line, most }: { column: Column; line: TableLine; most: number }) {
   const text = column.text(line);
   const title = column.title_of(line);
   const parts = most > 0 ? (column.bar?.(line) ?? []) : [];
@@ -142,7 +142,7 @@ function DetailTable({ details, source, figure }: { details: Details; source: st
 }
 
 /** What all rows share. */
-interface Shared {
+interface TableContext {
   store: Store;
   columns: readonly Column[];
   most: ReadonlyMap<string, number>;
@@ -155,7 +155,7 @@ interface Shared {
   toggle: (block: string, isOpen?: boolean) => void;
 }
 
-type RowProps = JSX.IntrinsicElements["tr"] & { shared: Shared; block: string; look: string };
+type RowProps = JSX.IntrinsicElements["tr"] & { shared: TableContext; block: string; look: string };
 
 /** A row that is linked to a block. Links change with the pointer, so they do not render the row again. */
 function LinkedRow({ shared, block, look, ...props }: RowProps) {
@@ -194,7 +194,7 @@ function LinkedRow({ shared, block, look, ...props }: RowProps) {
   );
 }
 
-function Row({ shared, line }: { shared: Shared; line: Line }) {
+function Row({ shared, line }: { shared: TableContext; line: TableLine }) {
   const { store, columns, most, known, opened, setCurrent, toggle } = shared;
   const { block, label, hue } = line;
   const inside = lineage(block)
@@ -241,17 +241,17 @@ function Row({ shared, line }: { shared: Shared; line: Line }) {
 }
 
 /** The rows of what no block has caused, and of the total. */
-function Feet({ shared, costs }: { shared: Shared; costs: readonly CostTable[] }) {
+function Feet({ shared, costs }: { shared: TableContext; costs: readonly CostTableData[] }) {
   const { store, columns } = shared;
   const outside = linesOf(costs).find(({ block }) => block === "");
   const none = { block: "", label: "", hue: -1 };
   const by = costs.map(({ source, total }) => [source, outside?.by[source] ?? zeroRow(none, total)]);
-  const unattributed: Line = { ...none, by: Object.fromEntries(by) };
+  const unattributed: TableLine = { ...none, by: Object.fromEntries(by) };
   const isMeasured = costs.length === 1 && costs[0]!.source === "measured";
   const hint = isMeasured
     ? "Time of instructions without a known block, and time between and around instructions."
     : "Cost of instructions without a known block.";
-  const cells = (line: Line): JSX.Element[] =>
+  const cells = (line: TableLine): JSX.Element[] =>
     columns.map((column) => <Cell key={column.key} column={column} line={line} most={0} />);
   return (
     <>
@@ -313,7 +313,7 @@ export function focusRow(root: HTMLElement, block: string): boolean {
 interface TableProps {
   store: Store;
   /** The costs of the sources. */
-  costs: readonly CostTable[];
+  costs: readonly CostTableData[];
   /** Compared side by side, and used for shares. */
   figure: Figure;
   hidden: boolean;
@@ -364,7 +364,7 @@ export function TableView({ store, costs, figure, hidden }: TableProps) {
     const inner = linesOf(costs).filter(({ block }) => block !== "");
     const lines = isSorted ? sortLines(inner, column, direction) : inner;
     const blocks = lines.map(({ block }) => block);
-    const shared: Shared = {
+    const shared: TableContext = {
       store,
       columns,
       most: scalesOf(columns, inner, costs.length > 1),

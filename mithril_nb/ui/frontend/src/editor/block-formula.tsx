@@ -5,13 +5,13 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import { copyFrom } from "../dom/clipboard";
 import { exact, si } from "../dom/format";
 import { IconButton, useStart } from "../dom/view";
-import type { BlockFormula, Term } from "../kernel/contract";
+import type { BlockFormula, FormulaTerm } from "../kernel/contract";
 import { errorOf } from "../kernel/messages";
 import type { Store } from "../store/store";
 
-type Found = BlockFormula & { hasFailed?: boolean };
+type ShownFormula = BlockFormula & { hasFailed?: boolean };
 
-function TermLine({ term }: { term: Term }) {
+function TermLine({ term }: { term: FormulaTerm }) {
   const { formula, letters, times, role, opcodes, flops, why } = term;
   const count = times === 1 || !formula ? "" : `${times === null ? "?" : times.toLocaleString("en-US")} × `;
   const values = letters.map(
@@ -31,7 +31,7 @@ function TermLine({ term }: { term: Term }) {
 
 /** The formula of the block at `path`. It is requested once per version, when the costs are ready. */
 export function BlockFormulaView({ store, path }: { store: Store; path: string }) {
-  const latest = useSignal<Found | null>(null);
+  const latest = useSignal<ShownFormula | null>(null);
   const requested = useRef("");
   const current = useRef(path);
   current.current = path;

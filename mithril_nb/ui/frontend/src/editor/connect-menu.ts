@@ -9,7 +9,7 @@ import { type PortRef, targetsOf } from "./graph";
 /** The most options drawn at once. */
 const DRAWN = 60;
 
-interface Choice {
+interface KindChoice {
   source: PortRef;
   target: PortRef;
   connected: boolean;
@@ -35,7 +35,7 @@ export class ConnectMenu {
   open(node: SceneNode, beside: HTMLElement): void {
     this.close();
     const { index } = this.view;
-    const choices = node.outputs.flatMap((port): Choice[] => {
+    const choices = node.outputs.flatMap((port): KindChoice[] => {
       const source: PortRef = { node, port, side: "output", endpoint: endId(node.key, port.name) };
       return targetsOf(index, source).map((found) => ({ source, ...found }));
     });
@@ -47,7 +47,7 @@ export class ConnectMenu {
       tabindex: 0,
       "aria-label": `Connect ${node.name} to`,
     });
-    const option = ({ source, target, connected }: Choice, i: number): HTMLElement => {
+    const option = ({ source, target, connected }: KindChoice, i: number): HTMLElement => {
       const feeder = feeders.get(target.endpoint) ?? "not connected";
       return h(
         "div",
@@ -105,7 +105,7 @@ export class ConnectMenu {
     list.focus({ preventScroll: true });
   }
 
-  private take({ source, target, connected }: Choice): void {
+  private take({ source, target, connected }: KindChoice): void {
     this.store.command(connected ? "disconnect" : "connect", { source: source.endpoint, target: target.endpoint });
     this.close();
     this.view.focus(this.view.active);

@@ -8,7 +8,7 @@ import { NameField } from "../controls/rename";
 import { atLeast, shareOf, titled, totalOf } from "../costs/figures";
 import { exact, percent, si } from "../dom/format";
 import { Button, IconButton } from "../dom/view";
-import type { BlockDetails, CostTable, CostTableRow } from "../kernel/contract";
+import type { BlockDetails, CostTableData, CostTableRow } from "../kernel/contract";
 import { lineage } from "../store/links";
 import type { Store } from "../store/store";
 import { BlockFormulaView } from "./block-formula";
@@ -34,7 +34,7 @@ export function describeCost(
 type Fact = [name: string, value: string, title: string];
 
 /** Return the shapes, parameters and costs of a block. */
-function factsOf(block: BlockDetails, cost: CostTable | null): Fact[] {
+function factsOf(block: BlockDetails, cost: CostTableData | null): Fact[] {
   const row = cost?.rows.find((other) => other.block === block.path);
   const count = block.params.reduce((sum, param) => sum + (param.count ?? 0), 0);
   const facts: Fact[] = [

@@ -8,13 +8,13 @@ import { layout } from "../layout/layout";
 import type { Store } from "../store/store";
 import { withInnerProblems } from "./graph";
 
-interface View {
+interface LaidOutView {
   opened: Set<string>;
   moved: Map<string, [number, number]>;
 }
 
-interface Change {
-  apply: (view: View) => void;
+interface LayoutChange {
+  apply: (view: LaidOutView) => void;
   /** True once the kernel has executed the command: the next snapshot contains the change. */
   isDone: boolean;
 }
@@ -23,7 +23,7 @@ export class LaidOut {
   scene: Scene = EMPTY;
   nested: NestedGraph | null = null;
   private shown: { graph: ModelGraph; problems: readonly ProblemData[]; name: string } | null = null;
-  private changes: Change[] = [];
+  private changes: LayoutChange[] = [];
   private isEnded = false;
 
   /** `show` is called with the key of the group that the user opened or closed, if any. */
@@ -48,7 +48,7 @@ export class LaidOut {
 
   /** Open or close a group. */
   open(key: string, isOpen: boolean): void {
-    const apply = ({ opened }: View): void => void (isOpen ? opened.add(key) : opened.delete(key));
+    const apply = ({ opened }: LaidOutView): void => void (isOpen ? opened.add(key) : opened.delete(key));
     this.change(isOpen ? "expand" : "collapse", { path: key }, apply, key);
   }
 
@@ -57,7 +57,7 @@ export class LaidOut {
     this.change("move", { path, x: place[0], y: place[1] }, ({ moved }) => void moved.set(path, place));
   }
 
-  private change(name: string, args: Record<string, unknown>, apply: Change["apply"], anchor?: string): void {
+  private change(name: string, args: Record<string, unknown>, apply: LayoutChange["apply"], anchor?: string): void {
     const change = { apply, isDone: false };
     this.changes.push(change);
     this.draw(anchor);
@@ -71,7 +71,7 @@ export class LaidOut {
 
   private draw(anchor?: string): void {
     const { graph, problems, name } = this.store.snapshot;
-    const view: View = { opened: new Set(graph.opened), moved: new Map(Object.entries(graph.moved)) };
+    const view: LaidOutView = { opened: new Set(graph.opened), moved: new Map(Object.entries(graph.moved)) };
     for (const { apply } of this.changes) apply(view);
     const scene = layout(this.nested!, view.opened, view.moved);
     this.scene = { ...withInnerProblems(new SceneIndex(scene), problems), title: `Model ${name}` };

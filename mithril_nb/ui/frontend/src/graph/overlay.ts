@@ -2,7 +2,7 @@
 
 import { exact, exactSeconds, percent, seconds, si } from "../dom/format";
 import { attr, h, svg } from "../dom/dom";
-import type { OverlayData } from "../kernel/contract";
+import type { OverlayChoice, OverlayData } from "../kernel/contract";
 import type { Overlay } from "./boxes";
 import type { Description } from "./items";
 import type { PaintState } from "./painter";
@@ -178,13 +178,6 @@ function swatch({ level, hue, role }: Overlay): SVGSVGElement {
     role === "returns" ? null : bar(40, "mnb-swatch-track"),
     ...filled,
   );
-}
-
-/** The choices of an overlay: name and title; and whether the numbers of blocks exclude inner blocks. */
-export interface OverlayChoice {
-  name: string;
-  own: boolean;
-  choices: readonly (readonly [name: string, title: string])[];
 }
 
 /** Overlays that the compiler computes. */

@@ -2,7 +2,7 @@
 
 import type { SceneIndex, SceneNode } from "./scene";
 
-export interface Walked {
+export interface GraphWalk {
   readonly index: SceneIndex;
   readonly active: string;
   isSelected(key: string): boolean;
@@ -17,7 +17,7 @@ export class Walk {
   /** The nodes among which Shift+↑ and Shift+↓ choose: the ends of the edges that were followed last. */
   private choices: readonly string[] = [];
 
-  constructor(private readonly graph: Walked) {}
+  constructor(private readonly graph: GraphWalk) {}
 
   /** Handle a key, and return whether it had a meaning. */
   press(event: KeyboardEvent): boolean {

@@ -32,7 +32,7 @@ export interface WorkbenchSnapshot {
   selection: string[];
   notice: ProblemData | null;
   problems: ProblemData[];
-  cost: CostTable | null;
+  cost: CostTableData | null;
   costs: CostsInfo;
   overlay: OverlayChoice;
   stages: Record<string, StageState>;
@@ -82,7 +82,7 @@ export interface Fix {
 }
 
 /** The cost of a program by one source. The rows add up to the total; the row of block "" is unattributed. */
-export interface CostTable {
+export interface CostTableData {
   source: Source;
   rows: CostTableRow[];
   total: CostTableRow;
@@ -322,7 +322,7 @@ export interface ExplorerSnapshot {
   selection: string[];
   notice: ProblemData | null;
   problems: ProblemData[];
-  cost: CostTable | null;
+  cost: CostTableData | null;
   costs: CostsInfo;
   overlay: OverlayChoice;
   stages: Record<string, StageState>;
@@ -455,7 +455,7 @@ export interface CurvesHead {
   columns: string[];
 }
 
-/** The source of costs, and the version of the design; the data are a `CostTable`. */
+/** The source of costs, and the version of the design; the data are a `CostTableData`. */
 export interface CostHead {
   source: Source;
   version: number;
@@ -488,7 +488,7 @@ export interface CostRowsHead {
 }
 
 /** A picture as data. */
-export interface Picture {
+export interface CostPicture {
   svg: string;
   /** The same numbers. */
   text: string;
@@ -512,7 +512,7 @@ export interface BlockFormula {
   /** The formula from `Cost.formula`; `""` if there is none. */
   whole: string;
   /** Groups of equations with one formula: those with unknown FLOPs first, then the most expensive first. */
-  terms: Term[];
+  terms: FormulaTerm[];
   /** Pairs of a letter in the terms and its meaning. */
   legend: [string, string][];
   /** Number of terms not shown. */
@@ -526,7 +526,7 @@ export interface BlockFormula {
 }
 
 /** Equations of a block that share one formula. */
-export interface Term {
+export interface FormulaTerm {
   /** FLOPs of one equation, with letters for sizes, as in `"2·M·N·K"`; `""` if unknown. */
   formula: string;
   /** Pairs of a letter and its value. */
@@ -558,7 +558,7 @@ export interface WhatIfAnswer {
   /** The same figures from the compiler; null until requested. */
   compiled: ComparedFigure[] | null;
   problem: ProblemData | null;
-  picture: Picture;
+  picture: CostPicture;
 }
 
 /** A figure before and after a change of settings. */
@@ -596,7 +596,7 @@ export interface MatchesHead {
 }
 
 /** The passes that changed an instruction. */
-export interface InstructionHistory {
+export interface HistoryHead {
   stage: string;
   index: number;
   /** Event, name and number of a pass. */
@@ -642,15 +642,15 @@ export interface Messages {
   overlay: [head: OverlayHead, data: OverlayData];
   run: [head: RunHead, data: undefined];
   curves: [head: CurvesHead, data: ArrayBuffer];
-  cost: [head: CostHead, data: CostTable];
+  cost: [head: CostHead, data: CostTableData];
   cost_rows: [head: CostRowsHead, data: CostDetails];
-  cost_picture: [head: KeyHead, data: Picture];
+  cost_picture: [head: KeyHead, data: CostPicture];
   formula: [head: FormulaHead, data: BlockFormula];
   what_if: [head: KeyHead, data: WhatIfAnswer];
   passes: [head: PassesHead, data: PassRow[]];
   diff: [head: DiffHead, data: string];
   pass_matches: [head: MatchesHead, data: [number, number[]][]];
-  instruction_history: [head: InstructionHistory, data: undefined];
+  instruction_history: [head: HistoryHead, data: undefined];
   transforms: [head: TransformsHead, data: TransformStepData[]];
   export: [head: ExportHead, data: string];
 }

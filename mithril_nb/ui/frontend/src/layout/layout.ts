@@ -34,7 +34,7 @@ interface Level {
   outs: Map<string, number>;
 }
 
-interface Item {
+interface RowItem {
   node: SceneNode;
   part: Part;
   inner: Level | null;
@@ -204,7 +204,7 @@ class Plan {
     };
   }
 
-  private item(box: Box, usual: number): Item {
+  private item(box: Box, usual: number): RowItem {
     const expanded = this.shown.has(box.key);
     const w = isEven(box) ? Math.max(box.w, usual) : box.w;
     const [inputs, outputs] = expanded ? [[], []] : [portsAt(box.inputs, 0, box.h), portsAt(box.outputs, w, box.h)];
@@ -262,7 +262,7 @@ function heights(ports: readonly Port[]): Map<string, number> {
 }
 
 /** Return an open group: a frame that fits its title and content, with ports where the content has them. */
-function frame(node: SceneNode, inner: Level, titleW: number): Item {
+function frame(node: SceneNode, inner: Level, titleW: number): RowItem {
   const w = Math.max(inner.w + 2 * PAD, titleW);
   const h = inner.h + TITLE_H + PAD;
   const below = (ends: ReadonlyMap<string, number>): Map<string, number> =>

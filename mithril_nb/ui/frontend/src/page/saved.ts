@@ -1,7 +1,7 @@
 /** The data of a saved page, and what is read from them. */
 
 import { decodeJson, unpackEquations, unpackStage } from "../kernel/messages";
-import type { CostTable, PackedEquations, PackedStage } from "../kernel/contract";
+import type { CostTableData, PackedEquations, PackedStage } from "../kernel/contract";
 import type { PackedGraph } from "../layout/data";
 import { StageText } from "../store/links";
 import type { SavedGraph } from "./graph";
@@ -20,7 +20,7 @@ export interface Saved {
   /** Stages that are open at first. */
   shown: string[];
   /** FLOPs by block and role, for folded rows; missing if unknown. */
-  costs?: CostTable | null;
+  costs?: CostTableData | null;
   /** Diffs of the passes. */
   passes: string[];
   /** Rows of the table of costs as HTML, if the page itself has too few of them. */

@@ -13,7 +13,7 @@ export type Preset = "build" | "read" | "cost" | "train" | "lecture";
 /** By width: "stacked" has stages below each other, "wide" has the stages and tabs beside the graph. */
 type Shape = "stacked" | "column" | "wide";
 
-interface Plan {
+interface Arrangement {
   title: string;
   hint: string;
   /** The selected tab. */
@@ -24,7 +24,7 @@ interface Plan {
   beside: "stages" | "tabs" | "both";
 }
 
-const PLANS: Record<Preset, Plan> = {
+const PLANS: Record<Preset, Arrangement> = {
   build: {
     title: "Build",
     hint: "Graph with palette and inspector; stages and tabs around it",

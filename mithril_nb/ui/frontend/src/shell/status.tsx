@@ -10,10 +10,10 @@ import type { Store } from "../store/store";
 
 const LONGEST = 40; // characters of a path; its whole name is in the tooltip
 
-type Part = [name: string, text: string, title: string];
+type StatusPart = [name: string, text: string, title: string];
 
 /** Return the FLOPs of the selected block, by the convention of graph and table, and the exact value. */
-function selectedPart({ snapshot: { cost, overlay }, selection }: Store): Part[] {
+function selectedPart({ snapshot: { cost, overlay }, selection }: Store): StatusPart[] {
   const [path] = selection;
   const row = selection.length === 1 && cost?.rows.find(({ block }) => block === path);
   if (!cost || !row) return [];
@@ -29,11 +29,11 @@ function selectedPart({ snapshot: { cost, overlay }, selection }: Store): Part[]
 }
 
 /** Return the parts of the line. What does not fit is left out, the times first. */
-function partsOf(store: Store): Part[] {
+function partsOf(store: Store): StatusPart[] {
   const { status, problems, cost } = store.snapshot;
-  const time = (name: string, value: number | null, detail = ""): Part[] =>
+  const time = (name: string, value: number | null, detail = ""): StatusPart[] =>
     value == null ? [] : [[name, `${name} ${seconds(value)}`, `${name}: ${value} s${detail}`]];
-  const figures = (["flops", "bytes_accessed"] as const).flatMap((figure): Part[] => {
+  const figures = (["flops", "bytes_accessed"] as const).flatMap((figure): StatusPart[] => {
     if (!cost) return [];
     const [text, exact] = figureText(cost.total, figure);
     return [[figure, `${FIGURE_TITLES[figure][0]}: ${text} in total`, `${FIGURE_TITLES[figure][2]}: ${exact}`]];
@@ -44,9 +44,9 @@ function partsOf(store: Store): Part[] {
     ...figures,
     ...(status.attributed === null
       ? []
-      : [["attributed", `${percent(status.attributed)} of FLOPs attributed`, ATTRIBUTED] as Part]),
+      : [["attributed", `${percent(status.attributed)} of FLOPs attributed`, ATTRIBUTED] as StatusPart]),
     ...(length
-      ? [["problems", `${length} ${length === 1 ? "problem" : "problems"}`, problems[0]!.summary] as Part]
+      ? [["problems", `${length} ${length === 1 ? "problem" : "problems"}`, problems[0]!.summary] as StatusPart]
       : []),
     ...time("trace", status.trace_s),
     ...time("lower", status.lower_s),

@@ -17,7 +17,7 @@ const PART = Decoration.mark({ class: "mnb-diff-part" });
 const FOUND = Decoration.mark({ class: "mnb-found" });
 const FOUND_LINE = Decoration.line({ class: "mnb-found-line" });
 
-interface Shown {
+interface ShownDiff {
   signOf: (line: number, content: string) => Sign | undefined;
   parts: ReadonlyMap<number, readonly [number, number]>;
   /** The searched text in lower case, and the line that the search is at. */
@@ -25,8 +25,8 @@ interface Shown {
   at: number;
 }
 
-const show = StateEffect.define<Partial<Shown>>();
-const shown = StateField.define<Shown>({
+const show = StateEffect.define<Partial<ShownDiff>>();
+const shown = StateField.define<ShownDiff>({
   create: () => ({ signOf: (_, content) => content[0] as Sign, parts: new Map(), query: "", at: 0 }),
   update: (value, { effects }) =>
     effects.reduce((one, effect) => (effect.is(show) ? { ...one, ...effect.value } : one), value),
@@ -80,7 +80,7 @@ function createView(label: string): EditorView {
   });
 }
 
-function fill(view: EditorView, insert: string, more: Partial<Shown>): void {
+function fill(view: EditorView, insert: string, more: Partial<ShownDiff>): void {
   view.dispatch({
     changes: { from: 0, to: view.state.doc.length, insert },
     selection: { anchor: 0 },

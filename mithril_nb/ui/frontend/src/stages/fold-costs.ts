@@ -2,11 +2,11 @@
 
 import { FIGURE_TITLES, atLeast, formatFigure, shareOf, totalOf } from "../costs/figures";
 import { percent, si } from "../dom/format";
-import type { CostTable, CostTableRow, Figure, Role } from "../kernel/contract";
+import type { CostTableData, CostTableRow, Figure, Role } from "../kernel/contract";
 import type { CostText } from "../code/folds";
 
 /** Return the figure if the costs have it for blocks and roles, else FLOPs. */
-export function foldFigure(cost: CostTable | null, figure: Figure): Figure {
+export function foldFigure(cost: CostTableData | null, figure: Figure): Figure {
   const { total } = cost ?? {};
   const hasFigure = (one: Figure): boolean => total?.[one] != null || total?.formulas?.[one] !== undefined;
   if (figure !== "params" && hasFigure(figure)) return figure;
@@ -14,7 +14,7 @@ export function foldFigure(cost: CostTable | null, figure: Figure): Figure {
 }
 
 /** Return a function that formats the cost of a block, inner blocks included, in one role. */
-export function costTexts(cost: CostTable | null, figure: Figure): CostText {
+export function costTexts(cost: CostTableData | null, figure: Figure): CostText {
   const known = new Map<string, string>();
   return (block, role) => {
     const key = `${block}\n${role}`;
@@ -24,7 +24,7 @@ export function costTexts(cost: CostTable | null, figure: Figure): CostText {
   };
 }
 
-function textOf(cost: CostTable, figure: Figure, block: string, role: Role | null): string {
+function textOf(cost: CostTableData, figure: Figure, block: string, role: Role | null): string {
   const rows = cost.rows.filter((row) => row.block === block || row.block.startsWith(`${block}/`));
   if (rows.length === 0) return "";
   const unknown = rows.reduce((sum, row) => sum + (row.unknown?.[figure] ?? 0), 0);

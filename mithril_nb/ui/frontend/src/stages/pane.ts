@@ -14,14 +14,14 @@ import type { Tip } from "../controls/tip";
 import { FIGURE_TITLES, atLeast, formatFigure } from "../costs/figures";
 import { attr, h } from "../dom/dom";
 import { percent } from "../dom/format";
-import type { CostTable } from "../kernel/contract";
+import type { CostTableData } from "../kernel/contract";
 import { describe } from "../store/description";
 import { type Anchor, type Links, type StageText, lineage } from "../store/links";
 import type { Store } from "../store/store";
 import { PaneBar } from "./pane-bar";
 import { PaneFolds } from "./pane-folds";
 import { Ruler } from "./ruler";
-import { type Box, merged } from "./traces";
+import { type ScreenBox, merged } from "./traces";
 
 /** Move the caret by lines. The browser's own keys cannot reach lines that are not drawn. */
 function moveCaret(view: EditorView, event: KeyboardEvent): boolean {
@@ -47,7 +47,7 @@ export class Pane {
   private readonly ruler: Ruler;
   private readonly visibility: IntersectionObserver | null;
   private painted = "";
-  private paintedCosts: CostTable | null = null;
+  private paintedCosts: CostTableData | null = null;
   private hues = new Map<string, number>();
   private costOf: CostText = () => "";
   private costed: readonly unknown[] = [];
@@ -285,7 +285,7 @@ export class Pane {
   }
 
   /** Return the visible pinned rows, in window coordinates. */
-  pinnedBoxes(): Box[] {
+  pinnedBoxes(): ScreenBox[] {
     const rows = [...this.view.contentDOM.querySelectorAll(".mnb-pinned")];
     return merged(
       rows.map((row) => row.getBoundingClientRect()),

@@ -8,7 +8,7 @@ import { together } from "../dom/calls";
 import { Clock } from "../dom/clock";
 import { attr, h, text } from "../dom/dom";
 import { followFields, mount } from "../dom/view";
-import type { DiffHead, InstructionHistory, PassRow, PassesHead, RequestState } from "../kernel/contract";
+import type { DiffHead, HistoryHead, PassRow, PassesHead, RequestState } from "../kernel/contract";
 import type { Store } from "../store/store";
 import { DiffView } from "./diff-view";
 import { PassSearch } from "./pass-search";
@@ -136,7 +136,7 @@ export class PassesTab {
         (head, matches) => this.search.take(head, matches),
         (why) => this.search.fail(why),
       ),
-      store.kernel.on("instruction_history", (message: InstructionHistory) => this.receiveHistory(message)),
+      store.kernel.on("instruction_history", (message: HistoryHead) => this.receiveHistory(message)),
       () => this.clock.stop(),
       () => this.search.destroy(),
       () => this.view.destroy(),
@@ -305,7 +305,7 @@ export class PassesTab {
     });
   }
 
-  private receiveHistory({ stage, index, events, fused, became }: InstructionHistory): void {
+  private receiveHistory({ stage, index, events, fused, became }: HistoryHead): void {
     if (`${stage} ${index} ${this.version}` !== this.requested) return;
     const hlo = this.store.texts.get("hlo");
     const parts: (Node | string)[] = [

@@ -7,10 +7,10 @@ const MS = 150;
 const MOST = 6;
 
 /** A rectangle in window coordinates. */
-export type Box = Pick<DOMRect, "left" | "top" | "width" | "height">;
+export type ScreenBox = Pick<DOMRect, "left" | "top" | "width" | "height">;
 
 /** Merge boxes of adjacent rows, and drop the parts outside of a frame. */
-export function merged(boxes: readonly Box[], frame: Box): Box[] {
+export function merged(boxes: readonly ScreenBox[], frame: ScreenBox): ScreenBox[] {
   const found: { left: number; top: number; width: number; height: number }[] = [];
   const bottom = frame.top + frame.height;
   for (const { top, height } of boxes) {
@@ -27,7 +27,7 @@ export class Traces {
   readonly root = h("div", { class: "mnb-traces", "aria-hidden": "true" });
 
   /** Move a shadow of each box in `from` to the boxes in `to`. */
-  show(from: readonly Box[], to: readonly Box[]): void {
+  show(from: readonly ScreenBox[], to: readonly ScreenBox[]): void {
     if (!from.length || (globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? true)) return;
     const frame = this.root.getBoundingClientRect();
     // In a zoomed widget, lengths on the screen differ from those of styles.

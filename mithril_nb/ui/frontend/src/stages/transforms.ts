@@ -24,13 +24,13 @@ const MARKS: Record<string, [sign: string, words: string]> = {
 const COUNTED = ["new", "changed", "gone", "kept"] as const;
 
 /** Marks by line, and the highlighted lines. */
-interface Shown {
+interface ShownStep {
   marks: Map<number, MarkedLine>;
   linked: ReadonlySet<number>;
 }
 
-const show = StateEffect.define<Partial<Shown>>();
-const shown = StateField.define<Shown & { decorations: DecorationSet }>({
+const show = StateEffect.define<Partial<ShownStep>>();
+const shown = StateField.define<ShownStep & { decorations: DecorationSet }>({
   create: () => ({ marks: new Map(), linked: new Set(), decorations: Decoration.none }),
   update(value, transaction) {
     for (const effect of transaction.effects) {
@@ -57,7 +57,7 @@ const shown = StateField.define<Shown & { decorations: DecorationSet }>({
   provide: (field) => EditorView.decorations.from(field, ({ decorations }) => decorations),
 });
 
-class Side {
+class StepSide {
   readonly root: HTMLElement;
   readonly view: EditorView;
   private rows: MarkedLine[] = [];
@@ -147,7 +147,7 @@ export class TransformsTab {
   private readonly problem = h("div", { class: "mnb-notice mnb-step-problem" });
   private readonly compare: HTMLButtonElement;
   private readonly body: HTMLElement;
-  private readonly sides: [before: Side, after: Side];
+  private readonly sides: [before: StepSide, after: StepSide];
   private readonly clock: Clock;
   private steps: TransformStepData[] = [];
   private leftOut: string[] = [];
@@ -162,7 +162,7 @@ export class TransformsTab {
         this.sides[side].link(row ? [row[1]] : [], false);
         this.sides[1 - side]!.link(row?.[3] ?? [], true);
       };
-    this.sides = [new Side("before", link(0)), new Side("after", link(1))];
+    this.sides = [new StepSide("before", link(0)), new StepSide("after", link(1))];
     this.compare = h(
       "button",
       {

@@ -4,7 +4,7 @@ import { batch } from "@preact/signals";
 import { Memory } from "../dom/memory";
 import { followFields } from "../dom/view";
 import type { Kernel } from "../kernel/kernel";
-import type { CostTable, Figure, ProblemData, ReplyHead, RunData, SettingField, Source } from "../kernel/contract";
+import type { CostTableData, Figure, ProblemData, ReplyHead, RunData, SettingField, Source } from "../kernel/contract";
 import type { StageName } from "../kernel/messages";
 import type { CostView, Snapshot } from "../kernel/model";
 import type { Anchor, Links, StageText } from "./links";
@@ -55,7 +55,7 @@ export class Store {
   /** The view, selected sources (latest last) and figure of the Cost tab. */
   cost: { view: CostView; sources: Source[]; figure: Figure } = { view: "table", sources: [], figure: "flops" };
   /** The costs received for each source, with their model version. */
-  received: ReadonlyMap<Source, { version: number; cost: CostTable }> = new Map();
+  received: ReadonlyMap<Source, { version: number; cost: CostTableData }> = new Map();
   private readonly listeners = new Map<Topic, Set<() => void>>();
   private seenSelection: string[];
   private seenRun: RunData;
@@ -263,7 +263,7 @@ export class Store {
   }
 
   /** Store the costs of a source, unless newer ones are known. */
-  takeCost(source: Source, version: number, cost: CostTable): void {
+  takeCost(source: Source, version: number, cost: CostTableData): void {
     if ((this.received.get(source)?.version ?? 0) > version) return;
     this.received = new Map(this.received).set(source, { version, cost });
     this.emit("cost");
@@ -285,7 +285,7 @@ export class Store {
   }
 
   /** The costs received for a source, or null. */
-  costBy(source: Source): CostTable | null {
+  costBy(source: Source): CostTableData | null {
     return source === this.defaultSource ? this.snapshot.cost : (this.received.get(source)?.cost ?? null);
   }
 
@@ -296,7 +296,7 @@ export class Store {
   }
 
   /** The costs used to colour lines of Python: those of the last selected source, if received for this model. */
-  get lineCosts(): CostTable | null {
+  get lineCosts(): CostTableData | null {
     return (
       this.sources.flatMap((source) => (this.isOld(source) ? [] : (this.costBy(source) ?? []))).at(-1) ??
       this.snapshot.cost
