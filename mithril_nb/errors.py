@@ -17,6 +17,7 @@ LONGEST = 2_000
 """Maximum length of an error's text, in characters."""
 _MOST_FACTS = 10
 """Maximum number of facts in a shortened diagnostic."""
+_LONGEST_ADVICE = 1_400
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,15 @@ class Diagnostic:
             return self
         facts, rest = self.facts[:_MOST_FACTS], len(self.facts) - _MOST_FACTS
         facts = (*facts, ("...", f"and {rest:,} more")) if rest > 0 else facts
-        short = self
-        for most in (1_600, 800, 400, 200, 80):
+        short, advice = self, self.advice
+        if len(advice) > _LONGEST_ADVICE:
+            advice = f"see the attribute advice of this diagnostic: it has {len(advice):,} characters."
+        for most in (1_600, 800, 400, 200, 80, 20):
             short = replace(
                 self,
                 summary=_cut(self.summary, most),
                 facts=tuple((_cut(label, most), _cut(text, most)) for label, text in facts),
-                advice=_cut(self.advice, most),
+                advice=advice,
             )
             if len(short._text()) <= LONGEST:
                 break

@@ -64,7 +64,7 @@ def test_json_without_a_program_is_not_inspected(tmp_path, monkeypatch) -> None:
 def test_no_picture_is_saved_under_a_wrong_suffix(inspection, suffix, tmp_path) -> None:
     path = tmp_path / f"sin{suffix}"
     for save in (inspection.save, inspection.overlay("flops").save):
-        with pytest.raises(UnknownOptionError, match="sin"):
+        with pytest.raises(UnknownOptionError, match=r"sin|ends in"):
             save(path)
     assert not path.exists()
 
