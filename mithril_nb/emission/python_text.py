@@ -249,13 +249,15 @@ def _used_helpers(helpers: Helpers, names: Iterable[str]) -> list[str]:
 
 
 def is_encoded(array: np.ndarray) -> bool:
-    return array.size > _SMALL or array.dtype.kind == "V"
+    return array.size > _SMALL
 
 
 def constant_text(array: np.ndarray, module: str) -> str:
     """Return the items of a constant in nested lists, or as an expression of a NumPy array."""
     if not is_encoded(array):
         return re.sub(r"\b(nan|inf)\b", rf"{module}.\1", repr(array.tolist()))
+    if array.dtype.kind == "V":  # bfloat16, float8 and int4, which NumPy does not have; float32 holds their values
+        array = array.astype(np.float32)
     data = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes())).decode()
     decoded = f"np.frombuffer(zlib.decompress(base64.b64decode({data!r})), np.{array.dtype.name})"
     return f"{decoded}.reshape({array.shape})"

@@ -196,7 +196,8 @@ def is_condition(loop: Any, body: Any) -> bool:
 
 def name_stack(equation: Any) -> NameStack:
     """Return the scopes and transforms around an equation, relative to its jaxpr."""
-    return _read_stack(equation.source_info.name_stack.stack)
+    stack = equation.source_info.name_stack.stack
+    return _read_stack(stack, tuple(map(type, stack)))
 
 
 def kept_inputs(lowered: jax.stages.Lowered) -> list[int] | None:
@@ -208,9 +209,10 @@ def kept_inputs(lowered: jax.stages.Lowered) -> list[int] | None:
 
 
 @lru_cache(maxsize=8192)
-def _read_stack(stack: tuple[Any, ...]) -> NameStack:
-    # JAX does not export its classes `Scope` and `Transform`, but both are named tuples with a `name`.
-    return tuple((element.name, type(element).__name__ == "Transform") for element in stack)
+def _read_stack(stack: tuple[Any, ...], kinds: tuple[type, ...]) -> NameStack:
+    # JAX does not export its classes `Scope` and `Transform`, but both are named tuples with a `name`. Of one name they
+    # are equal, so the cache needs their types: a scope "jvp" is no gradient.
+    return tuple((element.name, kind.__name__ == "Transform") for element, kind in zip(stack, kinds, strict=True))
 
 
 @lru_cache(maxsize=8192)

@@ -238,4 +238,6 @@ def as_plain_call(
 
 
 def _as_jax_array(leaf: Any) -> Any:
-    return jax.numpy.asarray(leaf) if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufcV" else leaf
+    return (
+        jax.numpy.asarray(leaf) if isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind in "biufcV" else leaf
+    )

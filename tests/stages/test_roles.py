@@ -18,6 +18,7 @@ from jax import lax
 from jax_programs import spec
 
 from mithril_nb.inspection import inspect_function as inspect
+from mithril_nb.stages import jax_versions
 
 BATCH, WIDE, NARROW = 11, 7, 5
 W, X, SQUARE = spec(WIDE, NARROW), spec(BATCH, WIDE), spec(BATCH, BATCH)
@@ -277,3 +278,26 @@ def test_the_option_params_declares_what_is_trained() -> None:
     roles = {params: inspect(step, W, X, params=params).equations[-1].role for params in ("q", "x", ())}
     assert roles == {"q": "update", "x": "forward", (): "forward"}
     assert inspect(sgd, W, X, params=()).equations[-1].role == "forward"
+
+
+@pytest.mark.parametrize("first", ["scopes", "gradient"])
+def test_scopes_with_the_names_of_transforms_are_no_transforms(first: str) -> None:
+    """JAX's scopes and transforms of one name are equal tuples: what was read first must not decide."""
+
+    def scoped(x):
+        with jax.named_scope("transpose"), jax.named_scope("jvp"):
+            return jnp.sin(x)
+
+    def of_scopes():
+        return {equation.block: equation.role for equation in inspect(scoped, jnp.ones(3)).equations}
+
+    def of_gradient():
+        program = inspect(jax.vmap(jax.grad(lambda x: jnp.sin(x) * x)), jnp.ones(3))
+        return {(equation.role, equation.block) for equation in program.equations}
+
+    jax_versions._read_stack.cache_clear()
+    scopes, gradient = (of_scopes, of_gradient)[:: 1 if first == "scopes" else -1]
+    results = {function: function() for function in (scopes, gradient)}
+    assert results[of_scopes] == {"transpose/jvp": "forward"}
+    assert {role for role, _ in results[of_gradient]} == {"forward", "backward"}
+    assert not any("jvp" in block for _, block in results[of_gradient])

@@ -114,7 +114,8 @@ class _ArrayEmitter(ArrayContext):
         text = constant_text(array, self.module)
         if is_encoded(array):
             if self.library == "torch":
-                return f"torch.tensor({text}{'.astype(np.int64)' if array.dtype == np.uint32 else '.copy()'})"
+                conversion = ".astype(np.int64)" if array.dtype == np.uint32 else ".copy()"
+                return f"torch.tensor({text}{conversion}{f', dtype={dtype}' if array.dtype.kind == 'V' else ''})"
             # MLX would convert float64 to float32.
             return text if self.library == "numpy" else f"{self.module}.array({text}, dtype={dtype})"
         return f"{self.module}.{'tensor' if self.library == 'torch' else 'array'}({text}, dtype={dtype})"

@@ -7,14 +7,31 @@ import keyword
 import re
 from collections.abc import Iterable
 
+# Functions of <math.h>, each for double, float and long double. C allows no other function with the name of one.
+_MATH = (
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor fma "
+    "fmax fmin fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nan "
+    "nearbyint nextafter nexttoward pow remainder remquo rint round scalbln scalbn sin sinh sqrt tan tanh tgamma "
+    "trunc"
+).split()
+# Keywords, other functions and macros of the headers of C11 that emitted programs include, and names of POSIX.
 _C = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true "
-    "false NULL main memcpy memset malloc free printf size_t int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t "
-    "uint64_t FILE assert errno math INFINITY NAN y0 y1 yn j0 j1 jn gamma signgam exp log pow sqrt sin cos tan tanh "
-    "erf erfc fabs floor ceil round fmin fmax fmod cbrt expm1 log1p exp2 log2 rint trunc atan atan2 asin acos sinh "
-    "cosh asinh acosh atanh lgamma tgamma div abs index rand".split()
-)
+    (
+        "FILE INFINITY NAN NULL abort abs aligned_alloc assert at_quick_exit atexit atof atoi atol atoll auto bool "
+        "break bsearch calloc case char clearerr const continue default div do double else enum errno exit extern "
+        "false fclose feof ferror fflush fgetc fgetpos fgets float fopen for fpclassify fprintf fputc fputs fread "
+        "free freopen fscanf fseek fsetpos ftell fwrite gamma getc getchar getenv goto if index inline int int16_t "
+        "int32_t int64_t int8_t isfinite isgreater isgreaterequal isinf isless islessequal islessgreater isnan "
+        "isnormal isunordered j0 j1 jn labs ldiv llabs lldiv long main malloc math math_errhandling mblen mbstowcs "
+        "mbtowc memchr memcmp memcpy memmove memset offsetof perror printf putc putchar puts qsort quick_exit rand "
+        "realloc register remove rename restrict return rewind scanf setbuf setvbuf short signbit signed signgam "
+        "size_t sizeof snprintf sprintf srand sscanf static static_assert stderr stdin stdout strcat strchr strcmp "
+        "strcoll strcpy strcspn strerror strlen strncat strncmp strncpy strpbrk strrchr strspn strstr strtod strtof "
+        "strtok strtol strtold strtoll strtoul strtoull struct strxfrm switch system tmpfile tmpnam true typedef "
+        "uint16_t uint32_t uint64_t uint8_t ungetc union unsigned vfprintf vfscanf void volatile vprintf vscanf "
+        "vsnprintf vsprintf vsscanf wcstombs wctomb while y0 y1 yn"
+    ).split()
+) | frozenset(f"{name}{suffix}" for name in _MATH for suffix in ("", "f", "l"))
 _MODULES = frozenset("np torch mx math numpy mlx runtime params inputs".split())
 RESERVED = (frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | frozenset(dir(builtins)) | _C | _MODULES) - {
     "input"

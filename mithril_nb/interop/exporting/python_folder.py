@@ -182,7 +182,9 @@ _TORCH = Loading(
     "{key: one.to(torch.int64) if one.dtype == torch.uint32 else one for key, one in load_file(path).items()}",
     "found.detach().to(torch.float64).numpy()",
 )
-_MLX = Loading("MLX", '"mlx[cpu]" numpy', ("import mlx.core as mx",), "mx.load(str(path))", "np.array(found)")
+# NumPy has no bfloat16.
+_PLAIN_MLX = "np.array(found.astype(mx.float32) if found.dtype == mx.bfloat16 else found)"
+_MLX = Loading("MLX", '"mlx[cpu]" numpy', ("import mlx.core as mx",), "mx.load(str(path))", _PLAIN_MLX)
 
 
 @export_format("numpy", takes_names=True)

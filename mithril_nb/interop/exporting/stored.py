@@ -114,7 +114,10 @@ def exported(program: traced.Program) -> export.Exported:
             jax.random.wrap_key_data(array) if is_key else array for array, is_key in zip(arrays, are_keys, strict=True)
         ]
         return [
-            jax.random.key_data(result) if jax.numpy.issubdtype(result.dtype, jax.dtypes.prng_key) else result
+            # A result may be a Python number.
+            jax.random.key_data(result)
+            if jax.dtypes.issubdtype(getattr(result, "dtype", None), jax.dtypes.prng_key)
+            else result
             for result in jax.tree.leaves(run(*args))
         ]
 

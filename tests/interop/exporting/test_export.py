@@ -140,6 +140,59 @@ def test_results_of_any_name_are_compared(to: str, tmp_path: Path, run_folder: A
     assert done.stdout.count(" ok\n") == 7
 
 
+@pytest.mark.parametrize("to", ["numpy", "torch", "mlx", "jax", "onnx", "stablehlo"])
+def test_numpy_scalars_keep_their_values(to: str, tmp_path: Path) -> None:
+    params = {"scale": np.float32(0.02), "shift": np.int32(79), "inner": (np.float16(3), np.uint8(200))}
+    folder = ml.export(lambda params, x: [*jax.tree.leaves(params), x], tmp_path / "a", params, np.float32(7), to=to)
+    stored = ml.load_params(folder / "weights.safetensors").values()
+    assert sorted(map(float, stored)) == [np.float32(0.02), 3, 79, 200]
+    results = ml.load_params(folder / "expected.safetensors").values()
+    assert sorted(map(float, results)) == [np.float32(0.02), 3, 7, 79, 200]
+
+
+def fread(fabsf: Any, strlen: Any) -> Any:
+    with jax.named_scope("signbit"):
+        return jnp.fabs(fabsf) * 2 + strlen
+
+
+@pytest.mark.parametrize("function", [jnp.isnan, jnp.isfinite, jnp.signbit, jnp.sqrt, fread])
+def test_names_of_the_c_library_compile(function: Any, tmp_path: Path, run_folder: Any) -> None:
+    folder = ml.export(function, tmp_path / "a", *[np.array([1, -np.inf, 3], "f")] * (1 + (function is fread)), to="c")
+    done = run_folder(folder, "c")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("to", ["torch", "mlx", "jax"])
+@pytest.mark.parametrize("count", [3, 200])
+def test_constants_and_results_in_bfloat16(to: str, count: int, tmp_path: Path, run_folder: Any) -> None:
+    constant = jnp.linspace(-3, 3, count, dtype=jnp.bfloat16)
+    folder = ml.export(lambda x: x * constant, tmp_path / "a", jnp.ones(count, jnp.bfloat16), to=to)
+    done = run_folder(folder, to)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch", "stablehlo"])
+def test_results_that_are_python_numbers(to: str, tmp_path: Path, run_folder: Any) -> None:
+    folder = ml.export(lambda x: (x + 1, True, 3, 2.5, np.int8(4)), tmp_path / "a", np.ones(2, "f"), to=to)
+    done = run_folder(folder, to)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(" ok\n") == 5
+
+
+@pytest.mark.parametrize("accumulator", ["int32", "int8"])
+@pytest.mark.parametrize("options", [{}, {"lhs_dilation": (2,)}, {"feature_group_count": 2}, {"window_strides": (2,)}])
+def test_dilated_convolutions_of_integers(options: Any, accumulator: str, tmp_path: Path, run_folder: Any) -> None:
+    def convolve(x: Any, kernel: Any) -> Any:
+        config = {"window_strides": (1,), "padding": [(1, 2)], "rhs_dilation": (2,)} | options
+        return jax.lax.conv_general_dilated(x, kernel, **config, preferred_element_type=jnp.dtype(accumulator))
+
+    x = np.arange(40, dtype="int8").reshape(2, 2, 10)
+    kernel = np.arange(12, dtype="int8").reshape(2, 2, 3)[:, : 2 // options.get("feature_group_count", 1)]
+    folder = ml.export(convolve, tmp_path / "a", x, kernel, to="torch")
+    done = run_folder(folder, "torch")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_an_onnx_model_that_does_not_load_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnsupportedPrimitiveError, match="without results"):
         ml.export(lambda x: (), tmp_path / "folder", jnp.ones(3), to="onnx")  # onnxruntime needs a result

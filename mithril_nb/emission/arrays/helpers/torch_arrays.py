@@ -72,6 +72,9 @@ def conv(x, kernel, strides=None, padding=None, lhs_dilation=None, rhs_dilation=
     function = (torch.conv1d, torch.conv2d, torch.conv3d)[max(rank, 1) - 1]
     if rank == 0:
         return function(x[..., None], kernel[..., None], groups=groups)[..., 0]
+    if max(rhs_dilation) > 1 and not kernel.is_floating_point():  # PyTorch has no dilated convolution of integers
+        kernel = pad(kernel, 0, [(0, 0, 0), (0, 0, 0), *[(0, 0, gap - 1) for gap in rhs_dilation]])
+        rhs_dilation = (1,) * rank
     edges = tuple(before for before, _ in padding)
     return function(x, kernel, None, tuple(strides), edges, tuple(rhs_dilation), groups)
 
