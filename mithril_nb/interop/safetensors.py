@@ -25,7 +25,8 @@ from mithril_nb.atomic_write import replacing
 from mithril_nb.errors import DataError, MithrilError, ModelFileError, UnknownOptionError, short_repr
 from mithril_nb.models.naming import flat_params
 from mithril_nb.models.saving.serialization import check_path, json_object
-from mithril_nb.train.checkpoints.file import KEY, read
+from mithril_nb.train.checkpoints.file import KEY, Saved, read
+from mithril_nb.train.checkpoints.resume import latest
 
 FORMAT, VERSION = "mithril_nb.params", 1
 _MOST_HEADER_BYTES = 32_000_000
@@ -80,7 +81,9 @@ def save_params(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None
 
 
 def load_params(path: str | os.PathLike[str]) -> dict[str, jax.Array]:
-    """Load parameters by dotted name: from a file of `save_params` or `numpy.savez`, a checkpoint, or Orbax's folder.
+    """Load parameters by dotted name: from a file of `save_params` or `numpy.savez`, a checkpoint, or a folder.
+
+    A folder contains checkpoints of `fit`, of which the latest is loaded, or a checkpoint of Orbax.
 
     The header of a file is checked before its arrays are read. If Orbax saved a dict with the key `"params"`, only the
     arrays under this key are loaded.
@@ -96,7 +99,9 @@ def load_params(path: str | os.PathLike[str]) -> dict[str, jax.Array]:
     try:
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
-            return {key: _loaded(name, key, array) for key, array in _of_orbax(name).items()}
+            saved = latest(name)
+            arrays = _of_checkpoint(saved) if saved else _of_orbax(name).items()
+            return {key: _loaded(name, key, array) for key, array in arrays}
         if not stat.S_ISREG(mode):  # reading a device or a pipe may never end
             raise OSError(errno.EINVAL, "it is not a regular file")
         with open(path, "rb") as file:
@@ -127,9 +132,7 @@ def _of_safetensors(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarra
         because = error.diagnostics[0].facts[0][1] if isinstance(error, ModelFileError) else str(error)
         raise ModelFileError(f"{path!r} is not a safetensors file, or is broken.", (("because", because),)) from error
     if KEY in about:  # a checkpoint of a run
-        for key, array in read(Path(path).resolve()).arrays.items():
-            if key.startswith("params["):
-                yield ".".join(re.findall(r"\['([^']+)'\]", key)), array
+        yield from _of_checkpoint(read(Path(path).resolve()))
         return
     names, seen = _names(path, about), set[str]()
     for key, entry in header.items():
@@ -159,14 +162,20 @@ def _of_npz(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarray]]:
         raise ModelFileError(f"{path!r} cannot be read as an npz file.", (("because", str(error)),)) from error
 
 
+def _of_checkpoint(saved: Saved) -> Iterator[tuple[str, np.ndarray]]:
+    for key, array in saved.arrays.items():
+        if key.startswith("params["):
+            yield ".".join(re.findall(r"\['([^']+)'\]", key)), array
+
+
 def _of_orbax(path: str) -> dict[str, Any]:
     folder = next(
         (candidate for candidate in (Path(path), Path(path, "default")) if (candidate / "_METADATA").exists()), None
     )
     if folder is None:
         raise ModelFileError(
-            f"{path!r} is a folder without a checkpoint of Orbax.",
-            (("needs", "the file _METADATA in the folder, or in its folder default"),),
+            f"{path!r} is a folder without checkpoints.",
+            (("needs", "checkpoints of ml.fit, or Orbax's file _METADATA in the folder or in its folder default"),),
         )
     try:
         import orbax.checkpoint as ocp

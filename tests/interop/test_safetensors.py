@@ -316,5 +316,5 @@ def test_params_of_an_orbax_checkpoint(folder):
     (Path("run", folder) / "_METADATA").write_text("{")
     with pytest.raises(ModelFileError, match="Orbax cannot read 'run'"):
         ml.load_params("run")
-    with pytest.raises(ModelFileError, match=r"'.' is a folder without a checkpoint of Orbax"):
+    with pytest.raises(ModelFileError, match=r"'.' is a folder without checkpoints"):
         ml.load_params(".")

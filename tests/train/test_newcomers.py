@@ -51,5 +51,7 @@ def test_params_of_a_checkpoint_load(small, two):
     loaded = ml.load_params(two / "step-0000000008.safetensors")
     assert set(loaded) == set(small.randomize_params(0))
     assert fit(small, (X, Y), params=loaded, batch_size=4).step == 0
+    of_folder = ml.load_params(two)
+    assert all(np.array_equal(of_folder[name], loaded[name]) for name in loaded)
     (two / "latest").symlink_to(two / "step-0000000008.safetensors")
     assert set(ml.load_params(two / "latest")) == set(loaded)

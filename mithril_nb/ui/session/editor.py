@@ -125,6 +125,7 @@ class DesignEditor(Publisher):
         self._graph: NestedGraph = graph_of(self._analysis, self._view, self._shares)
         self._view = replace(self._view, expanded=first_view(self._graph))
         self._described = description_of(self._analysis)
+        self._notice = self._analysis.warning
 
     @abstractmethod
     def _training_options(self) -> dict[str, Any]:

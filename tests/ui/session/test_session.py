@@ -322,6 +322,17 @@ def test_run_survives_design_changes():
     assert second.params["linear_0.weight"].shape == (8, 24)
 
 
+def test_a_large_model_is_announced_when_it_opens_and_when_an_edit_makes_it_large():
+    large = Session(design_of(Model() | Linear(10**6), {"input": [1, 10**6]}), JaxBackend())
+    assert large.snapshot()["notice"]["summary"].startswith("the parameters of this model need 4000.0 GB")
+    session = Session(design_of(mlp(), {"input": [32, 16]}), JaxBackend())
+    assert session.snapshot()["notice"] is None
+    session.do("set_attribute", path="linear_0", name="dimension", value=2**20)
+    assert session.snapshot()["notice"] is None
+    session.do("set_attribute", path="linear_1", name="dimension", value=2**12)
+    assert "GB, and training needs a multiple of it." in session.snapshot()["notice"]["summary"]
+
+
 def test_training_without_data_gives_advice():
     session = Session(design_of(mlp(), {"input": [32, 16]}), JaxBackend())
     with pytest.raises(DataError) as caught:
