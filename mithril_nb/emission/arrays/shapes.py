@@ -175,7 +175,10 @@ def _cumulative(to: ArrayContext, op: Statement) -> str:
     text, axis, reverse = to.array(op.operand), op["axis"], op["reverse"]
     name = {"cumlogsumexp": "logcumsumexp"}.get(op.primitive, op.primitive)
     if to.library == "mlx":
-        return f"mx.{name}({text}, axis={axis}{', reverse=True' if reverse else ''})"
+        options = f"axis={axis}{', reverse=True' if reverse else ''}"
+        if name in ("cummax", "cummin") and op.dtype in ("float16", "bfloat16"):  # MLX 0.32 makes NaN in them 0
+            return to.cast(f"mx.{name}({text}.astype(mx.float32), {options})", op.dtype)
+        return f"mx.{name}({text}, {options})"
     is_numpy = to.library == "numpy"
 
     def flipped(text: str) -> str:
@@ -247,6 +250,8 @@ _KINDS = {
 
 @rule(*_KINDS)
 def _scatter(to: ArrayContext, op: Statement) -> str:
+    if to.library == "mlx" and _KINDS[op.primitive] in ("minimum", "maximum") and is_float(op.dtype):
+        raise to.unsupported("floats, because MLX drops NaN")
     numbers = op["dimension_numbers"]
     options = [
         f"kind={_KINDS[op.primitive]!r}",

@@ -179,6 +179,17 @@ def test_results_that_are_python_numbers(to: str, tmp_path: Path, run_folder: An
     assert done.stdout.count(" ok\n") == 5
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16"])
+def test_mlx_keeps_nan_in_maxima_or_is_refused(dtype: str, tmp_path: Path, run_folder: Any) -> None:
+    x = jnp.array([1, np.nan, 3, -np.inf, 2], dtype)
+    functions = (lambda x: jax.lax.cummax(x, 0), lambda x: jax.lax.cummin(x, 0, reverse=True))
+    folder = ml.export(lambda x: [function(x) for function in functions], tmp_path / "a", x, to="mlx")
+    done = run_folder(folder, "mlx")
+    assert done.returncode == 0, done.stdout + done.stderr
+    with pytest.raises(UnsupportedPrimitiveError, match="MLX drops NaN"):
+        ml.export(lambda x: x.at[jnp.array([0, 0])].max(x[1:3]), tmp_path / "b", x, to="mlx")
+
+
 @pytest.mark.parametrize("accumulator", ["int32", "int8"])
 @pytest.mark.parametrize("options", [{}, {"lhs_dilation": (2,)}, {"feature_group_count": 2}, {"window_strides": (2,)}])
 def test_dilated_convolutions_of_integers(options: Any, accumulator: str, tmp_path: Path, run_folder: Any) -> None:
