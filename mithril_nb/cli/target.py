@@ -46,7 +46,7 @@ class Target:
 def find_target(text: str, has_args: bool) -> Target:
     """Return the target that is named on the command line."""
     from mithril_nb.models import load
-    from mithril_nb.targets.imported import NAMED, imported
+    from mithril_nb.targets.imported import NAMED, example_args, imported
     from mithril_nb.targets.lowered import is_program_file
 
     load_plugins()
@@ -64,12 +64,10 @@ def find_target(text: str, has_args: bool) -> Target:
         model = load(text)
         return Target(model.name or Path(text).stem, model, model.graph, (), text)
     value = imported(text)
-    args: Any = getattr(value, "example_args", ())
-    if callable(args):
-        args = args()
+    args = example_args(value)
     if not has_args and not args and not _is_value(value) and callable(value) and _parameters(value) == {}:
         value, args = _called(value)
-    args = tuple(args) if isinstance(args, tuple | list) else (args,)
+        args = tuple(args) if isinstance(args, tuple | list) else (args,)
     return Target(text.rpartition(":")[2], value, _graph_of(value), () if has_args else args, text)
 
 
@@ -149,10 +147,12 @@ def _arguments(texts: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _called(value: Callable[[], Any]) -> tuple[Any, Any]:
+    from mithril_nb.targets.imported import example_args
+
     result = value()
     if isinstance(result, tuple) and len(result) == 2 and (callable(result[0]) or _is_value(result[0])):
         return result
-    return (result, getattr(result, "example_args", ())) if callable(result) or _is_value(result) else (value, ())
+    return (result, example_args(result)) if callable(result) or _is_value(result) else (value, ())
 
 
 def _is_value(value: Any) -> bool:

@@ -82,3 +82,10 @@ def _of_module(name: str) -> ModuleType:
             raise  # the module exists, but one of its imports does not
         facts = (("looked in", f"{os.getcwd()}, and the environment"),)
         raise ModelFileError(f"module {name!r} does not exist.", facts) from None
+
+
+def example_args(value: Any) -> tuple[Any, ...]:
+    """Return the arguments in the attribute `example_args` of a function, or those that it returns; `()` if none."""
+    args = getattr(value, "example_args", ())
+    args = args() if callable(args) else args
+    return tuple(args) if isinstance(args, tuple | list) else (args,)

@@ -20,7 +20,7 @@ from mithril_nb.stages.jax_jit import without_wrapper
 from mithril_nb.stages.param_names import DEFAULT, names_of_params
 from mithril_nb.targets.arguments import Arguments, accepts_keyword, static_arguments, without_compiler_options
 from mithril_nb.targets.functions import plain_program
-from mithril_nb.targets.imported import NAMED, imported
+from mithril_nb.targets.imported import NAMED, example_args, imported
 from mithril_nb.targets.kinds import TargetCall, kind_of
 from mithril_nb.targets.library_modules import callable_of, is_foreign, is_nnx
 from mithril_nb.targets.lowered import without_trace
@@ -69,7 +69,8 @@ def inspect(
             - a traced, lowered, compiled or exported program of JAX, without arguments: `jax.make_jaxpr(f)(x)`,
               `jax.jit(f).trace(x)`, `jax.jit(f).lower(x)`, `jax.jit(f).lower(x).compile()` or
               `jax.export.export(jax.jit(f))(x)`. Stages before it are missing, except `"python"`;
-            - `"train.py:step"` or `"package.module:step"`: the object `step` of a file or module, which is run;
+            - `"train.py:step"` or `"package.module:step"`: the object `step` of a file or module, which is run.
+              Without arguments, those in its attribute `example_args` are used;
             - StableHLO or HLO as text;
             - the path or the bytes of a file with StableHLO, HLO, a serialized HLO module or an exported program;
             - the path of a `.json` file of `Inspection.save`. Its StableHLO or HLO is inspected.
@@ -124,8 +125,10 @@ def inspect(
     call = TargetCall(target, args, {**named, **(kwargs or {})}, options)
     kind = kind_of(call)
     if kind is None and isinstance(target, str) and NAMED.fullmatch(target):
-        call = replace(call, target=imported(target))
-        target, kind = call.target, kind_of(call)
+        target = imported(target)
+        args = args or (() if call.kwargs or shapes else example_args(target))
+        call = replace(call, target=target, args=args)
+        kind = kind_of(call)
     if kind is None or kind.is_traced:
         call = TargetCall(*_unwrapped(target, args, call.kwargs), options)
         kind = kind_of(call)

@@ -292,3 +292,12 @@ def test_function_is_named_by_its_file_or_module(tmp_path: Path) -> None:
         assert [one.primitive for one in ml.inspect(name, x).equations] == ["sin"]
     with pytest.raises(UnknownOptionError, match=r"'jax\.numpy' has no 'sinn'"):
         ml.inspect("jax.numpy:sinn", x)
+
+
+@pytest.mark.parametrize("args", ["(jnp.ones(3), 2.0)", "lambda: [jnp.ones(3), 2.0]"])
+def test_named_functions_take_their_example_args(tmp_path, args):
+    text = f"import jax.numpy as jnp\ndef step(x, scale): return x * scale\nstep.example_args = {args}\n"
+    (tmp_path / "examples.py").write_text(text)
+    name = f"{tmp_path / 'examples.py'}:step"
+    assert [str(entry.spec) for entry in ml.inspect(name).inputs] == ["(3,) float32", "() float32"]
+    assert [str(entry.spec) for entry in ml.inspect(name, jnp.ones(5), 1).inputs] == ["(5,) float32", "() int32"]
