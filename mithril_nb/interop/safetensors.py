@@ -26,7 +26,7 @@ from mithril_nb.errors import DataError, MithrilError, ModelFileError, UnknownOp
 from mithril_nb.models.naming import flat_params
 from mithril_nb.models.saving.serialization import check_path, json_object
 from mithril_nb.train.checkpoints.file import KEY, Saved, read
-from mithril_nb.train.checkpoints.resume import latest
+from mithril_nb.train.checkpoints.saver import latest
 
 FORMAT, VERSION = "mithril_nb.params", 1
 _MOST_HEADER_BYTES = 32_000_000
