@@ -9,7 +9,7 @@ from lab import Browser, watched_page
 
 import mithril_nb as ml
 from mithril_nb.viz.bundles import bundle
-from mithril_nb.viz.costs.drawing import Numbers
+from mithril_nb.viz.costs.drawing import NumberTable
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
     square = jax.ShapeDtypeStruct((64, 64), jnp.float32)
     program = ml.inspect(net, square, square)
-    numbers = Numbers("numbers", [("block", *map(str, range(40))), ("a", *["1.00 GFLOP"] * 40)])
+    numbers = NumberTable("numbers", [("block", *map(str, range(40))), ("a", *["1.00 GFLOP"] * 40)])
     shown = (program.costs(), ml.profile(net, square, square, runs=1))
     parts = "".join(
         f"<section>{part}</section>"

@@ -15,7 +15,7 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.models import MLP, Flatten, Linear, Model, Relu
 from mithril_nb.targets import inspect
 from mithril_nb.ui.session import Session, design_of
-from mithril_nb.ui.session.cost_tables import MOST_TERMS, BlockFormula, Term, formula_of
+from mithril_nb.ui.session.cost_tables import MOST_TERMS, BlockFormula, FormulaTerm, formula_of
 
 
 def session_of(*blocks: Any, program: str = "forward", shape: tuple[int, ...] = (32, 16)) -> Session:
@@ -33,8 +33,8 @@ def test_linear_with_letters_and_numbers():
     found = formula_of(cost, "linear_0")
     assert found.whole == found.short == cost.formula("linear_0") == "2·32·64·16 + 2048"
     assert found.terms == (
-        Term("2·B·M·N·K", (("B", 1), ("M", 32), ("N", 64), ("K", 16)), 1, None, ("dot_general",), 65536),
-        Term("n", (("n", 2048),), 1, None, ("add",), 2048),
+        FormulaTerm("2·B·M·N·K", (("B", 1), ("M", 32), ("N", 64), ("K", 16)), 1, None, ("dot_general",), 65536),
+        FormulaTerm("n", (("n", 2048),), 1, None, ("add",), 2048),
     )
     assert str(found) == (
         "linear_0: 2·32·64·16 + 2048\n"
