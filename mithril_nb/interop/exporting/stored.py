@@ -116,7 +116,7 @@ def exported(program: traced.Program) -> export.Exported:
         return [
             # A result may be a Python number.
             jax.random.key_data(result)
-            if jax.numpy.issubdtype(getattr(result, "dtype", None), jax.dtypes.prng_key)
+            if jax.numpy.issubdtype(getattr(result, "dtype", np.dtype("float32")), jax.dtypes.prng_key)
             else result
             for result in jax.tree.leaves(run(*args))
         ]
