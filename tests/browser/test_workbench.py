@@ -157,7 +157,7 @@ def test_a_width_slider_updates_all_panes(show_workbench, record_property) -> No
     settled(notebook)
     node(notebook, "linear_0").click()
     before = notebook.evaluate("wb.cost.total.flops")
-    slider = notebook.page.locator('[data-mnb-field="dimension"] input[type=range]')
+    slider = notebook.page.locator('.mnb-inspector [data-mnb-field="dimension"] input[type=range]')
     focus(slider)
     notebook.page.evaluate(
         """() => {

@@ -48,7 +48,7 @@ def cost(inspection: Any) -> Any:
     return inspection.cost()
 
 
-@pytest.mark.parametrize("target", [greedy, Layer(), Layer, "hidden", None], ids=repr)
+@pytest.mark.parametrize("target", [greedy, Layer(), Layer, "hidden", None], ids=range(5))
 def test_a_callable_that_is_not_a_graph_raises_without_a_call(target: Any, cost: Any) -> None:
     CALLED.clear()
     with pytest.raises(UnknownOptionError, match=r"^costs of 'net' cannot be shown on "):
@@ -104,7 +104,7 @@ def test_a_misspelt_figure_raises(field: Any, cost: Any) -> None:
         {"flops_per_s": "1e12", "bytes_per_s": 1e9}, {"flops_per_s": float("nan")}, {"bytes_per_s": -1e9},
         {"bytes_per_s": True}, {"flops_per_s": {"float32": 0}}, ml.machine,
     ],
-    ids=str,
+    ids=range(10),
 )  # fmt: skip
 def test_invalid_peaks_raise(peaks: Any, cost: Any) -> None:
     with pytest.raises(UnknownOptionError, match=r"^cost.roofline cannot take peaks=") as raised:
