@@ -168,6 +168,14 @@ def check_targets(
     return DataSet(data.inputs, targets)
 
 
+def _class_advice(targets: np.ndarray, width: int) -> str:
+    count = len(np.unique(targets))
+    if targets.min() >= 0 and count > width:
+        return f"Linear({int(targets.max()) + 1})  # as the last block: an output for each class"
+    then = f"; then use Linear({count}) as the last block" if count > width else ""
+    return f"y = np.unique(y, return_inverse=True)[1]  # numbers the classes from 0{then}"
+
+
 def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, subject: str, problems: Problems) -> np.ndarray:
     width = output.shape[-1] if output.shape else 1
     facts = [("targets", f"{targets.shape} {targets.dtype}"), ("output", f"{name!r} {output.shape} {output.dtype}")]
@@ -185,10 +193,11 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, subject: st
         )
     elif not are_numbers and targets.shape[1:] != output.shape[1:-1]:
         needed = ("samples", *output.shape[1:-1])
+        is_same_size = np.prod(targets.shape[1:]) == np.prod(needed[1:])
         problems.add(
             f"{subject}: the shape of the labels does not match the output.",
             [*facts, ("needed", f"labels of shape {needed}")],
-            f"y = y.reshape({', '.join(map(str, ('len(y)', *needed[1:])))})",
+            f"y = y.reshape({', '.join(map(str, ('len(y)', *needed[1:])))})" if is_same_size else "",
         )
     elif targets.dtype.kind not in "iu":
         problems.add(
@@ -205,7 +214,7 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, subject: st
                 ("needed", f"from 0 to {width - 1}"),
                 ("first", f"{first_of(bad, targets)}, {int(bad.sum())} in all"),
             ],
-            f"y = np.unique(y, return_inverse=True)[1]  # numbers the classes from 0, for {width} outputs",
+            _class_advice(targets, width),
         )
     else:
         return targets.astype(np.int32)
@@ -231,7 +240,11 @@ def _like_output(
         problems.add(
             f"{subject}: the targets and the output differ in shape; loss {loss.name!r} compares them elementwise.",
             [("targets", f"{targets.shape} {targets.dtype}"), ("output", f"{name!r} {output.shape} {output.dtype}")],
-            f"y = y.reshape({', '.join(map(str, ('len(y)', *output.shape[1:])))})",
+            f"y = y.reshape({', '.join(map(str, ('len(y)', *output.shape[1:])))})"
+            if np.prod(targets.shape[1:]) == np.prod(output.shape[1:])
+            else 'loss="cross_entropy"  # for class labels'
+            if targets.dtype.kind in "iu" and targets.shape[1:] == output.shape[1:-1]
+            else f"Linear({targets.shape[-1] if targets.ndim > 1 else 1})  # as the last block: one output per target",
         )
     # NumPy has no bfloat16: pass float32, and the loss casts.
     return targets.astype("float32" if output.dtype.name == "bfloat16" else output.dtype, copy=False)

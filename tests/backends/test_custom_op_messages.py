@@ -169,10 +169,10 @@ UnknownOptionError: the op 'scaled' takes no attributes.
 """  # noqa: E501
 
 
-@pytest.mark.parametrize(("code", "message"), read_transcript(CASES.replace("COUNT", str(len(OPS)))))
+@pytest.mark.parametrize(("code", "message"), read_transcript(CASES))
 def test_message(code, message):
     found = re.sub(rf"({re.escape(__file__)}|<string>):\d+$", "HERE", facts_of(code, globals()), flags=re.MULTILINE)
-    assert found == message
+    assert found == message.replace("COUNT", str(len(OPS)))  # other tests register ops
 
 
 def test_error_of_a_function_is_the_cause():

@@ -138,8 +138,7 @@ def test_sizes_divided_by_zero_are_rejected():
     assert str(caught.value) == textwrap.dedent("""\
         arithmetic of sizes has no result: integer division or modulo by zero.
             op      floor_divide
-            values  4, 0
-            Try: x.shape()[0] // 2  # or another number that is not 0""")
+            values  4, 0""")
 
 
 DTYPES = ("bool", "uint8", "int16", "uint32", "int32", "bfloat16", "float16", "float32")

@@ -69,7 +69,6 @@ ShapeError: the input 'input' does not fit 'global_avg_pool2d.input'.
 ).evaluate({}, {"x": np.ones((1, 1, 4, 4), "float32")})
 ConnectionError: the stride of a window comes from an array, so it is unknown until the model runs.
     needs  2 whole numbers, each 1 or more
-    Try: stride=2  # or a connection with a static value, such as the output of Size(dim=2)
 
 >>> compiled(GroupNorm(), input=[2, 12, 3])
 ShapeError: the input 'input' does not fit 'group_norm.input'.

@@ -47,7 +47,7 @@ def seen(graph: StageGraph, opened=()) -> list[str]:
 def wires(graph: StageGraph, opened=()) -> list[tuple[str, str, str]]:
     """Return source, target and shape of each wire of the picture."""
     nested = nested_stage(graph)
-    bundles = nested.bundles(nested.shown_groups(opened))
+    bundles = nested.wires(nested.visible_groups(opened))
     return [(one.source, one.target, nested.shape_text(one.shapes)) for one in bundles]
 
 

@@ -26,8 +26,8 @@ STAGES = ("jaxpr", "stablehlo", "hlo")
 def without_wire(graph: StageGraph, stage: Stage, opened: Collection[str]) -> list[str]:
     """Return the keys of visible closed nodes that read a value from outside, and have no wire."""
     nested = nested_stage(graph)
-    shown = nested.shown_groups(opened)
-    pieces = [piece for level in nested.pieces(nested.bundles(shown)).values() for piece in level]
+    shown = nested.visible_groups(opened)
+    pieces = [piece for level in nested.pieces(nested.wires(shown)).values() for piece in level]
     wired = {end for piece in pieces for end in (piece.tail, piece.head)}
     by_id = {one.id: one for one in stage.instructions}
     found = []

@@ -233,11 +233,8 @@ def test_advice_if_xla_compiles_another_program(
 
 
 def test_misspelt_option_is_rejected() -> None:
-    with pytest.raises(UnknownOptionError) as refused:
+    with pytest.raises(UnexpectedInputError, match="got an unexpected keyword argument 'run'"):
         ml.profile(jnp.tanh, jnp.ones(3), run=3)
-    assert str(refused.value) == (
-        "ml.profile takes no argument 'run'.\n    takes  runs, warm_up, peaks\n    Try: runs=..."
-    )
 
 
 def test_invalid_peaks_are_rejected_before_a_run() -> None:

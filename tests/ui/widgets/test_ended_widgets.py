@@ -30,12 +30,12 @@ def resident_mib() -> float:
 def open_one(monkeypatch) -> Iterator[Callable[[], Workbench]]:
     """Return a function that runs the cell of a workbench again."""
     runs = iter(range(10**6))
-    now = [cells.Cell(None, "3f2a", "first")]
+    now = [cells.NotebookCell(None, "3f2a", "first")]
     for place in (cells, sys.modules["mithril_nb.ui.widgets.workbench"]):
         monkeypatch.setattr(place, "current_cell", lambda: now[0])
 
     def run() -> Workbench:
-        now[0] = cells.Cell(None, "3f2a", str(next(runs)))
+        now[0] = cells.NotebookCell(None, "3f2a", str(next(runs)))
         wb = workbench(MLP(29, [37, 53], 11), shapes={"input": [7, 29]}, autosave=False)
         for stage in ("jaxpr", "stablehlo", "hlo") if is_long() else ("jaxpr",):
             wb.session.do("request_stage", stage=stage)

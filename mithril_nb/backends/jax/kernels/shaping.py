@@ -129,6 +129,7 @@ def static(call: Call, option: str) -> Any:
         raise ShapeError(
             f"{option!r} must be known before the program runs.",
             (("given", "an array that the program computes or receives"),),
+            "ml.compile(model, jit=False)",
             port=option,
         ) from None
 
