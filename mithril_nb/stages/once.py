@@ -83,15 +83,18 @@ def paused_collector() -> Iterator[None]:
     # A traced program may have a million objects. Each time their number grows by a quarter, the collector scans all
     # of them. This takes a third of the tracing time and frees nothing, because all objects are in use. At the end,
     # the collector scans the new objects once, so that garbage does not accumulate over many programs.
+    # A collection runs finalizers, such as that of a widget, which waits for threads that need the lock. So it must not
+    # run while this thread holds the lock: it is turned off before, and on again after.
+    was_on = gc.isenabled() or (_state["depth"] > 0 and _state["was_on"])
+    gc.disable()
     with _lock:
-        if _state["depth"] == 0:
-            _state["was_on"] = gc.isenabled()
-            gc.disable()
+        _state["was_on"] = was_on or (_state["depth"] > 0 and _state["was_on"])
         _state["depth"] += 1
     try:
         yield
     finally:
         with _lock:
             _state["depth"] -= 1
-            if _state["depth"] == 0 and _state["was_on"]:
-                gc.enable()
+            is_last = _state["depth"] == 0 and _state["was_on"]
+        if is_last:
+            gc.enable()

@@ -6,6 +6,7 @@ import copy
 import gc
 import inspect
 import pickle
+import threading
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, asdict, dataclass, field, replace
 
@@ -112,3 +113,36 @@ def test_garbage_made_while_paused_is_collected_soon() -> None:
     finally:
         gc.set_threshold(*of_the_tests)
     assert left < 10_000, "of 100,000"
+
+
+def test_finalizers_may_pause_the_collector_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A widget that the collector finds waits for a thread that reads a stage: this hung a kernel."""
+
+    def use() -> None:
+        with paused_collector():
+            pass
+
+    waited: list[bool] = []
+
+    class Waiting:
+        def __init__(self) -> None:
+            self.cycle = self
+
+        def __del__(self) -> None:
+            thread = threading.Thread(target=use, daemon=True)
+            thread.start()
+            thread.join(10)
+            waited.append(thread.is_alive())
+
+    enable = gc.enable
+
+    def enable_and_collect() -> None:  # the collector may run as soon as it is on
+        enable()
+        gc.collect()
+
+    monkeypatch.setattr("mithril_nb.stages.once.gc.enable", enable_and_collect)
+    with paused_collector():
+        Waiting()
+    gc.collect()
+    assert waited == [False]
+    assert gc.isenabled()
