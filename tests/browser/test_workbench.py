@@ -99,6 +99,8 @@ def test_clicking_a_block_highlights_exactly_its_lines(show_workbench, record_pr
     settled(notebook)
     # Low panes would be scanned in many steps.
     notebook.page.evaluate("document.querySelector('.mnb-graph-area').style.flexBasis = '35%'")
+    node(notebook, "linear_0").click()
+    notebook.page.locator('[data-mnb-action="inspector.hide"]').click()  # it would lie over other blocks
     for path, (size_in, size_out) in WIDTHS.items():
         node(notebook, path).click()
         notebook.wait_for(f"wb.selection == ({path!r},)")
@@ -205,6 +207,7 @@ def test_the_keyboard_edits_blocks_and_connections(show_workbench) -> None:
     notebook = show_workbench()
     settled(notebook, "jaxpr")
     node(notebook, "relu_0").click()
+    notebook.page.locator('[data-mnb-action="inspector.hide"]').click()  # it would lie over the new block
     search = notebook.page.locator('[data-mnb-action="palette.search"]')
     search.click()
     search.fill("gelu")
