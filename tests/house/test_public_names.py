@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,16 @@ def test_every_public_name_exists() -> None:
     assert set(mithril_nb.__all__) <= set(dir(mithril_nb))
     for name in mithril_nb.__all__:
         assert getattr(mithril_nb, name) is not None
+
+
+def test_the_stub_for_editors_has_the_public_names_of_the_package() -> None:
+    tree = ast.parse(Path(mithril_nb.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [statement for statement in tree.body if isinstance(statement, ast.ImportFrom)]
+    homes = {alias.asname: (statement.module, alias.name) for statement in imports for alias in statement.names}
+    declared = {target.target.id for target in tree.body if isinstance(target, ast.AnnAssign)}
+    public_homes = {name: (module, name) for name, module in mithril_nb._HOMES.items()}
+    assert {name: home for name, home in homes.items() if name} == public_homes | {"models": ("mithril_nb", "models")}
+    assert declared - {"__all__", "__version__"} == {*mithril_nb._DTYPES}
 
 
 @pytest.mark.parametrize("name", public())
