@@ -343,7 +343,7 @@ class _ArrayText(str):
 
 
 def format_argument(value: Any) -> str:
-    """Return an argument as short text. An array is its dtype and shape, such as `float32[3, 2]`."""
+    """Return an argument as short text. An array is its dtype and shape: `"float32[3, 2]"`."""
 
     def text(leaf: Any) -> Any:
         shape = getattr(leaf, "shape", None)

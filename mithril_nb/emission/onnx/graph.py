@@ -160,7 +160,7 @@ class OnnxGraph(Context):
         return names[0]
 
     def __getattr__(self, operator: str) -> Callable[..., str]:
-        """Return `add` for an operator: `graph.Add(x, y)`."""
+        # An operator by its name: graph.Add(x, y).
         if not operator[0].isupper():
             raise AttributeError(operator)
         return functools.partial(self.add, operator)
