@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 import textwrap
+from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -25,6 +27,7 @@ from tests.train.resuming import resumed
 MODEL = PlainMLP(4, 8, 3)
 X = np.random.default_rng(0).normal(size=(32, 4)).astype(np.float32)
 DATA = (X, np.arange(32) % 3)
+FUNCTIONS = tuple(jax.jit(partial(jnp.multiply, factor)) for factor in (2, 3, 5))
 
 
 def facts(**options):
@@ -56,6 +59,22 @@ def test_hyperparameters_of_a_transformation(blobs, tmp_path, then, now):
         resumed(MODEL, blobs, tmp_path, optimizer=now, epochs=3)
     run = resumed(MODEL, blobs, tmp_path, optimizer=now, epochs=3, resume="anyway").wait()
     assert (run.step, len(run.history)) == (12, 12)
+
+
+@given(st.lists(st.sampled_from(FUNCTIONS), min_size=3, max_size=5), st.data())
+@settings(max_examples=25, deadline=None)
+def test_which_function_each_line_of_a_loss_calls(functions, data):
+    """JAX outlines jitted functions: one call of another function of the same text is another loss."""
+    others = [*functions]
+    others[data.draw(st.integers(1, len(functions) - 1))] = data.draw(st.sampled_from(functions))
+
+    def loss(functions):
+        def value(prediction, targets):
+            return sum(function(prediction[:, 0] * (i + 1)) for i, function in enumerate(functions)).mean()
+
+        return value
+
+    assert changes({"loss": loss(functions)}, {"loss": loss(others)}) == ["loss"] * (functions != others)
 
 
 def test_sign_of_a_lambda_and_its_closure(blobs, tmp_path):

@@ -35,7 +35,7 @@ from mithril_nb.train.step import loss_function, parted, specs_of
 from mithril_nb.train.trainable import frozen_names, initial_state, is_jitted, model_fingerprint, runner
 from mithril_nb.train.training_plan import TrainingPlan
 
-_NAMES = re.compile(r"@\w+")
+_NAMES = re.compile(r'@("[^"]*"|[\w.$-]+)')
 
 
 def equations_of(plan: TrainingPlan, params: Any) -> dict[str, int]:
@@ -93,8 +93,9 @@ def _hash(function: Any, *specs: Any) -> int:
         lowered = traced.lower()
     module: Any = lowered.compiler_ir("stablehlo")
     text = module.operation.get_asm(enable_debug_info=False)  # with whole constants
-    # Names of functions do not affect the steps.
-    return zlib.crc32(_NAMES.sub("@", text).encode())
+    # Names of functions do not affect the steps, but which function a line calls does: names become numbers.
+    numbers: dict[str, int] = {}
+    return zlib.crc32(_NAMES.sub(lambda name: f"@{numbers.setdefault(name[0], len(numbers))}", text).encode())
 
 
 NAME = re.compile(r"step-(\d{10,})\.safetensors")
