@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import gc
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
-from transcript import facts_of, without_advice
+from transcript import message_of
 from waiting import until
 
 from mithril_nb.atomic_write import locked_folder
 from mithril_nb.errors import CheckpointError
 from mithril_nb.train import fit
-from mithril_nb.train.checkpoints.folder_lock import NAME, FolderLock
+from mithril_nb.train.checkpoints import folder_lock
+from mithril_nb.train.checkpoints.folder_lock import NAME, STALE_S, FolderLock
 from mithril_nb.train.checkpoints.saver import Checkpoints, checkpoints_in
 from tests.train.resuming import resumed
 
@@ -34,16 +39,17 @@ lock.release()
 """
 
 
-def refused(folder, process: str) -> str:
+def refused(folder, process: str, advice: str) -> str:
     """Return the full text of the error, in the form of `text`."""
     return f"""another run is using the folder for checkpoints.
     folder {folder}
-    process {process}"""
+    process {process}
+    Try: ml.fit(model, data, checkpoint="another-folder") # or {advice}"""
 
 
 def text(caught) -> str:
     """Return the text of an error without the padding of its facts and the time of the lock."""
-    lines = [line for line in without_advice(str(caught.value)).splitlines() if not line.startswith("    since")]
+    lines = [line for line in str(caught.value).splitlines() if not line.startswith("    since")]
     return "\n".join("    " + " ".join(line.split()) if line.startswith("    ") else line for line in lines)
 
 
@@ -62,7 +68,7 @@ def test_second_run_is_rejected_until_the_first_ends(small, blobs, two):
     for options in ({}, {"resume": False}):
         with pytest.raises(CheckpointError) as caught:
             resumed(small, blobs, two, **options)
-        assert text(caught) == refused(two, f"{os.getpid()}, which is this process")
+        assert text(caught) == refused(two, f"{os.getpid()}, which is this process", "call run.stop() of that run")
     first.pause()
     until(lambda: first.state == "paused")
     with pytest.raises(CheckpointError, match="another run is using"):
@@ -102,6 +108,7 @@ def test_every_end_unlocks(small, blobs, tmp_path, ends):
         train()
         assert run.state == ends
     assert not (tmp_path / NAME).exists()
+    until(lambda: "mithril_nb heartbeat" not in {thread.name for thread in threading.enumerate()})
 
 
 def test_a_step_that_raises_unlocks(mlp, blobs, tmp_path):
@@ -121,10 +128,11 @@ def test_a_step_that_raises_unlocks(mlp, blobs, tmp_path):
 
 def test_folder_that_cannot_be_locked_is_rejected(small, blobs, tmp_path):
     (tmp_path / NAME).mkdir()
-    assert facts_of(lambda: fit(small, blobs, checkpoint=tmp_path)) == (
+    assert message_of(lambda: fit(small, blobs, checkpoint=tmp_path)) == (
         f"""CheckpointError: the folder for checkpoints cannot be locked.
     folder   {tmp_path}
-    because  Is a directory: {str(tmp_path / NAME)!r}"""
+    because  Is a directory: {str(tmp_path / NAME)!r}
+    Try: ml.fit(model, data, checkpoint="runs/digits")"""
     )
 
 
@@ -133,10 +141,11 @@ def test_idle_run_does_not_lock_the_folder(small, blobs, tmp_path):
     idle, other = fit(small, blobs, **options), fit(small, blobs, **options)
     other.wait()
     before = [path.read_bytes() for path in checkpoints_in(tmp_path)]
-    assert facts_of(lambda: idle.start().wait()) == (
+    assert message_of(lambda: idle.start().wait()) == (
         f"""CheckpointError: another run has written checkpoints in the folder of this run.
     folder  {tmp_path}
-    latest  step-0000000008.safetensors"""
+    latest  step-0000000008.safetensors
+    Try: ml.fit(model, data, checkpoint={str(tmp_path)!r}, resume=True)  # continues from there"""
     )
     assert (idle.state, idle.step) == ("failed", 0)
     assert idle.message == (
@@ -168,7 +177,7 @@ def test_stop_unlocks_the_folder_of_an_idle_loop(small, blobs, two):
     run = resumed(small, blobs, two, epochs=4)
     events = iter(run)
     assert [next(events).kind for _ in range(2)] == ["resumed", "step"]
-    with pytest.raises(CheckpointError, match="another run is using"):
+    with pytest.raises(CheckpointError, match=r"or call run.stop\(\) of that run"):
         resumed(small, blobs, two)
     run.stop()
     assert (run.state, run.message) == (
@@ -194,7 +203,7 @@ def test_the_lock_of_another_process_ends_with_it(small, blobs, two, signal_numb
     with holder(two) as child:
         with pytest.raises(CheckpointError) as caught:
             resumed(small, blobs, two)
-        assert text(caught) == refused(two, f"{child.pid} on host {os.uname().nodename!r}")
+        assert text(caught) == refused(two, f"{child.pid} on host {os.uname().nodename!r}", "stop that run")
         if signal_number is None:
             child.stdin.close()
         else:
@@ -235,6 +244,51 @@ sys.stdin.read()
         assert lock.is_held
         lock.release()
         child.stdin.close()
+
+
+def elsewhere(age_s: float, folder) -> None:
+    """Create the lock of a run on another host in a folder, with an old heartbeat."""
+    about = {"pid": 7, "host": "node-7", "machine": "other", "since": "2026-01-02 03:04:05", "run": "r"}
+    (folder / NAME).write_text(json.dumps(about))
+    then = time.time() - age_s
+    os.utime(folder / NAME, (then, then))
+
+
+def test_run_on_another_host_has_a_heartbeat(small, blobs, two):
+    elsewhere(20.0, two)
+    with pytest.raises(CheckpointError) as caught:
+        resumed(small, blobs, two)
+    ago, left = (int(found) for found in re.search(r"(\d+) s ago.* wait (\d+) s", str(caught.value), re.S).groups())
+    assert 20 <= ago < 50
+    assert abs(ago + left - 60) <= 1
+    assert (
+        str(caught.value)
+        == f"""another run is using the folder for checkpoints.
+    folder     {two}
+    process    7 on host 'node-7'
+    since      2026-01-02 03:04:05
+    heartbeat  {ago} s ago; the lock expires 60 s after the last heartbeat
+    Try: ml.fit(model, data, checkpoint="another-folder")  # or stop that run; if it was killed, wait {left} s, or \
+remove {str(two / NAME)!r}"""
+    )
+    elsewhere(STALE_S + 1, two)
+    assert resumed(small, blobs, two).step == 8
+
+
+def test_heartbeat_counts_without_file_locks(small, blobs, two, monkeypatch):
+    def flock(file, flags):
+        raise OSError(errno.ENOTSUP, "not here")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr(folder_lock, "HEARTBEAT_S", 0.01)
+    lock = FolderLock(two)
+    lock.acquire()
+    os.utime(two / NAME, (0, 0))
+    until(lambda: os.stat(two / NAME).st_mtime > 1)
+    with pytest.raises(CheckpointError, match="heartbeat  0 s ago"):
+        resumed(small, blobs, two)
+    lock.release()
+    assert resumed(small, blobs, two).step == 8
 
 
 def test_lost_lock_is_noticed_before_the_next_write(small, blobs, tmp_path):

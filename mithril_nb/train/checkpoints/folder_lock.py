@@ -1,7 +1,9 @@
 """A lock on a folder of checkpoints: one run at a time, and no lock outlives its process.
 
 The operating system locks a file in the folder and unlocks it when the process ends, even if it is killed. The content
-of the file names the holder. A file that mithril_nb did not write, or a symbolic link, is never changed.
+of the file names the holder. Some file systems lock a file for one host only, or not at all. There, the holder keeps
+the lock by a heartbeat: it updates the file's modification time again and again. A file that mithril_nb did not write,
+or a symbolic link, is never changed.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ import errno
 import json
 import os
 import socket
+import tempfile
 import threading
 import time
 import uuid
 import weakref
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +26,9 @@ from mithril_nb.atomic_write import lock_file, open_regular
 from mithril_nb.errors import CheckpointError
 
 NAME = ".mithril_nb.lock"
+HEARTBEAT_S = 10.0
+STALE_S = 60.0
+"""Age of the last heartbeat after which another run may take over a lock without an operating system lock."""
 MOST_TRIES = 100
 _LONGEST = 10_000
 
@@ -62,6 +69,7 @@ class FolderLock:
                 detached[1](*detached[2])
 
     def _try(self) -> None:
+        # If the previous holder removes the file meanwhile, `is_held` stays False.
         descriptor = None
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)  # follows no link
@@ -76,7 +84,11 @@ class FolderLock:
             about = file.read(_LONGEST)
             holder = _holder(about)
             if is_locked is False:
-                raise self._in_use(holder)
+                raise self._in_use(holder, None)
+            if holder is not None and (is_locked is None or holder["machine"] != _machine()):
+                age_s = _age_s(self.path.parent, file)
+                if age_s < STALE_S:
+                    raise self._in_use(holder, max(0.0, age_s))
             if holder is None and about:
                 raise OSError(errno.EEXIST, "mithril_nb did not write this file", str(self.path))
             self._run = uuid.uuid4().hex
@@ -87,9 +99,12 @@ class FolderLock:
         except BaseException:
             file.close()
             raise
+        ended = threading.Event()
         self._file = file
-        self._drop = weakref.finalize(self, _drop, self.path, file, self._text, os.getpid())
+        self._drop = weakref.finalize(self, _drop, self.path, file, self._text, ended, os.getpid())
         self._drop.atexit = False  # `run/control.py` stops the runs first, and they write a last checkpoint
+        arguments = (self.path, self._text, ended)
+        threading.Thread(target=_beat, args=arguments, name="mithril_nb heartbeat", daemon=True).start()
 
     def _forget(self) -> None:
         # Close the file in a forked child: an open copy would keep the folder locked after the parent ends.
@@ -99,16 +114,22 @@ class FolderLock:
         self._mutex = threading.RLock()
         self._drop = self._file = None
 
-    def _in_use(self, holder: dict[str, Any] | None) -> CheckpointError:
-        facts = [("folder", str(self.path.parent))]
-        if holder is not None:
+    def _in_use(self, holder: dict[str, Any] | None, age_s: float | None) -> CheckpointError:
+        facts, advice = [("folder", str(self.path.parent))], "stop that run"
+        if holder is None:
+            facts.append(("process", "unknown"))
+        else:
             is_own = any(holder["run"] == lock._run for lock in tuple(_LOCKS))
-            place = ", which is this process" if is_own else f" on host {holder['host']!r}"
-            facts += [("process", f"{holder['pid']}{place}"), ("since", holder["since"])]
+            where = ", which is this process" if is_own else f" on host {holder['host']!r}"
+            facts += [("process", f"{holder['pid']}{where}"), ("since", holder["since"])]
+            advice = "call run.stop() of that run" if is_own else advice
+        if age_s is not None:
+            facts.append(("heartbeat", f"{age_s:.0f} s ago; the lock expires {STALE_S:.0f} s after the last heartbeat"))
+            advice += f"; if it was killed, wait {STALE_S - age_s:.0f} s, or remove {str(self.path)!r}"
         return CheckpointError(
             "another run is using the folder for checkpoints.",
             tuple(facts),
-            'ml.fit(model, data, checkpoint="another-folder")  # or stop that run',
+            f'ml.fit(model, data, checkpoint="another-folder")  # or {advice}',
         )
 
 
@@ -124,7 +145,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
 
 
-def _drop(path: Path, file: IO[bytes], text: bytes, process: int) -> None:
+def _drop(path: Path, file: IO[bytes], text: bytes, ended: threading.Event, process: int) -> None:
+    ended.set()
     is_own = os.getpid() == process and _content(path) == text
     if os.name != "posix":  # Windows cannot remove an open file; a file that the next holder has opened stays
         file.close()
@@ -132,6 +154,13 @@ def _drop(path: Path, file: IO[bytes], text: bytes, process: int) -> None:
         with suppress(OSError):
             path.unlink()
     file.close()
+
+
+def _beat(path: Path, text: bytes, ended: threading.Event) -> None:
+    while not ended.wait(HEARTBEAT_S):
+        with suppress(OSError):
+            if _content(path) == text:
+                os.utime(path, follow_symlinks=os.utime not in os.supports_follow_symlinks)
 
 
 def _content(path: Path) -> bytes | None:
@@ -145,12 +174,26 @@ def _content(path: Path) -> bytes | None:
 def _holder(about: bytes) -> dict[str, Any] | None:
     try:
         holder = json.loads(about)
-        return {"pid": int(holder["pid"]), **{name: str(holder[name]) for name in ("host", "since", "run")}}
+        return {"pid": int(holder["pid"]), **{name: str(holder[name]) for name in ("host", "machine", "since", "run")}}
     except (ValueError, KeyError, TypeError):
         return None
 
 
 def _text(run: str) -> bytes:
     since = time.strftime("%Y-%m-%d %H:%M:%S")
-    about = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, "run": run}
+    about = {"pid": os.getpid(), "host": socket.gethostname(), "machine": _machine(), "since": since, "run": run}
     return json.dumps(about).encode()
+
+
+@cache
+def _machine() -> str:
+    # Processes that share operating system locks have the same id.
+    with suppress(OSError):  # containers of one kernel share its locks but have different host names
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return socket.gethostname()
+
+
+def _age_s(folder: Path, file: IO[bytes]) -> float:
+    # By the file system's clock, which all hosts share.
+    with tempfile.TemporaryFile(dir=folder) as now:
+        return os.fstat(now.fileno()).st_mtime - os.fstat(file.fileno()).st_mtime
