@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from mithril_nb.errors import StageUnavailableError, UnexpectedInputError
+from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError
 from mithril_nb.graph.paths import component
 from mithril_nb.targets.arguments import Arguments, checked_result, named
 from mithril_nb.targets.module_scopes import ModuleScopes, class_of, haiku_path, is_module, named_modules
@@ -218,7 +219,17 @@ def _linen(module: Any, arguments: Arguments, variables: Any) -> PureModule:
         collections = {name: others[name][1](arrays) for name, arrays in state.items()}
         kwargs = {"mutable": list(others), **kwargs} if others else kwargs
         with named_modules({"": module}):
-            out = module.apply({"params": build_params(params), **collections}, *args, **kwargs)
+            try:
+                out = module.apply({"params": build_params(params), **collections}, *args, **kwargs)
+            except Exception as error:  # this file does not import Flax
+                if type(error).__name__ != "InvalidRngError":
+                    raise
+                stream = next(iter(re.findall(r'PRNG for "(\w+)"', str(error))), "dropout")
+                raise UnknownOptionError(
+                    f"the module draws random numbers from {stream!r}, which has no key.",
+                    (),
+                    f'ml.inspect(module, x, rngs={{"{stream}": jax.random.key(0)}})',
+                ) from error
         if not kwargs.get("mutable"):
             return out, {}
         return out[0], {name: flat(_unboxed(tree))[0] for name, tree in out[1].items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -87,7 +87,9 @@ def read_data(data: Any, input_names: tuple[str, ...] | None, subject: str = "da
             raise DataError(
                 f"{subject} is not a pair of inputs and targets.",
                 (("got", _kind(data)), ("needed", "(x, y), or ({input name: array, ...}, y)")),
-                "ml.fit(model, (x, y))",
+                "x, y = map(np.concatenate, zip(*data)); ml.fit(model, (x, y))  # all batches as two arrays"
+                if isinstance(data, Iterable) and not isinstance(data, tuple | list | Mapping | str | np.ndarray)
+                else "ml.fit(model, (x, y))",
             )
         inputs, targets = data
     names = list(input_names or ("input",))

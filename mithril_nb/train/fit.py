@@ -33,6 +33,12 @@ from mithril_nb.train.step import first_opt_state
 from mithril_nb.train.trainable import as_trainable, frozen_names, initial_state, names_of_inputs
 from mithril_nb.train.training_plan import CompileKey, TrainingPlan, compiled_programs
 
+_OF_OTHER_LIBRARIES = {
+    "steps": "epochs=10  # an epoch takes len(x) / batch_size steps, rounded up",
+    "max_steps": "epochs=10  # an epoch takes len(x) / batch_size steps, rounded up",
+    "validate_every": "validation=0.2  # or (x_test, y_test); evaluated at the end of each epoch",
+}
+
 
 def fit(
     model: Any,
@@ -121,6 +127,9 @@ def fit(
     """
     if more:
         raise DataError("the inputs and the targets must be one pair.", (), "ml.fit(model, (x, y))  # options by name")
+    for name, advice in _OF_OTHER_LIBRARIES.items():
+        if name in unknown:
+            raise UnknownOptionError(f"fit takes no argument {name!r}.", (), advice)
     refuse_unknown("fit", unknown, fit)
     seed = check_seed(seed) % 2**63  # NumPy rejects negative seeds, JAX rejects longer ones
     batch_size = check_count("batch_size", batch_size)

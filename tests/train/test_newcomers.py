@@ -20,7 +20,9 @@ X, Y = np.ones((8, 4), np.float32), np.zeros(8, np.int32)
     ("call", "text"),
     [
         (lambda model: fit(model, X, Y), "Try: ml.fit(model, (x, y))"),
-        (lambda model: fit(model, iter([(X, Y)])), "Try: ml.fit(model, (x, y))"),
+        (lambda model: fit(model, (X, Y), steps=100), "Try: epochs=10  # an epoch takes len(x) / batch_size steps"),
+        (lambda model: fit(model, (X, Y), validate_every=2), "Try: validation=0.2"),
+        (lambda model: fit(model, iter([(X, Y)])), "Try: x, y = map(np.concatenate, zip(*data))"),
         (lambda model: fit(nnx.Linear(4, 3, rngs=nnx.Rngs(0)), (X, Y)), "Try: found = ml.from_flax(module); ml.fit("),
         (lambda model: ml.watch(History()), "Try: ml.watch(run)"),
         (lambda model: ml.inspect(jax.numpy.sin, X).memory(), "Try: p.memory"),
@@ -42,9 +44,10 @@ def test_nan_at_the_first_step_is_not_blamed_on_the_rate(small, blobs):
         run.evaluate(blobs)
 
 
-def test_linen_module_without_a_key_shows_the_error_of_flax():
+def test_linen_module_without_a_key_names_rngs():
     module = nn.Dropout(0.5, deterministic=False)
-    assert 'needs PRNG for "dropout"' in str(ml.inspect(module, X).stage("jaxpr"))
+    text = str(ml.inspect(module, X).stage("jaxpr"))
+    assert 'ml.inspect(module, x, rngs={"dropout": jax.random.key(0)})' in text
 
 
 def test_params_of_a_checkpoint_load(small, two):
