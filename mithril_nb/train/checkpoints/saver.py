@@ -7,11 +7,9 @@ import re
 import threading
 import time
 import warnings
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -23,80 +21,15 @@ from safetensors import SafetensorError
 
 from mithril_nb.atomic_write import remove_leftovers
 from mithril_nb.backends.backend import check_count
-from mithril_nb.backends.jax.kernels.registry import usual_promotion
 from mithril_nb.errors import CheckpointError, Diagnostic, UnknownOptionError
+from mithril_nb.train.checkpoints.equations import difference, equations_of
 from mithril_nb.train.checkpoints.file import OtherVersionError, Saved, broken, content_id, like, read, to_host, write
 from mithril_nb.train.checkpoints.folder_lock import FolderLock
-from mithril_nb.train.prepare import output_specs
 from mithril_nb.train.processes import distributed, fingerprint
 from mithril_nb.train.run.events import COLUMNS, History
 from mithril_nb.train.run.state import State
-from mithril_nb.train.step import loss_function, parted, specs_of
-from mithril_nb.train.trainable import frozen_names, initial_state, is_jitted, model_fingerprint, runner
+from mithril_nb.train.trainable import model_fingerprint
 from mithril_nb.train.training_plan import TrainingPlan
-
-_NAMES = re.compile(r'@("[^"]*"|[\w.$-]+)')
-
-
-def equations_of(plan: TrainingPlan, params: Any) -> dict[str, int]:
-    """Return hashes of the traced equations of the `"loss"`, the `"optimizer"`, and a `"model"` without a graph."""
-    try:
-        return {name: _hash(*program) for name, program in _programs(plan, specs_of(params)).items()}
-    except TypeError:  # of JAX's errors for a traced value that Python code needs
-        if is_jitted(plan.model):
-            raise
-        return {}
-
-
-def _programs(plan: TrainingPlan, params: Any) -> dict[str, tuple[Any, ...]]:
-    model, optimizer = plan.model, plan.optimizer
-    outputs = output_specs(model, params, plan.data, plan.batch_size)
-    batch = plan.data.take(np.arange(plan.batch_size))
-    trained = parted(params, frozen_names(model))[0]
-    loss = loss_function(lambda outputs, inputs, **options: outputs, plan.loss)
-
-    def total(params: Any) -> Any:
-        return sum(jnp.real(jnp.sum(leaf)).astype(jnp.float32) for leaf in jax.tree.leaves(params))
-
-    def update(params: Any, rate: Any) -> Any:
-        state, value = optimizer.init(params), total(params)
-        moved = usual_promotion(optimizer.update)(params, state, params, rate, value=value, grad=params, value_fn=total)
-        return state, moved
-
-    programs: dict[str, tuple[Any, ...]] = {
-        "loss": (
-            jax.value_and_grad(loss, has_aux=True, allow_int=True),
-            outputs,
-            specs_of({"targets": batch["targets"], "inputs": {}}),
-        ),
-        "optimizer": (update, trained, optimizer.learning_rate),
-    }
-    if model_fingerprint(model) is None:
-        state = specs_of(initial_state(model))
-        key = jax.eval_shape(lambda: jax.random.key(0)) if model.needs_key else None
-        run = partial(runner(model, bool(state)), training=True)
-        programs["model"] = (
-            lambda params, inputs, state, key: run(params, inputs, state, key=key),
-            params,
-            specs_of(batch["inputs"]),
-            state,
-            key,
-        )
-    return programs
-
-
-def _hash(function: Any, *specs: Any) -> int:
-    traced = jax.jit(function).trace(*specs)
-    try:
-        lowered = traced.lower(lowering_platforms=("cpu",))  # the same text on each machine, whatever its devices
-    except (NotImplementedError, ValueError):  # a kernel for other devices, such as one of Pallas
-        lowered = traced.lower()
-    module: Any = lowered.compiler_ir("stablehlo")
-    text = module.operation.get_asm(enable_debug_info=False)  # with whole constants
-    # Names of functions do not affect the steps, but which function a line calls does: names become numbers.
-    numbers: dict[str, int] = {}
-    return zlib.crc32(_NAMES.sub(lambda name: f"@{numbers.setdefault(name[0], len(numbers))}", text).encode())
-
 
 NAME = re.compile(r"step-(\d{10,})\.safetensors")
 
@@ -430,8 +363,9 @@ def _restore(
     if differs and not accepts_changes:
         raise _another_run_error(saved, differs)
     trees = like(state.runtime.host(trees_of(state)), saved)  # first, because its error names the arrays
-    equations = here["equations"].items()
-    differs = [(name, "other equations") for name, now in equations if facts["equations"].get(name, now) != now]
+    then, equations = facts["equations"], here["equations"].items()
+    changes = [(name, difference(then[name], now)) for name, now in equations if name in then]
+    differs = [(name, text) for name, text in changes if text]
     if differs and facts["jax"] != here["jax"]:
         differs.append(("jax", f"{facts['jax']} in the checkpoint, {here['jax']} here: it may write other equations"))
     if facts["model"] != here["model"]:
