@@ -9,6 +9,7 @@ from mithril_nb.cost.records import Figures, sum_of
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
 from mithril_nb.errors import MithrilError, UnknownBlockError, UnknownOptionError, nearest, short_repr
 from mithril_nb.figures import FIGURES, OF_XLA
+from mithril_nb.graph.paths import lineage
 
 Value = TypeVar("Value")
 _MOST_NAMED = 8
@@ -119,6 +120,4 @@ def with_outer(paths: Iterable[str]) -> list[str]:
         >>> with_outer(["net/mlp/up", "net/mlp/down", ""])
         ['net', 'net/mlp', 'net/mlp/up', 'net/mlp/down']
     """
-    parts = (path.split("/") for path in paths)
-    outer = dict.fromkeys("/".join(names[: end + 1]) for names in parts for end in range(len(names)))
-    return [path for path in outer if path]
+    return [*dict.fromkeys(outer for path in paths for outer in lineage(path))]

@@ -115,7 +115,8 @@ class CostComparison(Shown):
     @property
     def tables(self) -> dict[str, list[tuple[str, ...]]]:
         """A dict from the title of each table to its rows; the first row has the titles of the columns."""
-        keys = ["time_s"] if self._is_timed else []
+        is_timed = self.total.before.time_s is not None or self.total.after.time_s is not None
+        keys = ["time_s"] if is_timed else []
         keys += ["flops", "bytes_accessed", *(["wire_bytes"] if self.total.communicates else [])]
         heads = [("µs" if key == "time_s" else FIGURES[key].column) + " before" for key in keys]
         rows = [*self.by_block.items(), (UNATTRIBUTED_LABEL, self.unattributed), ("total", self.total)]
@@ -141,33 +142,24 @@ class CostComparison(Shown):
     def notes(self) -> tuple[str, ...]:
         """Notes below the tables."""
         more = len(self.fusions) - _MOST_FUSIONS
-        same = ("nothing changes: every number here is the same before and after",) if self._is_same else ()
-        return *((f"and {more} more fusions",) if more > 0 else ()), *same, *self._note_of_fusion(), *self.devices
-
-    @property
-    def _is_timed(self) -> bool:
-        return self.total.before.time_s is not None or self.total.after.time_s is not None
-
-    @property
-    def _is_same(self) -> bool:
+        notes = [f"and {more} more fusions"] if more > 0 else []
+        before, delta = self.total.before, self.total.delta.bytes_accessed
         changes = (self.total, self.unattributed, *self.by_block.values())
-        total = self.total.before
-        unknown = total.unknown or total.unknown_bytes or total.unknown_communication
-        return all(change.before == change.after for change in changes) and not unknown
-
-    def _note_of_fusion(self) -> tuple[str, ...]:
-        saved, delta = self.saved_by_fusion, self.total.delta.bytes_accessed
+        # Unknown costs may have changed.
+        if not any(before.unknown_in(key) for key in FIGURES) and all(each.before == each.after for each in changes):
+            notes.append("nothing changes: every number here is the same before and after")
+        saved = self.saved_by_fusion
         (program, _, source), (other, _, _) = self.before.rpartition(": "), self.after.rpartition(": ")
-        if program != other or source not in _UNFUSED or not saved or delta is None or saved == -delta:
-            return ()
-        fusion, others, together = (
-            f"{'save' if change < 0 else 'add'}{ending} {abs(change):,} bytes"
-            for change, ending in ((-saved, "s"), (saved + delta, ""), (delta, "s"))
-        )
-        return (
-            f"Fusion {fusion} compared with running the compiled instructions one by one. Other changes by the "
-            f"compiler {others}. Together, compilation {together}.",
-        )
+        if program == other and source in _UNFUSED and saved and delta is not None and saved != -delta:
+            fusion, others, together = (
+                f"{'save' if change < 0 else 'add'}{ending} {abs(change):,} bytes"
+                for change, ending in ((-saved, "s"), (saved + delta, ""), (delta, "s"))
+            )
+            notes.append(
+                f"Fusion {fusion} compared with running the compiled instructions one by one. Other changes by the "
+                f"compiler {others}. Together, compilation {together}."
+            )
+        return (*notes, *self.devices)
 
     def __repr__(self) -> str:
         return f"CostComparison({self.before!r} -> {self.after!r})"

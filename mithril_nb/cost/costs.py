@@ -15,11 +15,11 @@ from mithril_nb.cost.comparison import CostChange, CostComparison, Difference, D
 from mithril_nb.cost.equations import SymbolicProgram
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES
 from mithril_nb.cost.notes import ONE_OF, Unknown, notes_of_equations, unknown_of
-from mithril_nb.cost.records import CostRow, Figures, Fusion, count_unknown, is_unknown, sum_of, sums_by
+from mithril_nb.cost.records import CostRow, Figures, Fusion, count_unknown, group_by, is_unknown, sum_of, sums_by
 from mithril_nb.display import UNATTRIBUTED_LABEL, Shown, draw, finite, for_stdout
 from mithril_nb.errors import UnavailableBackendError, UnknownOptionError, nearest, short_repr
 from mithril_nb.figures import COUNTED, FIGURES, MEASURED, OF_XLA, SENT, UNKNOWN, share_of
-from mithril_nb.graph.paths import is_within
+from mithril_nb.graph.paths import is_within, lineage
 from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Equation, Instruction, lines_of_source
 from mithril_nb.stages.trace.python_source import MODEL, lines_of_file, spans
 
@@ -286,7 +286,7 @@ class Cost(Shown):
         # block would take minutes.
         by_outer: dict[str, dict[str, None]] = {}
         for block in self._by_path:
-            for outer in with_outer([block]):
+            for outer in lineage(block):
                 by_outer.setdefault(outer, {})[block] = None
         return by_outer
 
@@ -723,12 +723,13 @@ def _one_sided(*sides: tuple[str, Cost]) -> tuple[str, ...]:
     )
 
 
+# How XLA's HloCostAnalysis differs from our rules for instructions, by opcode.
 _CONVENTIONS = {
     "conditional": "XLA also counts the operands, and takes each kind of cost from the branch where it is largest; "
     "we count one branch",
     "custom-call": "XLA counts -1 for each one without a cost_estimate; we leave it out",
 }
-"""How XLA's HloCostAnalysis differs from our rules for instructions, by opcode."""
+# How XLA's count of lowered equations differs from our rules for equations, by primitive.
 _CONVENTIONS_OF_EQUATIONS = {
     "abs": "for complex numbers, XLA counts one operation or those of the expansion; we count sqrt(re² + im²)",
     **dict.fromkeys(
@@ -736,15 +737,12 @@ _CONVENTIONS_OF_EQUATIONS = {
         "XLA counts a window as long as the axis for each element; we count one operation for each element",
     ),
 }
-"""How XLA's count of lowered equations differs from our rules for equations, by primitive."""
 
 
 def _against_xla(cost: Cost, field: str = "flops") -> Difference:
     # XLA returns only totals, so `theirs` is `None` in each row. If the totals differ, rows of the opcodes in
     # `_CONVENTIONS` state a reason.
-    groups: dict[str, list[CostRow]] = {}
-    for row in cost.rows:
-        groups.setdefault(row.opcode, []).append(row)
+    groups = group_by(cost.rows, lambda row: row.opcode)
     ours, theirs = getattr(cost.once, field), None if cost.xla is None else getattr(cost.xla, field)
     rows = tuple(
         DifferenceRow(
@@ -761,15 +759,14 @@ def _between(cost: Cost, other: Cost, field: str = "flops") -> Difference:
     # An instruction counts for the primitive of the equation that it comes from. If it comes from several
     # equations, it counts for the most expensive of them.
     by_id = {row.id: row for row in cost.rows}
-    ours: dict[str, list[CostRow]] = {}
-    for row in cost.rows:
-        ours.setdefault(row.opcode, []).append(row)
-    theirs: dict[str, list[CostRow]] = {}
-    for row in other.rows:
+    ours = group_by(cost.rows, lambda row: row.opcode)
+
+    def primitive_of(row: CostRow) -> str:
         sources = [by_id[id] for id in row.equations if id in by_id]
         # An instruction without an equation. Parentheses distinguish its opcode from a primitive of the same name.
-        primitive = max(sources, key=lambda row: _value(row, field) or 0).opcode if sources else f"({row.opcode})"
-        theirs.setdefault(primitive, []).append(row)
+        return max(sources, key=lambda row: _value(row, field) or 0).opcode if sources else f"({row.opcode})"
+
+    theirs = group_by(other.rows, primitive_of)
     present = {id for row in other.rows for id in row.equations}
     rows = []
     for primitive in dict.fromkeys((*ours, *theirs)):

@@ -49,8 +49,8 @@ _STAGES = {"lowered": "hlo_before", "compiled": "hlo"}
 
 # Weak: costs are released with the inspection that they belong to.
 _KNOWN: WeakKeyDictionary[ProgramStages, dict[str, Cost]] = WeakKeyDictionary()
+# Held to add programs to `_KNOWN` or to list it, because a dict must not change size while it is listed.
 _LOCK = Lock()
-"""Held to add programs to `_KNOWN` or to list it, because a dict must not change size while it is listed."""
 
 
 @dataclass(frozen=True)
@@ -223,8 +223,8 @@ def _analytic(inspection: ProgramStages, equations: tuple[Equation, ...] | None 
     return of_equations(program.costs(), program, inspection.device, _files(inspection))
 
 
+# The instructions of an HLO stage, and the result of `hlo_costs`. It needs only the text, not the compiled program.
 _Count = tuple[tuple[Instruction, ...], tuple[CostRow, ...], tuple[Fusion, ...]]
-"""The instructions of an HLO stage, and the result of `hlo_costs`. It needs only the text, not the compiled program."""
 
 
 def _counted(

@@ -7,11 +7,12 @@ Importing this module registers the cost rules of Pallas kernels and expansions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.by_name import with_outer
 from mithril_nb.cost.formulas.communication import NOTHING, SENDS_MORE, UNKNOWN, Sent, sends_no_more
@@ -24,9 +25,10 @@ from mithril_nb.cost.formulas.rules import (
     counted,
     estimated,
     has_cost,
+    known,
     rule,
 )
-from mithril_nb.cost.formulas.sizes import as_size, bytes_of, count, repeated, sum_of, times
+from mithril_nb.cost.formulas.sizes import as_size, bytes_of, count, product_of, repeated, sum_of, times
 from mithril_nb.cost.formulas.symbols import Expression, Polynomial, UndecidedError, constant, total
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, Figures, is_unknown
 from mithril_nb.cost.records import sum_of as sum_of_parts
@@ -44,27 +46,12 @@ if TYPE_CHECKING:
     from mithril_nb.stages.records import Input
 
 
-Member = TypeVar("Member")
 COUNTS, IDLE, UNDECIDED, SENDS = "counts", "idle", "undecided", "sends"
 # States of an equation in a branch of a `cond`:
 # - COUNTS: the branch is the most expensive one, so the equation counts.
 # - IDLE: another branch is more expensive, so the equation counts 0.
 # - UNDECIDED: the most expensive branch depends on symbolic sizes or unknown costs.
 # - SENDS: another branch is more expensive, but the equation is a collective and its branch may send more.
-
-
-def count_most_expensive_branches(conditions: Iterable[str], rows: Sequence[CostRow]) -> tuple[CostRow, ...]:
-    """Return the rows with the costs of all branches set to 0 or unknown, except the most expensive of each `cond`."""
-
-    def weigh(row: CostRow) -> tuple[int, bool]:
-        # If the number of runs is unknown, the cost of one run decides.
-        known_row = row.once if is_unknown(row) else row
-        weight = 0 if known_row is None else (known_row.flops or 0) + (known_row.transcendentals or 0)
-        return weight, not is_unknown(row)
-
-    members = [(row.id, row) for row in rows]
-    states = branch_states(tuple(conditions), members, weigh, lambda row: (row.payload_bytes, row.wire_bytes))
-    return tuple([_in_state(row, states[row.id]) if row.id in states else row for row in rows] if states else rows)
 
 
 def _in_state(row: CostRow, state: str) -> CostRow:
@@ -77,10 +64,12 @@ def _in_state(row: CostRow, state: str) -> CostRow:
     return replace(row, **costs, repeats=0, once=Figures(), formula="0: another branch costs more", macs=0)
 
 
-def equation_row(equation: Equation, each: EquationCost, repeats: int | None, devices: int = 1) -> CostRow:
+def equation_row(
+    equation: Equation, each: EquationCost, repeats: int | None, devices: int = 1, rounds: str = ""
+) -> CostRow:
     """Return the row of an equation that costs `each` per run, and runs `repeats` times on each of some devices.
 
-    Communication is that of one device.
+    Communication is that of one device. `rounds` is the number of runs as text if it depends on symbolic sizes.
     """
     # XLA removes unused equations, so they run 0 times whatever their loop does.
     repeats = repeats if equation.is_used else 0
@@ -88,7 +77,7 @@ def equation_row(equation: Equation, each: EquationCost, repeats: int | None, de
     if repeats == 0:
         numbers["bytes_accessed"] = 0
     runs = repeated(devices, repeats)
-    is_open = repeats is None and bool(numbers["flops"] or numbers["transcendentals"])
+    is_open = repeats is None and not rounds and bool(numbers["flops"] or numbers["transcendentals"])
     products = numbers["products"]
     costs: dict[str, Any] = {key: repeated(numbers.get(key), repeats if key in SENT else runs) for key in COUNTED}
     return CostRow(
@@ -103,6 +92,7 @@ def equation_row(equation: Equation, each: EquationCost, repeats: int | None, de
         letters=tuple(
             (letter, value if isinstance(value, int) else str(value)) for letter, value in each.letters.items()
         ),
+        rounds=rounds,
         macs=repeated(None if products is None else products // 2, runs),
         **costs,
     )
@@ -134,79 +124,17 @@ def moved_rows(inputs: Iterable[Input]) -> tuple[CostRow, ...]:
     )
 
 
-def _indices_in_branches(conditions: Iterable[str], ids: Iterable[str]) -> dict[str, dict[str, list[int]]]:
-    indices: dict[str, dict[str, list[int]]] = {condition: {} for condition in conditions}
-    for index, id in enumerate(ids if indices else ()):
+def _indices_in_branches(kinds: Kinds) -> dict[str, dict[str, list[int]]]:
+    indices: dict[str, dict[str, list[int]]] = {condition: {} for condition in kinds.conditions}
+    for index, (equation, _) in enumerate(kinds.members if indices else ()):
         # Equation `12.b1.3` is the fourth one in branch 1 of the `cond` with id `12`.
-        outer, _, inner = id.partition(".b")
+        outer, _, inner = equation.id.partition(".b")
         while inner:
             if outer in indices:
                 indices[outer].setdefault(inner.partition(".")[0], []).append(index)
             head, _, inner = inner.partition(".b")
             outer = f"{outer}.b{head}"
     return indices
-
-
-def branch_states(
-    conditions: Sequence[str],
-    members: Sequence[tuple[str, Member]],
-    weigh: Callable[[Member], tuple[Expression, bool]],
-    sent: Callable[[Member], Sent],
-) -> dict[str, str]:
-    """Return the state of each equation in a branch that is not the most expensive one, by id.
-
-    The most expensive branch has the largest sum of FLOPs and transcendentals. A branch with unknown costs may be more
-    expensive than it, and a cheaper branch may send more to other devices.
-    """
-    states: dict[str, str] = {}
-    indices = _indices_in_branches(conditions, (id for id, _ in members))
-
-    def summed(branch: Sequence[int]) -> tuple[Expression, bool, Sent]:
-        weights: list[Expression] = []
-        parts: list[Sent] = []
-        is_known = True
-        for id, member in (members[index] for index in branch):
-            state = states.get(id)
-            if state in (None, UNDECIDED):
-                weight, is_weight_known = weigh(member)
-                is_known = is_known and is_weight_known and (state is None or weight == 0)
-                weights += [weight] if state is None else []
-            if state != IDLE:
-                part = sent(member)
-                parts.append(part if state is None or part == NOTHING else UNKNOWN)
-        has_sizes = any(isinstance(weight, Polynomial) for weight in weights)
-        weight = total(weights) if has_sizes else sum(weights)
-        return weight, is_known, (sum_of(*(payload for payload, _ in parts)), sum_of(*(wire for _, wire in parts)))
-
-    # Inner conditions first: the weight of an outer branch contains only the counting branch of an inner one.
-    for condition in reversed(conditions):
-        branches = indices[condition]
-        if len(branches) < 2:
-            continue
-        sums = {name: summed(branch) for name, branch in branches.items()}
-        best = _most_expensive({name: weight for name, (weight, _, _) in sums.items()})
-        for name, branch in branches.items():
-            if name == best:
-                continue
-            is_cheaper = best is not None and sums[name][1]
-            sends_no_more_than_best = best is not None and sends_no_more(sums[name][2], sums[best][2])
-            for id, member in (members[index] for index in branch):
-                if states.get(id) not in (IDLE, SENDS):
-                    is_idle = sends_no_more_than_best or sent(member) == NOTHING
-                    states[id] = UNDECIDED if not is_cheaper else IDLE if is_idle else SENDS
-    return states
-
-
-def _most_expensive(branches: Mapping[str, Expression]) -> str | None:
-    # Of equal branches the first, as in XLA; none if the order depends on symbolic sizes.
-    best = next(iter(branches))
-    try:
-        for name, weight in branches.items():
-            if weight > branches[best]:
-                best = name
-    except UndecidedError:
-        return None
-    return best
 
 
 def _pallas_bytes(equation: Equation) -> Expression | None:
@@ -264,11 +192,11 @@ def grid_of(kernel: Equation) -> list[Expression]:
     return axes
 
 
+# Params of equations in which a string is a symbolic size. In other params, strings have another meaning.
 _SIZES = frozenset(
     "shape new_sizes length dim sizes window_dimensions window_strides padding padding_config base_dilation "
     "window_dilation lhs_dilation rhs_dilation slice_sizes start_indices limit_indices strides fft_lengths".split()
 )
-"""Params of equations in which a string is a symbolic size. In other params, strings have another meaning."""
 
 
 @dataclass(frozen=True)
@@ -298,19 +226,24 @@ def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
     examples: list[tuple[Equation, Expression | None]] = []
     devices, on_devices = devices_by_map(equations), list[int]()
     members: list[tuple[Equation, int]] = []
-    for equation in _without_bodies(equations, _estimated(equations)):
+    estimated = _estimated(equations)
+    for equation in equations:
+        if estimated and estimated & {*_holders(equation.id)}:
+            continue
+        if equation.id in estimated:
+            equation = replace(equation, is_call=False)
         if equation.is_call:
             if equation.primitive in ("scan", "while"):
                 # A `while` has no length, so it is unknown how often its equations run.
                 length: Any = equation.param.get("length")
                 lengths[equation.id] = parse(length) if isinstance(length, str) else length
             elif equation.primitive == "pallas_call":
-                lengths[equation.id] = _steps(equation)
+                lengths[equation.id] = known(lambda kernel: times(grid_of(kernel)), equation)
         if not has_cost(equation) or _is_of_sizes(equation):
             continue
         repeats: Expression | None = equation.repeats
         if repeats is None:
-            repeats = _product(lengths.get(holder, 1) for holder in _holders(equation.id))
+            repeats = product_of(*(lengths.get(holder, 1) for holder in _holders(equation.id)))
         on = devices_of(equation.id, devices)
         key = (
             equation.primitive,
@@ -364,32 +297,6 @@ def _estimated(equations: Iterable[Equation]) -> set[str]:
     return kernels
 
 
-def _without_bodies(equations: Iterable[Equation], calls: set[str]) -> Iterator[Equation]:
-    for equation in equations:
-        if equation.id in calls:
-            yield replace(equation, is_call=False)
-        elif not (calls and calls & {*_holders(equation.id)}):
-            yield equation
-
-
-def _steps(kernel: Equation) -> Expression | None:
-    try:
-        return times(grid_of(kernel))
-    except UndecidedError:
-        return None
-
-
-def row_of(
-    substitution: Substitution, equation: Equation, times: Expression | None, each: EquationCost, devices: int
-) -> CostRow:
-    """Return the row of an equation that costs `each` per run, and runs `times` times on each of some devices."""
-    repeats = substitution.number(times)
-    row = equation_row(equation, each, repeats, devices)
-    if times is None or repeats is not None:
-        return row
-    return replace(row, rounds=str(times), formula=row.formula.removesuffix(f"; {NO_TRIP_COUNT}"))
-
-
 def _is_of_sizes(equation: Equation) -> bool:
     # JAX traces no such equation if sizes are numbers.
     if equation.primitive != "convert_element_type":
@@ -407,9 +314,8 @@ class Substitution:
 
     def __init__(self, sizes: Mapping[str, int]):
         self.sizes = sizes
-        self._specs: dict[TensorSpec, TensorSpec] = {}
-        self._groups: dict[tuple[TensorSpec, ...], tuple[TensorSpec, ...]] = {}
-        self._dims: dict[str, Dim] = {}
+        # Thousands of equations have tens of specs.
+        self.dim, self.spec = cache(self._dim), cache(self._spec)
 
     def number(self, value: Expression | None) -> int | None:
         """Return a value as a number; `None` if it is unknown, or depends on symbolic sizes that are not replaced."""
@@ -417,39 +323,20 @@ class Substitution:
             return value
         return value.evaluate(**self.sizes) if self.sizes else None
 
-    def dim(self, dim: Dim) -> Dim:
-        """Return a dim as a number if it depends on replaced sizes."""
-        if isinstance(dim, int) or not self.sizes:
-            return dim
-        if dim not in self._dims:
-            self._dims[dim] = parse(dim).evaluate(**self.sizes)
-        return self._dims[dim]
+    def _dim(self, dim: Dim) -> Dim:
+        return dim if isinstance(dim, int) or not self.sizes else parse(dim).evaluate(**self.sizes)
 
-    def spec(self, spec: TensorSpec) -> TensorSpec:
-        """Return a spec with replaced sizes."""
-        replaced = self._specs.get(spec)
-        if replaced is None:
-            replaced = spec if spec.is_concrete else TensorSpec(tuple(map(self.dim, spec.shape)), spec.dtype)
-            self._specs[spec] = replaced
-        return replaced
+    def _spec(self, spec: TensorSpec) -> TensorSpec:
+        return spec if spec.is_concrete else TensorSpec(tuple(map(self.dim, spec.shape)), spec.dtype)
 
-    def specs(self, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
-        """Return specs with replaced sizes."""
-        replaced = self._groups.get(specs)
-        if replaced is None:
-            replaced = self._groups[specs] = tuple(map(self.spec, specs))
-        return replaced
-
-    def equation(self, equation: Equation, repeats: int | None) -> Equation:
-        """Return an equation with replaced sizes that runs `repeats` times; `None` if unknown."""
-        inputs, outputs = self.specs(equation.inputs), self.specs(equation.outputs)
-        params = tuple([(name, self.param(value) if name in _SIZES else value) for name, value in equation.params])
+    def equation(self, equation: Equation) -> Equation:
+        """Return one run of an equation with replaced sizes."""
         return quick_replace(
             equation,
-            inputs=inputs,
-            outputs=outputs,
-            repeats=repeats,
-            params=params,
+            inputs=tuple(map(self.spec, equation.inputs)),
+            outputs=tuple(map(self.spec, equation.outputs)),
+            repeats=None,
+            params=tuple([(name, self.param(value) if name in _SIZES else value) for name, value in equation.params]),
             constants=tuple(map(self.constant, equation.constants)),
         )
 
@@ -470,11 +357,6 @@ def _holders(id: str) -> list[str]:
     # `["12", "12.b1.3"]` for `"12.b1.3.0"`.
     parts = id.split(".")
     return [".".join(parts[:count]) for count in range(1, len(parts)) if not parts[count - 1].startswith("b")]
-
-
-def _product(factors: Iterable[Expression | None]) -> Expression | None:
-    known_factors = list(factors)
-    return None if None in known_factors else times(factor for factor in known_factors if factor is not None)
 
 
 @dataclass(frozen=True)
@@ -543,30 +425,34 @@ class SymbolicProgram:
 
         The cost of each kind of equation is computed only once.
         """
-        substitution = Substitution(self.sizes)
+        number = Substitution(self.sizes).number
         with paused_collector():
-            pairs = zip(self.kinds.examples, self.counted, self.kinds.devices, strict=True)
-            rows = [row_of(substitution, equation, times, each, devices) for (equation, times), each, devices in pairs]
-            costs = tuple(
-                [
-                    quick_replace(
-                        like,
-                        id=equation.id,
-                        blocks=((equation.block, 1.0),) if equation.block else (),
-                        role=equation.role,
-                        equations=(equation.id,),
-                    )
-                    for equation, index in self.kinds.members
-                    for like in [rows[index]]
-                ]
-            )
-        return (*count_most_expensive_branches(self.kinds.conditions, costs), *moved_rows(self.inputs))
+            rows: list[CostRow] = []
+            for (equation, times), each, devices in zip(
+                self.kinds.examples, self.counted, self.kinds.devices, strict=True
+            ):
+                repeats = number(times)
+                rounds = str(times) if repeats is None and times is not None else ""
+                rows.append(equation_row(equation, each, repeats, devices, rounds))
+            states = self._branches
+            costs = [
+                quick_replace(
+                    _in_state(like, states[equation.id]) if equation.id in states else like,
+                    id=equation.id,
+                    blocks=((equation.block, 1.0),) if equation.block else (),
+                    role=equation.role,
+                    equations=(equation.id,),
+                )
+                for equation, index in self.kinds.members
+                for like in [rows[index]]
+            ]
+        return (*costs, *moved_rows(self.inputs))
 
     @cached_property
     def counted(self) -> tuple[EquationCost, ...]:
         """The cost of one run of an equation of each kind; costs that depend on symbolic sizes are polynomials."""
         substitution = Substitution(self.sizes)
-        return tuple([counted(substitution.equation(equation, None)) for equation, _ in self.kinds.examples])
+        return tuple([counted(substitution.equation(equation)) for equation, _ in self.kinds.examples])
 
     def polynomial(self, path: str = "", field: str = "flops", role: str | None = None) -> tuple[Polynomial, list[str]]:
         """Return the total cost of a block, as a polynomial in the symbolic sizes."""
@@ -698,27 +584,65 @@ class SymbolicProgram:
 
     @cached_property
     def _branches(self) -> Mapping[str, str]:
-        members = [(equation.id, index) for equation, index in self.kinds.members]
-        return branch_states(self.kinds.conditions, members, self._weigh, self._sent)
+        """The state of each equation in a branch that is not the most expensive one, by id.
+
+        The most expensive branch has the largest sum of FLOPs and transcendentals. A branch with unknown costs may be
+        more expensive than it, and a cheaper branch may send more to other devices.
+        """
+        states: dict[str, str] = {}
+        members, indices = self.kinds.members, _indices_in_branches(self.kinds)
+        weigh, sent = cache(self._weigh), cache(self._sent)
+
+        def summed(branch: Sequence[int]) -> tuple[Expression, bool, Sent]:
+            weights: list[Expression] = []
+            parts: list[Sent] = [NOTHING]
+            is_known = True
+            for equation, kind in (members[index] for index in branch):
+                state = states.get(equation.id)
+                if state in (None, UNDECIDED):
+                    weight, is_weight_known = weigh(kind)
+                    is_known = is_known and is_weight_known and (state is None or weight == 0)
+                    weights += [weight] if state is None else []
+                if state != IDLE:
+                    part = sent(kind)
+                    parts.append(part if state is None or part == NOTHING else UNKNOWN)
+            has_sizes = any(isinstance(weight, Polynomial) for weight in weights)
+            payload, wire = (sum_of(*sizes) for sizes in zip(*parts, strict=True))
+            return total(weights) if has_sizes else sum(weights), is_known, (payload, wire)
+
+        # Inner conditions first: the weight of an outer branch contains only the counting branch of an inner one.
+        for condition in reversed(self.kinds.conditions):
+            branches = indices[condition]
+            if len(branches) < 2:
+                continue
+            sums = {name: summed(branch) for name, branch in branches.items()}
+            best = None
+            with suppress(UndecidedError):  # the order depends on symbolic sizes
+                best = max(sums, key=lambda name: sums[name][0])  # of equal branches the first, as in XLA
+            for name, branch in branches.items():
+                if name == best:
+                    continue
+                is_cheaper = best is not None and sums[name][1]
+                sends_no_more_than_best = best is not None and sends_no_more(sums[name][2], sums[best][2])
+                for equation, kind in (members[index] for index in branch):
+                    if states.get(equation.id) not in (IDLE, SENDS):
+                        is_idle = sends_no_more_than_best or sent(kind) == NOTHING
+                        states[equation.id] = UNDECIDED if not is_cheaper else IDLE if is_idle else SENDS
+        return states
 
     def _sent(self, index: int) -> Sent:
-        each, repeats = self.counted[index], self._repeats(index)
-        payload, wire = (
-            0 if value == 0 else None if value is None or repeats is None else constant(value) * repeats
-            for value in (each.figures[key] for key in SENT)
-        )
-        return payload, wire
+        figures, repeats = self.counted[index].figures, self._repeats(index)
+        return repeated(figures["payload_bytes"], repeats), repeated(figures["wire_bytes"], repeats)
 
     def _weigh(self, index: int) -> tuple[Expression, bool]:
         figures, repeats = self.counted[index].figures, self._repeats(index)
         flops, transcendentals = figures["flops"], figures["transcendentals"]
-        if flops is not None and transcendentals is not None:
-            operations = flops + transcendentals
-            if operations == 0:
-                return 0, True
-            if repeats is not None:
-                return constant(operations) * repeats * self.kinds.devices[index], True
-        return (figures["once"] or 0) + (transcendentals or 0), False
+        operations = None if flops is None or transcendentals is None else flops + transcendentals
+        weight = repeated(operations, repeats)
+        # If the number of runs is unknown, the cost of one run decides.
+        if weight is None:
+            return (figures["once"] or 0) + (transcendentals or 0), False
+        return weight * self.kinds.devices[index], True
 
     def _check_names(self, path: object, field: object, role: object) -> None:
         blocks = sorted(
@@ -755,8 +679,8 @@ class SymbolicProgram:
 
 
 _MOST_HOLDERS = 3
+# The index of a kind of equation in `Kinds.examples`, and a state such as `COUNTS`.
 _Kind = tuple[int, str]
-"""The index of a kind of equation in `Kinds.examples`, and a state such as `COUNTS`; see `branch_states`."""
 
 
 def unknown_params(inputs: Iterable[Input]) -> tuple[str, str] | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mithril_nb.cost.equations import SymbolicProgram, likely_holders, unknown_params
 from mithril_nb.cost.formulas.communication import SENDS_MORE
 from mithril_nb.cost.formulas.sizes import repeated, sum_of
-from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow
+from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, group_by
 from mithril_nb.figures import OF_XLA
 from mithril_nb.stages.trace.params import COLLECTIVES
 
@@ -47,10 +47,7 @@ class Unknown:
 def unknown_of(rows: Iterable[CostRow]) -> tuple[Unknown, ...]:
     """Return a record for each group of rows whose FLOPs are unknown, by opcode and reason."""
     all_rows = tuple(rows)
-    groups: dict[tuple[str, str], list[CostRow]] = {}
-    for row in all_rows:
-        if row.flops is None:
-            groups.setdefault((row.opcode, row.unknown), []).append(row)
+    groups = group_by((row for row in all_rows if row.flops is None), lambda row: (row.opcode, row.unknown))
     return tuple(
         Unknown(
             opcode,
@@ -73,7 +70,7 @@ _MOST_EXPENSIVE_BRANCH = (
 
 def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
     """Return a note for each group of unknown costs, with the reason. If nothing runs, return one note on that."""
-    groups: dict[tuple[str, str, str], int] = {}
+    groups: Counter[tuple[str, str, str]] = Counter()
     all_rows = tuple(rows)
     if all_rows and all(row.repeats == 0 for row in all_rows):
         return ("all costs are 0: the results of the program do not depend on any of its equations",)
@@ -82,8 +79,7 @@ def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
         if unknown:
             why = NO_TRIP_COUNT if row.repeats is None else row.formula
             *first, last = unknown
-            key = f"{', '.join(first)} and {last}" if first else last, row.opcode, why
-            groups[key] = groups.get(key, 0) + 1
+            groups[f"{', '.join(first)} and {last}" if first else last, row.opcode, why] += 1
     return tuple(f"{names} of {count} × {opcode}: {why}" for (names, opcode, why), count in groups.items())
 
 
@@ -133,13 +129,12 @@ def notes_of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> t
 
 def notes_of_communication(rows: Iterable[CostRow], *, has_symbols: bool = False) -> tuple[str, ...]:
     """Return notes on equations or instructions of which it is unknown how much they send to other devices."""
-    groups: dict[str, int] = {}
+    groups: Counter[str] = Counter()
     for row in rows:
         if row.wire_bytes is None:
             is_collective = row.opcode in COLLECTIVES or row.opcode.removesuffix("-start") in COLLECTIVES.values()
             if not (is_collective and has_symbols):
-                reason = _of_collective(row) if is_collective else _PARTITIONER
-                groups[reason] = groups.get(reason, 0) + 1
+                groups[_of_collective(row) if is_collective else _PARTITIONER] += 1
     return tuple(f"payload_bytes and wire_bytes of {count} {reason}" for reason, count in groups.items())
 
 

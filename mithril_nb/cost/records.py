@@ -248,6 +248,14 @@ def sums_by(
     }
 
 
+def group_by(rows: Iterable[CostRow], key_of: Callable[[CostRow], Key]) -> dict[Key, list[CostRow]]:
+    """Return the rows of each group, in the order of the rows."""
+    groups: dict[Key, list[CostRow]] = {}
+    for row in rows:
+        groups.setdefault(key_of(row), []).append(row)
+    return groups
+
+
 def format_sum(value: int | None, unknown: int = 0) -> str:
     """Return a sum as text. The text begins with `≥` if the sum is not 0 and leaves out unknown parts.
 

@@ -13,8 +13,8 @@ from jax.extend.core import Primitive
 from mithril_nb.backends.backend import notice
 from mithril_nb.cost.counting import forget_analytic
 from mithril_nb.cost.formulas.communication import sent_by
-from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES, USER_RULES, Formula, Rule
-from mithril_nb.cost.formulas.sizes import as_size, bytes_of, bytes_sum
+from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES, USER_RULES, Formula, Rule, all_bytes
+from mithril_nb.cost.formulas.sizes import as_size, bytes_of
 from mithril_nb.cost.formulas.structure import CALLS
 from mithril_nb.cost.formulas.symbols import Expression, Polynomial, UndecidedError
 from mithril_nb.errors import UnknownOptionError, alike, short_repr
@@ -101,7 +101,7 @@ def _as_rule(name: str, rule: Callable[[Equation], Result | None]) -> Rule:
 
     def moved(equation: Equation) -> Expression | None:
         costs = _figures(name, rule, equation) or {}
-        return costs.get("bytes_accessed", bytes_sum(*equation.inputs, *equation.outputs))
+        return costs.get("bytes_accessed", all_bytes(equation))
 
     def sent(equation: Equation) -> tuple[Expression | None, Expression | None]:
         costs = _figures(name, rule, equation) or {}
@@ -129,18 +129,19 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
     if costs is None:
         return None
     figures: Any = costs if isinstance(costs, Mapping) else {"flops": costs}
-    if any(key not in COUNTED or not _is_count(value) for key, value in figures.items()):
+    if not all(
+        key in COUNTED
+        and (
+            isinstance(value, Polynomial)
+            or (isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf)
+        )
+        for key, value in figures.items()
+    ):
         keys = ", ".join(COUNTED)
         needs = f"a number of FLOPs of 0 or more, or a dict of such numbers with some of the keys {keys}"
         raise _error(f"called the rule of {name!r}, which returned {short_repr(costs, 60)}; it needs {needs}", name)
     # Rules may compute in floats. Counts are integers, so that sums are exact.
     return {key: value if isinstance(value, Polynomial) else round(value) for key, value in figures.items()}
-
-
-def _is_count(value: object) -> bool:
-    if isinstance(value, Polynomial):
-        return True
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
 
 
 def _with_sizes(spec: TensorSpec) -> TensorSpec:

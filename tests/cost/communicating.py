@@ -13,7 +13,8 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import mithril_nb as ml
-from mithril_nb.cost import Cost
+from mithril_nb.cost import SOURCES, Cost
+from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect_function as inspect
 
 DEVICES = 8
@@ -42,6 +43,10 @@ def sums(cost: Cost) -> tuple[int | None, int | None]:
         for parts in (by_block, cost.by_role.values(), cost.by_line.values(), cost.rows):
             assert sum(getattr(one, name) for one in parts) == whole
     return total.payload_bytes, total.wire_bytes
+
+
+def by_source(program: Inspection) -> list[tuple[int | None, int | None]]:
+    return [sums(program.cost(source)) for source in SOURCES]
 
 
 def by_role(cost: Cost) -> dict[str, tuple[int | None, int | None]]:
@@ -122,8 +127,7 @@ def data_parallel() -> None:
         return updated(params, gradients)
 
     program = inspect(on(local, over, (P(), P("d"), P("d")), P()), params_like(), array(32, 12), array(32, 5))
-    for source in ("analytic", "lowered", "compiled"):
-        assert sums(program.cost(source)) == (GRADIENTS, 2 * 7 * GRADIENTS // 8), source
+    assert by_source(program) == [(GRADIENTS, 2 * 7 * GRADIENTS // 8)] * 3
     assert program.cost().total.to_dict()["payload_bytes"] == GRADIENTS
 
 
@@ -141,7 +145,7 @@ def fully_sharded() -> None:
         return shard - 0.1 * jax.grad(error)(shard)
 
     program = inspect(on(local, over, (P("d"), P("d")), P("d")), array(64, 24), array(16, 64))
-    for source in ("analytic", "lowered", "compiled"):
+    for source in SOURCES:
         cost = program.cost(source)
         assert sums(cost) == (2 * size, 2 * 7 * size // 8), source
         assert by_role(cost) == {"forward": (size, 7 * size // 8), "backward": (size, 7 * size // 8)}, source
@@ -160,8 +164,7 @@ def pipeline() -> None:
         return lax.scan(step, x, None, length=rounds)[0]
 
     program = inspect(on(local, over, (P("stage"), P()), P("stage")), array(DEVICES, 10, 10), array(6, 10))
-    for source in ("analytic", "lowered", "compiled"):
-        assert sums(program.cost(source)) == (rounds * size, rounds * size), source
+    assert by_source(program) == [(rounds * size, rounds * size)] * 3
 
 
 def tensor_parallel() -> None:
@@ -176,8 +179,7 @@ def tensor_parallel() -> None:
 
     specs = P("data"), P(None, "model"), P("model", None)
     program = inspect(on(two, over, specs, P("data")), array(16, 16), array(16, 64), array(64, 16))
-    for source in ("analytic", "lowered", "compiled"):
-        assert sums(program.cost(source)) == (2 * size, 2 * ring(size, 4)), source
+    assert by_source(program) == [(2 * size, 2 * ring(size, 4))] * 3
     # The same program without collectives, which XLA adds.
     placed = [
         array(*shape, sharding=NamedSharding(over, spec))
@@ -244,8 +246,7 @@ def silent() -> None:
         return alone + kept + lax.axis_index("d") + lax.psum(1, "d")
 
     program = inspect(on(body, over, P("d"), P("d")), x)
-    for source in ("analytic", "lowered", "compiled"):
-        assert sums(program.cost(source)) == (0, 0), source
+    assert by_source(program) == [(0, 0)] * 3
     batched = inspect(jax.vmap(lambda x: x - lax.pmean(x, "batch"), axis_name="batch"), x)
     assert batched.cost().total.communicates is False
 
@@ -277,8 +278,7 @@ def branches() -> None:
         return lax.cond(x[0, 0] > 0, lambda x: lax.psum(x @ x.T @ x, "d"), lambda x: x, x)
 
     program = inspect(on(body, over, P("d"), P("d")), array(16, 4))
-    for source in ("analytic", "lowered", "compiled"):
-        assert sums(program.cost(source)) == (32, 56), source
+    assert by_source(program) == [(32, 56)] * 3
 
 
 def light_branches() -> None:
@@ -301,7 +301,7 @@ def light_branches() -> None:
         return x @ x.T @ x @ x.T @ x
 
     why = "in a branch that has fewer FLOPs but may send more than the counted branch"
-    for source in ("analytic", "lowered", "compiled"):
+    for source in SOURCES:
         for light in (gathered, lambda x: lax.psum(x, "d"), reduced_often):
             cost = program(product, light).cost(source)
             assert (cost.total.payload_bytes, cost.total.wire_bytes) == (None, None), source
@@ -415,7 +415,7 @@ def random_programs(count: int) -> int:
             ]
 
         found = inspect(on(body, over, P(), [P()] * len(calls)), *operands)
-        for source in ("analytic", "lowered", "compiled"):
+        for source in SOURCES:
             assert sums(found.cost(source)) == (payload, wire), (source, program)
 
     check()

@@ -7,15 +7,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from cost.communicating import DEVICES, array, mesh, sums
+from cost.communicating import DEVICES, array, by_source, mesh, sums
 from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from mithril_nb.cost import Cost
+from mithril_nb.cost import SOURCES, Cost
 from mithril_nb.inspection import inspect_function as inspect
-
-SOURCES = ("analytic", "lowered", "compiled")
 
 
 def unknown(cost: Cost) -> list[str]:
@@ -34,8 +32,7 @@ def what_nothing_needs() -> None:
 
     loss = jax.shard_map(local, mesh=over, in_specs=(P(), P(("a", "b"))), out_specs=P())
     program = inspect(jax.grad(loss), array(16, 4), array(8, 16))
-    for source in SOURCES:
-        assert sums(program.cost(source)) == (256, 448), source
+    assert by_source(program) == [(256, 448)] * 3
     used = [one for one in program.equations if one.primitive.startswith("psum") and one.is_used]
     assert [one.outputs[0].shape for one in used] == [(16, 4)]
 
@@ -147,8 +144,7 @@ def boundaries() -> None:
         (lambda x: (narrow(x), narrow(x), x), x),
         (jax.jit(lambda x: (narrow(x), x.sum()), in_shardings=whole), x),
     ):
-        for source in SOURCES:
-            assert sums(inspect(fn, given).cost(source)) == (0, 0), source
+        assert by_source(inspect(fn, given)) == [(0, 0)] * 3
 
 
 def propagated() -> None:

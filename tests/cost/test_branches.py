@@ -10,8 +10,7 @@ from jax import lax
 from jax_programs import on_host, spec
 
 from mithril_nb.cost import SOURCES, Cost
-from mithril_nb.cost.equations import count_most_expensive_branches, equation_row
-from mithril_nb.cost.formulas.rules import counted
+from mithril_nb.cost.equations import SymbolicProgram
 from mithril_nb.inspection import inspect_function as inspect
 
 SQUARE = spec(8, 8)
@@ -44,13 +43,11 @@ def test_the_time_for_conditions_in_a_row_is_linear() -> None:
                 x = lax.cond(p, lambda x: x * 2.0 + 1, lambda x: x - 1.0, x)
             return x
 
-        equations = inspect(fn, spec(dtype="bool"), SQUARE).equations
-        rows = tuple(equation_row(one, counted(one), one.repeats) for one in equations if not one.is_call)
-        conditions = [one.id for one in equations if one.primitive == "cond"]
+        program = SymbolicProgram("", inspect(fn, spec(dtype="bool"), SQUARE).equations, ())
         steps = [0]
         sys.setprofile(lambda frame, event, _: steps.__setitem__(0, steps[0] + 1))
         try:
-            found = count_most_expensive_branches(conditions, rows)
+            found = program.costs()
         finally:
             sys.setprofile(None)
         assert sum(row.flops or 0 for row in found if ".b" in row.id) == count * 2 * 64

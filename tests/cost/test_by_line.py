@@ -140,14 +140,14 @@ def test_a_model_has_the_lines_that_build_it() -> None:
 
 def test_costs_with_other_sizes_keep_the_lines() -> None:
     (batch,) = jax.export.symbolic_shape("batch")
-    cost = inspect(net, jax.ShapeDtypeStruct((batch, 4), jnp.float32), X).cost().at(batch=4)
+    cost = inspect(net, spec(batch, 4), X).cost().at(batch=4)
     assert cost.by_line[at("x @ w")].flops == 128
     assert "h = x @ w" in str(cost.by_line)
 
 
 def test_symbolic_sizes_give_formulas_by_line() -> None:
     (batch,) = jax.export.symbolic_shape("batch")
-    by_line = inspect(net, jax.ShapeDtypeStruct((batch, 4), jnp.float32), X).cost().by_line
+    by_line = inspect(net, spec(batch, 4), X).cost().by_line
     lines = [_squeezed(line) for line in str(by_line).splitlines()]
     assert lines[1] == "FLOPs bytes share line"
     (product,) = [line for line in lines if line.endswith("h = x @ w")]

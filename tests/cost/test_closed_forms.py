@@ -144,9 +144,6 @@ def test_macs_of_loops_and_of_named_sizes() -> None:
     )
     assert twice.cost().macs == 2 * 8**3
     assert twice.cost("compiled").macs is None
-    endless = inspect(lambda x: lax.while_loop(lambda c: c.sum() < 3, lambda c: c @ c, x), square)
-    assert endless.cost().macs is None
-    assert inspect(jnp.tanh, square).cost().macs == 0
     named = jax.ShapeDtypeStruct((*jax.export.symbolic_shape("N"), 3, 8, 8), "float32")
     cost = inspect(lambda x, w: lax.conv(x, w, (1, 1), "SAME"), named, spec(4, 3, 3, 3)).cost()
     assert (cost.macs, cost.at(N=2).macs) == (None, 2 * 4 * 3 * (3 * 8 - 2) ** 2)

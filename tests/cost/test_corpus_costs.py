@@ -7,25 +7,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from cost.sums import check_sums
 from jax_programs import flops_by_xla, spec
 
 from benchmarks.corpus import corpus
-from mithril_nb.cost import Cost
 from mithril_nb.inspection import inspect_function as inspect
 
 CORPUS = {name: make for name, make in corpus().items() if not name.startswith("sharded")}
-FIELDS = ("flops", "transcendentals", "bytes_accessed", "params")
 UNKNOWN = {"while, forward"}
 """Programs with unknown costs: the trip count depends on values."""
-
-
-def check_sums(cost: Cost) -> None:
-    for field in FIELDS:
-        parts = [getattr(one, field) or 0 for one in (*cost.by_block.values(), cost.unattributed)]
-        assert sum(parts) == (getattr(cost.total, field) or 0)
-        if field != "params":
-            assert sum(getattr(row, field) or 0 for row in cost.rows) == sum(parts)
-            assert sum(getattr(one, field) or 0 for one in cost.by_role.values()) == sum(parts)
 
 
 @pytest.mark.parametrize("name", CORPUS)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import pytest
 from cost_pictures import check
 from jax import lax
+from jax_programs import spec
 
 import mithril_nb as ml
 from mithril_nb.inspection import Inspection
@@ -47,7 +48,7 @@ def test_the_roofline_is_that_of_the_program_device(source: str, monkeypatch: py
     asked: list[object] = []
     monkeypatch.setattr("mithril_nb.analysis.measure.machines.known_machine", asked.append)
     (device,) = jax.devices()[:1]
-    array = jax.ShapeDtypeStruct((4, 4), jnp.float32)
+    array = spec(4, 4)
     for given in (None, device):
         ml.inspect(jnp.dot, array, array, device=given).cost(source).roofline()
     assert asked == [None, device]

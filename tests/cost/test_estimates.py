@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import pytest
+from jax_programs import spec
 from stress import Stress
 
 from benchmarks.corpus import corpus
@@ -123,7 +124,7 @@ def long(x: Any) -> Any:
 
 @pytest.mark.parametrize(("program", "needed"), [(crossed, 2 * 4 * 64), (long, 4 * (64 + 64 + 64))])
 def test_fused_values_are_visited_once(program: Any, needed: int) -> None:
-    assert memory_of(inspect(program, jax.ShapeDtypeStruct((8, 8), "float32")), "analytic").peak_bytes == needed
+    assert memory_of(inspect(program, spec(8, 8)), "analytic").peak_bytes == needed
 
 
 def layers(weights: Any, x: Any) -> Any:
@@ -148,8 +149,8 @@ def turned(w: Any, g: Any) -> Any:
     return jax.numpy.concatenate([w, g]).T
 
 
-WEIGHTS = [jax.ShapeDtypeStruct((128, 128), "float32")] * 4
-BATCH = jax.ShapeDtypeStruct((64, 128), "float32")
+WEIGHTS = [spec(128, 128)] * 4
+BATCH = spec(64, 128)
 
 
 @pytest.mark.parametrize(
@@ -199,9 +200,9 @@ def test_a_result_that_is_an_argument_or_another_result_is_copied(program: Any, 
     assert estimate == pytest.approx(plan, rel=0.01)
 
 
-SQUARE = jax.ShapeDtypeStruct((256, 256), "float32")
-LONG_AXIS = jax.ShapeDtypeStruct((300, 10), "float32")
-FLAG, TALL = jax.ShapeDtypeStruct((), "bool"), jax.ShapeDtypeStruct((256, 64), "float32")
+SQUARE = spec(256, 256)
+LONG_AXIS = spec(300, 10)
+FLAG, TALL = spec(dtype="bool"), spec(256, 64)
 
 
 def rounds(body: Any, count: int = 4) -> Any:

@@ -102,12 +102,6 @@ def test_the_high_half_of_a_product_counts_as_in_xla() -> None:
     assert [found.cost(source).total.flops for source in ("analytic", "lowered", "compiled")] == [7, 7, 7]
 
 
-def test_a_loop_with_dynamic_trip_count_is_unknown() -> None:
-    found = inspect(lambda x: lax.while_loop(lambda c: c.sum() < 10, lambda c: c @ c, x), spec(8, 8))
-    (product,) = (one for one in rows(found.stage("hlo")) if one.opcode == "dot")
-    assert (product.flops, product.repeats, product.once.flops) == (None, None, 2 * 8**3)
-
-
 LOOP = """HloModule m
 
 ENTRY main {{

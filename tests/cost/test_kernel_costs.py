@@ -46,7 +46,7 @@ def matmul(x: Any, y: Any, **options: Any) -> Any:
             pl.BlockSpec((inner, columns), lambda i, j, k: (k, j)),
         ],
         out_specs=pl.BlockSpec((rows, columns), lambda i, j, k: (i, j)),
-        out_shape=jax.ShapeDtypeStruct((m, n), "float32"),
+        out_shape=spec(m, n),
         interpret=True,
         **options,
     )(x, y)

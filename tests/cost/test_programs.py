@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import jax
 import pytest
+from cost.sums import check_sums
 from jax import lax
 from jax_programs import EVERYTHING_PARAMS, everything, linear_params, mlp, on_host, programs, spec, train_step
 
@@ -18,17 +19,6 @@ SQUARE = spec(128, 128)
 
 def cost(fn, *args) -> Cost:
     return cost_of(inspect(fn, *args))
-
-
-def check_sums(found: Cost) -> None:
-    blocks = (*found.by_block.values(), found.unattributed)
-    for field in ("flops", "transcendentals", "bytes_accessed"):
-        total = getattr(found.total, field) or 0
-        assert sum(getattr(block, field) or 0 for block in blocks) == total
-        assert sum(getattr(row, field) or 0 for row in found.rows) == total
-        roles = [figures for roles in found.by_block_and_role.values() for figures in roles.values()]
-        assert sum(getattr(role, field) or 0 for role in roles) == total
-    assert found.subtree("").flops == found.total.flops
 
 
 def by_role(found: Cost, block: str) -> tuple[int | None, ...]:
@@ -179,7 +169,7 @@ def test_an_empty_program() -> None:
 
 def test_the_gradient_of_gelu_is_counted_in_full_on_every_jax():
     # JAX 0.12 has a primitive for its polynomial, which 0.10 expands.
-    x = jax.ShapeDtypeStruct((32, 128), "float32")
+    x = spec(32, 128)
 
     def backward(x, g):
         return jax.vjp(lambda x: jax.nn.gelu(x, approximate=False), x)[1](g)

@@ -33,6 +33,7 @@ def real(m: int, n: int) -> dict[str, Case]:
     a, square, x, tall = spec(m, n), spec(n, n), spec(n, m), (max(m, n), min(m, n))
     high, low = tall
     k = min(m, n)
+    r_alone = 2 * high * low**2 - 2 * low**3 / 3
     diagonal = spec(n)
     return {
         "cholesky": (lambda a: lax.linalg.cholesky(a, symmetrize_input=False), (square,), n**3 / 3),
@@ -43,30 +44,30 @@ def real(m: int, n: int) -> dict[str, Case]:
         "lu": (lax.linalg.lu, (a,), 2 * m * n * k - (m + n) * k**2 + 2 * k**3 / 3),
         "lu of a tall matrix": (lax.linalg.lu, (spec(*tall),), high * low**2 - low**3 / 3),
         "qr, R alone": (
-            lambda a: lax.linalg.qr(a, full_matrices=False)[1], (spec(*tall),), 2 * high * low**2 - 2 * low**3 / 3,
+            lambda a: lax.linalg.qr(a, full_matrices=False)[1], (spec(*tall),), r_alone,
         ),
         "qr of jax.numpy, R alone": (
-            lambda a: jnp.linalg.qr(a, mode="r"), (spec(*tall),), 2 * high * low**2 - 2 * low**3 / 3,
+            lambda a: jnp.linalg.qr(a, mode="r"), (spec(*tall),), r_alone,
         ),
-        "qr": (jnp.linalg.qr, (spec(*tall),), 2 * (2 * high * low**2 - 2 * low**3 / 3)),
+        "qr": (jnp.linalg.qr, (spec(*tall),), 2 * r_alone),
         "qr, Q alone": (
             lambda a: lax.linalg.qr(a, full_matrices=False)[0], (spec(*tall),),
-            2 * (2 * high * low**2 - 2 * low**3 / 3),
+            2 * r_alone,
         ),
         "qr, full": (
             lambda a: jnp.linalg.qr(a, mode="complete"), (spec(*tall),),
-            2 * high * low**2 - 2 * low**3 / 3 + 4 * (high**2 * low - high * low**2 + low**3 / 3),
+            r_alone + 4 * (high**2 * low - high * low**2 + low**3 / 3),
         ),
         "qr of a wide matrix, R alone": (
             lambda a: lax.linalg.qr(a, full_matrices=False)[1], (spec(low, high),),
-            2 * high * low**2 - 2 * low**3 / 3,
+            r_alone,
         ),
         "qr of a wide matrix": (
             lambda a: lax.linalg.qr(a, full_matrices=False), (spec(low, high),),
-            2 * high * low**2 - 2 * low**3 / 3 + 4 * low**3 / 3,
+            r_alone + 4 * low**3 / 3,
         ),
         "householder product": (
-            lax.linalg.householder_product, (spec(*tall), spec(low)), 2 * high * low**2 - 2 * low**3 / 3,
+            lax.linalg.householder_product, (spec(*tall), spec(low)), r_alone,
         ),
         "eigh": (lambda a: lax.linalg.eigh(a, symmetrize_input=False), (square,), 9 * n**3),
         "eigenvalues": (
@@ -231,13 +232,8 @@ def test_a_typical_count_names_what_it_depends_on() -> None:
     ]
 
 
-def test_compiled_counts_equal_xla() -> None:
+def test_differences_from_xla_have_a_reason() -> None:
     z = spec(8, 16, dtype="complex64")
     found = inspect(lambda z: jnp.fft.fft(z) * z, z)
-    assert found.cost().total.flops == 5 * 128 * 4 + 6 * 128
-    for source in ("lowered", "compiled"):
-        cost = found.cost(source)
-        assert cost.xla is not None
-        assert cost.once.flops == cost.xla.flops == 8 * 128 * 4 + 128
     rows = {row.opcode: row.reason for row in found.cost().difference(found.cost("lowered")).differing}
     assert rows == {"fft": "XLA counts 8·in·rounds, we count 5·n·log2(N)", "mul": "XLA counts n, we count 6·n"}

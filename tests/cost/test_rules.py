@@ -12,7 +12,7 @@ from jax_programs import flops_by_xla, spec
 
 from mithril_nb.cost import cost_of
 from mithril_nb.cost.formulas.parsing import meaning, parse
-from mithril_nb.cost.formulas.rules import RULES, counted, is_folded
+from mithril_nb.cost.formulas.rules import RULES, is_folded
 from mithril_nb.cost.formulas.sizes import nbytes
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.inspection import inspect_function as inspect
@@ -20,7 +20,6 @@ from mithril_nb.stages import Equation
 
 N = 60
 X, INTS, BOOLS, WORDS = spec(N), spec(N, dtype="int32"), spec(N, dtype="bool"), spec(N, dtype="uint32")
-COMPLEX = spec(N, dtype="complex64")
 TABLE, ROWS, UPDATES = spec(50, 16), spec(20, dtype="int32"), spec(20, 16)
 KEY = spec(2, dtype="uint32")
 
@@ -42,11 +41,6 @@ BITS = "bitwise_and bitwise_or bitwise_xor shift_left shift_right_logical shift_
 
 INTEGER = "neg sign abs clz population_count bitwise_not".split()
 RUNNING = "cumsum cumprod cummax cummin cumlogsumexp".split()
-OF_COMPLEX = (
-    "neg exp exp2 log log1p logistic sin cos asin acos atan sinh cosh asinh acosh atanh sqrt square real imag"
-).split()
-"""Functions that JAX expands; `test_forms_of_rules` has the others."""
-OF_TWO_COMPLEX = "add sub mul div eq ne max min".split()
 POWERS = (-3, -2, -1, 0, 1, 2, 3, 4, 5, 7, 8, 10, 15)
 
 CASES = {
@@ -56,8 +50,6 @@ CASES = {
     **{f"{name} of ints": (getattr(lax, name), (INTS,)) for name in INTEGER},
     **{f"power {y}": (lambda x, y=y: lax.integer_pow(x, y), (X,)) for y in POWERS},
     "power of an int": (lax.pow, (X, INTS)),
-    "conjugate": (lax.conj, (COMPLEX,)),
-    "real part": (lambda z: lax.real(z) + lax.imag(z), (COMPLEX,)),
     "select": (lax.select, (BOOLS, X, X)),
     "select by a number": (lambda i, x: lax.select_n(i, x, x * 2), (INTS, X)),
     "select of three": (lambda i, x: lax.select_n(i, x, x * 2, x * 3), (INTS, X)),
@@ -88,8 +80,6 @@ CASES = {
     "own reduction": (lambda x: lax.reduce(x, 0.0, lambda a, b: a * b + a, (0,)), (X,)),
     "argmax": (lambda x: lax.argmax(x, 1, "int32"), (spec(6, 10),)),
     "argmin of ints": (lambda x: lax.argmin(x, 1, "int32"), (spec(6, 10, dtype="int32"),)),
-    "functions of complex": (lambda z: [getattr(lax, name)(z) for name in OF_COMPLEX], (COMPLEX,)),
-    "two complex": (lambda z, y: [getattr(lax, name)(z, y) for name in OF_TWO_COMPLEX], (COMPLEX, COMPLEX)),
     "sums of complex": (lambda z: (z.sum(1), z.prod(0), z.max(1), z.min()), (spec(6, 10, dtype="complex64"),)),
     "dot of complex": (jnp.matmul, (spec(7, 11, dtype="complex64"), spec(11, 13, dtype="complex64"))),
     **{f"sort {n}": (lax.sort, (spec(3, n),)) for n in (5, 8, 9, 100)},
@@ -185,35 +175,6 @@ def test_a_cumulative_sum_counts_each_element_once(name: str) -> None:
     assert cost_of(inspect(lambda x: getattr(lax, name)(x, axis=0), spec(0, 8))).total.flops == 0
 
 
-def test_complex_counts_that_differ_have_a_reason() -> None:
-    found = inspect(lambda z: lax.abs(z), COMPLEX).cost()
-    assert (found.total.flops, found.total.transcendentals) == (3 * N, N)
-    cost = inspect(lambda z: lax.mul(z, z), COMPLEX).cost()
-    (row,) = cost.rows
-    assert (row.flops, row.formula) == (6 * N, "6·n: complex, in real operations")
-    assert cost.notes[0] == "1 × mul: 360 FLOPs by 6·n; XLA counts 60 by n, 0.167 times as many"
-
-
-def test_the_gradients_of_a_convolution() -> None:
-    fn = jax.grad(lambda x, kernel: (conv(x, kernel, window_strides=(2, 2), padding="SAME") ** 2).sum(), (0, 1))
-    args = spec(2, 9, 9, 3), spec(3, 3, 3, 5)
-    assert cost_of(inspect(fn, *args)).total.flops == jax.jit(fn).lower(*args).cost_analysis()["flops"]
-
-
-def test_convolution_pairs_of_a_small_example() -> None:
-    """A kernel of three on four elements, with one element of padding on each side: 2 + 3 + 3 + 2 pairs."""
-    equation = Equation(
-        "0", "conv_general_dilated", "", "forward",
-        (TensorSpec((1, 1, 4)), TensorSpec((1, 1, 3))), (TensorSpec((1, 1, 4)),),
-        params=(
-            ("window_strides", (1,)), ("padding", ((1, 1),)), ("lhs_dilation", (1,)), ("rhs_dilation", (1,)),
-            ("dimension_numbers", ((0, 1, 2), (0, 1, 2), (0, 1, 2))),
-            ("feature_group_count", 1), ("batch_group_count", 1),
-        ),
-    )  # fmt: skip
-    assert counted(equation).figures["flops"] == 2 * 10
-
-
 @pytest.mark.parametrize("shape", [(1000,), (10, 100), (2, 5, 100), (1, 1000)], ids=str)
 @pytest.mark.parametrize("dtype", ["uint32", "uint16", "uint8"])
 def test_random_bits_count_as_xla_does_when_their_loop_counts_once(shape: tuple, dtype: str) -> None:
@@ -223,12 +184,6 @@ def test_random_bits_count_as_xla_does_when_their_loop_counts_once(shape: tuple,
     assert cost.once.flops == pytest.approx(jax.jit(fn).lower(KEY).cost_analysis()["flops"], abs=1)
     assert cost.once.flops is not None
     assert cost.flops == pytest.approx(cost.once.flops + 4 * 23 * 1000, abs=40)
-
-
-@pytest.mark.parametrize("generator", ["rbg", "unsafe_rbg"])
-def test_other_generators_count_blocks_of_philox(generator: str) -> None:
-    fn = lambda words: jax.random.bits(jax.random.wrap_key_data(words, impl=generator), (100,))  # noqa: E731
-    assert cost_of(inspect(fn, spec(4, dtype="uint32"))).total.flops == 25 * 100
 
 
 LETTERS = set(
@@ -271,7 +226,7 @@ def test_bytes_of_unknown_sizes_are_unknown() -> None:
     assert nbytes(TensorSpec((4,), "opaque")) is None
     assert nbytes(TensorSpec(("batch", 4), "float32")) is None
     (batch,) = export.symbolic_shape("batch")
-    found = cost_of(inspect(lambda x, w: (x @ w).T, jax.ShapeDtypeStruct((batch, 4), "float32"), spec(4, 3)))
+    found = cost_of(inspect(lambda x, w: (x @ w).T, spec(batch, 4), spec(4, 3)))
     product, turned = found.rows
     assert (product.flops, product.transcendentals, product.bytes_accessed) == (None, 0, None)
     assert (product.formula, product.letters) == ("2·B·M·N·K", (("B", 1), ("M", "batch"), ("N", 3), ("K", 4)))

@@ -95,6 +95,9 @@ def test_exact_quotients_need_no_floor() -> None:
     assert (6 * batch * width + 3 * batch) // (3 * batch) == 2 * width + 1
     assert (batch * width) % width == 0
     assert str(width // batch) == "floor(I/B)"
+    text = str(width // (2 * batch * width))
+    assert text == "floor(I/(2·B·I))"
+    assert parse(text).evaluate(B=3, I=700) == 0
     assert 7 // constant(2) == 3
 
 

@@ -16,7 +16,7 @@ from mithril_nb.cost.formulas.reductions import (
     select_and_scatter_add,
     window_reduction,
 )
-from mithril_nb.cost.formulas.rules import OF_COMPLEX, Formula, Letters, elementwise, of_items, rule
+from mithril_nb.cost.formulas.rules import OF_COMPLEX, Formula, Letters, complex_rule, elementwise, of_items, rule
 from mithril_nb.cost.formulas.sizes import count
 from mithril_nb.cost.formulas.structure import all_reduce, reduce_scatter, update
 from mithril_nb.stages.jax_versions import COMPLEX_ABS_FLOPS
@@ -26,26 +26,22 @@ _REAL, _EXPANDED = "complex, in real operations", "complex, expanded"
 _PRODUCT, _QUOTIENT = 6, 11
 
 
-def _of_complex(*primitives: str) -> list[str]:
-    return [f"{primitive}{OF_COMPLEX}" for primitive in primitives]
-
-
 def _expanded(flops: int, transcendentals: int, *primitives: str) -> None:
-    elementwise(flops, transcendentals, _EXPANDED, *_of_complex(*primitives))
+    elementwise(flops, transcendentals, _EXPANDED, *(f"{primitive}{OF_COMPLEX}" for primitive in primitives))
 
 
 def _in_real_operations(each: int, *primitives: str) -> None:
-    rule(*_of_complex(*primitives), flops=f"{each}·n" if each else "0", note=_REAL, xla="n")(of_items)
+    complex_rule(*primitives, flops=f"{each}·n" if each else "0", note=_REAL, xla="n")(of_items)
 
 
 _in_real_operations(2, "add", "add_any", "sub", "neg")
 _in_real_operations(_PRODUCT, "mul")
 _in_real_operations(_QUOTIENT, "div")
 _in_real_operations(2, "eq", "ne")
-rule(*_of_complex("clamp"), flops="18·n", note="max and min, expanded", xla="n")(of_items)
-rule(*_of_complex("one_minus_square"), flops="10·n", note=f"(1 - z)·(1 + z), {_REAL}", xla="3·n")(of_items)
+complex_rule("clamp", flops="18·n", note="max and min, expanded", xla="n")(of_items)
+complex_rule("one_minus_square", flops="10·n", note=f"(1 - z)·(1 + z), {_REAL}", xla="3·n")(of_items)
 rule("complex", "real", "imag", flops="0", note="moves data", xla="n")(of_items)
-rule(*_of_complex("sign"), flops="5·n", transcendentals="n", note="z / |z|", xla="n")(of_items)
+complex_rule("sign", flops="5·n", transcendentals="n", note="z / |z|", xla="n")(of_items)
 # Counted in the lowered module; the counts are the same from JAX 0.10 to 0.12.
 _expanded(9, 0, "max", "min")
 _expanded(14, 0, "square")
@@ -63,8 +59,7 @@ _expanded(105, 9, "asin", "acos", "acosh")
 _expanded(104, 9, "asinh")
 _expanded(47, 2, "atan")
 _expanded(45, 2, "atanh")
-rule(
-    *_of_complex("abs"),
+complex_rule("abs",
     flops="3·n", transcendentals="n", note="sqrt(re² + im²)",
     xla=f"{COMPLEX_ABS_FLOPS}·n" if COMPLEX_ABS_FLOPS > 1 else "n",
 )(of_items)  # fmt: skip
@@ -77,8 +72,9 @@ def _by_identity(flops: int, transcendentals: int, note: str, *primitives: str) 
     Source: Abramowitz & Stegun, Handbook of Mathematical Functions, §4.2 (powers), §4.3.57 and §4.5.51 (tangents).
     """
     texts = f"{flops}·n", f"{transcendentals}·n"
-    names = _of_complex(*primitives)
-    rule(*names, flops=texts[0], transcendentals=texts[1], note=f"{note}; XLA: 1 transcendental", xla="0")(of_items)
+    complex_rule(*primitives, flops=texts[0], transcendentals=texts[1], note=f"{note}; XLA: 1 transcendental", xla="0")(
+        of_items
+    )
 
 
 # sinh 2a and cosh 2a take 5 operations, from one exponential and its reciprocal. Two products, two quotients and a sum
@@ -92,7 +88,7 @@ _by_identity(6, 4, "|z|^(-1/2) at half the angle", "rsqrt")
 _by_identity(177, 11, "-i·log((x + i·y) / sqrt(x² + y²))", "atan2")
 
 
-@rule(*_of_complex("pow"), flops="13·n", transcendentals="6·n", note="z^(c + di); XLA: 1 transcendental", xla="0")
+@complex_rule("pow", flops="13·n", transcendentals="6·n", note="z^(c + di); XLA: 1 transcendental", xla="0")
 def power(equation: Equation) -> Letters | Formula:
     """`z^(c + di) = |z|^c·exp(-d·θ)·(cos q + i·sin q)` with `q = c·θ + d·log |z|`, where θ is the angle of z.
 
@@ -107,7 +103,7 @@ def power(equation: Equation) -> Letters | Formula:
     return Formula("14·n", of_items(equation), "6·n", note="the exponent is converted", xla="n")
 
 
-@rule("conj", *_of_complex("conj"), flops="n", note="the sign of the imaginary part", xla="4·n")
+@rule("conj", "conj of complex", flops="n", note="the sign of the imaginary part", xla="4·n")
 def conjugate(equation: Equation) -> Letters | Formula:
     """One change of sign for each element: `n`; 0 for a real operand."""
     if equation.inputs[0].dtype.startswith("complex"):
@@ -115,7 +111,7 @@ def conjugate(equation: Equation) -> Letters | Formula:
     return Formula("0", of_items(equation), note="a real number", xla="2·n")
 
 
-@rule(*_of_complex("convert_element_type"), flops="2·n", note="0 if the dtype is the same", xla="n")
+@complex_rule("convert_element_type", flops="2·n", note="0 if the dtype is the same", xla="n")
 def conversion(equation: Equation) -> Formula:
     """Conversions of the real and the imaginary part of each element: `2·n`; 0 if the dtype is the same."""
     real = convert(equation)
@@ -124,17 +120,16 @@ def conversion(equation: Equation) -> Formula:
 
 # The argmax of real numbers takes 9 operations, three of them comparisons. For complex numbers, `>` takes 5 operations
 # instead of 1, and `==` and `!=` take 2: 9 + 4 + 1 + 1. JAX traces argmax of complex numbers but cannot lower it.
-rule(*_of_complex("argmax", "argmin"), flops="15·(in - out)", note=_REAL)(reduction)
+complex_rule("argmax", "argmin", flops="15·(in - out)", note=_REAL)(reduction)
 # A complex multiply-add takes 8 operations where a real one takes 2.
-rule(*_of_complex("dot_general"), flops="8·B·M·N·K", note=_REAL, xla="2·B·M·N·K", is_product=True)(dot_general)
-rule(
-    *_of_complex("ragged_dot_general", "ragged_dot"), flops="8·B·M·N·K", note=f"{_REAL}; {ONE_GROUP}", is_product=True
-)(ragged_dot)
+complex_rule("dot_general", flops="8·B·M·N·K", note=_REAL, xla="2·B·M·N·K", is_product=True)(dot_general)
+complex_rule("ragged_dot_general", "ragged_dot", flops="8·B·M·N·K", note=f"{_REAL}; {ONE_GROUP}", is_product=True)(
+    ragged_dot
+)
 _THREE_CONVOLUTIONS = f"three real convolutions, {NO_PADDING}"
 
 
-@rule(
-    *_of_complex("conv_general_dilated"),
+@complex_rule("conv_general_dilated",
     flops="3·2·B·F·(C/G)·valid + 3·left + 4·kernel + 3·out", note=_THREE_CONVOLUTIONS, is_product=True,
 )  # fmt: skip
 def complex_convolution(equation: Equation) -> Formula:
@@ -149,7 +144,7 @@ def complex_convolution(equation: Equation) -> Formula:
     )
 
 
-@rule(*_of_complex("integer_pow"), flops="k·n", note=_REAL, xla="j·n")
+@complex_rule("integer_pow", flops="k·n", note=_REAL, xla="j·n")
 def integer_power(equation: Equation) -> Formula:
     """The products of `integer_power` for real numbers with 6 operations each, and the quotient with 11: `k·n`."""
     exponent = equation.param["y"]
@@ -163,27 +158,24 @@ def integer_power(equation: Equation) -> Formula:
 
 
 # Like the rules for real numbers, but a sum takes 2 operations, a product 6, and a maximum 9.
-rule(*_of_complex("reduce_sum"), flops="2·(in - out)", note=_REAL, xla="in - out")(reduction)
-rule(*_of_complex("reduce_prod"), flops="6·(in - out)", note=_REAL, xla="in - out")(reduction)
-rule(*_of_complex("reduce_max", "reduce_min"), flops="9·(in - out)", note=_EXPANDED)(reduction)
-rule(*_of_complex("cummax", "cummin"), flops="9·(n - rows)", note=_EXPANDED, xla="9·n·(N - 1)")(running)
-rule(*_of_complex("cumsum"), flops="2·(n - rows)", note=_REAL, xla="n·(N - 1)")(running)
-rule(*_of_complex("cumprod"), flops="6·(n - rows)", note=_REAL, xla="n·(N - 1)")(running)
+complex_rule("reduce_sum", flops="2·(in - out)", note=_REAL, xla="in - out")(reduction)
+complex_rule("reduce_prod", flops="6·(in - out)", note=_REAL, xla="in - out")(reduction)
+complex_rule("reduce_max", "reduce_min", flops="9·(in - out)", note=_EXPANDED)(reduction)
+complex_rule("cummax", "cummin", flops="9·(n - rows)", note=_EXPANDED, xla="9·n·(N - 1)")(running)
+complex_rule("cumsum", flops="2·(n - rows)", note=_REAL, xla="n·(N - 1)")(running)
+complex_rule("cumprod", flops="6·(n - rows)", note=_REAL, xla="n·(N - 1)")(running)
 # A maximum (9), `exp` (15), `log1p` (79) and a sum (2) for each element but the first of a row.
-rule(
-    *_of_complex("cumlogsumexp"), flops="(9 + 15 + 79 + 2)·(n - rows)", transcendentals="9·(n - rows)", note=_REAL
+complex_rule("cumlogsumexp", flops="(9 + 15 + 79 + 2)·(n - rows)", transcendentals="9·(n - rows)", note=_REAL
 )(running)  # fmt: skip
-rule(*_of_complex("reduce_window_sum"), flops="2·n·(window - 1)", note=_REAL, xla="n·(window - 1)")(window_reduction)
-rule(*_of_complex("reduce_window_max", "reduce_window_min"), flops="9·n·(window - 1)", note=_EXPANDED)(window_reduction)
+complex_rule("reduce_window_sum", flops="2·n·(window - 1)", note=_REAL, xla="n·(window - 1)")(window_reduction)
+complex_rule("reduce_window_max", "reduce_window_min", flops="9·n·(window - 1)", note=_EXPANDED)(window_reduction)
 # For each element of the source, `window - 1` comparisons of 9 operations and one sum of 2: `9·window - 7`.
-rule(*_of_complex("select_and_scatter_add"), flops="(9·window - 7)·source", note=_EXPANDED)(select_and_scatter_add)
-rule(*_of_complex("reduce_scatter", "unreduced_reduce_scatter"), flops="2·(in - out)", note=_REAL, xla="0")(
-    reduce_scatter
-)
-rule(*_of_complex("addupdate", "accum_grad_in_ref"), flops="2·updates", note=_REAL, xla="updates")(update)
+complex_rule("select_and_scatter_add", flops="(9·window - 7)·source", note=_EXPANDED)(select_and_scatter_add)
+complex_rule("reduce_scatter", "unreduced_reduce_scatter", flops="2·(in - out)", note=_REAL, xla="0")(reduce_scatter)
+complex_rule("addupdate", "accum_grad_in_ref", flops="2·updates", note=_REAL, xla="updates")(update)
 
 
-@rule(*_of_complex("psum", "psum_invariant", "unreduced_psum"), flops="2·n", note=_REAL, xla="n")
+@complex_rule("psum", "psum_invariant", "unreduced_psum", flops="2·n", note=_REAL, xla="n")
 def collective_sum(equation: Equation) -> Formula:
     """The sums of `all_reduce` for real numbers, with 2 operations each."""
     sums = all_reduce(equation)
@@ -192,7 +184,7 @@ def collective_sum(equation: Equation) -> Formula:
 
 
 def _scatter(each: int, *primitives: str, note: str, xla: str | None) -> None:
-    @rule(*_of_complex(*primitives), flops=f"{each}·updates", note=f"{note}; + indices if clipped", xla=xla)
+    @complex_rule(*primitives, flops=f"{each}·updates", note=f"{note}; + indices if clipped", xla=xla)
     def scatter(equation: Equation) -> Formula:
         """`each` operations for each element of the updates, and one for each index if indices are clipped."""
         real = scatter_combine(equation)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from mithril_nb.cost.formulas.rules import OF_COMPLEX, Formula, Letters, rule, without_arithmetic
+from mithril_nb.cost.formulas.rules import Formula, Letters, complex_rule, rule, without_arithmetic
 from mithril_nb.cost.formulas.sizes import length, times
 from mithril_nb.cost.formulas.symbols import call
 from mithril_nb.graph.spec import TensorSpec
@@ -25,10 +25,10 @@ from mithril_nb.stages.trace.params import UNUSED
 
 Finding = Callable[[Equation], Letters | Formula]
 _QR_STEPS = "the number of QR steps"
+# FLOPs of `k` Householder reflections of an `m` x `n` matrix; each has one row and one column less than the last.
 _PRODUCT = "B·(4·m·n·k - 2·(m + n)·k² + 4·k³/3)"
-"""FLOPs of `k` Householder reflections of an `m` x `n` matrix; each has one row and one column less than the last."""
+# FLOPs of `_PRODUCT`, and of `k` more reflections, of an `m` x `q` matrix.
 _WITH_Q = _PRODUCT.removesuffix(")") + " + 4·m·q·k - 2·(m + q)·k² + 4·k³/3)"
-"""FLOPs of `_PRODUCT`, and of `k` more reflections, of an `m` x `q` matrix."""
 
 
 def factorization(*primitives: str, flops: str, note: str = "", typical: str = "") -> Callable[[Finding], Finding]:
@@ -41,8 +41,7 @@ def factorization(*primitives: str, flops: str, note: str = "", typical: str = "
             return replace(formula, flops=f"4·{formula.flops}") if isinstance(formula, Formula) else formula
 
         rule(*primitives, flops=flops, note=note, typical=typical)(find)
-        names = [f"{primitive}{OF_COMPLEX}" for primitive in primitives]
-        rule(*names, flops=f"4·{flops}", note=note or "complex", typical=typical)(of_complex)
+        complex_rule(*primitives, flops=f"4·{flops}", note=note or "complex", typical=typical)(of_complex)
         return find
 
     return register

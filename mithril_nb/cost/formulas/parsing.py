@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from keyword import iskeyword
+from operator import add, floordiv, mod, mul, sub
 from typing import Any
 
 from mithril_nb.cost.formulas.symbols import (
@@ -51,13 +52,7 @@ def _parsed(node: Any) -> Any:
             return call("ceil_log2", _parsed(arg))
         case ast.Call(func=ast.Name(id=name), args=args) if name in FUNCTIONS:
             operands = [constant(_parsed(arg)) for arg in args]
-            return (
-                operands[0] // operands[1]
-                if name == "floordiv"
-                else operands[0] % operands[1]
-                if name == "mod"
-                else call(name, *operands)
-            )
+            return {"floordiv": floordiv, "mod": mod}.get(name, partial(call, name))(*operands)
         case ast.BinOp(left=left, op=op, right=right):
             return _OPERATORS[type(op)](constant(_parsed(left)), _parsed(right))
         case _:
@@ -65,13 +60,13 @@ def _parsed(node: Any) -> Any:
 
 
 _OPERATORS: dict[Any, Callable[[Any, Any], Any]] = {
-    ast.Add: lambda left, right: left + right,
-    ast.Sub: lambda left, right: left - right,
-    ast.Mult: lambda left, right: left * right,
+    ast.Add: add,
+    ast.Sub: sub,
+    ast.Mult: mul,
     ast.Div: lambda left, right: left // right if isinstance(right, Polynomial) else left / right,
-    ast.FloorDiv: lambda left, right: left // right,
-    ast.Mod: lambda left, right: left % right,
-    ast.Pow: lambda left, right: left**right,
+    ast.FloorDiv: floordiv,
+    ast.Mod: mod,
+    ast.Pow: pow,
 }
 _WORD = re.compile(r"[^\W\d]\w*")
 _KEPT = "_of_python"

@@ -9,10 +9,10 @@ from mithril_nb.cost.formulas.sizes import as_size, count, length, times
 from mithril_nb.cost.formulas.symbols import FUNCTIONS, call
 from mithril_nb.stages.records import Equation
 
+# Dtype of the keys of JAX's default generator.
 _THREEFRY = "key<fry>"
-"""Dtype of the keys of JAX's default generator."""
+# Dtype of `unsafe_rbg` keys, which XLA's generator splits. An `rbg` key is split as two Threefry keys.
 _UNSAFE = "key<urbg>"
-"""Dtype of `unsafe_rbg` keys, which XLA's generator splits. An `rbg` key is split as two Threefry keys."""
 _PHILOX = "Philox, 10 rounds"
 _TWO_KEYS = "each key is two Threefry keys"
 

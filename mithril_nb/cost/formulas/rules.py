@@ -12,7 +12,7 @@ Where XLA counts differently, the rule may also have XLA's formula.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import wraps
 from math import floor
@@ -23,7 +23,7 @@ from mithril_nb.cost.formulas.parsing import parse, substituted
 from mithril_nb.cost.formulas.sizes import bytes_of, bytes_sum, count
 from mithril_nb.cost.formulas.symbols import Expression, UndecidedError
 from mithril_nb.figures import SENT
-from mithril_nb.stages.records import Equation
+from mithril_nb.stages.records import Equation, quick_replace
 from mithril_nb.stages.trace.params import KERNEL, PARTITIONED
 
 Letters = Mapping[str, Expression]
@@ -132,8 +132,8 @@ def rule(
             if result is None or isinstance(result, str):
                 return result
             if not isinstance(result, Formula):
-                result = replace(general, letters=result)
-            return replace(result, products=result.flops) if is_product else result
+                result = quick_replace(general, letters=result)
+            return quick_replace(result, products=result.flops) if is_product else result
 
         products = flops if is_product else "0"
         general = Formula(flops, {}, transcendentals, once, note, xla, typical, products)
@@ -141,6 +141,11 @@ def rule(
         return letters
 
     return register
+
+
+def complex_rule(*primitives: str, **options: Any) -> Callable[[Finding], Finding]:
+    """Register the rule of some primitives for complex operands; the options are those of `rule`."""
+    return rule(*(f"{primitive}{OF_COMPLEX}" for primitive in primitives), **options)
 
 
 def estimated(estimate: Sequence[int]) -> Formula:
@@ -226,7 +231,7 @@ def counted(equation: Equation) -> EquationCost:
             payload, wire = user.sent(equation) if user and user.sent else sent_by(equation, bytes_of)
     except UndecidedError:
         payload, wire = UNKNOWN
-    return replace(cost, figures={**cost.figures, "payload_bytes": payload, "wire_bytes": wire})
+    return quick_replace(cost, figures={**cost.figures, "payload_bytes": payload, "wire_bytes": wire})
 
 
 def _cost(
@@ -245,11 +250,12 @@ def _cost(
 
 def _computed(equation: Equation) -> EquationCost:
     found_rule = rule_of(equation)
+    find_moved = None if found_rule is None else found_rule.moved
     if equation.is_call:
-        moved = _known(found_rule.moved, equation) if found_rule and found_rule.moved else 0
+        moved = known(find_moved, equation) if find_moved else 0
         return _cost(0, 0, moved, "0: the equations inside the call are counted", once=0, products=0)
     # The operands of a kernel's equations are blocks on the chip; the bytes of `pallas_call` are read and written.
-    moved = 0 if "pallas" in equation.transforms else _known(bytes_moved, equation)
+    moved = 0 if "pallas" in equation.transforms else known(find_moved or all_bytes, equation)
     if not equation.is_used:
         return _cost(0, 0, moved, "0: unused", once=0, products=0)
     if found_rule is None:
@@ -275,7 +281,8 @@ def _rounded(value: Expression | Fraction) -> Expression:
     return floor(value + Fraction(1, 2)) if isinstance(value, Fraction) else value
 
 
-def _known(find: Callable[[Equation], Expression | None], equation: Equation) -> Expression | None:
+def known(find: Callable[[Equation], Expression | None], equation: Equation) -> Expression | None:
+    """Return a value computed from an equation; `None` if it depends on unknown sizes."""
     try:
         return find(equation)
     except UndecidedError:
@@ -314,11 +321,8 @@ _FOLDED = frozenset(
 )
 
 
-def bytes_moved(equation: Equation) -> Expression | None:
-    """Return the bytes that an equation reads and writes if nothing is fused; `None` if unknown."""
-    found_rule = rule_of(equation)
-    if found_rule is not None and found_rule.moved is not None:
-        return found_rule.moved(equation)
+def all_bytes(equation: Equation) -> Expression | None:
+    """Return the bytes of all operands and results, which an equation reads and writes if nothing is fused."""
     return bytes_sum(*equation.inputs, *equation.outputs)
 
 

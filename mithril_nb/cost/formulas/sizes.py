@@ -83,16 +83,22 @@ def sum_of(*values: Size | None) -> Size | None:
     return total if len(numbers) == len(values) else None
 
 
-def repeated(each: int | None, repeats: int | None) -> int | None:
+def product_of(*factors: Size | None) -> Size | None:
+    """Return the product; `None` if one of the factors is unknown."""
+    numbers = [factor for factor in factors if factor is not None]
+    product: Any = prod(numbers)
+    return product if len(numbers) == len(factors) else None
+
+
+def repeated(each: Size | None, repeats: Size | None) -> Size | None:
     """Return `each * repeats`; 0 if one of them is 0, even if the other is unknown (`None`).
 
     Examples:
         >>> repeated(3, 2), repeated(3, None), repeated(None, 2), repeated(0, None), repeated(None, 0)
         (6, None, None, 0, 0)
     """
-    if each == 0 or repeats == 0:
-        return 0
-    return None if each is None or repeats is None else each * repeats
+    nothing: Any = 0
+    return nothing if each == 0 or repeats == 0 else product_of(each, repeats)
 
 
 def bytes_sum(*specs: TensorSpec) -> Expression | None:

@@ -35,8 +35,10 @@ class FunctionCall:
 
     def __str__(self) -> str:
         if self.function == "floordiv":
-            above, below = (f"({arg})" if len(arg.terms) > 1 else str(arg) for arg in self.args)
-            return f"floor({above}/{below})"
+            above, below = map(str, self.args)
+            # `a/b·c` would be read as `(a/b)·c`.
+            below = f"({below})" if "·" in below or " " in below else below
+            return f"floor({f'({above})' if ' ' in above else above}/{below})"
         if self.function == "ceil_log2":
             return f"ceil(log2({self.args[0]}))"
         return f"{self.function}({', '.join(map(str, self.args))})"

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import ceil, log2, prod
 from types import MappingProxyType
-from typing import Any
 
 from mithril_nb.cost.formulas.communication import UNKNOWN, sends_no_more, sent
 from mithril_nb.cost.formulas.contractions import NO_PADDING, ONE_GROUP, rounds, valid_pairs
 from mithril_nb.cost.formulas.rules import NO_RULE
-from mithril_nb.cost.formulas.sizes import nbytes, repeated, size, sum_of
+from mithril_nb.cost.formulas.sizes import nbytes, product_of, repeated, size, sum_of
 from mithril_nb.cost.records import CostRow, Figures, Fusion, Piece
-from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.hlo.module import Computation, HloModule, counted_rounds, rounds_of_loops
 from mithril_nb.stages.jax_versions import POINTER_BYTES
 from mithril_nb.stages.records import Instruction, Stage
@@ -31,15 +29,18 @@ class Work:
     flops: int
     transcendentals: int = 0
 
-    @property
-    def operations(self) -> int:
-        """All of them together."""
-        return self.flops + self.transcendentals
+    def __add__(self, other: Work) -> Work:
+        return Work(self.flops + other.flops, self.transcendentals + other.transcendentals)
+
+    def __rmul__(self, count: int) -> Work:
+        return Work(count * self.flops, count * self.transcendentals)
 
 
 Combiner = Callable[[str], Work]
 """A function from the name of an attribute, such as `"to_apply"`, to the work of one run of the computation in it."""
 HloRule = Callable[[Instruction, Sequence[Instruction], Combiner], Work]
+Sent = tuple[int | None, int | None]
+"""Payload and wire bytes of one device; `None` if unknown."""
 
 _LABELS = re.compile(r"(\w+)_(\w+)->(\w+)")  # bf01_oi01->bf01 in dim_labels=bf01_oi01->bf01
 _WINDOW_PART = re.compile(r"(\w+)=([^\s{}]+)")  # pad=1_1x1_1 in window={size=3x3 pad=1_1x1_1}
@@ -64,40 +65,17 @@ _MOVING = frozenset(
     "dynamic-slice dynamic-update-slice gather infeed iota outfeed pad partition-id ragged-all-to-all recv recv-done "
     "replica-id reshape reverse send send-done slice transpose".split()
 )
-_FREE = {
-    **dict.fromkeys(NAMING, "0: alias"),
-    **dict.fromkeys(_MOVING, "0: moves data"),
-    # HandleReduceScatter is empty, although HandleAllReduce counts one addition for each element.
-    "reduce-scatter": "0: XLA does not count the additions",
-    "topk": "0: XLA does not count the comparisons",
-}
-"""A dict from an opcode for which XLA counts 0 operations to the formula that we show."""
-
-
-def hlo_work(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> tuple[Work | None, str]:
-    """Return the FLOPs and transcendentals (`Work`) of one run of an instruction, and the formula for the FLOPs.
-
-    If the opcode has no rule, return `None` and `"no rule"`. The instruction must not run other computations, as a
-    `fusion`, `call`, `while` or `conditional` does.
-    """
-    opcode = instruction.opcode
-    if opcode in _ELEMENTWISE:
-        return Work(_items(instruction)), "n"
-    if opcode in _TRANSCENDENTAL:
-        return Work(0, _items(instruction)), "n transcendentals"
-    if opcode in _FREE:
-        return Work(0), _FREE[opcode]
-    formula, rule = _RULES.get(opcode, ("no rule", None))
-    return (None if rule is None else rule(instruction, operands, combiner)), formula
+# Opcodes without a cost: the instructions of the computations that they run count.
+_BODIES = frozenset("call while conditional async-start async-update async-done".split())
 
 
 def hlo_bytes(instruction: Instruction, body: Computation) -> int | None:
     """Return the bytes that an instruction in `body` reads and writes; `None` if the size of a dtype is unknown.
 
-    The instruction must not run other computations; see `fusion_bytes` for a fusion.
+    Computations that it runs count themselves; see `fusion_bytes` for a fusion.
     """
     opcode = instruction.opcode
-    if opcode in ("parameter", "constant", "get-tuple-element", "bitcast", "after-all", "domain"):
+    if opcode in _BODIES or opcode in ("parameter", "constant", "get-tuple-element", "bitcast", "after-all", "domain"):
         return 0
     # A tuple is a table of pointers to its elements; only the table is written.
     if opcode == "tuple":
@@ -192,7 +170,7 @@ def _convolution(instruction: Instruction, operands: Sequence[Instruction], comb
         [int(dim) for dim in spec.shape] for spec in (part.shapes[0] for part in (*operands[:2], instruction))
     )
     of_left, of_kernel, of_out = labels.groups()
-    window = dict(_WINDOW_PART.findall(attributes.get("window", "")))
+    window = _window(instruction)
     spatial = sorted(label for label in of_kernel if label.isdigit())
 
     def each(part: str, usual: str) -> list[str]:
@@ -214,18 +192,28 @@ def _convolution(instruction: Instruction, operands: Sequence[Instruction], comb
 
 
 def _select_and_scatter(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    source = size(operands[1].shapes[0])
-    chosen = _times(source * (_window(instruction) - 1), combiner("select"))
-    added = _times(source, combiner("scatter"))
-    return Work(chosen.flops + added.flops, chosen.transcendentals + added.transcendentals)
+    return size(operands[1].shapes[0]) * ((_window_size(instruction) - 1) * combiner("select") + combiner("scatter"))
 
 
-def _sort(count: int) -> Work:
+def _sort(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     # XLA's HandleSort ignores the axis: the size of the whole operand counts.
+    count = size(operands[0].shapes[0])
     return Work(count * ceil(log2(count)) if count > 1 else 0)
 
 
-_RULES: dict[str, tuple[str, HloRule]] = {
+def _free(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    return Work(0)
+
+
+_RULES: dict[str, tuple[str, HloRule | None]] = {
+    **dict.fromkeys(_ELEMENTWISE, ("n", lambda instruction, _, __: Work(_items(instruction)))),
+    **dict.fromkeys(_TRANSCENDENTAL, ("n transcendentals", lambda instruction, _, __: Work(0, _items(instruction)))),
+    **dict.fromkeys(NAMING, ("0: alias", _free)),
+    **dict.fromkeys(_MOVING, ("0: moves data", _free)),
+    **dict.fromkeys((*_BODIES, "fusion"), ("its body", _free)),
+    # HandleReduceScatter is empty, although HandleAllReduce counts one addition for each element.
+    "reduce-scatter": ("0: XLA does not count the additions", _free),
+    "topk": ("0: XLA does not count the comparisons", _free),
     "dot": ("2·B·M·N·K", _dot),
     "ragged-dot": (
         f"2·M·N·K, {ONE_GROUP}",
@@ -235,24 +223,21 @@ _RULES: dict[str, tuple[str, HloRule]] = {
     # If several arrays are reduced together, one run of the combiner is for all of them, so one array is counted.
     "reduce": (
         "(in - out)·combiner",
-        lambda instruction, operands, combiner: _times(
-            size(operands[0].shapes[0]) - size(instruction.shapes[0]), combiner("to_apply")
+        lambda instruction, operands, combiner: (
+            (size(operands[0].shapes[0]) - size(instruction.shapes[0])) * combiner("to_apply")
         ),
     ),
     "reduce-window": (
         "n·(window - 1)·combiner",
-        lambda instruction, _, combiner: _times(
-            size(instruction.shapes[0]) * (_window(instruction) - 1), combiner("to_apply")
+        lambda instruction, _, combiner: (
+            size(instruction.shapes[0]) * (_window_size(instruction) - 1) * combiner("to_apply")
         ),
     ),
     "select-and-scatter": ("source·((window - 1)·select + scatter)", _select_and_scatter),
     # All updates have the same shape, and one run of the combiner is for all of them.
-    "scatter": (
-        "updates·combiner",
-        lambda _, operands, combiner: _times(size(operands[-1].shapes[0]), combiner("to_apply")),
-    ),
-    "map": ("n·combiner", lambda instruction, _, combiner: _times(_items(instruction), combiner("to_apply"))),
-    "sort": ("n·ceil(log2 n)", lambda _, operands, __: _sort(size(operands[0].shapes[0]))),
+    "scatter": ("updates·combiner", lambda _, operands, combiner: size(operands[-1].shapes[0]) * combiner("to_apply")),
+    "map": ("n·combiner", lambda instruction, _, combiner: _items(instruction) * combiner("to_apply")),
+    "sort": ("n·ceil(log2 n)", _sort),
     # XLA's HandleFft: 4 multiply-adds for each complex product, times the logarithm of the length of each axis.
     "fft": (
         "8·n·floor(log2(length)), multiplied over the axes",
@@ -278,8 +263,19 @@ _RULES: dict[str, tuple[str, HloRule]] = {
 }
 
 
-def _times(count: int, work: Work) -> Work:
-    return Work(count * work.flops, count * work.transcendentals)
+def _custom_call(instruction: Instruction) -> tuple[Work | None, int | None, str]:
+    attributes = dict(instruction.attributes)
+    target = attributes.get("custom_call_target", "").strip('"')
+    # XLA counts -1 for these, its code for unknown, but nothing runs for them.
+    if target in _MARKS:
+        return Work(0), 0, "0: alias"
+    estimate = dict(_ESTIMATED.findall(attributes.get("cost_estimate", "")))
+    if not estimate:
+        # The name depends on the kind of callback and the platform: `xla_buffer_python_cpu_callback`.
+        is_python = "python" in target and "callback" in target
+        return None, None, f"{NO_RULE}: {'Python on the host' if is_python else 'a library call'}"
+    work = Work(int(estimate.get("flops", 0)), int(estimate.get("transcendentals", 0)))
+    return work, int(estimate.get("bytes_accessed", 0)), "its cost_estimate"
 
 
 def _items(instruction: Instruction) -> int:
@@ -287,11 +283,7 @@ def _items(instruction: Instruction) -> int:
 
 
 def _made(instruction: Instruction) -> int | None:
-    return (
-        _spec_bytes(instruction.shapes[0])
-        if len(instruction.shapes) == 1
-        else sum_of(*map(_spec_bytes, instruction.shapes))
-    )
+    return sum_of(*map(_spec_bytes, instruction.shapes))
 
 
 def _bytes(instruction: Instruction) -> int | None:
@@ -299,24 +291,26 @@ def _bytes(instruction: Instruction) -> int | None:
     return POINTER_BYTES * len(instruction.shapes) if len(instruction.shapes) > 1 else _made(instruction)
 
 
-@lru_cache(maxsize=4096)
-def _spec_bytes(spec: TensorSpec) -> int | None:
-    return nbytes(spec)  # cached: a program of thousands of instructions has only tens of specs
+# Cached, because a program of thousands of instructions has only tens of specs.
+_spec_bytes = lru_cache(maxsize=4096)(nbytes)
 
 
-def _window(instruction: Instruction) -> int:
-    window: Mapping[str, str] = dict(_WINDOW_PART.findall(dict(instruction.attributes).get("window", "")))
-    return prod(int(part) for part in window.get("size", "1").split("x"))
+def _window(instruction: Instruction) -> dict[str, str]:
+    return dict(_WINDOW_PART.findall(dict(instruction.attributes).get("window", "")))
+
+
+def _window_size(instruction: Instruction) -> int:
+    return prod(map(int, _window(instruction).get("size", "1").split("x")))
 
 
 def _axes(instruction: Instruction, attribute: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", dict(instruction.attributes).get(attribute, ""))]
 
 
+# Collectives that may have kCrossReplicaAndPartition groups, see `_group`.
 _GROUPED = frozenset({"all-reduce", "all-gather", "reduce-scatter"})
-"""Collectives that may have kCrossReplicaAndPartition groups, see `_group`."""
+# Kinds of collectives that XLA combines: the result of the combined collective is a tuple with their results.
 _COMBINED = _GROUPED | {"collective-permute", "collective-broadcast"}
-"""Kinds of collectives that XLA combines: the result of the combined collective is a tuple with their results."""
 _KINDS = _COMBINED | {"all-to-all", "ragged-all-to-all", "send"}
 _INNER = re.compile(r"\{([\d,]*)\}")  # {0,2} in replica_groups={{0,2},{1,3}}
 _IOTA = re.compile(r"\[([\d,]+)\]<=")  # [2,4]<=[8], a short form of replica_groups
@@ -324,7 +318,7 @@ _MESH = re.compile(r"mesh\[([^\]]*)\].*\{([^}]*)\}$")  # mesh['a'=2,'b'=4] {'b'}
 _AXIS = re.compile(r"([^=:,]+)(?:=(\d+)|:\(\d+\)(\d+))?(?:,|$)")  # 'a'=2, or 'b':(1)2, a part of size 2 of an axis
 
 
-def hlo_sent(instruction: Instruction, body: Computation, module: HloModule) -> tuple[int | None, int | None]:
+def hlo_sent(instruction: Instruction, body: Computation, module: HloModule) -> Sent:
     """Return the bytes that one device passes to a collective (payload) and sends (wire) in one run of an instruction.
 
     Both are 0 for other instructions, and `None` if unknown. Of an asynchronous collective, the start instruction sends
@@ -337,13 +331,16 @@ def hlo_sent(instruction: Instruction, body: Computation, module: HloModule) -> 
     if kind == "send":  # point to point, or to the host, which is not a device of the mesh
         group, kind = (1 if attributes.get("is_host_transfer") == "true" else 2), "collective-permute"
     elif kind == "collective-permute":
-        group = _senders(attributes.get("source_target_pairs"))
+        pairs = [pair.split(",") for pair in _INNER.findall(attributes.get("source_target_pairs", "")) if pair]
+        group = 1 if "source_target_pairs" in attributes else None
+        if any(source != target for source, target in pairs):
+            group = 2
     else:
         group = _group(kind, attributes, module)
     # Sizes come from the operands, because the result of a start instruction contains the operands too.
     operands = body.operands(instruction)
     is_complete = len(operands) == len(instruction.operands) > 0
-    payload, wire = sent(kind, [_operand_bytes(operand) for operand in operands], group) if is_complete else UNKNOWN
+    payload, wire = sent(kind, [_made(operand) for operand in operands], group) if is_complete else UNKNOWN
     return None if payload is None else int(payload), None if wire is None else int(wire)
 
 
@@ -364,7 +361,7 @@ def pieces(instruction: Instruction, body: Computation) -> tuple[Piece, ...]:
     items = {dict(user.attributes).get("index"): user for user in users if user.opcode == "get-tuple-element"}
     parts: list[Piece] = []
     for index, operand in enumerate(operands):
-        size, item = _operand_bytes(operand), items.get(str(index), operand)
+        size, item = _made(operand), items.get(str(index), operand)
         if size is None:
             return ()
         parts.append((item.id, item.shares, item.role, size))
@@ -402,35 +399,20 @@ def _group(kind: str, attributes: Mapping[str, str], module: HloModule) -> int |
     if "channel_id" not in attributes:  # kCrossReplica: replicas
         return listed or module.replicas
     if attributes.get("use_global_device_ids") == "true":  # kFlattenedID: devices
-        return listed or _product_of(module.replicas, module.partitions)
+        return listed or product_of(module.replicas, module.partitions)
     if kind in _GROUPED:  # kCrossReplicaAndPartition: replicas; all partitions of a replica are in the group
-        return _product_of(listed or module.replicas, module.partitions)
+        return product_of(listed or module.replicas, module.partitions)
     return listed or module.partitions  # kCrossPartition: partitions
 
 
-def _product_of(factor: int | None, other: int | None) -> int | None:
-    return None if factor is None or other is None else factor * other
-
-
-def _senders(pairs: str | None) -> int | None:
-    if pairs is None:
-        return None
-    ends = [pair.split(",") for pair in _INNER.findall(pairs) if pair]
-    return 2 if any(source != target for source, target in ends) else 1
-
-
-def _operand_bytes(instruction: Instruction) -> int | None:
-    return sum_of(*map(nbytes, instruction.shapes))
-
-
 _ESTIMATED = re.compile(r"(\w+)=(-?\d+)")  # flops=64
+# Custom calls that only pass shardings to XLA's partitioner, which removes them.
 _MARKS = frozenset(
     {
         *("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
         *("xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding"),
     }
 )
-"""Custom calls that only pass shardings to XLA's partitioner, which removes them."""
 
 
 def hlo_costs(
@@ -448,13 +430,10 @@ def hlo_costs(
     return ((), ()) if module is None else _Costs(module, trips, is_divided, devices).count()
 
 
-_Sent = tuple[int | None, int | None]
-_Run = tuple[Computation, int | None, int, int | None]
-"""A called computation, and how often it counts for one run of its caller.
-
-There are three counts: for costs, for costs with each loop counted as one iteration, and for communication. The last
-one is `None` in a cheaper branch that may send more than the most expensive one.
-"""
+# How often a called computation counts for one run of its caller.
+# There are three counts: for costs, for costs with each loop counted as one iteration, and for communication. The last
+# one is `None` in a cheaper branch that may send more than the most expensive one.
+_Counts = tuple[int | None, int | None, int | None]
 
 
 class _Costs:
@@ -467,26 +446,27 @@ class _Costs:
     ):
         self._module, self._is_divided, self._devices = module, is_divided, devices
         self._trips = rounds_of_loops(module, trips) if trips else {}
-        self._runs: dict[str, int | None] = dict.fromkeys(module.computations, 0)
-        self._once: dict[str, int] = dict.fromkeys(module.computations, 0)
-        self._sends: dict[str, int | None] = dict.fromkeys(module.computations, 0)
+        self._counts: dict[str, _Counts] = dict.fromkeys(module.computations, (0, 0, 0))
         self._fused: dict[str, str] = {}  # the fusion that contains each computation
-        self._alone: dict[str, list[int | None]] = {}  # for each fusion, the bytes of its instructions without fusion
-        self._counts: dict[str, int] = {}  # for each fusion, the number of its instructions that compute something
+        # For each instruction in a fusion: its bytes without the fusion, and whether it computes something.
+        self._alone: dict[str, list[tuple[int | None, bool]]] = {}
         # Without a cache, a computation that is called twice at each of 40 levels would be visited 2⁴⁰ times.
         self._sums = cache(self._sum_of_body)
 
     def count(self) -> tuple[tuple[CostRow, ...], tuple[Fusion, ...]]:
-        entry = self._module.entry.name
-        self._runs[entry] = self._once[entry] = self._sends[entry] = 1
+        counts = self._counts
+        counts[self._module.entry.name] = 1, 1, 1
         # Callers come before callees, so the number of runs is final before it is passed to callees.
         for body in reversed(self._module.callers_last()):
             for instruction in body.by_id.values():
-                for callee, runs, once, sends in self._run_by(instruction, body):
-                    self._runs[callee.name] = sum_of(self._runs[callee.name], repeated(runs, self._runs[body.name]))
+                for callee, each in self._run_by(instruction, body):
                     # A computation may have several callers, so the counts are summed.
-                    self._once[callee.name] += once * self._once[body.name]
-                    self._sends[callee.name] = sum_of(self._sends[callee.name], repeated(sends, self._sends[body.name]))
+                    before, outer = counts[callee.name], counts[body.name]
+                    runs, once, sends = (
+                        sum_of(count, repeated(times, around))
+                        for count, times, around in zip(before, each, outer, strict=True)
+                    )
+                    counts[callee.name] = runs, once, sends
                     if instruction.opcode == "fusion" or body.name in self._fused:
                         self._fused[callee.name] = self._fused.get(body.name, instruction.id)
         rows = tuple(
@@ -499,42 +479,39 @@ class _Costs:
                 row.id,
                 row.blocks,
                 row.role,
-                self._counts[row.id],
-                repeated(sum_of(*self._alone[row.id]), row.repeats),
+                sum(computes for _, computes in self._alone[row.id]),
+                repeated(sum_of(*(moved for moved, _ in self._alone[row.id])), row.repeats),
                 row.bytes_accessed,
             )
             for row in rows
             if row.id in self._alone
         )
 
-    def _run_by(self, instruction: Instruction, home: Computation) -> list[_Run]:
+    def _run_by(self, instruction: Instruction, home: Computation) -> list[tuple[Computation, _Counts]]:
         module = self._module
         if instruction.opcode == "while":
             body = self._rounds(instruction, home)
             # The condition runs once more than the body.
             check = None if body is None else body + 1
             return [
-                *((callee, body, 1, body) for callee in module.called(instruction, "body")),
-                *((callee, check, 1, check) for callee in module.called(instruction, "condition")),
+                *((callee, (body, 1, body)) for callee in module.called(instruction, "body")),
+                *((callee, (check, 1, check)) for callee in module.called(instruction, "condition")),
             ]
         if instruction.opcode == "conditional":
             branches = module.branches(instruction)
+            sums = [self._sums(branch.name) for branch in branches]
             # The most expensive branch counts once. Others count 0 times, or `None` if their cost is unknown.
-            best = max(branches, key=lambda branch: self._sums(branch.name)[0].operations, default=None)
-            runs: list[_Run] = []
-            for branch in branches:
-                _, is_known, sent = self._sums(branch.name)
-                if branch is best or best is None:
-                    runs.append((branch, 1, 1, 1))
-                elif not is_known:
-                    runs.append((branch, None, 0, None))
-                else:
-                    runs.append((branch, 0, 0, 0 if sends_no_more(sent, self._sums(best.name)[2]) else None))
+            best = max(
+                range(len(sums)), key=lambda index: sums[index][0].flops + sums[index][0].transcendentals, default=0
+            )
+            runs: list[tuple[Computation, _Counts]] = []
+            for index, (branch, (_, is_known, sent)) in enumerate(zip(branches, sums, strict=True)):
+                sends = 0 if sends_no_more(sent, sums[best][2]) else None
+                runs.append((branch, (1, 1, 1) if index == best else (0, 0, sends) if is_known else (None, 0, None)))
             return runs
         if instruction.opcode in ("fusion", "call", "async-start"):
-            return [
-                (callee, 1, 1, 1) for callee in module.called(instruction, "calls", "to_apply", "called_computations")
-            ]
+            called = module.called(instruction, "calls", "to_apply", "called_computations")
+            return [(callee, (1, 1, 1)) for callee in called]
         return []
 
     def _rounds(self, loop: Instruction, home: Computation) -> int | None:
@@ -550,80 +527,65 @@ class _Costs:
         fusion = self._fused.get(body.name)
         if fusion is not None:
             if instruction.opcode != "fusion":
-                self._alone.setdefault(fusion, []).append(moved)
-                self._counts[fusion] = self._counts.get(fusion, 0) + (instruction.opcode not in NAMING)
+                self._alone.setdefault(fusion, []).append((moved, instruction.opcode not in NAMING))
             moved = 0
-        runs, once, sends = self._runs[body.name], self._once[body.name], self._sends[body.name]
+        runs, once, sends = self._counts[body.name]
         runs = repeated(self._devices(instruction), runs)
-        costs: dict[str, int | None] = {"flops": flops, "transcendentals": transcendentals, "bytes_accessed": moved}
-        in_all_runs: dict[str, Any] = {key: repeated(value, runs) for key, value in costs.items()}
         return CostRow(
             instruction.id,
             instruction.opcode,
             instruction.shares,
             instruction.role,
-            repeats=runs,
-            formula=formula,
+            repeated(flops, runs),
+            repeated(transcendentals, runs),
+            repeated(moved, runs),
+            runs,
+            formula,
             once=Figures(repeated(flops, once), repeated(transcendentals, once), repeated(moved, once)),
             equations=instruction.equations,
             payload_bytes=repeated(payload, sends),
             wire_bytes=repeated(wire, sends),
             pieces=pieces(instruction, body),
-            **in_all_runs,
         )
 
     def _each(self, instruction: Instruction, body: Computation) -> tuple[Work | None, int | None, str]:
-        if instruction.opcode == "fusion":
-            inner = self._module.called(instruction, "calls")
-            return Work(0), sum_of(*(fusion_bytes(callee) for callee in inner)), "its body"
-        if instruction.opcode in ("call", "while", "conditional", "async-start", "async-update", "async-done"):
-            return Work(0), 0, "its body"
         if instruction.opcode == "custom-call":
-            target = dict(instruction.attributes).get("custom_call_target", "").strip('"')
-            # XLA counts -1 for these, its code for unknown, but nothing runs for them.
-            if target in _MARKS:
-                return Work(0), 0, "0: alias"
-            estimate = dict(_ESTIMATED.findall(dict(instruction.attributes).get("cost_estimate", "")))
-            if not estimate:
-                # The name depends on the kind of callback and the platform: `xla_buffer_python_cpu_callback`.
-                is_python = "python" in target and "callback" in target
-                return None, None, f"{NO_RULE}: {'Python on the host' if is_python else 'a library call'}"
-            work = Work(int(estimate.get("flops", 0)), int(estimate.get("transcendentals", 0)))
-            return work, int(estimate.get("bytes_accessed", 0)), "its cost_estimate"
+            return _custom_call(instruction)
         operands = body.operands(instruction)
 
         def combiner(attribute: str) -> Work:
             called = self._module.called(instruction, attribute)
             return self._sums(called[0].name)[0] if called else Work(1)
 
-        work, formula = hlo_work(instruction, operands, combiner)
-        return work, hlo_bytes(instruction, body), formula
+        formula, rule = _RULES.get(instruction.opcode, (NO_RULE, None))
+        if instruction.opcode == "fusion":
+            moved = sum_of(*(fusion_bytes(callee) for callee in self._module.called(instruction, "calls")))
+        else:
+            moved = hlo_bytes(instruction, body)
+        return None if rule is None else rule(instruction, operands, combiner), moved, formula
 
-    def _sum_of_body(self, name: str) -> tuple[Work, bool, _Sent]:
+    def _sum_of_body(self, name: str) -> tuple[Work, bool, Sent]:
         """Return the work of one run of a computation, whether it is all known, and its payload and wire bytes."""
         body = self._module.computations[name]
-        flops = transcendentals = 0
-        is_known = True
-        payloads: list[int | None] = []
-        wires: list[int | None] = []
+        total, is_known = Work(0), True
+        sizes: list[Sent] = [(0, 0)]
         for instruction in body.by_id.values():
-            parts: list[tuple[Work | None, bool, _Sent, int | None, int | None]] = [
-                (self._each(instruction, body)[0], True, self._sent_each(instruction, body), 1, 1)
+            work, sent = self._each(instruction, body)[0], self._sent_each(instruction, body)
+            parts: list[tuple[Work, bool, Sent, int | None, int | None]] = [
+                (work or Work(0), work is not None, sent, 1, 1)
             ]
             parts += [
-                (*self._sums(callee.name), runs, sends) for callee, runs, _, sends in self._run_by(instruction, body)
+                (*self._sums(callee.name), runs, sends) for callee, (runs, _, sends) in self._run_by(instruction, body)
             ]
             for work, is_part_known, (payload, wire), runs, sends in parts:
                 # Unknown work counts 0, and a loop with an unknown trip count as one iteration, as in XLA.
-                times = 1 if runs is None else runs
-                flops += times * (0 if work is None else work.flops)
-                transcendentals += times * (0 if work is None else work.transcendentals)
-                is_known = is_known and (runs == 0 or (work is not None and is_part_known and runs is not None))
-                payloads.append(repeated(payload, sends))
-                wires.append(repeated(wire, sends))
-        return Work(flops, transcendentals), is_known, (sum_of(*payloads), sum_of(*wires))
+                total += (1 if runs is None else runs) * work
+                is_known = is_known and (runs == 0 or (is_part_known and runs is not None))
+                sizes.append((repeated(payload, sends), repeated(wire, sends)))
+        payload, wire = (sum_of(*column) for column in zip(*sizes, strict=True))
+        return total, is_known, (payload, wire)
 
-    def _sent_each(self, instruction: Instruction, body: Computation) -> _Sent:
+    def _sent_each(self, instruction: Instruction, body: Computation) -> Sent:
         payload, wire = hlo_sent(instruction, body, self._module)
         is_open = self._is_divided is not None and self._is_divided(instruction, payload)
         return (None, None) if is_open else (payload, wire)

@@ -21,16 +21,14 @@ from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace.dataflow import BEFORE, Value
 
 _NARROW = ("bfloat16", "float16")
+# Primitives that are computed by library calls on float32.
 _PRODUCTS = ("dot_general", "conv_general_dilated")
-"""Primitives that are computed by library calls on float32."""
 _CUMULATIVE = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 # The length of the windows in XLA's ReduceWindowRewriter on CPU.
 _WINDOW = 16
+# Orders of the axes of an operand that the matrix product on CPU reads without a copy.
+# `b` is a batch axis, `k` a contracted axis, `n` any other axis.
 _AXES_IN_ORDER = re.compile(r"b*(k*n*|n*k*)")
-"""Orders of the axes of an operand that the matrix product on CPU reads without a copy.
-
-`b` is a batch axis, `k` a contracted axis, `n` any other axis.
-"""
 _SLICE = re.compile(r"(.*)\.x(\d+)")
 _MOVED = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "convert_element_type")
 
@@ -66,8 +64,8 @@ class CpuCopies:
         self.first: dict[int, int] = {}
         self.last: dict[int, int] = {}
         self._widened: dict[str, LiveRange] = {}
+        # The position of the last `reduce_window` over each spec.
         self._windows: dict[TensorSpec, int] = {}
-        """The position of the last `reduce_window` over each spec."""
         self._loop_ends = _ends_of_loops(equations)
 
     def add(self) -> None:
@@ -259,31 +257,31 @@ def _computes_wide(equation: Equation) -> bool:
     return equation.primitive in _PRODUCTS or equation.primitive.startswith("reduce_window")
 
 
+# Primitives whose result is a view of the operand.
 _VIEWS = frozenset(
     "reshape squeeze expand_dims bitcast_convert_type stop_gradient sharding_constraint optimization_barrier "
     "pvary pcast copy_p mesh_cast reshard".split()
 )
-"""Primitives whose result is a view of the operand."""
+# Cheap primitives: XLA recomputes the result in each of its users instead of storing it.
 _CHEAP = frozenset(
     "add sub mul max min neg abs sign floor ceil round square and or xor not eq ne lt le gt ge select_n clamp "
     "convert_element_type is_finite broadcast_in_dim iota slice pad rev transpose copy dynamic_slice real imag "
     "shift_left shift_right_logical shift_right_arithmetic integer_pow add_any reduce_precision concatenate".split()
 )
-"""Cheap primitives: XLA recomputes the result in each of its users instead of storing it."""
+# Primitives that move elements, so the result cannot overwrite the operand.
 _REORDERING = frozenset({"transpose", "rev", "sort"})
-"""Primitives that move elements, so the result cannot overwrite the operand."""
+# Expensive primitives: XLA fuses them into the user of the result if there is only one, and else stores the result.
 _EXPENSIVE = frozenset(
     "div rem exp exp2 log log1p expm1 tanh logistic sin cos tan asin acos atan atan2 sinh cosh sqrt rsqrt cbrt pow erf "
     "erf_inv erfc lgamma digamma nextafter".split()
 )
-"""Expensive primitives: XLA fuses them into the user of the result if there is only one, and else stores the result."""
+# Primitives whose operands may be fused into them, but whose result is stored in memory.
 _ROWS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or argmax argmin dynamic_update_slice "
     "reduce_precision cumsum cumprod cummax cummin cumlogsumexp".split()
 )
-"""Primitives whose operands may be fused into them, but whose result is stored in memory."""
+# Calls that do not use their operands: the equations inside the call do.
 _PASSING_ON = CALL_NAMES - {"remat2", "checkpoint"}
-"""Calls that do not use their operands: the equations inside the call do."""
 _FUSING = _CHEAP | _EXPENSIVE | _ROWS | _VIEWS
 
 
@@ -294,20 +292,22 @@ def jaxpr_lives(
 
     Also return the number of arrays left out because their size is unknown.
     """
-    end = max(len(equations) - 1, 0)
-    return _Estimate(values, equations, end, is_cpu).lives()
+    return _Estimate(values, equations, is_cpu).lives()
 
 
 class _Estimate:
-    def __init__(self, values: Sequence[Value], equations: Sequence[Equation], end: int, is_cpu: bool):
-        self._values, self._equations, self._end = values, equations, end
+    def __init__(self, values: Sequence[Value], equations: Sequence[Equation], is_cpu: bool):
+        self._values, self._equations, self._end = values, equations, max(len(equations) - 1, 0)
         # Equal specs are mostly the same object, so their size is computed once.
         sizes = {key: nbytes(spec) for key, spec in {id(value.spec): value.spec for value in values}.items()}
         self._sizes = [sizes[id(value.spec)] for value in values]
         self._reused = self._donated()
-        self._last = [self._last_use(index) for index in range(len(values))]
+        self._last = [
+            self._end if self._stays(index) else max(value.uses, default=max(value.made, 0))
+            for index, value in enumerate(values)
+        ]
+        # Indices of the values that each equation uses.
         self._operands: list[list[int]] = [[] for _ in equations]
-        """Indices of the values that each equation uses."""
         for number, value in enumerate(values):
             uses = value.uses
             # `x + x` uses x twice. Most values have one use, for which a set would only take time.
@@ -337,12 +337,6 @@ class _Estimate:
     def _stays(self, index: int) -> bool:
         value = self._values[index]
         return value.is_output or (value.is_argument and index not in self._reused)
-
-    def _last_use(self, index: int) -> int:
-        value = self._values[index]
-        if self._stays(index):
-            return self._end
-        return max(value.uses, default=max(value.made, 0))
 
     def lives(self) -> tuple[list[LiveRange], int]:
         stored = self._stored()
@@ -424,7 +418,9 @@ class _Estimate:
             if (value.made, self._sizes[number]) not in ending:
                 continue
             producer = self._equations[value.made]
-            of_branch = "" if self._is_made_by(value, producer) else f"{value.id.partition('{')[0]}.b"
+            # `made` of the result of a `cond` is the last equation in the branches, not the `cond`.
+            made_by = value.id.partition("{")[0]
+            of_branch = "" if made_by == producer.id else f"{made_by}.b"
             is_scatter = producer.primitive.startswith("scatter")
             if not (producer.primitive in _FUSING or producer.is_call or is_scatter or of_branch):
                 continue
@@ -439,16 +435,6 @@ class _Estimate:
                     self._last[operand] = value.made - 1
                     break
 
-    @staticmethod
-    def _is_made_by(value: Value, equation: Equation) -> bool:
-        # `made` of the result of a `cond` is the last equation in the branches, not the `cond`.
-        return value.id.partition("{")[0] == equation.id
-
-    def _is_transposed(self, value: Value) -> bool:
-        # A transposed matrix needs no computation: the product before it can write the matrix in either axis
-        # order.
-        return self._equations[value.made].primitive == "transpose" and len(value.spec.shape) > 2
-
     def _held_for(self, equation: int, size: int | None, stored: Sequence[bool]) -> Iterator[int]:
         # A fused operand holds no memory. If it has `size` bytes, the operands that it is computed from are
         # searched.
@@ -461,8 +447,12 @@ class _Estimate:
             elif (
                 candidate not in seen
                 and self._sizes[candidate] == size
-                and self._values[candidate].made < by  # not a result of a `cond`, see `_is_made_by`
-                and not self._is_transposed(self._values[candidate])
+                and self._values[candidate].made < by  # not a result of a `cond`, see `_write_over`
+                # A transposed matrix needs no computation: the product before it can write it in either axis order.
+                and not (
+                    self._equations[self._values[candidate].made].primitive == "transpose"
+                    and len(self._values[candidate].spec.shape) > 2
+                )
             ):
                 seen.add(candidate)
                 inside = self._values[candidate].made

@@ -21,11 +21,11 @@ UNFILLED = "unfilled"
 # XLA's CPU compiler aligns temporaries to 64 bytes and returns several outputs as a table of 8-byte pointers.
 _ALIGNED, _POINTER = 64, 8
 KINDS: tuple[str, ...] = (ARGUMENTS, OUTPUTS, TEMPORARIES, CONSTANTS, UNFILLED)
+# Kinds of buffers that count. Thread-local buffers are left out: they are a few bytes on the stack.
 _COUNTED = frozenset({"parameter", "result", "temporary", "constant"})
-"""Kinds of buffers that count. Thread-local buffers are left out: they are a few bytes on the stack."""
 _NUMBERS = re.compile(r"\d+")
+# Most steps in a search for the instruction that computes a value: unexpected HLO text may contain cycles.
 _MOST_STEPS = 100
-"""Most steps in a search for the instruction that computes a value: unexpected HLO text may contain cycles."""
 _CALLS = frozenset({"while", "conditional", "call", "fusion", "async-start"})
 
 
@@ -130,10 +130,10 @@ class _MemoryInUse:
     # training step has an output for each parameter.
     def __init__(self, positions: int):
         self._leaves = positions
+        # For each node, the outputs whose memory is in use at all positions of the node.
         self._throughout = [0] * (2 * positions)
-        """For each node, the outputs whose memory is in use at all positions of the node."""
+        # For each node, the outputs whose memory is in use at one of its positions or more.
         self._somewhere = [0] * (2 * positions)
-        """For each node, the outputs whose memory is in use at one of its positions or more."""
 
     def _above(self, position: int) -> Iterator[int]:
         node = position + self._leaves

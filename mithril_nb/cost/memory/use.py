@@ -235,7 +235,12 @@ def _compiled(inspection: ProgramStages) -> MemoryUse:
     try:
         buffers = inspection.buffers
     except StageUnavailableError as error:
-        return _in_sum(inspection, "compiled", {} if xla is None else _sizes_from_xla(xla), xla, _reason(error))
+        sizes: dict[tuple[str, str], int] = {}
+        if xla is not None:
+            # An output that reuses the buffer of an argument is counted in `output` too, so `alias` is subtracted.
+            totals = {ARGUMENTS: xla.argument, OUTPUTS: xla.output - xla.alias, TEMPORARIES: xla.temp}
+            sizes = {(kind, UNATTRIBUTED): size for kind, size in totals.items()}
+        return _in_sum(inspection, "compiled", sizes, xla, _reason(error))
     producers = Producers(stage)
     try:
         ranges = inspection.live_ranges
@@ -327,12 +332,6 @@ def _sizes(buffers: Iterable[Buffer], producers: Producers) -> dict[tuple[str, s
         block = blocks.pop() if len(blocks) == 1 else UNATTRIBUTED
         sizes[kind, block] = sizes.get((kind, block), 0) + buffer.size_bytes
     return sizes
-
-
-def _sizes_from_xla(xla: Memory) -> dict[tuple[str, str], int]:
-    # An output that reuses the buffer of an argument is counted in `output` too, so `alias` is subtracted.
-    sizes = {ARGUMENTS: xla.argument, OUTPUTS: xla.output - xla.alias, TEMPORARIES: xla.temp}
-    return {(kind, UNATTRIBUTED): size for kind, size in sizes.items()}
 
 
 def _reason(error: StageUnavailableError) -> str:
