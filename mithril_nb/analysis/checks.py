@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from mithril_nb.backends.backend import notice
 from mithril_nb.cost.counting import SOURCES
@@ -100,6 +100,7 @@ def assert_cost(
     bounds = {"flops": flops, "bytes_accessed": bytes_accessed, "params": params, "peak_bytes": peak_bytes}
     pairs = {name: _pair(name, bound) for name, bound in bounds.items() if bound is not None}
     if not pairs:
+        # A misspelled bound arrives in **options: `inspect` would pass it to the program as an argument.
         others = [name for name in options if name not in OPTIONS and has_argument(target, name) is False]
         raise UnknownOptionError(
             f"ml.assert_cost takes no argument {others[0]!r}."
@@ -121,7 +122,7 @@ def assert_cost(
     check_options(options)
     inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
     source = source or first_source(inspection)
-    problems = [_problem(_measured(inspection, name, source), *pair, unknown) for name, pair in pairs.items()]
+    problems = [_problem(inspection, name, source, *pair, unknown) for name, pair in pairs.items()]
     diagnostics = [problem for problem in problems if problem is not None]
     if diagnostics:
         raise CostBoundError(diagnostics[0], more=tuple(diagnostics[1:]))
@@ -130,7 +131,9 @@ def assert_cost(
 def _pair(name: str, bound: Any) -> tuple[float | None, float | None]:
     pair: Any = bound if isinstance(bound, tuple | list) else (None, bound)
     ends = [end for end in pair if end is not None]
+    # Any real number is a bound, also the NumPy scalar of another cost. `True` is one for Python, but a mistake here.
     is_pair = len(pair) == 2 and all(isinstance(end, Real) and not isinstance(end, bool) for end in ends)
+    # NaN is neither above nor below a number, so such a bound would never fail.
     if not ends or not is_pair or any(math.isnan(end) or end < 0 for end in ends) or ends[0] > ends[-1]:
         raise UnknownOptionError(
             f"ml.assert_cost does not accept {name}={short_repr(bound)}.",
@@ -140,99 +143,100 @@ def _pair(name: str, bound: Any) -> tuple[float | None, float | None]:
     return pair[0], pair[1]
 
 
-@dataclass(frozen=True)
-class _Measured:
-    program: str
-    name: str
-    source: str
+class _Measured(NamedTuple):
     value: int | None
     unknown: tuple[str, ...] = ()
-    blocks: Mapping[str, int] = field(default_factory=dict[str, int])
+    blocks: Mapping[str, int] = MappingProxyType({})
     formula: str = ""
-    numbers: Mapping[str, int] = field(default_factory=dict[str, int])
+    numbers: Mapping[str, int] = MappingProxyType({})
     advice: str = ""
-
-    @property
-    def code(self) -> str:
-        return "inspection.memory" if self.name == "peak_bytes" else f'inspection.cost("{self.source}")'
 
 
 def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
     if name == "peak_bytes":
         memory = inspection.memory
         if memory.source == "compiled" and memory.peak_bytes is not None:
-            blocks = {path: size for path, size in memory.at_peak.items() if size}
-            return _Measured(inspection.name, name, "compiled", memory.peak_bytes, blocks=blocks)
+            return _Measured(memory.peak_bytes, blocks={path: size for path, size in memory.at_peak.items() if size})
         # An estimate cannot be checked.
         symbolic = None if inspection.given is not None else inspection.cost("analytic").symbolic
         numbers = {} if symbolic is None else symbolic.example
-        advice = "print(inspection.memory)  # and leave out peak_bytes="
-        return _Measured(inspection.name, name, "compiled", None, memory.notes, numbers=numbers, advice=advice)
+        return _Measured(
+            None, memory.notes, numbers=numbers, advice="print(inspection.memory)  # and leave out peak_bytes="
+        )
     cost = inspection.cost(source=source)
     unknown_argument = unknown_params(inspection.inputs) if name == "params" else None
     if unknown_argument is not None:
         why, option = unknown_argument
-        advice = f"ml.inspect(program, *args, {option})  # or params=() if it has none"
-        return _Measured(inspection.name, name, source, None, (why,), advice=advice)
-    blocks = {path or UNATTRIBUTED: getattr(figures, name) for path, figures in cost.by_block.items()}
+        return _Measured(None, (why,), advice=f"ml.inspect(program, *args, {option})  # or params=() if it has none")
+    blocks = {path: getattr(figures, name) for path, figures in cost.by_block.items()}
     blocks[UNATTRIBUTED] = getattr(cost.unattributed, name)
-    block_costs = {path: value for path, value in blocks.items() if value}
     groups = Counter(
         f"{row.opcode}: {NO_TRIP_COUNT if row.repeats is None else row.formula}"
+        # Parameters are counted from the inputs; rows have none.
         for row in (cost.rows if name != "params" else ())
         if getattr(row, name) is None
     )
-    unknown = tuple(f"{count} × {group}" for group, count in groups.items())
-    value = getattr(cost.total, name)
-    if not cost.symbols or value is not None or cost.symbolic is None:
-        return _Measured(inspection.name, name, source, value, unknown, block_costs)
-    numbers, formula = cost.symbolic.example, cost.formula(field=name)
-    return _Measured(inspection.name, name, source, value, unknown, block_costs, formula, numbers)
+    measured = _Measured(
+        getattr(cost.total, name),
+        tuple(f"{count} × {group}" for group, count in groups.items()),
+        {path: value for path, value in blocks.items() if value},
+    )
+    # With symbolic sizes, some costs are still numbers: parameters in arrays without symbolic dims.
+    if not cost.symbols or measured.value is not None or cost.symbolic is None:
+        return measured
+    return measured._replace(formula=cost.formula(field=name), numbers=cost.symbolic.example)
 
 
-def _problem(cost: _Measured, low: float | None, high: float | None, unknown: str) -> Diagnostic | None:
+def _problem(
+    inspection: Inspection, name: str, source: str, low: float | None, high: float | None, unknown: str
+) -> Diagnostic | None:
+    cost = _measured(inspection, name, source)
+    is_peak = name == "peak_bytes"
+    how, code = ("compiled", "inspection.memory") if is_peak else (source, f'inspection.cost("{source}")')
+
+    def diagnostic(summary: str, advice: str = "") -> Diagnostic:
+        code = CostBoundError.__name__
+        return Diagnostic(f"program {inspection.name!r} {summary}", tuple(facts), advice, code=code)
+
     # If only the known part of a cost is within its bounds, this warns.
-    value, (verb, noun) = cost.value, _WORDS[cost.name]
+    value, (verb, noun) = cost.value, _WORDS[name]
     # A sum that leaves out unknown costs cannot be below a bound.
     is_over = value is not None and high is not None and value > high
     is_under = value is not None and low is not None and value < low and not cost.unknown
     if value is not None and not (is_over or is_under or cost.unknown):
         return None
     number = "unknown" if value is None else f"{'at least ' if cost.unknown else ''}{value:,}"
-    facts = [(cost.name, f"{cost.formula or number} ({cost.source})"), ("bound", _bound_text(low, high))]
+    facts = [(name, f"{cost.formula or number} ({how})"), ("bound", _bound_text(low, high))]
     advice = cost.advice
     if cost.numbers:
-        names, sizes = ", ".join(cost.numbers), ", ".join(f"{name}={size}" for name, size in cost.numbers.items())
+        names, sizes = ", ".join(cost.numbers), ", ".join(f"{each}={size}" for each, size in cost.numbers.items())
         summary = f"cannot be checked against its bound of {noun}: no number for {names}."
-        advice = f"inspection.cost().at({sizes}).total.{cost.name}" if cost.formula else ""
-        return _diagnostic(cost, summary, facts, advice or f"ml.inspect(program, *args)  # with a number for {names}")
+        advice = f"inspection.cost().at({sizes}).total.{name}" if cost.formula else ""
+        return diagnostic(summary, advice or f"ml.inspect(program, *args)  # with a number for {names}")
     unknown_fact = [("unknown", "\n".join(cost.unknown))] if cost.unknown else []
     if cost.unknown and not (advice or is_over or unknown == "fail"):
         if unknown == "warn":
             facts += [*unknown_fact, ("no warning", 'unknown="fail" or unknown="ignore"')]
-            notice(str(Diagnostic(f"program {cost.program!r}: only the known {noun} are checked.", tuple(facts))))
+            notice(str(Diagnostic(f"program {inspection.name!r}: only the known {noun} are checked.", tuple(facts))))
         return None
     if value is not None and (is_over or is_under):
         summary = f"{verb} {'more' if is_over else 'fewer'} {noun} than {'allowed' if is_over else 'it should'}."
         end = (high if is_over else low) or 0
         share = f" ({100 * abs(value - end) / end:.1f} %)" if end else ""
         facts.append(("over by" if is_over else "under by", f"{_number(abs(value - end))}{share}"))
-        advice = f"{cost.name}={value:_}  # if that is intended"
+        advice = f"{name}={value:_}  # if that is intended"
     else:
         reason = "their number is unknown" if advice else f"some {noun} are unknown"
         summary = f"cannot be checked against its bound of {noun}: {reason}."
         advice = advice or f'unknown="warn"  # checks only the known {noun}'
     facts += unknown_fact
     if cost.blocks:
-        facts += [("blocks", _most_expensive(cost.blocks)), ("details", f"print({cost.code})")]
-    return _diagnostic(cost, summary, facts, advice)
-
-
-def _diagnostic(cost: _Measured, summary: str, facts: list[tuple[str, str]], advice: str) -> Diagnostic:
-    return Diagnostic(f"program {cost.program!r} {summary}", tuple(facts), advice, code=CostBoundError.__name__)
+        facts += [("blocks", _most_expensive(cost.blocks)), ("details", f"print({code})")]
+    return diagnostic(summary, advice)
 
 
 def _number(value: float) -> str:
+    # A bound may be written as a float, such as 1e9, and infinity has no integer.
     return f"{int(value):,}" if math.isfinite(value) and value == int(value) else f"{value:,}"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from mithril_nb.graph.paths import default_name, join_path
+from mithril_nb.graph.paths import default_name, join_path, lineage
 from mithril_nb.graph.records import Endpoint, LogicalGraph
 from mithril_nb.graph.spec import exactly
 from mithril_nb.stages.alignment import align
@@ -87,9 +87,11 @@ def blocks_of_graph(graph: LogicalGraph) -> dict[str, BlockInfo]:
         for node in level.nodes:
             path = join_path(prefix, node.name)
             options = dict(node.block.attributes) | _notes(level, node.name)
+            # Default names end in `_0`, `_1`, ...
             stem = default_name(node.block.kind, 0)[:-2]
             named = _NUMBERED.match(node.name)
             is_named = named is None or named[1] != stem
+            # For Python `1`, `1.0` and `True` are equal, so an option that changed its type would not be found.
             structure = (node.block, exactly(tuple(sorted(_notes(level, node.name).items()))))
             blocks[path] = BlockInfo(path, node.block.kind, options, structure, is_named)
             if node.block.graph is not None:
@@ -118,12 +120,13 @@ def blocks_of_stage(stage: Stage, kinds: Mapping[str, str], of_model: Blocks) ->
     children: dict[str, list[str]] = {"": []}
     for path in own:
         parent, outer = "", path.rpartition("/")[0]
-        for around in (*_around(outer), path):
+        for around in (*lineage(outer), path):
             if around not in children:
                 children[around] = []
                 children[parent].append(around)
             parent = around
     structures: dict[str, Hashable] = {}
+    # Children come after their parents, so in reverse order their structures are complete.
     for path in reversed(children):
         structures[path] = (tuple(own.get(path, ())), tuple(structures[child] for child in children[path]))
     blocks = dict(of_model) or {"": BlockInfo("", structure=())}
@@ -132,11 +135,6 @@ def blocks_of_stage(stage: Stage, kinds: Mapping[str, str], of_model: Blocks) ->
             name = path.rpartition("/")[2]
             blocks[path] = BlockInfo(path, kinds.get(path, ""), {}, structure, _NUMBERED.match(name) is None)
     return blocks
-
-
-def _around(path: str) -> list[str]:
-    parts = path.split("/") if path else []
-    return ["/".join(parts[: at + 1]) for at in range(len(parts))]
 
 
 def match_blocks(before: Blocks, after: Blocks) -> dict[str, str]:
@@ -151,17 +149,36 @@ def match_blocks(before: Blocks, after: Blocks) -> dict[str, str]:
     )
     if others < looks or (others == looks and _structures(after) < _structures(before)):
         return {at: to for to, at in match_blocks(after, before).items()}
-    matches = {"": ""}
-    levels, theirs = _levels(before), _levels(after)
-    waiting = [("", "")]
-    while waiting:
-        left, right = waiting.pop()
-        pairs = _match_level(
-            [before[path] for path in levels.get(left, ())], [after[path] for path in theirs.get(right, ())]
-        )
-        matches.update(pairs)
-        waiting += pairs
-    _match_moved(before, after, levels, theirs, matches)
+    matches: dict[str, str] = {}
+    matched: set[str] = set()
+    levels, others_of = _levels(before), _levels(after)
+
+    def match(left: str, right: str) -> None:
+        """Match two blocks, then the blocks inside both."""
+        waiting = [(left, right)]
+        while waiting:
+            left, right = waiting.pop()
+            if left not in matches and right not in matched:
+                matches[left] = right
+                matched.add(right)
+                waiting += _match_level(
+                    [before[path] for path in levels.get(left, ())], [after[path] for path in others_of.get(right, ())]
+                )
+
+    match("", "")
+    # Then blocks that moved into others.
+    free: dict[Hashable, list[str]] = {}
+    # Reversed, so that `pop` returns the first free block.
+    for path in reversed([*after]):
+        if path not in matched:
+            free.setdefault(after[path].structure, []).append(path)
+    for path in before:
+        candidates = free.get(before[path].structure, []) if path not in matches else []
+        # It matched meanwhile, as a block inside another moved block.
+        while candidates and candidates[-1] in matched:
+            candidates.pop()
+        if candidates:
+            match(path, candidates.pop())
     return matches
 
 
@@ -208,36 +225,6 @@ def _name(block: BlockInfo) -> str:
     return block.path.rpartition("/")[2]
 
 
-def _match_moved(
-    before: Blocks,
-    after: Blocks,
-    levels: Mapping[str, Sequence[str]],
-    others: Mapping[str, Sequence[str]],
-    matches: dict[str, str],
-) -> None:
-    matched = set(matches.values())
-    free: dict[Hashable, list[str]] = {}
-    for path in reversed([*after]):
-        if path not in matched:
-            free.setdefault(after[path].structure, []).append(path)
-    for path in before:
-        candidates = free.get(before[path].structure, []) if path not in matches else []
-        while candidates and candidates[-1] in matched:
-            candidates.pop()
-        if not candidates:
-            continue
-        waiting = [(path, candidates.pop())]
-        while waiting:  # then the blocks inside both
-            left, right = waiting.pop()
-            if left in matches or right in matched:
-                continue
-            matches[left] = right
-            matched.add(right)
-            waiting += _match_level(
-                [before[inner] for inner in levels.get(left, ())], [after[inner] for inner in others.get(right, ())]
-            )
-
-
 def changes_of_blocks(
     before: Blocks, after: Blocks, matches: Mapping[str, str], details: Mapping[str, tuple[str, str, str]]
 ) -> tuple[BlockChange, ...]:
@@ -272,11 +259,12 @@ def changes_of_blocks(
         elif path.rpartition("/")[0] in matches:
             gone = BlockChange("removed", path, None, before[path].kind, inside=removed[path])
             changes.append((last, True, gone))
+    # The flag puts removed blocks after the change at the same position; sorting is stable, so their order stays.
     return tuple(change for _, _, change in sorted(changes, key=lambda entry: entry[:2]))
 
 
 def _inside(blocks: Blocks, matched: Container[str]) -> Counter[str]:
-    return Counter(outer for path in blocks if path not in matched for outer in _around(path)[:-1])
+    return Counter(outer for path in blocks if path not in matched for outer in lineage(path)[:-1])
 
 
 def _differences(left: BlockInfo, right: BlockInfo) -> tuple[tuple[str, str, str], ...]:

@@ -54,6 +54,9 @@ class ComparedSide:
         graph: The logical graph of a model; `None` if the side is not a model.
         names: Names of the stages, in order; empty for a model without shapes.
         sources: The sources by which the cost can be counted, such as `"analytic"`.
+        stage: A function that returns a stage by name; it is computed on first use.
+        cost: A function that returns the cost of the program by one of `sources`; `None` without sources.
+        is_quick: A function that returns whether a stage needs only a trace, or is computed already.
     """
 
     name: str
@@ -61,27 +64,14 @@ class ComparedSide:
     graph: LogicalGraph | None = field(default=None, repr=False)
     names: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
-    _stage: Callable[[str], Stage] = field(default=lambda name: Stage(name, ""), repr=False, compare=False)
-    _cost: Callable[[str], Cost] | None = field(default=None, repr=False, compare=False)
-    _is_quick: Callable[[str], bool] = field(default=lambda name: True, repr=False, compare=False)
+    stage: Callable[[str], Stage] = field(default=lambda name: Stage(name, ""), repr=False, compare=False)
+    cost: Callable[[str], Cost] | None = field(default=None, repr=False, compare=False)
+    is_quick: Callable[[str], bool] = field(default=lambda name: True, repr=False, compare=False)
 
     @property
     def described(self) -> str:
         """Name of the side and names of its stages, for errors."""
         return f"{self.name!r}: {f'stages {listed(self.names)}' if self.names else 'a model without shapes'}"
-
-    def is_quick(self, name: str) -> bool:
-        """Return whether a stage needs only a trace, or is computed already."""
-        return self._is_quick(name)
-
-    def stage(self, name: str) -> Stage:
-        """Return a stage; it is computed on first use."""
-        return self._stage(name)
-
-    def cost(self, source: str) -> Cost:
-        """Return the cost of the program by one of `sources`."""
-        assert self._cost is not None
-        return self._cost(source)
 
     def to_dict(self) -> dict[str, Any]:
         """Return name, version of JAX and names of the stages."""
@@ -113,6 +103,7 @@ def side_of(value: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Co
             return ComparedSide(name, graph=graph)
         program = _side_of_program(inspect(value, *args, **options))
         return replace(program, name=name, graph=graph)
+    # `inspect` would report these as programs that cannot be inspected, without the advice for comparisons.
     if value is None or isinstance(value, bool | int | float | list | tuple | dict | set):
         raise UnknownOptionError(
             f"cannot compare {short_repr(value)}.",
@@ -135,32 +126,33 @@ def _read(path: Path) -> Model | SavedInspection:
 
 def _side_of_program(value: Inspection | SavedInspection | Stage) -> ComparedSide:
     if isinstance(value, Stage):
-        return ComparedSide(value.name, jax.__version__, names=(value.name,), _stage=lambda _: value)
+        return ComparedSide(value.name, jax.__version__, names=(value.name,), stage=lambda _: value)
     if isinstance(value, SavedInspection):
+        # A saved file has equations, so its cost is counted by the rules of this version.
         program = SymbolicProgram(value.name, value.equations, value.inputs)
         return ComparedSide(
             value.name,
             value.jax,
             names=tuple(value.stages),
             sources=SOURCES[:1] if value.equations else (),
-            _stage=value.stages.__getitem__,
-            _cost=lambda _: of_equations(program.costs(), program),
+            stage=value.stages.__getitem__,
+            cost=lambda _: of_equations(program.costs(), program),
         )
     return ComparedSide(
         value.name,
         jax.__version__,
         names=tuple(value.stages if value.given is None else value.given.stages),
         sources=SOURCES if value.given is None else value.given.sources,
-        _stage=value.stage,
-        _cost=value.cost,
-        _is_quick=lambda name: STAGE_KINDS[name].needs == "trace" or value.has_stage(name),
+        stage=value.stage,
+        cost=value.cost,
+        is_quick=lambda name: STAGE_KINDS[name].needs == "trace" or value.has_stage(name),
     )
 
 
+# Stages whose instructions name their blocks, the best first.
 _FIRST = ("jaxpr", "stablehlo", "hlo_before", "hlo")
-"""Stages whose instructions name their blocks, the best first."""
+# The stage that lists the kind of each block.
 _KINDS = "graph"
-"""The stage that lists the kind of each block."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +190,7 @@ class Comparison(Shown):
         """Names of the stages that both sides have, in order."""
         return tuple(name for name in self.before.names if name in self.after.names)
 
+    # Cached at the first access: a stage that is computed later would change `is_same` of the same comparison.
     @cached_property
     def quick_stages(self) -> tuple[str, ...]:
         """Names of the stages that both sides have without compiling: they need only a trace, or are computed already.
@@ -276,8 +269,11 @@ class Comparison(Shown):
     def _counted(self) -> tuple[CostComparison | None, str]:
         if not (self.before.names and self.after.names):
             return None, "costs need the shapes of the inputs, as in ml.compare(a, b, shapes={...})"
-        if not (self.before.sources and self.after.sources):
+        before, after = self.before.cost, self.after.cost
+        if before is None or after is None or not (self.before.sources and self.after.sources):
             return None, "costs need equations on both sides; a single stage and some saved files have none"
+        # Sources are listed from the cheapest to the most expensive, so programs are compiled only if one has no
+        # equations.
         source = next((name for name in self.before.sources if name in self.after.sources), None)
         if source is None:
             sides = (
@@ -285,7 +281,7 @@ class Comparison(Shown):
             )
             return None, f"the two sides have costs of different sources ({'; '.join(sides)})"
         try:
-            return compared(self.before.cost(source), self.after.cost(source), self.paths), ""
+            return compared(before(source), after(source), self.paths), ""
         except StageUnavailableError as error:
             return None, f"costs are not available: {error.diagnostics[0].summary}"
 
@@ -335,6 +331,7 @@ class Comparison(Shown):
         counts: dict[str, Counter[str]] = {}
 
         def count(node: Instruction, mark: str, paths: Mapping[str, str] | None = None) -> None:
+            # A fusion counts for the block with the largest share, which comes first.
             for path, _ in node.shares[:1]:
                 counts.setdefault(path if paths is None else paths.get(path, ""), Counter())[mark] += 1
 

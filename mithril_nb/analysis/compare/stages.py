@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -22,6 +22,7 @@ HOLE = "\0"
 """Placeholder of a variable in a `NamelessLine`; no text of a stage contains it."""
 # A name is a definition if a colon or an equals sign follows: %0 = ..., %0:2 = ..., %arg0: tensor<f32>, a:f32[3].
 _DEFINES = r"(?=:|\s*=(?!=))"
+# `![0-9]+` is metadata of LLVM. In the signature of an HLO computation, parameters have no `%`.
 _PERCENT = re.compile(
     rf"(?P<name>%[\w$.#-]+|![0-9]+|(?<=ENTRY )[\w.-]+|(?<=[(, ])[\w.-]+(?=: ))(?P<defines>{_DEFINES})?"
 )
@@ -32,6 +33,7 @@ _JAXPR = re.compile(
     rf"{_NESTED}|= [\w.]+|#.*|\bin (?=\()|\blet$|\blambda\b|'[^']*'|[0-9.][\w.+-]*|"
     rf"(?<![\w.])(?P<name>[a-z]+)(?P<defines>(?=:[a-z]))?(?![\w.=(])"
 )
+# Names of variables in a jaxpr look like names of primitives, so only names that the text defines are variables.
 _DEFINED = re.compile(r"(?<![\w.])(?!(?:inf|nan):)([a-z]+):(?=[a-z]\w*[\[<])")  # inf and nan are literals
 _PATTERNS = {"jaxpr": _JAXPR, "mlir": _SYMBOLS, "hlo": _PERCENT, "llvm": _PERCENT}
 
@@ -59,7 +61,7 @@ def lines_without_names(text: str, stage: str) -> list[NamelessLine]:
         >>> lines_without_names("%1 = stablehlo.add %0, %0 : tensor<f32>", "stablehlo")[0].names
         ('%1', '%0', '%0')
     """
-    lines = text.removesuffix("\n").split("\n") if text else []
+    lines = split_lines(text)
     language = language_of(stage)
     pattern = _PATTERNS.get(language)
     if pattern is None:
@@ -109,6 +111,7 @@ class Renaming:
         """Map the names that two lines with equal text define, and return whether the names that they use agree."""
         is_same = True
         for name, other, is_defined in zip(left.names, right.names, left.defines, strict=True):
+            # Names that no line defines, such as those of functions, are bound where they are used first.
             if is_defined or (name not in self._right and other not in self._left):
                 self._bind(name, other)
             elif self._right.get(name) != other:
@@ -127,8 +130,8 @@ def _defined(line: NamelessLine) -> Iterator[str]:
 
 RowMark = Literal["same", "added", "removed", "changed"]
 SIGNS: Mapping[str, str] = {"same": " ", "added": "+", "removed": "-", "changed": "~"}
+# Number of unchanged lines that the text form shows before and after a change.
 _AROUND = 2
-"""Number of unchanged lines that the text form shows before and after a change."""
 
 
 class DiffRow(NamedTuple):
@@ -208,13 +211,15 @@ class StageComparison(Shown):
     @cached_property
     def added(self) -> tuple[Instruction, ...]:
         """The instructions that are only on the right, without moved ones."""
-        targets = set(self.moved.values())
-        return self._of("added", lambda row: row.after not in targets, self.after)
+        moved = set(self.moved.values())
+        lines = [row.after for row in self.rows if row.mark == "added" and row.after not in moved]
+        return tuple(self._right[line] for line in lines if line is not None and line in self._right)
 
     @cached_property
     def removed(self) -> tuple[Instruction, ...]:
         """The instructions that are only on the left, without moved ones."""
-        return self._of("removed", lambda row: (row.before or 0) not in self.moved, self.before)
+        lines = [row.before for row in self.rows if row.mark == "removed" and row.before not in self.moved]
+        return tuple(self._left[line] for line in lines if line is not None and line in self._left)
 
     @cached_property
     def changed(self) -> tuple[tuple[Instruction, Instruction], ...]:
@@ -236,12 +241,6 @@ class StageComparison(Shown):
     @cached_property
     def _right(self) -> Mapping[int, Instruction]:
         return starts_of(self.after)
-
-    def _of(self, mark: str, is_counted: Callable[[DiffRow], bool], stage: Stage) -> tuple[Instruction, ...]:
-        starts = self._right if stage is self.after else self._left
-        rows = [row for row in self.rows if row.mark == mark and is_counted(row)]
-        lines = [row.after if stage is self.after else row.before for row in rows]
-        return tuple(starts[line] for line in lines if line is not None and line in starts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as plain data: the ids of the instructions that differ, and the rows that differ."""
@@ -273,6 +272,7 @@ class StageComparison(Shown):
                 continue
             head = around if start else 0
             tail = around if end < len(self.rows) else 0
+            # To hide a single line would take a line, too.
             if head is None or tail is None or len(some) <= head + tail + 1:
                 yield from (f" {right[row.after - 1]}" for row in some if row.after)
                 continue
@@ -329,7 +329,10 @@ def compare_stages(before: Stage, after: Stage, paths: Mapping[str, str]) -> Sta
     left, right = (lines_without_names(side.text, side.name) for side in (before, after))
     if after.text < before.text:
         rows, moved = _compared((after, before), (right, left), {to: at for at, to in paths.items()})
-        rows = _removed_first([DiffRow(_FLIPPED.get(row.mark, row.mark), row.after, row.before) for row in rows])
+        flipped = [DiffRow(_FLIPPED.get(row.mark, row.mark), row.after, row.before) for row in rows]
+        # Removed lines come before added ones.
+        groups = groupby(flipped, lambda row: row.before is not None and row.after is not None)
+        rows = tuple(row for _, some in groups for row in sorted(some, key=lambda row: row.mark == "added"))
         moved = {to: at for at, to in sorted(moved.items())}
     else:
         rows, moved = _compared((before, after), (left, right), paths)
@@ -339,13 +342,6 @@ def compare_stages(before: Stage, after: Stage, paths: Mapping[str, str]) -> Sta
 
 
 _FLIPPED: Mapping[str, RowMark] = {"added": "removed", "removed": "added"}
-
-
-def _removed_first(rows: Sequence[DiffRow]) -> tuple[DiffRow, ...]:
-    sorted_rows: list[DiffRow] = []
-    for _, some in groupby(rows, lambda row: row.before is not None and row.after is not None):
-        sorted_rows += sorted(some, key=lambda row: row.mark == "added")
-    return tuple(sorted_rows)
 
 
 def _compared(
@@ -389,21 +385,21 @@ def _pairs(
         )
     )
     starts, others = starts_of(before), starts_of(after)
+    # Exact matches first: a longest common subsequence over weak keys would pair unrelated lines of equal opcodes.
     # Weaker keys align the remaining lines: first the same text in other blocks, then the same blocks, role and opcode.
     opcodes = [starts[at + 1].opcode if at + 1 in starts else None for at in range(len(left))]
     their_opcodes = [others[at + 1].opcode if at + 1 in others else None for at in range(len(right))]
-    pairs = _fill(pairs, [_text_key(*pair) for pair in zip(ours, left, strict=True)],
-                  [_text_key(*pair) for pair in zip(theirs, right, strict=True)])  # fmt: skip
+    pairs = _fill(
+        pairs,
+        [(line.text, key.is_matched) for key, line in zip(ours, left, strict=True)],
+        [(line.text, key.is_matched) for key, line in zip(theirs, right, strict=True)],
+    )
     pairs = _fill(
         pairs,
         [None if code is None else (key, code) for key, code in zip(ours, opcodes, strict=True)],
         [None if code is None else (key, code) for key, code in zip(theirs, their_opcodes, strict=True)],
     )
     return _fill(pairs, [_head(line) for line in left], [_head(line) for line in right])
-
-
-def _text_key(key: LineKey, line: NamelessLine) -> Hashable:
-    return line.text, key.is_matched
 
 
 def _head(line: NamelessLine) -> Hashable:
@@ -434,6 +430,7 @@ def _moved(
     # Only lines on which an instruction starts can move.
     matched = set(pairs.values())
     free: dict[Hashable, list[int]] = {}
+    # From the last line, so that `pop` returns the first.
     for to in range(len(right) - 1, -1, -1):
         if to not in matched and theirs[to] != LineKey():
             free.setdefault((theirs[to], right[to].text), []).append(to)
@@ -460,6 +457,7 @@ def _rows(
             rows.append(DiffRow("added", None, number + 1))
         if at < len(left):
             is_same = left[at].text == right[to].text and names.agrees(left[at], right[to])
+            # A changed line still defines its variables; otherwise all their later uses would count as changed.
             if not is_same:
                 names.define(left[at], right[to])
             rows.append(DiffRow("same" if is_same else "changed", at + 1, to + 1))

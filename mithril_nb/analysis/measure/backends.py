@@ -9,7 +9,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, cast
 
 import jax
@@ -22,6 +21,7 @@ from mithril_nb.backends.emitted import EmittedBackend
 from mithril_nb.backends.with_autograd.torch_backend import TorchBackend
 from mithril_nb.backends.with_manualgrad.c_backend import CBackend
 from mithril_nb.backends.with_manualgrad.numpy_backend import NumpyBackend
+from mithril_nb.display import columns
 from mithril_nb.emission.arrays.emitter import emit_arrays
 from mithril_nb.emission.arrays.rules import Library
 from mithril_nb.emission.c import compiling
@@ -29,10 +29,12 @@ from mithril_nb.emission.c.emit import emit
 from mithril_nb.emission.source import Source
 from mithril_nb.emission.stage import instructions_of
 from mithril_nb.errors import UnknownOptionError
+from mithril_nb.graph.paths import lineage
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.trace import traced
 
 BACKENDS: dict[str, type[EmittedBackend]] = {"numpy": NumpyBackend, "torch": TorchBackend, "c": CBackend}
+# With given peaks, `profile` measures none, which would take seconds.
 _UNKNOWN_PEAKS = Machine("", "", 1, "", "", {"float32": math.inf}, math.inf, "", "")
 _CLOCK = """
 #include <time.h>
@@ -63,18 +65,16 @@ class BackendTimes:
     totals: Mapping[str, float]
 
     def __str__(self) -> str:
-        head = ["block", "FLOPs", *(f"{name}, us" for name in self.totals)]
+        head = ("block", "FLOPs", *(f"{name}, us" for name in self.totals))
         rows = [
-            [path, _shown(flops), *(_us(by_block.get(path)) for by_block in self.seconds.values())]
+            (
+                path,
+                "unknown" if flops is None else f"{flops:,}",
+                *(_us(times.get(path)) for times in self.seconds.values()),
+            )
             for path, flops in self.flops.items()
         ]
-        rows.append(["program", "", *map(_us, self.totals.values())])
-        widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-        lines = [
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-            for row in (head, *rows)
-        ]
-        return "\n".join("  ".join(line).rstrip() for line in lines)
+        return columns([head, *rows, ("program", "", *map(_us, self.totals.values()))], range(1, len(head)))
 
 
 def time_backends(
@@ -136,6 +136,7 @@ def _python(inspection: Inspection, name: str, values: Any, runs: int) -> list[_
         nonlocal before
         now = time.perf_counter_ns()
         times[line] = times.get(line, 0) + now - before
+        # The clock is read again, so the bookkeeping of a tick does not count for the next line.
         before = time.perf_counter_ns()
 
     timed = {number for number, line in enumerate(source.lines, 1) if line.equations}
@@ -145,6 +146,7 @@ def _python(inspection: Inspection, name: str, values: Any, runs: int) -> list[_
     function, backend = space[source.function], BACKENDS[name]()
     positional, named = jax.tree.map(lambda leaf: backend.from_numpy(_numbers(leaf)), values.arguments())
     arguments = {**dict(zip(program.trace.arguments, positional, strict=False)), **named}
+    # An argument without arrays is no parameter of the emitted function.
     arguments = {argument: tree for argument, tree in arguments.items() if jax.tree.leaves(tree)}
     shares = _shares_by_line(source, program)
 
@@ -173,6 +175,7 @@ class _Ticking(ast.NodeTransformer):
                 if getattr(statement, name, None):
                     setattr(statement, name, [*self._ticked(getattr(statement, name))])
             yield statement
+            # Code after these statements never runs.
             if not isinstance(statement, ast.Return | ast.Break):
                 call = ast.Call(ast.Name("_tick", ast.Load()), [ast.Constant(statement.lineno)], [])
                 yield ast.copy_location(ast.Expr(call), statement)
@@ -204,12 +207,15 @@ def _ticking_c(source: Source) -> tuple[str, dict[int, range]]:
     is_body, is_emitted, start = False, False, 0
     for number, line in enumerate(source.lines, 1):
         text = line.text
+        # Statements of a function's body have four spaces; deeper ones, closing braces and casts to void are parts of
+        # them.
         starts = is_body and text.startswith("    ") and not text.startswith(("     ", "    }", "    (void)"))
         if is_body and (starts or text == "}"):
             lines.append(f"    mithril_nb_tick({start});")
             if start:
                 groups[start] = range(start, number)
             start = number if starts else 0
+        # Helpers come first; their time belongs to the lines that call them.
         is_emitted = is_emitted or line.block != "" or text.startswith("// The whole program")
         is_body = (is_body or (is_emitted and text == "{")) and text != "}"
         lines.append(text)
@@ -233,7 +239,7 @@ def _samples(run: Callable[[], Mapping[int, int]], blocks: Callable[[int], Seque
         for line, elapsed in times.items():
             paths = blocks(line)
             for path in paths:
-                for outer in accumulate(path.split("/"), "{}/{}".format):
+                for outer in lineage(path):
                     sums[outer] = sums.get(outer, 0.0) + elapsed / 1e9 / len(paths)
         if number >= 2:  # the first runs warm up
             samples.append((total, sums))
@@ -241,12 +247,9 @@ def _samples(run: Callable[[], Mapping[int, int]], blocks: Callable[[int], Seque
 
 
 def _numbers(leaf: Any) -> np.ndarray:
+    # NumPy has no dtype for random keys; emitted source takes their words.
     is_key = hasattr(leaf, "dtype") and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
-
-
-def _shown(flops: int | None) -> str:
-    return "unknown" if flops is None else f"{flops:,}"
 
 
 def _us(value: float | None) -> str:

@@ -28,7 +28,7 @@ from mithril_nb.analysis.measure.runs import (
 )
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.notes import NOT_RUN
-from mithril_nb.cost.records import TICKS_PER_S, CostRow, Figures, sum_of
+from mithril_nb.cost.records import TICKS_PER_S, CostRow, Figures, group_by, sum_of
 from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError, short_repr
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.failure import failure_of
@@ -173,6 +173,7 @@ class Profile(Cost):
         Args:
             paths: Paths of the blocks. The blocks inside a block count only if they are listed too.
         """
+        # Summed run by run: the quartiles of a sum are not the sums of quartiles.
         samples = [self._seconds[path] for path in paths if path in self._seconds]
         return TimeSpread.of([sum(each) for each in zip(*samples, strict=True)])
 
@@ -263,17 +264,17 @@ class Profile(Cost):
     def _only(self, rows: Iterable[CostRow]) -> Cost:
         return replace(self, rows=tuple(rows), params={})
 
+    # Rows that are no contraction have no dtype and count at the highest peak, so the time stays a lower bound.
     @cached_property
     def _by_dtype(self) -> list[tuple[float, Cost]]:
-        assert self.machine is not None
-        groups: dict[str | None, list[CostRow]] = {}
-        for row in self.rows:
-            groups.setdefault(self.contractions.get(row.id), []).append(row)
+        if self.machine is None:
+            return []
+        groups = group_by(self.rows, lambda row: self.contractions.get(row.id))
         return [(self.machine.peak_of(dtype), self._only(rows)) for dtype, rows in groups.items()]
 
     def _compute_s(self, path: str | None) -> float:
         seconds = 0.0
-        for peak, cost in self._by_dtype if self.machine is not None else ():
+        for peak, cost in self._by_dtype:
             figures = cost.total if path is None else cost.by_block.get(path, Figures())
             figures = cost.unattributed if path == UNATTRIBUTED else figures
             seconds += (figures.flops or 0) / peak
@@ -314,11 +315,13 @@ def middle_mean(lengths: Sequence[float]) -> float:
 
 
 _NS_PER_S = 1e9
+# An empty list of commands turns CUDA graphs off.
 _NO_GRAPHS = {"xla_gpu_enable_command_buffer": ""}
 _MODULE = re.compile(r"HloModule ([^\s,]+)")
 _CONTRACTIONS = ("dot", "convolution")
+_EFFECT = re.compile("callback|^(debug_print|infeed|outfeed)$")
+# If the profiler makes runs longer by more than this fraction, a note is added.
 _NOTABLE = 0.05
-"""If the profiler makes runs longer by more than this fraction, a note is added."""
 
 
 def profile(
@@ -378,7 +381,10 @@ def profile(
             f"program {inspection.name!r} cannot be profiled{why}.", ((failure.kind, failure.message),), advice
         ) from error
     values = _values(inspection, arguments, is_inspected=isinstance(target, Inspection))
-    cost, stage, reason = _compiled_cost(inspection)
+    stage = inspection.stage("hlo")
+    reason = stage.unavailable
+    cost = inspection.cost("compiled" if reason is None else "analytic")
+    # Events name their module, because other threads may run programs during the measurement.
     title = _MODULE.match(stage.text)
     runner = Runner(inspection.name, compiled, values, _recorded(inspection, compiled))
     ids = {instruction.id for instruction in stage.instructions}
@@ -398,6 +404,7 @@ def profile(
         *_notes(inspection, measured, times, reason, {row.id for row in cost.rows}),
         *why,
     )
+    # Only the fields: cached sums of the cost have no times.
     cost_fields = {field.name: getattr(cost, field.name) for field in fields(Cost) if field.init}
     cost_fields |= {"source": "measured", "rows": rows, "notes": notes}
     return Profile(
@@ -432,6 +439,8 @@ def _check(runs: int, warm_up: int, peaks: Any) -> None:
 
 def inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Inspection, tuple[Any, ...]]:
     """Return the inspection of a target, and the arguments of its program in order, without static arguments."""
+    # The arrays are needed in the order of the program's inputs: positional ones, then named ones by name, as JAX
+    # flattens them.
     if not isinstance(target, Inspection):
         check_options(options)
         own = signatures.signature(targets.inspect).parameters
@@ -463,13 +472,6 @@ def _values(inspection: Inspection, args: tuple[Any, ...], is_inspected: bool) -
         return values_for(inspection, ())
 
 
-def _compiled_cost(inspection: Inspection) -> tuple[Cost, Stage, str | None]:
-    stage = inspection.stage("hlo")
-    if stage.unavailable is None:
-        return inspection.cost("compiled"), stage, None
-    return inspection.cost("analytic"), stage, stage.unavailable
-
-
 def _contractions(stage: Stage) -> dict[str, str]:
     dtypes = {instruction.id: instruction.shapes[0].dtype for instruction in stage.instructions if instruction.shapes}
     return {
@@ -487,6 +489,7 @@ def _peaks(compiled: Any, dtypes: Sequence[str]) -> tuple[Machine | None, tuple[
 
 
 def _recorded(inspection: Inspection, compiled: Any) -> Any:
+    # Seen on an H100 with JAX 0.11.2: all blocks of a GPT got the time of the first.
     # In a CUDA graph, the profiler's events name the graph and the kernel, and equal instructions share one
     # kernel. Without CUDA graphs, each event names its instruction.
     if inspection.given is not None or _device_of(compiled).platform != "gpu":
@@ -555,6 +558,7 @@ def _row(id: str, formula: str, time_s: float) -> CostRow:
 
 
 def _on_ticks(seconds: float) -> float:
+    # Multiples of a power of two are exact floats, so blocks, roles and rows sum to the same total in any order.
     return round(seconds * TICKS_PER_S) / TICKS_PER_S
 
 
@@ -570,7 +574,7 @@ def _notes(
         )
     if not all(plane.startswith(TRIED_PLANES) for plane in measured.planes):
         notes.append(f"times: events of {', '.join(measured.planes)} are read like CPU events, which is not verified")
-    effects = {equation.primitive for equation in inspection.equations if _is_effect(equation.primitive)}
+    effects = {equation.primitive for equation in inspection.equations if _EFFECT.search(equation.primitive)}
     if effects:
         notes.append(f"{', '.join(sorted(effects))}: side effects happened {measured.times_run} times")
     strange = {id for run in times for id in run.by_id} - row_ids
@@ -586,7 +590,3 @@ def _notes(
                 f"times: with the profiler, runs took {share:.0%} longer, even without the time between instructions"
             )
     return tuple(notes)
-
-
-def _is_effect(primitive: str) -> bool:
-    return "callback" in primitive or primitive in ("debug_print", "infeed", "outfeed")

@@ -10,7 +10,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,18 +85,13 @@ class Recording:
     unavailable: str | None = None
 
 
-@dataclass(frozen=True)
-class _Raw:
-    plane: str
-    id: str
-    module: str
-    program: Any
-    start_ns: float
-    end_ns: float
+# Names of the plane and the module of an event, the id of the program, and the event.
+_Raw = tuple[str, str, Any, Event]
 
 
 def read_recording(folder: Path, module: str, ids: Collection[str]) -> Recording:
     """Return the events of one program from the profiler's files."""
+    # The profiler writes below plugins/profile/<time>/, one file for each host.
     files = sorted(folder.rglob("*.xplane.pb"))
     if not files:
         return Recording({}, unavailable="the profiler wrote no file")
@@ -125,10 +120,8 @@ def _events_of(plane: Any, runs: dict[int, RunEvents]) -> Iterator[_Raw]:
                 runs[int(stats[RUN])] = RunEvents(event.start_ns, event.end_ns)
     for event, stats in begun:
         end_ns = through.get(stats.get(_GIVES), event.end_ns) if _GIVES in stats else event.end_ns
-        yield _Raw(
-            plane.name, str(stats[NAMED]), str(stats.get(MODULE, "")), stats.get(PROGRAM), event.start_ns,
-            max(end_ns, event.start_ns),
-        )  # fmt: skip
+        instruction = Event(str(stats[NAMED]), event.start_ns, max(end_ns, event.start_ns))
+        yield plane.name, str(stats.get(MODULE, "")), stats.get(PROGRAM), instruction
 
 
 def _recording(runs: Mapping[int, RunEvents], raw_events: list[_Raw], module: str, ids: Collection[str]) -> Recording:
@@ -136,27 +129,29 @@ def _recording(runs: Mapping[int, RunEvents], raw_events: list[_Raw], module: st
         return Recording({}, unavailable="the profiler recorded no run of the program")
     if not raw_events:
         return Recording(runs, unavailable="the profiler of this platform records no instructions")
-    if any(event.plane.startswith(DEVICE_PLANE) for event in raw_events):
-        raw_events = [event for event in raw_events if event.plane.startswith(DEVICE_PLANE)]
+    # On accelerators the host has events, too: they are the launches of kernels, not their execution.
+    if any(plane.startswith(DEVICE_PLANE) for plane, *_ in raw_events):
+        raw_events = [raw for raw in raw_events if raw[0].startswith(DEVICE_PLANE)]
     starts = [run.start_ns for run in runs.values()]
     numbers = list(runs)
-    during: list[tuple[RunEvents, _Raw]] = []
-    for event in raw_events:
+    during: list[tuple[RunEvents, str, Any, Event]] = []
+    for plane, name, program, event in raw_events:
         index = bisect_right(starts, event.start_ns) - 1
-        if event.module == module and index >= 0 and event.start_ns <= runs[numbers[index]].end_ns:
-            during.append((runs[numbers[index]], event))
-    programs = {event.program for _, event in during}
+        if name == module and index >= 0 and event.start_ns <= runs[numbers[index]].end_ns:
+            during.append((runs[numbers[index]], plane, program, event))
+    programs = {program for _, _, program, _ in during}
+    # The ids of programs are unknown before a run, so the names of instructions distinguish them.
     if len(programs) > 1:  # another thread ran a program of the same name: drop programs with other instructions
-        strange = {event.program for _, event in during if event.id not in ids}
-        programs -= strange
+        programs -= {program for _, _, program, event in during if event.id not in ids}
     if not during:
         return Recording(runs, unavailable=f"the profiler recorded no instruction of module {module!r}")
     if len(programs) != 1:
         return Recording(runs, unavailable=f"several programs called {module!r} ran at the same time")
-    for run, event in during:
-        if event.program in programs:
-            run.events.append(Event(event.id, event.start_ns, event.end_ns))
-    planes = {event.plane for _, event in during if event.program in programs}
+    planes: set[str] = set()
+    for run, plane, program, event in during:
+        if program in programs:
+            run.events.append(event)
+            planes.add(plane)
     return Recording(runs, tuple(sorted(planes)))
 
 
@@ -231,6 +226,7 @@ def divided(run: RunEvents, callers: Mapping[str, frozenset[str]]) -> RunTimes:
     for moment, begins, index in points:
         if moment > before:
             ids = list(running.values())
+            # An instruction and the loop around it run at once; only the inner one works.
             outer = frozenset().union(*(callers.get(id, nobody) for id in ids)) if len(ids) > 1 else nobody
             inner = [id for id in ids if id not in outer]
             for id in inner:
@@ -248,10 +244,10 @@ def divided(run: RunEvents, callers: Mapping[str, frozenset[str]]) -> RunTimes:
 
 _MOST_NAMES = 4
 _SEED = 0
+# Number of random values that are drawn for a placeholder; larger arrays repeat them.
 _DRAWN = 1 << 16
-"""Number of random values that are drawn for a placeholder; larger arrays repeat them."""
+# Standard deviation of placeholder parameters, as in many initializers: activations neither grow nor vanish.
 _SPREAD = 0.02
-"""Standard deviation of placeholder parameters, as in many initializers: activations neither grow nor vanish."""
 
 
 @dataclass(frozen=True)
@@ -276,6 +272,7 @@ class Values:
             leaf.copy() if is_donated and not _is_number(leaf) else leaf
             for leaf, is_donated in zip(self.leaves, self.donated, strict=True)
         ]
+        # Copies are asynchronous, and would count for the run.
         jax.block_until_ready(leaves)
         return jax.tree.unflatten(self.structure, leaves)
 
@@ -293,12 +290,14 @@ def values_for(inspection: Inspection, args: tuple[Any, ...]) -> Values:
     """Return the arguments for running a compiled program."""
     compiled, inputs = inspection.compiled, inspection.inputs
     avals = jax.tree.leaves(compiled.in_avals)
+    # An input without a sharding is `None`, which JAX would drop from the tree.
     shardings = jax.tree.leaves(compiled.input_shardings, is_leaf=lambda leaf: leaf is None)
     donated = tuple(
         info.donated
         for info in jax.tree.leaves(inspection.lowered.args_info, is_leaf=lambda leaf: hasattr(leaf, "donated"))
     )
     passed = _fitting(inspection, args, avals, inputs)
+    # The last arguments suffice, such as the data after the parameters.
     padded = [None] * (len(avals) - len(passed)) + passed
     leaves: list[Any] = []
     placeholders: list[str] = []
@@ -344,6 +343,7 @@ def _fits(leaf: Any, aval: Any) -> bool:
         return aval.shape == () and jnp.result_type(leaf) == aval.dtype
     return (
         tuple(leaf.shape) == tuple(aval.shape)
+        # Random keys have an extended dtype, which is rejected by default.
         and jax.dtypes.canonicalize_dtype(leaf.dtype, allow_extended_dtype=True) == aval.dtype
     )
 
@@ -365,14 +365,15 @@ def _placeholder(aval: Any, is_param: bool, index: int) -> Any:
     draw = np.random.default_rng((_SEED, index))
     # Data and optimizer state must not be negative: optimizers take square roots.
     numbers = draw.normal(0, _SPREAD, _DRAWN) if is_param else draw.random(_DRAWN)
+    # To draw every value would take seconds for the parameters of a large model.
     return np.resize(numbers.astype(aval.dtype), aval.shape)
 
 
+# Number of turns. A turn is some runs without the profiler, then as many with it, so that a change of the machine's
+# speed affects both.
 _TURNS = 4
-"""Number of turns. A turn is some runs without the profiler, then as many with it, so that a change of the machine's
-speed affects both."""
+# Held while the profiler is in use: JAX has one per process, so a second thread waits.
 _WAITING = threading.Lock()
-"""Held while the profiler is in use: JAX has one per process, so a second thread waits."""
 
 
 @dataclass(frozen=True)
@@ -426,6 +427,7 @@ class Runner:
             with nullcontext() if number is None else jax.profiler.TraceAnnotation(MARKER, **{RUN: number}):
                 start = time.perf_counter()
                 results = jax.block_until_ready(program(*args, **kwargs))
+                # Without results there is nothing to wait for, but callbacks may still run.
                 if not jax.tree.leaves(results):
                     jax.effects_barrier()
                 elapsed_s = time.perf_counter() - start
@@ -450,7 +452,9 @@ def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Col
     with _WAITING:
         for _ in range(warm_up):
             runner.run()
-        for count in _in_turns(runs):
+        turns = min(_TURNS, runs)
+        for turn in range(turns):
+            count = runs // turns + (turn < runs % turns)
             runner.run()  # not counted, because the first run of a turn is slower
             walls += [runner.run() for _ in range(count)]
             recordings.append(_recorded(runner, count, profiled_walls, module, ids))
@@ -463,11 +467,6 @@ def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Col
         tuple(recording.unavailable for recording in recordings if recording.unavailable is not None),
         runner.times_run,
     )
-
-
-def _in_turns(runs: int) -> list[int]:
-    turns = min(_TURNS, runs)
-    return [runs // turns + (turn < runs % turns) for turn in range(turns)]
 
 
 def _recorded(runner: Runner, count: int, walls: list[float], module: str, ids: Collection[str]) -> Recording:
@@ -485,27 +484,20 @@ def _recorded(runner: Runner, count: int, walls: list[float], module: str, ids: 
                 (("RuntimeError", str(error)),),
                 "jax.profiler.stop_trace()  # then ml.profile again",
             ) from error
-        done = False
         try:
             runner.run()  # not counted, because threads begin to write events
             for number in range(count):
                 walls.append(runner.run(number))
-            done = True
-        finally:
-            reason = _stop(is_failing=not done)
-        if reason is not None:
-            return Recording({}, unavailable=reason)
+        # Also after KeyboardInterrupt: a process has one profiler, which would stay on for all later profiles.
+        except BaseException:
+            with suppress(Exception):  # the error of the program is the one to report
+                jax.profiler.stop_trace()
+            raise
+        try:
+            jax.profiler.stop_trace()
+        except Exception as error:
+            return Recording({}, unavailable=f"the profiler returned no events: {error}")
         try:
             return read_recording(Path(folder), module, ids)
         except Exception as error:  # another version may write another format; the times of whole runs are still valid
             return Recording({}, unavailable=f"the profiler's events cannot be read: {error}")
-
-
-def _stop(is_failing: bool) -> str | None:
-    try:
-        jax.profiler.stop_trace()
-    except Exception as error:
-        if is_failing:
-            return None
-        return f"the profiler returned no events: {error}"
-    return None

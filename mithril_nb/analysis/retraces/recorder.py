@@ -140,6 +140,7 @@ class WatchReport(Shown):
 
     def __getitem__(self, name: str) -> FunctionReport:
         """Return the report of the function with a name; of several, that of the slowest one."""
+        # The last of equal keys stays: the slowest function, which comes first in the report.
         by_name = {report.name: report for report in reversed(self.functions)}
         if name not in by_name:
             near = nearest(name, by_name)
@@ -160,19 +161,15 @@ _DROPPED = "an equal call was {} before; JAX's cache no longer holds it (cleared
 _OR_STATIC = ", or a static argument is not equal to the earlier one"
 
 
-class _Entry:
-    # All except the first of a function become a `Retrace`.
-    def __init__(self, reason: str | None, call: JitCall | None, number: int | None, is_traced: bool):
-        self.reason, self.number, self.is_traced = reason, number, is_traced
-        self.file, self.line = ("", 0) if call is None else call.location
-        self.trace_s: float | None = None
-        self.lower_s: float | None = None
-        self.compile_s: float | None = None
+# The fields of a `Retrace`; times are added when JAX reports them. The reason is `None` for the first trace.
+_Entry = dict[str, Any]
 
-    def record(self) -> Retrace:
-        location = f"{file_label(self.file)}:{self.line}" if self.file else ""
-        times = (self.trace_s, self.lower_s, self.compile_s)
-        return Retrace(self.reason or "", self.file, self.line, location, self.number, self.is_traced, *times)
+
+def _entry(reason: str | None, call: JitCall, number: int | None, is_traced: bool) -> _Entry:
+    file, line = call.location
+    place = f"{file_label(file)}:{line}" if file else ""
+    entry = {"reason": reason, "file": file, "line": line, "place": place, "call": number, "is_traced": is_traced}
+    return entry | dict.fromkeys(("trace_s", "lower_s", "compile_s"))
 
 
 class Recorder:
@@ -203,16 +200,17 @@ class Recorder:
         self._title = f"{name} in {wrapper}" if wrapper else name
         self._is_seen, self._counts_calls = is_seen, counts_calls
         self.is_of_user = counts_calls
+        # JAX may trace one function on several threads at once.
         self._lock = threading.RLock()  # the `repr` of a static argument may call the function
         self._thread = threading.local()
+        # Signatures of earlier calls: under `True` calls that traced, under `False` calls that lowered.
         self._signatures: dict[bool, deque[Signature]] = {
             is_trace: deque(maxlen=_MOST_SIGNATURES) for is_trace in (True, False)
         }
-        """Signatures of earlier calls: under `True` calls that traced, under `False` calls that lowered."""
         self._functions: dict[int, weakref.ref[Any] | None] = {}
         self._entries: list[_Entry] = []
+        # Counts and seconds by name: the fields of `FunctionReport`, and `misses`.
         self._counts: Any = Counter()
-        """Counts and seconds by name: the fields of `FunctionReport`, and `misses`."""
 
     def count(self, *names: str) -> int:
         """Count a call (`"calls"`), a call that was no cache hit (`"misses"`) or one without `jax.jit` (`"unjitted"`).
@@ -240,14 +238,15 @@ class Recorder:
         with self._lock:
             if self.name == UNNAMED:  # JAX has no name for a callable object
                 self._title = type(call.function).__qualname__.rpartition("<locals>.")[2]
-            entry = _Entry(self._reason_of_trace(call), call, number, is_traced=True)
+            entry = _entry(self._reason(True, call), call, number, is_traced=True)
             self._counts.update(("traces", "untimed_traces"))
             self._keep(entry)
+        # JAX lowers and compiles on the thread of the trace, after it, so the last trace of a thread is theirs.
         self._thread.entry = entry
 
         def timed(seconds: float) -> None:
             with self._lock:
-                entry.trace_s = seconds
+                entry["trace_s"] = seconds
                 self._counts.update({"trace_s": seconds, "untimed_traces": -1})
 
         return timed
@@ -257,15 +256,16 @@ class Recorder:
         entry: _Entry | None = getattr(self._thread, "entry", None)
         with self._lock:
             self._counts.update({"lowerings": 1, "lower_s": seconds})
-            if entry is None or entry.lower_s is not None:
+            # JAX also lowers a trace again from its cache, as under `jax.grad` or for another sharding.
+            if entry is None or entry["lower_s"] is not None:
                 entry = None
                 if call is not None:
-                    entry = _Entry(self._reason_of_lowering(call), call, number, is_traced=False)
+                    entry = _entry(self._reason(False, call), call, number, is_traced=False)
                     self._keep(entry)
             elif call is not None:
                 self._remember(False, call)
             if entry is not None:
-                entry.lower_s = seconds
+                entry["lower_s"] = seconds
         self._thread.entry = entry
 
     def compile(self, seconds: float, from_disk: bool) -> None:
@@ -274,7 +274,7 @@ class Recorder:
         with self._lock:
             self._counts.update({"compilations": 1, "disk_hits": from_disk, "compile_s": seconds})
             if entry is not None:
-                entry.compile_s = (entry.compile_s or 0.0) + seconds
+                entry["compile_s"] = (entry["compile_s"] or 0.0) + seconds
 
     def report(self) -> FunctionReport:
         """Return the counts so far."""
@@ -291,7 +291,7 @@ class Recorder:
                 library_of(file) if file and not self.is_of_user else None,
                 counts["calls"] if self._counts_calls else None,
                 hits if self._counts_calls else None,
-                retraces=tuple(entry.record() for entry in self._entries),
+                retraces=tuple(Retrace(**entry) for entry in self._entries),
                 **numbers,
             )
 
@@ -302,29 +302,24 @@ class Recorder:
             self._entries.clear()
 
     def _keep(self, entry: _Entry) -> None:
-        if entry.reason is None:  # the first trace
+        if entry["reason"] is None:  # the first trace
             return
         if len(self._entries) < MOST_RETRACES:
             self._entries.append(entry)
         else:
             self._counts["left_out"] += 1
 
-    def _reason_of_trace(self, call: JitCall) -> str | None:
-        is_known = self._is_known(call.function)
-        clauses = self._remember(True, call)
-        if clauses is None:
-            return _UNSEEN if self._is_seen else None
-        if not is_known:
-            clauses = [f"a new function object: {function_text(call.function)}", *clauses]
-        return sentence(clauses) or self._dropped(True)
-
-    def _reason_of_lowering(self, call: JitCall) -> str | None:
-        clauses = self._remember(False, call)
-        if self.has_no_signature:  # it was traced before it was watched
+    def _reason(self, is_trace: bool, call: JitCall) -> str | None:
+        is_known = not is_trace or self._is_known(call.function)
+        clauses = self._remember(is_trace, call)
+        if not is_trace and self.has_no_signature:  # it was traced before it was watched
             self._remember(True, call)
         if clauses is None:
             return _UNSEEN if self._is_seen else None
-        return sentence(clauses) or self._dropped(False)
+        if not is_known:
+            # JAX caches traces by function object: a lambda in a loop is new each time, though its code is the same.
+            clauses = [f"a new function object: {function_text(call.function)}", *clauses]
+        return sentence(clauses) or self._dropped(is_trace)
 
     def _dropped(self, is_trace: bool) -> str:
         statics = [
@@ -332,6 +327,7 @@ class Recorder:
             for argument in self._signatures[is_trace][-1].arguments
             for part in (argument, *argument.leaves)
         ]
+        # Without a weak reference it is unknown whether the values were equal for JAX.
         has_static = not all(static.is_exact for static in statics if static is not None)
         return _DROPPED.format("traced" if is_trace else "compiled") + (_OR_STATIC if has_static else "")
 
@@ -342,6 +338,7 @@ class Recorder:
             candidates = [differences(old, new, is_compiled=not is_trace) for old in reversed(earlier)]
         except Exception as error:  # raised by a class of the user; the watched program must continue
             return [f"the arguments could not be compared ({type(error).__name__}: {error})"]
+        # The latest calls are kept: a loop over many shapes compares with the recent ones.
         if new in earlier:
             earlier.remove(new)
         earlier.append(new)
@@ -349,10 +346,12 @@ class Recorder:
             return None
         return [
             difference.clause
+            # Of equally similar calls the latest: `min` returns the first, and the list is reversed.
             for difference in min(candidates, key=lambda each: sum(difference.parts for difference in each))
         ]
 
     def _is_known(self, function: Any) -> bool:
+        # An id is reused after its object is freed, so the weak reference is compared, too.
         is_first = not self._functions
         reference = self._functions.get(id(function))
         is_known = id(function) in self._functions and (reference is None or reference() is function)
@@ -441,8 +440,10 @@ class Watched(Following, JitWrapper):
     def __init__(self, function: Callable[..., Any]):
         super().__init__()
         jit_events.listen()
+        # Functions of `eqx.filter_jit` and `nnx.jit` have `lower` too, but are no `jax.jit` objects.
         self._jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
         self._function: Any = getattr(self._jitted, "_fun", None)
+        # Other libraries' wrappers have no `_cache_size`; theirs count as not traced before.
         size = getattr(self._jitted, "_cache_size", lambda: 0)()
         inner = self._jitted if self._function is None else self._function
         name, source = jit_events.name_of(inner), jit_events.source_of(inner)
@@ -460,10 +461,12 @@ class Watched(Following, JitWrapper):
         try:
             result = self._jitted(*args, **kwargs)
         except BaseException:
+            # JAX may refuse the arguments before it traces, which is no hit either.
             call.miss()
             raise
         finally:
             scopes.pop()
+        # JAX reports no event for a cache hit, so the arguments of the first one are read from the call itself.
         if not call.has_missed and self.recorder.has_no_signature:
             hit = jit_events.call_of(self._jitted, args, kwargs)
             if hit is not None:
@@ -520,6 +523,7 @@ class Watched(Following, JitWrapper):
         finally:
             scopes.pop()
 
+    # A jitted function in a class body becomes a method, and so must this one.
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
@@ -528,6 +532,7 @@ class Watched(Following, JitWrapper):
             raise AttributeError(name)
         return getattr(self._jitted, name)
 
+    # Locks cannot be pickled, so a copy starts with counts of 0.
     def __reduce__(self) -> Any:
         return Watched, (self._jitted,)
 
@@ -550,6 +555,7 @@ class Watch(Following):
 
     def __enter__(self) -> Watch:
         with self._lock:
+            # One watch may be entered several times, also while it is active.
             self._depth += 1
             if self._depth == 1:
                 jit_events.observe(self)
@@ -593,6 +599,7 @@ class Watch(Following):
 
     def on_compile(self, name: str, source: Source, seconds: float, from_disk: bool) -> None:
         """Count a compilation."""
+        # JAX has left the frames of the call when it reports a compilation.
         recorder = self._recorder(name, source, None)
         if recorder is not None:
             recorder.compile(seconds, from_disk)

@@ -24,8 +24,8 @@ LONGEST_TEXT = 20_000
 """Longest stored text of a static value, in characters."""
 SHOWN_TEXT = 120
 """Longest shown text of a value, in characters."""
+# Names of types whose values are equal if their texts and hashes are equal.
 _EXACT = frozenset({"bool", "int", "float", "complex", "str", "bytes", "NoneType"})
-"""Names of types whose values are equal if their texts and hashes are equal."""
 
 
 class ArgumentLeaf(NamedTuple):
@@ -63,6 +63,7 @@ class Static(NamedTuple):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Static) or self[:4] != other[:4]:
             return False
+        # The values may be gone by now, and most classes compare by identity.
         ours, theirs = (static.reference and static.reference() for static in (self, other))
         try:
             return ours is None or theirs is None or ours is theirs or bool(ours == theirs)
@@ -133,8 +134,8 @@ def signature_of(call: JitCall, earlier: Signature | None = None) -> Signature:
     for large parameter trees.
     """
     shared = {} if earlier is None else {argument.name: argument for argument in earlier.arguments}
-    arguments = [_argument(call, position, value) for position, value in enumerate(call.args)]
-    arguments += [_named(call, name, value) for name, value in sorted(call.kwargs.items())]
+    arguments = [_read(call, value, position) for position, value in enumerate(call.args)]
+    arguments += [_read(call, value, None, name) for name, value in sorted(call.kwargs.items())]
     arguments = [shared[argument.name] if shared.get(argument.name) == argument else argument for argument in arguments]
     context = tuple((name, _setting(value), _hash(value)) for name, value in trace_context().items())
     if earlier is not None and earlier.context == context:
@@ -167,27 +168,21 @@ def function_text(function: Any) -> str:
     return f"{bound}`{name}`{location}"
 
 
-def _argument(call: JitCall, position: int, value: Any) -> Argument:
-    has_name = position < len(call.parameters)
-    name = call.parameters[position] if has_name else f"{position}"
-    is_static = position in call.static_positions or (has_name and name in call.static_names)
-    return _read(call, name, position, has_name, False, is_static, value)
-
-
-def _named(call: JitCall, name: str, value: Any) -> Argument:
-    position = call.parameters.index(name) if name in call.parameters else None
-    is_static = name in call.static_names or position in call.static_positions
-    return _read(call, name, position, True, True, is_static, value)
-
-
-def _read(
-    call: JitCall, name: str, position: int | None, is_named: bool, is_by_name: bool, is_static: bool, value: Any
-) -> Argument:
+def _read(call: JitCall, value: Any, position: int | None, name: str = "") -> Argument:
+    is_by_name = position is None
+    is_named = is_by_name or position < len(call.parameters)
+    if position is not None:
+        name = call.parameters[position] if is_named else f"{position}"
+    elif name in call.parameters:
+        position = call.parameters.index(name)
+    is_static = position in call.static_positions or (is_named and name in call.static_names)
+    # `eqx.filter_jit` takes each leaf that is no array as static.
     is_static |= call.is_filtered and not _is_array(value) and jax.tree_util.all_leaves([value])
     number = "" if position is None or (is_static and is_named) else f" {position + 1}"
     label = f"{'static ' if is_static else ''}argument{number}{f' `{name}`' if is_named else ''}"
     if is_static:
         return Argument(name, label, is_by_name, _static(value), attributes=tuple(_attributes([value])))
+    # JAX drops `None` from a tree, but a `None` that becomes an array is a change of structure.
     entries, shape = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda node: node is None)
     pairs, tree = [pair for pair in entries if pair[1] is not None], jax.tree.structure(value)
     paths = tuple(jax.tree_util.keystr(path) for path, _ in pairs)
@@ -204,6 +199,7 @@ def _read(
 
 def _graph_definitions(tree: Any) -> Iterator[Any]:
     data = tree.node_data()
+    # By name, so that Flax is not imported: nnx passes the static part of a module as a `GraphDef` in a tree node.
     if data is not None and data[0].__name__ == "GraphDef":
         yield data[1]
     for child in tree.children():
@@ -236,6 +232,7 @@ def _nodes(leaves: Sequence[tuple[Any, Any]], tree: Any) -> Iterator[tuple[str, 
         path, leaf = leaves[first]
         data = node.node_data()
         if data is not None or leaf is None:
+            # A class that is defined again in a notebook has the same name, and is another class for JAX.
             name, kind = ("None", None) if data is None else (data[0].__name__, weakref.ref(data[0]))
             yield jax.tree_util.keystr(path[:depth]), name, kind
         inner: list[tuple[Any, int, int]] = []
@@ -260,6 +257,7 @@ def _leaf(value: Any, is_static: bool) -> ArgumentLeaf:
 
 
 def _placement(value: Any) -> str:
+    # JAX may place an uncommitted array anywhere, so its device is not part of the key of its caches.
     if not isinstance(value, jax.Array) or isinstance(value, Tracer) or not value.committed:
         return ""
     if isinstance(value.sharding, SingleDeviceSharding):
@@ -271,8 +269,10 @@ def _placement(value: Any) -> str:
 
 
 def _static(value: Any) -> Static:
+    # The repr of a function has only its name and address.
     function = function_text(value) if callable(value) and not isinstance(value, type) else ""
     try:
+        # Most objects print their address, which differs for equal objects.
         text = _ADDRESS.sub("", repr(value))[:LONGEST_TEXT]
     except Exception:  # raised by a class of the user
         text = ""
@@ -284,6 +284,7 @@ def _static(value: Any) -> Static:
 
 
 def _setting(value: Any) -> str:
+    # A mesh prints all its devices, but only the names and sizes of its axes matter.
     attribute = {"AxisEnv": "axis_sizes", "Mesh": "shape", "AbstractMesh": "shape"}.get(type(value).__name__, "")
     axes: Any = getattr(value, attribute, None)
     if axes is not None:
@@ -308,12 +309,12 @@ def _hash(value: Any) -> int | None:
         return None
 
 
+# Number of characters shown before the first difference of two long texts.
 _AROUND = 40
-"""Number of characters shown before the first difference of two long texts."""
+# Number of parts that a changed structure counts as: calls with the same structure are always more similar.
 _STRUCTURE = 1000
-"""Number of parts that a changed structure counts as: calls with the same structure are always more similar."""
+# Most differences that a sentence lists; further differences are only counted.
 _MOST = 3
-"""Most differences that a sentence lists; further differences are only counted."""
 _MESH = "the mesh of the context"
 _CONTEXT = {
     "mesh_context_manager": _MESH,
@@ -354,6 +355,7 @@ def differences(old: Signature, new: Signature, *, is_compiled: bool = False) ->
             for name, text, key in new.context
             if name in were and were[name] != (text, key)
         )
+        # Two settings of JAX hold the mesh, and change together: one clause is enough.
         changes += {change.clause.partition(" changed ")[0]: change for change in changed}.values()
     if is_compiled:
         options = dict(old.options)
@@ -373,9 +375,7 @@ def sentence(clauses: Sequence[str]) -> str:
         >>> sentence(["a changed", "b changed"]), sentence("abcde")
         ('a changed; b changed', 'a; b; c; and 2 more changes')
     """
-    rest = len(clauses) - _MOST
-    more = [f"and {rest:,} more change{'s' if rest > 1 else ''}"] if rest > 0 else []
-    return "; ".join([*clauses[:_MOST], *more])
+    return _few(clauses, "; ", " change")
 
 
 def _of_argument(
@@ -422,15 +422,24 @@ def _of_leaf(
     elif was.is_weak != now.is_weak:
         change = "weak type became strong" if was.is_weak else "strong type became weak"
         yield CallDifference(f"{at}: {change} ({now.type})")
+    # The mesh is part of the type, so JAX traces again; another device alone only compiles again.
     moved = is_compiled or (was.mesh != now.mesh and was.type == now.type)
     if moved and was.placement != now.placement:
-        yield CallDifference(f"{at} {_of_placement(was.placement, now.placement)}")
+        before, after = was.placement, now.placement
+        yield CallDifference(
+            f"{at} became committed to {after}"
+            if not before
+            else f"{at} changed its sharding from {before} to {after}"
+            if after
+            else f"{at} is no longer committed to {before}"
+        )
     if is_compiled and is_transformed_alike and was.transforms != now.transforms:
         before, after = (" and ".join(leaf.transforms) or "not transformed" for leaf in (was, now))
         yield CallDifference(f"{at} is {after}, in the earlier call it was {before}")
 
 
 def _parts(old: str, new: str) -> int:
+    # A type prints as `f32[32,10]`, or as `f32[32@data,10]` with explicit sharding.
     # The dtype, the rank, and each axis of the shape.
     (dtype, _, axes), (new_dtype, _, new_axes) = old.partition("["), new.partition("[")
     before, after = (tuple(filter(None, shape.rstrip("]").split(","))) for shape in (axes, new_axes))
@@ -506,12 +515,7 @@ def _is_in(path: str, outer: Collection[str]) -> bool:
     return any(path[:end] in outer for end in range(len(path) + 1) if path[end : end + 1] in ("", ".", "["))
 
 
-def _few(parts: Sequence[str]) -> str:
+def _few(parts: Sequence[str], separator: str = ", ", noun: str = "") -> str:
     rest = len(parts) - _MOST
-    return ", ".join([*parts[:_MOST], *([f"and {rest:,} more"] if rest > 0 else [])])
-
-
-def _of_placement(old: str, new: str) -> str:
-    if not old:
-        return f"became committed to {new}"
-    return f"changed its sharding from {old} to {new}" if new else f"is no longer committed to {old}"
+    plural = "s" if noun and rest > 1 else ""
+    return separator.join([*parts[:_MOST], *([f"and {rest:,} more{noun}{plural}"] if rest > 0 else [])])

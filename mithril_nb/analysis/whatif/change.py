@@ -42,6 +42,7 @@ class Future(Generic[Value]):
     def __init__(self, make: Callable[[], Value], queue: JobQueue):
         self._once = Once(make)
         self._queue = queue
+        # `Once` has no wait with a timeout.
         self._has_ended = threading.Event()
 
     @classmethod
@@ -72,6 +73,7 @@ class Future(Generic[Value]):
             return self._once.get()
         if not self.is_done:
             self.start()
+            # `result()` without a timeout may have computed it in its own thread, which sets no event.
             if not self._has_ended.wait(timeout) and not self.is_done:
                 raise TimeoutError(f"not ready after {timeout:g} s; the computation continues in the background.")
         return self._once.get()

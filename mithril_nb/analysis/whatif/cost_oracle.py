@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +37,7 @@ class Answer:
     notes: tuple[str, ...] = ()
 
 
+# Tracing is Python and holds the GIL: a trace in the background would double the time of an answer.
 class PriorityLock:
     """A lock with two priorities: foreground work goes before background work."""
 
@@ -74,6 +75,8 @@ class CostOracle:
 
     Attributes:
         subject: The program.
+        context: A function that returns a context manager. It restores, in any thread, the JAX context in which this
+            oracle was created.
         ways: How costs for other values of a setting are found, by name of the setting: `LEARNED`, or `TRACED` with the
             reason. Settings without an entry are traced.
     """
@@ -82,7 +85,7 @@ class CostOracle:
         self.subject = subject
         self.ways: dict[str, str] = {}
         self._queue, self._lock = queue, PriorityLock()
-        self._context = context_now()
+        self.context = context_now()
         self._traced: dict[Key, tuple[Inspection, Cost]] = {}
         self._failed: dict[Key, Exception] = {}
         self._learned: Learned | None = None
@@ -98,10 +101,6 @@ class CostOracle:
             self._learns = sum(inspection.elapsed.values()) > WORTH_LEARNING_S
         self.prepare(*self.subject.base)
 
-    def context(self) -> AbstractContextManager[None]:
-        """Return a context manager that restores, in any thread, the JAX context in which this oracle was created."""
-        return self._context()
-
     def traced(self, settings: Settings, background: bool = False) -> tuple[Inspection, Cost]:
         """Return the program at some settings, and its analytic cost; the last traces are cached.
 
@@ -116,6 +115,7 @@ class CostOracle:
                         inspection = self.subject.inspection(settings)
                         self._traced[key] = inspection, inspection.cost("analytic")
                         if len(self._traced) > MOST_KEPT:
+                            # The base stays, because each change is compared with it.
                             del self._traced[next(key for key in self._traced if key != self._start)]
                 except Exception as error:
                     self._failed[key] = error
@@ -124,6 +124,7 @@ class CostOracle:
 
     def _raise_again(self, key: Key) -> None:
         if key in self._failed:
+            # Each raise would add its frames to the traceback, and keep their arrays alive.
             raise self._failed[key].with_traceback(None)
 
     def at(self, settings: Settings) -> Answer:
@@ -144,6 +145,7 @@ class CostOracle:
         cost = None if learned is None else learned.at(settings)
         if learned is None or cost is None:
             return None
+        # A rule may fit by chance where the user's function rounds or caps a size, so the shapes are compared.
         shapes = [tuple(leaf.shape) for leaf in jax.tree.leaves(self._arguments(settings)) if hasattr(leaf, "shape")]
         return Answer(cost, LEARNED) if learned.input_shapes(settings) in (None, shapes) else None
 
@@ -154,6 +156,7 @@ class CostOracle:
 
     def _estimated(self, settings: Settings) -> Answer | None:
         before, after = self.subject.base.get("dtype"), self._dtype(settings.get("dtype"))
+        # A quick program is traced instead, which is exact.
         if not self._learns or before is None or not after or format_value(before) == after:
             return None
         answer = self._known({**settings, "dtype": before})
@@ -177,21 +180,22 @@ class CostOracle:
         if not self._learns or not new or self._base is None or self._queue.is_ended:
             return
         self._prepared.update(new)
+        # All settings so far again: rules of products need changes of several settings.
         prepared, cost = tuple(name for name in base if name in self._prepared), self._base
         self._queue.submit(lambda _: self._prepare(prepared, cost), prepared)
-
-    def known_ways(self) -> dict[str, str]:
-        """Return the origin of the costs for each setting, as `WhatIf.ways` describes."""
-        return {name: self.ways.get(name, TRACED) for name in self.subject.base}
 
     def _prepare(self, names: tuple[str, ...], cost: Cost) -> None:
         base = dict(self.subject.base)
         sizes = [name for name in names if is_size(base[name]) and base[name] > 1]
         try:
+            # Rules first: a trace for a truth value or a dtype helps with one answer only.
             if sizes:
                 self._learn(base, sizes, cost)
             for name in names:
-                for value in _usual(name, base[name]):
+                # What the user may try next.
+                is_wide = name == "dtype" and base[name] is not None and format_value(base[name]) == "float32"
+                values = (not base[name],) if isinstance(base[name], bool) else ("bfloat16",) if is_wide else ()
+                for value in values:
                     self._raise_if_ended()
                     with suppress(Exception):  # cached, and raised again on request
                         self.traced({**base, name: value}, background=True)
@@ -210,6 +214,7 @@ class CostOracle:
                     self._raise_if_ended()
                     with self._lock.held(background=True), self.context():
                         costs[key] = self.subject.inspection(settings).cost("analytic")
+                # Errors are kept, because several settings try the same points.
                 except Exception as error:
                     costs[key] = error
             result = costs[key]
@@ -232,13 +237,6 @@ class _Cancelled(BaseException):
     pass
 
 
-def _usual(name: str, value: Any) -> tuple[Any, ...]:
-    # What the user may try next.
-    if isinstance(value, bool):
-        return (not value,)
-    return ("bfloat16",) if name == "dtype" and value is not None and format_value(value) == "float32" else ()
-
-
 def in_other_dtype(program: SymbolicProgram, before: str, after: str) -> Cost:
     """Return the costs of the same equations with arrays of another dtype.
 
@@ -249,6 +247,7 @@ def in_other_dtype(program: SymbolicProgram, before: str, after: str) -> Cost:
     def other(specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
         return tuple(replace(spec, dtype=after) if spec.dtype == before else spec for spec in specs)
 
+    # Equations of a kind change in the same way, so only the examples are replaced.
     kinds = program.kinds
     examples = tuple(
         (replace(equation, inputs=other(equation.inputs), outputs=other(equation.outputs)), times)

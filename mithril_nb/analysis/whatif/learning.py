@@ -14,25 +14,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
 from itertools import chain
-from math import lcm, prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from mithril_nb.analysis.whatif.subjects import Settings, is_size, key_of
 from mithril_nb.cost import Cost, CostRow, Figures
 from mithril_nb.cost.costs import of_equations
 from mithril_nb.cost.equations import Substitution, SymbolicProgram
+from mithril_nb.cost.formulas.symbols import Polynomial, constant, symbol
+from mithril_nb.cost.records import group_by
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.figures import OF_XLA
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages.records import Equation
+from mithril_nb.stages.records import Equation, quick_replace
 
 Trace = Callable[[Settings], Cost]
 """Returns the cost of the program at some settings; raises if the program does not exist there."""
+# Squares are pairs of tokens in attention; reciprocals are the width of a head.
 _EXPONENTS = (1, -1, 2)
 # Most small changes of a size to try. Often only multiples of a number are possible, such as the number of heads.
 MOST_TRIES = 8
+# Settings with such names are tried first: with a depth found, all others are learned on shallow programs, which trace
+# fast.
 _DEPTH_NAME = re.compile("depth|layer|block|num_l|n_l")
 
 
@@ -40,32 +43,8 @@ class NotInferredError(ValueError):
     """Raised if the equations change with the settings, or a size is not a simple function of the settings."""
 
 
-class SizeRule(NamedTuple):
-    """One size as a function of settings: a sum of terms, each a factor and the power of each setting."""
-
-    terms: tuple[tuple[Fraction, tuple[tuple[str, int], ...]], ...]
-
-    def at(self, point: Mapping[str, int]) -> Fraction:
-        """Return the size at a point. A fraction means that the program does not exist there."""
-        return sum(
-            (factor * prod(Fraction(point[name]) ** power for name, power in powers) for factor, powers in self.terms),
-            Fraction(0),
-        )
-
-    def text(self, letters: Mapping[str, str]) -> str:
-        """Format the size as JAX formats symbolic sizes.
-
-        Examples:
-            >>> SizeRule(((Fraction(3, 2), (("width", 1), ("heads", -1))),)).text({"width": "w", "heads": "h"})
-            'floordiv((3)*w, 2*h)'
-        """
-        below = lcm(*(factor.denominator for factor, _ in self.terms))
-        above = " + ".join(
-            f"({int(factor * below)})" + "".join(f"*{letters[name]}" * power for name, power in powers)
-            for factor, powers in self.terms
-        )
-        divisors = [letters[name] for _, powers in self.terms for name, power in powers if power < 0]
-        return f"floordiv({above}, {'*'.join([str(below), *divisors])})" if divisors or below > 1 else above
+Quotient = tuple[Polynomial, Polynomial]
+"""A size as a quotient of polynomials in settings. A fraction means that the program does not exist at a point."""
 
 
 class InferredCosts:
@@ -79,8 +58,9 @@ class InferredCosts:
     def __init__(self, points: Sequence[Settings], costs: Sequence[Cost]):
         self._points = points
         self.names = tuple(name for name in points[0] if len({key_of({name: point[name]}) for point in points}) > 1)
+        # Names of settings may contain dots; sizes in shapes are parsed, so they need names of Python.
         self._letters = {name: f"size_{index}" for index, name in enumerate(self.names)}
-        self._sizes: dict[tuple[int, ...], SizeRule] = {}
+        self._sizes: dict[tuple[int, ...], Quotient] = {}
         self._program = self._program_of([cost.symbolic for cost in costs])
         for point, cost in zip(points, costs, strict=True):
             if comparable(self.at(point)) != comparable(cost):
@@ -93,8 +73,9 @@ class InferredCosts:
             values = [traced[name] for traced in self._points]
             if not min(values) <= point[name] <= max(values):
                 return False
-        sizes = [size.at(point) for size in self._sizes.values()]
-        return all(value.denominator == 1 and value >= 0 for value in sizes)
+        numbers = self._numbers(point)
+        sizes = [_value(quotient, numbers) for quotient in self._sizes.values()]
+        return all(size.denominator == 1 and size >= 0 for size in sizes)
 
     def input_shapes(self, point: Settings) -> list[tuple[Any, ...]]:
         """Return the shapes of the program's inputs at a covered point."""
@@ -154,34 +135,41 @@ class InferredCosts:
             return first  # irrelevant if wrong: the costs are verified at every point
         values = tuple(same)
         if values not in self._sizes:
-            size = self._fitted(values)
-            if size is None:
-                raise NotInferredError(f"the sizes {', '.join(map(str, values))} of {where} follow no simple rule")
-            self._sizes[values] = size
-        return self._sizes[values].text(self._letters)
+            self._sizes[values] = self._fitted(values, where)
+        above, below = self._sizes[values]
+        return str(above // below)
 
-    def _fitted(self, values: tuple[int, ...]) -> SizeRule | None:
+    def _fitted(self, values: tuple[int, ...], where: str) -> Quotient:
         base, start = self._points[0], values[0]
-        powers: list[tuple[str, int]] = []
-        slopes: list[tuple[Fraction, str]] = []
+        above, below, total = _ONE, _ONE, constant(start)
         is_product = start != 0
-        for name in self.names:
-            index = next((index for index, point in enumerate(self._points) if _differs_in(point, base, name)), None)
+        for name, letter in self._letters.items():
+            # The trace in which only this setting differs.
+            alone = ([setting for setting in base if point[setting] != base[setting]] for point in self._points)
+            index = next((index for index, changed in enumerate(alone) if changed == [name]), None)
             if index is None or values[index] == start:
                 continue
-            before, after = base[name], self._points[index][name]
-            slopes.append((Fraction(values[index] - start, after - before), name))
-            fitting = [power for power in _EXPONENTS if start * Fraction(after, before) ** power == values[index]]
-            is_product = is_product and bool(fitting)
-            powers += [(name, fitting[0])] if fitting else []
-        candidates: list[SizeRule] = []
-        if is_product and powers:
-            factor = start / prod((Fraction(base[name]) ** power for name, power in powers), start=Fraction(1))
-            candidates.append(SizeRule(((factor, tuple(powers)),)))
-        rest = start - sum((slope * base[name] for slope, name in slopes), Fraction(0))
-        candidates.append(SizeRule((*((slope, ((name, 1),)) for slope, name in slopes), (rest, ()))))
-        samples = list(zip(self._points, values, strict=True))
-        return next((size for size in candidates if all(size.at(point) == value for point, value in samples)), None)
+            size, before, after = symbol(letter), int(base[name]), int(self._points[index][name])
+            total = total + (size - before) * Fraction(values[index] - start, after - before)
+            powers = [power for power in _EXPONENTS if start * Fraction(after, before) ** power == values[index]]
+            is_product = is_product and bool(powers)
+            if powers and powers[0] < 0:
+                above, below = above * before, below * size
+            elif powers:
+                above, below = above * size ** powers[0], below * before ** powers[0]
+        points = list(map(self._numbers, self._points))
+        for quotient in ((above * start, below), (total, _ONE))[not is_product :]:
+            if all(_value(quotient, point) == value for point, value in zip(points, values, strict=True)):
+                return quotient
+        raise NotInferredError(f"the sizes {', '.join(map(str, values))} of {where} follow no simple rule")
+
+
+_ONE = constant(1)
+
+
+def _value(quotient: Quotient, point: Mapping[str, int]) -> Fraction:
+    above, below = quotient
+    return Fraction(above.value(point)) / below.value(point)
 
 
 def _structure(equation: Equation) -> Any:
@@ -200,93 +188,87 @@ def _constant(same: Sequence[Any], where: str) -> Any:
     raise NotInferredError(f"the constants {', '.join(map(str, same))} of {where} follow no simple rule")
 
 
-def _differs_in(point: Settings, base: Settings, name: str) -> bool:
-    return [setting for setting in base if point[setting] != base[setting]] == [name]
-
-
-class Repeated:
-    """The costs of a program at any depth, the number of repeated blocks, from its costs at two depths.
+def at_depth(shallow: tuple[int, Cost], deeper: tuple[int, Cost], depth: int) -> Cost | None:
+    """Return the cost of a program at a depth, its number of repeated blocks, from its costs at two depths.
 
     Args:
         shallow: A pair: a depth of 3 or more, and the cost at this depth.
         deeper: A pair: a larger depth, and the cost at this depth.
+        depth: The depth.
+
+    Returns:
+        The cost with rows sorted by block and without ids; `None` if it cannot be predicted.
     """
+    (start, cost), (following, deep_cost) = shallow, deeper
+    paths, deep_paths = _paths(cost), _paths(deep_cost)
+    first, templates = _repeated_blocks(paths, deep_paths, start, following)
+    if (not templates and set(deep_paths) != set(paths)) or cost.notes != deep_cost.notes:
+        return None
 
-    def __init__(self, shallow: tuple[int, Cost], deeper: tuple[int, Cost]):
-        (self._depth, self._cost), (self._next, self._deeper) = shallow, deeper
-
-    def matches(self, depth: int, cost: Cost) -> bool:
-        """Return whether the predicted cost at a depth equals `cost`."""
-        predicted = self.at(depth)
-        return predicted is not None and comparable(predicted) == comparable(cost)
-
-    def at(self, depth: int) -> Cost | None:
-        """Return the cost at a depth, with rows sorted by block and without ids; `None` if it cannot be predicted."""
-        first, templates = self._repeats
-        paths = _paths(self._cost)
-        if (not templates and set(_paths(self._deeper)) != set(paths)) or self._cost.notes != self._deeper.notes:
-            return None
-        last = first + self._depth - 1
-        instances = {template.format(index) for template in templates for index in range(first, last + 1)}
-        (own, own_params), (other, other_params) = (
-            (_by_block(cost), cost.params or {}) for cost in (self._cost, self._deeper)
-        )
-        rows: list[CostRow] = []
-        params: dict[str, int | None] = {}
-        try:
-            for path in paths:
-                if templates and path == templates[0].format(first):
-                    for index in range(first, first + depth):
-                        like = first if index == first else last if index == first + depth - 1 else first + 1
-                        for template in templates:
-                            source, target = template.format(like), template.format(index)
-                            rows += [replace(row, blocks=((target, 1.0),)) for row in own.get(source, ())]
-                            params |= {target: own_params[source]} if source in own_params else {}
-                if path in instances:
-                    continue
-                here, there = Counter(own.get(path, ())), Counter(other.get(path, ()))
-                for row in {**here, **there}:
-                    rows += [row] * self._extended(here[row], there[row], depth)
-                if path in own_params:
-                    params[path] = self._extended(own_params[path], other_params.get(path), depth)
-            pairs = {key: (getattr(self._cost.once, key), getattr(self._deeper.once, key)) for key in OF_XLA}
-            once: dict[str, Any] = {
-                key: None if None in pair else self._extended(*pair, depth) for key, pair in pairs.items()
-            }
-        except NotInferredError:
-            return None
-        unknown = self._deeper.once
-        total = Figures(**once, unknown=unknown.unknown, unknown_bytes=unknown.unknown_bytes)
-        known_params = None if self._cost.params is None else params
-        return replace(self._cost, rows=tuple(rows), params=known_params, once=total, symbolic=None)
-
-    def _extended(self, count: int | None, other: int | None, depth: int) -> int:
+    def extended(count: int | None, other: int | None) -> int:
         if count is None or other is None:
             raise NotInferredError("a count is unknown")
-        grown, rest = divmod((other - count) * (depth - self._depth), self._next - self._depth)
+        grown, rest = divmod((other - count) * (depth - start), following - start)
         if rest or count + grown < 0:
             raise NotInferredError("a count is not linear in the depth")
         return count + grown
 
-    @cached_property
-    def _repeats(self) -> tuple[int, tuple[str, ...]]:
-        here, there = _paths(self._cost), _paths(self._deeper)
-        new = [path for path in there if path not in set(here)]
-        order = {path: index for index, path in enumerate(here)}
-        for first in (0, 1):
-            inner = range(first + 1, first + self._depth - 1)
-            templates = dict.fromkeys(
-                template
-                for path in new
-                for template in _templates_of(path, first + self._next - 1)
-                if all(template.format(index) in order for index in inner)
-            )
-            # In the order of the program.
-            repeated = sorted(templates, key=lambda template: order.get(template.format(first + 1), len(order)))
-            instances = {template.format(index) for template in repeated for index in range(first, first + self._next)}
-            if repeated and set(new) <= instances:
-                return first, tuple(repeated)
-        return 0, ()
+    last = first + start - 1
+    instances = {template.format(index) for template in templates for index in range(first, last + 1)}
+    (own, own_params), (other, other_params) = ((_by_block(each), each.params or {}) for each in (cost, deep_cost))
+    rows: list[CostRow] = []
+    params: dict[str, int | None] = {}
+    try:
+        for path in paths:
+            if templates and path == templates[0].format(first):
+                for index in range(first, first + depth):
+                    # The first and the last block may differ from those between: the gradient of the first one's input
+                    # is not needed, and no block follows the last one.
+                    like = first if index == first else last if index == first + depth - 1 else first + 1
+                    for template in templates:
+                        source, target = template.format(like), template.format(index)
+                        rows += [quick_replace(row, blocks=((target, 1.0),)) for row in own.get(source, ())]
+                        params |= {target: own_params[source]} if source in own_params else {}
+            if path in instances:
+                continue
+            here, there = Counter(own.get(path, ())), Counter(other.get(path, ()))
+            for row in {**here, **there}:
+                rows += [row] * extended(here[row], there[row])
+            if path in own_params:
+                params[path] = extended(own_params[path], other_params.get(path))
+        pairs = {key: (getattr(cost.once, key), getattr(deep_cost.once, key)) for key in OF_XLA}
+        once: dict[str, Any] = {key: None if None in pair else extended(*pair) for key, pair in pairs.items()}
+    except NotInferredError:
+        return None
+    total = Figures(**once, unknown=deep_cost.once.unknown, unknown_bytes=deep_cost.once.unknown_bytes)
+    known_params = None if cost.params is None else params
+    return replace(cost, rows=tuple(rows), params=known_params, once=total, symbolic=None)
+
+
+def repeats(shallow: tuple[int, Cost], deeper: tuple[int, Cost], depth: int, cost: Cost) -> bool:
+    """Return whether the cost at a depth is the one that `at_depth` predicts."""
+    predicted = at_depth(shallow, deeper, depth)
+    return predicted is not None and comparable(predicted) == comparable(cost)
+
+
+def _repeated_blocks(here: Sequence[str], there: Sequence[str], depth: int, deeper: int) -> tuple[int, tuple[str, ...]]:
+    # The number in the path of the first repeated block, 0 or 1, and the paths with `{}` instead of the number.
+    order = {path: index for index, path in enumerate(here)}
+    new = [path for path in there if path not in order]
+    for first in (0, 1):
+        inner = range(first + 1, first + depth - 1)
+        templates = dict.fromkeys(
+            template
+            for path in new
+            for template in _templates_of(path, first + deeper - 1)
+            if all(template.format(index) in order for index in inner)
+        )
+        # In the order of the program.
+        repeated = sorted(templates, key=lambda template: order.get(template.format(first + 1), len(order)))
+        instances = {template.format(index) for template in repeated for index in range(first, first + deeper)}
+        if repeated and set(new) <= instances:
+            return first, tuple(repeated)
+    return 0, ()
 
 
 def _paths(cost: Cost) -> tuple[str, ...]:
@@ -295,17 +277,16 @@ def _paths(cost: Cost) -> tuple[str, ...]:
 
 
 def _by_block(cost: Cost) -> dict[str, list[CostRow]]:
-    groups: dict[str, list[CostRow]] = {}
-    for row in cost.rows:
-        groups.setdefault(row.blocks[0][0] if row.blocks else "", []).append(_nameless(row))
-    return groups
+    return group_by(map(_nameless, cost.rows), lambda row: row.blocks[0][0] if row.blocks else "")
 
 
 def _nameless(row: CostRow) -> CostRow:
-    return replace(row, id="", equations=())
+    # `dataclasses.replace` took a third of the time of an answer.
+    return quick_replace(row, id="", equations=())
 
 
 def _templates_of(path: str, number: int) -> Iterable[str]:
+    # Names of blocks may contain braces, which `format` would take for fields.
     escaped = path.replace("{", "{{").replace("}", "}}")
     for match in re.finditer(r"\d+", escaped):
         if match.group() == str(number):
@@ -356,7 +337,7 @@ class Learned:
         if not min(self.inferred) <= numbers[self.depth] <= self.most_deep:
             return None
         first, second = ((depth, fit.at(numbers)) for depth, fit in self.inferred.items())
-        return Repeated(first, second).at(int(numbers[self.depth]))
+        return at_depth(first, second, int(numbers[self.depth]))
 
     def input_shapes(self, settings: Settings) -> list[tuple[Any, ...]] | None:
         """Return the shapes of the program's inputs; `None` for a depth that was not traced."""
@@ -370,9 +351,10 @@ def learn(trace: Trace, base: Settings, names: Sequence[str]) -> Learned:
     sizes: dict[str, list[int]] = {}
     for name in sorted(names, key=lambda name: _DEPTH_NAME.search(name) is None):
         value = _first(trace, starts[0], name, _near(base[name]))
+        tried = [trace(starts[0]), *([] if value is None else [trace({**starts[0], name: value})])]
         if value is None:
             learned.reasons[name] = "tracing fails at all other values"
-        elif _shape(trace({**starts[0], name: value})) == _shape(trace(starts[0])):
+        elif len({tuple((row.opcode, row.blocks, row.role) for row in cost.rows) for cost in tried}) == 1:
             sizes[name] = [value]
         elif learned.depth is None and _learn_depth(trace, learned, name):
             starts = [{**base, name: depth} for depth in learned.inferred]  # shallow programs trace fast
@@ -387,6 +369,7 @@ def learn(trace: Trace, base: Settings, names: Sequence[str]) -> Learned:
         problem = _learn_together(trace, learned, starts, sizes)
         if not problem:
             break
+        # The other sizes may still follow common rules.
         name, _ = sizes.popitem()
         learned.reasons[name] = problem
     return learned
@@ -397,6 +380,7 @@ def _widen(trace: Trace, start: Settings, name: str, values: list[int]) -> str:
     # is 1.
     problem = ""
     size = start[name]
+    # The largest that works: between the traced values no further trace is needed.
     far = 64 * size, 8 * size, 4 * size, 2 * size, 3 * size // 2
     low = [value for value in (2, size // 4, size // 2, 2 * size // 3) if 1 < value < size]
     for candidates in (far, low):
@@ -414,13 +398,14 @@ def _widen(trace: Trace, start: Settings, name: str, values: list[int]) -> str:
 
 def _learn_depth(trace: Trace, learned: Learned, name: str) -> bool:
     depth: int = learned.base[name]
+    # Three blocks are the fewest with a first, an inner and a last one.
     first, second, last = (3, 4, depth) if depth > 4 else (max(3, depth), max(3, depth) + 1, max(3, depth) + 3)
     try:
         costs = {value: trace({**learned.base, name: value}) for value in (first, second, last)}
     except Exception as error:
         learned.reasons[name] = f"tracing at {first}, {second} and {last} fails: {first_line(error)}"
         return False
-    if not Repeated((first, costs[first]), (second, costs[second])).matches(last, costs[last]):
+    if not repeats((first, costs[first]), (second, costs[second]), last, costs[last]):
         learned.reasons[name] = f"at {last} the program does not repeat the blocks found at {first} and {second}"
         return False
     learned.depth, learned.most_deep = name, 8 * last
@@ -432,6 +417,7 @@ def _learn_depth(trace: Trace, learned: Learned, name: str) -> bool:
 
 def _learn_together(trace: Trace, learned: Learned, starts: Sequence[Settings], sizes: dict[str, list[int]]) -> str:
     joint: list[Settings] = []
+    # All sizes at once: products of two settings look like multiples while only one of them changes.
     for index in (-1, 0, 1) if len(sizes) > 1 else ():
         point = {name: values[index] for name, values in sizes.items()}
         with suppress(Exception):  # not every combination of values is possible
@@ -451,7 +437,7 @@ def _learn_together(trace: Trace, learned: Learned, starts: Sequence[Settings], 
             deep = settings[learned.depth] if learned.base[learned.depth] > 4 else max(inferred) + 2
             settings[learned.depth] = deep
             first, second = ((depth, fit.at(settings)) for depth, fit in inferred.items())
-            if not Repeated(first, second).matches(deep, trace(settings)):
+            if not repeats(first, second, deep, trace(settings)):
                 return f"at {learned.depth}={deep} the blocks do not repeat"
     except Exception as error:
         return first_line(error)
@@ -471,10 +457,6 @@ def _near(size: int) -> Iterator[int]:
     # Slightly larger values reveal sizes that are rounded up to a multiple.
     yield from [size + step for step in range(1, size) if size % step == 0][:MOST_TRIES]
     yield 2 * size
-
-
-def _shape(cost: Cost) -> list[Any]:
-    return [(row.opcode, row.blocks, row.role) for row in cost.rows]
 
 
 def first_line(error: Exception) -> str:

@@ -41,6 +41,7 @@ def key_of(settings: Settings) -> Key:
         >>> key_of({"a": 1, "b": [2]}) == key_of({"b": [2], "a": 1}), key_of({"a": 1}) == key_of({"a": True})
         (True, False)
     """
+    # For a dict, 1, 1.0 and True are the same key; for a program they are other sizes, dtypes or switches.
     return tuple((name, type(settings[name]), _hashable(settings[name])) for name in sorted(settings))
 
 
@@ -108,16 +109,22 @@ def format_setting(name: str, value: Any) -> str:
 
 
 def checked(
-    base: Settings, changes: Settings, program: str, takes_any: bool = False, is_made: bool = True
+    base: Settings,
+    changes: Settings,
+    program: str,
+    takes_any: bool = False,
+    is_made: bool = True,
+    others: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return all settings with the changes applied."""
+    """Return all settings with the changes applied. `others` are names of settings that are not in `base`."""
+    known = dict.fromkeys((*others, *base))
     for name, value in by_name(changes).items():
-        if name not in base and not takes_any:
-            near = alike(name, base)
+        if name not in known and not takes_any:
+            near = alike(name, known)
             make = f"def make({name}=...): ...  # use {name} in the function"
             raise UnknownOptionError(
                 f"{program} has no setting {name!r}.",
-                (("settings", ", ".join(base) or "none"),),
+                (("settings", ", ".join(known) or "none"),),
                 format_setting(near[0], value) if near else make if is_made else f"ml.what_if(make)  # {make}",
             )
         before: Any = base.get(name)
@@ -128,7 +135,8 @@ def checked(
                 (("current value", str(before)),),
                 format_setting(name, max(1, 2 * before)),
             )
-    return {**base, **changes}
+    settings = {**base, **changes}
+    return {name: settings[name] for name in dict.fromkeys((*known, *changes)) if name in settings}
 
 
 def by_name(changes: Any) -> Settings:
@@ -280,9 +288,7 @@ class FixedProgram(VariableProgram):
             self._batch = batch_of(self._inspection)
             self.base["batch"] = self._batch.size
         check_numerics(changes)
-        available = {"batch": None, "dtype": None, "precision": None, **self.base}
-        settings = checked(available, changes, repr(self.name), is_made=False)
-        return {name: value for name, value in settings.items() if name in self.base or name in changes}
+        return checked(self.base, changes, repr(self.name), is_made=False, others=COMMON_SETTINGS)
 
     def inspection(self, settings: Settings) -> Inspection:
         """Return the program for these settings, without computing a stage."""
@@ -345,10 +351,12 @@ def _is_float(dtype: Any) -> bool:
 
 def with_numerics(make: Callable[[], Inspection], *, dtype: Any = None, precision: Any = None) -> Inspection:
     """Make a program with another precision, and with its floating-point arguments in another dtype."""
+    # The precision acts while JAX traces, which a user's function may do already.
     with nullcontext() if precision is None else jax.default_matmul_precision(precision):
         inspection = make()
         if dtype is None and precision is None:
             return inspection
+        # Also without a new dtype: the context of a trace is that in which its inspection is made.
         return inspection.altered(lambda args: args if dtype is None else cast(args, dtype))
 
 
@@ -429,6 +437,7 @@ def _candidates(args: tuple[Any, ...]) -> list[Batch]:
 
 
 def _is_free(inspection: Inspection, batch: Batch) -> bool:
+    # One sample more breaks each product of a weight with an array of the old size.
     other = inspection.altered(lambda args: resized(args, batch, batch.size + 1))
     return other.stage("jaxpr").unavailable is None
 
@@ -438,6 +447,7 @@ def _is_floating(leaf: Any) -> bool:
 
 
 def _spec(leaf: Any, shape: tuple[Any, ...], dtype: Any) -> jax.ShapeDtypeStruct:
+    # Without these the spec would be another program: on one device, and with other promotions of dtypes.
     sharding, is_weak = getattr(leaf, "sharding", None), bool(getattr(leaf, "weak_type", False))
     return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=is_weak)
 
@@ -486,6 +496,7 @@ class MithrilModel(VariableProgram):
         options: Mapping[str, Any],
     ):
         self._options = {name: value for name, value in options.items() if name in OPTIONS and name != "kwargs"}
+        # An input of a model may be called like an option of `inspect`; `kwargs` has those.
         named = {name: value for name, value in options.items() if name not in OPTIONS} | dict(
             options.get("kwargs") or {}
         )
@@ -516,8 +527,7 @@ class MithrilModel(VariableProgram):
                 advice="remat=True",
             )
         program = f"program {self.name!r}"
-        settings = checked({"precision": None, **self.base}, changes, program, is_made=False)
-        return {name: value for name, value in settings.items() if name in self.base or name in changes}
+        return checked(self.base, changes, program, is_made=False, others=("precision",))
 
     def inspection(self, settings: Settings) -> Inspection:
         """Return the program for these settings, without computing a stage."""

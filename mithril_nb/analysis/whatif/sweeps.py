@@ -147,17 +147,13 @@ def sweep(
         [(8, 16, 1024), (8, 32, 2048), (16, 16, 2048), (16, 32, 4096)]
     """
     requested = {**settings, **by_name(changes)}
+    # A tuple is a value, such as the sizes of layers.
     swept = {name: values for name, values in requested.items() if isinstance(values, list | range | np.ndarray)}
     others = {name: value for name, value in requested.items() if name not in swept}
     starts = {name: values_of(name, listed)[0] for name, listed in swept.items()}
     subject = subject_of(target, args, shapes, others, starts)
+    # Not started, so it learns nothing: each point is needed once.
     oracle = CostOracle(subject, quiet_queue())
-    return swept_over(oracle, swept, source, peak)
-
-
-def swept_over(oracle: CostOracle, swept: Mapping[str, Any], source: str, peak: bool) -> Sweep:
-    """Compute the cost of a program at all combinations of values."""
-    subject = oracle.subject
     if source not in SOURCES:
         raise UnknownOptionError(
             f"unknown source {source!r} for a sweep of {subject.name!r}.",
@@ -172,6 +168,7 @@ def swept_over(oracle: CostOracle, swept: Mapping[str, Any], source: str, peak: 
         )
     values = {name: values_of(name, listed) for name, listed in swept.items()}
     combinations = [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
+    # All values are checked before the first point, which may take minutes, is computed.
     settled = [subject.with_changes(point) for point in combinations]
     points = tuple(
         _point(oracle, point, settings, source, peak) for point, settings in zip(combinations, settled, strict=True)

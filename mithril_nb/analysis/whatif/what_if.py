@@ -53,6 +53,7 @@ class WhatIf:
     """
 
     def __init__(self, subject: VariableProgram, learns: bool | None = None):
+        # A compilation takes seconds and must not delay the traces of the preparation.
         self._queue, self._requests = quiet_queue(), quiet_queue()
         weakref.finalize(self, self._queue.end)
         self._oracle = CostOracle(subject, self._queue, learns)
@@ -79,7 +80,7 @@ class WhatIf:
         All of them give the same costs, unless the program changes at a size between the traced ones. Pass
         `learns=False` to `ml.what_if` to trace always.
         """
-        return self._oracle.known_ways()
+        return {name: self._oracle.ways.get(name, TRACED) for name in self._oracle.subject.base}
 
     def __call__(self, changes: Settings | None = None, /, **settings: Any) -> Change:
         """Return the change of costs with other settings.
@@ -124,6 +125,7 @@ class WhatIf:
 
     def _compiled(self, before: Settings, after: Settings) -> Future[Change]:
         key = key_of(after)
+        # A change that is requested again shares its compilation.
         if key not in self._made:
             self._made[key] = Future(partial(_compiled, self._oracle, before, after), self._requests)
             if len(self._made) > MOST_KEPT:  # a `Change` keeps its own reference
@@ -195,7 +197,9 @@ def subject_of(
     starts: Settings | None = None,
 ) -> VariableProgram:
     """Return the program with its settings; for a call of `ml.sweep`, `starts` has values of the swept settings."""
+    # A `WhatIf` is callable, and would be taken for a function that makes a program.
     is_ours = type(target).__module__.startswith("mithril_nb.")  # such as a `WhatIf`, which is callable
+    # A class would be called without arguments. Modules of Flax are callable and have `init`: they are programs.
     is_function = callable(target) and not isinstance(target, type) and not hasattr(target, "init") and not is_ours
     is_made = not args and shapes is None and is_function and not is_mithril_model(target)
     if not is_made and not isinstance(target, Inspection):

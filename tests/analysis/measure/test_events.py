@@ -40,7 +40,7 @@ def test_gaps_and_dispatch_are_separate() -> None:
 
 
 def raw(id: str, start: float, plane: str = "/host:CPU", module: str = "jit_f", program: int = 8) -> _Raw:
-    return _Raw(plane, id, module, program, start, start + 1)
+    return plane, module, program, Event(id, start, start + 1)
 
 
 def two_runs() -> dict[int, RunEvents]:

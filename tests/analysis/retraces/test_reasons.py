@@ -30,12 +30,16 @@ def watch(function, **options):
     return ml.watch(jax.jit(fresh(function), **options))
 
 
+def reasons(seen):
+    return [retrace.reason for retrace in seen.retraces]
+
+
 def watched(function, *calls, **options):
     """Return the reasons for the retraces of a function called with each of the arguments."""
     seen = watch(function, **options)
     for args, kwargs in calls:
         seen(*args, **kwargs)
-    return [retrace.reason for retrace in seen.retraces]
+    return reasons(seen)
 
 
 def call(*args, **kwargs):
@@ -198,7 +202,7 @@ def test_context():
         seen(X)
     with jax.set_mesh(jax.make_mesh((1,), ("data",))):
         seen(X)
-    assert [retrace.reason for retrace in seen.retraces] == [
+    assert reasons(seen) == [
         "jax_enable_x64 changed from False to True",
         "jax_default_matmul_precision changed from none to 'float32'",
         "the mesh of the context changed from none to (data: 1)",
@@ -235,7 +239,7 @@ def test_cleared_cache():
     seen(X)
     seen.clear_cache()
     seen(X)
-    assert [retrace.reason for retrace in seen.retraces] == [
+    assert reasons(seen) == [
         "an equal call was traced before; JAX's cache no longer holds it (cleared, or too many entries)"
     ]
 
@@ -378,7 +382,7 @@ class TestNewFunctionObject:
                 NEW_OBJECTS[text]()(X)
         reports = [one for one in seen.report().functions if one.library is None]
         assert [one.traces for one in reports] == [3]
-        assert [retrace.reason for retrace in seen.retraces] == [f"a new function object: {text}"] * 2
+        assert reasons(seen) == [f"a new function object: {text}"] * 2
 
     def test_the_same_function_is_not_traced_again(self):
         def other(x):
@@ -394,7 +398,7 @@ class TestNewFunctionObject:
             for size in (2, 3):
                 jax.jit(lambda x: x + 6)(jnp.ones(size))
         line = (lambda: 0).__code__.co_firstlineno - 1
-        assert [retrace.reason for retrace in seen.retraces] == [
+        assert reasons(seen) == [
             f"a new function object: `<lambda>` at {HERE}:{line}; argument 1 `x` changed from f32[2] to f32[3]"
         ]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from analysis.whatif.programs import perceptron, spec
+from raised import message_of
 
 import mithril_nb as ml
 from mithril_nb.errors import UnknownOptionError
@@ -60,9 +61,8 @@ def test_a_what_if_is_not_a_program() -> None:
 
 def test_a_setting_that_is_not_a_list_in_a_sweep_raises() -> None:
     model = chain()
-    with pytest.raises(UnknownOptionError) as error:
-        ml.sweep(model, shapes=SHAPES, batch=[2, 4], dtype="bfloat16")
-    assert str(error.value) == (
+    assert message_of(lambda: ml.sweep(model, shapes=SHAPES, batch=[2, 4], dtype="bfloat16")) == (
+        "UnknownOptionError: "
         "dtype=\"bfloat16\" cannot be set with program 'Model': ml.sweep varies them if they are lists.\n"
         "    settings  batch, dtype, precision, remat"
     )

@@ -85,15 +85,6 @@ def test_the_thread_ends_when_the_queue_is_empty() -> None:
     assert done == [0, 1, 2, 3]
 
 
-def test_a_failing_job_does_not_affect_others(capfd: pytest.CaptureFixture[str]) -> None:
-    queue, done = quiet_queue(), list[int]()
-    queue.submit(lambda wanted: 1 // 0, 0)
-    queue.submit(lambda wanted: done.append(1), 1)
-    assert queue.wait(30)
-    assert done == [1]
-    assert capfd.readouterr().err == ""
-
-
 def test_foreground_work_goes_before_background_work() -> None:
     turns, order = PriorityLock(), list[str]()
 

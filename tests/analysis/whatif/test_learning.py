@@ -13,7 +13,7 @@ from analysis.whatif.programs import capped, convolutional, padded, perceptron, 
 
 from mithril_nb.analysis.whatif import WhatIf, what_if
 from mithril_nb.analysis.whatif.cost_oracle import LEARNED, TRACED
-from mithril_nb.analysis.whatif.learning import Repeated, comparable
+from mithril_nb.analysis.whatif.learning import comparable, repeats
 from mithril_nb.cost import Cost
 from mithril_nb.targets import inspect
 
@@ -158,7 +158,6 @@ def test_blocks_that_differ_by_position_are_not_repeated() -> None:
 
 def test_a_cost_that_does_not_grow_linearly_is_not_predicted() -> None:
     shallow, deep, other = (traced(transformer, depth=depth) for depth in (3, 4, 7))
-    repeated = Repeated((3, shallow), (4, deep))
-    assert repeated.matches(7, other)
-    assert not repeated.matches(8, other)
-    assert not Repeated((3, shallow), (4, traced(transformer, depth=4, width=48))).matches(7, other)
+    assert repeats((3, shallow), (4, deep), 7, other)
+    assert not repeats((3, shallow), (4, deep), 8, other)
+    assert not repeats((3, shallow), (4, traced(transformer, depth=4, width=48)), 7, other)

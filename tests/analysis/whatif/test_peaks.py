@@ -13,6 +13,7 @@ import pytest
 from analysis.whatif.programs import perceptron, recurrent, transformer
 from fresh import run_fresh
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax_programs import spec
 from process import EIGHT_DEVICES
 from stress import Stress
 
@@ -116,12 +117,10 @@ def test_memory_is_computed_in_the_background() -> None:
 
 
 def test_a_sweep_marks_its_peaks_as_estimates() -> None:
-    found = ml.sweep(lambda x: jnp.tanh(x) @ x.T, jax.ShapeDtypeStruct((8, 4), "float32"), batch=[8, 16])
+    found = ml.sweep(lambda x: jnp.tanh(x) @ x.T, spec(8, 4), batch=[8, 16])
     assert found.notes[0] == """peak_bytes: estimated from the equations; source="compiled" shows XLA's own value"""
     assert """peak_bytes: estimated from the equations; source="compiled" shows XLA's own value""" in str(found)
-    compiled = ml.sweep(
-        lambda x: jnp.tanh(x) @ x.T, jax.ShapeDtypeStruct((8, 4), "float32"), batch=[8, 16], source="compiled"
-    )
+    compiled = ml.sweep(lambda x: jnp.tanh(x) @ x.T, spec(8, 4), batch=[8, 16], source="compiled")
     assert not any("estimated" in note for note in compiled.notes)
 
 
@@ -151,7 +150,7 @@ def print_sharded() -> None:
 
 def test_peaks_do_not_depend_on_earlier_compilations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_PLANNED", 1)
-    question = what_if(inspect(lambda x: jnp.tanh(x) @ x.T, jax.ShapeDtypeStruct((8, 4), "float32")))
+    question = what_if(inspect(lambda x: jnp.tanh(x) @ x.T, spec(8, 4)))
     first = question(batch=16).peaks
     assert [peak.source for peak in question(batch=16).compiled.result().peaks] == ["compiled", "compiled"]
     assert question(batch=16).peaks == first

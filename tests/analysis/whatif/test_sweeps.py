@@ -6,7 +6,6 @@ import re
 import sys
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import pytest
 from analysis.whatif.programs import perceptron, spec
@@ -22,7 +21,7 @@ from mithril_nb.viz.text import escaped
 
 def test_swept_settings_need_no_default() -> None:
     def make(width: int) -> Any:
-        return jnp.sin, (jax.ShapeDtypeStruct((width,), "float32"),)
+        return jnp.sin, (spec(width),)
 
     assert [point.transcendentals for point in sweep(make, width=[3, 4]).points] == [3, 4]
 
@@ -137,7 +136,7 @@ def test_a_function_with_its_arguments_is_swept_by_its_batch() -> None:
 
 def test_lower_bounds_are_marked() -> None:
     def make(n: int = 8) -> Any:
-        return lambda x: on_host(x) @ x, (jax.ShapeDtypeStruct((n, n), "float32"),)
+        return lambda x: on_host(x) @ x, (spec(n, n),)
 
     found = sweep(make, n=[4, 8], peak=False)
     rows = str(found).splitlines()

@@ -145,14 +145,6 @@ def test_compiled_is_a_change_computed_in_the_background() -> None:
     assert change.compiled.result(0.001) is compiled
 
 
-def test_peaks_grow_with_the_batch() -> None:
-    before, after = what_if(perceptron)(batch=800).peak_bytes
-    assert before is not None
-    assert after is not None
-    assert after > before
-    assert after >= 800 * 16 * 4
-
-
 def test_an_estimate_is_immediate_and_exact_figures_follow() -> None:
     found = what_if(perceptron, learns=True)
     found.close()  # so that nothing is traced ahead
