@@ -187,30 +187,6 @@ def test_it_adds_up_and_agrees_with_xla(name: str) -> None:
     assert 0.6 < estimated / program.memory.peak_bytes < 1.4, "the estimate ignores copies and packing"
 
 
-SPREAD = """
-import jax
-import jax.numpy as jnp
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
-from mithril_nb.cost import memory_of
-from mithril_nb.inspection import inspect_function as inspect
-
-mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
-x = jax.ShapeDtypeStruct((64, 16), jnp.float32, sharding=NamedSharding(mesh, PartitionSpec("data")))
-w = jax.ShapeDtypeStruct((16, 16), jnp.float32, sharding=NamedSharding(mesh, PartitionSpec()))
-program = inspect(lambda x, w: jnp.tanh(x @ w), x, w)
-for found in (program.memory, memory_of(program, "analytic")):
-    print(found.peak_bytes - found.kinds["constants"], found.kinds["arguments"], *found.notes)
-"""
-
-
-def test_memory_on_eight_devices() -> None:
-    assert run_fresh(SPREAD, XLA_FLAGS="--xla_force_host_platform_device_count=8").splitlines() == [
-        f"{(8 * 16 + 16 * 16 + 8 * 16) * 4} {(8 * 16 + 16 * 16) * 4}",
-        f"{(64 * 16 + 16 * 16 + 64 * 16) * 4} {(64 * 16 + 16 * 16) * 4} "
-        "arrays that are sharded over devices count with their full size",
-    ]
-
-
 PLACED = """
 import jax
 import jax.numpy as jnp
@@ -221,6 +197,10 @@ from mithril_nb.inspection import inspect_function as inspect
 mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
 whole, rows = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
 x = jax.ShapeDtypeStruct((64, 16), jnp.float32)
+w = jax.ShapeDtypeStruct((16, 16), jnp.float32, sharding=whole)
+program = inspect(lambda x, w: jnp.tanh(x @ w), jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=rows), w)
+for found in (program.memory, memory_of(program, "analytic")):
+    print(found.peak_bytes - found.kinds["constants"], found.kinds["arguments"], *found.notes)
 
 
 def placed(x):
@@ -246,10 +226,12 @@ for program in (
 """
 
 
-def test_arrays_on_several_devices_are_counted_whole() -> None:
+def test_arrays_on_eight_devices_are_estimated_whole() -> None:
     note = "arrays that are sharded over devices count with their full size"
-    printed = run_fresh(PLACED, XLA_FLAGS="--xla_force_host_platform_device_count=8")
-    assert printed.split("\n")[:9] == [note] * 6 + [""] * 3
+    compiled, analytic, *notes = run_fresh(PLACED, XLA_FLAGS="--xla_force_host_platform_device_count=8").split("\n")
+    assert compiled == f"{(8 * 16 + 16 * 16 + 8 * 16) * 4} {(8 * 16 + 16 * 16) * 4}"
+    assert analytic == f"{(64 * 16 + 16 * 16 + 64 * 16) * 4} {(64 * 16 + 16 * 16) * 4} {note}"
+    assert notes[:9] == [note] * 6 + [""] * 3
 
 
 def test_an_unknown_source_raises() -> None:

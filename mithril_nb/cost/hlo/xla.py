@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mithril_nb.cost.records import Figures
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
