@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from analysis.retraces.reasons import reasons
 
 import mithril_nb as ml
 
@@ -101,7 +102,7 @@ def test_jitting_again_creates_a_new_function_object() -> None:
         for size in (4, 5):
             net((size, 2)).twice(jnp.ones((3, size)))
     reports = {one.name: one for one in seen.report().functions if one.library is None}
-    found = {name: [retrace.reason for retrace in one.retraces] for name, one in reports.items()}
+    found = {name: reasons(one) for name, one in reports.items()}
     (fresh,) = found["<lambda>"]
     assert fresh.startswith(f"a new function object: `<lambda>` at {HERE}:")
     (module,) = (found[name] for name in found if name not in ("<lambda>", "twice"))

@@ -11,6 +11,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import pytest
+from analysis.retraces.reasons import reasons
 
 import mithril_nb as ml
 
@@ -28,10 +29,6 @@ def fresh(function):
 
 def watch(function, **options):
     return ml.watch(jax.jit(fresh(function), **options))
-
-
-def reasons(seen):
-    return [retrace.reason for retrace in seen.retraces]
 
 
 def watched(function, *calls, **options):
@@ -180,8 +177,8 @@ class Config:
 
 
 def test_static_object_compared_by_identity():
-    reasons = watched(lambda x, config: x, call(X, Config()), call(X, Config()), static_argnums=1)
-    assert reasons == [
+    found = watched(lambda x, config: x, call(X, Config()), call(X, Config()), static_argnums=1)
+    assert found == [
         "static argument `config` is a new object, not equal to the earlier one, "
         f"although both print the same: <{__name__}.Config object>"
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import pytest
+from analysis.retraces.reasons import reasons
 
 import mithril_nb as ml
 
@@ -20,9 +21,7 @@ def test_traced_before_it_was_watched():
     double(X)
     seen = ml.watch(double)
     seen(X[0])
-    assert [retrace.reason for retrace in seen.retraces] == [
-        "the earlier calls were not watched, so there is nothing to compare with"
-    ]
+    assert reasons(seen) == ["the earlier calls were not watched, so there is nothing to compare with"]
 
 
 @pytest.mark.parametrize("donate", [(), (0,)])
@@ -44,7 +43,7 @@ def test_a_trace_after_a_call_that_was_only_compiled():
     seen(X)
     seen(X[0])
     assert (seen.report().traces, seen.report().lowerings) == (1, 2)
-    assert [retrace.reason for retrace in seen.retraces] == ["argument 1 `x` changed from f32[32,10] to f32[10]"]
+    assert reasons(seen) == ["argument 1 `x` changed from f32[32,10] to f32[10]"]
 
 
 @pytest.mark.parametrize("see", [lambda f: f.lower(X).compile(), lambda f: ml.inspect(f, X).cost("compiled")])

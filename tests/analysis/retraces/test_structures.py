@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
+from analysis.retraces.reasons import reasons
 from flax import nnx
 
 import mithril_nb as ml
@@ -60,14 +61,14 @@ def test_change_of_structure(name: str) -> None:
     seen = ml.watch(jax.jit(lambda tree: jax.tree.map(jnp.sin, tree)))
     seen(earlier)
     seen(later)
-    assert [retrace.reason for retrace in seen.retraces] == [reason]
+    assert reasons(seen) == [reason]
 
 
 def test_a_call_with_the_same_structure_is_more_similar() -> None:
     seen = ml.watch(jax.jit(lambda tree: jax.tree.map(jnp.sin, tree)))
     for value in (jnp.ones(3), None, jnp.ones(3, "bfloat16"), 1):
         seen({"a": value})
-    assert [retrace.reason for retrace in seen.retraces][1:] == [
+    assert reasons(seen)[1:] == [
         "argument 1 `tree['a']` changed from f32[3] to bf16[3]",
         "argument 1 `tree['a']` changed from bf16[3] to weak i32[]",
     ]
@@ -90,7 +91,7 @@ def test_static_values_that_cannot_be_compared() -> None:
     seen = ml.watch(jax.jit(lambda x, table: x, static_argnums=1))
     seen(jnp.ones(3), Table())
     seen(jnp.ones(4), Table())
-    assert [retrace.reason for retrace in seen.retraces] == ["argument 1 `x` changed from f32[3] to f32[4]"]
+    assert reasons(seen) == ["argument 1 `x` changed from f32[3] to f32[4]"]
 
 
 def test_bound_arguments_of_a_partial() -> None:
@@ -122,9 +123,9 @@ def test_redefined_class(define: Any) -> None:
         # earlier trace in 3 % of the cases.
         if seen.report().traces == 4:
             break
-    reasons = [retrace.reason for retrace in seen.retraces]
-    assert reasons[0] == "argument 1 `tree` is of a class State that was defined again"
-    assert reasons[2] == "argument 1 `tree[0]` is of a class State that was defined again"
+    found = reasons(seen)
+    assert found[0] == "argument 1 `tree` is of a class State that was defined again"
+    assert found[2] == "argument 1 `tree[0]` is of a class State that was defined again"
 
 
 def test_most_similar_call_has_the_same_containers() -> None:
@@ -160,10 +161,10 @@ def test_a_changed_attribute_of_an_nnx_module_is_named() -> None:
         for scale in (5, 7):
             net.scale = scale
             merged(*nnx.split(net), x)
-    reasons = " ".join(one.reason for one in seen.retraces)
-    assert "`net.scale` changed from 1 to 3" in reasons
-    assert "`net.act` changed from `relu`" in reasons
-    assert "`net.linear.precision` changed from None to 'highest'" in reasons
-    assert "`optimizer.tx`" in reasons
-    assert "static argument `graph.scale` changed from 5 to 7" in reasons
-    assert "GraphDef" not in reasons
+    found = " ".join(reasons(seen))
+    assert "`net.scale` changed from 1 to 3" in found
+    assert "`net.act` changed from `relu`" in found
+    assert "`net.linear.precision` changed from None to 'highest'" in found
+    assert "`optimizer.tx`" in found
+    assert "static argument `graph.scale` changed from 5 to 7" in found
+    assert "GraphDef" not in found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from analysis.retraces.reasons import reasons
 
 import mithril_nb as ml
 
@@ -27,7 +28,7 @@ def test_size_of_vmap():
     seen = watched_product()
     for size in (2, 4):
         jax.vmap(seen)(jnp.ones((size, 3)))
-    assert [retrace.reason for retrace in seen.retraces] == ["the call is mapped (vmap) over 4 instead of 2"]
+    assert reasons(seen) == ["the call is mapped (vmap) over 4 instead of 2"]
     jax.vmap(jax.vmap(seen))(jnp.ones((5, 4, 3)))
     jax.vmap(jax.vmap(seen))(jnp.ones((6, 4, 3)))
     assert [retrace.reason for retrace in seen.retraces[1:]] == [
@@ -45,7 +46,7 @@ def test_kinds_of_transformations():
     jax.vmap(jax.grad(seen))(jnp.ones((2, 3)))
     jax.jit(lambda x: jax.vmap(seen)(x))(jnp.ones((8, 3)))
     grad = "differentiated in reverse mode (grad, vjp)"
-    assert [retrace.reason for retrace in seen.retraces] == [
+    assert reasons(seen) == [
         f"the call is mapped (vmap) over 2, the earlier call was {grad}",
         "the call is differentiated in forward mode (jvp), the earlier call was mapped (vmap) over 2",
         "the call is mapped (vmap) over 2, then differentiated in reverse mode (grad, vjp), the earlier call was "
@@ -57,7 +58,7 @@ def test_mapped_axes():
     seen = watched_product()
     for axes in ((0, 0), (0, 1), (0, None)):
         jax.vmap(seen, in_axes=axes)(jnp.ones((3, 3)), jnp.ones(3) if axes[1] is None else jnp.ones((3, 3)))
-    assert [retrace.reason for retrace in seen.retraces] == [
+    assert reasons(seen) == [
         "argument 2 `n` is mapped (vmap) over its axis 1, in the earlier call it was mapped (vmap) over its axis 0",
         "argument 2 `n` is not transformed, in the earlier call it was mapped (vmap) over its axis 1",
     ]
@@ -67,6 +68,4 @@ def test_axis_names_of_the_context():
     seen = watched_product()
     for axis in ("i", "j"):
         jax.vmap(seen, axis_name=axis)(X)
-    assert [retrace.reason for retrace in seen.retraces] == [
-        "the named axes of the context changed from (i: 32) to (j: 32)"
-    ]
+    assert reasons(seen) == ["the named axes of the context changed from (i: 32) to (j: 32)"]

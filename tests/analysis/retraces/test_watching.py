@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from analysis.retraces.reasons import reasons
 from jax._src import monitoring, util
 from jax_programs import spec
 from raised import message_of
@@ -35,10 +36,6 @@ def counts(report):
 
 def own(seen):
     return [one for one in seen.report().functions if one.library is None]
-
-
-def reasons(seen):
-    return [retrace.reason for retrace in seen.retraces]
 
 
 def test_counts_and_times():
