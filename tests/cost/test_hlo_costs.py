@@ -210,6 +210,15 @@ def test_a_shared_computation_is_analysed_once() -> None:
     assert (negate.flops, negate.repeats, negate.once.flops) == (2 * 2**40, 2**40, 2 * 2**40)
 
 
+def test_a_computation_that_two_branches_share_counts_once() -> None:
+    body = "f {\n  %a = f32[2] parameter(0)\n  ROOT %negate = f32[2] negate(%a)\n}\n"
+    main = "ENTRY main {\n  %p = pred[] parameter(0)\n  %x = f32[2] parameter(1)\n"
+    main += "  ROOT %c = f32[2] conditional(%p, %x, %x), true_computation=%f, false_computation=%f\n}\n"
+    text, found = read_hlo(f"HloModule m\n\n{body}\n{main}", Tags(set()), {}, {})
+    (negate,) = (one for one in rows(Stage("hlo", text, found)) if one.opcode == "negate")
+    assert (negate.flops, negate.repeats) == (2, 1)
+
+
 def test_an_unknown_loop_may_be_in_the_most_expensive_branch() -> None:
     def loop(x):
         return lax.while_loop(lambda c: c.sum() < 10, lambda c: -c, x)
