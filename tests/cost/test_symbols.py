@@ -24,6 +24,7 @@ polynomials = st.recursive(
         st.tuples(inner, inner).map(lambda pair: pair[0] * pair[1]),
         st.tuples(inner, st.integers(1, 7)).map(lambda pair: pair[0] // pair[1]),
         st.tuples(inner, st.integers(1, 7)).map(lambda pair: pair[0] % pair[1]),
+        st.tuples(inner, st.integers(1, 7), st.sampled_from(NAMES)).map(lambda of: of[0] // (of[1] * symbol(of[2]))),
         st.tuples(inner, inner).map(lambda pair: constant(call("max", *pair))),
     ),
     max_leaves=8,
