@@ -207,24 +207,23 @@ class Kinds:
     same. Their block, role and line may differ.
 
     Attributes:
-        examples: For each kind, a pair: one equation, and how often it runs, or `None` if unknown.
+        examples: For each kind, a triple: one equation; how often it runs, or `None` if unknown; and the number of
+            devices of the `shard_map` around it, which all run it, or 1 without one.
         members: For each equation that has a cost row, a pair: the equation, and the index of its kind in `examples`.
         conditions: Ids of the `cond` equations, outer ones first.
-        devices: For each kind, the number of devices of the `shard_map` around it, which all run it; 1 without one.
     """
 
-    examples: tuple[tuple[Equation, Expression | None], ...]
+    examples: tuple[tuple[Equation, Expression | None, int], ...]
     members: tuple[tuple[Equation, int], ...]
     conditions: tuple[str, ...]
-    devices: tuple[int, ...]
 
 
 def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
     """Group the equations of a program by kind."""
     lengths: dict[str, Expression | None] = {}
     indices: dict[Any, int] = {}
-    examples: list[tuple[Equation, Expression | None]] = []
-    devices, on_devices = devices_by_map(equations), list[int]()
+    examples: list[tuple[Equation, Expression | None, int]] = []
+    devices = devices_by_map(equations)
     members: list[tuple[Equation, int]] = []
     estimated = _estimated(equations)
     for equation in equations:
@@ -259,11 +258,10 @@ def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
         index = indices.get(key)
         if index is None:
             index = indices[key] = len(examples)
-            examples.append((equation, repeats))
-            on_devices.append(on)
+            examples.append((equation, repeats, on))
         members.append((equation, index))
     conditions = tuple(equation.id for equation in equations if equation.primitive == "cond" and equation.is_call)
-    return Kinds(tuple(examples), tuple(members), conditions, tuple(on_devices))
+    return Kinds(tuple(examples), tuple(members), conditions)
 
 
 def devices_by_map(equations: Iterable[Equation]) -> dict[str, int]:
@@ -428,9 +426,7 @@ class SymbolicProgram:
         number = Substitution(self.sizes).number
         with paused_collector():
             rows: list[CostRow] = []
-            for (equation, times), each, devices in zip(
-                self.kinds.examples, self.counted, self.kinds.devices, strict=True
-            ):
+            for (equation, times, devices), each in zip(self.kinds.examples, self.counted, strict=True):
                 repeats = number(times)
                 rounds = str(times) if repeats is None and times is not None else ""
                 rows.append(equation_row(equation, each, repeats, devices, rounds))
@@ -452,7 +448,7 @@ class SymbolicProgram:
     def counted(self) -> tuple[EquationCost, ...]:
         """The cost of one run of an equation of each kind; costs that depend on symbolic sizes are polynomials."""
         substitution = Substitution(self.sizes)
-        return tuple([counted(substitution.equation(equation)) for equation, _ in self.kinds.examples])
+        return tuple([counted(substitution.equation(equation)) for equation, *_ in self.kinds.examples])
 
     def polynomial(self, path: str = "", field: str = "flops", role: str | None = None) -> tuple[Polynomial, list[str]]:
         """Return the total cost of a block, as a polynomial in the symbolic sizes."""
@@ -514,7 +510,7 @@ class SymbolicProgram:
         parts: list[Expression] = []
         unknown: dict[str, int] = {}
         for (index, state), number in chosen.items():
-            equation, each = self.kinds.examples[index][0], self.counted[index]
+            (equation, _, devices), each = self.kinds.examples[index], self.counted[index]
             repeats = self._repeats(index)
             value = each.figures.get(field)
             if value == 0 or (state == SENDS and field not in SENT):
@@ -524,7 +520,7 @@ class SymbolicProgram:
                 reason = f"{equation.primitive}: {self._undecided(state) or why}"
                 unknown[reason] = unknown.get(reason, 0) + number
             else:
-                number *= 1 if field in SENT else self.kinds.devices[index]
+                number *= 1 if field in SENT else devices
                 parts.append(constant(value) * repeats * number)
         return total(parts), [f"{times} × {reason}" for reason, times in unknown.items()]
 
@@ -556,7 +552,7 @@ class SymbolicProgram:
         values: dict[str, Any] = {}
         for (index, state), number in self._chosen(path, role).items():
             rule, repeats = self.counted[index].rule, self._repeats(index)
-            number *= self.kinds.devices[index]
+            number *= self.kinds.examples[index][2]
             if rule is not None and state == COUNTS and isinstance(repeats, int) and repeats:
                 text, value = getattr(rule, field), self.counted[index].figures[field]
                 if value:
@@ -568,7 +564,7 @@ class SymbolicProgram:
         return " + ".join(texts)
 
     def _repeats(self, index: int) -> Expression | None:
-        equation, repeats = self.kinds.examples[index]
+        equation, repeats, _ = self.kinds.examples[index]
         if not equation.is_used:
             return 0
         return repeats if repeats is None or not self.sizes else constant(repeats).evaluate(**self.sizes)
@@ -642,7 +638,7 @@ class SymbolicProgram:
         # If the number of runs is unknown, the cost of one run decides.
         if weight is None:
             return (figures["once"] or 0) + (transcendentals or 0), False
-        return weight * self.kinds.devices[index], True
+        return weight * self.kinds.examples[index][2], True
 
     def _check_names(self, path: object, field: object, role: object) -> None:
         blocks = sorted(

@@ -250,8 +250,8 @@ def in_other_dtype(program: SymbolicProgram, before: str, after: str) -> Cost:
     # Equations of a kind change in the same way, so only the examples are replaced.
     kinds = program.kinds
     examples = tuple(
-        (replace(equation, inputs=other(equation.inputs), outputs=other(equation.outputs)), times)
-        for equation, times in kinds.examples
+        (replace(equation, inputs=other(equation.inputs), outputs=other(equation.outputs)), times, devices)
+        for equation, times, devices in kinds.examples
     )
     changed = replace(program, known_kinds=replace(kinds, examples=examples))
     return of_equations(changed.costs(), changed)
