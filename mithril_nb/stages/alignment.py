@@ -35,9 +35,12 @@ def align(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int
             matches.append((end, high))
         if start == end or low == high:
             continue
-        anchors = _anchors(left, right, (start, end, low, high))
-        if anchors is None:
-            matches += _without_anchors(left, right, (start, end, low, high))
+        counts, others = Counter(left[start:end]), Counter(right[low:high])
+        positions = {left[at]: at for at in range(start, end) if counts[left[at]] == 1}
+        alone = [to for to in range(low, high) if others[right[to]] == 1 and right[to] in positions]
+        anchors = _in_order([(positions[right[to]], to) for to in alone])
+        if not anchors:
+            matches += _without_anchors(left, right, start, end, low, high)
             continue
         matches += anchors
         for at, to in (*anchors, (end, high)):
@@ -46,20 +49,9 @@ def align(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int
     return sorted(matches)
 
 
-Window = tuple[int, int, int, int]
-"""A range of each sequence: start and end on the left, start and end on the right."""
-
-
-def _anchors(left: Sequence[Hashable], right: Sequence[Hashable], window: Window) -> list[tuple[int, int]] | None:
-    start, end, low, high = window
-    counts, others = Counter(left[start:end]), Counter(right[low:high])
-    positions = {left[at]: at for at in range(start, end) if counts[left[at]] == 1}
-    pairs = [(positions[right[to]], to) for to in range(low, high) if others[right[to]] == 1 and right[to] in positions]
-    return _in_order(pairs) if pairs else None
-
-
-def _without_anchors(left: Sequence[Hashable], right: Sequence[Hashable], window: Window) -> list[tuple[int, int]]:
-    start, end, low, high = window
+def _without_anchors(
+    left: Sequence[Hashable], right: Sequence[Hashable], start: int, end: int, low: int, high: int
+) -> list[tuple[int, int]]:
     if (end - start) * (high - low) <= _SMALL:
         matcher = SequenceMatcher(None, left[start:end], right[low:high], autojunk=False)
         blocks = matcher.get_matching_blocks()

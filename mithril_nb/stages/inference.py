@@ -58,9 +58,9 @@ class InstructionDraft:
 
     def take_lines(self, others: Sequence[InstructionDraft]) -> None:
         """Set `near` and `near_locations` to the equations and locations of other drafts."""
-        self.near = tuple(dict.fromkeys(id for other in others for id in other.equations or other.near))
-        self.near_locations = tuple(
-            dict.fromkeys(location for other in others for location in other.locations or other.near_locations)
+        self.near = distinct(id for other in others for id in other.equations or other.near)
+        self.near_locations = distinct(
+            location for other in others for location in other.locations or other.near_locations
         )
 
     def finished(self, equations: Mapping[str, Equation], read: ReadSources | None = None) -> Instruction:
@@ -76,10 +76,8 @@ class InstructionDraft:
         else:
             records = [equations[id] for id in self.equations or self.near if id in equations]
             transforms = max((equation.transforms for equation in records), key=len, default=())
-            source = tuple(dict.fromkeys(equation.source_lines for equation in records if equation.source))
-            library_source = tuple(
-                dict.fromkeys(equation.library_source for equation in records if equation.library_source)
-            )
+            source = distinct(equation.source_lines for equation in records if equation.source)
+            library_source = distinct(equation.library_source for equation in records if equation.library_source)
         if read is not None:
             source, library_source = read(self.locations)
             if not source:
@@ -119,10 +117,20 @@ def attribute(draft: InstructionDraft, ids: Iterable[str], equations: Mapping[st
         return
     # `ids` may be a set, and sums of floats and ties of roles depend on the order.
     records.sort(key=lambda equation: program_order(equation.id))
-    draft.equations = tuple(dict.fromkeys(equation.id for equation in records))
+    draft.equations = distinct(equation.id for equation in records)
     draft.shares = blend_equally(records)
     draft.role = majority_of(records)
     draft.origin = "tagged" if draft.shares else None
+
+
+def distinct(items: Iterable[str]) -> Ids:
+    """Return the items without repetitions, in the order in which they first occur."""
+    return tuple(dict.fromkeys(items))
+
+
+def in_program_order(ids: Iterable[str]) -> Ids:
+    """Return ids of equations without repetitions, in program order."""
+    return tuple(sorted({*ids}, key=program_order))
 
 
 def program_order(id: str) -> tuple[tuple[int, int, str], ...]:

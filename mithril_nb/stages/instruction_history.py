@@ -82,10 +82,9 @@ def history_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, instruction: 
         return InstructionHistory(appeared, vanished)
     if stage == "hlo_before":
         results = _outcomes_of_instruction(pipeline, outcomes, instruction)
-    elif not pipeline.names.get().tags.are_unique:
-        results, appeared, vanished = _outcomes_by_name(pipeline, outcomes, instruction), None, None
     else:
-        results, appeared, vanished = _outcomes_of(pipeline, outcomes, stage, instruction), None, None
+        appeared = vanished = None
+        results = _outcomes_of(pipeline, outcomes, stage, instruction)
     if {each.became for each in results} == {"kept"}:
         vanished = None  # the instruction exists to the end under another name
     fused = sorted({each.into for each in results if each.became == "fused"})
@@ -106,16 +105,6 @@ def _outcomes_of_instruction(pipeline: Pipeline, outcomes: Outcomes, instruction
     return results
 
 
-def _outcomes_by_name(pipeline: Pipeline, outcomes: Outcomes, op: Instruction) -> tuple[Outcome, ...]:
-    """Return the outcomes of an op of a program that was lowered elsewhere, so that its ops have names but no tags."""
-    # An outcome states how XLA changed the op. It is unknown if another op or instruction has the same name and
-    # opcode.
-    received = _namesakes(pipeline, "hlo_before", op, _hlo_opcode(op))
-    ops = _namesakes(pipeline, "stablehlo", op, op.opcode)
-    is_known = len(ops) <= 1 and len(received) == 1 and not outcomes.is_in_combiner(received[0].id)
-    return _outcomes_of_instruction(pipeline, outcomes, received[0]) if is_known else (Outcome("unknown"),)
-
-
 def _namesakes(pipeline: Pipeline, stage: str, instruction: Instruction, opcode: str) -> list[Instruction]:
     if pipeline.names.get().tags.are_unique:
         return []
@@ -130,6 +119,11 @@ def _hlo_opcode(op: Instruction) -> str:
 
 
 def _outcomes_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, instruction: Instruction) -> tuple[Outcome, ...]:
+    if not pipeline.names.get().tags.are_unique:  # lowered elsewhere: ops have names, and several may have the same
+        received = _namesakes(pipeline, "hlo_before", instruction, _hlo_opcode(instruction))
+        ops = _namesakes(pipeline, "stablehlo", instruction, instruction.opcode)
+        is_known = len(ops) <= 1 and len(received) == 1 and received[0].id not in outcomes.in_combiners
+        return _outcomes_of_instruction(pipeline, outcomes, received[0]) if is_known else (Outcome("unknown"),)
     received = _received_for(pipeline, outcomes, stage, instruction)
     if received:
         return _of_all(pipeline, outcomes, instruction, received)
@@ -206,7 +200,10 @@ class _Nameless:
             if any(loop.line < user.line < loop.line + loop.lines for loop in loops):
                 continue  # it uses the loop's carry
             if user.id.startswith("@return"):
-                stand_ins[self._matching_operand(op, user, self._results)] = None
+                first = self._outcomes.first
+                root = first.lines[first.roots[first.homes[next(iter(self._received))]]]
+                results = root.operands if root.opcode == "tuple" else (root.name,)
+                stand_ins[self._matching_operand(op, user, results)] = None
                 continue
             if depth > _DEPTH or opcode == "tuple":
                 return [("", False)]
@@ -219,19 +216,11 @@ class _Nameless:
                 if is_folded:
                     stand_ins[name, True] = None
                 elif same or not self._is_named(self._lines[name]):
-                    stand_ins[self._matching_operand(op, user, self._operands_of(name))] = None
+                    line = self._lines[name]
+                    is_tuple = line.opcode == "while" and self._lines[line.operands[0]].opcode == "tuple"
+                    operands = self._lines[line.operands[0]].operands if is_tuple else line.operands
+                    stand_ins[self._matching_operand(op, user, operands)] = None
         return [*stand_ins]
-
-    @property
-    def _results(self) -> Ids:
-        first = self._outcomes.first
-        root = first.lines[first.roots[first.homes[next(iter(self._received))]]]
-        return root.operands if root.opcode == "tuple" else (root.name,)
-
-    def _operands_of(self, name: str) -> Ids:
-        line = self._lines[name]
-        is_tuple = line.opcode == "while" and self._lines[line.operands[0]].opcode == "tuple"
-        return self._lines[line.operands[0]].operands if is_tuple else line.operands
 
     def _matching_operand(self, op: Instruction, user: Instruction, names: Ids) -> tuple[str, bool]:
         opcode = _hlo_opcode(op)
@@ -254,9 +243,14 @@ class _Nameless:
             received = self._received.get(at.name)  # JAX 0.12: the call of a shard_map has another name in XLA's dump
             is_other = at.opcode == "parameter" or (received and set(received.equations).isdisjoint(op.equations))
             return (at.name if is_other else ""), False
-        if self._is_constant(at) and self._is_folded(op):
-            return at.name, opcode != "constant"
-        return "", False
+        waiting, seen = [op.id], set[str]()
+        while waiting and self._is_constant(at):  # folded, if the op depends on no input, call or loop
+            id = waiting.pop()
+            if id not in self._ops or self._ops[id].opcode.endswith(("call", "while")):
+                return "", False
+            seen.add(id)
+            waiting += [each for each in self._ops[id].operands if each not in seen]
+        return (at.name, opcode != "constant") if self._is_constant(at) else ("", False)
 
     @staticmethod
     def _is_named(line: HloLine) -> bool:
@@ -266,16 +260,6 @@ class _Nameless:
         return line.opcode == "constant" or (
             line.opcode in ("broadcast", "reshape") and self._is_constant(self._lines[line.operands[0]])
         )
-
-    def _is_folded(self, op: Instruction) -> bool:
-        waiting, seen = [op.id], set[str]()
-        while waiting:
-            id = waiting.pop()
-            if id not in self._ops or self._ops[id].opcode.endswith(("call", "while")):
-                return False
-            seen.add(id)
-            waiting += [each for each in self._ops[id].operands if each not in seen]
-        return True
 
 
 def _rewritten(pipeline: Pipeline, instruction: Instruction, received: list[Instruction]) -> tuple[Outcome, ...]:
@@ -304,7 +288,7 @@ def _received_for(pipeline: Pipeline, outcomes: Outcomes, stage: str, instructio
         if each.origin == "tagged"
         and not equations.isdisjoint(each.equations)
         and not _is_around(each, instruction)
-        and not outcomes.is_in_combiner(each.id)
+        and each.id not in outcomes.in_combiners
     ]
     if stage == "stablehlo":
         opcode = _hlo_opcode(instruction)

@@ -222,7 +222,8 @@ def _on_plain(event: str, **_: Any) -> None:
 
 
 def _on_duration(event: str, duration_secs: float, **about: Any) -> None:
-    seconds, name = duration_secs, _function_name(str(about.get("fun_name", "")))
+    seconds, name = duration_secs, str(about.get("fun_name", ""))
+    name = name.removeprefix("jit(").removesuffix(")") if name.startswith("jit(") else name
     if event == _TRACE:
         # The time is that of the first trace. No trace starts if JAX has a cached one.
         for timed in (thread.open.pop() if thread.open else [])[:1]:
@@ -242,10 +243,6 @@ def _on_duration(event: str, duration_secs: float, **about: Any) -> None:
         from_disk, thread.from_disk = thread.from_disk, False
         for observer in _observers():
             observer.on_compile(name, thread.lowered.get(name, ("", 0)), seconds, from_disk)
-
-
-def _function_name(module: str) -> str:
-    return module.removeprefix("jit(").removesuffix(")") if module.startswith("jit(") else module
 
 
 def _running(name: str, source: Source) -> JitCall | None:
@@ -289,6 +286,15 @@ def _call(frame: FrameType, function: Any, info: Any, args: tuple[Any, ...], kwa
             own, name, source, wrapper, args, kwargs, parameters, (), (), tuple(options), location, is_nested,
             is_filtered=True,
         )  # fmt: skip
+    # True for `jax.jit(f)(x)`, false for `jnp.sin(x)`. All frames of JAX's `pjit.py` belong to this call; the first
+    # frame outside of it made the call.
+    codes = [outer_frame.f_code for outer_frame in _frames(frame)]
+    outside = (code for code in codes if code.co_filename != codes[0].co_filename and code.co_name != _FILTERING)
+    caller = next(outside, None)
+    is_of_user = caller is not None and library_of(caller.co_filename) is None
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    # A library's own jitted function is a public name of its module; `jax.jit` keeps the original as `__wrapped__`.
+    public = getattr(module, getattr(function, "__name__", ""), None)
     return JitCall(
         function,
         name,
@@ -302,22 +308,8 @@ def _call(frame: FrameType, function: Any, info: Any, args: tuple[Any, ...], kwa
         tuple(options),
         location,
         is_nested,
-        _is_of_user(frame, function),
+        is_of_user and getattr(public, "__wrapped__", None) is not function,
     )
-
-
-def _is_of_user(frame: FrameType, function: Any) -> bool:
-    # True for `jax.jit(f)(x)`, false for `jnp.sin(x)`.
-    # All frames of JAX's `pjit.py` belong to this call; the first frame outside of it made the call.
-    jit = frame.f_code.co_filename
-    outside = (outer_frame.f_code for outer_frame in _frames(frame) if outer_frame.f_code.co_filename != jit)
-    caller = next((code.co_filename for code in outside if code.co_name != _FILTERING), None)
-    if caller is None or library_of(caller) is not None:
-        return False
-    module = sys.modules.get(getattr(function, "__module__", None) or "")
-    # A library's own jitted function is a public name of its module; `jax.jit` keeps the original as `__wrapped__`.
-    public = getattr(module, getattr(function, "__name__", ""), None)
-    return getattr(public, "__wrapped__", None) is not function
 
 
 def _filtered(

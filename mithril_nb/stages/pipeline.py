@@ -15,7 +15,7 @@ from mithril_nb.stages import jax_jit
 from mithril_nb.stages.failure import Failure, failure_of
 from mithril_nb.stages.given.jax_modules import lowered_text
 from mithril_nb.stages.given.locations import as_inferred
-from mithril_nb.stages.given.program import Given, GivenNames
+from mithril_nb.stages.given.program import GivenNames
 from mithril_nb.stages.graph.block_graph import outline
 from mithril_nb.stages.hlo.module import with_trip_counts
 from mithril_nb.stages.hlo.optimized import read_hlo
@@ -73,7 +73,9 @@ class Pipeline:
         self._context = jax_jit.context_now()
         self.traced = Once(self._trace)
         self.program = Once(self._analyse)
-        self.names: Once[Program | GivenNames] = Once(self._find_names)
+        self.names: Once[Program | GivenNames] = Once(
+            lambda: self.program.get() if self._given is None else self._given.names(options.params)
+        )
         self.values: Once[tuple[Value, ...]] = Once(lambda: dataflow(self.program.get()))
         self.lowered = Once(self._lower)
         self.compilation = Compilation(
@@ -88,13 +90,14 @@ class Pipeline:
             self.compiled = self.optimized = Once(self._given_compiled)
         self.buffers: Once[tuple[Buffer, ...]] = Once(lambda: read_buffers(self.compilation.plan.get()))
         self.live_ranges: Once[LiveRanges] = Once(lambda: read_live_ranges(self.compilation.plan.get()))
-        self.kernels: Once[tuple[Kernel, ...]] = Once(self._read_kernels)
-        self.owners = Once(self._find_owners)
+        self.kernels: Once[tuple[Kernel, ...]] = Once(
+            lambda: read_kernels(
+                self.compilation.dump.get(), [line.id for line in self.stages["hlo"].get().instructions]
+            )
+        )
+        self.owners = Once(lambda: Owners(self.stages["hlo"].get().text, self.stages["hlo"].get().instructions))
         self._failed = Once(self._up_to_failure)
-        self.stages = {name: Once(partial(self._guard, kind, self._maker(kind))) for name, kind in STAGE_KINDS.items()}
-
-    def _maker(self, kind: StageKind) -> Callable[[], Stage]:
-        return getattr(self, f"_make_{kind.name}") if kind.make is None else partial(self._make_registered, kind)
+        self.stages = {name: Once(partial(self._guard, kind)) for name, kind in STAGE_KINDS.items()}
 
     @property
     def elapsed(self) -> Mapping[str, float]:
@@ -114,9 +117,6 @@ class Pipeline:
         with paused_collector():
             own = self._options
             return Program(self.traced.get(), own.params, own.source, own.requested_at, own.ports, own.kinds, own.trips)
-
-    def _find_names(self) -> Program | GivenNames:
-        return self.program.get() if self._given is None else self._given.names(self._options.params)
 
     def _given_compiled(self) -> Any:
         assert self._given is not None
@@ -176,17 +176,9 @@ class Pipeline:
     def _platform(self) -> str:
         return jax.default_backend() if self._options.device is None else self._options.device.platform
 
-    def _read_kernels(self) -> tuple[Kernel, ...]:
-        order = [instruction.id for instruction in self.stages["hlo"].get().instructions]
-        return read_kernels(self.compilation.dump.get(), order)
-
-    def _find_owners(self) -> Owners:
-        hlo = self.stages["hlo"].get()
-        return Owners(hlo.text, hlo.instructions)
-
     # Stages
 
-    def _guard(self, kind: StageKind, make: Callable[[], Stage]) -> Stage:
+    def _guard(self, kind: StageKind) -> Stage:
         name = kind.name
         reason = None if self._given is None or name == "python" else self._given.reason(kind.basis)
         if reason is not None:
@@ -203,7 +195,9 @@ class Pipeline:
                 self._reach(kind.needs)
             with paused_collector():
                 self._reach(kind.needs)
-                return make()
+                if kind.make is None:
+                    return getattr(self, f"_make_{name}")()
+                return _timed(name, partial(kind.make, self))
         except Exception as error:
             if self._given is not None or not self.traced.has_failed:
                 return Stage(name, "", unavailable=failure_of(error).text)
@@ -248,16 +242,10 @@ class Pipeline:
             text, instructions = self._sourced(program, failure)
         return Stage(name, text, instructions, unavailable=failure.text)
 
-    def _make_registered(self, kind: StageKind) -> Stage:
-        assert kind.make is not None
-        return _timed(kind.name, partial(kind.make, self))
-
     def _make_python(self) -> Stage:
-        if self._given is not None:
-            return self._python_of(self._given)
-        return _timed("python", lambda: self._sourced(self.program.get()))
-
-    def _python_of(self, given: Given) -> Stage:
+        given = self._given
+        if given is None:
+            return _timed("python", lambda: self._sourced(self.program.get()))
         stage = self.stages[given.stages[0]].get()
         if not any(instruction.source for instruction in stage.instructions):
             return Stage("python", "", unavailable=stage.unavailable or given.reason("python"))
@@ -313,10 +301,6 @@ class Pipeline:
             self.lowered.elapsed_s,
         )
 
-    def _marked(self, read: Read) -> Read:
-        # Names of operations are less certain than tags.
-        return read if self._given is None else as_inferred(read)
-
     def _make_hlo_before(self) -> Stage:
         lowered = self.lowered.get()
         return _timed("hlo_before", lambda: self._read_hlo(lowered_text(lowered, "hlo")))
@@ -352,17 +336,16 @@ class Pipeline:
             if self._given.stages[0] == "stablehlo":  # contains all files, so their labels never depend on read order
                 self.stages["stablehlo"].get()
         read = read_hlo(text, names.tags, names.by_id, inputs, names.contractions_behind, op_names, lines)
-        return self._marked(with_trip_counts("hlo", read, names.by_id.values()))
+        read = with_trip_counts("hlo", read, names.by_id.values())
+        return read if self._given is None else as_inferred(read)  # names are less certain than tags
 
     def _make_llvm(self) -> Stage:
-        return self._make_listing(
-            "llvm", lambda kernel: llvm_lines(kernel.llvm, kernel.name), "; {name}: {count} instructions"
-        )
+        return self._listed("llvm", lambda kernel: llvm_lines(kernel.llvm, kernel.name), "; {}: {} instructions")
 
     def _make_asm(self) -> Stage:
-        return self._make_listing("asm", _code, "{name}:  ; {count} instructions")
+        return self._listed("asm", _code, "{}:  ; {} instructions")
 
-    def _make_listing(self, name: str, lines_of: Callable[[Kernel], Any], title: str) -> Stage:
+    def _listed(self, name: str, lines_of: Callable[[Kernel], Any], title: str) -> Stage:
         hlo, kernels = self.stages["hlo"].get(), self.kernels.get()
         if not kernels:
             # A custom fusion is a call of a library: on CPUs of YNNPACK, for matrix products.
@@ -371,12 +354,7 @@ class Pipeline:
             ]
             has_fusions = any(fusion.get("kind") != "kCustom" for fusion in fusions)
             return Stage(name, "", unavailable=_NO_KERNELS if has_fusions else _ONLY_LIBRARY)
-        return _timed(
-            name,
-            lambda: listing(
-                kernels, self.owners.get(), lines_of, lambda name, count: title.format(name=name, count=count)
-            ),
-        )
+        return _timed(name, lambda: listing(kernels, self.owners.get(), lines_of, title))
 
 
 def _timed(name: str, make: Callable[[], Read], before_s: float = 0.0) -> Stage:

@@ -166,13 +166,10 @@ class ProgramStages(Shown):
     def _graph_of(self, stage: str) -> StageGraph:
         first, target = first_stage(self), self.stage(stage)
         if stage == "stablehlo" and target.unavailable is None:
-            target = self._with_arguments(target)
+            kept = jax_versions.kept_inputs(self._pipeline.lowered.get())
+            inputs = [(index, array) for index, array in enumerate(self.inputs) if kept is None or index in kept]
+            target = replace(target, instructions=(*arguments_of(target.text, inputs), *target.instructions))
         return stage_graph(target, None if stage == first else self._graphs[first].get())
-
-    def _with_arguments(self, stage: Stage) -> Stage:
-        indices = jax_versions.kept_inputs(self._pipeline.lowered.get())
-        inputs = [(index, array) for index, array in enumerate(self.inputs) if indices is None or index in indices]
-        return replace(stage, instructions=(*arguments_of(stage.text, inputs), *stage.instructions))
 
     def links(self, source: str, target: str) -> dict[str, frozenset[str]]:
         """Link the instructions of two stages that share an equation.

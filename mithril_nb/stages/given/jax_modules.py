@@ -134,7 +134,19 @@ class HloText:
     """
 
     def __init__(self, module: str | bytes):
-        self._module = _hlo_of_text(module) if isinstance(module, str) else _hlo_of_proto(module)
+        try:
+            if isinstance(module, str):
+                self._module = hlo.hlo_module_from_text(module)
+            else:
+                try:
+                    self._module = hlo.HloModule.from_serialized_hlo_module_proto(module)
+                except (RuntimeError, ValueError):
+                    inner = _first_field(module)  # XLA's dumps are an `HloProto`, whose first field is the module
+                    if inner is None:
+                        raise
+                    self._module = hlo.HloModule.from_serialized_hlo_module_proto(inner)
+        except RuntimeError as error:
+            raise ValueError(str(error)) from error
         # XLA reads any layout of the text, and prints one instruction per line. It keeps names that are unique.
         self._text = self._module.to_string()
         self.name = self._module.name
@@ -192,18 +204,18 @@ def entry_of(module: Any) -> Any:
     raise ValueError("it has no function @main")
 
 
-def parameters_of(module: Any) -> tuple[tuple[str, str], ...]:
-    """Return name and type of each parameter of `@main`; the name is `""` if the parameter has none."""
-    return tuple((_name_in(str(argument.location)), str(argument.type)) for argument in entry_of(module).arguments)
-
-
-def results_of(module: Any) -> tuple[tuple[str, str], ...]:
-    """Return name and type of each result of `@main`; the name is `""` if the result has none."""
+def arrays_of(module: Any) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return name and type of each parameter and of each result of `@main`; the name is `""` if it has none."""
     main = entry_of(module)
+    parameters: list[tuple[str, str]] = []
+    for argument in main.arguments:
+        location = str(argument.location)
+        start, end = location.find('loc("'), location.rfind('")')
+        parameters.append((location[start + 5 : end] if start >= 0 and end > start else "", str(argument.type)))
     kinds = [str(result) for result in main.type.results]
     attributes = main.attributes["res_attrs"] if "res_attrs" in main.attributes else [{}] * len(kinds)
     names = [ir.StringAttr(result[_RESULT]).value if _RESULT in result else "" for result in attributes]
-    return tuple(zip(names, kinds, strict=True))
+    return parameters, list(zip(names, kinds, strict=True))
 
 
 def devices_of(compiled: Any) -> int:
@@ -227,34 +239,9 @@ def _attribute(module: Any, name: str, kind: Any, default: Any) -> Any:
     return kind(attributes[name]).value if name in attributes else default
 
 
-def _name_in(location: str) -> str:
-    start, end = location.find('loc("'), location.rfind('")')
-    return location[start + 5 : end] if start >= 0 and end > start else ""
-
-
 def _number(head: str, name: str) -> int:
     digits = head.partition(f", {name}=")[2].partition(",")[0]
     return int(digits) if digits.isdigit() else 1
-
-
-def _hlo_of_text(text: str) -> Any:
-    try:
-        return hlo.hlo_module_from_text(text)
-    except RuntimeError as error:
-        raise ValueError(str(error)) from error
-
-
-def _hlo_of_proto(data: bytes) -> Any:
-    try:
-        return hlo.HloModule.from_serialized_hlo_module_proto(data)
-    except (RuntimeError, ValueError) as error:
-        inner = _first_field(data)  # XLA's dumps are an `HloProto`, whose first field is the module
-        if inner is None:
-            raise ValueError(str(error)) from error
-    try:
-        return hlo.HloModule.from_serialized_hlo_module_proto(inner)
-    except (RuntimeError, ValueError) as error:
-        raise ValueError(str(error)) from error
 
 
 def _first_field(data: bytes) -> bytes | None:

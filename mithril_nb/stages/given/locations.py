@@ -96,17 +96,19 @@ def as_inferred(read: Read) -> Read:
     )
 
 
-@lru_cache(maxsize=8192)
-def _components(op_name: str) -> tuple[str, ...]:
-    parts: list[str] = []
-    depth, start = 0, 0
+def slashes_in(op_name: str) -> Iterator[int]:
+    """Yield the positions of the slashes that separate the components of a name."""
+    depth = 0
     for position, char in enumerate(op_name):
         depth += (char == "(") - (char == ")")
-        # A `/` in parentheses belongs to the name of a transformed scope.
-        if char == "/" and depth == 0:
-            parts.append(op_name[start:position])
-            start = position + 1
-    parts.append(op_name[start:])
+        if char == "/" and depth == 0:  # in parentheses it is part of the name of a transformed scope: jit(a/b)/add
+            yield position
+
+
+@lru_cache(maxsize=8192)
+def _components(op_name: str) -> tuple[str, ...]:
+    ends = [*slashes_in(op_name), len(op_name)]
+    parts = [op_name[start:end] for start, end in zip([0, *(end + 1 for end in ends)], ends, strict=False)]
     components = tuple([part for part in parts if part and not _TAG.fullmatch(part)])
     return () if len(components) == 1 and _WRAPPER.fullmatch(components[0]) else components
 

@@ -118,22 +118,23 @@ class Given:
 
     def names(self, params: Sequence[str]) -> GivenNames:
         """Return the `GivenNames` of the program; see `check_params` for `params`."""
-        inputs = [name for name, _ in self.parameters]
-        are_params = which_are_params(self._arguments, inputs, params)
+        arguments, names = self._arguments, [name for name, _ in self.parameters]
+        rows = zip(self.parameters, arguments, which_are_params(arguments, names, params), strict=True)
         return GivenNames(
             tuple(
-                Input(name, spec, UNATTRIBUTED, is_param, argument=_argument(name))
-                for (name, spec), is_param in zip(self.parameters, are_params, strict=True)
+                Input(name, spec, UNATTRIBUTED, is_param, argument=argument)
+                for (name, spec), argument, is_param in rows
             )
         )
 
     def check_params(self, params: Sequence[str]) -> None:
         """Raise an `UnknownOptionError` if a name in the option `params` is neither an argument nor a part of one."""
-        check_params(self.name, self._arguments, [name for name, _ in self.parameters], params)
+        arguments = list(dict.fromkeys(self._arguments))
+        check_params(self.name, arguments, [name for name, _ in self.parameters], params)
 
     @property
     def _arguments(self) -> list[str]:
-        return list(dict.fromkeys(_argument(name) for name, _ in self.parameters))
+        return [_ARGUMENT.split(name, maxsplit=1)[0] for name, _ in self.parameters]
 
 
 def _described(stage: str) -> str:
@@ -154,10 +155,6 @@ class GivenNames:
         # result is a tuple with the name that JAX gave the product; otherwise it is `()`.
         around, slash, primitive = id.rpartition("/")
         return (f"{around}/{_PRODUCTS[opcode]}",) if slash and opcode in _PRODUCTS and primitive in MOVERS else ()
-
-
-def _argument(name: str) -> str:
-    return _ARGUMENT.split(name, maxsplit=1)[0]
 
 
 def given_of_lowered(lowered: jax.stages.Lowered) -> Given:
@@ -245,12 +242,12 @@ def given_of_hlo(module: str | bytes, name: str = "") -> Given:
 
 def _entry_of_hlo(title: str, computations: Sequence[ComputationText]) -> tuple[str, Specs, Specs]:
     entry = next((computation for computation in computations if computation.is_entry), None)
-    lines = [line for line in (entry.instructions if entry else ()) if line.opcode == "parameter"]
+    lines = entry.instructions if entry else []
+    results = next((line.specs for line in lines if line.is_root), ())
+    lines = [line for line in lines if line.opcode == "parameter"]
     # The order of parameters in the text may differ from the order of the arguments.
     lines.sort(key=lambda line: int(line.literal) if line.literal.isdigit() else 0)
     parameters = tuple((line.op_name or line.name, line.specs[0] if line.specs else _TOKEN) for line in lines)
-    root = next((line for line in (entry.instructions if entry else ()) if line.is_root), None)
-    results = () if root is None else root.specs
     named = tuple(zip(_result_names(len(results)), results, strict=True))
     return title.removeprefix("HloModule").strip(), parameters, named
 
@@ -259,7 +256,7 @@ def _entry_of(module: Any) -> tuple[Specs, Specs]:
     """Return the name and spec of each parameter and result of `@main` of a StableHLO module."""
     # Parameters without a name are called `arg_0`, `arg_1`, ... A result without a name is called `result`, or
     # `result[0]`, `result[1]`, ... if there are several.
-    parameters, results = jax_modules.parameters_of(module), jax_modules.results_of(module)
+    parameters, results = jax_modules.arrays_of(module)
     numbered = [f"arg_{index}" for index in range(len(parameters))]
     return _specs(parameters, numbered), _specs(results, _result_names(len(results)))
 

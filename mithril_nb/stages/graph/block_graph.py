@@ -58,7 +58,16 @@ def outline(equations: Iterable[Instruction], calls: Iterable[str], kinds: Mappi
     positions = {id: position for position, id in enumerate(sorted(blocks, key=program_order))}
     for row in rows.values():
         row.equations.sort(key=positions.__getitem__)
-    return _text(_by_depth(rows), kinds)
+    children: dict[str, list[str]] = {}
+    for path in rows:
+        children.setdefault(path.rpartition("/")[0], []).append(path)
+    ordered: list[_Row] = []
+    waiting = children.get("", [])[::-1]
+    while waiting:
+        path = waiting.pop()
+        ordered.append(rows[path])
+        waiting.extend(children.get(path, [])[::-1])
+    return _text(ordered, kinds)
 
 
 def _connect(
@@ -92,19 +101,6 @@ def _connect(
             rows[path].gives = rows[path].gives or instruction.shapes
     for path, specs in backward_only.items():
         rows[path].gives = rows[path].gives or specs
-
-
-def _by_depth(rows: Mapping[str, _Row]) -> list[_Row]:
-    children: dict[str, list[str]] = {}
-    for path in rows:
-        children.setdefault(path.rpartition("/")[0], []).append(path)
-    ordered: list[_Row] = []
-    waiting = children.get("", [])[::-1]
-    while waiting:
-        path = waiting.pop()
-        ordered.append(rows[path])
-        waiting.extend(children.get(path, [])[::-1])
-    return ordered
 
 
 def _text(rows: list[_Row], kinds: Mapping[str, str]) -> Read:

@@ -7,7 +7,6 @@ iteration, each round becomes a separate node, so that equal rounds can be folde
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mithril_nb.stages.graph.draft import NodeDraft
@@ -24,26 +23,22 @@ class _CallRun:
     child: NodeDraft
     units: list[NodeDraft]
 
-    @property
-    def token(self) -> Hashable:
-        return (self.child.kind, self.child.name, self.child.shapes if self.child.kind == "instruction" else ())
-
 
 def split_rounds(root: NodeDraft, by_id: ById) -> None:
     """Put the blocks of each round of calls into a separate node, on every level of a tree."""
     for draft in root.walk():
-        if len(draft.children) > 1:
+        if len(draft.children) > 1 and any(child.kind == "block" for child in draft.children.values()):
             _split(draft, by_id)
 
 
 def _split(draft: NodeDraft, by_id: ById) -> None:
-    if not any(child.kind == "block" for child in draft.children.values()):
-        return
     runs = _runs(draft, "forward")
     calls = Counter(run.part for run in runs if run.child.kind == "block")
     if len(runs) < _FEWEST or max(calls.values(), default=0) < 3:
         return
-    repetition = rounds([run.token for run in runs])
+    repetition = rounds(
+        [(run.child.kind, run.child.name, run.child.shapes if run.child.kind == "instruction" else ()) for run in runs]
+    )
     if repetition is None or not any(
         calls[run.part] > 1 for run in runs[repetition[0] : repetition[0] + repetition[1]]
     ):
@@ -59,40 +54,22 @@ def _split(draft: NodeDraft, by_id: ById) -> None:
         if not 0 <= at - start < period * count:
             instances.setdefault(run.part, []).append(None)
             continue
-        before = sum(
-            earlier.part == run.part for earlier in runs[start + number * period : start + number * period + position]
-        )
-        instance = _instance(groups[number], run, before)
+        instance = groups[number]
+        if run.child.kind == "block":
+            nth = sum(earlier.part == run.part for earlier in runs[at - position : at]) + 1
+            mark = f"#{nth}" if nth > 1 else ""
+            name = f"{run.child.name} {mark}" if mark else run.child.name
+            instance = instance.child(f"{run.part}{mark}", name, "block", run.child.block)
         instances.setdefault(run.part, []).append((number, instance))
         _move(run, instance, moved, number)
-    _pair_backward(draft, groups, instances, moved)
-    _follow_updates(draft, moved, by_id)
-    _drop_empty(draft)
-
-
-def _instance(group: NodeDraft, run: _CallRun, before: int) -> NodeDraft:
-    if run.child.kind != "block":
-        return group
-    if not before:
-        return group.child(run.part, run.child.name, "block", run.child.block)
-    return group.child(f"{run.part}#{before + 1}", f"{run.child.name} #{before + 1}", "block", run.child.block)
-
-
-def _pair_backward(
-    draft: NodeDraft,
-    groups: Sequence[NodeDraft],
-    instances: Mapping[str, Sequence[tuple[int, NodeDraft] | None]],
-    moved: dict[str, tuple[int, str, NodeDraft]],
-) -> None:
-    """Move the backward pass of each call of a block into the node of the round that contains the call."""
-    # The first backward pass belongs to the last call. Instructions between two backward passes belong to the earlier
-    # one. If a block has more or fewer backward passes than calls, they are not moved.
-    runs = _runs(draft, "backward")
-    # If there are more or fewer backward passes than calls, their calls are unknown.
-    total = Counter(run.part for run in runs)
+    # The backward pass of each call goes into the round of the call. The first belongs to the last call. Instructions
+    # between two backward passes belong to the earlier one.
+    backward = _runs(draft, "backward")
+    # If there are more or fewer backward passes than calls, their calls are unknown, and they are not moved.
+    total = Counter(run.part for run in backward)
     done: Counter[str] = Counter()
     current: int | None = None
-    for run in runs:
+    for run in backward:
         forward = instances.get(run.part, ())
         if run.child.kind == "block" and len(forward) == total[run.part]:
             call = forward[len(forward) - 1 - done[run.part]]
@@ -102,9 +79,6 @@ def _pair_backward(
                 _move(run, call[1], moved, call[0])
         elif current is not None and run.child.kind != "block":
             _move(run, groups[current], moved, current)
-
-
-def _follow_updates(draft: NodeDraft, moved: dict[str, tuple[int, str, NodeDraft]], by_id: ById) -> None:
     for run in _runs(draft, "update"):
         for unit in run.units:
             near = [moved[operand] for id in unit.ids for operand in by_id[id].operands if operand in moved]
@@ -112,16 +86,20 @@ def _follow_updates(draft: NodeDraft, moved: dict[str, tuple[int, str, NodeDraft
             if same or (near and run.child.kind != "block"):
                 number, _, instance = (same or near)[0]
                 _move(_CallRun(run.part, run.child, [unit]), instance, moved, number)
+    for node in reversed([*draft.walk()]):
+        node.children = {part: child for part, child in node.children.items() if child.children or child.ids}
 
 
 def _runs(draft: NodeDraft, role: str) -> list[_CallRun]:
-    units = [
-        (unit.order, part, unit)
-        for part, child in draft.children.items()
-        if not part.startswith("round:")
-        for unit in _units(child)
-        if unit.role == role
-    ]
+    units: list[tuple[int, str, NodeDraft]] = []
+    for part, child in draft.children.items():
+        stack = [] if part.startswith("round:") else [child]
+        while stack:
+            node = stack.pop()
+            if not node.ids or node.kind in ("block", "input"):
+                stack.extend(node.children.values())
+            elif node.role == role:
+                units.append((node.order, part, node))
     runs: list[_CallRun] = []
     for _, part, unit in sorted(units, key=lambda entry: entry[0]):
         if runs and runs[-1].part == part:
@@ -129,16 +107,6 @@ def _runs(draft: NodeDraft, role: str) -> list[_CallRun]:
         else:
             runs.append(_CallRun(part, draft.children[part], [unit]))
     return runs
-
-
-def _units(draft: NodeDraft) -> Iterator[NodeDraft]:
-    stack = [draft]
-    while stack:
-        node = stack.pop()
-        if node.ids and node.kind not in ("block", "input"):
-            yield node
-        else:
-            stack.extend(node.children.values())
 
 
 def _move(run: _CallRun, instance: NodeDraft, moved: dict[str, tuple[int, str, NodeDraft]], number: int) -> None:
@@ -166,8 +134,3 @@ def _move(run: _CallRun, instance: NodeDraft, moved: dict[str, tuple[int, str, N
 def _part(draft: NodeDraft) -> str:
     assert draft.parent is not None  # nothing is folded yet, so a key is the parent's key and the part
     return draft.key[len(draft.parent.key) + 1 :] if draft.parent.key else draft.key
-
-
-def _drop_empty(draft: NodeDraft) -> None:
-    for node in reversed([*draft.walk()]):
-        node.children = {part: child for part, child in node.children.items() if child.children or child.ids}

@@ -42,20 +42,10 @@ def shared_arrays(by_id: Mapping[str, Instruction]) -> set[str]:
     return {id for id, blocks in cut.items() if len(blocks) > 1}
 
 
-def dtype_of(specs: Iterable[TensorSpec]) -> str:
-    """Return the dtype of the spec with the most elements; `""` if there are no specs.
-
-    Examples:
-        >>> dtype_of([TensorSpec((2,), "int32"), TensorSpec(("n + 1", 4), "bfloat16")])
-        'bfloat16'
-    """
-    largest = max(specs, key=size_of_shape, default=None)
-    return "" if largest is None else str(largest.dtype)
-
-
 @lru_cache(maxsize=1 << 12)  # a program has few distinct specs
 def _result_of(specs: tuple[TensorSpec, ...]) -> tuple[str, str]:
-    return shapes_text(specs), dtype_of(specs)
+    largest = max(specs, key=size_of_shape, default=None)
+    return shapes_text(specs), "" if largest is None else str(largest.dtype)
 
 
 @dataclass

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from mithril_nb.stages.graph.draft import NodeDraft
 from mithril_nb.stages.graph.known_functions import known_functions
 from mithril_nb.stages.graph.stage_graph import Kind, StageGraph
-from mithril_nb.stages.records import LOSS, OPTIMIZER, ById, Instruction, Role, format_lines, lines_of_source
+from mithril_nb.stages.records import LOSS, OPTIMIZER, ById, Role, format_lines, lines_of_source
 
 # `rounds` tries this many lengths of a round: the most frequent distances between equal items.
 _PERIODS = 40
@@ -28,6 +28,7 @@ _MOST_NAMES = 3
 _MOST_SEARCHED = 10_000
 # Added to the size of a node that must not be merged with its neighbours.
 _FAR = 10**9
+_APART = (LOSS, OPTIMIZER)
 
 
 def fold(root: NodeDraft, most: int, like: StageGraph | None, by_id: ById) -> dict[str, str]:
@@ -49,7 +50,9 @@ def fold(root: NodeDraft, most: int, like: StageGraph | None, by_id: ById) -> di
         _fold_equal(draft, hidden, like)
         if len(draft.children) > most:
             _fold_rounds(draft, hidden, most)
-        if len(draft.children) > most or _is_mixed(draft):
+        kinds = Counter(child.kind for child in draft.children.values())
+        is_mixed = kinds["instruction"] > _MOST_LOOSE and kinds["block"] + kinds["repeat"] + kinds["loop"] > 0
+        if len(draft.children) > most or is_mixed:
             _by_line(draft, by_id)
         _bucket(draft, most)
     return hidden
@@ -150,16 +153,11 @@ def _hide(other: NodeDraft, first: NodeDraft, hidden: dict[str, str]) -> None:
         if matches:
             _hide(child, matches.pop(0), hidden)
         else:
-            _stand_for_all(child, first.key, hidden)
-
-
-def _stand_for_all(draft: NodeDraft, key: str, hidden: dict[str, str]) -> None:
-    stack = [draft]
-    while stack:
-        node = stack.pop()
-        hidden[node.key] = key
-        stack.extend(node.children.values())
-        stack.extend(node.members[1:])
+            stack = [child]
+            while stack:
+                node = stack.pop()
+                hidden[node.key] = first.key
+                stack += [*node.children.values(), *node.members[1:]]
 
 
 def rounds(tokens: Sequence[Hashable], least: int = 3) -> tuple[int, int, int] | None:
@@ -202,7 +200,12 @@ def _fold_rounds(draft: NodeDraft, hidden: dict[str, str], most: int) -> None:
     # This also finds unrolled Python loops. A loop has separate rounds in the forward pass, the backward pass and the
     # update. They become one round if they come from the same lines of Python.
     groups: dict[str, tuple[set[str], NodeDraft]] = {}
-    roles = {key: _main_role(child) for key, child in draft.children.items() if child.kind != "repeat"}
+    # The index in `counts` of each node's first role. Inputs have none.
+    roles = {
+        key: next((at for at, count in enumerate(child.counts) if count), -1)
+        for key, child in draft.children.items()
+        if child.kind != "repeat"
+    }
     for role in range(4):
         for _ in range(_MOST_RUNS):
             plain = [child for key, child in draft.children.items() if roles.get(key) == role]
@@ -215,11 +218,6 @@ def _fold_rounds(draft: NodeDraft, hidden: dict[str, str], most: int) -> None:
             if is_one_op or 20 * period * count < len(plain):
                 break
             _fold_run(draft, plain[start : start + period * count], period, count, groups, hidden)
-
-
-def _main_role(draft: NodeDraft) -> int:
-    """Return the index in `counts` of the node's first role; -1 for inputs, which have no role."""
-    return next((at for at, count in enumerate(draft.counts) if count), -1)
 
 
 def _fold_run(
@@ -311,17 +309,13 @@ def sort_children(draft: NodeDraft) -> None:
     draft.children = dict(sorted(draft.children.items(), key=lambda item: (item[1].kind != "input", item[1].order)))
 
 
-def _is_mixed(draft: NodeDraft) -> bool:
-    loose = sum(child.kind == "instruction" for child in draft.children.values())
-    return loose > _MOST_LOOSE and any(child.kind in ("block", "repeat", "loop") for child in draft.children.values())
-
-
 def _by_line(draft: NodeDraft, by_id: ById) -> None:
     """Group the instructions directly in a node by the line of Python that they come from."""
     # The lines of a known function, such as the softmax, are one group. If a block is between forward instructions of
     # one line, they are two groups: one group would be both before and after the block.
     functions = _functions_of(draft.children.values(), by_id)
-    joined = {_line(by_id[id]): _line(by_id[result]) for id, (_, result) in functions.items()}
+    lines = {id: next(iter(by_id[id].source), "") for each, (_, result) in functions.items() for id in (each, result)}
+    joined = {lines[id]: lines[result] for id, (_, result) in functions.items()}
     groups: dict[str, list[list[tuple[str, NodeDraft]]]] = {}
     last: dict[str, int] = {}
     blocks = 0
@@ -346,10 +340,6 @@ def _by_line(draft: NodeDraft, by_id: ById) -> None:
                 group.note = lines_label(children)
 
 
-def _line(instruction: Instruction) -> str:
-    return next(iter(instruction.source), "")
-
-
 def _bucket(draft: NodeDraft, most: int) -> None:
     """Group neighbouring children of a node until there are at most `most`."""
     # If there are more than `4 * most`, each `most` neighbours become a group first. Then the two neighbours with the
@@ -361,17 +351,16 @@ def _bucket(draft: NodeDraft, most: int) -> None:
     if len(draft.children) <= most:
         return
     groups = [[item] for item in draft.children.items()]
-    sizes = [sum(child.counts) + (_FAR if _stands_alone(child) else 0) for child in draft.children.values()]
+    sizes = [
+        sum(child.counts) + _FAR * (child.kind in ("repeat", "input") or child.block in _APART or child.repeat > 1)
+        for child in draft.children.values()
+    ]
     while len(groups) > most:
         at = min(range(len(groups) - 1), key=lambda at: (sizes[at] + sizes[at + 1], at))
         groups[at : at + 2] = [groups[at] + groups[at + 1]]
         sizes[at : at + 2] = [sizes[at] + sizes[at + 1]]
     for group in groups:
         _gather_named(draft, group)
-
-
-def _stands_alone(draft: NodeDraft) -> bool:
-    return draft.kind in ("repeat", "input") or draft.block in (LOSS, OPTIMIZER) or draft.repeat > 1
 
 
 def _gather_named(draft: NodeDraft, children: Sequence[tuple[str, NodeDraft]]) -> None:

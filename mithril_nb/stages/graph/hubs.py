@@ -27,7 +27,13 @@ def split_hubs(root: NodeDraft, by_id: ById) -> None:
     for draft in [*root.walk()]:
         if draft is not root and draft.kind not in ("loop", "branch"):
             continue
-        hubs = [part for part, child in draft.children.items() if _may_be_hub(child)]
+        hubs = [
+            part
+            for part, child in draft.children.items()
+            # The ids directly in a block are its parameters.
+            if child.kind == "block" and not child.ids and len(child.children) > 1
+            if all(node is child or node.kind not in ("block", "repeat") for node in child.walk())
+        ]
         if not hubs or sum(child.kind in _AROUND for child in draft.children.values()) < 2:
             continue
         positions = positions or {id: position for position, id in enumerate(by_id)}
@@ -61,13 +67,6 @@ def _in_cycles(level: Mapping[str, str], by_id: ById) -> set[str]:
                     left.remove(other)
                     ends.append(other)
     return left
-
-
-def _may_be_hub(draft: NodeDraft) -> bool:
-    # The ids directly in a block are its parameters.
-    if draft.kind != "block" or draft.ids or len(draft.children) < 2:
-        return False
-    return not any(node.kind in ("block", "repeat") for node in draft.walk() if node is not draft)
 
 
 def _split(draft: NodeDraft, part: str, level: Mapping[str, str], by_id: ById) -> None:

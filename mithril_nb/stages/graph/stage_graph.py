@@ -233,7 +233,12 @@ class StageGraph(Shown):
     def links(self) -> tuple[GraphLink, ...]:
         """The links between the nodes if all are open, in program order."""
         seen: dict[str, str] = {}
-        homes = {id: (self._visible_key(key, seen), self._folds(key)) for id, key in self.home.items()}
+        fold_of = {member: node.key for node in self.nodes.values() for member in node.members}
+        folds_around: dict[str, dict[str, str]] = {}  # by node: for each fold around it, the member that contains it
+        for key, node in self.nodes.items():
+            above = folds_around[node.parent] if key else {}
+            folds_around[key] = {**above, fold_of[key]: key} if key in fold_of else above
+        homes = {id: (self._visible_key(key, seen), folds_around[key]) for id, key in self.home.items()}
         bundles: dict[tuple[str, str, str, bool, bool], tuple[set[Role], dict[TensorSpec, None]]] = {}
 
         def add(flow: Flow, *, is_carried: bool = False, is_gradient: bool = False) -> None:
@@ -241,10 +246,15 @@ class StageGraph(Shown):
             (tail, folds), (head, others) = homes[source], homes[target]
             if not tail or not head:
                 return
-            is_next = folds is not others and _is_between_rounds(folds, others)
+            # Whether the data flows between different members of a fold.
+            is_next = folds is not others and bool(folds)
+            is_next = is_next and any(folds.get(fold, member) != member for fold, member in others.items())
             loop = ""
             if is_carried and not is_next:
-                loop = self._visible_key(self._loop_around(self.home[source], self.home[target]), seen)
+                around_target = {*self._above(self.home[target])}
+                around_both = (key for key in self._above(self.home[source]) if key in around_target)
+                loop = next((key for key in around_both if self.nodes[key].kind == "loop"), "")
+                loop = self._visible_key(loop, seen)
             if is_gradient if is_next else not loop and (is_carried or tail == head):
                 return
             roles, specs = bundles.setdefault((tail, head, loop, is_gradient, is_next), (set(), {}))
@@ -263,10 +273,6 @@ class StageGraph(Shown):
             GraphLink(tail, head, frozenset(roles), tuple(specs), loop, is_gradient, is_next)
             for (tail, head, loop, is_gradient, is_next), (roles, specs) in bundles.items()
         )
-
-    def _loop_around(self, *keys: str) -> str:
-        common = set.intersection(*({*self._above(key)} for key in keys))
-        return next((key for key in self._above(keys[0]) if key in common and self.nodes[key].kind == "loop"), "")
 
     def _above(self, key: str) -> Iterator[str]:
         while key:
@@ -289,31 +295,25 @@ class StageGraph(Shown):
             fits: A function that returns whether the picture has enough space, given the open nodes and a scale.
         """
         opened: set[str] = set()
-        count = len(self.level())
+        top = count = len(self.level())
+        shares, number = shares or {}, max(1, len(self.home))
         waiting = [node for node in self.level() if node.children]
         while waiting:
-            waiting.sort(key=lambda node: (-self._weight(node, shares or {}), -sum(node.counts), node.key))
+            waiting.sort(
+                key=lambda node: (-shares.get(node.key, sum(node.counts) / number), -sum(node.counts), node.key)
+            )
             node = waiting.pop(0)
-            after = count + len(node.children)
-            if after > most or not self._shows_more(node, len(self.level())):
+            after, inside = count + len(node.children), self.level(node.key)
+            if after > most or node.block in (LOSS, OPTIMIZER) or (len(inside) == 1 and not inside[0].children):
+                continue
+            is_open = top < _FEW or node.kind in ("loop", "cond", "branch")
+            if not is_open and not any(map(self._has_name, inside)):
                 continue
             if fits({*opened, node.key}, _SMALLEST if count < _FEW_NODES else _SMALL):
                 opened.add(node.key)
                 count = after
                 waiting.extend(child for child in self.level(node.key) if child.children)
         return frozenset(opened)
-
-    def _weight(self, node: GraphNode, shares: Mapping[str, float]) -> float:
-        share = shares.get(node.key)
-        return sum(node.counts) / max(1, len(self.home)) if share is None else share
-
-    def _shows_more(self, node: GraphNode, top: int) -> bool:
-        inside = self.level(node.key)
-        if node.block in (LOSS, OPTIMIZER) or (len(inside) == 1 and not inside[0].children):
-            return False
-        if top < _FEW or node.kind in ("loop", "cond", "branch"):
-            return True
-        return any(self._has_name(child) for child in inside)
 
     def _has_name(self, node: GraphNode) -> bool:
         """Return whether a node is a block, loop, conditional or branch, or a repetition of these."""
@@ -328,27 +328,6 @@ class StageGraph(Shown):
                 outer = self._visible_key(self.nodes[key].parent, seen) if key else ""
                 seen[key] = key if not key or outer == self.nodes[key].parent else outer
         return seen[key]
-
-    def _folds(self, key: str) -> dict[str, str]:
-        """Return a dict from the key of each fold around a node to the key of the member that contains the node."""
-        if key not in self._fold_cache:
-            above = self._folds(self.nodes[key].parent) if key else {}
-            fold = self._fold_of.get(key)
-            self._fold_cache[key] = above if fold is None else {**above, fold: key}
-        return self._fold_cache[key]
-
-    @cached_property
-    def _fold_of(self) -> dict[str, str]:
-        return {member: node.key for node in self.nodes.values() for member in node.members}
-
-    @cached_property
-    def _fold_cache(self) -> dict[str, dict[str, str]]:
-        return {}
-
-
-def _is_between_rounds(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    """Return whether data flows between different members of a fold; the arguments are `_folds` of both ends."""
-    return bool(before) and any(before.get(fold, member) != member for fold, member in after.items())
 
 
 def short_shape(spec: TensorSpec) -> str:

@@ -62,8 +62,15 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
     root = NodeDraft(ROOT, stage.name, "block", UNATTRIBUTED, None)
     by_id = {instruction.id: instruction for instruction in stage.instructions}
     parents = parents_of(stage)
-    homes = _plant(root, stage, by_id, parents, _known_inputs(like))
-    _name_calls(root)
+    names: dict[str, str] = {}  # of inputs, by their equations
+    if like is not None:
+        inputs = [node for node in like.nodes.values() if node.kind == "input" and len(node.ids) == 1]
+        names = {equation: node.name for node in inputs for equation in like.equations[node.ids[0]]}
+    homes = _plant(root, stage, by_id, parents, names)
+    for draft in reversed([*root.walk()]):
+        inside = [*draft.children.values()]
+        if draft.kind == "call" and draft.name == draft.opcode and len(inside) == 1 and inside[0].kind == "call":
+            draft.name = inside[0].name
     split_rounds(root, by_id)
     split_hubs(root, by_id)
     flows = tuple(_flows(stage, by_id, homes))
@@ -80,7 +87,25 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
     _measure(root, by_id, flows, {key: at for at, key in enumerate(like.nodes)} if like is not None else {})
     hidden = fold(root, most, like, by_id)
     nodes: dict[str, GraphNode] = {}
-    _freeze(root, nodes)
+    stack = [root]
+    while stack:
+        draft = stack.pop()
+        nodes[draft.key] = GraphNode(
+            draft.key,
+            draft.name,
+            draft.kind,
+            draft.block,
+            draft.parent.key if draft.parent else ROOT,
+            tuple(child.key for child in draft.children.values()),
+            tuple(draft.ids),
+            (draft.counts[0], draft.counts[1], draft.counts[2], draft.counts[3]),
+            draft.shape,
+            draft.repeat,
+            tuple(member.key for member in draft.members),
+            draft.note,
+            draft.dtype,
+        )
+        stack.extend(reversed([*draft.children.values(), *draft.members[1:]]))
     if stage.unavailable is not None and len(nodes) > 1:
         nodes[ROOT] = replace(nodes[ROOT], children=(*nodes[ROOT].children, FAILURE))
         reason, _, location = stage.unavailable.rpartition("\n  at ")
@@ -116,13 +141,6 @@ def _makers(id: str, pick: int, by_id: ById, homes: Container[str]) -> list[str]
     # Which of several results of an inner loop or call it is, is unknown.
     groups = (_makers(each, 0, by_id, homes) if len(by_id[each].shapes) < 2 else [each] for each in inside)
     return [maker for makers in groups for maker in makers] or [id]
-
-
-def _known_inputs(like: StageGraph | None) -> dict[str, str]:
-    if like is None:
-        return {}
-    inputs = [node for node in like.nodes.values() if node.kind == "input" and len(node.ids) == 1]
-    return {equation: node.name for node in inputs for equation in like.equations[node.ids[0]]}
 
 
 def _plant(
@@ -204,13 +222,6 @@ def _forward_pass_of(
     if saved:  # or data, which the forward pass reads too
         return None if any(saved in alike[id].operands for id in free) else saved
     return free[0] if len(free) == 1 else None
-
-
-def _name_calls(root: NodeDraft) -> None:
-    for draft in reversed([*root.walk()]):
-        inside = [*draft.children.values()]
-        if draft.kind == "call" and draft.name == draft.opcode and len(inside) == 1 and inside[0].kind == "call":
-            draft.name = inside[0].name
 
 
 def _outer(
@@ -339,28 +350,6 @@ def _line(draft: NodeDraft) -> Iterable[NodeDraft]:
         node = node.parent
 
 
-def _freeze(draft: NodeDraft, nodes: dict[str, GraphNode]) -> None:
-    stack = [draft]
-    while stack:
-        node = stack.pop()
-        nodes[node.key] = GraphNode(
-            node.key,
-            node.name,
-            node.kind,
-            node.block,
-            node.parent.key if node.parent else ROOT,
-            tuple(child.key for child in node.children.values()),
-            tuple(node.ids),
-            (node.counts[0], node.counts[1], node.counts[2], node.counts[3]),
-            node.shape,
-            node.repeat,
-            tuple(member.key for member in node.members),
-            node.note,
-            node.dtype,
-        )
-        stack.extend(reversed([*node.children.values(), *node.members[1:]]))
-
-
 def region_of(instruction: Instruction) -> Region:
     """Return an instruction that contains others as a `Region`.
 
@@ -400,25 +389,14 @@ def parents_of(stage: Stage) -> dict[str, str]:
             parents[instruction.id] = open_ones[-1][1]
         if instruction.lines > 1:
             open_ones.append((instruction.line + instruction.lines, instruction.id))
-    parents.update(_by_computation(stage, parents))
-    return parents
-
-
-def _by_computation(stage: Stage, parents: Mapping[str, str]) -> dict[str, str]:
-    """Return a dict like that of `parents_of` for HLO, where the body of an instruction is a separate computation."""
-    callers: dict[str, str] = {}
+    callers: dict[str, str] = {}  # in HLO, the body of an instruction is a separate computation
     for instruction in stage.instructions:
         for key, value in instruction.attributes:
             if key in COMPUTATIONS:
                 for name in names_in(value):
                     callers.setdefault(name, instruction.id)
-    if not callers:
-        return {}
-    inside = by_computation(stage.text, sorted(stage.instructions, key=lambda instruction: instruction.line))
-    return {
-        instruction.id: callers[name]
-        for name, instructions in inside.items()
-        if name in callers
-        for instruction in instructions
-        if instruction.id not in parents
-    }
+    ordered = sorted(stage.instructions, key=lambda instruction: instruction.line) if callers else []
+    for name, inside in by_computation(stage.text, ordered).items() if callers else ():
+        for instruction in inside if name in callers else ():
+            parents.setdefault(instruction.id, callers[name])
+    return parents

@@ -65,22 +65,18 @@ def with_flows(
         if maker is not None and maker.results and index:
             change(instruction.id, picks=(index,))
         carried = results.get(instruction.operands[0], ())[index : index + 1]
-        if carried and carried[0] in by_id and not _is_unchanged(by_id[carried[0]], index, results):
+        if not carried or carried[0] not in by_id:
+            continue
+        result = by_id[carried[0]]
+        if _item_index(result) != index or result.operands[0] not in results:  # else the loop does not change it
             change(instruction.id, carried=carried)
     return tuple(by_id.values())
 
 
 def _item_index(instruction: Instruction) -> int | None:
-    index = (
-        dict(instruction.attributes).get("index", "")
-        if instruction.opcode == "get-tuple-element" and instruction.operands
-        else ""
-    )
+    is_item = instruction.opcode == "get-tuple-element" and instruction.operands
+    index = dict(instruction.attributes).get("index", "") if is_item else ""
     return int(index) if index.isdigit() else None
-
-
-def _is_unchanged(result: Instruction, index: int, results: Mapping[str, Sequence[str]]) -> bool:
-    return _item_index(result) == index and result.operands[0] in results
 
 
 def _results(root: Instruction) -> tuple[str, ...]:

@@ -40,8 +40,11 @@ def with_flows(text: str, instructions: Sequence[Instruction]) -> tuple[Instruct
         by_id[id] = replace(by_id[id], **fields)
 
     for instruction in instructions:
-        if "#" in lines[instruction.line - 1] and (picks := _picks(instruction, lines[instruction.line - 1])):
-            change(instruction.id, picks=picks)
+        if "#" in (line := lines[instruction.line - 1]):
+            used = _VALUE.findall(_INSIDE.sub("", line.partition(" = ")[2] or line))
+            picks = tuple([int(pick or 0) for _, pick in used])
+            if any(picks) and len(picks) == len(instruction.operands):
+                change(instruction.id, picks=picks)
     at_line = {instruction.line: instruction.id for instruction in instructions}
     calls: dict[str, list[str]] = {}
     for instruction in instructions:
@@ -135,9 +138,3 @@ def _maker(value: _Value, inner: Mapping[str, Sequence[_Value | None]]) -> str:
     while pick < len(inner.get(id, ())) and (inside := inner[id][pick]) is not None:
         id, pick = inside
     return id
-
-
-def _picks(instruction: Instruction, line: str) -> tuple[int, ...]:
-    used = _INSIDE.sub("", line.partition(" = ")[2] or line)
-    picks = tuple([int(pick or 0) for _, pick in _VALUE.findall(used)])
-    return picks if any(picks) and len(picks) == len(instruction.operands) else ()

@@ -14,7 +14,6 @@ from mithril_nb.stages.trace.params import TRIPS
 from mithril_nb.stages.trace.trips import rounds
 
 _DIGITS = re.compile(r"\d+")
-_BEFORE = "hlo_before"
 # For each dtype smaller than a byte, a dtype of one byte: before XLA's passes, an element takes a whole byte.
 _UNPACKED = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8", "float4_e2m1fn": "float8_e4m3fn"}
 _BRANCHES = ("branch_computations", "true_computation", "false_computation")
@@ -101,7 +100,10 @@ class HloModule:
             previous_line = instruction.line
             if current is None:
                 continue
-            current.by_id[instruction.id] = _unpacked(instruction) if stage.name == _BEFORE else instruction
+            current.by_id[instruction.id] = instruction
+            if stage.name == "hlo_before" and any(spec.dtype in _UNPACKED for spec in instruction.shapes):
+                shapes = [replace(spec, dtype=_UNPACKED.get(spec.dtype, spec.dtype)) for spec in instruction.shapes]
+                current.by_id[instruction.id] = replace(instruction, shapes=tuple(shapes))
             line = lines[instruction.line - 1]
             if line.startswith("  ROOT "):
                 current.root = instruction
@@ -148,14 +150,6 @@ class HloModule:
         return self.called(instruction, *_BRANCHES)
 
 
-def _unpacked(instruction: Instruction) -> Instruction:
-    if not any(spec.dtype in _UNPACKED for spec in instruction.shapes):
-        return instruction
-    return replace(
-        instruction, shapes=tuple(replace(s, dtype=_UNPACKED.get(s.dtype, s.dtype)) for s in instruction.shapes)
-    )
-
-
 def index_of(element: Instruction) -> int | None:
     """Return the index of a `get-tuple-element`; `None` if its text is incomplete."""
     match = _DIGITS.search(dict(element.attributes).get("index", ""))
@@ -185,7 +179,12 @@ def rounds_of_loops(module: HloModule, rounds: Mapping[str, int | None]) -> dict
         for instruction in body.by_id.values():
             within = frozenset[str]().union(*(inside.get(callee.name, ()) for callee in module.called(instruction)))
             if instruction.opcode == "while":
-                own[instruction.id] = _around([id for id in instruction.equations if id in rounds], within)
+                # The innermost of the nested loop equations that contains all equations inside; `""` if none does.
+                nested = [id for id in instruction.equations if id in rounds]
+                outermost = min(nested, key=len, default="")
+                ours = [f"{id}." for id in within if f"{id}.".startswith(f"{outermost}.")]
+                fitting = [loop for loop in nested if all(id.startswith(f"{loop}.") for id in ours)]
+                own[instruction.id] = max(fitting, key=len, default="")
             ids |= (
                 within if instruction.opcode in ("while", "call", "conditional") else {*instruction.equations, *within}
             )
@@ -207,27 +206,17 @@ def rounds_of_loops(module: HloModule, rounds: Mapping[str, int | None]) -> dict
     return counts
 
 
-def _around(loops: list[str], ids: frozenset[str]) -> str:
-    """Return the innermost of some nested loop equations that contains all equations in `ids`; `""` if none does."""
-    if not loops:
-        return ""
-    outermost = min(loops, key=len)
-    ours = [id for id in ids if id == outermost or id.startswith(f"{outermost}.")]
-    fitting = [loop for loop in loops if all(id == loop or id.startswith(f"{loop}.") for id in ours)]
-    return max(fitting, key=len, default="")
-
-
 def trip_counts(equations: Iterable[Equation]) -> dict[str, int | None]:
     """Return a dict from the id of each `scan` and `while` equation to its trip count; `None` if unknown."""
     loops = [equation for equation in equations if equation.primitive in ("scan", "while")]
-    while_counts: dict[str, Any] = {loop.id: loop.param.get(TRIPS) for loop in loops if loop.primitive == "while"}
-    return {**{loop.id: _rounds(loop) for loop in loops}, **while_counts}
-
-
-def _rounds(loop: Equation) -> int | None:
-    # A body may run several unrolled steps.
-    length, unroll = loop.param.get("length"), loop.param.get("unroll", 1)
-    return length // max(unroll, 1) if isinstance(length, int) and isinstance(unroll, int) else None
+    counts: dict[str, Any] = {}
+    for loop in loops:
+        # A body may run several unrolled steps.
+        length, unroll = loop.param.get("length"), loop.param.get("unroll", 1)
+        counts[loop.id] = length // max(unroll, 1) if isinstance(length, int) and isinstance(unroll, int) else None
+        if loop.primitive == "while":
+            counts[loop.id] = loop.param.get(TRIPS)
+    return counts
 
 
 def with_trip_counts(name: str, read: Read, equations: Iterable[Equation]) -> Read:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
 from mithril_nb.graph.spec import ITEM_BYTES
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.given.locations import GivenLines, ReadSources
+from mithril_nb.stages.given.locations import GivenLines, ReadSources, slashes_in
 from mithril_nb.stages.hlo.hlo_flows import with_flows
 from mithril_nb.stages.hlo.stablehlo import ids_in_function_of
 from mithril_nb.stages.hlo.syntax import HloLine, attribute_pairs, device_counts, sizes_in
@@ -23,10 +24,11 @@ from mithril_nb.stages.inference import (
     attribute,
     blend,
     blend_equally,
+    distinct,
+    in_program_order,
     majority,
     majority_of,
     pass_on,
-    program_order,
 )
 from mithril_nb.stages.records import Equation, Ids, Origin, Read, Shares
 from mithril_nb.stages.trace.provenance.scopes import Marks
@@ -78,13 +80,6 @@ def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:
     return 0.0 if line.opcode in MOVING or line.opcode in CALLING else float(line.elements)
 
 
-def work(line: HloLine, shapes: dict[str, HloLine]) -> float:
-    """Return the weight of an instruction: its operations, or a little for each element that it only moves."""
-    if line.opcode in MOVING and line.opcode not in _FREE:
-        return _MOVED * line.elements
-    return flops(line, shapes)
-
-
 # Opcodes of the instructions that pass slices to the body of a scan and stack its results.
 _MOVES = frozenset(
     {"dynamic-slice", "dynamic-update-slice", "get-tuple-element", "reshape", "bitcast", "copy", "transpose"}
@@ -111,30 +106,27 @@ def read_hlo(
     Op names by instruction, for instructions without one in the text. `lines`: The object that reads Python lines from
     the locations in the text; `None` to use the Python lines of the equations.
     """
-    read = None if lines is None else lines.of_hlo(text)
-    return _Module(text, tags, equations, inputs, refine, op_names or {}, read).result()
+    return _Module(text, tags, equations, inputs, refine, op_names or {}, lines and lines.of_hlo(text)).result()
 
 
 # The instruction that calls a computation, and the computation that contains it.
 _Caller = tuple[HloLine, ComputationText]
 
 
+@dataclass
 class _Module:
-    def __init__(
-        self,
-        text: str,
-        tags: Marks,
-        equations: Mapping[str, Equation],
-        inputs: Mapping[str, tuple[int, str]],
-        refine: Callable[[str, str], Ids],
-        op_names: Mapping[str, str],
-        read: ReadSources | None,
-    ):
-        self._tags, self._equations, self._inputs = tags, equations, inputs
-        self._refine, self._op_names, self._read = refine, op_names, read
-        self._title, computations = read_module(text)
+    text: str
+    tags: Marks
+    equations: Mapping[str, Equation]
+    inputs: Mapping[str, tuple[int, str]]
+    refine: Callable[[str, str], Ids]
+    op_names: Mapping[str, str]
+    read: ReadSources | None
+
+    def __post_init__(self):
+        self._title, computations = read_module(self.text)
         # Show the counts of devices: a collective without listed groups uses all devices.
-        self._title += "".join(f", {name}={count}" for name, count in device_counts(text).items())
+        self._title += "".join(f", {name}={count}" for name, count in device_counts(self.text).items())
         computations.sort(key=lambda computation: not computation.is_entry)
         # If a damaged text has two computations of one name, the first counts.
         self._computations = {computation.name: computation for computation in reversed(computations)}
@@ -166,10 +158,12 @@ class _Module:
                         prefers_users=line.opcode in _USERS_FIRST,
                         shown_operands=line.operands,  # `operands` of a parameter grow by the operands of its callers
                         shapes=line.specs,
-                        attributes=attribute_pairs(line.attributes) + _trips(line),
+                        # The displayed text does not contain the trip count.
+                        attributes=attribute_pairs(line.attributes)
+                        + (() if line.trips is None else (("known_trip_count", str(line.trips)),)),
                     )
                     # If the op name is only the name of the program, use the location of the caller instead.
-                    if line.location and (not line.op_name or self._tags.is_in(line.op_name)):
+                    if line.location and (not line.op_name or self.tags.is_in(line.op_name)):
                         self._drafts[line.name].locations = (line.location,)
                     for how, callee in line.calls:
                         if ranks.get(callee, -1) >= ranks[computation.name]:
@@ -181,15 +175,35 @@ class _Module:
                     id = f"line {len(printed)}"
                     self._drafts[id] = InstructionDraft(id, "unreadable", len(printed))  # an opcode of unknown cost
             printed += ["}", ""]
-        if self._read is not None:
-            self._hand_down_locations()
+        for computation in self._order if self.read is not None else ():  # hand down the locations of callers
+            locations = {
+                location: None
+                for caller, _ in self._all_callers(computation)
+                for location in self._drafts[caller.name].locations
+            }
+            for line in computation.instructions if locations else ():
+                draft = self._drafts[line.name]
+                draft.locations = draft.locations or tuple(locations)
         for computation in self._callees_first:
             self._attribute(computation)
-        self._hand_in()
+        for computation in self._order:  # connect the parameters of a computation to the operands of its callers
+            callers = [
+                caller for caller, _ in self._callers.get(computation.name, ()) if caller.opcode in ("fusion", "call")
+            ]
+            for line in computation.instructions if callers else ():
+                if line.opcode == "parameter" and line.literal.isdigit():
+                    number = int(line.literal)
+                    operands = tuple(caller.operands[number] for caller in callers if number < len(caller.operands))
+                    self._drafts[line.name].operands += operands
         pass_on(self._drafts)
-        self._keep_moves()
+        # If no other block was found, set the block that `_attribute_moved` cleared again. Instructions in a fusion are
+        # left to `_hand_down`.
+        for name, (shares, origin) in self._moves.items():
+            callers = self._callers.get(self._homes[name].name, ())
+            if not self._drafts[name].shares and not any(caller.opcode == "fusion" for caller, _ in callers):
+                self._drafts[name].shares, self._drafts[name].origin = shares, origin
         self._hand_down()
-        instructions = tuple([draft.finished(self._equations, self._read) for draft in self._drafts.values()])
+        instructions = tuple([draft.finished(self.equations, self.read) for draft in self._drafts.values()])
         return tidy("\n".join(printed)), with_flows(
             instructions, self._callees_first, {**self._appliers, **self._callers}
         )
@@ -197,20 +211,21 @@ class _Module:
     def _attribute(self, computation: ComputationText) -> None:
         for line in computation.instructions:
             draft = self._drafts[line.name]
-            if line.opcode == "parameter" and line.op_name in self._inputs:
-                index, block = self._inputs[line.op_name]
+            if line.opcode == "parameter" and line.op_name in self.inputs:
+                index, block = self.inputs[line.op_name]
                 draft.equations, draft.is_settled = (f"arg{index}",), True
                 if block:
                     draft.shares, draft.origin = ((block, 1.0),), "inferred"
                 continue
             ids = self._ids(line, computation)
             if line.opcode not in CALLING:  # XLA gives an unnamed instruction the name of the call it was inlined from
-                ids = frozenset(id for id in ids if self._equations[id].primitive not in jax_versions.CALL_NAMES)
-            ids |= {more for id in ids for more in self._refine(line.opcode, id)}
-            attribute(draft, ids, self._equations)
-            if draft.origin and line.name in self._op_names:
+                ids = frozenset(id for id in ids if self.equations[id].primitive not in jax_versions.CALL_NAMES)
+            ids |= {more for id in ids for more in self.refine(line.opcode, id)}
+            attribute(draft, ids, self.equations)
+            if draft.origin and line.name in self.op_names:
                 draft.origin = "inferred"
-            draft.work = work(line, self._lines)
+            is_moved = line.opcode in MOVING and line.opcode not in _FREE
+            draft.work = _MOVED * line.elements if is_moved else flops(line, self._lines)
             if line.opcode == "constant":  # Merged across blocks; its users determine the block.
                 draft.shares, draft.role, draft.origin = (), None, None
             if line.opcode in CALLING:
@@ -232,22 +247,23 @@ class _Module:
                 items[line.operands[0]] = items[line.name]
             if line.opcode.removesuffix("-start").removesuffix("-done") not in _COMBINED or line.name not in items:
                 continue
-            parts = [(self._drafts[item.name], _bytes(item)) for item in items[line.name]]
+            parts = [
+                (
+                    self._drafts[item.name],
+                    float(sum(ITEM_BYTES.get(spec.dtype, 1) * (spec.size or 0) for spec in item.specs)),
+                )
+                for item in items[line.name]
+            ]
             if not any(part.equations for part, _ in parts):
                 continue
             draft = self._drafts[line.name]
-            draft.equations = tuple(sorted({id for part, _ in parts for id in part.equations}, key=program_order))
+            draft.equations = in_program_order(id for part, _ in parts for id in part.equations)
             draft.shares = blend((part.shares, weight) for part, weight in parts)
             draft.role = majority((part.role, weight) for part, weight in parts)
             draft.origin = "tagged" if draft.shares else None
 
-    def _hand_down_locations(self) -> None:
-        for computation in self._order:
-            callers = [*self._callers.get(computation.name, ()), *self._appliers.get(computation.name, ())]
-            locations = {location: None for caller, _ in callers for location in self._drafts[caller.name].locations}
-            for line in computation.instructions if locations else ():
-                draft = self._drafts[line.name]
-                draft.locations = draft.locations or tuple(locations)
+    def _all_callers(self, computation: ComputationText) -> list[_Caller]:
+        return [*self._callers.get(computation.name, ()), *self._appliers.get(computation.name, ())]
 
     def _moved_by(self, line: HloLine) -> Ids:
         """Return the operands that an instruction of `_MOVES` moves; `()` for a slice, whose users have its block."""
@@ -266,42 +282,36 @@ class _Module:
     def _attribute_moved(self, line: HloLine, candidates: Ids) -> None:
         """Clear the block of an instruction that moves data into or out of a scan, so that it is inferred later."""
         # The `op_name` of the instruction names only the scan. It should belong to the block that computes or uses
-        # the data. If no such block is found later, `_keep_moves` sets the block of the scan again.
+        # the data. If no such block is found later, `result` sets the block of the scan again.
         draft = self._drafts[line.name]
         if self._is_of_scan(draft):
             self._moves[line.name] = draft.shares, draft.origin
             draft.shares, draft.origin, draft.sources = (), None, candidates
 
     def _is_of_scan(self, draft: InstructionDraft) -> bool:
-        return bool(draft.equations) and all(self._equations[id].primitive == "scan" for id in draft.equations)
+        return bool(draft.equations) and all(self.equations[id].primitive == "scan" for id in draft.equations)
 
     def _ids(self, line: HloLine, computation: ComputationText) -> frozenset[str]:
         """Return the ids of the equations that the tags in an instruction's `op_name` identify."""
         # In a function that XLA did not inline, a tag has only the last part of an id. The ids of the calls precede
         # it.
-        op_name = line.op_name or self._op_names.get(line.name, "")
-        if not self._tags.is_in(op_name):
-            return self._of_function(computation)
+        op_name = line.op_name or self.op_names.get(line.name, "")
+        if not self.tags.is_in(op_name):  # in a function without tags, such as JAX's for a `cumsum`: use its calls
+            known_ids = self._functions.get(computation.name)
+            if known_ids is None:
+                callers = self._callers.get(computation.name, ())
+                calls = (self._ids(caller, home) for caller, home in callers if caller.opcode in ("call", "while"))
+                known_ids = frozenset(id for ids in calls for id in ids if not self.equations[id].is_call)
+                self._functions[computation.name] = known_ids
+            return known_ids
         ids: set[str] = set()
         for part in op_name.split(";"):
-            id = self._tags.joint.join(self._tags.path(part))
+            id = self.tags.joint.join(self.tags.path(part))
             if id and (part.startswith(self._root) if self._root else computation.is_entry):
                 ids.add(id)
             elif id:
                 ids |= self._behind_callers(id, computation)
-        return frozenset(ids & self._equations.keys())
-
-    def _of_function(self, computation: ComputationText) -> frozenset[str]:
-        """Return the ids of the equations that call a function without tags, such as JAX's function for a `cumsum`."""
-        equation_ids = self._functions.get(computation.name)
-        if equation_ids is None:
-            callers = self._callers.get(computation.name, ())
-            ids = {
-                id for caller, home in callers if caller.opcode in ("call", "while") for id in self._ids(caller, home)
-            }
-            equation_ids = frozenset(id for id in ids if not self._equations[id].is_call)
-            self._functions[computation.name] = equation_ids
-        return equation_ids
+        return frozenset(ids & self.equations.keys())
 
     def _behind_callers(self, id: str, computation: ComputationText) -> set[str]:
         if computation.is_entry:
@@ -309,14 +319,14 @@ class _Module:
         if (id, computation.name) in self._behind:
             return self._behind[id, computation.name]
         full_ids = self._behind[id, computation.name] = set[str]()
-        for caller, home in (*self._callers.get(computation.name, ()), *self._appliers.get(computation.name, ())):
-            if len(full_ids) >= self._tags.most_callers:
+        for caller, home in self._all_callers(computation):
+            if len(full_ids) >= self.tags.most_callers:
                 break
             ids = self._ids(caller, home)
             if caller.opcode == "call" and ids:
-                full_ids |= {f"{outer}{self._tags.joint}{id}" for outer in ids}
+                full_ids |= {f"{outer}{self.tags.joint}{id}" for outer in ids}
             elif ids:
-                full_ids |= ids_in_function_of(id, ids, self._tags.joint)
+                full_ids |= ids_in_function_of(id, ids, self.tags.joint)
             else:
                 full_ids |= self._behind_callers(id, home)
         return full_ids
@@ -326,13 +336,9 @@ class _Module:
         """Prefix of the op names of all instructions that are not in a called function: `jit(step)/`."""
         for computation in self._order:
             for line in computation.instructions if computation.is_entry else ():
-                if self._tags.is_in(line.op_name):
-                    depth = 0  # a slash inside of brackets is part of a name: jit(a/b)/add
-                    for position, char in enumerate(line.op_name):
-                        depth += (char == "(") - (char == ")")
-                        if char == "/" and depth == 0:
-                            start = line.op_name[: position + 1]
-                            return "" if self._tags.is_in(start) else start
+                for position in slashes_in(line.op_name) if self.tags.is_in(line.op_name) else ():
+                    start = line.op_name[: position + 1]
+                    return "" if self.tags.is_in(start) else start
         return ""
 
     def _gather(self, line: HloLine) -> None:
@@ -351,16 +357,31 @@ class _Module:
         counted = [part for part in inner if part.opcode not in TRIVIAL and (part.equations or part.shares)]
         ids = {id for part in counted for id in part.equations}
         if line.opcode == "call" and draft.equations:
-            self._gather_call(draft, ids)
+            own = tuple(f"{id}{self.tags.joint}" for id in draft.equations)
+            own_ids = {id for id in ids if id.startswith(own)}
+            if own_ids:
+                draft.equations = in_program_order((*own_ids, *draft.equations))
+                equations = [
+                    self.equations[id] for id in draft.equations if id in own_ids and not self.equations[id].is_call
+                ]
+                draft.shares = blend_equally(equations) or draft.shares
+                draft.role = majority_of(equations) or draft.role
+                draft.origin = "tagged" if draft.shares else None
             if not ids:
-                self._attribute_moved(line, self._written_by(line))
+                written: Ids = ()  # the operand that a call in a loop writes into a stacked result, as a tuple
+                stored = next((part for part in self._body(line) if part.opcode == "dynamic-update-slice"), None)
+                seen: set[str] = set()
+                while stored is not None and stored.opcode != "parameter" and stored.name not in seen:
+                    seen.add(stored.name)
+                    stored = self._lines.get(next(iter(self._moved_by(stored)), ""))
+                if stored is not None and stored.literal.isdigit():
+                    written = line.operands[int(stored.literal) : int(stored.literal) + 1]
+                self._attribute_moved(line, written)
                 for part in inner:
                     part.sources = () if line.name in self._moves else part.sources
             return
-        draft.equations = tuple(sorted(ids | set(draft.equations), key=program_order))
-        draft.locations = (
-            tuple(dict.fromkeys(location for part in counted for location in part.locations)) or draft.locations
-        )
+        draft.equations = in_program_order((*ids, *draft.equations))
+        draft.locations = distinct(location for part in counted for location in part.locations) or draft.locations
         weighed = [(part, part.work) for part in counted]
         if not any(weight for part, weight in weighed if part.shares):  # nothing in it computes or moves data
             weighed = [(part, 1.0) for part in counted]
@@ -374,55 +395,9 @@ class _Module:
         if line.opcode == "fusion" and is_moved and all(self._is_of_scan(part) for part in counted if part.shares):
             self._attribute_moved(line, tuple(inner_line.name for inner_line in self._body(line)[-1:]))
 
-    def _gather_call(self, draft: InstructionDraft, inside: set[str]) -> None:
-        own = tuple(f"{id}{self._tags.joint}" for id in draft.equations)
-        own_ids = {id for id in inside if id.startswith(own)}
-        if own_ids:
-            draft.equations = tuple(sorted(own_ids | set(draft.equations), key=program_order))
-            equations = [
-                self._equations[id] for id in draft.equations if id in own_ids and not self._equations[id].is_call
-            ]
-            draft.shares = blend_equally(equations) or draft.shares
-            draft.role = majority_of(equations) or draft.role
-            draft.origin = "tagged" if draft.shares else None
-
-    def _written_by(self, call: HloLine) -> Ids:
-        """Return the operand that a call in a loop writes into a stacked result, as a tuple; `()` if it writes none."""
-        line = next(
-            (inner_line for inner_line in self._body(call) if inner_line.opcode == "dynamic-update-slice"), None
-        )
-        candidates: set[str] = set()
-        while line is not None and line.opcode != "parameter" and line.name not in candidates:
-            candidates.add(line.name)
-            (operand,) = self._moved_by(line)[:1] or ("",)
-            line = self._lines.get(operand)
-        if line is None or not line.literal.isdigit():
-            return ()
-        return call.operands[int(line.literal) : int(line.literal) + 1]
-
     def _body(self, call: HloLine) -> list[HloLine]:
         called = self._computations.get(call.calls[0][1]) if call.calls else None
         return called.instructions if called else []
-
-    def _hand_in(self) -> None:
-        """Connect the parameters of a called computation to the operands of its callers."""
-        for computation in self._order:
-            callers = [
-                caller for caller, _ in self._callers.get(computation.name, ()) if caller.opcode in ("fusion", "call")
-            ]
-            for line in computation.instructions if callers else ():
-                if line.opcode == "parameter" and line.literal.isdigit():
-                    number = int(line.literal)
-                    operands = tuple(caller.operands[number] for caller in callers if number < len(caller.operands))
-                    self._drafts[line.name].operands += operands
-
-    def _keep_moves(self) -> None:
-        """Set the block that `_attribute_moved` cleared, for instructions for which no other block was found."""
-        # Instructions in a fusion are left to `_hand_down`.
-        for name, (shares, origin) in self._moves.items():
-            callers = self._callers.get(self._homes[name].name, ())
-            if not self._drafts[name].shares and not any(caller.opcode == "fusion" for caller, _ in callers):
-                self._drafts[name].shares, self._drafts[name].origin = shares, origin
 
     def _hand_down(self) -> None:
         """Give each instruction without a block the blocks of the callers of its computation."""
@@ -436,12 +411,3 @@ class _Module:
                     draft.shares, draft.origin = shares, "inferred"
                     draft.take_lines(callers)
                     draft.role = draft.role or majority_of(callers)
-
-
-def _bytes(line: HloLine) -> float:
-    return float(sum(ITEM_BYTES.get(spec.dtype, 1) * (spec.size or 0) for spec in line.specs))
-
-
-def _trips(line: HloLine) -> tuple[tuple[str, str], ...]:
-    # The displayed text does not contain it.
-    return () if line.trips is None else (("known_trip_count", str(line.trips)),)

@@ -14,18 +14,18 @@ the first line shows it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mithril_nb.stages.hlo.syntax import LAYOUT, OPERAND, HloLine, attribute_pairs, names_in, split
-from mithril_nb.stages.hlo.text import read_module
+from mithril_nb.stages.hlo.text import ComputationText, read_module
 
 NUMBER = re.compile(r"-?(?:\d[\d.]*(?:e[-+]?\d+)?|inf|nan)|true|false")
 """Constants that can be written as an operand."""
 
 
 @dataclass
-class Body:
+class Body(ComputationText):
     """A computation, ready to print.
 
     Attributes:
@@ -41,18 +41,10 @@ class Body:
             the name of the computation: `("body", "region_0.1")`.
     """
 
-    name: str
-    is_entry: bool
-    params: list[HloLine]
-    lines: list[HloLine | str]
+    params: list[HloLine] = field(default_factory=list)
     folded: set[str] = field(default_factory=set)
     attributes: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     runs: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-
-    @property
-    def instructions(self) -> Iterator[HloLine]:
-        """The lines that could be parsed, without `params`."""
-        return (line for line in self.lines if isinstance(line, HloLine))
 
     @property
     def word(self) -> tuple[str, str] | None:
@@ -74,7 +66,7 @@ def bodies_of(text: str) -> tuple[str, dict[str, Body]]:
     names = {computation.name for computation in computations}
     bodies: dict[str, Body] = {}
     for computation in computations:
-        body = bodies[computation.name] = Body(computation.name, computation.is_entry, [], computation.lines)
+        body = bodies[computation.name] = Body(**vars(computation))
         for line in computation.instructions:
             body.attributes[line.name], body.runs[line.name] = _attributes(line.attributes, names)
         numbered = {line.literal: line for line in computation.instructions if line.opcode == "parameter"}
@@ -218,9 +210,13 @@ def readable(text: str) -> Readable:
 
 
 @dataclass
-class _Names:
+class _ShortNames:
+    """The names in one computation: the short name of each instruction, and the type of each short name."""
+
     used: set[str] = field(default_factory=lambda: set(_RESERVED))
     counts: dict[str, int] = field(default_factory=dict)
+    short: dict[str, str] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
 
     def new(self, base: str) -> str:
         base = re.sub(r"[^A-Za-z0-9_.]+", "_", base, flags=re.ASCII).strip("_.") or "value"
@@ -232,22 +228,13 @@ class _Names:
         self.used.add(name)
         return name
 
-
-@dataclass
-class _ShortNames:
-    """The names in one computation: the short name of each instruction, and the type of each short name."""
-
-    names: _Names = field(default_factory=_Names)
-    short: dict[str, str] = field(default_factory=dict)
-    types: dict[str, str] = field(default_factory=dict)
-
     def of(self, operand: str) -> str:
         if operand not in self.short:
-            self.short[operand] = self.names.new(_base(operand))
+            self.short[operand] = self.new(_base(operand))
         return self.short[operand]
 
     def add(self, line: HloLine, base: str) -> str:
-        name = self.short[line.name] = self.names.new(base)
+        name = self.short[line.name] = self.new(base)
         self.types[name] = type_of(line)
         return name
 
@@ -262,7 +249,7 @@ class _HloPrinter:
                     callers[callee] = callers.get(callee, 0) + 1
         self._once = {name for name, count in callers.items() if count == 1 and not bodies[name].is_entry}
         self._by_word = described_by_word(bodies)
-        names = _Names({"entry", *_RESERVED})
+        names = _ShortNames({"entry", *_RESERVED})
         self._titles = {name: "entry" if body.is_entry else names.new(_base(name)) for name, body in bodies.items()}
         self._done: set[str] = set()
 
@@ -322,16 +309,32 @@ class _HloPrinter:
         self, line: HloLine, body: Body, scope: _ShortNames, depth: int, expected: str, constants: list[HloLine]
     ) -> None:
         called, words = runs_of(line, body, self._bodies)
-        inline = [(how, self._bodies[name]) for how, name in called if self._is_inline(name, depth)]
+        inline = [
+            (how, self._bodies[name])
+            for how, name in called
+            if name in self._once and name not in self._done and depth < DEEPEST
+        ]
         self._done.update(inner.name for _, inner in inline)
         numbers = {constant.name: constant for constant in constants}
         operands = [
             _number(numbers[operand], line) if operand in numbers else scope.of(operand) for operand in line.operands
         ]
         inner = _ShortNames()
-        is_direct = len(inline) == 1 and _keeps_names(line, inline[0][1], scope)
+        params = inline[0][1].params if len(inline) == 1 and line.opcode in ("fusion", "call") else None
+        # The operands have the same names inside if their types are the same.
+        is_direct = params is not None and [scope.types.get(scope.of(name)) for name in line.operands] == [
+            type_of(param) for param in params
+        ]
         if is_direct:
-            operands = _handed_in(line, inline[0][1], scope, inner)
+            names = [scope.of(operand) for operand in line.operands]
+            inner.used.update(names)
+            operands = []
+            for at, (name, param) in enumerate(zip(names, inline[0][1].params, strict=True)):
+                if name in names[:at]:
+                    operands.append(f"{name} as {inner.add(param, name)}")
+                else:
+                    inner.short[param.name], inner.types[name] = name, type_of(param)
+                    operands.append(name)
         attributes = dict(body.attributes[line.name])
         type = type_of(line)
         is_item = line.opcode == "get-tuple-element" and list(attributes) == ["index"] and len(operands) == 1
@@ -350,12 +353,8 @@ class _HloPrinter:
         stated = "" if type == expected else f"{type} "
         name = scope.short.get(line.name, "")
         head = ("return " if line.is_root else "") + (f"{name} = " if name else "")
-        params = inline[0][1].params if is_direct else []
-        self._emit(
-            depth,
-            f"{head}{stated}{shown_line}{':' if inline else ''}",
-            [line.name, *(operand_line.name for operand_line in [*constants, *params])],
-        )
+        on_line = [line, *constants, *(params if params and is_direct else ())]
+        self._emit(depth, f"{head}{stated}{shown_line}{':' if inline else ''}", [shown.name for shown in on_line])
         operand_types = tuple(scope.types.get(operand, "") for operand in operands)
         for how, part in inline:
             if is_direct:
@@ -365,9 +364,6 @@ class _HloPrinter:
                 takes, gives = expected_types(line.opcode, how, operand_types, type_of(line))
                 self._header(depth + 1, how, part, into, takes)
                 self._inside(part, into, depth + 2, gives)
-
-    def _is_inline(self, name: str, depth: int) -> bool:
-        return name in self._once and name not in self._done and depth < DEEPEST
 
 
 def python_names(paths: list[str]) -> list[str]:
@@ -434,28 +430,6 @@ def _number(constant: HloLine, user: HloLine) -> str:
     dtype = constant.shapes[0][0]
     is_clear = user.opcode != "tuple" and user.shapes and user.shapes[0][0] == dtype
     return constant.literal if is_clear else f"{constant.literal}:{dtype}"
-
-
-def _keeps_names(line: HloLine, inner: Body, scope: _ShortNames) -> bool:
-    if line.opcode not in ("fusion", "call") or len(inner.params) != len(line.operands):
-        return False
-    return all(
-        scope.types.get(scope.of(name)) == type_of(param)
-        for name, param in zip(line.operands, inner.params, strict=True)
-    )
-
-
-def _handed_in(line: HloLine, inner: Body, scope: _ShortNames, into: _ShortNames) -> list[str]:
-    names = [scope.of(operand) for operand in line.operands]
-    into.names.used.update(names)
-    operands = []
-    for at, (name, param) in enumerate(zip(names, inner.params, strict=True)):
-        if name in names[:at]:
-            operands.append(f"{name} as {into.add(param, name)}")
-        else:
-            into.short[param.name], into.types[name] = name, type_of(param)
-            operands.append(name)
-    return operands
 
 
 def _words(line: HloLine, attributes: Mapping[str, str], scope: _ShortNames) -> str:

@@ -60,10 +60,6 @@ class _Function:
     bodies: dict[str, str] = field(default_factory=dict)
     """By id of an op in the body of a `shard_map`, the id of the op that contains the body."""
 
-    @property
-    def prefix(self) -> str:
-        return "" if self.name == "main" else self.name
-
 
 def read_stablehlo(
     text: str, tags: Marks, equations: Mapping[str, Equation], lines: GivenLines | None = None
@@ -133,7 +129,7 @@ def read_stablehlo(
         operands = tuple([current.names[name] for name in used if name in current.names])
         are_known = len(operands) == len(used)
         draft = InstructionDraft(
-            f"{current.prefix}{result or f'@{opcode}'}",
+            f"{'' if current.name == 'main' else current.name}{result or f'@{opcode}'}",
             opcode,
             number,
             operands=operands,

@@ -12,7 +12,8 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from mithril_nb.stages.hlo.stablehlo import callers_of, ids_of
-from mithril_nb.stages.records import Ids
+from mithril_nb.stages.inference import InstructionDraft, pass_on
+from mithril_nb.stages.records import Ids, Shares
 from mithril_nb.stages.trace.provenance.scopes import Tags
 
 # This reader takes 0.7 s for 16,500 ops; printing them takes 0.7 s as well, and reading that text 3.9 s. Links need no
@@ -26,31 +27,11 @@ _PLAIN_REGIONS = frozenset(
 _COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in "add and maximum minimum multiply or xor".split())
 _USERS_FIRST = (".constant", ".iota")
 _UNLINKED: tuple[tuple[str, ...], bool] = ((), False)
+_SOME: Shares = (("some block", 1.0),)
 
 
 class _UnknownError(Exception):
     pass
-
-
-class _Open:
-    __slots__ = ("equations", "is_known", "makers", "operands", "prefers_users", "users")
-
-    def __init__(self, equations: Ids):
-        self.equations, self.is_known, self.prefers_users, self.operands = equations, False, False, 0
-        self.makers: Sequence[_Open] = ()
-        self.users: Sequence[_Open] = ()
-
-    def settle(self) -> bool:
-        if self.is_known:
-            return False
-        for side in (self.users, self.makers) if self.prefers_users else (self.makers, self.users):
-            near = [other for other in side if other.is_known]
-            if near:
-                self.is_known = True
-                if not self.equations and len(near) == 1 and self.operands <= 1:
-                    self.equations = near[0].equations
-                return True
-        return False
 
 
 def traced_in_module(
@@ -89,8 +70,12 @@ class _ModuleReader:
         for function in self._module.body.operations:
             self._line += 1
             if function.operation.name == "func.func":
-                name, body = _function(function)
-                ops = self._ops(body, self._calls.setdefault(name, []), "" if name == "main" else name, set(), True)
+                blocks, name = [*function.regions[0].blocks], function.name.value
+                if len(blocks) != 1:
+                    raise _UnknownError
+                ops = self._ops(
+                    blocks[0], self._calls.setdefault(name, []), "" if name == "main" else name, set(), True
+                )
                 if name == "main":  # it may have many ops, so nothing else about them is kept
                     first, main = len(others), self._links_of(ops, {""})
                 else:
@@ -133,10 +118,19 @@ class _ModuleReader:
                 inside.add(id)
             location = self._location_of(op)
             yield id, location, op
-            if len(op.regions):
-                yield from self._in_regions(op, calls, prefix, inside)
-            elif op.name == "func.call":
+            if op.name == "func.call":
                 calls.append((op.attributes["callee"].value, location))
+            regions = [list(region.blocks) for region in op.regions] if len(op.regions) else []
+            if any(len(blocks) != 1 for blocks in regions):
+                raise _UnknownError
+            if regions and op.name not in (_WHILE, _REDUCE, *_PLAIN_REGIONS):
+                raise _UnknownError
+            for (inner,) in () if op.name == _REDUCE and _is_short(op) else regions:
+                # `cond {` and `reducer(...) {` take a separate line, as do the arguments of a block that has some.
+                opens = op.name == _REDUCE or (op.name == _WHILE and inner == regions[0][0])
+                self._line += opens or (op.name in _PLAIN_REGIONS and len(inner.arguments) > 0)
+                yield from self._ops(inner, calls, prefix, inside, False)
+                self._line += 1
 
     def _location_of(self, op: Any) -> str:
         location = op.location
@@ -145,23 +139,6 @@ class _ModuleReader:
             if self._tags.marker in name:  # the usual case
                 return name
         return _names_in(location, self._tags.marker)
-
-    def _in_regions(self, op: Any, calls: list[tuple[str, str]], prefix: str, inside: set[str]) -> Iterator[_Op]:
-        name = op.name
-        regions = [list(region.blocks) for region in op.regions]
-        if any(len(blocks) != 1 for blocks in regions):
-            raise _UnknownError
-        if name == _REDUCE:
-            if _is_short(op):
-                return
-        elif name != _WHILE and name not in _PLAIN_REGIONS:
-            raise _UnknownError
-        for (inner,) in regions:
-            # `cond {` and `reducer(...) {` take a separate line, as do the arguments of a block that has some.
-            opens = name == _REDUCE or (name == _WHILE and inner == regions[0][0])
-            self._line += opens or (name in _PLAIN_REGIONS and len(inner.arguments) > 0)
-            yield from self._ops(inner, calls, prefix, inside, False)
-            self._line += 1
 
     # From locations to equations
 
@@ -207,33 +184,23 @@ class _ModuleReader:
 
 
 def _infer(links: list[tuple[str, ...]], left: list[tuple[int, Any]], equations_of: Callable[[Any], Ids]) -> None:
-    order = {op: _Open(links[at]) for at, op in left}
-    others: dict[Any, _Open] = {}
+    drafts = {op: InstructionDraft(f"{at}", op.name, 0, equations=links[at]) for at, op in left}
+    known: dict[Any, InstructionDraft] = {}  # ops near these that have a block
 
-    def near(op: Any) -> _Open:
-        entry = order.get(op) or others.get(op)
-        if entry is None:
-            entry = others[op] = _Open(equations_of(op))
-            entry.is_known = True
-        return entry
+    def near(op: Any) -> InstructionDraft:
+        if op not in drafts and op not in known:
+            known[op] = InstructionDraft(f"known {len(known)}", op.name, 0, equations=equations_of(op), shares=_SOME)
+        return drafts.get(op) or known[op]
 
-    for op, entry in order.items():
-        entry.prefers_users = op.name.endswith(_USERS_FIRST)
-        makers = list(_makers(op))
-        entry.operands, entry.makers = len(makers), [near(maker) for maker in makers if maker is not None]
-        entry.users = [near(user) for user in _users(op.results)]
-    for _ in range(6):  # as many rounds as `pass_on`, so that both readers stop at the same op
-        if not sum([entry.settle() for entry in (*order.values(), *reversed(order.values()))]):
-            break
+    for op, draft in drafts.items():
+        draft.prefers_users = op.name.endswith(_USERS_FIRST)
+        draft.operands = tuple(["" if maker is None else near(maker).id for maker in _makers(op)])
+        for user in _users(op.results):
+            if user not in drafts:
+                near(user).operands += (draft.id,)
+    pass_on({draft.id: draft for draft in (*drafts.values(), *known.values())})
     for at, op in left:
-        links[at] = order[op].equations
-
-
-def _function(function: Any) -> tuple[str, Any]:
-    blocks = function.regions[0].blocks
-    if len(blocks) != 1:
-        raise _UnknownError
-    return function.name.value, blocks[0]
+        links[at] = drafts[op].equations
 
 
 def _makers(op: Any) -> Iterator[Any]:

@@ -296,7 +296,9 @@ def _any_line(line: str) -> HloLine | str:
     opcode = line[type_end:start].strip() if end > 0 else ""
     if not _OPCODE.fullmatch(opcode):
         return line
-    attributes, dropped = _without_noise(line[end + 1 :])
+    noises: list[str] = []
+    attributes = NOISE.sub(lambda noise: noises.append(noise.group()) or "", line[end + 1 :])
+    dropped = "".join(noises)
     op_name = _OP_NAME.search(dropped)
     metadata = _OP_NAME.sub("", dropped, 1)  # a scope may have any name, also `stack_frame_id=6`
     parsed = _hlo_line(
@@ -312,7 +314,9 @@ def _any_line(line: str) -> HloLine | str:
     )
     trips = _TRIPS.search(dropped)
     parsed.trips = int(trips.group(1)) if trips else None
-    parsed.attributes += _estimate(dropped) if "cost_estimate" in dropped else ""
+    if "cost_estimate" in dropped:
+        estimates = _ESTIMATED.findall(dropped[dropped.index("cost_estimate") :])
+        parsed.attributes += f", cost_estimate={{{','.join(f'{name}={number}' for name, number in estimates)}}}"
     return parsed
 
 
@@ -330,7 +334,7 @@ def _hlo_line(
     takes_nothing = opcode in ("constant", "parameter")
     if not sign and not takes_nothing:  # JAX's own printer omits the signs
         literal = _OPERAND_NAME.sub(r"%\1", literal)
-        attributes = _NAMED.sub(_with_signs, attributes)
+        attributes = _NAMED.sub(lambda match: match[1] + "=" + re.sub(r"[\w.-]+", r"%\g<0>", match[2]), attributes)
     calls: list[tuple[str, str]] = _CALLED.findall(attributes) if attributes else []
     for branches in _BRANCHES.findall(attributes) if "_computations={" in attributes else ():
         calls.extend(("branch", name) for name in names_in(branches))
@@ -351,11 +355,6 @@ def _hlo_line(
     )
 
 
-def _with_signs(match: re.Match[str]) -> str:
-    signed = re.sub(r"[\w.-]+", lambda name: f"%{name.group()}", match.group(2))
-    return f"{match.group(1)}={signed}"
-
-
 def _location(metadata: str) -> str:
     frame = _FRAME.search(metadata)
     if frame is not None:
@@ -364,11 +363,6 @@ def _location(metadata: str) -> str:
     if file is None or line is None:
         return ""
     return f"{file.group(1)}:{line.group(1)}" + (f":0 to {end.group(1)}:0" if end else "")
-
-
-def _estimate(config: str) -> str:
-    estimates = _ESTIMATED.findall(config[config.index("cost_estimate") :])
-    return f", cost_estimate={{{','.join(f'{name}={number}' for name, number in estimates)}}}"
 
 
 def attribute_pairs(attributes: str) -> Attributes:
@@ -441,13 +435,3 @@ def _closing(line: str, start: int) -> int:
             if depth == 0:
                 return match.start()
     return -1
-
-
-def _without_noise(attributes: str) -> tuple[str, str]:
-    dropped: list[str] = []
-
-    def drop(match: re.Match[str]) -> str:
-        dropped.append(match.group())
-        return ""
-
-    return NOISE.sub(drop, attributes), "".join(dropped)

@@ -114,10 +114,7 @@ def tidy_module(text: str) -> str:
 
 def tidy(text: str) -> str:
     """Return lines of a module in the form shown to the user: without index comments and default layouts."""
-    return _plain_layouts(_INDEX.sub("", text) if "/*" in text else text)
-
-
-def _plain_layouts(text: str) -> str:
+    text = _INDEX.sub("", text) if "/*" in text else text
     for layout in _USUAL_LAYOUTS:
         text = text.replace(layout, "]")
     return LAYOUT.sub(lambda match: _layout(match.group(1)), text) if "]{" in text else text

@@ -62,13 +62,13 @@ Values = dict[Any, Value]
 
 def dataflow(program: Program) -> tuple[Value, ...]:
     """Return all arrays of a program in order of creation: arguments, constants, and results of used equations."""
-    return _Flow(program).values_in_order()
+    return tuple(sorted(_Flow(program).values, key=lambda value: value.made))
 
 
 class _Flow:
     def __init__(self, program: Program):
         self._program = program
-        self._values: list[Value] = []
+        self.values: list[Value] = []
         self._places = {site.id: index for index, site in enumerate(program.sites)}
         self._last_inside = _last_inside(program.sites, self._places)
         jaxpr = program.trace.closed.jaxpr
@@ -83,12 +83,9 @@ class _Flow:
         for value in _values(values, jaxpr.outvars):
             value.given += 1
 
-    def values_in_order(self) -> tuple[Value, ...]:
-        return tuple(sorted(self._values, key=lambda value: value.made))
-
     def _new(self, id: str, spec: TensorSpec, block: str, created_at: int) -> Value:
         value = Value(id, spec, block, created_at)
-        self._values.append(value)
+        self.values.append(value)
         return value
 
     def _walk(self, sites: Sequence[Site], values: Values) -> None:
@@ -100,10 +97,14 @@ class _Flow:
                 value = values.get(var)
                 if value is not None:
                     value.uses.append(index)
-            if site.bodies and site.primitive != "pallas_call":  # the blocks of a kernel are on the chip
-                self._enter(site, values, index)
-            else:
+            if not site.bodies or site.primitive == "pallas_call":  # the blocks of a kernel are on the chip
                 self._results(site, values, index)
+            elif site.primitive in ("scan", "while"):
+                self._loop(site, values, index)
+            elif len(site.bodies) == 1 and len(site.equation.outvars) == len(site.bodies[0][0].outvars):
+                self._call(site, values, index)
+            else:
+                self._branches(site, values, index)
 
     def _results(self, site: Site, values: Values, created_at: int) -> None:
         record = self._program.by_id[site.id]
@@ -114,14 +115,6 @@ class _Flow:
         for number, (var, spec) in enumerate(zip(outvars, record.outputs, strict=True)):
             if number not in site.dropped:
                 values[var] = self._new(f"{site.id}{{{number}}}", spec, record.block, created_at)
-
-    def _enter(self, site: Site, values: Values, index: int) -> None:
-        if site.primitive in ("scan", "while"):
-            self._loop(site, values, index)
-        elif len(site.bodies) == 1 and len(site.equation.outvars) == len(site.bodies[0][0].outvars):
-            self._call(site, values, index)
-        else:
-            self._branches(site, values, index)
 
     def _call(self, site: Site, values: Values, index: int) -> None:
         body, inner = site.bodies[0]
@@ -165,42 +158,31 @@ class _Flow:
                 elif carried[operand] not in site.dropped:  # an unused carry has no value: XLA removes it
                     inside[var] = values[results[carried[operand]]]
             self._walk(wiring.sites, inside)
-            if wiring is loop:
-                self._end_iteration(site, loop.jaxpr, inside, values, end, [atoms[at] for at in carried])
+            if wiring is not loop:
+                continue
+            for var, atom, _ in zip(results, loop.jaxpr.outvars, carried, strict=False):
+                result, next_value = values.get(var), _value(inside, atom)
+                if result is not None and next_value is not None:
+                    last, primitive = (
+                        max(result.uses, default=result.made),
+                        self._program.sites[next_value.made].primitive,
+                    )
+                    # XLA scatters in place if nothing else reads the array.
+                    is_alone = primitive.startswith("scatter") and {*result.uses} == {next_value.made}
+                    is_changed = last == next_value.made and (primitive in _CHANGE or is_alone)
+                    next_value.is_in_place = next_value.made > result.made and (last < next_value.made or is_changed)
+            self._use(_values(inside, loop.jaxpr.outvars), end)
+            self._use(_values(values, results), end)
+            initial = [atoms[at] for at in carried]
+            # A result belongs to the block that computes it in the body. If the body returns an input unchanged, the
+            # result belongs to the block that computed the initial value.
+            for number, (var, atom) in enumerate(zip(results, loop.jaxpr.outvars, strict=True)):
+                result, next_value = values.get(var), _value(inside, atom)
+                if next_value is result and number < len(initial):
+                    next_value = _value(values, initial[number])
+                if result is not None and next_value is not None and next_value.block:
+                    result.block = next_value.block
         self._use(_values(values, [atom for at, atom in enumerate(atoms) if at not in carried]), end)
-
-    def _end_iteration(
-        self,
-        site: Site,
-        body: Any,
-        inside: Values,
-        values: Values,
-        end: int,
-        carried: Sequence[Any],
-    ) -> None:
-        # A result belongs to the block that computes it in the body. If the body returns an input unchanged, the
-        # result belongs to the block that computed the initial value.
-        for var, atom, _ in zip(site.equation.outvars, body.outvars, carried, strict=False):
-            result, next_value = values.get(var), _value(inside, atom)
-            if result is not None and next_value is not None:
-                next_value.is_in_place = self._is_written_over(result, next_value)
-        self._use(_values(inside, body.outvars), end)
-        self._use(_values(values, site.equation.outvars), end)
-        for number, (var, atom) in enumerate(zip(site.equation.outvars, body.outvars, strict=True)):
-            result, next_value = values.get(var), _value(inside, atom)
-            if next_value is result and number < len(carried):
-                next_value = _value(values, carried[number])
-            if result is not None and next_value is not None and next_value.block:
-                result.block = next_value.block
-
-    def _is_written_over(self, carried: Value, next_value: Value) -> bool:
-        """Return whether the next value of a carry can be stored in the memory of the carry."""
-        last = max(carried.uses, default=carried.made)
-        primitive = self._program.sites[next_value.made].primitive
-        # XLA scatters in place if nothing else reads the array.
-        is_alone = primitive.startswith("scatter") and {*carried.uses} == {next_value.made}
-        is_changed = last == next_value.made and (primitive in _CHANGE or is_alone)
-        return next_value.made > carried.made and (last < next_value.made or is_changed)
 
     def _inputs_inside(self, site: Site, body: Any, atoms: Sequence[Any], values: Values, index: int) -> Values:
         block = self._program.by_id[site.id].block

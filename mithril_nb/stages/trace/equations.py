@@ -235,7 +235,11 @@ def sites_of(jaxpr: Any) -> tuple[Sites, Sites]:
                     # The condition of a loop runs once more than the body.
                     more = repeats if site.primitive == "while" and jax_versions.is_condition(equation, plain) else 0
                     runs = None if times is None or more is None else times + more
-                    inner_constants = _constants_inside(site, plain)
+                    inner_constants: dict[Any, Constant] = {}
+                    # JAX inlines the function of a custom derivative, so XLA folds the constants among its inputs.
+                    if site.primitive in jax_versions.WRITTEN_OUT and len(plain.invars) == len(site.constants):
+                        pairs = zip(plain.invars, site.constants, strict=True)
+                        inner_constants = {var: constant for var, constant in pairs if constant is not None}
                     sites = walk(plain, f"{site.id}.{inner}", site, site.stack, runs, within, inner_constants)
                     own_bodies.append((plain, sites))
         return here
@@ -264,7 +268,16 @@ def _constants(site: Site, constants: dict[Any, Constant]) -> tuple[Constant, ..
     if len(site.variables) == len(atoms):
         operands = tuple(map(constants.get, atoms))
     else:
-        operands = tuple([_number(atom) if is_literal(atom) else constants.get(atom) for atom in atoms])
+        operands = tuple(
+            [
+                constants.get(atom)
+                if not is_literal(atom)
+                else float(atom.val)
+                if jax_versions.is_number(atom.val)
+                else None
+                for atom in atoms
+            ]
+        )
     if operands and None not in operands and len(site.equation.outvars) == 1:
         if site.primitive in _KEEPS_VALUE:
             constants[site.equation.outvars[0]] = _converted(operands[0], site.equation.outvars[0].aval.dtype)
@@ -297,18 +310,6 @@ def _folded(primitive: str, operands: tuple[Constant, ...]) -> Constant:
     return "?"
 
 
-def _constants_inside(site: Site, body: Any) -> dict[Any, Constant]:
-    """Return the known constants among the inputs of a body, by variable; `{}` if the equation is of another kind."""
-    # The equation must be a call of a function with a custom derivative. JAX inlines it, so XLA folds the constants.
-    if site.primitive not in jax_versions.WRITTEN_OUT or len(body.invars) != len(site.constants):
-        return {}
-    return {var: constant for var, constant in zip(body.invars, site.constants, strict=True) if constant is not None}
-
-
-def _number(literal: Any) -> Constant:
-    return float(literal.val) if jax_versions.is_number(literal.val) else None
-
-
 _KEEPS_VALUE = frozenset(
     "broadcast_in_dim reshape squeeze expand_dims split convert_element_type copy pvary pcast".split()
 )
@@ -333,7 +334,19 @@ def _mark_used(jaxpr: Any, body: Sites, used: list[bool]) -> list[bool]:
             if site.primitive == "qr":
                 site.dropped = frozenset(index for index, var in enumerate(equation.outvars) if var not in live)
             continue
-        needed = _mark_used_inside(site, [var in live for var in equation.outvars])
+        used = [var in live for var in equation.outvars]
+        if site.primitive in ("scan", "while"):
+            needed = _mark_loop(site, used)
+        else:
+            inputs = [
+                _mark_used(body, sites, used if len(used) == len(body.outvars) else [True] * len(body.outvars))
+                for body, sites in site.bodies
+            ]
+            needed = [True] * len(equation.invars)
+            if site.primitive == "cond":  # the operands of its branches, after the index of the branch
+                needed = [True, *map(any, zip(*inputs, strict=True))]
+            elif site.primitive in jax_versions.CALL_NAMES and len(inputs[0]) == len(needed):
+                needed = inputs[0]
         # JAX also removes operands of a call that only unused results depend on.
         live.update(
             atom for atom, is_needed in zip(equation.invars, needed, strict=True) if is_needed and not is_literal(atom)
@@ -346,19 +359,6 @@ def _mark_unused(body: Sites) -> None:
         site.is_used = False
         for _, inner in site.bodies:
             _mark_unused(inner)
-
-
-def _mark_used_inside(site: Site, used: list[bool]) -> list[bool]:
-    if site.primitive in ("scan", "while"):
-        return _mark_loop(site, used)
-    inputs: list[list[bool]] = []
-    for jaxpr, body in site.bodies:
-        count = len(jaxpr.outvars)
-        inputs.append(_mark_used(jaxpr, body, used if len(used) == count else [True] * count))
-    if site.primitive == "cond":  # the operands of its branches, after the index of the branch
-        return [True, *map(any, zip(*inputs, strict=True))]
-    count = len(site.equation.invars)
-    return inputs[0] if site.primitive in jax_versions.CALL_NAMES and len(inputs[0]) == count else [True] * count
 
 
 def _mark_loop(site: Site, used: list[bool]) -> list[bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count, product
 from string import ascii_lowercase
@@ -56,13 +56,10 @@ def short_spec(spec: TensorSpec) -> str:
         >>> short_spec(TensorSpec((32, 64))), short_spec(TensorSpec((), "bool"))
         ('f32[32,64]', 'bool[]')
     """
-    return f"{_short_dtype(spec.dtype)}[{','.join(map(str, spec.shape))}]"
-
-
-def _short_dtype(dtype: str) -> str:
-    name = dtype.rstrip("0123456789")
-    # `float0` is the dtype of cotangents of integers, not a float.
-    return _SHORT[name] + dtype[len(name) :] if name in _SHORT and dtype != "float0" else dtype
+    dtype, name = spec.dtype, spec.dtype.rstrip("0123456789")
+    if name in _SHORT and dtype != "float0":  # the dtype of cotangents of integers, not a float
+        dtype = _SHORT[name] + dtype[len(name) :]
+    return f"{dtype}[{','.join(map(str, spec.shape))}]"
 
 
 class _JaxprPrinter:
@@ -74,7 +71,7 @@ class _JaxprPrinter:
         self._loops: dict[str, Ids] = {}  # by id of a loop, the instructions that compute its results
         self._next: dict[tuple[str, int], Any] = {}
         self._carried: dict[str, list[tuple[str, int]]] = {}  # by id of an instruction, the carries that it uses
-        self._letters = _letters()
+        self._letters = ("".join(letters) for size in count(1) for letters in product(ascii_lowercase, repeat=size))
         self._specs: dict[Any, str] = {}  # by abstract value, which JAX shares
         self._lines: list[str] = []
         self._instructions: list[Instruction] = []
@@ -106,8 +103,17 @@ class _JaxprPrinter:
         self._body(top, "    ")
         self._lines.append(f"  in ({', '.join(map(self._use, jaxpr.outvars))}) }}")
         if self._carried:
+            next_values: dict[str, dict[str, None]] = {id: {} for id in self._carried}
+            for id, key in ((id, key) for id, carries in self._carried.items() for key in carries):
+                seen = set()
+                value: Any = key
+                while isinstance(value, tuple) and value not in seen:  # a next value may itself be another carry
+                    seen.add(value)
+                    value = self._next.get(value)
+                if isinstance(value, str):
+                    next_values[id][value] = None
             self._instructions = [
-                replace(instruction, carried=self._in_next_round(self._carried[instruction.id]))
+                replace(instruction, carried=tuple(next_values[instruction.id]))
                 if instruction.id in self._carried
                 else instruction
                 for instruction in self._instructions
@@ -121,17 +127,29 @@ class _JaxprPrinter:
             record = self._equations[site.id]
             results = " ".join(["_" if jax_versions.is_dropped(var) else self._bind(var) for var in equation.outvars])
             operands = [self._use(atom) for atom in equation.invars]
-            operand_ids, picks = self._producers_of(equation.invars, operands)
+            makers = [self._producer(atom) for atom in equation.invars]
+            operand_ids = tuple([id or name for (id, _), name in zip(makers, operands, strict=True)])
+            picks = tuple([pick for _, pick in makers]) if any(pick for _, pick in makers) else ()
             if carries := [self._carries[atom] for atom in site.variables if atom in self._carries]:
                 self._carried[site.id] = carries
+            both = [(id, pick) for id, (_, pick) in zip(operand_ids, makers, strict=True)]
             for jaxpr, _ in site.bodies:
-                self._connect_inputs(site, jaxpr, operand_ids, picks)
+                count = len(jaxpr.invars)
+                if site.primitive == "while":
+                    # The operands of a `while`: constants of the condition, constants of the body, carries.
+                    inputs = both[-count:] if jaxpr is site.bodies[-1][0] else []
+                else:
+                    # The first operand of a `cond` is the index of the branch.
+                    inputs = both if len(both) == count else both[1:]
+                self._producers.update(
+                    zip(jaxpr.invars, inputs if len(inputs) == count else [("", 0)] * count, strict=True)
+                )
             loops = wirings(site) if site.primitive in ("scan", "while") else []
             self._connect_rounds(site, loops)
-            own_params = [(key, value) for key, value in record.params if key not in _OURS]
-            params = tuple([(key, _compact(value)) for key, value in own_params])
+            own_params = [(key, value, _compact(value)) for key, value in record.params if key not in _OURS]
+            params = tuple([(key, text) for key, _, text in own_params])
             head = f"{indent}{results}{' = ' if results else ''}{site.primitive}"
-            head = " ".join([head + _params(site.primitive, own_params, params), *operands])
+            head = " ".join([head + _params(site.primitive, own_params), *operands])
             position, start = len(self._instructions), len(self._lines) + 1
             inner: Ids = ()
             if len(site.bodies) == 1:
@@ -141,7 +159,10 @@ class _JaxprPrinter:
                 self._lines.append(f"{indent}  in ({', '.join(map(self._use, jaxpr.outvars))}) }}")
             elif site.bodies:
                 self._lines.append(f"{head} {{")
-                for label, (jaxpr, sites) in zip(_labels(record, len(site.bodies)), site.bodies, strict=True):
+                # The condition comes before the body in the params of a `while`.
+                is_while = site.primitive == "while" and len(site.bodies) == 2
+                for index, (jaxpr, sites) in enumerate(site.bodies):
+                    label = ("while", "do")[index] if is_while else f"branch {index}"
                     self._lines.append(f"{indent}  {label}: lambda {self._binders(jaxpr)}")
                     inner += self._body(sites, f"{indent}      ")
                     self._lines.append(f"{indent}    in ({', '.join(map(self._use, jaxpr.outvars))})")
@@ -171,11 +192,8 @@ class _JaxprPrinter:
             ids += instruction.equations
         return tuple(ids)
 
-    def _producers_of(self, atoms: Sequence[Any], names: Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """Return `Instruction.operands` and `Instruction.picks`."""
-        producers = [("", 0) if is_literal(atom) else self._producers.get(atom, ("", 0)) for atom in atoms]
-        ids = tuple([id or name for (id, _), name in zip(producers, names, strict=True)])
-        return ids, tuple([index for _, index in producers]) if any(index for _, index in producers) else ()
+    def _producer(self, atom: Any) -> tuple[str, int]:
+        return ("", 0) if is_literal(atom) else self._producers.get(atom, ("", 0))
 
     def _connect_rounds(self, site: Site, loops: Sequence[Wiring]) -> None:
         """Record which inputs of the bodies are carries, and which variables hold their next values."""
@@ -208,7 +226,7 @@ class _JaxprPrinter:
         ids: list[str] = []
         for jaxpr in bodies:
             for index, atom in enumerate(jaxpr.outvars):
-                id, pick = ("", 0) if is_literal(atom) else self._producers.get(atom, ("", 0))
+                id, pick = self._producer(atom)
                 inner = self._loops.get(id, ())
                 ids.append((inner[pick] if inner else id) if id.startswith(inside) else "")
                 if (key := (site.id, index)) in self._next:
@@ -216,31 +234,6 @@ class _JaxprPrinter:
         if site.primitive != "cond":
             self._loops[site.id] = tuple(ids)
         return tuple(ids)
-
-    def _in_next_round(self, carries: Sequence[tuple[str, int]]) -> Ids:
-        # A next value may itself be another carry.
-        ids: dict[str, None] = {}
-        for key in carries:
-            seen = set()
-            value: Any = key
-            while isinstance(value, tuple) and value not in seen:
-                seen.add(value)
-                value = self._next.get(value)
-            if isinstance(value, str):
-                ids[value] = None
-        return tuple(ids)
-
-    def _connect_inputs(self, site: Site, jaxpr: Any, operand_ids: Ids, picks: tuple[int, ...]) -> None:
-        count = len(jaxpr.invars)
-        both = tuple(zip(operand_ids, picks or (0,) * len(operand_ids), strict=True))
-        if site.primitive == "while":
-            # The operands of a `while`: constants of the condition, constants of the body, carries.
-            operands = both[-count:] if jaxpr is site.bodies[-1][0] else ()
-        else:
-            # The first operand of a `cond` is the index of the branch.
-            operands = both if len(both) == count else both[1:]
-        same = len(operands) == count
-        self._producers.update((var, operands[index] if same else ("", 0)) for index, var in enumerate(jaxpr.invars))
 
     def _binders(self, jaxpr: Any) -> str:
         return " ".join([*map(self._bind, (*jaxpr.constvars, *jaxpr.invars)), "let"])
@@ -270,25 +263,15 @@ def _number(value: Any) -> str:
     return f"{plain:.7g}" if isinstance(plain, float) and plain % 1 else str(plain)[:24]
 
 
-def _letters() -> Iterator[str]:
-    for length in count(1):
-        yield from map("".join, product(ascii_lowercase, repeat=length))
-
-
-def _labels(record: Equation, count: int) -> list[str]:
-    if record.primitive == "while" and count == 2:
-        # The condition comes before the body in the params of a `while`.
-        return ["while", "do"]
-    return [f"branch {index}" for index in range(count)]
-
-
-def _params(primitive: str, params: Sequence[tuple[str, Any]], texts: Sequence[tuple[str, str]]) -> str:
+def _params(primitive: str, params: Sequence[tuple[str, Any, str]]) -> str:
     parts = []
-    for (key, value), (_, text) in zip(params, texts, strict=True):
+    for key, value, text in params:
         if key in _HIDDEN or value is None or value is False:
             continue
         if primitive == "dot_general" and key == "dimension_numbers":
-            text = _dot_dims(value)
+            (left, right), (left_batch, right_batch) = value
+            text = f"{list(left)}x{list(right)}"
+            text += f" batch {list(left_batch)}x{list(right_batch)}" if left_batch or right_batch else ""
         # The name of a function is never shortened.
         if len(text) > _LONGEST_PARAM and key != "name":
             text = text[: _LONGEST_PARAM - 3] + "..."
@@ -305,9 +288,3 @@ def _compact(value: Any) -> str:
 def printable(text: str) -> str:
     """Escape line breaks and control characters, which names in the user's program may contain."""
     return text if text.isprintable() else text.encode("unicode_escape").decode()
-
-
-def _dot_dims(value: Any) -> str:
-    (left, right), (left_batch, right_batch) = value
-    text = f"{list(left)}x{list(right)}"
-    return text + (f" batch {list(left_batch)}x{list(right_batch)}" if left_batch or right_batch else "")

@@ -30,7 +30,11 @@ def with_trips(equations: Sequence[Equation], trips: Mapping[str, int], call: st
     ]
     stated: dict[str, int] = {}
     for key, count in trips.items():
-        matching = [loop.id for loop in loops if _is_at(loop, key)]
+        matching: list[str] = []
+        for loop in loops:
+            file, first, last = lines_of_source(loop.source_lines)
+            lines = [f"{file}:{line}" for line in range(first, last + 1)]
+            matching += [loop.id] if (key in lines if ":" in key else is_within(loop.block, key)) else []
         if not matching or type(count) is not int or count < 0:
             names = list(dict.fromkeys(name for loop in loops for name in (loop.source, loop.block) if name))
             near = nearest(key, names) or next(iter(names), "solver.py:12")
@@ -51,11 +55,6 @@ def with_trips(equations: Sequence[Equation], trips: Mapping[str, int], call: st
             repeats = None if around.repeats is None or runs is None else around.repeats * runs
         updated[equation.id] = replace(equation, repeats=repeats, params=params)
     return tuple(updated.values())
-
-
-def _is_at(loop: Equation, key: str) -> bool:
-    file, first, last = lines_of_source(loop.source_lines)
-    return is_within(loop.block, key) if ":" not in key else key in (f"{file}:{n}" for n in range(first, last + 1))
 
 
 def _runs(around: Equation, body: str | None) -> int | None:

@@ -64,21 +64,13 @@ def collective_params(site: Site, is_partitioned: bool) -> tuple[tuple[str, Para
     names = params.get("axes", params.get("axis_name", ()))
     size: int | None = 1
     for name in names if isinstance(names, tuple | list) else (names,):
-        # A number names an axis of the array, added by `vmap`, instead of an axis of the mesh.
-        each = 1 if isinstance(name, int) else _axis_size(site, name)
-
-        size = None if size is None or each is None else size * each
+        if isinstance(name, int):
+            continue  # an axis of the array, added by `vmap`, instead of an axis of the mesh
+        around = site.parent
+        while around and (around.primitive != "shard_map" or name not in around.equation.params["mesh"].shape):
+            around = around.parent
+        size = size and around and size * int(around.equation.params["mesh"].shape[name])
     return ((GROUP, size), *partitioned)
-
-
-def _axis_size(site: Site, name: Any) -> int | None:
-    around = site.parent
-    while around is not None:
-        sizes = getattr(around.equation.params.get("mesh"), "shape", {}) if around.primitive == "shard_map" else {}
-        if name in sizes:
-            return int(sizes[name])
-        around = around.parent
-    return None
 
 
 KERNEL = "kernel"

@@ -31,17 +31,6 @@ Layout = tuple[Any, ...]
 UNKNOWN: Layout = ()
 
 
-def divides(sites: Iterable[Site], layouts: Iterable[Layout | None], requested: Iterable[Any]) -> bool:
-    """Return whether any array of a program is divided among several devices.
-
-    Args:
-        sites: The sites of all equations, nested ones included.
-        layouts: For each argument, how it is divided; `None` if it is not.
-        requested: The sharding that `out_shardings` requests for each result; `()` without `out_shardings`.
-    """
-    return any(True for _ in _divisions(sites, layouts, requested))
-
-
 def partitioned_ids(
     jaxpr: Any,
     top: Sequence[Site],
@@ -62,11 +51,11 @@ def partitioned_ids(
     #   some axes of the mesh automatic.
     # - XLA moves an array if a `shard_map`, a call or `out_shardings` requests another sharding than the array has. If
     #   such an array is the first argument of the program, the result contains `"arg0"`.
-    divisions = {*_divisions(sites, layouts, requested)}
-    if not divisions:
+    stated = {*divisions(sites, layouts, requested)}
+    if not stated:
         return frozenset()
-    named = frozenset([name for layout in divisions - {UNKNOWN} for dim in layout[1] for name in dim])
-    flow = _Propagation(None if UNKNOWN in divisions else named)
+    named = frozenset([name for layout in stated - {UNKNOWN} for dim in layout[1] for name in dim])
+    flow = _Propagation(None if UNKNOWN in stated else named)
     nodes: dict[Any, int] = {}
     for var, layout, is_placed in zip(jaxpr.invars, layouts, are_placed, strict=True):
         nodes[var] = flow.with_layout(var, layout) if is_placed or layout is not None else flow.new(var)
@@ -79,8 +68,14 @@ def partitioned_ids(
     return flow.communicating()
 
 
-def _divisions(sites: Iterable[Site], layouts: Iterable[Layout | None], requested: Iterable[Any]) -> Iterator[Layout]:
-    """Yield the layouts that the arguments, the results and the equations of a program specify."""
+def divisions(sites: Iterable[Site], layouts: Iterable[Layout | None], requested: Iterable[Any]) -> Iterator[Layout]:
+    """Yield the layouts that the arguments, the results and the equations of a program specify.
+
+    Args:
+        sites: The sites of all equations, nested ones included.
+        layouts: For each argument, how it is divided; `None` if it is not.
+        requested: The sharding that `out_shardings` requests for each result; `()` without `out_shardings`.
+    """
     yield from (layout for layout in layouts if layout is not None)
     yield from (layout for layout in map(_layout, requested) if layout is not None)
     for site in sites:
@@ -157,7 +152,11 @@ class _Propagation:
             elif site.bodies:
                 self._read_bodies(site, nodes)
             else:
-                requested = [sharding for sharding in _result_shardings(params) if _is_sharding(sharding)]
+                requested = [
+                    sharding
+                    for sharding in _result_shardings(params)
+                    if hasattr(sharding, "spec") or hasattr(sharding, "is_fully_replicated")
+                ]
                 for index, var in enumerate(results):
                     # A single sharding applies to all results.
                     sharding = requested[min(index, len(requested) - 1)] if requested else None
@@ -177,12 +176,19 @@ class _Propagation:
 
     def _read_mapped(self, site: Site, nodes: dict[Any, int]) -> None:
         equation, params = site.equation, site.equation.params
-        own = params.get("newly_manual_axes", params.get("manual_axes", ()))
-        free = tuple([name for name in _free_axes(params) if self._axes is None or name in self._axes])
+        mesh, own = params["mesh"], params.get("newly_manual_axes", params.get("manual_axes", ()))
+        types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+        # Along these axes, XLA's partitioner may divide the body.
+        free = tuple(
+            name
+            for name, size in mesh.shape.items()
+            if size > 1 and name not in own and types[name] != jax.sharding.AxisType.Manual
+            if self._axes is None or name in self._axes
+        )
         operands = [self._node(nodes, atom) for atom in equation.invars]
         for node, spec in zip(operands, params["in_specs"], strict=True):
-            self.request(site.id, node, _of_spec(params["mesh"], spec), own)
-        layouts = [_of_spec(params["mesh"], spec) for spec in params["out_specs"]]
+            self.request(site.id, node, _of_spec(mesh, spec), own)
+        layouts = [_of_spec(mesh, spec) for spec in params["out_specs"]]
         if not free:
             nodes.update(
                 (var, self.with_layout(var, layout)) for var, layout in zip(equation.outvars, layouts, strict=True)
@@ -327,17 +333,6 @@ def _stripped(sizes: Any, dims: list[Any]) -> Layout | None:
     return (sizes, tuple(dims)) if dims else None
 
 
-def _free_axes(params: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the mesh axes of a `shard_map` along which XLA's partitioner may divide its body."""
-    mesh, own = params["mesh"], params.get("newly_manual_axes", params.get("manual_axes", ()))
-    types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    return tuple(
-        name
-        for name, size in mesh.shape.items()
-        if size > 1 and name not in own and types[name] != jax.sharding.AxisType.Manual
-    )
-
-
 def divided(arguments: Iterable[Any], traced: Any) -> tuple[tuple[Layout | None, ...], tuple[bool, ...]]:
     """Return how each argument of a program is divided among devices, and whether XLA must keep this.
 
@@ -366,10 +361,6 @@ def ids_on_sharded(equations: Iterable[Equation], inputs: Iterable[Input]) -> fr
 
 def _is_specified(sharding: Any) -> bool:
     return sharding is not None and type(sharding).__name__ != "UnspecifiedValue"
-
-
-def _is_sharding(sharding: Any) -> bool:
-    return hasattr(sharding, "spec") or hasattr(sharding, "is_fully_replicated")
 
 
 def _layout(sharding: Any) -> Layout | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mithril_nb.stages.failure import Failure
-from mithril_nb.stages.inference import blend_equally, program_order
+from mithril_nb.stages.inference import blend_equally, in_program_order
 from mithril_nb.stages.records import Equation, Instruction, Read, Role, format_lines, lines_of_source
 
 # Maximum length, in lines, of a function or class that is shown whole. Of a longer one, only inner parts are shown.
@@ -94,9 +94,8 @@ def _printed(found_at: Iterable[tuple[SourceLine, Sequence[Equation]]], failure:
         for first, last in spans(lines, requested):
             printed.append(f"# {format_lines(here[0].label, [first])}")
             for number in range(first, last + 1):
-                printed.append(
-                    _unbroken(lines[number - 1]) if number <= len(lines) else "# the source is not available"
-                )
+                code = lines[number - 1] if number <= len(lines) else "# the source is not available"
+                printed.append(" ".join(code.splitlines()).rstrip())  # editors also break lines at form feeds
                 if number in by_line:
                     count = min(ends[by_line[number]], last) - number + 1
                     instructions.append(
@@ -149,18 +148,13 @@ def _instruction(id: str, line: int, equations: Sequence[Equation], count: int =
         id,
         "line",
         line,
-        tuple(sorted({equation.id for equation in equations}, key=program_order)),
+        in_program_order(equation.id for equation in equations),
         shares,
         roles.pop() if len(roles) == 1 else None,  # most lines have a forward and a backward part
         "tagged" if shares else None,
         count,
         source=(id,),
     )
-
-
-def _unbroken(code: str) -> str:
-    # Editors treat form feeds and some other characters as line breaks.
-    return " ".join(code.splitlines()).rstrip()
 
 
 def spans(lines: Sequence[str], requested: Sequence[int]) -> list[tuple[int, int]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from mithril_nb.graph.paths import lineage
 from mithril_nb.graph.ports import Ports
 from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.stages.jax_versions import library_of
@@ -15,7 +16,7 @@ from mithril_nb.stages.records import UNATTRIBUTED, Equation, Ids, Input, Origin
 from mithril_nb.stages.trace.equations import Site, Sites, sites_of
 from mithril_nb.stages.trace.loops import with_trips
 from mithril_nb.stages.trace.params import collective_params, params_of
-from mithril_nb.stages.trace.partitioned import divides, partitioned_ids
+from mithril_nb.stages.trace.partitioned import divisions, partitioned_ids
 from mithril_nb.stages.trace.provenance.attribution import Attribution, are_all_in_blocks, common_block
 from mithril_nb.stages.trace.provenance.frames import Lines, Span, lines_of
 from mithril_nb.stages.trace.python_source import MODEL, SourceLine
@@ -129,7 +130,7 @@ class Program:
     def is_divided(self) -> bool:
         """True if an array of the program is sharded over several devices."""
         requested = jax_jit.shardings(self.trace.traced, "out_shardings")
-        return divides(self.sites, self.trace.layouts, requested)
+        return any(True for _ in divisions(self.sites, self.trace.layouts, requested))
 
     @cached_property
     def _partitioned(self) -> frozenset[str]:
@@ -162,8 +163,8 @@ class Program:
         if sources is None:
             sources = self._sources_of[lines] = self._sources(lines)
         if self._adding:
-            source = self._model_source(block)
-            sources = (source, sources[1], None) if source else sources
+            adding = next((path for path in reversed(lineage(block)) if path in self._adding), None)
+            sources = sources if adding is None else (f"{MODEL}:{self._adding[adding]}", sources[1], None)
         return record_of(site, block, role, origin, *sources, is_partitioned=site.id in self._partitioned)
 
     def _sources(self, lines: Lines) -> tuple[str, str, Range | None]:
@@ -177,11 +178,6 @@ class Program:
             if user is None
             else (f"{self.labels[user.file]}:{user.line}", library_source, user[1:])
         )
-
-    def _model_source(self, block: str) -> str:
-        while block and block not in self._adding:
-            block = block.rpartition("/")[0]
-        return f"{MODEL}:{self._adding[block]}" if block else ""
 
     def _find_inputs(self) -> tuple[Input, ...]:
         top, _, attribution = self._attributed.get()

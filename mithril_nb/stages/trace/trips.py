@@ -127,24 +127,22 @@ def rounds(how: str, start: int, step: int, end: int, dtype: str = "int32") -> i
 def _producer(jaxpr: Any, atom: Any) -> Any:
     """Return the equation that computes a value before lossless conversions; `None` for an input or a literal."""
     atom = _original(jaxpr, atom)
-    return next((equation for equation in jaxpr.eqns if atom in equation.outvars), None) if _is_variable(atom) else None
+    return None if jax_versions.is_literal(atom) else _maker(jaxpr, atom)
 
 
 def _original(jaxpr: Any, atom: Any) -> Any:
-    while _is_variable(atom):
-        producer = next((equation for equation in jaxpr.eqns if atom in equation.outvars), None)
-        if producer is None or producer.primitive.name not in _SAME_VALUE or not _is_lossless(producer):
+    while not jax_versions.is_literal(atom):
+        producer = _maker(jaxpr, atom)
+        if producer is None or producer.primitive.name not in _SAME_VALUE:
+            break
+        if not np.can_cast(producer.invars[0].aval.dtype, producer.outvars[0].aval.dtype, "safe"):
             break
         atom = producer.invars[0]
     return atom
 
 
-def _is_variable(atom: Any) -> bool:
-    return not jax_versions.is_literal(atom)
-
-
-def _is_lossless(conversion: Any) -> bool:
-    return np.can_cast(conversion.invars[0].aval.dtype, conversion.outvars[0].aval.dtype, "safe")
+def _maker(jaxpr: Any, atom: Any) -> Any:
+    return next((equation for equation in jaxpr.eqns if atom in equation.outvars), None)
 
 
 def _whole(value: Constant) -> int | None:

@@ -172,6 +172,20 @@ class Counts:
         """Text such as `"3 of 5 equations"`: those that did not change."""
         return f"{self.unchanged} of {count_equations(self.before)}"
 
+    @property
+    def all(self) -> str:
+        """The number of equations before the transform as text: `"all 3 equations"` if all are unchanged."""
+        if self.unchanged == self.before:
+            return "the only equation" if self.before == 1 else f"all {count_equations(self.before)}"
+        return count_equations(self.before)
+
+    @property
+    def others(self) -> str:
+        """`"; 1 is changed, 2 are removed"` for the end of an explanation; `""` if there are none."""
+        counts = {"changed": self.changed + self.batched, "removed": self.gone}
+        parts = [f"{count} {'is' if count == 1 else 'are'} {verb}" for verb, count in counts.items() if count]
+        return f"; {', '.join(parts)}" if parts else ""
+
 
 @dataclass(frozen=True)
 class StepTransform:
@@ -213,7 +227,7 @@ class StepTransform:
 
     def explain(self, counts: Counts) -> str:
         """Return one sentence that explains how the transform changed the equations."""
-        return _kept_and_added(counts)
+        return f"keeps {counts.kept_of_all} and adds {counts.new}{counts.others}."
 
 
 def count_equations(count: int) -> str:
@@ -221,34 +235,13 @@ def count_equations(count: int) -> str:
     return f"{count} equation{'' if count == 1 else 's'}"
 
 
-def all_equations(counts: Counts) -> str:
-    """Return the number of equations before a transform as text: `"all 3 equations"` if all are unchanged."""
-    if counts.unchanged == counts.before:
-        return "the only equation" if counts.before == 1 else f"all {count_equations(counts.before)}"
-    return count_equations(counts.before)
-
-
-def other_equations(counts: Counts) -> str:
-    """Return `"; 1 is changed, 2 are removed"` for the end of an explanation; `""` if there are none."""
-    parts = []
-    if changed := counts.changed + counts.batched:
-        parts.append(f"{changed} {'is' if changed == 1 else 'are'} changed")
-    if counts.gone:
-        parts.append(f"{counts.gone} {'is' if counts.gone == 1 else 'are'} removed")
-    return f"; {', '.join(parts)}" if parts else ""
-
-
-def _kept_and_added(counts: Counts) -> str:
-    return f"keeps {counts.kept_of_all} and adds {counts.new}{other_equations(counts)}."
-
-
-def forward_and_backward(counts: Counts) -> str:
+def forward_and_backward(self: StepTransform, counts: Counts) -> str:
     """Return an explanation with the numbers of equations in the forward and the backward pass."""
     recomputed = f"{counts.recomputed} recomputed by a checkpoint, " if counts.recomputed else ""
     return (
         f"keeps {counts.kept_of_all} as the forward pass and adds {counts.new}: "
         f"{counts.new - counts.recomputed - counts.transposed} for local derivatives, {recomputed}"
-        f"{counts.transposed} for the backward pass{other_equations(counts)}."
+        f"{counts.transposed} for the backward pass{counts.others}."
     )
 
 
@@ -329,7 +322,7 @@ class _Vmap(StepTransform):
         leaves, structure = jax.tree.flatten(args)
         batched = []
         for leaf, axis in zip(leaves, self._axes(args), strict=True):
-            rank = np.ndim(leaf) if not hasattr(leaf, "shape") else len(leaf.shape)
+            rank = np.ndim(leaf)
             # An invalid axis is clipped here, so that JAX reports it when it traces.
             position = 0 if axis is None else min(axis, rank) if axis >= 0 else max(axis + rank + 1, 0)
             batched.append(leaf if axis is None else make.batched(leaf, position, self.amount))
@@ -397,8 +390,7 @@ class _Grad(StepTransform):
             along, expected = (got[0], along), (jax.jit(before)(*args), slope)
         return Compared(f"{how} along a random direction", along, expected, scale, is_rough)
 
-    def explain(self, counts: Counts) -> str:
-        return forward_and_backward(counts)
+    explain = forward_and_backward
 
 
 def _weighted(fn: Function, weights: Any) -> Function:
@@ -438,7 +430,7 @@ class _Jvp(_WithArgument):
         )
 
     def explain(self, counts: Counts) -> str:
-        return f"keeps {counts.kept_of_all} and adds {counts.new} that compute the tangent{other_equations(counts)}."
+        return f"keeps {counts.kept_of_all} and adds {counts.new} that compute the tangent{counts.others}."
 
 
 class _Linearize(_Jvp):
@@ -464,8 +456,7 @@ class _Vjp(_WithArgument):
         how = f"the function, and {how} along a random direction"
         return Compared(how, (value, along), (jax.jit(before)(*primals), expected), scale, is_rough)
 
-    def explain(self, counts: Counts) -> str:
-        return forward_and_backward(counts)
+    explain = forward_and_backward
 
 
 class _Remat(StepTransform):
@@ -474,7 +465,7 @@ class _Remat(StepTransform):
 
     def explain(self, counts: Counts) -> str:
         return (
-            f"wraps {all_equations(counts)} in a checkpoint{other_equations(counts)}: "
+            f"wraps {counts.all} in a checkpoint{counts.others}: "
             "a later grad recomputes them instead of storing their results."
         )
 
@@ -485,8 +476,7 @@ class _Jit(StepTransform):
         return Compared("the function itself, run operation by operation", got, before(*args))
 
     def explain(self, counts: Counts) -> str:
-        wrapped = f"{all_equations(counts)} in a jit{other_equations(counts)}"
-        return f"wraps {wrapped}: the compiler receives them as one program."
+        return f"wraps {counts.all} in a jit{counts.others}: the compiler receives them as one program."
 
 
 class _Scan(StepTransform):
@@ -508,7 +498,7 @@ class _Scan(StepTransform):
 
     def explain(self, counts: Counts) -> str:
         return (
-            f"puts {all_equations(counts)} into a loop of {self.amount} iterations{other_equations(counts)}: "
+            f"puts {counts.all} into a loop of {self.amount} iterations{counts.others}: "
             "the result of each iteration is the first argument of the next."
         )
 
@@ -528,8 +518,7 @@ class _Reduced(StepTransform):
         return Compared(f"NumPy's {self.name}", got, np.asarray(expected), scale)
 
     def explain(self, counts: Counts) -> str:
-        unchanged = f"{counts.kept_of_all}"
-        return f"keeps {unchanged} and adds {counts.new} for the {self.name} of the result."
+        return f"keeps {counts.kept_of_all} and adds {counts.new} for the {self.name} of the result."
 
 
 class _Unknown(StepTransform):

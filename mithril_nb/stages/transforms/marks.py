@@ -97,7 +97,14 @@ class Matching:
             self._read(site)
         self._is_tagged = {site.id for site in after.sites if self._tags_of(site)}
         for site in after.sites:
-            self._match_body(site)
+            source = self._source(site)
+            if source is None or source.primitive != site.primitive or len(source.bodies) != len(site.bodies):
+                continue
+            for (_, body), (_, was) in zip(site.bodies, source.bodies, strict=True):
+                # They lose tags if JAX traces the body again.
+                if [inner.primitive for inner in body] == [inner.primitive for inner in was]:
+                    pairs = zip(body, was, strict=True)
+                    self._sources |= {inner.id: other.id for inner, other in pairs if inner.id not in self._is_tagged}
         self._same: dict[str, list[str]] = {}
         for site in after.sites:
             source = self._source(site)
@@ -111,7 +118,12 @@ class Matching:
         inputs: list[Token] = [("input", at) if at < shared_inputs else _NEW for at in range(len(after.jaxpr.invars))]
         self._mark_body(after.jaxpr, after.top, inputs if shared_inputs else [None] * len(inputs))
         self.after = tuple(self._marks[site.id] for site in after.sites)
-        self.before = tuple(self._mark_before(site.id) for site in before.sites)
+        self.before = tuple(
+            MarkedEquation(site.id, "gone")
+            if (claim := self._claims.get(site.id)) is None
+            else MarkedEquation(site.id, claim.mark, note=claim.note, is_batched=claim.is_batched)
+            for site in before.sites
+        )
 
     def _read(self, site: Site) -> None:
         """Set `source` and `via` of an equation after the transform, from its name stack or the equation around it."""
@@ -135,17 +147,6 @@ class Matching:
 
     def _tags_of(self, site: Site) -> list[int]:
         return [at for at, (name, _) in enumerate(jax_versions.name_stack(site.equation)) if self._tags.path(name)]
-
-    def _match_body(self, site: Site) -> None:
-        # They lose tags if JAX traces the body again.
-        source = self._source(site)
-        if source is None or source.primitive != site.primitive or len(source.bodies) != len(site.bodies):
-            return
-        for (_, body), (_, was) in zip(site.bodies, source.bodies, strict=True):
-            if [inner.primitive for inner in body] == [inner.primitive for inner in was]:
-                for inner, other in zip(body, was, strict=True):
-                    if inner.id not in self._is_tagged:
-                        self._sources[inner.id] = other.id
 
     def _origin(self, id: str) -> Origin | None:
         return None if self._sources[id] is None else "tagged" if id in self._is_tagged else "inferred"
@@ -171,12 +172,20 @@ class Matching:
         for site in body:
             operands = _tokens(site.equation.invars, tokens)
             source = self._source(site)
-            claims = source is not None and self._may_replace(site, source, operands)
+            claims = False
+            if source is not None and source.id not in self._claims and source.primitive == site.primitive:
+                same = self._same.get(source.id, ())
+                others = [other for other in same if other != site.id and other not in self._marks]
+                # If several equations equal the source, the one with the same operands replaces it.
+                is_exact = site.id in same and self._has_same_operands(source, operands)
+                claims = (is_exact or not others) and "transpose" not in self._via[site.id]
             leaving: list[Token] | None = None
             for at, (inner, sites) in enumerate(site.bodies):
                 inner_inputs = _operands_of_call(site, inner, operands)
-                replaced = source if claims and source is not None and _has_same_inputs(source, at, inner) else None
-                binders = [None] * len(inner.invars) if replaced is None else _binders(replaced.id, at, inner)
+                binders: list[Token] = [None] * len(inner.invars)
+                if claims and source is not None and at < len(source.bodies):
+                    is_same = len(source.bodies[at][0].invars) == len(binders)
+                    binders = _binders(source.id, at, inner) if is_same else binders
                 through = self._mark_body(inner, sites, inner_inputs or binders)
                 leaving = through if inner_inputs is not None else leaving
             if claims and source is not None:
@@ -184,18 +193,17 @@ class Matching:
                 self._mark(site, source, operands)
             else:
                 made_by = [_NEW] * len(site.equation.outvars)
-                self._mark_new(site, source)
+                note, via = "", self._via[site.id]
+                if source is not None:
+                    again = _is_equal(site, source) and ("remat" in via or "transpose" not in via)
+                    made = f"{'('.join(via)}{')' * (len(via) - 1)} of" if via else "for"
+                    note = f"{made} {source.primitive}"
+                    note = f"{source.primitive} again" if again and source.id in self._claims else note
+                self._marks[site.id] = MarkedEquation(
+                    site.id, "new", self._sources[site.id], via, note, origin=self._origin(site.id)
+                )
             tokens.update(zip(site.equation.outvars, made_by if leaving is None else leaving, strict=True))
         return list(_tokens(jaxpr.outvars, tokens))
-
-    def _may_replace(self, site: Site, source: Site, operands: tuple[Token, ...]) -> bool:
-        """Return whether an equation after the transform replaces its source."""
-        if source.id in self._claims or source.primitive != site.primitive or "transpose" in self._via[site.id]:
-            return False
-        others = [other for other in self._same.get(source.id, ()) if other != site.id and other not in self._marks]
-        # If several equations equal the source, the one with the same operands replaces it.
-        is_exact = site.id in self._same.get(source.id, ()) and self._has_same_operands(source, operands)
-        return is_exact or not others
 
     def _has_same_operands(self, source: Site, operands: tuple[Token, ...]) -> bool:
         before = self._operands[source.id]
@@ -238,28 +246,6 @@ class Matching:
         if [mark.source for mark in stay] != [child.id for child in inner] or any(mark.mark != "kept" for mark in stay):
             return "different body"
         return ""
-
-    def _mark_new(self, site: Site, source: Site | None) -> None:
-        note, via = "", self._via[site.id]
-        if source is not None:
-            again = _is_equal(site, source) and ("remat" in via or "transpose" not in via)
-            if again and source.id in self._claims:
-                note = f"{source.primitive} again"
-            else:
-                note = (
-                    f"{'('.join(via)}{')' * (len(via) - 1)} of {source.primitive}" if via else f"for {source.primitive}"
-                )
-        self._marks[site.id] = MarkedEquation(
-            site.id, "new", self._sources[site.id], via, note, origin=self._origin(site.id)
-        )
-
-    def _mark_before(self, id: str) -> MarkedEquation:
-        claim = self._claims.get(id)
-        return (
-            MarkedEquation(id, "gone")
-            if claim is None
-            else MarkedEquation(id, claim.mark, note=claim.note, is_batched=claim.is_batched)
-        )
 
 
 def _results(site: Site) -> tuple[TensorSpec, ...]:
@@ -319,7 +305,3 @@ def _operands_of_call(site: Site, inner: Any, operands: Sequence[Token]) -> list
 
 def _binders(id: str, body: int, inner: Any) -> list[Token]:
     return [(id, f"body {body}", at) for at in range(len(inner.invars))]
-
-
-def _has_same_inputs(source: Site, body: int, inner: Any) -> bool:
-    return body < len(source.bodies) and len(source.bodies[body][0].invars) == len(inner.invars)

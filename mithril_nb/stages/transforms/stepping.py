@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +19,7 @@ from mithril_nb.stages.trace.equations import sites_of
 from mithril_nb.stages.trace.jaxpr_text import print_jaxpr
 from mithril_nb.stages.trace.provenance.scopes import Tags
 from mithril_nb.stages.trace.traced import record_of
-from mithril_nb.stages.trace.tracing import Leaf, Trace, caller, leaves_of, shape_of_aval, trace
+from mithril_nb.stages.trace.tracing import Trace, caller, leaves_of, shape_of_aval, trace
 from mithril_nb.stages.transforms.kinds import (
     COUNTED,
     NAMED,
@@ -137,8 +138,11 @@ class TransformSteps(Shown, Sequence[TransformStep]):
             return ()
         make = Examples()
         first = self._links[0][1] if self._links else point
-        args = tuple(jax.tree.map(lambda leaf: _example(leaf, make), arg) for arg in self._args)
-        checks = [comparison(_TRACE, partial(_compared_with_python, self._fn, first.function, args))]
+        args: tuple[Any, ...] = jax.tree.map(
+            lambda leaf: make.like(leaf) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf, self._args
+        )
+        traced = first.function
+        checks = [comparison(_TRACE, lambda: Compared("the Python function", jax.jit(traced)(*args), self._fn(*args)))]
         for transform, before, after in self._links:
             args = transform.args(args, before.out, make)
             checks.append(comparison(transform.name, partial(_compared, transform, before, after, args)))
@@ -184,14 +188,39 @@ class TransformSteps(Shown, Sequence[TransformStep]):
             args = transform.args(point.args, point.out, Shapes())
             closed, out = jax.make_jaxpr(wrapped, return_shape=True)(*args)
         except Exception as error:
-            problem = self._problem(point, transform, error, number)
+            problem = Diagnostic(
+                f"step {number} of {self.name!r}, {transform.name!r}, cannot be applied.",
+                (
+                    (type(error).__name__, first_lines(error)),
+                    *[
+                        (verb, ", ".join(f"{leaf.name} {leaf.spec}" for leaf in leaves) or "nothing")
+                        for verb, leaves in (("takes", point.trace.inputs), ("returns", point.trace.outputs))
+                    ],
+                ),
+                code=StageUnavailableError.__name__,
+            )
             self._steps.append(TransformStep(transform.name, point.stage, None, problem=problem))
             return False
         names = transform.names(point.names)
-        reached = _Point(_follow(point.trace, closed, args, names, out), args, out, names)
+        inputs, outputs = leaves_of(args, list(names), closed.jaxpr, out)
+        none = (False,) * len(inputs)  # donation does not matter for the equations
+        call = caller(out, point.trace.name)
+        trace = replace(point.trace, closed=closed, inputs=inputs, outputs=outputs, donated_leaves=none, call=call)
+        reached = _Point(trace, args, out, names)
         shared = len(point.trace.closed.jaxpr.invars) if transform.keeps_inputs else 0
         matching = Matching(point.side, reached.side, tags, shared)
-        counts = _counts(matching)
+        new = [equation for equation in matching.after if equation.mark == "new"]
+        old = Counter((equation.mark, equation.is_batched) for equation in matching.before)
+        counts = Counts(
+            before=old.total(),
+            unchanged=old["kept", False] + old["kept", True],
+            batched=old["changed", True],
+            changed=old["changed", False],
+            new=len(new),
+            gone=old["gone", False],
+            recomputed=sum("remat" in equation.via for equation in new),
+            transposed=sum("transpose" in equation.via and "remat" not in equation.via for equation in new),
+        )
         self._steps.append(
             TransformStep(
                 transform.name, point.stage, reached.stage, matching.after, matching.before, transform.explain(counts)
@@ -200,17 +229,6 @@ class TransformSteps(Shown, Sequence[TransformStep]):
         self._links.append((transform, point, reached))
         self._point = reached
         return True
-
-    def _problem(self, point: _Point, transform: StepTransform, error: Exception, number: int) -> Diagnostic:
-        return Diagnostic(
-            f"step {number} of {self.name!r}, {transform.name!r}, cannot be applied.",
-            (
-                (type(error).__name__, first_lines(error)),
-                ("takes", ", ".join(map(_describe, point.trace.inputs)) or "nothing"),
-                ("returns", ", ".join(map(_describe, point.trace.outputs)) or "nothing"),
-            ),
-            code=StageUnavailableError.__name__,
-        )
 
 
 def step_through(
@@ -281,44 +299,10 @@ class _Point:
         self.function = trace.call(trace.closed)
 
 
-def _follow(previous: Trace, closed: Any, args: tuple[Any, ...], names: tuple[str, ...], out: Any) -> Trace:
-    inputs, outputs = leaves_of(args, list(names), closed.jaxpr, out)
-    none = (False,) * len(inputs)  # donation does not matter for the equations
-    call = caller(out, previous.name)
-    return replace(previous, closed=closed, inputs=inputs, outputs=outputs, donated_leaves=none, call=call)
-
-
-def _counts(matching: Matching) -> Counts:
-    before, after = matching.before, matching.after
-    new = [equation for equation in after if equation.mark == "new"]
-    return Counts(
-        len(before),
-        sum(equation.mark == "kept" for equation in before),
-        sum(equation.mark == "changed" and equation.is_batched for equation in before),
-        sum(equation.mark == "changed" and not equation.is_batched for equation in before),
-        len(new),
-        sum(equation.mark == "gone" for equation in before),
-        sum("remat" in equation.via for equation in new),
-        sum("transpose" in equation.via and "remat" not in equation.via for equation in new),
-    )
-
-
 def _compared(transform: StepTransform, before: _Point, after: _Point, args: tuple[Any, ...]) -> Compared | None:
     if not transform.keeps_inputs:  # an unknown transform has no reference
         return None
     return transform.compare(before.function, jax.jit(after.function)(*args), args)
-
-
-def _compared_with_python(fn: Callable[..., Any], traced: Callable[..., Any], args: tuple[Any, ...]) -> Compared:
-    return Compared("the Python function", jax.jit(traced)(*args), fn(*args))
-
-
-def _example(leaf: Any, make: Examples) -> Any:
-    return make.like(leaf) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
-
-
-def _describe(leaf: Leaf) -> str:
-    return f"{leaf.name} {leaf.spec}"
 
 
 def _row(equation: MarkedEquation) -> dict[str, Any]:

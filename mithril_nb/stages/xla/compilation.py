@@ -175,17 +175,18 @@ class Compilation:
         # Until then the thread runs Python, which the caller would slow down. Errors are raised when `optimized` is
         # read.
         self._wants_files = self._wants_files or not self._user_dumps
+
+        def make_alone(_wanted: Wanted) -> None:
+            try:
+                with suppress(Exception):
+                    self.optimized.get()
+            finally:
+                self._is_compiling.set()
+
         with suppress(RuntimeError):  # at the thread limit of the process, `optimized` is compiled on first use
             # Python waits for jobs of a queue at exit. It would crash if another thread returned from XLA after that.
-            JobQueue("mithril_nb compiles").submit(self._make_alone)
+            JobQueue("mithril_nb compiles").submit(make_alone)
             self._is_compiling.wait()
-
-    def _make_alone(self, _wanted: Wanted) -> None:
-        try:
-            with suppress(Exception):
-                self.optimized.get()
-        finally:
-            self._is_compiling.set()
 
     def read_early(self) -> Read | None:
         """Wait for XLA's passes, and return the optimized module as a stage is read, before XLA generates code."""

@@ -63,7 +63,12 @@ class Dump:
         self._prefix = ""
         self._missing = "XLA wrote no files when it compiled this program"
         try:
-            self._home, self.folder = _new_folder()  # the home is removed with its last subfolder
+            with _making:
+                home = _homes.get("home")
+                if home is None or not home.is_right():
+                    home = _homes["home"] = _Home()
+                # The home is removed with its last subfolder.
+                self._home, self.folder = home, Path(tempfile.mkdtemp(dir=home.folder))
         except OSError as error:  # A program compiles without a folder, too.
             self._missing = (
                 f"no folder can be created for the files of XLA ({error.strerror}); "
@@ -156,14 +161,6 @@ class _Home:
 _making = threading.Lock()
 # The home of this process under the key `"home"`. It is removed when no `Dump` uses it.
 _homes: weakref.WeakValueDictionary[str, _Home] = weakref.WeakValueDictionary()
-
-
-def _new_folder() -> tuple[_Home, Path]:
-    with _making:
-        home = _homes.get("home")
-        if home is None or not home.is_right():
-            home = _homes["home"] = _Home()
-        return home, Path(tempfile.mkdtemp(dir=home.folder))
 
 
 def _removed(folder: Path, process: int, held: IO[bytes] | None = None) -> None:

@@ -7,7 +7,7 @@ import math
 import re
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -28,6 +28,7 @@ _NOISE = re.compile(r", ![\w.]+ !\d+|, align \d+|  +; preds = .*")
 
 def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[str, ...]]]:
     """Return text, opcode and operands of each instruction of a function in an object file."""
+    import capstone
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
@@ -45,7 +46,19 @@ def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[s
     section = file.get_section(index)
     start, size = symbols[0]["st_value"], symbols[0]["st_size"]
     code = section.data()[start : start + size]
-    engine = _engine(file.get_machine_arch())
+    machine = file.get_machine_arch()
+    modes = {
+        "x64": (capstone.CS_ARCH_X86, capstone.CS_MODE_64),
+        "AArch64": (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM),
+        "RISC-V": (capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC),
+    }
+    if machine not in modes:
+        raise ValueError(
+            f"machine code for {machine} is not supported, only for {', '.join(modes)}; "
+            "see the stage 'llvm' for the LLVM IR"
+        )
+    engine = capstone.Cs(*modes[machine])
+    engine.skipdata = True  # show data between instructions as data, instead of stopping there
     names = _called(file, table, index)
     decoded = [(address, mnemonic, operands) for address, _, mnemonic, operands in engine.disasm_lite(code, 0)]
     addresses = [address for address, _, _ in decoded]
@@ -64,24 +77,6 @@ def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[s
     return lines
 
 
-def _engine(machine: str) -> Any:
-    import capstone
-
-    modes = {
-        "x64": (capstone.CS_ARCH_X86, capstone.CS_MODE_64),
-        "AArch64": (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM),
-        "RISC-V": (capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC),
-    }
-    if machine not in modes:
-        raise ValueError(
-            f"machine code for {machine} is not supported, only for {', '.join(modes)}; "
-            "see the stage 'llvm' for the LLVM IR"
-        )
-    engine = capstone.Cs(*modes[machine])
-    engine.skipdata = True  # show data between instructions as data, instead of stopping there
-    return engine
-
-
 # Number to add to the addend of relocations by kind: `PC32` and `PLT32` count from the end of their 4 bytes.
 _FROM_END = {"x64": {2: 4, 4: 4}}
 
@@ -92,7 +87,13 @@ def _called(file: Any, table: Any, index: int) -> dict[int, str]:
     too_low = _FROM_END.get(file.get_machine_arch(), {})
     # pyelftools would take 20 s for the 100,000 relocations of a kernel with 10,000 operations, so `struct` reads them.
     # All supported machines write them as 64-bit little-endian RELA.
-    symbol_of, section_of = cache(table.get_symbol), cache(lambda home: _content(file.get_section(home)))
+    symbol_of = cache(table.get_symbol)
+
+    @cache
+    def section_of(home: int) -> tuple[str, bytes]:
+        section = file.get_section(home)
+        return section.name, section.data() if section.name in _NUMBERS else b""
+
     for section in file.iter_sections():
         if section["sh_type"] != "SHT_RELA" or section["sh_info"] != index:
             continue
@@ -110,21 +111,9 @@ def _called(file: Any, table: Any, index: int) -> dict[int, str]:
 def _value(symbol: Any, section_of: Callable[[int], tuple[str, bytes]], addend: int) -> str:
     home = symbol["st_shndx"]
     name, data = section_of(home) if isinstance(home, int) else ("", b"")
-    if name in _NUMBERS or (name and symbol["st_info"]["type"] == "STT_SECTION"):
-        return _constant(name, data, symbol["st_value"] + addend)
-    return symbol.name
-
-
-# Sections of constants, each with the `struct` format of a constant.
-_NUMBERS = {".rodata.cst4": "<f", ".rodata.cst8": "<d"}
-
-
-def _content(section: Any) -> tuple[str, bytes]:
-    return section.name, section.data() if section.name in _NUMBERS else b""
-
-
-def _constant(name: str, data: bytes, offset: int) -> str:
-    kind = _NUMBERS.get(name)
+    if name not in _NUMBERS and not (name and symbol["st_info"]["type"] == "STT_SECTION"):
+        return symbol.name
+    offset, kind = symbol["st_value"] + addend, _NUMBERS.get(name)
     if kind is None or not 0 <= offset <= len(data) - struct.calcsize(kind):
         return f"{name}{offset:+#x}"
     number = struct.unpack_from(kind, data, offset)[0]
@@ -132,6 +121,10 @@ def _constant(name: str, data: bytes, offset: int) -> str:
         bits = data[offset : offset + struct.calcsize(kind)]
         return f"= {int.from_bytes(bits, 'little'):#x}"
     return f"= {number:.7g}"
+
+
+# Sections of constants, each with the `struct` format of a constant.
+_NUMBERS = {".rodata.cst4": "<f", ".rodata.cst8": "<d"}
 
 
 def read_ptx(text: str, symbol: str) -> list[tuple[str, str, tuple[str, ...]]]:
@@ -158,22 +151,15 @@ def _ptx_lines(body: list[str]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     is_new = True  # A call spans several lines, up to its semicolon: all operands belong to the first.
     for at, line in enumerate(body):
         plain = line.expandtabs(4).rstrip()
-        code = _without_comment(line)
+        code = line.partition("//")[0]
         match = _PTX_LINE.match(code) if is_new else None
-        if match is None:
-            yield plain, "", ()
-        else:
-            rest = match.group(2)
-            for following in body[at + 1 :] if ";" not in code else ():
-                rest += _without_comment(following).partition(";")[0]
-                if ";" in following:
-                    break
-            yield plain, match.group(1), tuple(split(" ".join(rest.split())))
+        rest = match.group(2) if match else ""
+        for following in body[at + 1 :] if match and ";" not in code else ():
+            rest += following.partition("//")[0].partition(";")[0]
+            if ";" in following:
+                break
+        yield plain, match.group(1) if match else "", tuple(split(" ".join(rest.split())))
         is_new = code.rstrip().endswith((";", ":", "{", "}")) or code.strip()[:1] in ("", ".")
-
-
-def _without_comment(line: str) -> str:
-    return line.partition("//")[0]
 
 
 def llvm_lines(module: str, symbol: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -189,37 +175,20 @@ def llvm_lines(module: str, symbol: str) -> Iterator[tuple[str, str, tuple[str, 
         ('}', '', ())
     """
     # The opcode is `""` for a line without an instruction. A `call` has the called function as first operand.
-    start = next((at for name in (f"@{symbol}(", f'@"{symbol}"(') if (at := _definition(module, name)) >= 0), -1)
-    end = module.find("\n}", start)
-    body = module[start : len(module) if end < 0 else end + 2] if start >= 0 else ""
+    head_of = re.compile(rf"^define [^\n]*?@(?:{re.escape(symbol)}|\"{re.escape(symbol)}\")\(", re.MULTILINE)
+    definition = head_of.search(module)
+    end = module.find("\n}", definition.start()) if definition else -1
+    body = module[definition.start() : len(module) if end < 0 else end + 2] if definition else ""
     used = set(_GLOBAL.findall(body))
     head = "" if module.startswith("define ") else module.partition("\ndefine ")[0]
     for line in head.splitlines():  # globals come before the functions
         if line.startswith("@") and (name := _GLOBAL.match(line)) and name.group() in used:
             yield line, "", ()
-    yield from _read(_NOISE.sub("", body).split("\n") if body else ())
-
-
-def _definition(module: str, name: str) -> int:
-    at = module.find(name)
-    while at >= 0:
-        start = module.rfind("\n", 0, at) + 1
-        if module.startswith("define ", start):
-            return start
-        at = module.find(name, at + 1)
-    return -1
-
-
-def _read(lines: Iterable[str]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    for line in lines:
+    for line in _NOISE.sub("", body).split("\n") if body else ():
         plain = line.rstrip()
         match = _OPCODE.match(plain)
-        if match is None:
-            yield plain, "", ()
-            continue
-        opcode = match.group(2)
-        values = _VALUE.findall(plain, match.end())
-        if opcode == "call":
+        opcode, values = (match[2], _VALUE.findall(plain, match.end())) if match else ("", [])
+        if match and opcode == "call":
             callee = _CALLEE.search(plain, match.end())
             values.sort(key=lambda value: callee is None or value != f"@{callee.group(1)}")
         yield plain, opcode, tuple(values)

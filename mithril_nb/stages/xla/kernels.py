@@ -11,12 +11,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast, overload
+from typing import Any, cast
 
 from mithril_nb.display import Shown
 from mithril_nb.stages.hlo.syntax import OPERAND
 from mithril_nb.stages.hlo.text import by_computation
-from mithril_nb.stages.inference import blend_equally, majority_of, program_order
+from mithril_nb.stages.inference import blend_equally, distinct, in_program_order, majority_of
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.records import Instruction
 from mithril_nb.stages.xla.dump import Dump
@@ -148,29 +148,27 @@ class Owners:
             have = [id for id in group if id in run]
             if len(have) == 1:  # if several have kernels, it is unknown which of these the others run
                 others[have[0]] = [id for id in group if id != have[0]]
-        return {kernel: self._owner_of(kernel, name, others.get(name, ())) for kernel, name in runs.items()}
-
-    def _owner_of(self, kernel: str, name: str, others: Iterable[str]) -> Instruction:
-        if name in self._by_name:
-            parts = [self._by_name[name], *(self._by_name[other] for other in others)]
-        else:
-            parts = [
-                instruction for instruction in self._by_computation.get(name, ()) if instruction.opcode != "parameter"
-            ]
-        if len(parts) == 1:
-            return replace(parts[0], origin="kernel" if parts[0].shares else None)
-        return Instruction(
-            kernel,
-            "kernel",
-            0,
-            tuple(sorted({id for part in parts for id in part.equations}, key=program_order)),
-            blend_equally(parts),
-            majority_of(parts),
-            "kernel" if any(part.shares for part in parts) else None,
-            transforms=max((part.transforms for part in parts), key=len, default=()),
-            source=tuple(dict.fromkeys(line for part in parts for line in part.source)),
-            library_source=tuple(dict.fromkeys(line for part in parts for line in part.library_source)),
-        )
+        owners: dict[str, Instruction] = {}
+        for kernel, name in runs.items():
+            inside = self._by_computation.get(name, ())
+            parts = [instruction for instruction in inside if instruction.opcode != "parameter"]
+            if name in self._by_name:
+                parts = [self._by_name[id] for id in (name, *others.get(name, ()))]
+            owners[kernel] = Instruction(
+                kernel,
+                "kernel",
+                0,
+                in_program_order(id for part in parts for id in part.equations),
+                blend_equally(parts),
+                majority_of(parts),
+                "kernel" if any(part.shares for part in parts) else None,
+                transforms=max((part.transforms for part in parts), key=len, default=()),
+                source=distinct(line for part in parts for line in part.source),
+                library_source=distinct(line for part in parts for line in part.library_source),
+            )
+            if len(parts) == 1:
+                owners[kernel] = replace(parts[0], origin=owners[kernel].origin)
+        return owners
 
     @cached_property
     def _lines(self) -> Mapping[str, str]:
@@ -205,13 +203,12 @@ def listing(
     kernels: Iterable[Kernel],
     owners: Owners,
     lines_of: Callable[[Kernel], Iterable[AsmLine]],
-    title: Callable[[str, int], str],
+    title: str,
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Return the code of all kernels as the text of a stage, and its instructions.
 
     `kernels`: The kernels. `lines_of`: Function of a kernel that returns text, opcode and operands of each of its
-    lines. `title`: Function of the name of a kernel and its number of instructions, which returns the line above the
-    kernel.
+    lines. `title`: Format of the line above a kernel, for the name of the kernel and its number of instructions.
     """
     printed: list[str] = []
     kernels = tuple(kernels)
@@ -223,7 +220,7 @@ def listing(
         for text, opcode, _ in lines_of(kernel):
             texts.append(text)
             opcodes.append(opcode)
-        printed.append(title(kernel.name, len(opcodes) - opcodes.count("")))
+        printed.append(title.format(kernel.name, len(opcodes) - opcodes.count("")))
         head = replace(
             owner_by_kernel[kernel.name], id=kernel.name, opcode="kernel", line=len(printed), lines=len(texts) + 1,
             operands=(), attributes=(),
@@ -288,11 +285,7 @@ class KernelLines(Sequence[Instruction]):
                 if opcode:
                     yield line_of(head, number, opcode)
 
-    @overload
-    def __getitem__(self, index: int) -> Instruction: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Instruction, ...]: ...
-    def __getitem__(self, index: int | slice) -> Instruction | tuple[Instruction, ...]:
+    def __getitem__(self, index: Any) -> Any:
         return self._instructions[index]
 
     def __iter__(self) -> Iterator[Instruction]:

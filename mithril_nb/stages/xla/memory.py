@@ -93,20 +93,14 @@ def buffers_in(text: str) -> tuple[Buffer, ...]:
             allocations[-1][1].append(Held(value[1], value[2] or "", int(value[3]), int(value[4])))
         elif line and not line.startswith((" ", "BufferAssignment")):
             break  # the rest repeats the same in another form
-    return tuple(sorted((_buffer(head, values) for head, values in allocations), key=lambda buffer: -buffer.size_bytes))
-
-
-def _buffer(head: re.Match[str], values: list[Held]) -> Buffer:
-    details = head[3]
-    number = _PARAMETER.search(details)
-    return Buffer(
-        int(head[1]),
-        int(head[2]),
-        next((kind for sign, kind in _KINDS.items() if sign in details), "temporary"),
-        int(number[1]) if number else None,
-        "maybe-live-out" in details,
-        tuple(values),
-    )
+    buffers: list[Buffer] = []
+    for head, values in allocations:
+        number, size, details = head.groups()
+        kind = next((kind for sign, kind in _KINDS.items() if sign in details), "temporary")
+        parameter = _PARAMETER.search(details)
+        index = int(parameter[1]) if parameter else None
+        buffers.append(Buffer(int(number), int(size), kind, index, "maybe-live-out" in details, tuple(values)))
+    return tuple(sorted(buffers, key=lambda buffer: -buffer.size_bytes))
 
 
 @dataclass(frozen=True)

@@ -83,19 +83,17 @@ class Outcomes:
         cache: dict[str, HloLine | str] = {}
         return lru_cache(_STEPS)(lambda xla_pass: _Step(xla_pass, cache))
 
-    def is_in_combiner(self, name: str) -> bool:
-        """Return whether an instruction is in the function that a reduction or sort applies to two elements."""
-        return self.first.homes.get(name, "") in self._combiners
-
     @cached_property
     def first(self) -> ModuleText:
         """The HLO before XLA's passes."""
         return self._step(self.passes[0]).before
 
     @cached_property
-    def _combiners(self) -> frozenset[str]:
+    def in_combiners(self) -> frozenset[str]:
+        """Names of the instructions in functions that a reduction or sort applies to two elements."""
         lines = (line for line in self.first.lines.values() if line.opcode != "call")
-        return frozenset(callee for line in lines for how, callee in line.calls if how == "to_apply")
+        combiners = {callee for line in lines for how, callee in line.calls if how == "to_apply"}
+        return frozenset(name for name, home in self.first.homes.items() if home in combiners)
 
     def of(self, name: str, equations: Sequence[str] = ()) -> tuple[Outcome, ...]:
         """Return the outcomes of an instruction, one for each of its copies."""
@@ -143,8 +141,14 @@ class Outcomes:
         line = before.lines.get(name)
         if line is None:
             return [Outcome("unknown", progress.first)]
-        new = step.same(line) if line.op_name else step.nameless(line)
-        new = [candidate for candidate in new if self._is_meant(candidate, copy.equations)] or new
+        new = step.same(line) if line.op_name else step.nameless[line.name][0]
+        meant: list[HloLine] = []
+        for candidate in new:
+            own = self.equation_of(candidate.op_name)
+            meant += (
+                [candidate] if any(id == own or id.endswith((f".{own}", f"/{own}")) for id in copy.equations) else []
+            )
+        new = meant or new
         # If XLA replaces an instruction by several, all have its op name. Those with its opcode are copies of it.
         copies = [candidate for candidate in new if candidate.opcode == line.opcode]
         if line.opcode == "call" and not copies:
@@ -201,7 +205,13 @@ class Outcomes:
     def _merged(self, line: HloLine, other: HloLine, step: _Step, gone: Pass, copy: _Copy) -> Outcome | _Copy:
         """Return the outcome of an instruction whose users use the older instruction `other` after the pass."""
         progress = copy.progress
-        if not step.computes_same(line, step.before.lines[other.name]):
+        before = step.before.lines[other.name]
+
+        def merged(name: str) -> str:
+            return step.replacements[name].name if name in step.replacements else name
+
+        computes_same = (line.opcode, line.shapes) == (before.opcode, before.shapes)
+        if not computes_same or [*map(merged, line.operands)] != [*map(merged, before.operands)]:
             return Outcome("simplified", progress.first, by=gone)
         partner = self.equation_of(other.op_name)
         partners = (partner,) if partner else ()
@@ -213,10 +223,6 @@ class Outcomes:
             name=other.name, since=gone.number, progress=onward, equations=(partner,), partners=partners
         )
 
-    def _is_meant(self, line: HloLine, equations: Sequence[str]) -> bool:
-        own = self.equation_of(line.op_name)
-        return any(id == own or id.endswith((f".{own}", f"/{own}")) for id in equations)
-
 
 class _Step:
     def __init__(self, xla_pass: Pass, cache: dict[str, HloLine | str]):
@@ -227,10 +233,6 @@ class _Step:
         matches = [candidate for name in line.op_name.split(";") if name for candidate in self._new.get(name, ())]
         return list({match.name: match for match in matches}.values())
 
-    def nameless(self, line: HloLine) -> list[HloLine]:
-        """Return the new instructions that replace an instruction without op name, and are similar to it."""
-        return self._nameless[line.name][0]
-
     def end(self, line: HloLine) -> Became:
         home = self.before.homes[line.name]
         if line.opcode == "parameter" and home not in self._homes:
@@ -238,11 +240,11 @@ class _Step:
                 caller for caller in self.before.lines.values() if home in {callee for _, callee in caller.calls}
             ]
             return "inlined" if callers and {caller.opcode for caller in callers} == {"call"} else "unknown"
-        return "simplified" if line.op_name or self._nameless[line.name][1] else "unknown"
+        return "simplified" if line.op_name or self.nameless[line.name][1] else "unknown"
 
     @cached_property
-    def _nameless(self) -> dict[str, tuple[list[HloLine], bool]]:
-        """For each removed instruction without op name: its replacements, and whether all users do without it."""
+    def nameless(self) -> dict[str, tuple[list[HloLine], bool]]:
+        """For each removed instruction without op name: similar new ones, and whether all users do without it."""
         replaced: dict[str, tuple[list[HloLine], bool]] = {}
         for line in reversed(self.before.lines.values()):  # users first
             if line.op_name or line.name in self.after.lines:
@@ -309,15 +311,6 @@ class _Step:
                 if before.roots.get(home) == name and home in after.roots:
                     replacements[name] = after.lines[after.roots[home]]
         return replacements
-
-    def computes_same(self, line: HloLine, other: HloLine) -> bool:
-        if (line.opcode, line.shapes, len(line.operands)) != (other.opcode, other.shapes, len(other.operands)):
-            return False
-
-        def merged(name: str) -> str:
-            return self.replacements[name].name if name in self.replacements else name
-
-        return all(merged(left) == merged(right) for left, right in zip(line.operands, other.operands, strict=True))
 
 
 def _alike(line: HloLine, other: HloLine) -> bool:

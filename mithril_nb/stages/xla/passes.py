@@ -69,33 +69,6 @@ def _lines_without_metadata(lines: Sequence[str]) -> list[str]:
     return without_metadata("\n".join((above, *lines))).removesuffix("\n").split("\n")[3:]
 
 
-def look_same(before: str, after: str) -> bool:
-    """Return whether two modules are equal in the form shown to the user."""
-    if before.count("\n ") != after.count("\n "):
-        return False  # a different number of instructions, the usual case
-    return next(differences(computations(before), computations(after)), None) is None
-
-
-def changes_between(before: str, after: str) -> Changes:
-    """Return the changes from one module to another."""
-    lefts: list[str] = []
-    rights: list[str] = []
-    moved: list[str] = []
-    for name, left, right in differences(computations(before), computations(after)):
-        matched = {at for _, at in align(left, right)}
-        same = set(left)
-        moved += [line for at, line in enumerate(right) if at not in matched and line in same and name != _HEADS]
-        lefts += left
-        rights += right
-    old, new = _by_name(lefts), _by_name(rights)
-    return Changes(
-        tuple(name for name in new if name not in old),
-        tuple(name for name in old if name not in new),
-        tuple(name for name, line in new.items() if name in old and old[name] != line),
-        tuple(_by_name(moved)),
-    )
-
-
 def _by_name(lines: Iterable[str]) -> dict[str, str]:
     return {names[0]: line.strip().removeprefix("ROOT ") for line in lines if (names := instruction_names(line))}
 
@@ -219,7 +192,26 @@ class Pass(Shown):
     @cached_property
     def changes(self) -> Changes:
         """The instructions that the pass added, removed, rewrote and moved."""
-        return changes_between(*self.raw_texts)
+        lefts: list[str] = []
+        rights: list[str] = []
+        moved: list[str] = []
+        for name, left, right in self._differences:
+            matched = {at for _, at in align(left, right)}
+            same = set(left)
+            moved += [line for at, line in enumerate(right) if at not in matched and line in same and name != _HEADS]
+            lefts += left
+            rights += right
+        old, new = _by_name(lefts), _by_name(rights)
+        return Changes(
+            tuple(name for name in new if name not in old),
+            tuple(name for name in old if name not in new),
+            tuple(name for name, line in new.items() if name in old and old[name] != line),
+            tuple(_by_name(moved)),
+        )
+
+    @property
+    def _differences(self) -> Iterator[tuple[str, list[str], list[str]]]:
+        return differences(*map(computations, self.raw_texts))
 
     @property
     def diff(self) -> str:
@@ -232,8 +224,7 @@ class Pass(Shown):
 
     def diff_lines(self) -> Iterator[str]:
         """Yield the lines of `diff`. Each is computed on demand."""
-        changed = differences(*map(computations, self.raw_texts))
-        return (line for difference in changed for line in hunks(*difference))
+        return (line for difference in self._differences for line in hunks(*difference))
 
 
 Became = Literal["kept", "fused", "merged", "rewritten", "inlined", "simplified", "dropped", "unknown"]
@@ -356,23 +347,23 @@ def read_passes(dump: Dump) -> tuple[Pass, ...]:
         before, text = text, dump.text(name, "txt")
         if text == before:
             continue
-        if not look_same(before, text):
+        # A different number of instructions is the usual case.
+        is_changed = before.count("\n ") != text.count("\n ")
+        if is_changed or any(True for _ in differences(computations(before), computations(text))):
             title, pipeline = (step.group(2), step.group(1)) if step else (name.split(".", 1)[1], "")
             if title == _START:
-                title, pipeline = _pass_around(pipeline, steps[:index], steps[index + 1 :])
+                # XLA writes the name of this pass only in the next file of the outer pipeline. If there is no such
+                # file, the changes are attributed to the inner pipeline.
+                around = (step.group(1) for step in reversed(steps[:index]) if step and step.group(1) != pipeline)
+                outer = next(around, None)
+                later = (step.group(2) for step in steps[index + 1 :] if step and step.group(1) == outer)
+                ended = None if outer is None else next(later, None)
+                title = pipeline
+                if outer is not None and ended is not None and ended not in (pipeline, _START):
+                    title, pipeline = ended, outer
             passes.append(Pass(len(passes), title, pipeline, dump, latest, name))
             latest = name
     return tuple(passes)
-
-
-def _pass_around(
-    pipeline: str, before: Sequence[re.Match[str] | None], after: Sequence[re.Match[str] | None]
-) -> tuple[str, str]:
-    # XLA writes the name of this pass only in the next file of the outer pipeline. If there is no such file, the
-    # changes are attributed to the inner pipeline.
-    outer = next((step.group(1) for step in reversed(before) if step and step.group(1) != pipeline), None)
-    ended = next((step.group(2) for step in after if step and step.group(1) == outer), None)
-    return (pipeline, pipeline) if outer is None or ended in (None, pipeline, _START) else (ended, outer)
 
 
 class Histories:

@@ -52,8 +52,22 @@ def original_names(histories: Histories, names: Iterable[str]) -> dict[str, str]
         gone = [line for line in before.products if line.name not in after.lines]
         surviving = {line.op_name for line in after.products if line.name not in before.lines}
         for name in here:
-            op_name = after.name_from_users(name)
-            former = None if op_name else _former(name, before, after, gone, surviving)
+            # The transpose or reshape of the result may have the op name.
+            op_name, result = "", name
+            for _ in range(_FARTHEST):
+                users = after.users.get(result, ())
+                if len(users) != 1 or users[0].opcode not in _MOVERS or op_name:
+                    break
+                op_name, result = users[0].op_name, users[0].name
+            former = None
+            # The sizes of result and operands tell which product it was; several may have the same.
+            line = after.lines[name]
+            same = [] if op_name else [other for other in gone if before.sizes(other) == after.sizes(line)]
+            for near in (
+                [other for other in same if before.operands_of(other) == after.operands_of(line)],
+                [other for other in same if not other.op_name or other.op_name not in surviving],
+            ):
+                former = near[0] if former is None and len(near) == 1 else former
             if former is not None and former.op_name:
                 op_name = former.op_name
             if op_name:
@@ -97,17 +111,6 @@ class ModuleText:
         self._fusion_operands, self.fusions = fusion_operands, frozenset(fusion_operands)
         self.products = [line for line in self.lines.values() if line.opcode in CONTRACTIONS]
 
-    def name_from_users(self, name: str) -> str:
-        """Return the op name of the transpose or reshape of a product's result; `""` if there is none."""
-        for _ in range(_FARTHEST):
-            after = self.users.get(name, ())
-            if len(after) != 1 or after[0].opcode not in _MOVERS:
-                return ""
-            if after[0].op_name:
-                return after[0].op_name
-            name = after[0].name
-        return ""
-
     def sizes(self, line: HloLine) -> tuple[int, tuple[int, ...]]:
         """Return the sizes of result and operands, in elements, which a transpose or reshape does not change."""
         operands = (self.lines[operand].elements for operand in line.operands if operand in self.lines)
@@ -123,18 +126,3 @@ class ModuleText:
             index = int(inner.literal) if inner is not None and is_given else len(outside)
             operands.add(outside[index] if index < len(outside) else operand)
         return frozenset(operands)
-
-
-def _former(
-    name: str, before: ModuleText, after: ModuleText, gone: list[HloLine], surviving: set[str]
-) -> HloLine | None:
-    # The sizes of result and operands tell which product it was; several may have the same.
-    line = after.lines[name]
-    same = [candidate for candidate in gone if before.sizes(candidate) == after.sizes(line)]
-    for near in (
-        [candidate for candidate in same if before.operands_of(candidate) == after.operands_of(line)],
-        [candidate for candidate in same if not candidate.op_name or candidate.op_name not in surviving],
-    ):
-        if len(near) == 1:
-            return near[0]
-    return None

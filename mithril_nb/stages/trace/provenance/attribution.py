@@ -71,12 +71,26 @@ class Attribution:
         functions, lifted = functions_of(trace, top)
         if self._has_updates:
             updates = {id for id, scopes in scopes_by_id.items() if scopes.is_update}
-            roles: dict[str, Role | None] = {id: _role(scopes) for id, scopes in scopes_by_id.items()}
+            roles: dict[str, Role | None] = {
+                id: "update" if scopes.is_update else "backward" if scopes.is_backward else "forward"
+                for id, scopes in scopes_by_id.items()
+            }
         else:
             # Not our train step. Frames of an optimizer library are the only certain sign of the update.
             updates = optimizer_work(sites)
             if updates or any(scopes.is_backward for scopes in scopes_by_id.values()):
-                versions, are_params = _new_versions(trace), _are_params(trace, params)
+                # An output may be the new value of an input of the same shape, dtype and last name.
+                outputs: dict[Any, list[int]] = {}
+                for index, leaf in enumerate(trace.outputs):
+                    outputs.setdefault((leaf.spec, _last_name(leaf)), []).append(index)
+                versions = [outputs.get((leaf.spec, _last_name(leaf)), []) for leaf in trace.inputs]
+                stated = which_are_params(trace.arguments, [leaf.name for leaf in trace.inputs], params)
+                # Without the option `params`, names such as `weights` decide.
+                words = [_WORD.findall(" ".join((leaf.argument, *leaf.keys)).lower()) for leaf in trace.inputs]
+                are_params = [
+                    not _OF_PARAMS.isdisjoint(own) if is_param is None else is_param
+                    for is_param, own in zip(stated, words, strict=True)
+                ]
                 roles = roles_of(trace.closed.jaxpr, top, updates, lifted, versions, are_params)
             else:  # nothing depends on a gradient
                 roles = dict.fromkeys(scopes_by_id, "forward")
@@ -99,7 +113,17 @@ class Attribution:
             for parts in [block.split("/")]
             for count in range(1, len(parts) + 1)
         }
-        self._infer_calls(sites)
+        # Inner calls come first, because the block of a call depends on the blocks of the calls inside it.
+        for site in reversed(sites):
+            block, role, _ = self._attributions[site.id]
+            if site.is_call and block == UNATTRIBUTED and role != "update":
+                inner: set[str] = set()
+                for child in (child for _, body in site.bodies for child in body):
+                    own, own_role, _ = self._attributions[child.id]
+                    is_between = own_role == "update" or child.primitive in _MADE_BY_AUTODIFF
+                    inner.add(own if own or is_between else self._functions.get(child.id, UNATTRIBUTED))
+                if common := common_block(inner - {UNATTRIBUTED}):
+                    self._attributions[site.id] = common, role, "inferred"
         if any(self._is_between(site) for site in sites):
             self._infer_autodiff(trace, top)
         if any(role == "update" for _, role, _ in self._attributions.values()):
@@ -162,9 +186,17 @@ class Attribution:
                 if role == "update" and not site.bodies:
                     continue
                 atoms = site.equation.invars
-                if site.bodies:
-                    users = users_inside(site)
-                else:
+                users = [_NONE] * len(atoms)
+                for index, (inner_jaxpr, inner) in enumerate(site.bodies):
+                    if site.primitive == "while" and not index:
+                        continue  # a condition has its own operands, and computes with no parameter
+                    reads = visit(inner_jaxpr, inner)
+                    # The first operands are a predicate, or constants of a condition.
+                    first = len(users) - len(reads)
+                    for at, blocks in enumerate(reads):
+                        if first + at >= 0:
+                            users[first + at] |= blocks
+                if not site.bodies:
                     own = frozenset((block,))
                     # A moved input is used by the blocks that use the moved array, unless this block is inside them.
                     if site.primitive in _MOVES:
@@ -178,36 +210,7 @@ class Attribution:
                         readers[atom] = readers.get(atom, _NONE) | blocks
             return [readers.get(var, _NONE) for var in jaxpr.invars]
 
-        def users_inside(site: Site) -> list[Flow]:
-            users = [_NONE] * len(site.equation.invars)
-            for index, (inner_jaxpr, inner) in enumerate(site.bodies):
-                if site.primitive == "while" and not index:
-                    continue  # a condition has its own operands, and computes with no parameter
-                reads = visit(inner_jaxpr, inner)
-                # The first operands are a predicate, or constants of a condition.
-                first = len(users) - len(reads)
-                for at, blocks in enumerate(reads):
-                    if first + at >= 0:
-                        users[first + at] |= blocks
-            return users
-
         return [blocks - {LOSS, UNATTRIBUTED} or blocks - {UNATTRIBUTED} for blocks in visit(jaxpr, top)]
-
-    def _infer_calls(self, sites: Sites) -> None:
-        # Inner calls come first, because the block of a call depends on the blocks of the calls inside it.
-        for site in reversed(sites):
-            block, role, _ = self._attributions[site.id]
-            if site.is_call and block == UNATTRIBUTED and role != "update":
-                inner = {self._block_inside(child) for _, body in site.bodies for child in body}
-                common = common_block(inner - {UNATTRIBUTED})
-                if common:
-                    self._attributions[site.id] = common, role, "inferred"
-
-    def _block_inside(self, site: Site) -> str:
-        """Return the block of an equation inside a call, as far as it counts for the call; else `""`."""
-        block, role, _ = self._attributions[site.id]
-        is_between = role == "update" or site.primitive in _MADE_BY_AUTODIFF
-        return block if block or is_between else self._functions.get(site.id, UNATTRIBUTED)
 
     def _is_between(self, site: Site) -> bool:
         """Return whether an equation without a block was added by reverse mode, or by our function around the model."""
@@ -359,29 +362,6 @@ def _is_ours(trace: Trace) -> bool:
 def _default_block(trace: Trace) -> str:
     """Return the block of equations in no scope and no inner function: the traced function, or `""` if it is ours."""
     return "" if _is_ours(trace) else trace.function
-
-
-def _role(scopes: Scopes) -> Role:
-    return "update" if scopes.is_update else "backward" if scopes.is_backward else "forward"
-
-
-def _new_versions(trace: Trace) -> list[list[int]]:
-    """Return for each input the outputs that may be its new value: the same shape, dtype and last name."""
-    outputs: dict[Any, list[int]] = {}
-    for index, leaf in enumerate(trace.outputs):
-        outputs.setdefault((leaf.spec, _last_name(leaf)), []).append(index)
-    return [outputs.get((leaf.spec, _last_name(leaf)), []) for leaf in trace.inputs]
-
-
-def _are_params(trace: Trace, params: Sequence[str]) -> list[bool]:
-    """Return for each input whether it is a parameter."""
-    # Without the option `params`, names such as `weights` decide.
-    stated = which_are_params(trace.arguments, [leaf.name for leaf in trace.inputs], params)
-    words = [_WORD.findall(" ".join((leaf.argument, *leaf.keys)).lower()) for leaf in trace.inputs]
-    return [
-        not _OF_PARAMS.isdisjoint(own) if is_param is None else is_param
-        for is_param, own in zip(stated, words, strict=True)
-    ]
 
 
 def _last_name(leaf: Leaf) -> str:

@@ -231,7 +231,7 @@ def calling_line() -> Span | None:
     frame = sys._getframe(1)
     while frame is not None and _kind(frame.f_code.co_filename) != _USER:
         frame = frame.f_back
-    return None if frame is None else _span(frame.f_code, frame.f_lasti)
+    return None if frame is None else Span(frame.f_code.co_filename, *_range(frame.f_code, frame.f_lasti))
 
 
 def lines_of(trace: Trace, top: Sequence[Site], requested_at: Span | None = None) -> dict[str, Lines]:
@@ -250,11 +250,11 @@ def lines_of(trace: Trace, top: Sequence[Site], requested_at: Span | None = None
                 lines = Lines(outer.user, lines.library or outer.library)
             lines_by_id[site.id] = lines
             for jaxpr, inner in site.bodies:
-                visit(inner, lines, _library_start(jax_versions.start_of(jaxpr)))
+                visit(inner, lines, _start(jax_versions.start_of(jaxpr))[1])
 
-    start = jax_versions.start_of(trace.closed.jaxpr)
+    own, inside = _start(jax_versions.start_of(trace.closed.jaxpr))
     # JAX adds equations around the user's function, such as the initial cotangent of a gradient.
-    visit(top, Lines(_start(trace.starts) or _start(start) or requested_at), _library_start(start))
+    visit(top, Lines(_start(trace.starts)[0] or own or requested_at), inside)
     return lines_by_id
 
 
@@ -291,7 +291,12 @@ def _read(traceback: Any, start: tuple[str, int] | None) -> Lines:
     """Return the source lines of an equation with this traceback."""
     codes, offsets = jax_versions.frames_and_offsets(traceback)
     user, library = _choose(_files(codes, start))
-    return Lines(*(None if index is None else _span(codes[index], offsets[index]) for index in (user, library)))
+    return Lines(
+        *(
+            None if index is None else Span(codes[index].co_filename, *_range(codes[index], offsets[index]))
+            for index in (user, library)
+        )
+    )
 
 
 def lines_of_frames(frames: Sequence[Span]) -> Lines:
@@ -328,10 +333,6 @@ def _choose(files: Iterable[str]) -> tuple[int | None, int | None]:
     return None, library
 
 
-def _span(code: CodeType, offset: int) -> Span:
-    return Span(code.co_filename, *_range(code, offset))
-
-
 @lru_cache(maxsize=8192)
 def _range(code: CodeType, offset: int) -> tuple[int, int | None, int, int | None]:
     # The file must not be part of the result: code objects of different files may be equal, and share an entry of the
@@ -343,13 +344,11 @@ def _range(code: CodeType, offset: int) -> tuple[int, int | None, int, int | Non
 
 
 @lru_cache(maxsize=1024)
-def _library_start(start: str) -> tuple[str, int] | None:
-    """Split `"file.py:12"`, the first line of a function; return `None` for a function of the user."""
+def _start(start: str) -> tuple[Span | None, tuple[str, int] | None]:
+    """Return `"file.py:12"`, the first line of a function, as a span if it is the user's, else as file and line."""
     file, _, line = start.rpartition(":")
-    return (file, int(line)) if line.isdigit() and _kind(file) != _USER else None
-
-
-def _start(start: str) -> Span | None:
-    """Return `"file.py:12"`, the first line of a function, as a span; `None` for a function of a library."""
-    file, _, line = start.rpartition(":")
-    return Span(file, int(line), None, int(line), None) if line.isdigit() and _kind(file) == _USER else None
+    if not line.isdigit():
+        return None, None
+    if _kind(file) == _USER:
+        return Span(file, int(line), None, int(line), None), None
+    return None, (file, int(line))

@@ -7,11 +7,11 @@ of those that only the update needs, such as a learning rate schedule.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.jax_versions import NameStack
 from mithril_nb.stages.records import Role
 from mithril_nb.stages.trace.equations import Site, Sites, Wiring, wirings
 
@@ -159,7 +159,22 @@ def roles_of(
     # - `"forward"`: all other equations.
     # In a loop over training steps, values from the previous iteration are ignored: the forward pass stays forward,
     # although it depends on the previous update.
-    has_updates = bool(updates) or _has_new_params(jaxpr, top, lifted, versions, are_params)
+    # A result is a new parameter if it is computed from a gradient and, not only through it, from a parameter.
+    param, gradient = 1, 2
+
+    def rule(site: Site, incoming: int) -> int:
+        if ("transpose", True) in site.stack:
+            return gradient
+        return 0 if ("jvp", True) in site.stack or site.id in lifted else incoming
+
+    incoming = [param * (is_param and bool(outputs)) for is_param, outputs in zip(are_params, versions, strict=True)]
+    outgoing = propagate(jaxpr, top, incoming, rule, is_forward=True) if any(incoming) and not updates else []
+    has_updates = bool(updates) or any(
+        outgoing[to] == param | gradient
+        for start, outputs in zip(incoming, versions, strict=True)
+        if start
+        for to in outputs
+    )
     roles: dict[str, Role | None] = {}
     fixed: set[str] = set()  # differentiated equations, and those of derivatives
 
@@ -167,9 +182,9 @@ def roles_of(
         marks = {var for var, is_marked in zip(jaxpr.invars, incoming, strict=True) if is_marked}
         for site in body:
             results = site.equation.outvars
-            role = _role(site.stack)
+            role: Role = "backward" if ("transpose", True) in site.stack else "forward"
             is_derived = is_lifted or site.id in lifted
-            is_differentiated = is_derived or _is_differentiated(site.stack)
+            is_differentiated = is_derived or ("jvp", True) in site.stack
             follows = has_updates and not is_differentiated and not marks.isdisjoint(site.variables)
             if role == "forward" and (site.id in updates or follows):
                 role = "update"
@@ -200,58 +215,34 @@ def roles_of(
     return roles
 
 
-def _has_new_params(
-    jaxpr: Any, top: Sites, lifted: Set[str], versions: Sequence[Sequence[int]], are_params: Sequence[bool]
-) -> bool:
-    """Return whether a result is computed from a gradient and, not only through the gradient, from a parameter."""
-    param, gradient = 1, 2
-
-    def rule(site: Site, incoming: int) -> int:
-        if _role(site.stack) == "backward":
-            return gradient
-        return 0 if _is_differentiated(site.stack) or site.id in lifted else incoming
-
-    incoming = [param * (is_param and bool(outputs)) for is_param, outputs in zip(are_params, versions, strict=True)]
-    outgoing = propagate(jaxpr, top, incoming, rule, is_forward=True) if any(incoming) else []
-    return any(
-        outgoing[to] == param | gradient
-        for start, outputs in zip(incoming, versions, strict=True)
-        if start
-        for to in outputs
-    )
-
-
+@dataclass
 class _UpdateFinder:
     """Finds the equations of the update that use no gradient, such as weight decay, schedules and step counts."""
 
-    def __init__(
-        self,
-        jaxpr: Any,
-        top: Sites,
-        roles: dict[str, Role | None],
-        fixed: Set[str],
-        versions: Sequence[Sequence[int]],
-    ):
-        self._jaxpr, self._top, self._roles, self._fixed, self._versions = jaxpr, top, roles, fixed, versions
+    jaxpr: Any
+    top: Sites
+    roles: dict[str, Role | None]
+    fixed: Set[str]
+    versions: Sequence[Sequence[int]]
+
+    def find(self) -> None:
         self._are_updates: dict[str, bool] = {}
         self._inside: dict[tuple[str, int], list[int]] = {}
         self._with_derivatives: set[str] = set()  # ids of equations whose bodies contain backward equations
         self._steps: set[str] = set()  # ids of the loops among these equations
-
-    def find(self) -> None:
         # Loops that contain a derivative are loops over steps.
-        self._record_steps(self._top)
-        nothing, everything = ([mark] * len(self._jaxpr.outvars) for mark in (0, 1))
+        self._record_steps(self.top)
+        nothing, everything = ([mark] * len(self.jaxpr.outvars) for mark in (0, 1))
         leads = propagate(
-            self._jaxpr, self._top, nothing, self._leads, is_forward=False, alone=self._steps, seen=self._inside
+            self.jaxpr, self.top, nothing, self._leads, is_forward=False, alone=self._steps, seen=self._inside
         )
-        incoming = [_mark(lead, bool(outputs)) for lead, outputs in zip(leads, self._versions, strict=True)]
+        incoming = [_mark(lead, bool(outputs)) for lead, outputs in zip(leads, self.versions, strict=True)]
         while True:
-            outgoing = propagate(self._jaxpr, self._top, incoming, self._depends, is_forward=True, enter=self._enter)
+            outgoing = propagate(self.jaxpr, self.top, incoming, self._depends, is_forward=True, enter=self._enter)
             # If the forward pass computes the new value of an input, the input is a metric, not optimizer state.
             metrics = [
                 at
-                for at, outputs in enumerate(self._versions)
+                for at, outputs in enumerate(self.versions)
                 if incoming[at] == _OF_COUNTER
                 and outputs
                 and not leads[at]
@@ -262,9 +253,9 @@ class _UpdateFinder:
             for at in metrics:
                 incoming[at] = _OF_LOSS
         self._settle()
-        propagate(self._jaxpr, self._top, everything, self._is_kept, is_forward=False)
+        propagate(self.jaxpr, self.top, everything, self._is_kept, is_forward=False)
         self._settle()
-        self._set_calls(self._top)
+        self._set_calls(self.top)
 
     def _record_steps(self, body: Sites) -> bool:
         has_backward = False
@@ -274,16 +265,13 @@ class _UpdateFinder:
                 self._with_derivatives.add(site.id)
                 if site.primitive in ("scan", "while"):
                     self._steps.add(site.id)
-            has_backward |= any(inside) or self._roles[site.id] == "backward"
+            has_backward |= any(inside) or self.roles[site.id] == "backward"
         return has_backward
 
     def _leads(self, site: Site, outgoing: int) -> int:
-        if site.id in self._fixed or site.id in self._with_derivatives:
+        if site.id in self.fixed or site.id in self._with_derivatives:
             return _TO_LOSS
-        return _TO_UPDATE if self._is_update(site) else outgoing
-
-    def _is_update(self, site: Site) -> bool:
-        return self._roles[site.id] in ("update", None)
+        return _TO_UPDATE if self.roles[site.id] in ("update", None) else outgoing
 
     def _enter(self, site: Site, index: int, incoming: list[int]) -> list[int]:
         """Return the marks of a body's inputs."""
@@ -295,9 +283,9 @@ class _UpdateFinder:
         ]
 
     def _depends(self, site: Site, incoming: int) -> int:
-        if self._roles[site.id] == "update":
+        if self.roles[site.id] == "update":
             return _OF_STATE
-        if site.id in self._fixed:
+        if site.id in self.fixed:
             return _OF_LOSS
         is_update = bool(incoming & _OF_STATE) or incoming == _OF_COUNTER
         self._are_updates[site.id] = is_update
@@ -305,9 +293,9 @@ class _UpdateFinder:
         return _OF_STATE if incoming & _OF_STATE else incoming
 
     def _is_kept(self, site: Site, outgoing: int) -> int:
-        if site.id in self._fixed or site.id in self._with_derivatives:
+        if site.id in self.fixed or site.id in self._with_derivatives:
             return 1
-        if self._is_update(site):
+        if self.roles[site.id] in ("update", None):
             return 0
         if jax_versions.has_effects(site.equation):
             return 1
@@ -315,16 +303,16 @@ class _UpdateFinder:
         return outgoing
 
     def _settle(self) -> None:
-        self._roles.update(dict.fromkeys((id for id, is_update in self._are_updates.items() if is_update), "update"))
+        self.roles.update(dict.fromkeys((id for id, is_update in self._are_updates.items() if is_update), "update"))
         self._are_updates = {}
 
     def _set_calls(self, body: Sites) -> None:
         for site in body:
             for _, inner in site.bodies:
                 self._set_calls(inner)
-            if site.bodies and self._roles[site.id] != "backward":
-                inside: set[Role | None] = {self._roles[child.id] for _, inner in site.bodies for child in inner}
-                self._roles[site.id] = _only(inside, self._roles[site.id])
+            if site.bodies and self.roles[site.id] != "backward":
+                inside: set[Role | None] = {self.roles[child.id] for _, inner in site.bodies for child in inner}
+                self.roles[site.id] = _only(inside, self.roles[site.id])
 
 
 def _mark(lead: int, is_returned: bool) -> int:
@@ -337,16 +325,6 @@ def _mark(lead: int, is_returned: bool) -> int:
 
 def _marked(atoms: Sequence[Any], marks: Set[Any]) -> list[bool]:
     return [not jax_versions.is_literal(atom) and atom in marks for atom in atoms]
-
-
-@lru_cache(maxsize=8192)
-def _role(stack: NameStack) -> Role:
-    return "backward" if ("transpose", True) in stack else "forward"
-
-
-@lru_cache(maxsize=8192)
-def _is_differentiated(stack: NameStack) -> bool:
-    return ("jvp", True) in stack
 
 
 def _only(roles: set[Role | None], otherwise: Role | None) -> Role | None:
