@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -17,12 +18,13 @@ from jax import lax
 from mithril_nb.cost import Cost
 from mithril_nb.cost.formulas.rules import counted
 from mithril_nb.inspection import Inspection
+from mithril_nb.stages.xla.dump import Dump
 
 Program = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 @contextmanager
-def block(path: str) -> Iterator[None]:
+def block(path) -> Iterator[None]:
     """Open the scopes of a block as program.py does: one for each component of its path."""
     with ExitStack() as stack:
         for component in path.split("/"):
@@ -30,11 +32,11 @@ def block(path: str) -> Iterator[None]:
         yield
 
 
-def spec(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:
+def spec(*shape: int, dtype="float32") -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
-def check_links(inspection: Inspection, source: str, target: str) -> dict[str, frozenset[str]]:
+def check_links(inspection: Inspection, source, target) -> dict[str, frozenset[str]]:
     """Assert that the links between two stages agree in both directions; return those from the source."""
     there, back = inspection.links(source, target), inspection.links(target, source)
     assert {(a, b) for a in there for b in there[a]} == {(a, b) for b in back for a in back[b]}
@@ -42,11 +44,38 @@ def check_links(inspection: Inspection, source: str, target: str) -> dict[str, f
     return there
 
 
-def arrays(tree: Any, seed: int = 0) -> Any:
+def equations_of(inspection: Inspection, primitive):
+    """Return the equations of a primitive."""
+    return [one for one in inspection.equations if one.primitive == primitive]
+
+
+def ops_of(inspection: Inspection, stage, opcode):
+    """Return the instructions of a stage with an opcode."""
+    return [one for one in inspection.stage(stage).instructions if one.opcode == opcode]
+
+
+def by_id(inspection: Inspection, stage):
+    """Return the instructions of a stage by id."""
+    return {one.id: one for one in inspection.stage(stage).instructions}
+
+
+def dump_of(**files) -> Dump:
+    """Return a dump with files of these names, as if XLA had written them."""
+
+    def write(options):
+        for name, text in files.items():
+            (Path(options["xla_dump_to"]) / f"module_0001.jit_f.{name}").write_text(text)
+
+    dump = Dump()
+    dump.compile(write, {})
+    return dump
+
+
+def arrays(tree, seed: int = 0):
     """Return arrays for a pytree of specs: small numbers, the same on every call."""
     random = np.random.default_rng(seed)
 
-    def array(leaf: Any) -> Any:
+    def array(leaf):
         if jnp.issubdtype(leaf.dtype, jnp.floating):
             return jnp.asarray(random.uniform(0.1, 0.9, leaf.shape), leaf.dtype)
         return jnp.asarray(random.integers(0, 7, leaf.shape), leaf.dtype)
@@ -65,7 +94,7 @@ def linear_params(widths: Sequence[int]) -> dict[str, jax.ShapeDtypeStruct]:
 def mlp(widths: Sequence[int], activation: Callable[[Any], Any] = jax.nn.relu) -> Callable[..., Any]:
     last = len(widths) - 2
 
-    def forward(params: Any, x: Any) -> Any:
+    def forward(params, x):
         for index in range(last + 1):
             with block(f"linear_{index}"):
                 x = x @ params[f"linear_{index}.weight"] + params[f"linear_{index}.bias"]
@@ -77,31 +106,31 @@ def mlp(widths: Sequence[int], activation: Callable[[Any], Any] = jax.nn.relu) -
     return forward
 
 
-def mean_square(out: Any, target: Any) -> Any:
+def mean_square(out, target):
     return ((out - target) ** 2).mean()
 
 
-def cross_entropy(out: Any, labels: Any) -> Any:
+def cross_entropy(out, labels):
     return optax.softmax_cross_entropy_with_integer_labels(out, labels).mean()
 
 
 def train_step(
     forward: Callable[..., Any],
-    params: Any,
+    params,
     inputs: Sequence[Any],
-    target: Any,
+    target,
     loss: Callable[..., Any] = mean_square,
     optimizer: optax.GradientTransformation | None = None,
 ) -> Program:
     """Return a train step with the roles that program.py emits, and arguments for it."""
     optimizer = optimizer or optax.adam(1e-3)
 
-    def total(params: Any, inputs: Any, target: Any) -> Any:
+    def total(params, inputs, target):
         out = forward(params, *inputs)
         with jax.named_scope("role:loss"):
             return loss(out, target)
 
-    def step(params: Any, state: Any, inputs: Any, target: Any) -> Any:
+    def step(params, state, inputs, target):
         value, gradients = jax.value_and_grad(total)(params, inputs, target)
         with jax.named_scope("role:update"):
             updates, state = optimizer.update(gradients, state, params)
@@ -111,7 +140,7 @@ def train_step(
     return step, (params, jax.eval_shape(optimizer.init, params), tuple(inputs), target)
 
 
-def cnn(params: Any, x: Any) -> Any:
+def cnn(params, x):
     for index in range(2):
         with block(f"conv_{index}"):
             padding = "SAME" if index == 0 else "VALID"
@@ -134,7 +163,7 @@ CNN_PARAMS = {
 }  # fmt: skip
 
 
-def attention(params: Any, tokens: Any) -> Any:
+def attention(params, tokens):
     with block("embed"):
         x = params["embed.weight"][tokens]
     with block("norm"):
@@ -162,7 +191,7 @@ ATTENTION_PARAMS = {
 }  # fmt: skip
 
 
-def dropout(params: Any, x: Any, words: Any) -> Any:
+def dropout(params, x, words):
     with block("linear_0"):
         x = x @ params["linear_0.weight"]
     with block("dropout"):
@@ -172,7 +201,7 @@ def dropout(params: Any, x: Any, words: Any) -> Any:
         return x @ params["linear_1.weight"]
 
 
-def everything(params: Any, x: Any) -> Any:
+def everything(params, x):
     """Return a forward pass with nested jits, custom_jvp, remat, scan, while, cond and vmap."""
     with block("relu"):
         x = jax.nn.relu(x)
@@ -189,7 +218,7 @@ def everything(params: Any, x: Any) -> Any:
     return x
 
 
-def _cell(params: Any, x: Any) -> Any:
+def _cell(params, x):
     with block("cell"):
         return jnp.tanh(x @ params["scan.cell.weight"])
 
@@ -217,7 +246,7 @@ def programs() -> dict[str, Program]:
     return found
 
 
-def on_host(x: Any) -> Any:
+def on_host(x):
     """Return the result of a Python callback on the host: an equation with unknown cost."""
     return jax.pure_callback(lambda given: given, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
 

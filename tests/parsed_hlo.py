@@ -37,7 +37,7 @@ class Operation:
     is_root: bool = False
 
 
-def operations(text: str) -> tuple[tuple[Operation, ...], ...]:
+def operations(text) -> tuple[tuple[Operation, ...], ...]:
     """Return the operations of each computation of a module, in the order they are first run, the entry first."""
     _, bodies = bodies_of(text)
     runs = {
@@ -85,24 +85,24 @@ class _Computation:
     rows: list[_Row] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
 
-    def add(self, row: _Row, name: str = "") -> None:
+    def add(self, row: _Row, name=""):
         """Add an operation under a name."""
         if name:
             self.places[name] = len(self.rows)
         self.rows.append(row)
 
-    def type_of(self, name: str) -> str:
+    def type_of(self, name):
         """Return the type of the value with this name, or `""`."""
         return self.rows[self.places[name]].type if name in self.places else ""
 
 
-def parse(text: str) -> tuple[tuple[Operation, ...], ...]:
+def parse(text) -> tuple[tuple[Operation, ...], ...]:
     """Return the same for a readable module; lines in another form are skipped."""
     return _Reader(text).result()
 
 
 class _Reader:
-    def __init__(self, text: str):
+    def __init__(self, text):
         self._lines = [(len(line) - len(line.lstrip(" ")), line.strip()) for line in text.split("\n")]
         self._found: dict[str, _Computation] = {}
         self._at = 0
@@ -128,14 +128,14 @@ class _Reader:
             tuple(_operation(row, self._found[name], order) for row in self._found[name].rows) for name in order
         )
 
-    def _inside(self, body: _Computation, depth: int, expected: str) -> None:
+    def _inside(self, body: _Computation, depth, expected):
         """Read the lines that are indented more than `depth`."""
         while self._at < len(self._lines) and self._lines[self._at][0] > depth:
             inner, line = self._lines[self._at]
             self._at += 1
             self._line(body, inner, line, expected)
 
-    def _line(self, body: _Computation, depth: int, line: str, expected: str) -> None:
+    def _line(self, body: _Computation, depth, line, expected):
         head = _HEAD.match(line)
         rest = line[head.end() :] if head else line
         is_root, name = bool(head and head[1]), (head[2] if head else "") or ""
@@ -174,7 +174,7 @@ class _Reader:
         body.add(row, name)
         self._bodies(body, row, depth, aliases)
 
-    def _bodies(self, outer: _Computation, row: _Row, depth: int, names: list[str]) -> None:
+    def _bodies(self, outer: _Computation, row: _Row, depth, names):
         """Read the lines below an operation: one body that uses its operands, or parts with titles."""
         given = tuple(outer.type_of(operand) for operand in row.operands)
         while self._at < len(self._lines) and self._lines[self._at][0] > depth:
@@ -194,13 +194,13 @@ class _Reader:
                 self._inside(body, depth, row.type)
 
 
-def _params(body: _Computation, text: str, types: tuple[str, ...]) -> None:
+def _params(body: _Computation, text, types: tuple[str, ...]):
     for at, param in enumerate(split(text)):
         name, _, type = param.partition(": ")
         body.add(_Row("parameter", type or (types[at] if at < len(types) else "")), name)
 
 
-def _type(text: str) -> tuple[str, str]:
+def _type(text) -> tuple[str, str]:
     """Return the type at the start of a text, if there is one, and the rest."""
     if text.startswith("("):
         depth = 0
@@ -212,7 +212,7 @@ def _type(text: str) -> tuple[str, str]:
     return (found[0], text[found.end() :].lstrip()) if found else ("", text)
 
 
-def _uncalled_first(roots: list[str], runs: dict[str, list[str]]) -> list[str]:
+def _uncalled_first(roots, runs: dict[str, list[str]]):
     run = {callee for callees in runs.values() for callee in callees}
     return sorted(roots, key=lambda name: (name != "@entry", name in run))
 
@@ -228,7 +228,7 @@ def _operation(row: _Row, body: _Computation, order: dict[str, int]) -> Operatio
     )
 
 
-def visited(roots: Iterable[str], runs: Mapping[str, list[str]]) -> list[str]:
+def visited(roots: Iterable[str], runs: Mapping[str, list[str]]):
     """Return all computations in the order they are first run, starting from the roots."""
     seen: dict[str, None] = {}
     for root in roots:

@@ -13,19 +13,19 @@ texts = st.text("abc", max_size=30)
 
 
 @given(texts, texts)
-def test_pairs_are_equal_and_in_order(left: str, right: str):
+def test_pairs_are_equal_and_in_order(left, right):
     pairs = align(left, right)
     assert all(left[at] == right[to] for at, to in pairs)
     assert all(one < other and start < end for (one, start), (other, end) in pairwise(pairs))
 
 
 @given(texts)
-def test_equal_sequences_match_completely(text: str):
+def test_equal_sequences_match_completely(text):
     assert align(text, text) == [(at, at) for at in range(len(text))]
 
 
 @given(st.lists(st.integers(), unique=True), st.lists(st.integers(), unique=True))
-def test_unique_items_give_the_longest_common_subsequence(left: list[int], right: list[int]):
+def test_unique_items_give_the_longest_common_subsequence(left, right):
     longest = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
     for at, one in enumerate(left):
         for to, other in enumerate(right):
@@ -36,7 +36,7 @@ def test_unique_items_give_the_longest_common_subsequence(left: list[int], right
 
 
 @given(texts, st.integers(0, 30))
-def test_one_more_item_is_the_only_one_without_a_partner(text: str, at: int):
+def test_one_more_item_is_the_only_one_without_a_partner(text, at):
     longer = f"{text[:at]}z{text[at:]}"
     assert len(align(text, longer)) == len(text)
 

@@ -20,7 +20,7 @@ SCHEMA = json.loads((files("mithril_nb.inspection") / "schema.json").read_text(e
 TRACED = ("python", "graph", "jaxpr")
 
 
-def closed(schema: Any) -> Any:
+def closed(schema):
     """Return the schema with unknown fields forbidden, so that every field must be documented."""
     if isinstance(schema, list):
         return [closed(one) for one in schema]
@@ -30,8 +30,8 @@ def closed(schema: Any) -> Any:
     return {"additionalProperties": False, **found} if isinstance(found.get("properties"), dict) else found
 
 
-def checked(text: str) -> dict[str, Any]:
-    def refuse(word: str) -> None:
+def checked(text) -> dict[str, Any]:
+    def refuse(word):
         raise AssertionError(f"{word} is no JSON")
 
     data = json.loads(text, parse_constant=refuse)
@@ -39,7 +39,7 @@ def checked(text: str) -> dict[str, Any]:
     return data
 
 
-def test_the_schema_is_a_schema() -> None:
+def test_the_schema_is_a_schema():
     Draft202012Validator.check_schema(SCHEMA)
 
 
@@ -48,7 +48,7 @@ def test_the_schema_is_a_schema() -> None:
     ["MLP, train step", "LSTM by scan, forward", "while, forward", "ensemble by vmap, forward", "Adam alone",
      "mixture of experts, forward", "remat, gradient", "LeNet, forward", "hessian"],
 )  # fmt: skip
-def test_programs_match_the_schema(name: str) -> None:
+def test_programs_match_the_schema(name):
     fn, args = corpus()[name]()
     data = checked(inspect(fn, *args).to_json(*TRACED, passes=False))
     assert [stage["name"] for stage in data["stages"]] == list(TRACED)
@@ -56,7 +56,7 @@ def test_programs_match_the_schema(name: str) -> None:
     assert {id for stage in data["stages"] for one in stage["instructions"] for id in one["equations"]} <= ids
 
 
-def test_all_stages_and_passes_match_the_schema() -> None:
+def test_all_stages_and_passes_match_the_schema():
     data = checked(inspect(lambda x: jnp.tanh(x) * 2 + x.sum(), spec(4, 4)).to_json())
     assert [stage["name"] for stage in data["stages"]] == [
         name for name, kind in STAGE_KINDS.items() if not kind.is_optional
@@ -66,20 +66,20 @@ def test_all_stages_and_passes_match_the_schema() -> None:
     assert set(data["elapsed"]) == {"trace", "lower", "compile"}
 
 
-def test_untraceable_program_states_the_reason() -> None:
+def test_untraceable_program_states_the_reason():
     data = checked(inspect(lambda x: x @ x, spec(2, 3)).to_json())
     assert data["equations"] == data["passes"] == []
     assert all(stage["unavailable"].startswith("TypeError") for stage in data["stages"])
 
 
-def test_nan_and_infinity_are_written_as_strings() -> None:
+def test_nan_and_infinity_are_written_as_strings():
     program = inspect(lambda x: jax.lax.reduce(x, -jnp.inf, jax.lax.max, (0,)) + jnp.nan, spec(3))
     data = checked(program.to_json("jaxpr", passes=False))
     assert {value for one in data["equations"] for value in one["constants"]} >= {"nan"}
 
 
-def test_names_with_invalid_unicode_can_be_written() -> None:
-    def fn(x: Any) -> Any:
+def test_names_with_invalid_unicode_can_be_written():
+    def fn(x):
         with jax.named_scope("\ud800"):
             return x + 1
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 import pytest
 from jax import lax
-from jax_programs import block, linear_params, mlp, spec, train_step
+from jax_programs import block, equations_of, linear_params, mlp, spec, train_step
 
 from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages import LOSS, OPTIMIZER
@@ -53,22 +53,22 @@ def _under_outer(fn, x):
 
 
 @pytest.mark.parametrize("name", WRAPPED)
-def test_blocks_survive_every_transform(name: str) -> None:
+def test_blocks_survive_every_transform(name):
     assert ("sin", "outer/inner", "forward") in found(WRAPPED[name], X)
 
 
 @pytest.mark.parametrize("name", [name for name in WRAPPED if not name.startswith(("while", "jvp"))])
-def test_derivatives_belong_to_the_same_block(name: str) -> None:
+def test_derivatives_belong_to_the_same_block(name):
     products = found(jax.grad(lambda x: (WRAPPED[name](x) ** 2).sum()), X)
     assert ("mul", "outer/inner", "backward") in products
 
 
-def test_remat_recomputes_in_the_backward_pass() -> None:
+def test_remat_recomputes_in_the_backward_pass():
     sines = found(jax.grad(lambda x: (jax.checkpoint(inside)(x) ** 2).sum()), X)
     assert {("sin", "outer/inner", "forward"), ("cos", "outer/inner", "backward")} <= sines
 
 
-def test_a_custom_derivative_rule() -> None:
+def test_a_custom_derivative_rule():
     @jax.custom_vjp
     def fn(x):
         return jnp.sin(x)
@@ -82,7 +82,7 @@ def test_a_custom_derivative_rule() -> None:
     assert found(jax.value_and_grad(loss), X) >= {("sin", "own", "forward"), ("cos", "own", "backward")}
 
 
-def test_names_with_any_character_are_restored_in_paths() -> None:
+def test_names_with_any_character_are_restored_in_paths():
     def fn(x):
         with block("a%2Fb/c%20d/блок"):
             return jnp.sin(x)
@@ -90,7 +90,7 @@ def test_names_with_any_character_are_restored_in_paths() -> None:
     assert found(fn, X) == {("sin", "a%2Fb/c%20d/блок", "forward")}
 
 
-def test_equations_outside_every_block() -> None:
+def test_equations_outside_every_block():
     def fn(params, x):
         with block("linear"):
             y = x @ params["linear.weight"]
@@ -106,7 +106,7 @@ def test_equations_outside_every_block() -> None:
     }
 
 
-def test_own_equations_of_the_outermost_module_have_its_name() -> None:
+def test_own_equations_of_the_outermost_module_have_its_name():
     def fn(x):
         with jax.named_scope("root:Net"):
             with block("up"):
@@ -122,7 +122,7 @@ def test_own_equations_of_the_outermost_module_have_its_name() -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "hand-written SGD"])
-def test_a_hand_written_step_around_named_blocks(optimizer: str) -> None:
+def test_a_hand_written_step_around_named_blocks(optimizer):
     forward, params, adam = mlp((5, 7, 3)), linear_params((5, 7, 3)), optax.adam(1e-3)
 
     def penalized(params, x, y):
@@ -147,7 +147,7 @@ def test_a_hand_written_step_around_named_blocks(optimizer: str) -> None:
         assert one.block == {(5, 7): "linear_0", (7, 3): "linear_1"}[one.outputs[0].shape], one
 
 
-def test_named_scopes_are_blocks_in_other_programs() -> None:
+def test_named_scopes_are_blocks_in_other_programs():
     def fn(params, x):
         with jax.named_scope("encoder"), jax.named_scope("dense"):
             x = jax.checkpoint(lambda x: jnp.sin(x @ params["encoder"]["dense"]["kernel"]))(x)
@@ -163,16 +163,14 @@ def test_named_scopes_are_blocks_in_other_programs() -> None:
     assert [one.block for one in inspection.inputs] == ["encoder/dense", ""]
 
 
-def test_a_call_belongs_to_the_block_around_its_whole_body() -> None:
+def test_a_call_belongs_to_the_block_around_its_whole_body():
     def step(x, _):
         with block("net/a"):
             x = jnp.sin(x)
         with block("net/b"):
             return jnp.cos(x), None
 
-    scan = next(
-        one for one in inspect(lambda x: lax.scan(step, x, None, length=2)[0], X).equations if one.primitive == "scan"
-    )
+    scan = equations_of(inspect(lambda x: lax.scan(step, x, None, length=2)[0], X), "scan")[0]
     assert (scan.block, scan.origin, scan.is_call) == ("net", "inferred", True)
 
 
@@ -194,7 +192,7 @@ def jitted(optimizer: optax.GradientTransformation) -> optax.GradientTransformat
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_updates_of_one_block_belong_to_it(name: str) -> None:
+def test_updates_of_one_block_belong_to_it(name):
     optimizer = OPTIMIZERS[name] or jitted(optax.adam(1e-3))
     step, args = train_step(mlp(WIDTHS), linear_params(WIDTHS), [spec(2, 5)], spec(2, 3), optimizer=optimizer)
     updates = [one for one in inspect(step, *args).equations if one.role == "update" and not one.is_call]
@@ -210,7 +208,7 @@ def test_updates_of_one_block_belong_to_it(name: str) -> None:
             assert one.block in (OPTIMIZER, "linear_0", "linear_1")
 
 
-def test_a_tied_weight_has_one_owner() -> None:
+def test_a_tied_weight_has_one_owner():
     def forward(params, x):
         with block("embed"):
             x = x @ params["embed.weight"]
@@ -225,14 +223,14 @@ def test_a_tied_weight_has_one_owner() -> None:
     assert {one.block for one in inspection.equations if one.primitive == "dot_general"} == {"embed", "head"}
 
 
-def test_sources_are_the_lines_that_created_the_equations() -> None:
+def test_sources_are_the_lines_that_created_the_equations():
     (equation,) = inspect(inside, X).equations
     assert equation.source.startswith("test_attribution.py:")
     relu = inspect(jax.nn.relu, X).equations[-1]
     assert relu.source.startswith("jax/_src/nn/functions.py:"), "a library's function has its own lines"
 
 
-def test_numpy_axes_of_vmap_become_plain_params() -> None:
+def test_numpy_axes_of_vmap_become_plain_params():
     (equation,) = inspect(jax.vmap(lambda x: x.sum(0)), spec(3, 4, 5)).equations
     assert repr(equation.param["axes"]) == "(1,)"  # NumPy's 1 equals Python's, but is not valid JSON
 
@@ -254,7 +252,7 @@ def scoped_layer(x):
         return jnp.sin(attention(x))
 
 
-def test_functions_called_in_a_scope_are_blocks_inside_it() -> None:
+def test_functions_called_in_a_scope_are_blocks_inside_it():
     assert found(scoped, X) == {
         ("tanh", "encoder/attention", "forward"),
         ("mul", "encoder", "forward"),
@@ -265,7 +263,7 @@ def test_functions_called_in_a_scope_are_blocks_inside_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "remat", "rematted_computation"])
-def test_a_scope_with_the_name_of_remat_is_a_block(name: str) -> None:
+def test_a_scope_with_the_name_of_remat_is_a_block(name):
     if name == "checkpoint" and jax.__version_info__ >= (0, 11):
         name = "remat"  # JAX opens a scope with the other name
 

@@ -9,18 +9,18 @@ from jax_programs import block, spec
 
 from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.graph.block_graph import outline
-from mithril_nb.stages.records import Instruction, Stage
+from mithril_nb.stages.records import Instruction
 
 
-def graph(fn, *args) -> Stage:
+def graph(fn, *args):
     return inspect(fn, *args).stage("graph")
 
 
-def feeds(stage: Stage) -> dict[str, tuple[str, ...]]:
+def feeds(stage) -> dict[str, tuple[str, ...]]:
     return {one.id: one.operands for one in stage.instructions}
 
 
-def test_nested_blocks_and_a_skip_connection() -> None:
+def test_nested_blocks_and_a_skip_connection():
     def fn(x):
         with block("first"):
             x = x * 2.0
@@ -48,7 +48,7 @@ def test_nested_blocks_and_a_skip_connection() -> None:
     assert [one.line for one in stage.instructions] == [2, 3, 4, 5, 6, 7]
 
 
-def test_a_block_in_a_scan_is_one_block() -> None:
+def test_a_block_in_a_scan_is_one_block():
     def fn(x, xs):
         def cell(carry, x):
             with block("cell"):
@@ -66,18 +66,18 @@ def test_a_block_in_a_scan_is_one_block() -> None:
 
 
 @pytest.mark.parametrize("name", ["größe 日本", "<b>&amp;'\"", "a b", "x" * 99, "{0} %s", "100%"])
-def test_any_name_is_data(name: str) -> None:
+def test_any_name_is_data(name):
     stage = graph(lambda x: named(name, x), spec(2))
     assert [one.id for one in stage.instructions] == [name]
     assert stage.text.splitlines()[1].startswith(name)
 
 
-def named(name: str, x):
+def named(name, x):
     with block(name):
         return jnp.sin(x)
 
 
-def test_names_take_one_line_without_escape_codes() -> None:
+def test_names_take_one_line_without_escape_codes():
     text, found = outline([made("0", "one\ntwo"), made("1", "\x1b[31mred")], [], {"one\ntwo": "a\nkind"})
     assert text == (
         "block        kind     equations\n"
@@ -87,15 +87,15 @@ def test_names_take_one_line_without_escape_codes() -> None:
     assert [(one.id, one.line) for one in found] == [("one\ntwo", 2), ("\x1b[31mred", 3)]
 
 
-def made(id: str, path: str) -> Instruction:
+def made(id, path) -> Instruction:
     return Instruction(id, "sin", 1, (id,), ((path, 1.0),), "forward", "tagged")
 
 
-def test_program_without_blocks_has_only_a_head() -> None:
+def test_program_without_blocks_has_only_a_head():
     assert outline([], [], {}) == ("block  equations\n", ())
 
 
-def test_roles_are_counted_separately() -> None:
+def test_roles_are_counted_separately():
     parts = [
         Instruction("0", "dot", 1, ("0",), (("net", 1.0),), "forward", "tagged"),
         Instruction("1", "dot", 2, ("1",), (("net", 1.0),), "backward", "tagged"),
@@ -107,7 +107,7 @@ def test_roles_are_counted_separately() -> None:
     assert (net.opcode, net.equations, net.role) == ("Linear", ("0", "1", "2", "10"), None)
 
 
-def test_loss_result_has_no_user() -> None:
+def test_loss_result_has_no_user():
     def program(w, x):
         with jax.named_scope("hidden"):
             hidden = jnp.tanh(x @ w)

@@ -32,7 +32,7 @@ Used values:
 """
 
 
-def test_every_attribute_of_a_buffer_is_read() -> None:
+def test_every_attribute_of_a_buffer_is_read():
     found = buffers_in(ASSIGNMENT)
     assert [(one.number, one.size_bytes, one.kind, one.parameter, one.is_given_back) for one in found] == [
         (4, 68, "temporary", None, False),
@@ -47,7 +47,7 @@ def test_every_attribute_of_a_buffer_is_read() -> None:
 
 
 @pytest.mark.parametrize("name", ["MLP, train step", "LSTM by scan, train step", "switch, forward"])
-def test_buffers_sum_to_jax_figures_and_name_instructions(name: str) -> None:
+def test_buffers_sum_to_jax_figures_and_name_instructions(name):
     programs = corpus(full=False)
     fn, args = programs[name]()
     program = inspect(fn, *args)
@@ -63,20 +63,20 @@ def test_buffers_sum_to_jax_figures_and_name_instructions(name: str) -> None:
     assert {held.instruction for buffer in program.buffers for held in buffer.values} <= known
 
 
-def test_donated_argument_holds_a_result() -> None:
+def test_donated_argument_holds_a_result():
     program = inspect(jax.jit(lambda x: x + 1, donate_argnums=0), jnp.zeros(64))
     (buffer,) = (one for one in program.buffers if one.kind == "parameter")
     assert buffer.is_given_back
     assert len(buffer.values) == 2
 
 
-def test_program_that_does_not_compile_states_the_reason() -> None:
+def test_program_that_does_not_compile_states_the_reason():
     program = inspect(lambda x: x @ x, jnp.zeros((2, 3)))
     with pytest.raises(StageUnavailableError, match="has no buffers"):
         _ = program.buffers
 
 
 @given(st.text(alphabet=ASSIGNMENT + "€", max_size=200))
-def test_no_text_stops_the_reader(text: str) -> None:
+def test_no_text_stops_the_reader(text):
     for line in ASSIGNMENT.splitlines():
         assert isinstance(buffers_in(f"{line}\n{text}"), tuple)

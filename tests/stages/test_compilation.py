@@ -5,23 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
-from fresh import run_fresh
 from jax_programs import spec
 
 from benchmarks.corpus import corpus
 from mithril_nb.analysis.measure import profile
 from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.errors import StageUnavailableError
-from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.hlo.text import fingerprint
-from mithril_nb.stages.records import Stage
 from mithril_nb.stages.xla.compilation import EarlyRead
 from mithril_nb.stages.xla.dump import LEAST_EFFORT, NO_MACHINE_CODE
 from mithril_nb.stages.xla.passes import files_of_passes
@@ -33,16 +28,16 @@ def program(x, w):
         return jax.grad(lambda x: jnp.tanh(x @ w @ w).sum())(x)
 
 
-def look() -> Inspection:
+def look():
     return inspect(program, spec(8, 8), spec(8, 8))
 
 
-def figures_of(inspection: Inspection) -> list[object]:
+def figures_of(inspection) -> list[object]:
     return [(one.name, one.pipeline, one.before, one.after) for one in inspection.passes]
 
 
 @pytest.fixture
-def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def compilations(monkeypatch):
     """Record each compilation by XLA, and the files it was to write."""
     found: list[str] = []
     compile = jax.stages.Lowered.compile
@@ -65,7 +60,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def all_modules_differ(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def all_modules_differ(monkeypatch) -> Callable[[], None]:
     """Return a function after which no two modules have the same fingerprint."""
     numbers = iter(range(9))
     return lambda: monkeypatch.setattr(
@@ -74,12 +69,12 @@ def all_modules_differ(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> list[str]:
+def counted(monkeypatch, request):
     """Record the names of the stages of HLO whose costs are counted."""
     found: list[str] = []
     held_up = request.getfixturevalue("held_up") if "held_up" in request.fixturenames else threading.Event()
 
-    def count(stage: Stage, *args: Any) -> Any:
+    def count(stage, *args):
         found.append(stage.name)
         if stage.name == "hlo":
             held_up.set()  # only now: waiting for the end here would never return
@@ -89,7 +84,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
     return found
 
 
-def test_late_passes_equal_early_passes(compilations: list[str]) -> None:
+def test_late_passes_equal_early_passes(compilations):
     first, late = look(), look()
     assert figures_of(first)
     lines = late.stage("hlo").instructions
@@ -102,7 +97,7 @@ def test_late_passes_equal_early_passes(compilations: list[str]) -> None:
     assert compilations == ["passes, least effort", "nothing, least effort", "passes"]
 
 
-def test_costs_and_memory_need_one_compilation(compilations: list[str]) -> None:
+def test_costs_and_memory_need_one_compilation(compilations):
     inspection, alone = look(), look()
     assert inspection.costs()["compiled"] == alone.cost("compiled")
     assert inspection.memory.peak_bytes
@@ -110,7 +105,7 @@ def test_costs_and_memory_need_one_compilation(compilations: list[str]) -> None:
 
 
 @pytest.fixture
-def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+def held_up(monkeypatch) -> Iterator[threading.Event]:
     """Make XLA wait for this event after its passes, before code generation."""
     compile, may_go_on = jax.stages.Lowered.compile, threading.Event()
 
@@ -124,7 +119,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     may_go_on.set()
 
 
-def test_background_compilation_does_not_block(held_up: threading.Event) -> None:
+def test_background_compilation_does_not_block(held_up):
     inspection = look()
     inspection.begin_compiling()
     inspection.begin_compiling()
@@ -136,7 +131,7 @@ def test_background_compilation_does_not_block(held_up: threading.Event) -> None
     assert inspection.stage("hlo").instructions is ahead.instructions
 
 
-def test_costs_are_counted_before_code_generation(held_up: threading.Event, counted: list[str]) -> None:
+def test_costs_are_counted_before_code_generation(held_up, counted):
     inspection = look()
     first = inspection.costs()
     assert counted == ["hlo_before", "hlo"]
@@ -146,35 +141,14 @@ def test_costs_are_counted_before_code_generation(held_up: threading.Event, coun
     assert counted == ["hlo_before", "hlo"]
 
 
-def test_background_error_is_raised_on_use() -> None:
+def test_background_error_is_raised_on_use():
     inspection = inspect(lambda x: x @ x, spec(3, 4))
     inspection.begin_compiling()
     with pytest.raises(TypeError, match="contracting dimensions"):
         _ = inspection.optimized
 
 
-def test_persistent_cache_is_bypassed(tmp_path: Path) -> None:
-    """JAX's cache treats programs that differ only in names as equal, so a cached program has no tags of ours."""
-    code = f"""
-import jax, jax.numpy as jnp
-from mithril_nb.inspection import inspect_function as inspect
-jax.config.update("jax_compilation_cache_dir", {str(tmp_path / "cache")!r})
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-def net(x):
-    with jax.named_scope("net"):
-        return jnp.tanh(x) @ x
-
-x = jnp.ones((3, 3))
-jax.jit(net)(x)
-cost = inspect(net, x).cost("compiled")
-print([*cost.by_block], cost.unattributed.flops)
-"""
-    assert run_fresh(code).strip() == "['net'] 0"
-
-
-def test_kernels_and_memory_need_one_compilation(compilations: list[str]) -> None:
+def test_kernels_and_memory_need_one_compilation(compilations):
     inspection, late = look(), look()
     assert inspection.stage("asm").text
     assert inspection.kernels
@@ -189,7 +163,7 @@ def test_kernels_and_memory_need_one_compilation(compilations: list[str]) -> Non
     assert compilations[4:] == ["passes", "passes"]
 
 
-def test_figures_belong_to_the_program_that_ran(compilations: list[str]) -> None:
+def test_figures_belong_to_the_program_that_ran(compilations):
     inspection = look()
     x = jnp.ones((8, 8))
     assert inspection.compiled(x, x).shape == (8, 8)
@@ -200,7 +174,7 @@ def test_figures_belong_to_the_program_that_ran(compilations: list[str]) -> None
     assert compilations == ["nothing", "files, least effort"]
 
 
-def test_machine_code_of_another_program_is_rejected(all_modules_differ) -> None:
+def test_machine_code_of_another_program_is_rejected(all_modules_differ):
     inspection = look()
     assert inspection.stage("hlo").text
     all_modules_differ()
@@ -212,7 +186,7 @@ def test_machine_code_of_another_program_is_rejected(all_modules_differ) -> None
 @pytest.mark.parametrize(
     "name", [name for name in corpus() if not name.startswith("sharded")][:: 1 if is_long() else 6]
 )
-def test_least_effort_keeps_module_and_memory_plan(name: str) -> None:
+def test_least_effort_keeps_module_and_memory_plan(name):
     jax.config.update("jax_disable_most_optimizations", False)  # else least effort is compared with little effort
     fn, args = corpus()[name]()
     lowered = jax.jit(fn).lower(*args)
@@ -227,7 +201,7 @@ def memory_figures(compiled: jax.stages.Compiled) -> dict[str, int]:
     return {name: getattr(found, name) for name in dir(found) if name.endswith("_in_bytes")}
 
 
-def test_requested_files_need_one_compilation(compilations: list[str]) -> None:
+def test_requested_files_need_one_compilation(compilations):
     inspection = look()
     inspection.want(passes=True)
     assert inspection.stage("hlo").text
@@ -238,7 +212,7 @@ def test_requested_files_need_one_compilation(compilations: list[str]) -> None:
     assert compilations == ["passes", "passes", "passes, least effort"]
 
 
-def test_convolution_gradients_get_names_from_the_passes(compilations: list[str]) -> None:
+def test_convolution_gradients_get_names_from_the_passes(compilations):
     def loss(kernel, image):
         with jax.named_scope("conv"):
             return jnp.tanh(jax.lax.conv(image, kernel, (1, 1), "SAME")).sum()
@@ -248,7 +222,7 @@ def test_convolution_gradients_get_names_from_the_passes(compilations: list[str]
     assert compilations == ["passes, least effort"]
 
 
-def test_passes_of_a_different_program_are_rejected(all_modules_differ) -> None:
+def test_passes_of_a_different_program_are_rejected(all_modules_differ):
     inspection = look()
     assert inspection.compiled is not None
     all_modules_differ()
@@ -258,9 +232,7 @@ def test_passes_of_a_different_program_are_rejected(all_modules_differ) -> None:
 
 @pytest.mark.parametrize("part", ["passes", "kernels", "buffers", "live_ranges"])
 @pytest.mark.parametrize("first", [True, False])
-def test_user_dump_folder_is_named_in_the_error(
-    tmp_path: Path, part: str, first: bool, compilations: list[str]
-) -> None:
+def test_user_dump_folder_is_named_in_the_error(tmp_path, part, first, compilations):
     inspection = inspect(program, spec(8, 8), spec(8, 8), compiler_options={"xla_dump_to": str(tmp_path)})
     if not first:
         assert inspection.cost("compiled").total.flops
@@ -272,9 +244,7 @@ def test_user_dump_folder_is_named_in_the_error(
 
 @pytest.mark.parametrize("part", ["passes", "kernels", "buffers"])
 @pytest.mark.parametrize("first", [True, False])
-def test_missing_dump_folder_is_reported(
-    tmp_path: Path, part: str, first: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_dump_folder_is_reported(tmp_path, part, first, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
     inspection = look()
     if not first:
@@ -283,7 +253,7 @@ def test_missing_dump_folder_is_reported(
         getattr(inspection, part)
 
 
-def test_module_waits_for_a_running_compilation(compilations: list[str]) -> None:
+def test_module_waits_for_a_running_compilation(compilations):
     inspection = look()
     _ = inspection.lowered
     compilation = inspection._pipeline.compilation
@@ -310,7 +280,7 @@ def test_module_waits_for_a_running_compilation(compilations: list[str]) -> None
     assert inspection.optimized is inspection.compiled
 
 
-def test_concurrent_compilations_are_compared(all_modules_differ) -> None:
+def test_concurrent_compilations_are_compared(all_modules_differ):
     inspection = look()
     _ = inspection.lowered
     all_modules_differ()
@@ -334,14 +304,14 @@ def test_concurrent_compilations_are_compared(all_modules_differ) -> None:
     thread.join(60)
 
 
-def test_dump_flags_compile_the_program_in_full(compilations: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dump_flags_compile_the_program_in_full(compilations, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=somewhere")  # XLA has read it already, and writes nothing now
     assert look().cost("compiled").total.flops
     assert look().costs()["compiled"].total.flops
     assert compilations == ["nothing", "nothing"]
 
 
-def test_passes_are_read_if_code_generation_continues(monkeypatch: pytest.MonkeyPatch, compilations: list[str]) -> None:
+def test_passes_are_read_if_code_generation_continues(monkeypatch, compilations):
     """A compiler that does not support the option to stop early continues."""
     monkeypatch.setattr("mithril_nb.stages.xla.dump._unknown", {*NO_MACHINE_CODE})
     inspection = look()
@@ -350,7 +320,7 @@ def test_passes_are_read_if_code_generation_continues(monkeypatch: pytest.Monkey
     assert compilations == ["nothing, least effort", "passes", "passes, least effort"]
 
 
-def test_program_that_does_not_compile_has_no_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_that_does_not_compile_has_no_passes(monkeypatch):
     inspection = look()
     assert inspection.stage("hlo").text
 
@@ -363,14 +333,14 @@ def test_program_that_does_not_compile_has_no_passes(monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture
-def reading_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def reading_at_once(monkeypatch):
     """Read even a small program early: make XLA wait for the reader."""
     monkeypatch.setattr(
         EarlyRead, "__exit__", lambda self, *_: self._over.set() if self._thread.join(60) is None else None
     )
 
 
-def everything(inspection: Inspection) -> list[object]:
+def everything(inspection) -> list[object]:
     histories = inspection._pipeline.compilation.histories.get()
     hlo = inspection.stage("hlo")
     return [
@@ -381,7 +351,7 @@ def everything(inspection: Inspection) -> list[object]:
 
 
 @pytest.fixture
-def afterwards(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+def afterwards(monkeypatch) -> list[object]:
     with monkeypatch.context() as patch:
         patch.setattr(EarlyRead, "_run", lambda self: None)
         inspection = look()
@@ -392,7 +362,7 @@ def afterwards(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 @pytest.mark.usefixtures("reading_at_once")
 @pytest.mark.parametrize("changes_later", [False, True])
-def test_early_read_equals_late_read(afterwards, all_modules_differ, changes_later: bool) -> None:
+def test_early_read_equals_late_read(afterwards, all_modules_differ, changes_later):
     if changes_later:
         all_modules_differ()
     inspection = look()
@@ -405,7 +375,7 @@ def test_early_read_equals_late_read(afterwards, all_modules_differ, changes_lat
 
 @pytest.mark.usefixtures("reading_at_once")
 @pytest.mark.parametrize("changes_later", [False, True])
-def test_costs_are_recounted_if_the_module_changes_later(changes_later, all_modules_differ, counted) -> None:
+def test_costs_are_recounted_if_the_module_changes_later(changes_later, all_modules_differ, counted):
     if changes_later:
         all_modules_differ()
     found = look().costs()
@@ -414,8 +384,8 @@ def test_costs_are_recounted_if_the_module_changes_later(changes_later, all_modu
 
 
 @pytest.mark.usefixtures("reading_at_once")
-def test_error_of_an_early_read_is_raised_on_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+def test_error_of_an_early_read_is_raised_on_use(monkeypatch):
+    def fail(*_):
         raise ValueError("text of a newer XLA")
 
     monkeypatch.setattr("mithril_nb.stages.pipeline.read_hlo", fail)
@@ -424,7 +394,7 @@ def test_error_of_an_early_read_is_raised_on_use(monkeypatch: pytest.MonkeyPatch
     assert "text of a newer XLA" in str(inspection.stage("hlo").unavailable)
 
 
-def test_failed_compilation_leaves_no_thread() -> None:
+def test_failed_compilation_leaves_no_thread():
     with pytest.raises(RuntimeError, match="out of memory"), EarlyRead(lambda: None) as ahead:
         raise RuntimeError("out of memory")
     deadline = time.monotonic() + 10
@@ -434,7 +404,7 @@ def test_failed_compilation_leaves_no_thread() -> None:
     assert ahead.get() is None
 
 
-def test_fingerprints_of_different_modules_differ() -> None:
+def test_fingerprints_of_different_modules_differ():
     text = '  %a = f32[] add(%b, %c), backend_config={"x":{"y":1},"z":2}\n'
     assert fingerprint(text) == fingerprint(text.replace('"x":{"y":1},"z":2', '"z":2,"x":{"y":1}'))
     assert fingerprint(text) != fingerprint(text.replace("add(%b", "add(%d"))
@@ -444,8 +414,8 @@ def test_fingerprints_of_different_modules_differ() -> None:
     assert fingerprint("backend_config={no json}") != fingerprint("backend_config={json no}")
 
 
-def test_program_is_read_late_without_threads(afterwards, monkeypatch) -> None:
-    def refuse(self: threading.Thread) -> None:
+def test_program_is_read_late_without_threads(afterwards, monkeypatch):
+    def refuse(self):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
@@ -453,7 +423,7 @@ def test_program_is_read_late_without_threads(afterwards, monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("reading_at_once")
-def test_passes_written_later_are_included() -> None:
+def test_passes_written_later_are_included():
     inspection = look()
     compilation = inspection._pipeline.compilation
     compilation.want(passes=True)

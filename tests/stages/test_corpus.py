@@ -21,11 +21,11 @@ PRODUCTS = ("dot_general", "conv_general_dilated")
 
 
 @pytest.mark.parametrize("name", CORPUS)
-def test_equations_have_blocks_and_products_have_roles(name: str) -> None:
+def test_equations_have_blocks_and_products_have_roles(name):
     check(name)
 
 
-def check(name: str) -> None:
+def check(name):
     fn, args = corpus()[name]()
     program = Program(trace(fn, args), "params")
     assert [one.id for one in program.equations if not one.block or not one.origin] == []
@@ -38,7 +38,7 @@ def check(name: str) -> None:
         assert "update" in {one.role for one in program.equations}
 
 
-def test_a_sharded_step_on_8_devices() -> None:
+def test_a_sharded_step_on_8_devices():
     code = "import test_corpus; test_corpus.check_sharded()"
     environment = {
         **os.environ,
@@ -52,7 +52,7 @@ def test_a_sharded_step_on_8_devices() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def check_sharded() -> None:
+def check_sharded():
     """Run the checks of the test above in a process with 8 devices."""
     name = "sharded, train step"
     check(name)

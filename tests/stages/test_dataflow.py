@@ -16,25 +16,25 @@ X = jax.ShapeDtypeStruct((4, 4), jnp.float32)
 
 
 @jax.custom_vjp
-def doubled(x: jax.Array) -> jax.Array:
+def doubled(x):
     return jnp.sin(x) * 2
 
 
 doubled.defvjp(lambda x: (doubled(x), x), lambda x, g: (g * x,))
 
 
-def spare_operands(x: jax.Array) -> jax.Array:
+def spare_operands(x):
     """Branches that need different operands, and a call that needs none."""
     y, z = jnp.cos(x), x @ x
     picked = jax.lax.switch(2, [lambda a, b: a + 1, lambda a, b: b * 2, lambda a, b: a - b], y, z)
     return jax.jit(lambda a, b: b)(z, picked)
 
 
-def two_loops(x: jax.Array) -> jax.Array:
+def two_loops(x):
     """Constants in the condition and in the body, a nested loop, and values returned unchanged."""
     limit, step = x.sum(), (x @ x)[0]
 
-    def turn(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def turn(state):
         rows = jax.lax.scan(lambda c, row: (c + row, c), state[0], x)[1]
         return rows.sum() * step, state[1]
 
@@ -61,7 +61,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_every_array_is_computed_before_its_uses(name: str) -> None:
+def test_every_array_is_computed_before_its_uses(name):
     program = inspect(PROGRAMS[name], X)
     values, equations = program.values, program.equations
     assert [value.made for value in values] == sorted(value.made for value in values)
@@ -77,11 +77,11 @@ def test_every_array_is_computed_before_its_uses(name: str) -> None:
             assert place in made, equation
 
 
-def by_id(fn: Callable[..., Any], *args: Any) -> dict[str, Value]:
+def by_id(fn, *args) -> dict[str, Value]:
     return {value.id: value for value in inspect(fn, *args).values}
 
 
-def test_operands_of_a_call_are_the_same_values_inside() -> None:
+def test_operands_of_a_call_are_the_same_values_inside():
     found = by_id(lambda x: jax.jit(lambda a: jnp.sin(a) @ a)(x) + 1, X)
     assert found.keys() == {"x", "0.0", "0.1", "1"}
     assert found["x"].uses == [0, 1, 2], "the call and the two equations in it"
@@ -89,8 +89,8 @@ def test_operands_of_a_call_are_the_same_values_inside() -> None:
     assert found["1"].is_output
 
 
-def test_constants_of_a_loop_are_needed_to_its_end() -> None:
-    def loop(x: jax.Array, w: jax.Array) -> jax.Array:
+def test_constants_of_a_loop_are_needed_to_its_end():
+    def loop(x, w):
         return jax.lax.scan(lambda c, _: (jnp.sin(c @ w), None), x, None, length=3)[0] + 1
 
     found = by_id(loop, X, X)
@@ -99,7 +99,7 @@ def test_constants_of_a_loop_are_needed_to_its_end() -> None:
     assert found["0"].uses == [1, 2, 3], "what is carried is one array"
 
 
-def test_a_solve_uses_the_operands_of_the_jaxpr_that_runs() -> None:
+def test_a_solve_uses_the_operands_of_the_jaxpr_that_runs():
     found = by_id(PROGRAMS["solve"], X)
     equations = inspect(PROGRAMS["solve"], X).equations
     solves = [place for place, one in enumerate(equations) if one.primitive == "triangular_solve"]

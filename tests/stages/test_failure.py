@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import pytest
 from jax_programs import spec
 
-from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.failure import Failure, failure_of
 
@@ -52,18 +51,18 @@ BODIES = {
 
 
 @cache
-def looked_at(fn) -> Inspection:
+def looked_at(fn):
     return inspect(fn, spec(4, 3), spec(5, 6))
 
 
-def marked(inspection: Inspection) -> list[str]:
+def marked(inspection):
     """Return the lines of the jaxpr that state why it ends, without line numbers."""
     lines = inspection.stage("jaxpr").text.splitlines()
     return [re.sub(r"\.py:\d+", ".py:1", line.strip()) for line in lines if line.startswith("    !! ")]
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_equations_exist_up_to_the_failing_line(name: str) -> None:
+def test_equations_exist_up_to_the_failing_line(name):
     fn, primitives = BODIES[name]
     inspection = looked_at(fn)
     stage = inspection.stage("jaxpr")
@@ -75,7 +74,7 @@ def test_equations_exist_up_to_the_failing_line(name: str) -> None:
     assert all(inspection.stage(each).text == "" for each in inspection.stages[3:])
 
 
-def test_the_text_of_a_program_that_fails() -> None:
+def test_the_text_of_a_program_that_fails():
     assert looked_at(BODIES["nested"][0]).stage("jaxpr").text == textwrap.dedent(f"""\
         {{ lambda
             a:f32[4,3]  # x
@@ -98,11 +97,11 @@ PYTHON = {
 
 
 @pytest.mark.parametrize("fn", PYTHON, ids=lambda fn: fn.__name__)
-def test_python_errors_have_a_line_too(fn) -> None:
+def test_python_errors_have_a_line_too(fn):
     assert marked(looked_at(fn)) == PYTHON[fn]
 
 
-def test_jax_own_advice_is_kept() -> None:
+def test_jax_own_advice_is_kept():
     def choosing(x):
         if x.sum() > 0:
             return x
@@ -117,7 +116,7 @@ def test_jax_own_advice_is_kept() -> None:
     assert number[1].startswith("!! ConcretizationTypeError: Abstract tracer value encountered where concrete value")
 
 
-def test_an_endless_recursion_ends(request: pytest.FixtureRequest) -> None:
+def test_an_endless_recursion_ends(request):
     request.addfinalizer(partial(sys.setrecursionlimit, sys.getrecursionlimit()))
     sys.setrecursionlimit(400)  # a quarter of the depth has a sixteenth of the frames
     inspection = looked_at(endless)
@@ -127,7 +126,7 @@ def test_an_endless_recursion_ends(request: pytest.FixtureRequest) -> None:
     assert {one.opcode for one in inspection.stage("jaxpr").instructions} <= {"parameter", "add"}
 
 
-def test_wrong_number_of_arguments() -> None:
+def test_wrong_number_of_arguments():
     stage = inspect(inner, spec(3)).stage("jaxpr")
     assert stage.text == textwrap.dedent("""\
         { lambda
@@ -138,13 +137,13 @@ def test_wrong_number_of_arguments() -> None:
     assert stage.unavailable == "TypeError: inner() missing 1 required positional argument: 'w'"
 
 
-def test_long_messages_are_cut_and_empty_ones_replaced() -> None:
+def test_long_messages_are_cut_and_empty_ones_replaced():
     long = failure_of(ValueError("\n".join(map(str, range(99)))))
     assert long.message.splitlines() == [str(number) for number in range(8)]
     assert failure_of(AssertionError()).text == "AssertionError: no message"
 
 
-def test_lines_and_text() -> None:
+def test_lines_and_text():
     failure = Failure("ValueError", "one\ntwo", "net.py:3", "y = f(x)")
     assert failure.lines == ("net.py:3  y = f(x)", "ValueError: one", "two")
     assert failure.reason == ("ValueError: one", "two")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
-from jax_programs import block, spec
+from jax_programs import block, by_id, spec
 
 from mithril_nb.inspection import inspect_function as inspect
-from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.viz.diagrams.layout import layout
 from mithril_nb.viz.diagrams.stages import nested_stage
 
@@ -28,12 +27,12 @@ SIZES = (5, 7, 11, 13, 17)
 Links = set[tuple[str, str]]
 
 
-def name_of(graph: StageGraph, key: str) -> str:
+def name_of(graph, key):
     """Return the innermost block of a node, without the blocks around it."""
     return graph.nodes[key].block.rpartition("/")[2]
 
 
-def links_of(graph: StageGraph) -> tuple[Links, Links]:
+def links_of(graph) -> tuple[Links, Links]:
     """Return the blocks that exchange data in one round, and from one round to the next."""
     now: Links = set()
     later: Links = set()
@@ -44,7 +43,7 @@ def links_of(graph: StageGraph) -> tuple[Links, Links]:
     return now, later
 
 
-def random_loop(seed: int) -> tuple[Callable[..., Any], Links, Links]:
+def random_loop(seed) -> tuple[Callable[..., Any], Links, Links]:
     """Return a scan or `while` with random blocks in its body, and the links between its blocks."""
     rng = random.Random(seed)
     carries, blocks = rng.randrange(1, 4), rng.randrange(1, 6)
@@ -55,21 +54,21 @@ def random_loop(seed: int) -> tuple[Callable[..., Any], Links, Links]:
     stacked = [rng.randrange(carries, carries + blocks) for _ in range(2)] if is_scan else []
     after = [rng.randrange(carries + len(stacked)) for _ in range(3)]
 
-    def body(values: tuple[jax.Array, ...]) -> list[jax.Array]:
+    def body(values):
         known = list(values)
         for at, places in enumerate(reads):
             with block(f"inner_{at}"):
                 known.append(INNER[at](sum(known[place] for place in places)))
         return known
 
-    def program(x: jax.Array) -> jax.Array:
+    def program(x):
         starts = []
         for at in range(carries):
             with block(f"start_{at}"):
                 starts.append(START[at](x))
         if is_scan:
 
-            def step(values: tuple[jax.Array, ...], _: None) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
+            def step(values, _):
                 known = body(values)
                 return tuple(known[at] for at in following), tuple(known[at] for at in stacked)
 
@@ -77,10 +76,10 @@ def random_loop(seed: int) -> tuple[Callable[..., Any], Links, Links]:
             given = [*last, *rows]
         else:
 
-            def again(values: tuple[jax.Array, ...]) -> jax.Array:
+            def again(values):
                 return values[0].sum() < 3
 
-            def turn(values: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+            def turn(values):
                 known = body(values)
                 return tuple(known[at] for at in following)
 
@@ -92,7 +91,7 @@ def random_loop(seed: int) -> tuple[Callable[..., Any], Links, Links]:
                 result = result * OUTER[at](value)
         return result
 
-    def sources(place: int) -> str | None:
+    def sources(place):
         """Return the block whose result the next round reads as a value of this one."""
         seen = set()
         while place < carries and place not in seen:
@@ -112,7 +111,7 @@ def random_loop(seed: int) -> tuple[Callable[..., Any], Links, Links]:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_data_leaves_a_loop_where_it_is_computed(seed: int) -> None:
+def test_data_leaves_a_loop_where_it_is_computed(seed):
     program, later, out = random_loop(seed)
     graph = inspect(program, jnp.ones(3)).graph()
     now, carried = links_of(graph)
@@ -122,16 +121,16 @@ def test_data_leaves_a_loop_where_it_is_computed(seed: int) -> None:
     assert {one for one in now if one[0].startswith("inner") and one[1].startswith("outer")} == out
 
 
-def loop_of_two(is_scan: bool) -> Callable[[jax.Array], jax.Array]:
+def loop_of_two(is_scan) -> Callable[[jax.Array], jax.Array]:
     """Return a program with a loop over two values, and a block before and after it."""
 
-    def turn(values: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def turn(values):
         with block("inner_0"):
             first = jnp.tanh(values[0])
         with block("inner_1"):
             return first, jnp.cosh(values[1] + first)
 
-    def program(x: jax.Array) -> jax.Array:
+    def program(x):
         with block("start"):
             x = jnp.sin(x)
         if is_scan:
@@ -145,7 +144,7 @@ def loop_of_two(is_scan: bool) -> Callable[[jax.Array], jax.Array]:
 
 
 @pytest.mark.parametrize("is_scan", [True, False])
-def test_stablehlo_has_the_data_flow_of_a_loop(is_scan: bool) -> None:
+def test_stablehlo_has_the_data_flow_of_a_loop(is_scan):
     inspection = inspect(loop_of_two(is_scan), jnp.ones(3))
     expected = links_of(inspection.graph("jaxpr"))
     now, later = links_of(inspection.graph("stablehlo"))
@@ -160,11 +159,11 @@ def test_stablehlo_has_the_data_flow_of_a_loop(is_scan: bool) -> None:
 
 @pytest.mark.parametrize("is_scan", [True, False])
 @pytest.mark.parametrize("stage", ["hlo_before", "hlo"])
-def test_hlo_has_the_data_flow_of_a_loop(stage: str, is_scan: bool) -> None:
+def test_hlo_has_the_data_flow_of_a_loop(stage, is_scan):
     inspection = inspect(loop_of_two(is_scan), jnp.ones(3))
-    graph, found = inspection.graph(stage), {one.id: one for one in inspection.stage(stage).instructions}
+    graph, found = inspection.graph(stage), by_id(inspection, stage)
 
-    def blocks_of(ids: Iterable[str]) -> set[str]:
+    def blocks_of(ids):
         return {path for id in ids for path, _ in found[id].shares}
 
     reached = {id for id, one in found.items() if blocks_of([id]) == {"outer"} and one.opcode in ("atan2", "fusion")}
@@ -179,35 +178,35 @@ def test_hlo_has_the_data_flow_of_a_loop(stage: str, is_scan: bool) -> None:
         assert source in (maker, *found[maker].results)  # in a fusion, the instruction that computes its result
 
 
-def test_hlo_has_the_rounds_of_a_loop_over_one_array() -> None:
-    def program(x: jax.Array) -> jax.Array:
+def test_hlo_has_the_rounds_of_a_loop_over_one_array():
+    def program(x):
         return lax.while_loop(lambda s: s.sum() < 30, lambda s: s + jnp.tanh(s), x)
 
     inspection = inspect(program, jnp.ones(3))
     for stage in ("hlo_before", "hlo"):
-        found = {one.id: one for one in inspection.stage(stage).instructions}
+        found = by_id(inspection, stage)
         (made,) = next(one for one in found.values() if one.opcode == "while").results
         assert {source for source, _, _ in inspection.graph(stage).carried} == {made}, stage
 
 
-def test_hlo_has_no_rounds_of_values_that_a_loop_does_not_change() -> None:
-    def turn(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+def test_hlo_has_no_rounds_of_values_that_a_loop_does_not_change():
+    def turn(state):
         return jnp.tanh(state[0]) * state[1], state[1], state[2] + 1
 
-    def program(x: jax.Array) -> tuple[jax.Array, ...]:
+    def program(x):
         return lax.while_loop(lambda s: (s[2] < 3) & (s[1].sum() < 9), turn, (x, x, 0))
 
     inspection = inspect(program, jnp.ones(3))
     for stage in ("hlo_before", "hlo"):
-        found = {one.id: one for one in inspection.stage(stage).instructions}
+        found = by_id(inspection, stage)
         carried = inspection.graph(stage).carried
         assert carried, stage
         for source, target, _ in carried:
             assert found[source].opcode != "get-tuple-element", (stage, source, target)
 
 
-def test_each_result_of_an_op_is_a_separate_operand() -> None:
-    def program(x: jax.Array) -> jax.Array:
+def test_each_result_of_an_op_is_a_separate_operand():
+    def program(x):
         first, second = jax.jit(lambda x: (jnp.sin(x), x.sum()), inline=False)(x)
         return first + second * 2
 
@@ -220,7 +219,7 @@ def test_each_result_of_an_op_is_a_separate_operand() -> None:
 OPS = {"scale": jnp.sin, "tanh": jnp.tanh, "stop": lax.stop_gradient}
 
 
-def random_network(seed: int) -> tuple[Callable[..., Any], dict[str, jax.Array], Links]:
+def random_network(seed) -> tuple[Callable[..., Any], dict[str, jax.Array], Links]:
     """Return the loss of random blocks, its params, and the wires along which its gradient flows back.
 
     A gradient flows along a wire if the loss changes with what is added on this wire alone, and if the block where the
@@ -235,7 +234,7 @@ def random_network(seed: int) -> tuple[Callable[..., Any], dict[str, jax.Array],
     params = {f"w{at}": jnp.float32(1 + at / 9) for at, (kind, _) in enumerate(plan, 1) if kind == "scale"}
     wires = [(tail, at) for at, (_, tails) in enumerate(plan, 1) for tail in tails]
 
-    def forward(params: dict[str, jax.Array], x: jax.Array, added: dict[tuple[int, int], jax.Array]) -> jax.Array:
+    def forward(params, x, added):
         values = [x]
         for at, (kind, tails) in enumerate(plan, 1):
             taken = [values[tail] + added[tail, at] if added else values[tail] for tail in tails]
@@ -247,7 +246,7 @@ def random_network(seed: int) -> tuple[Callable[..., Any], dict[str, jax.Array],
         with block("head"):
             return jnp.sum(values[-1] ** 2)
 
-    def loss(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    def loss(params, x):
         return forward(params, x, {})
 
     x = jnp.asarray([0.3, 0.7, 1.1])
@@ -263,7 +262,7 @@ def random_network(seed: int) -> tuple[Callable[..., Any], dict[str, jax.Array],
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_gradients_flow_back_past_sums(seed: int) -> None:
+def test_gradients_flow_back_past_sums(seed):
     loss, params, expected = random_network(seed)
     graph = inspect(jax.grad(loss), params, jnp.ones(3)).graph()
     scene = layout(nested_stage(graph))
@@ -271,10 +270,10 @@ def test_gradients_flow_back_past_sums(seed: int) -> None:
     assert {one for one in found if all(end.startswith("block") for end in one)} == expected
 
 
-def test_a_function_with_a_quoted_name_is_connected() -> None:
+def test_a_function_with_a_quoted_name_is_connected():
     """MLIR writes `@"fσ"` with escapes; JAX names functions after those of the user."""
 
-    def f(x: jax.Array) -> jax.Array:
+    def f(x):
         return jnp.sin(x)
 
     f.__name__ = f.__qualname__ = "fσ"
@@ -294,11 +293,11 @@ def loops_of_one_line(draw: st.DrawFn) -> tuple[Callable[..., Any], int, int]:
     rounds = [draw(st.sampled_from([3, 3, 4])) for _ in kinds]
     has_scopes = draw(st.booleans())
 
-    def loop(turn: Callable[..., Any], start: Any, count: int) -> Any:
+    def loop(turn, start, count):
         return lax.scan(lambda c, _: (turn(c), None), start, None, length=count)[0]
 
-    def program(w: Any, x: Any) -> Any:
-        def loss(w: Any) -> Any:
+    def program(w, x):
+        def loss(w):
             total = 0.0
             for at, (kind, count) in enumerate(zip(kinds, rounds, strict=True)):
                 with block(f"part_{at}") if has_scopes else nullcontext():
@@ -321,11 +320,11 @@ def loops_of_one_line(draw: st.DrawFn) -> tuple[Callable[..., Any], int, int]:
 
 @settings(max_examples=25, deadline=None)
 @given(loops_of_one_line())
-def test_two_loops_are_two_nodes(drawn: tuple[Callable[..., Any], int, int]) -> None:
+def test_two_loops_are_two_nodes(drawn):
     program, count, linear = drawn
     inspection = inspect(program, spec(), spec(2))
     for name in ("jaxpr", "stablehlo", "hlo"):
-        graph, found = inspection.graph(name), {one.id: one for one in inspection.stage(name).instructions}
+        graph, found = inspection.graph(name), by_id(inspection, name)
         loops = [node for node in graph.nodes.values() if node.kind == "loop"]
         for node in loops:
             inside = [found[id] for id in graph.instructions_of(node.key) if node.key not in graph.hidden]

@@ -23,7 +23,7 @@ for source in ("analytic", "lowered", "compiled"):
 
 
 @pytest.mark.parametrize("name", ["LSTM by scan, train step", "steps in a scan", "mithril_nb MLP, train step"])
-def test_roles_and_costs_are_the_same_in_every_process(name: str) -> None:
+def test_roles_and_costs_are_the_same_in_every_process(name):
     texts = {
         subprocess.run(
             [sys.executable, "-c", CODE, name],

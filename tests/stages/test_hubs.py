@@ -6,7 +6,6 @@ from collections import Counter
 from contextlib import nullcontext
 from graphlib import TopologicalSorter
 from itertools import pairwise
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mithril_nb as ml
-from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.graph.tree import stage_graph
 
 X = jax.ShapeDtypeStruct((2, 8, 8, 3), "float32")
@@ -25,7 +23,7 @@ class UNet(linen.Module):
     """Two levels with skip connections."""
 
     @linen.compact
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         skips = []
         for number, width in enumerate((4, 8)):
             x = linen.Conv(width, (3, 3), name=f"down_{number}")(x)
@@ -44,7 +42,7 @@ class Mlp(linen.Module):
     depth: int
 
     @linen.compact
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         for _ in range(self.depth):
             x = linen.relu(linen.Dense(8)(x))
         return linen.Dense(2)(x)
@@ -54,26 +52,26 @@ class Tied(linen.Module):
     """An embedding whose weight is used twice."""
 
     @linen.compact
-    def __call__(self, tokens: Any) -> Any:
+    def __call__(self, tokens):
         embed = linen.Embed(7, 4, name="embed")
         return embed.attend(linen.Dense(4, name="middle")(embed(tokens)))
 
 
-def applied(module: Any, *specs: jax.ShapeDtypeStruct, differentiate: bool = False) -> ml.Inspection:
+def applied(module, *specs, differentiate=False):
     variables = jax.eval_shape(module.init, jax.random.key(0), *specs)
 
-    def program(variables: Any, *inputs: Any) -> Any:
+    def program(variables, *inputs):
         result = module.apply(variables, *inputs)
         return result.sum() if differentiate else result
 
     return ml.inspect(jax.grad(program) if differentiate else program, variables, *specs)
 
 
-def graph_of(inspection: ml.Inspection, stage: str = "jaxpr") -> StageGraph:
+def graph_of(inspection, stage="jaxpr"):
     return stage_graph(inspection.stage(stage))
 
 
-def wires(graph: StageGraph) -> set[tuple[str, str]]:
+def wires(graph) -> set[tuple[str, str]]:
     """Return the links between the nodes of the top level, by name; repeated names have a number."""
     count: Counter[str] = Counter()
     names = {}
@@ -81,7 +79,7 @@ def wires(graph: StageGraph) -> set[tuple[str, str]]:
         count[node.name] += 1
         names[node.key] = node.name if count[node.name] == 1 else f"{node.name} {count[node.name]}"
 
-    def top(key: str) -> str:
+    def top(key):
         while key not in names:
             key = graph.nodes[key].parent
         return names[key]
@@ -91,7 +89,7 @@ def wires(graph: StageGraph) -> set[tuple[str, str]]:
     }
 
 
-def test_a_u_net_is_a_chain_with_skip_connections() -> None:
+def test_a_u_net_is_a_chain_with_skip_connections():
     found = wires(graph_of(applied(UNet(), X)))
     chain = [
         "inputs_0",
@@ -108,7 +106,7 @@ def test_a_u_net_is_a_chain_with_skip_connections() -> None:
     assert found == {*pairwise(chain)} | skips
 
 
-def test_the_backward_pass_is_with_its_forward_part() -> None:
+def test_the_backward_pass_is_with_its_forward_part():
     graph = graph_of(applied(UNet(), X, differentiate=True))
     parts = {node.name: node for node in graph.level() if node.kind == "lines"}
     assert {"reduce_window_max", "concatenate"} <= set(parts)
@@ -119,16 +117,16 @@ def test_the_backward_pass_is_with_its_forward_part() -> None:
         assert inside["concatenate"] == inside["split"]
 
 
-def test_layers_with_an_activation_between_them_are_rounds() -> None:
+def test_layers_with_an_activation_between_them_are_rounds():
     graph = graph_of(applied(Mlp(40), jax.ShapeDtypeStruct((2, 5), "float32")))
     names = [(node.name, node.repeat) for node in graph.level()]
     assert names == [("inputs_0", 1), ("Dense_0", 1), ("relu … Dense_1", 39), ("relu", 1), ("Dense_40", 1)]
 
 
-def test_one_line_of_python_before_and_after_a_loop_is_two_nodes() -> None:
+def test_one_line_of_python_before_and_after_a_loop_is_two_nodes():
     class Layer(linen.Module):
         @linen.compact
-        def __call__(self, x: Any) -> Any:
+        def __call__(self, x):
             return linen.RNN(linen.SimpleCell(4), name="layer")(linen.Dense(4, name="first")(x))
 
     graph = graph_of(applied(Layer(), jax.ShapeDtypeStruct((2, 3, 5), "float32")))
@@ -141,24 +139,24 @@ def test_one_line_of_python_before_and_after_a_loop_is_two_nodes() -> None:
     TopologicalSorter(before).prepare()  # raises if data comes back
 
 
-def test_a_block_with_parameters_stays_whole() -> None:
+def test_a_block_with_parameters_stays_whole():
     names = [node.name for node in graph_of(applied(Tied(), jax.ShapeDtypeStruct((2, 3), "int32"))).level()]
     assert names == ["inputs_0", "embed", "middle"]
 
 
-def test_a_function_that_calls_modules_is_split_in_each_stage() -> None:
+def test_a_function_that_calls_modules_is_split_in_each_stage():
     inspection = applied(Mlp(3), jax.ShapeDtypeStruct((2, 5), "float32"))
     for stage in ("jaxpr", "stablehlo"):
         blocks = [node.block for node in graph_of(inspection, stage).level() if node.kind == "block"]
         assert blocks == ["Dense_0", "Dense_1", "Dense_2", "Dense_3"], stage
 
 
-def test_a_function_that_is_called_several_times_keeps_its_name() -> None:
-    def normalized(x: Any) -> Any:
+def test_a_function_that_is_called_several_times_keeps_its_name():
+    def normalized(x):
         with jax.named_scope("norm"):
             return (x - x.mean()) * jax.lax.rsqrt(x.var() + 1e-5)
 
-    def program(w: Any, x: Any) -> Any:
+    def program(w, x):
         for number in range(2):
             x = normalized(x)
             with jax.named_scope(f"layer_{number}"):
@@ -170,8 +168,8 @@ def test_a_function_that_is_called_several_times_keeps_its_name() -> None:
     assert names == ["norm", "layer_0", "norm", "layer_1"]
 
 
-def test_loops_of_two_hubs_are_both_kept() -> None:
-    def program(x: Any) -> Any:
+def test_loops_of_two_hubs_are_both_kept():
+    def program(x):
         for name in ("norm", "middle", "smooth", "norm", "smooth", "middle", "norm"):
             with jax.named_scope(name):
                 x = jnp.sin(jax.lax.fori_loop(0, 3, lambda _, y: jnp.tanh(y), x)) if name != "middle" else x * 2
@@ -194,8 +192,8 @@ STEPS = st.tuples(
     st.booleans(),
     st.sampled_from(["jaxpr", "stablehlo", "hlo_before", "hlo"]),
 )
-def test_random_programs_lose_nothing(steps: list[tuple[int, int, str, int]], differentiate: bool, stage: str) -> None:
-    def apply(kind: int, left: Any, right: Any) -> Any:
+def test_random_programs_lose_nothing(steps, differentiate, stage):
+    def apply(kind, left, right):
         if kind == 0:
             return jnp.sin(left) + right
         if kind == 1:
@@ -208,7 +206,7 @@ def test_random_programs_lose_nothing(steps: list[tuple[int, int, str, int]], di
             return jax.lax.scan(lambda carry, _: (jnp.sin(carry) * right, None), left, None, length=3)[0]
         return jax.lax.cond(left.sum() > 0, lambda one: jnp.sin(one) * right, lambda one: jnp.cos(one) + 1, left)
 
-    def program(x: Any) -> Any:
+    def program(x):
         values = [x]
         for one, other, name, kind in steps:
             with jax.named_scope(name) if name else nullcontext():

@@ -13,12 +13,11 @@ import pytest
 from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
-from jax_programs import spec
+from jax_programs import by_id, equations_of, ops_of, spec
 
 import mithril_nb as ml
 from benchmarks.corpus import corpus
 from mithril_nb.errors import StageUnavailableError
-from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.xla.passes import InstructionHistory, Pass
 from tests.stress import is_long
@@ -39,17 +38,17 @@ def program(x, w):
 
 
 @pytest.fixture(scope="module")
-def inspection() -> Inspection:
+def inspection():
     return inspect(program, X, W)
 
 
-def history(inspection: Inspection, primitive: str, at: int = 0) -> InstructionHistory:
-    found = [one for one in inspection.equations if one.primitive == primitive]
+def history(inspection, primitive, at=0) -> InstructionHistory:
+    found = equations_of(inspection, primitive)
     return inspection.who_changed("jaxpr", found[at].id)
 
 
-def test_outcomes_of_equations(inspection: Inspection) -> None:
-    hlo = {one.id: one for one in inspection.stage("hlo").instructions}
+def test_outcomes_of_equations(inspection):
+    hlo = by_id(inspection, "hlo")
     kept = history(inspection, "sort")
     assert kept.became == "kept"
     assert {hlo[one.into].opcode for one in kept.outcomes} == {"sort"}
@@ -67,25 +66,18 @@ def test_outcomes_of_equations(inspection: Inspection) -> None:
     assert str(history(inspection, "cos")) == "dropped: nothing uses it"
 
 
-def test_stablehlo_ops_have_the_outcome_of_their_equations(inspection: Inspection) -> None:
+def test_stablehlo_ops_have_the_outcome_of_their_equations(inspection):
     for primitive, opcode in (("sort", "sort"), ("exp", "exponential"), ("sin", "sine"), ("neg", "negate")):
-        op = next(one for one in inspection.stage("stablehlo").instructions if one.opcode == f"stablehlo.{opcode}")
+        op = ops_of(inspection, "stablehlo", f"stablehlo.{opcode}")[0]
         assert inspection.who_changed("stablehlo", op.id) == history(inspection, primitive), opcode
-    add = [one for one in inspection.stage("stablehlo").instructions if one.opcode == "stablehlo.add"][1]
+    add = ops_of(inspection, "stablehlo", "stablehlo.add")[1]
     told = "dropped: removed when StableHLO becomes HLO"
     assert str(inspection.who_changed("stablehlo", add.id)) == told  # + 0.0
     call = next(one for one in inspection.stage("stablehlo").instructions if "call" in one.opcode)
     assert inspection.who_changed("stablehlo", call.id).became == "inlined"
 
 
-def test_a_history_as_text(inspection: Inspection) -> None:
-    merged = history(inspection, "tanh", 1)
-    (outcome,) = merged.outcomes
-    assert outcome.by is not None
-    assert str(merged) == f"tanh.3: merged with tanh.2 by pass {outcome.by.number} cse (equation 1)"
-
-
-def test_shared_function_has_an_outcome_per_equation() -> None:
+def test_shared_function_has_an_outcome_per_equation():
     @jax.jit
     def shared(x):
         return jnp.exp(jnp.sin(x))
@@ -93,14 +85,14 @@ def test_shared_function_has_an_outcome_per_equation() -> None:
     found = inspect(lambda x, w: (shared(x) @ w, shared(x * 2) @ w), X, W)
     exps = [one.id for one in found.equations if one.primitive == "exp"]
     assert len(exps) == 2
-    hlo = {one.id: one for one in found.stage("hlo").instructions}
+    hlo = by_id(found, "hlo")
     for id in exps:
         known = found.who_changed("jaxpr", id)
         assert known.became == "fused"
         assert all(id in hlo[name].equations for name in known.fused_into), known
 
 
-def test_unknown_instruction_has_no_history(inspection: Inspection) -> None:
+def test_unknown_instruction_has_no_history(inspection):
     for stage, id, problem, at in (
         ("jaxpr", "99", "has no instruction '99'.", "jaxpr"),
         ("asm", "x", "has no instruction history.", "hlo"),
@@ -114,7 +106,7 @@ def test_unknown_instruction_has_no_history(inspection: Inspection) -> None:
         )
 
 
-def test_given_program_has_histories_of_unique_names() -> None:
+def test_given_program_has_histories_of_unique_names():
     wanted = inspect(program, X, W)
     given = ml.inspect(jax.jit(program).lower(X, W))
     ops = [one for one in given.stage("stablehlo").instructions if one.opcode != "func.func"]
@@ -136,7 +128,7 @@ def test_given_program_has_histories_of_unique_names() -> None:
             assert (outcome.by is None) == (outcome.became == "kept")
 
 
-def test_loop_and_branch_bodies_have_separate_outcomes() -> None:
+def test_loop_and_branch_bodies_have_separate_outcomes():
     cases: list[tuple[Any, Any, dict[str, str]]] = [
         (
             lambda x: lax.scan(lambda c, _: (jnp.tanh(c @ x), None), x, None, length=5)[0],
@@ -170,13 +162,13 @@ def test_loop_and_branch_bodies_have_separate_outcomes() -> None:
                 assert set(found.who_changed("stablehlo", op.id).outcomes) <= set(told[id].outcomes), op
 
 
-def test_random_number_in_a_call_belongs_to_its_loop() -> None:
+def test_random_number_in_a_call_belongs_to_its_loop():
     found = inspect(jax.jit(lambda key: jax.random.bits(key, (8,))), jax.random.key(0))
     check(found)
     assert all(found.who_changed("jaxpr", one.id).outcomes for one in found.equations)
 
 
-def test_helpers_of_a_rewrite_are_not_merges() -> None:
+def test_helpers_of_a_rewrite_are_not_merges():
     found = inspect(lambda x: jax.nn.softmax(x) + jax.nn.softmax(x), spec(64, 64))
     check(found)
     first, second = [one.id for one in found.equations if one.primitive == "div"]
@@ -192,13 +184,13 @@ def test_helpers_of_a_rewrite_are_not_merges() -> None:
     )
     assert told.became == "fused"
     fused = found.who_changed("jaxpr", first)
-    hlo = {one.id: one for one in found.stage("hlo").instructions}
+    hlo = by_id(found, "hlo")
     assert fused.became == "fused"
     assert all(first in hlo[name].equations for name in fused.fused_into)
     assert len(fused.fused_into) == 2  # the division by each sum, and the product with it
 
 
-def test_long_chains_are_merged_pairwise() -> None:
+def test_long_chains_are_merged_pairwise():
     def chain(x):
         for _ in range(1200):
             x = jnp.sin(x)
@@ -210,7 +202,7 @@ def test_long_chains_are_merged_pairwise() -> None:
         assert (outcome.became, outcome.equations) == ("merged", (str(int(id) - 1200),))
 
 
-def test_absorbed_operation_is_not_kept() -> None:
+def test_absorbed_operation_is_not_kept():
     x = jnp.ones((64, 64))
     found = inspect(jax.grad(lambda w: jnp.sum(jnp.tanh(x @ w))), spec(64, 64))
     check(found)
@@ -230,7 +222,7 @@ LEVELS = (
 
 
 @pytest.mark.parametrize("name", LEVELS if is_long() else LEVELS[:4])
-def test_equations_and_their_instructions_agree(name: str) -> None:
+def test_equations_and_their_instructions_agree(name):
     fn, args = corpus()[name]()
     found = inspect(fn, *args)
     hlo = {one.id: one.opcode for one in found.stage("hlo").instructions}
@@ -256,7 +248,7 @@ def test_equations_and_their_instructions_agree(name: str) -> None:
     assert agreed > len(of_equations) / 3
 
 
-def test_histories_agree_with_the_optimized_program(stress) -> None:
+def test_histories_agree_with_the_optimized_program(stress):
     big = ("sharded", "ResNet", *(() if is_long() else ("GPT-2",)))
     names = [name for name in corpus() if not name.startswith(big)]
     count: Counter[str] = Counter()
@@ -272,9 +264,9 @@ AROUND = {"while", "conditional", "call"}
 HELPERS = {"broadcast", "constant", "parameter", "tuple", "get-tuple-element"}
 
 
-def check(inspection: Inspection) -> Counter[str]:
-    hlo = {one.id: one for one in inspection.stage("hlo").instructions}
-    before = {one.id: one for one in inspection.stage("hlo_before").instructions}
+def check(inspection):
+    hlo = by_id(inspection, "hlo")
+    before = by_id(inspection, "hlo_before")
     calls = {one.id for one in inspection.equations if one.is_call}
     found: Counter[str] = Counter()
     for equation in inspection.equations:
@@ -315,14 +307,14 @@ def check(inspection: Inspection) -> Counter[str]:
     return found
 
 
-def opcode_in(one: Pass, name: str) -> str:
+def opcode_in(one: Pass, name):
     """Return the opcode of an instruction in the module before a pass."""
     match = re.search(rf"^ +(?:ROOT )?%?{re.escape(name)} = .*? ([a-z][\w-]*)\(", one.before, re.MULTILINE)
     assert match is not None, (one, name)
     return match.group(1)
 
 
-def test_nameless_instruction_is_found_by_its_users() -> None:
+def test_nameless_instruction_is_found_by_its_users():
     x = spec(6)
     ones = inspect(lambda x: jnp.arange(6.0) * x + jnp.ones(6), x)
     (outcome,) = history(ones, "broadcast_in_dim").outcomes
@@ -342,8 +334,8 @@ def test_nameless_instruction_is_found_by_its_users() -> None:
         assert str(history(same, primitive)) == "dropped: removed when StableHLO becomes HLO"
 
 
-def test_what_only_an_unused_result_of_a_branch_needs_is_dropped() -> None:
-    def branch(x: jax.Array, y: jax.Array) -> jax.Array:
+def test_what_only_an_unused_result_of_a_branch_needs_is_dropped():
+    def branch(x, y):
         return lax.cond(x[0] > 0, lambda a, b: (a, jnp.sin(b)), lambda a, b: (-a, b), jnp.exp(x), jnp.tanh(y))[0]
 
     found = inspect(branch, spec(4), spec(4))
@@ -351,8 +343,8 @@ def test_what_only_an_unused_result_of_a_branch_needs_is_dropped() -> None:
         assert str(history(found, primitive)) == "dropped: nothing uses it"
     assert history(found, "exp").became != "dropped"
 
-    def loop(x: jax.Array) -> jax.Array:
-        def step(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+    def loop(x):
+        def step(carry):
             at, a, b = carry
             return at + 1, *lax.cond(at > 2, lambda a, b: (-a, jnp.sin(b)), lambda a, b: (a, b), a, b)
 
@@ -362,7 +354,7 @@ def test_what_only_an_unused_result_of_a_branch_needs_is_dropped() -> None:
     assert (used["exp"], used["neg"], used["tanh"], used["sin"]) == (True, True, False, False)
 
 
-def test_equations_inside_a_primitive_of_another_package_are_not_dropped() -> None:
+def test_equations_inside_a_primitive_of_another_package_are_not_dropped():
     """The primitive may do anything with them. Lineax computes a linear operator by a copy of its jaxpr."""
     applied = Primitive("applied_by_tests")
     applied.def_abstract_eval(lambda x, jaxpr: x)
@@ -374,7 +366,7 @@ def test_equations_inside_a_primitive_of_another_package_are_not_dropped() -> No
         assert str(history(found, primitive)) == "unknown: no instruction has its name"
 
 
-def test_unknown_outcome_is_not_dropped() -> None:
+def test_unknown_outcome_is_not_dropped():
     both = inspect(
         lambda x: lax.while_loop(lambda c: c[0][0] < 9.0, lambda c: (c[0] + c[2], c[2], c[1]),
         (x, jnp.zeros(6), jnp.ones(6))), spec(6),
@@ -383,7 +375,7 @@ def test_unknown_outcome_is_not_dropped() -> None:
     assert str(history(both, "broadcast_in_dim", 1)) == "unknown: no instruction has its name"
 
 
-def test_rewrite_before_fusion_is_reported() -> None:
+def test_rewrite_before_fusion_is_reported():
     found = inspect(lambda x: jnp.exp(x) / 2.0 + jnp.ones(64), spec(64))
     told = "div.3: rewritten into multiply by pass 0 algsimp, then fused into broadcast_add_fusion by pass 1 fusion"
     assert str(history(found, "div")) == told
@@ -393,16 +385,16 @@ def test_rewrite_before_fusion_is_reported() -> None:
     assert exp.outcomes[0].rewritten is None
 
 
-def test_renamed_instruction_has_not_vanished() -> None:
+def test_renamed_instruction_has_not_vanished():
     found = inspect(lambda x: lax.scan(lambda c, _: (jnp.tanh(c @ x), None), x, None, length=5)[0], spec(6, 6))
     for opcode in ("while", "dot"):
-        one = next(one for one in found.stage("hlo_before").instructions if one.opcode == opcode)
+        one = ops_of(found, "hlo_before", opcode)[0]
         known = found.who_changed("hlo_before", one.id)
         assert (known.became, known.vanished) == ("kept", None)
         assert re.fullmatch(rf"{re.escape(one.id)}: kept as [\w.]+", str(known)), known
 
 
-def test_nameless_instruction_is_followed_by_its_users() -> None:
+def test_nameless_instruction_is_followed_by_its_users():
     found = inspect(lambda x: jnp.exp(x) / 2.0 + jnp.ones(64), spec(64))
     assert str(found.who_changed("hlo_before", "constant.2")) == (
         "constant.2: fused into broadcast_add_fusion by pass 1 fusion"
@@ -416,7 +408,7 @@ def test_nameless_instruction_is_followed_by_its_users() -> None:
     assert {history.became for history in arguments} == ({"inlined"} if has_call else set())
 
 
-def test_call_arguments_are_not_outcomes() -> None:
+def test_call_arguments_are_not_outcomes():
     found = inspect(lambda x, ys: lax.scan(lambda c, y: (jnp.where(c > 0, c, 0.0) * y, None), x, ys)[0], spec(6), X_6)
     before = {one.id: one.opcode for one in found.stage("hlo_before").instructions}
     for one in found.equations:
@@ -436,7 +428,7 @@ def test_call_arguments_are_not_outcomes() -> None:
         lambda x: (x * 1.0 + 0.0) / 1.0,
     ],
 )
-def test_remaining_constants_are_not_simplified(program) -> None:
+def test_remaining_constants_are_not_simplified(program):
     found = inspect(program, spec(64))
     before, after = (
         dict(re.findall(r"%([\w.-]+) = (\S+ constant\(.*?\))", found.stage(name).text))
@@ -446,17 +438,17 @@ def test_remaining_constants_are_not_simplified(program) -> None:
     assert [(id, before[id], str(told)) for id, told in wrong.items() if before[id] in after.values()] == []
 
 
-def test_a_folded_constant_is_not_simplified_away() -> None:
+def test_a_folded_constant_is_not_simplified_away():
     table = np.arange(8.0, dtype="float32")
     found = inspect(lambda x: (x, jnp.where(jnp.asarray(table) > 2, 1.0, 0.0)), spec(8))
-    select = next(one for one in found.stage("hlo_before").instructions if one.opcode == "select")
+    select = ops_of(found, "hlo_before", "select")[0]
     history = found.who_changed("hlo_before", select.id)
     assert history.became == "simplified"
     assert "folded into a constant by pass" in str(history)
     assert "constant_folding" in str(history)
 
 
-def test_inputs_have_histories() -> None:
+def test_inputs_have_histories():
     found = inspect(lambda x, unused: jnp.tanh(x) @ x, spec(4, 4), spec(3))
     assert found.who_changed("jaxpr", "arg0").became == "kept"
     assert str(found.who_changed("jaxpr", "arg1")) == "dropped: nothing uses it"

@@ -64,14 +64,14 @@ def programs() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
 PROGRAMS = programs()
 
 
-def test_no_function_is_missing() -> None:
+def test_no_function_is_missing():
     assert len(PROGRAMS) > 110
     assert set(SPECIAL) <= set(PROGRAMS)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_jax_function_is_inspected(name: str) -> None:
+def test_a_jax_function_is_inspected(name):
     fn, args = PROGRAMS[name]
     inspection = inspect(fn, *args, name=name)
     assert [one.id for one in inspection.equations if not one.block or one.origin is None] == []
@@ -84,7 +84,7 @@ def test_a_jax_function_is_inspected(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["nn.gelu", "nn.relu", "linalg.qr", "linalg.solve", "special.expn", "special.logsumexp"]
 )
-def test_some_functions_are_compiled(name: str) -> None:
+def test_some_functions_are_compiled(name):
     fn, args = PROGRAMS[name]
     stage = inspect(fn, *args, name=name).stage("hlo")
     assert stage.unavailable is None

@@ -25,11 +25,11 @@ NEAR = (
 """The same with addresses counted from the next instruction."""
 
 
-def elf(packed: str) -> bytes:
+def elf(packed) -> bytes:
     return zlib.decompress(base64.b85decode(packed))
 
 
-def test_linked_functions_and_constants_are_named() -> None:
+def test_linked_functions_and_constants_are_named():
     assert [line for line, _, _ in disassemble(elf(FAR), "twice")] == [
         "  0x0000  sub rsp, 8",
         "  0x0004  movabs rax, 0  ; sinf",
@@ -43,7 +43,7 @@ def test_linked_functions_and_constants_are_named() -> None:
     ]
 
 
-def test_addresses_relative_to_the_next_instruction() -> None:
+def test_addresses_relative_to_the_next_instruction():
     assert [line for line, _, _ in disassemble(elf(NEAR), "twice")] == [
         "  0x0000  sub rsp, 8",
         "  0x0004  call 9  ; sinf",
@@ -54,7 +54,7 @@ def test_addresses_relative_to_the_next_instruction() -> None:
     ]
 
 
-def test_opcodes_and_operands() -> None:
+def test_opcodes_and_operands():
     assert [(opcode, operands) for _, opcode, operands in disassemble(elf(NEAR), "twice")][:3] == [
         ("sub", ("rsp", "8")), ("call", ("9",)), ("mulss", ("xmm0", "dword ptr [rip]")),
     ]  # fmt: skip
@@ -75,13 +75,13 @@ def test_opcodes_and_operands() -> None:
         ),
     ],
 )
-def test_unreadable_object_files_state_the_reason(code: bytes, symbol: str, reason: str) -> None:
+def test_unreadable_object_files_state_the_reason(code, symbol, reason):
     with pytest.raises(ValueError) as error:  # noqa: PT011 - the whole text is compared
         disassemble(code, symbol)
     assert str(error.value) == reason
 
 
-def test_short_instructions_of_risc_v_are_read() -> None:
+def test_short_instructions_of_risc_v_are_read():
     code = elf(FAR)
     start = code.index(b"\x48\x83\xec\x08")
     short = code[:18] + struct.pack("<H", 243) + code[20:start] + b"\x05\x05\x82\x80" + code[start + 4 :]
@@ -138,7 +138,7 @@ $L__BB0_2:
 """
 
 
-def test_every_function_of_a_ptx_file_is_found() -> None:
+def test_every_function_of_a_ptx_file_is_found():
     code = [(opcode, operands) for _, opcode, operands in read_ptx(PTX, "loop_add_fusion") if opcode]
     assert code == [
         ("ld.param.b64", ("%rd1", "[loop_add_fusion_param_0]")),
@@ -152,14 +152,14 @@ def test_every_function_of_a_ptx_file_is_found() -> None:
     assert [opcode for _, opcode, _ in read_ptx(PTX, "loop.add")] == ["bar.sync", "ret"]
 
 
-def test_every_line_of_ptx_is_shown_without_tabs() -> None:
+def test_every_line_of_ptx_is_shown_without_tabs():
     lines = [line for line, _, _ in read_ptx(PTX, "loop_add_fusion")]
     start, end = PTX.index("{\n\t.reg") + 2, PTX.index("\n}\n.visible .entry loop_add(")
     assert lines == [line.expandtabs(4).rstrip() for line in PTX[start:end].split("\n")]
 
 
 @pytest.mark.parametrize("symbol", ["loop", "__nv_sinf", "early", ""])
-def test_missing_ptx_function_is_reported(symbol: str) -> None:
+def test_missing_ptx_function_is_reported(symbol):
     with pytest.raises(ValueError) as error:  # noqa: PT011 - the whole text is compared
         read_ptx(PTX, symbol)
     assert str(error.value) == f"the PTX has no function {symbol!r}; see the stage 'llvm' for its LLVM IR"
@@ -208,7 +208,7 @@ def everything() -> list[tuple[str, str, tuple[str, ...]]]:
     return [*llvm_lines(MODULE, "wrapped tanh.1"), *llvm_lines(MODULE, "second")]
 
 
-def test_globals_and_functions_are_listed_and_nothing_else() -> None:
+def test_globals_and_functions_are_listed_and_nothing_else():
     lines = [line for line, _, _ in everything()]
     assert [line for line in lines if line.startswith(("@", "define"))] == [
         '@"odd name" = private constant [2 x float] [float 1.0, float 2.0], align 4',
@@ -218,7 +218,7 @@ def test_globals_and_functions_are_listed_and_nothing_else() -> None:
     assert not any(line.startswith(("declare", "attributes", "!", ";", "source", "target")) for line in lines)
 
 
-def test_instructions_have_opcodes_and_operands_and_the_callee_first() -> None:
+def test_instructions_have_opcodes_and_operands_and_the_callee_first():
     assert [(opcode, operands) for _, opcode, operands in everything() if opcode] == [
         ("load", ("%0",)),
         ("call", ("@llvm.fma.f32", "%x", "%x", "%x")),
@@ -232,13 +232,13 @@ def test_instructions_have_opcodes_and_operands_and_the_callee_first() -> None:
     ]
 
 
-def test_switch_cases_are_lines_but_not_instructions() -> None:
+def test_switch_cases_are_lines_but_not_instructions():
     lines = [(line, opcode) for line, opcode, _ in everything()]
     at = lines.index(("    i32 0, label %loop", ""))
     assert lines[at + 1 : at + 3] == [("    i32 1, label %done", ""), ("  ]", "")]
 
 
-def test_noise_is_left_out() -> None:
+def test_noise_is_left_out():
     text = "\n".join(line for line, _, _ in everything() if not line.startswith("@"))
     assert "align" not in text
     assert "!" not in text
@@ -246,12 +246,12 @@ def test_noise_is_left_out() -> None:
     assert "\nloop:\n" in text
 
 
-def test_a_module_that_ends_early_is_read_as_far_as_it_goes() -> None:
+def test_a_module_that_ends_early_is_read_as_far_as_it_goes():
     assert list(llvm_lines("", "f")) == []
     assert [opcode for _, opcode, _ in llvm_lines("define void @f() {\n  ret void", "f")] == ["", "ret"]
 
 
-def test_each_kernel_of_a_module_has_its_own_lines() -> None:
+def test_each_kernel_of_a_module_has_its_own_lines():
     module = "@t = global i32 0\ndefine i32 @a() {\n  %1 = load i32, ptr @t\n  ret i32 %1\n}\n"
     module += "define i32 @b() {\n  ret i32 1\n}\n"
     assert [line for line, _, _ in llvm_lines(module, "b")] == ["define i32 @b() {", "  ret i32 1", "}"]

@@ -5,18 +5,15 @@ from __future__ import annotations
 import pickle
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import pytest
-from jax_programs import block, spec
+from jax_programs import block, by_id, dump_of, equations_of, ops_of, spec
 
-from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.inspection.exports import stage_data
 from mithril_nb.stages.records import Instruction, shared_by_kernel
-from mithril_nb.stages.xla.dump import Dump
 from mithril_nb.stages.xla.kernel_code import llvm_lines
 from mithril_nb.stages.xla.kernels import Owners, listing, read_kernels
 
@@ -35,27 +32,20 @@ def program(x, w, v):
 
 
 @pytest.fixture(scope="module")
-def inspection() -> Inspection:
+def inspection():
     return inspect(program, spec(4, 6), spec(6, 6), spec(6))
 
 
 @pytest.fixture
-def dump(tmp_path: Path) -> Dump:
+def dump():
     """Return a dump as a GPU writes it: one file of each kind for all kernels."""
-    dump = Dump()
-    dump.compile(lambda options: write(Path(options["xla_dump_to"])), {})
-    return dump
-
-
-def write(folder: Path) -> None:
     ptx = {"sort": "\tbar.sync \t0;\n\tret;", "add_fusion_1": "\tret;"}
     files = {
         "before_optimizations.txt": "HloModule jit_f",
         "ir-with-opt.ll": "".join(f"define void @{name}(ptr %0) {{\n  ret void\n}}\n" for name in sorted(ptx)),
         "ptx": "".join(f".visible .entry {name}(\n)\n{{\n{body}\n}}\n" for name, body in ptx.items()),
     }
-    for name, text in files.items():
-        (folder / f"module_0001.jit_f.{name}").write_text(text)
+    return dump_of(**files)
 
 
 HLO = """HloModule jit_f
@@ -82,7 +72,7 @@ ENTRY %main (x: f32[4]) -> f32[4] {
 """
 
 
-def owners(text: str = HLO) -> Owners:
+def owners(text=HLO) -> Owners:
     """Return the owners for an HLO text in which each fusion has a separate equation and block."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -93,7 +83,7 @@ def owners(text: str = HLO) -> Owners:
     return Owners(text, found)
 
 
-def test_every_fusion_has_its_kernel_in_the_order_of_the_hlo(inspection: Inspection) -> None:
+def test_every_fusion_has_its_kernel_in_the_order_of_the_hlo(inspection):
     hlo = inspection.stage("hlo").instructions
     loops = [one for one in hlo if one.opcode == "fusion" and ("kind", "kLoop") in one.attributes]
     linked = inspection.links("hlo", "asm")
@@ -106,10 +96,10 @@ def test_every_fusion_has_its_kernel_in_the_order_of_the_hlo(inspection: Inspect
     assert len(places) == len(names) - 1  # the comparison of the sort has the name of its computation
 
 
-def test_kernel_has_the_provenance_of_its_instruction(inspection: Inspection) -> None:
-    hlo = {one.id: one for one in inspection.stage("hlo").instructions}
+def test_kernel_has_the_provenance_of_its_instruction(inspection):
+    hlo = by_id(inspection, "hlo")
     for stage in ("llvm", "asm"):
-        heads = [one for one in inspection.stage(stage).instructions if one.opcode == "kernel"]
+        heads = ops_of(inspection, stage, "kernel")
         assert [one.id for one in heads] == list(inspection.kernels)
         for head in heads:
             runs = hlo.get(head.id.removesuffix("_kernel"))
@@ -118,7 +108,7 @@ def test_kernel_has_the_provenance_of_its_instruction(inspection: Inspection) ->
             assert head.shares
 
 
-def test_lines_of_kernels_are_linked_at_kernel_level(inspection: Inspection) -> None:
+def test_lines_of_kernels_are_linked_at_kernel_level(inspection):
     for stage in ("llvm", "asm"):
         lines = inspection.stage(stage).instructions
         assert {one.origin for one in lines} == {"kernel"}
@@ -126,15 +116,15 @@ def test_lines_of_kernels_are_linked_at_kernel_level(inspection: Inspection) -> 
     assert "kernel" not in {one.origin for one in inspection.stage("hlo").instructions}
 
 
-def test_a_kernel_that_two_fusions_run_belongs_to_both(inspection: Inspection) -> None:
-    tanh = [one for one in inspection.equations if one.primitive == "tanh"]
+def test_a_kernel_that_two_fusions_run_belongs_to_both(inspection):
+    tanh = equations_of(inspection, "tanh")
     heads = [one for one in inspection.stage("asm").instructions if {two.id for two in tanh} & set(one.equations)]
     (head,) = [one for one in heads if one.opcode == "kernel"]
     assert head.blocks == {"one": 0.5, "two": 0.5}
     assert set(head.equations) == {one.id for one in tanh}
 
 
-def test_the_lines_of_kernels_fill_the_text(inspection: Inspection) -> None:
+def test_the_lines_of_kernels_fill_the_text(inspection):
     for stage in map(inspection.stage, ("llvm", "asm")):
         lines = stage.text.splitlines()
         heads = [one for one in stage.instructions if one.opcode == "kernel"]
@@ -147,30 +137,30 @@ def test_the_lines_of_kernels_fill_the_text(inspection: Inspection) -> None:
             assert all(one.id.startswith(f"{head.id}:") for one in inside)
 
 
-def test_each_kernel_has_llvm_ir_and_object_code(inspection: Inspection) -> None:
+def test_each_kernel_has_llvm_ir_and_object_code(inspection):
     for kernel in inspection.kernels.values():
         assert re.search(f'@"?{re.escape(kernel.name)}"?\\(', kernel.llvm)
         assert kernel.object_code.startswith(b"\x7fELF")
 
 
-def test_gpu_file_with_all_kernels(dump: Dump) -> None:
+def test_gpu_file_with_all_kernels(dump):
     kernels = read_kernels(dump, ["add.fusion.1", "add.fusion.2"])
     assert [one.name for one in kernels] == ["add_fusion_1", "sort"]
-    text, found = listing(kernels, owners(), lambda kernel: kernel.asm, lambda name, count: f"{name}: {count}")
+    text, found = listing(kernels, owners(), lambda kernel: kernel.asm, "{}: {}")
     assert text.splitlines() == ["add_fusion_1: 1", "    ret;", "", "sort: 2", "    bar.sync    0;", "    ret;"]
     assert [one.opcode for one in found] == ["kernel", "ret", "kernel", "bar.sync", "ret"]
     assert found[1].blocks == {"block_add.fusion.1": 0.5, "block_add.fusion.2": 0.5}
     assert (found[2].blocks, found[2].origin) == ({}, None)
 
 
-def test_missing_code_states_the_reason(dump: Dump) -> None:
+def test_missing_code_states_the_reason(dump):
     reason = "XLA writes no machine code for this platform; see the stage 'llvm' for the LLVM IR"
     with pytest.raises(LookupError, match=re.escape(reason)):
         _ = read_kernels(dump, [])[0].object_code
 
 
-def test_fusions_are_alike_only_if_they_compute_the_same() -> None:
-    def others(text: str) -> tuple[str, ...]:
+def test_fusions_are_alike_only_if_they_compute_the_same():
+    def others(text):
         return owners(text).of(["add_fusion_1"])["add_fusion_1"].equations
 
     assert others(HLO) == ("5", "6")
@@ -179,7 +169,7 @@ def test_fusions_are_alike_only_if_they_compute_the_same() -> None:
         assert others(before + mark + after.replace(old, new)) == ("5",), new
 
 
-def test_ambiguous_kernel_is_not_attributed() -> None:
+def test_ambiguous_kernel_is_not_attributed():
     third = HLO.replace("ROOT %add.fusion.2", "%add.fusion.2").replace(
         "calls=%body.1\n", "calls=%body.1\n  ROOT %add.fusion.3 = f32[4] fusion(%x), kind=kLoop, calls=%body\n"
     )
@@ -188,20 +178,20 @@ def test_ambiguous_kernel_is_not_attributed() -> None:
     assert owners(third).of(["add_fusion_1"])["add_fusion_1"].equations == ("5", "6", "7")
 
 
-def test_long_chain_in_a_fusion_needs_no_recursion() -> None:
+def test_long_chain_in_a_fusion_needs_no_recursion():
     chain = "".join(f"  %s{k} = f32[4] add(%{f's{k - 1}' if k else 'p'}, %p)\n" for k in range(3000))
     text = HLO.replace("  ROOT %sum = f32[4] add(%p, %wide)\n", f"{chain}  ROOT %sum = f32[4] add(%s2999, %p)\n")
     assert owners(text).of(["add_fusion_2"])["add_fusion_2"].equations == ("6",)
 
 
-def test_instructions_have_their_fusion() -> None:
+def test_instructions_have_their_fusion():
     assert owners().fusions == {
         **dict.fromkeys(("one", "wide", "sum"), "add.fusion.1"),
         **dict.fromkeys(("one.1", "wide.1", "sum.1"), "add.fusion.2"),
     }
 
 
-def test_llvm_ir_of_the_whole_listing_is_read(inspection: Inspection) -> None:
+def test_llvm_ir_of_the_whole_listing_is_read(inspection):
     opcodes = {
         opcode for kernel in inspection.kernels.values() for _, opcode, _ in llvm_lines(kernel.llvm, kernel.name)
     }
@@ -218,7 +208,7 @@ LLVM = set(
 """The instructions of LLVM that XLA has a use for."""
 
 
-def test_lines_of_kernels_are_made_on_first_use() -> None:
+def test_lines_of_kernels_are_made_on_first_use():
     inspection = inspect(lambda x: jnp.tanh(x * 2.0) + jnp.sin(x), jnp.zeros(16))
     for stage in ("llvm", "asm"):
         lines = inspection.stage(stage).instructions

@@ -9,10 +9,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 from flax import nnx
-from jax_programs import spec
+from jax_programs import by_id, spec
 
 import mithril_nb as ml
-from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.graph.known_functions import known_functions
 
@@ -20,43 +19,43 @@ Function = Callable[[Any], Any]
 X = spec(4, 4)
 
 
-def softmax(x: Any) -> Any:
+def softmax(x):
     e = jnp.exp(x - x.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
 
 
-def softmax_of_columns(x: Any) -> Any:
+def softmax_of_columns(x):
     e = jnp.exp(x - jax.lax.stop_gradient(jnp.max(x, axis=0)))
     return e / e.sum(0)
 
 
-def log_softmax(x: Any) -> Any:
+def log_softmax(x):
     x = x - x.max(-1)[:, None]
     return x - jnp.log(jnp.exp(x).sum(-1)[:, None])
 
 
-def gelu(x: Any) -> Any:
+def gelu(x):
     return 0.5 * x * (1 + jnp.tanh(jnp.sqrt(2 / jnp.pi) * (x + 0.044715 * x**3)))
 
 
-def exact_gelu(x: Any) -> Any:
+def exact_gelu(x):
     return x * 0.5 * (1 + jax.lax.erf(x / jnp.sqrt(2.0)))
 
 
-def silu(x: Any) -> Any:
+def silu(x):
     return x * jax.nn.sigmoid(x)
 
 
-def layer_norm(x: Any) -> Any:
+def layer_norm(x):
     mean = x.mean(-1, keepdims=True)
     return (x - mean) / jnp.sqrt(((x - mean) ** 2).mean(-1, keepdims=True) + 1e-5)
 
 
-def layer_norm_of_var(x: Any) -> Any:
+def layer_norm_of_var(x):
     return (x - x.mean(-1)[:, None]) * jax.lax.rsqrt(x.var(-1)[:, None] + 1e-5)
 
 
-def rms_norm(x: Any) -> Any:
+def rms_norm(x):
     return x / jnp.sqrt((x**2).mean(-1, keepdims=True) + 1e-6)
 
 
@@ -87,13 +86,13 @@ SIMILAR: dict[str, Function] = {
 }
 
 
-def names(inspection: Inspection) -> set[str]:
-    by_id = {one.id: one for one in inspection.stage("jaxpr").instructions}
-    return {name for name, _ in known_functions(by_id, by_id).values()} - {""}
+def names(inspection):
+    found = by_id(inspection, "jaxpr")
+    return {name for name, _ in known_functions(found, found).values()} - {""}
 
 
 @pytest.mark.parametrize("fn", WRITTEN_OUT, ids=lambda fn: fn.__name__)
-def test_a_function_that_is_written_out_has_its_name(fn: Function) -> None:
+def test_a_function_that_is_written_out_has_its_name(fn):
     name, reference = WRITTEN_OUT[fn]
     x = jax.random.normal(jax.random.key(0), (4, 4))
     assert jnp.allclose(fn(x), reference(x), atol=1e-6)
@@ -101,15 +100,15 @@ def test_a_function_that_is_written_out_has_its_name(fn: Function) -> None:
     assert names(inspect(jax.vmap(fn) if "columns" not in name else fn, spec(3, 4, 4))) <= {name}
 
 
-def test_sizes_may_be_symbolic() -> None:
+def test_sizes_may_be_symbolic():
     sizes = spec("rows", "columns"), spec("n", "n", "m")
     assert all(names(inspect(softmax, one)) <= {"softmax"} for one in sizes)
     inspect(lambda x: layer_norm_of_var(x) + x.var((0, 1)), sizes[0]).graph()
 
 
-def test_functions_inside_a_scan_over_rows_have_names_or_none() -> None:
-    def scanned(xs: Any) -> Any:
-        def step(carry: Any, x: Any) -> Any:
+def test_functions_inside_a_scan_over_rows_have_names_or_none():
+    def scanned(xs):
+        def step(carry, x):
             weight = jnp.broadcast_to(x[0], carry.shape)
             return softmax(carry) * weight, layer_norm_of_var(x)
 
@@ -120,7 +119,7 @@ def test_functions_inside_a_scan_over_rows_have_names_or_none() -> None:
 
 
 @pytest.mark.parametrize("name", SIMILAR)
-def test_a_similar_function_has_no_known_name(name: str) -> None:
+def test_a_similar_function_has_no_known_name(name):
     assert not names(inspect(SIMILAR[name], X))
 
 
@@ -128,7 +127,7 @@ class Net(nnx.Module):
     def __init__(self, rngs: nnx.Rngs):
         self.a, self.b, self.c, self.d = (nnx.Linear(4, 4, rngs=rngs) for _ in range(4))
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         x = self.a(x)
         e = jnp.exp(x - x.max(-1, keepdims=True))
         x = self.b(e / e.sum(-1, keepdims=True))
@@ -138,8 +137,8 @@ class Net(nnx.Module):
 
 
 @pytest.mark.parametrize("is_differentiated", [False, True])
-def test_operations_between_layers_have_the_name_of_the_function_they_compute(is_differentiated: bool) -> None:
-    def run(net: Net, x: Any) -> Any:
+def test_operations_between_layers_have_the_name_of_the_function_they_compute(is_differentiated):
+    def run(net, x):
         return jax.grad(lambda net: net(x).sum())(net) if is_differentiated else net(x)
 
     nodes = ml.inspect(run, Net(nnx.Rngs(0)), X).graph().nodes
@@ -148,8 +147,8 @@ def test_operations_between_layers_have_the_name_of_the_function_they_compute(is
     assert all(note.startswith("test_known_functions.py:") for note in lines.values())
 
 
-def test_lines_of_one_function_are_one_node() -> None:
-    def many(x: Any) -> Any:
+def test_lines_of_one_function_are_one_node():
+    def many(x):
         for _ in range(20):
             x = jnp.sin(x) @ x
         e = jnp.exp(x - x.max(-1, keepdims=True))

@@ -15,7 +15,6 @@ from benchmarks.stages import LARGE_MEMORY_BAR, peak_bytes
 from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.trace.provenance.attribution import are_all_in_blocks
 from tests.jax_programs import programs, spec
-from tests.stress import Stress
 
 SMALL: dict[str, Any] = {
     "flat": large.flat(20),
@@ -30,11 +29,11 @@ OURS: dict[str, Any] = {name: make() for name, make in ours.programs(False).item
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_the_outline_matches_the_equations(name: str) -> None:
+def test_the_outline_matches_the_equations(name):
     fn, args = SMALL[name]
     program = inspect(fn, *args)._pipeline.program.get()
 
-    def count(site: Any) -> int:
+    def count(site):
         return 1 + sum(count(child) for _, body in site.bodies for child in body)
 
     ids, inside, _, have_frames = program.trace.outline
@@ -44,7 +43,7 @@ def test_the_outline_matches_the_equations(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SMALL | OURS)
-def test_links_match_the_instructions(name: str) -> None:
+def test_links_match_the_instructions(name):
     fn, args = (SMALL | OURS)[name]
     inspection = inspect(fn, *args)
     links = [inspection.links("jaxpr", "stablehlo"), inspection.links("stablehlo", "jaxpr")]
@@ -55,7 +54,7 @@ def test_links_match_the_instructions(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_equations_certainly_in_blocks_have_blocks(name: str) -> None:
+def test_equations_certainly_in_blocks_have_blocks(name):
     fn, args = SMALL[name]
     program = inspect(fn, *args)._pipeline.program.get()
     assert are_all_in_blocks(program.trace)
@@ -64,14 +63,14 @@ def test_equations_certainly_in_blocks_have_blocks(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_equations_around_a_model_may_have_no_block(name: str) -> None:
+def test_equations_around_a_model_may_have_no_block(name):
     fn, args = OURS[name]
     program = inspect(fn, *args)._pipeline.program.get()
     assert not are_all_in_blocks(program.trace)
     assert program.outside == {one.id for one in program.equations if not one.block}
 
 
-def test_links_of_user_programs_skip_attribution() -> None:
+def test_links_of_user_programs_skip_attribution():
     fn, args = SMALL["calling"]
     inspection = inspect(fn, *args)
     before = inspection.links("jaxpr", "stablehlo")
@@ -82,29 +81,29 @@ def test_links_of_user_programs_skip_attribution() -> None:
     assert inspection.links("jaxpr", "stablehlo") == before
 
 
-def test_a_step_in_20_loops_is_as_fast_as_in_2() -> None:
+def test_a_step_in_20_loops_is_as_fast_as_in_2():
     params = {"weight": spec(8, 8), "bias": spec(8)}
 
-    def loss(params: Any, x: Any) -> Any:
+    def loss(params, x):
         return ((jnp.tanh(x @ params["weight"]) + params["bias"]) ** 2).sum()
 
-    def step(params: Any, x: Any) -> Any:
+    def step(params, x):
         return jax.tree.map(lambda one, slope: one - 0.1 * slope, params, jax.grad(loss)(params, x))
 
-    def level(depth: int, params: Any, x: Any) -> Any:
-        def body(carry: Any, _: Any) -> Any:
+    def level(depth, params, x):
+        def body(carry, _):
             return (level(depth - 1, carry[0], x), carry[1] + 1), None
 
         return lax.scan(body, (params, 0), length=3)[0][0] if depth else step(params, x)
 
-    def roles(depth: int) -> list[Any]:
+    def roles(depth):
         inspection = inspect(lambda params, x: level(depth, params, x), params, spec(4, 8))
         return [(one.primitive, one.role) for one in inspection.equations if one.primitive not in ("scan", "add")]
 
     assert roles(20) == roles(2)  # without a cache, nested loops took 2^20 iterations
 
 
-def test_inspecting_needs_little_more_memory_than_lowering(stress: Stress) -> None:
+def test_inspecting_needs_little_more_memory_than_lowering(stress):
     name = f"flat, {stress.size(short=5_000, long=50_000):,} equations"
     ratio = peak_bytes(name, "to_stablehlo") / peak_bytes(name, "lower")
     stress.report(memory=round(ratio, 3))

@@ -7,7 +7,6 @@ import gc
 import inspect
 import pickle
 import threading
-from collections.abc import Callable
 from dataclasses import FrozenInstanceError, asdict, dataclass, field, replace
 
 import pytest
@@ -16,8 +15,8 @@ from mithril_nb.stages.once import Once, paused_collector
 from mithril_nb.stages.records import quick_to_make
 
 
-def test_error_is_cached_and_raised_unchanged() -> None:
-    def make() -> int:
+def test_error_is_cached_and_raised_unchanged():
+    def make():
         raise ValueError("once")
 
     value, depths = Once(make), []
@@ -48,7 +47,7 @@ class Quick:
 @pytest.mark.parametrize(
     "make", [lambda cls: cls(1, (2,), "d"), lambda cls: cls(1), lambda cls: cls(b=(3,), a=2), lambda cls: cls(1, c="e")]
 )
-def test_quick_dataclass_equals_a_plain_one(make: Callable[[type], object]) -> None:
+def test_quick_dataclass_equals_a_plain_one(make):
     plain, quick = make(Plain), make(Quick)
     assert asdict(quick) == asdict(plain)  # pyright: ignore[reportArgumentType]
     assert repr(quick) == repr(plain).replace("Plain", "Quick")
@@ -59,12 +58,12 @@ def test_quick_dataclass_equals_a_plain_one(make: Callable[[type], object]) -> N
         quick.a = 2  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_the_signature_is_kept() -> None:
+def test_the_signature_is_kept():
     assert str(inspect.signature(Quick)) == str(inspect.signature(Plain))
 
 
 @pytest.mark.parametrize("args", [(), (1, (), "c", 4)])
-def test_quick_dataclass_rejects_the_same_arguments(args: tuple[object, ...]) -> None:
+def test_quick_dataclass_rejects_the_same_arguments(args):
     with pytest.raises(TypeError) as plain:
         Plain(*args)  # pyright: ignore[reportArgumentType, reportCallIssue]
     with pytest.raises(TypeError) as quick:
@@ -76,10 +75,10 @@ class Node:
     """An object that the collector tracks."""
 
 
-def test_collector_is_paused_and_restored_after_errors() -> None:
+def test_collector_is_paused_and_restored_after_errors():
     assert gc.isenabled()
 
-    def fail() -> None:
+    def fail():
         with paused_collector(), paused_collector():
             assert not gc.isenabled()
             raise KeyError
@@ -89,7 +88,7 @@ def test_collector_is_paused_and_restored_after_errors() -> None:
     assert gc.isenabled()
 
 
-def test_disabled_collector_stays_disabled() -> None:
+def test_disabled_collector_stays_disabled():
     gc.disable()
     try:
         with paused_collector():
@@ -99,7 +98,7 @@ def test_disabled_collector_stays_disabled() -> None:
         gc.enable()
 
 
-def test_garbage_made_while_paused_is_collected_soon() -> None:
+def test_garbage_made_while_paused_is_collected_soon():
     """Moving a slider traces hundreds of programs, and traced programs contain reference cycles."""
     of_the_tests = gc.get_threshold()
     gc.set_threshold(700, 10, 10)  # Python's default
@@ -115,20 +114,20 @@ def test_garbage_made_while_paused_is_collected_soon() -> None:
     assert left < 10_000, "of 100,000"
 
 
-def test_finalizers_may_pause_the_collector_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finalizers_may_pause_the_collector_in_another_thread(monkeypatch):
     """A widget that the collector finds waits for a thread that reads a stage: this hung a kernel."""
 
-    def use() -> None:
+    def use():
         with paused_collector():
             pass
 
     waited: list[bool] = []
 
     class Waiting:
-        def __init__(self) -> None:
+        def __init__(self):
             self.cycle = self
 
-        def __del__(self) -> None:
+        def __del__(self):
             thread = threading.Thread(target=use, daemon=True)
             thread.start()
             thread.join(10)
@@ -136,7 +135,7 @@ def test_finalizers_may_pause_the_collector_in_another_thread(monkeypatch: pytes
 
     enable = gc.enable
 
-    def enable_and_collect() -> None:  # the collector may run as soon as it is on
+    def enable_and_collect():  # the collector may run as soon as it is on
         enable()
         gc.collect()
 

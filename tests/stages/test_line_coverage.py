@@ -20,7 +20,6 @@ from fresh import run_fresh
 from jax import lax
 from jax_programs import cnn, programs, spec, train_step
 from process import EIGHT_DEVICES
-from stress import Stress
 
 import mithril_nb as ml
 from benchmarks.corpus import corpus
@@ -41,7 +40,7 @@ KEY = jax.random.key(0)
 
 class Linen(nn.Module):
     @nn.compact
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         x = nn.relu(nn.Conv(4, (3, 3))(x))
         x = nn.max_pool(x, (2, 2), (2, 2))
         x = nn.LayerNorm()(x.reshape(x.shape[0], -1))
@@ -50,7 +49,7 @@ class Linen(nn.Module):
 
 class LinenAttention(nn.Module):
     @nn.compact
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         return nn.softmax(nn.MultiHeadDotProductAttention(num_heads=2)(x, x))
 
 
@@ -63,7 +62,7 @@ class Nnx(nnx.Module):
         )
         self.attention = nnx.MultiHeadAttention(2, 8, rngs=rngs, decode=False)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x):
         hidden = nnx.gelu(self.norm(self.up(x)))
         return nnx.log_softmax(self.down(self.attention(hidden)))
 
@@ -73,30 +72,30 @@ class Equinox(eqx.Module):
     cell: eqx.nn.GRUCell
     norm: eqx.nn.LayerNorm
 
-    def __init__(self, key: Any):
+    def __init__(self, key):
         self.first, self.cell = eqx.nn.Linear(6, 8, key=key), eqx.nn.GRUCell(8, 8, key=key)
         self.norm = eqx.nn.LayerNorm(8)
 
-    def __call__(self, x: Any) -> Any:
-        def step(carry: Any, one: Any) -> Any:
+    def __call__(self, x):
+        def step(carry, one):
             return self.cell(jax.nn.silu(self.first(one)), carry), None
 
         last, _ = lax.scan(step, jnp.zeros(8), x)
         return self.norm(last)
 
 
-def haiku_net(x: Any) -> Any:
+def haiku_net(x):
     x = hk.Conv2D(4, 3)(x)
     x = hk.Flatten()(jax.nn.relu(x))
     return hk.nets.MLP([16, 10], activation=jax.nn.silu)(x)
 
 
-def linen_step(module: nn.Module, x: Any) -> Inspection:
+def linen_step(module: nn.Module, x):
     params = jax.eval_shape(module.init, KEY, x)
     optimizer = optax.adamw(1e-3)
 
-    def step(params: Any, state: Any, x: Any) -> Any:
-        def loss(params: Any) -> Any:
+    def step(params, state, x):
+        def loss(params):
             return optax.losses.squared_error(module.apply(params, x)).mean()
 
         value, grads = jax.value_and_grad(loss)(params)
@@ -106,23 +105,23 @@ def linen_step(module: nn.Module, x: Any) -> Inspection:
     return inspect(step, params, jax.eval_shape(optimizer.init, params), x)
 
 
-def haiku_step(x: Any) -> Inspection:
+def haiku_step(x):
     net = hk.without_apply_rng(hk.transform(haiku_net))
     params = jax.eval_shape(net.init, KEY, x)
 
-    def step(params: Any, x: Any) -> Any:
+    def step(params, x):
         grads = jax.grad(lambda params: optax.l2_loss(net.apply(params, x)).sum())(params)
         return jax.tree.map(lambda one, grad: one - 0.1 * grad, params, grads)
 
     return inspect(step, params, x)
 
 
-def equinox_gradient(x: Any) -> Inspection:
+def equinox_gradient(x):
     arrays, rest = eqx.partition(
         eqx.filter_eval_shape(Equinox, KEY), lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct)
     )
 
-    def gradient(arrays: Any, x: Any) -> Any:
+    def gradient(arrays, x):
         return eqx.filter_grad(lambda model: jax.vmap(model)(x).sum())(eqx.combine(arrays, rest))
 
     return inspect(gradient, arrays, x)
@@ -131,7 +130,7 @@ def equinox_gradient(x: Any) -> Inspection:
 # Code that mostly calls libraries
 
 
-def linear_algebra(a: Any, b: Any) -> Any:
+def linear_algebra(a, b):
     q, r = jnp.linalg.qr(a)
     x = jnp.linalg.solve(a, b) + jax.scipy.linalg.solve_triangular(r, q.T @ b)
     values, vectors = jnp.linalg.eigh(a + a.T)
@@ -139,40 +138,40 @@ def linear_algebra(a: Any, b: Any) -> Any:
     return jnp.linalg.inv(a) @ vectors * values + jax.scipy.linalg.expm(a) * whole
 
 
-def statistics(x: Any, key: Any) -> Any:
+def statistics(x, key):
     noise = jax.random.normal(key, x.shape) + jax.random.gamma(key, 2.0, x.shape)
     x = jnp.where(x > jnp.median(x), jax.scipy.special.gammaln(x + noise), jax.scipy.stats.norm.logpdf(x))
     x = jnp.fft.irfft(jnp.fft.rfft(x)) + jnp.cumsum(jnp.sort(x, 0), 0)
     return jax.nn.logsumexp(jnp.interp(x, x[0], x[1]) + jnp.polyval(x[0], x))
 
 
-def classifier(params: Any, x: Any, y: Any) -> Any:
+def classifier(params, x, y):
     x = jax.nn.gelu(jnp.einsum("bi,io->bo", x, params["up"]))
     x = jax.nn.standardize(x) @ params["down"]
     return optax.softmax_cross_entropy_with_integer_labels(jax.nn.log_softmax(x), y).mean()
 
 
 @jax.custom_vjp
-def clipped(x: Any) -> Any:
+def clipped(x):
     return jnp.clip(x, 0, 1)
 
 
-def clipped_forward(x: Any) -> Any:
+def clipped_forward(x):
     return clipped(x), x
 
 
-def clipped_backward(x: Any, gradient: Any) -> Any:
+def clipped_backward(x, gradient):
     return (jnp.where((x > 0) & (x < 1), gradient, 0.1 * jnp.tanh(gradient)),)
 
 
 clipped.defvjp(clipped_forward, clipped_backward)
 
 
-def by_custom_vjp(x: Any) -> Any:
+def by_custom_vjp(x):
     return jnp.linalg.norm(clipped(jax.nn.softplus(x)))
 
 
-def in_loops(x: Any) -> Any:
+def in_loops(x):
     x = lax.fori_loop(0, 3, lambda i, x: jax.nn.relu(x) + i, x)
     x = lax.while_loop(lambda x: jnp.linalg.norm(x) < 9, lambda x: jax.nn.elu(x) * 2 + 1, x)
     x = lax.map(jax.nn.softmax, x) + jax.vmap(jax.nn.sigmoid)(x)
@@ -185,7 +184,7 @@ def libraries() -> dict[str, Make]:
     image, rows, many = spec(2, 8, 8, 1), spec(2, 6), spec(2, 7, 6)
     key = jax.eval_shape(lambda: jax.random.key(0))
 
-    def gradient(fn: Callable[..., Any], *args: Any) -> Inspection:
+    def gradient(fn, *args):
         return inspect(lambda *args: jax.grad(lambda *args: fn(*args).sum())(*args), *args, name="gradient")
 
     return {
@@ -208,7 +207,7 @@ def libraries() -> dict[str, Make]:
     }
 
 
-def optimizers(count: int) -> dict[str, Make]:
+def optimizers(count) -> dict[str, Make]:
     made = {
         "adam": optax.adam(1e-3),
         "adafactor": optax.adafactor(1e-3),
@@ -227,8 +226,8 @@ def optimizers(count: int) -> dict[str, Make]:
     }
     params = {"weight": spec(6, 8), "bias": spec(8)}
 
-    def step(optimizer: optax.GradientTransformation) -> Inspection:
-        def forward(params: Any, x: Any) -> Any:
+    def step(optimizer):
+        def forward(params, x):
             return jax.nn.relu(x @ params["weight"] + params["bias"])
 
         fn, args = train_step(forward, params, (spec(4, 6),), spec(4, 8), optimizer=optimizer)
@@ -240,7 +239,7 @@ def optimizers(count: int) -> dict[str, Make]:
 # Programs whose loss, gradient and optimizer are called by this package
 
 
-def our_loss(outputs: Any, targets: Any) -> Any:
+def our_loss(outputs, targets):
     return jnp.mean(jnp.abs(outputs - targets))
 
 
@@ -294,7 +293,7 @@ def sharded() -> dict[str, Make]:
     return made | {"sharded, mithril_nb": lambda: ml.inspect(model, optimizer="adam")}
 
 
-def families(count: int) -> dict[str, Make]:
+def families(count) -> dict[str, Make]:
     """Return programs by name, the requested number of each family."""
     whole = {name: partial(_inspected, make) for name, make in corpus().items() if _is_users(name)}
     small = {f"tests: {name}": partial(inspect, fn, *args) for name, (fn, args) in programs().items()}
@@ -305,16 +304,16 @@ def families(count: int) -> dict[str, Make]:
     return found
 
 
-def _is_users(name: str) -> bool:
+def _is_users(name):
     return not name.startswith(("mithril_nb", "sharded"))
 
 
-def _inspected(make: Callable[[], Any]) -> Inspection:
+def _inspected(make: Callable[[], Any]):
     fn, args = make()
     return inspect(fn, *args)
 
 
-def coverage(found: Inspection) -> tuple[list[str], dict[str, tuple[int, int]]]:
+def coverage(found) -> tuple[list[str], dict[str, tuple[int, int]]]:
     """Return the equations without a line, and for each stage the counts of instructions with FLOPs and a line."""
     lost = [f"{one.id} {one.primitive}" for one in found.equations if not one.source]
     worked = {row.id for row in found.cost().rows if row.flops}
@@ -344,14 +343,14 @@ def measured(every: dict[str, Make]) -> tuple[dict[str, list[int]], dict[str, An
     return totals, wrong
 
 
-def test_equations_and_instructions_have_a_line_of_the_user(stress: Stress) -> None:
+def test_equations_and_instructions_have_a_line_of_the_user(stress):
     every = families(stress.size(short=1, long=1000))
     totals, wrong = measured(every)
     stress.report(programs=len(every), **{stage: f"{known} of {count}" for stage, (count, known) in totals.items()})
     assert wrong == {}
 
 
-def test_sharded_programs_have_lines_of_the_user(stress: Stress) -> None:
+def test_sharded_programs_have_lines_of_the_user(stress):
     start = 'import sys; sys.path[:0] = ["tests", "tests/stages"]; import test_line_coverage as test'
     printed = run_fresh(f"{start}; test.print_sharded()", timeout=300, **EIGHT_DEVICES)
     count, totals, wrong = json.loads(printed)
@@ -360,12 +359,12 @@ def test_sharded_programs_have_lines_of_the_user(stress: Stress) -> None:
     assert wrong == {}
 
 
-def print_sharded() -> None:
+def print_sharded():
     every = sharded()
     print(json.dumps((len(every), *measured(every))))
 
 
-def test_called_modules_have_the_line_of_the_users_call() -> None:
+def test_called_modules_have_the_line_of_the_users_call():
     found = our_steps()["nnx, our train step"]()
     (line,) = {one.source for one in found.equations if one.role == "update"}
     assert line in {one.source for one in found.equations if one.role == "forward"}, "that of the loss"
@@ -377,7 +376,7 @@ def test_called_modules_have_the_line_of_the_users_call() -> None:
     assert {"optax", "mithril_nb"} <= libraries
 
 
-def test_equations_outside_blocks_have_the_users_call() -> None:
+def test_equations_outside_blocks_have_the_users_call():
     found = our_models()["ours, train step"]()
     blocks = {one.source for one in found.equations if not one.block.startswith("(")}
     (line,) = {one.source for one in found.equations} - blocks
@@ -389,7 +388,7 @@ def test_equations_outside_blocks_have_the_users_call() -> None:
     assert "" not in found.cost().by_line
 
 
-def test_code_without_a_file_has_the_line_from_python() -> None:
+def test_code_without_a_file_has_the_line_from_python():
     code = """
         import mithril_nb as ml
         from mithril_nb.models import Linear
@@ -403,7 +402,7 @@ def test_code_without_a_file_has_the_line_from_python() -> None:
     assert printed.endswith("# <string>:5\n# the source is not available\n\n")
 
 
-def test_a_single_layer_has_the_lines_of_its_library() -> None:
+def test_a_single_layer_has_the_lines_of_its_library():
     for made in (
         ml.inspect(nnx.eval_shape(lambda: nnx.Linear(3, 4, rngs=nnx.Rngs(0))), spec(2, 3)),
         ml.inspect(eqx.filter_eval_shape(eqx.nn.Linear, 3, 4, key=KEY), spec(3)),
@@ -413,7 +412,7 @@ def test_a_single_layer_has_the_lines_of_its_library() -> None:
         assert {one.library_source for one in made.equations} == {""}
 
 
-def test_a_convolution_has_the_line_in_the_users_call() -> None:
+def test_a_convolution_has_the_line_in_the_users_call():
     found = inspect(cnn, *programs()["cnn forward"][1])
     (line,) = {one.source for one in found.equations if one.primitive == "max"}
     text = found.stage("python")
@@ -422,7 +421,7 @@ def test_a_convolution_has_the_line_in_the_users_call() -> None:
 
 
 @pytest.mark.parametrize("module", ["linen, forward", "nnx, forward", "Equinox, forward", "Haiku, forward"])
-def test_the_python_stage_of_a_module_shows_its_call(module: str) -> None:
+def test_the_python_stage_of_a_module_shows_its_call(module):
     text = libraries()[module]().stage("python").text
     assert "__call__" in text or "def haiku_net" in text
     assert "scopes.py" not in text

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.ad_checkpoint import checkpoint_name
-from jax_programs import spec
+from jax_programs import ops_of, spec
 
 from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages import jax_jit, jax_versions
@@ -24,13 +24,13 @@ def unit(x):
     return x / jnp.sqrt((x * x).sum())
 
 
-def test_a_function_called_twice_binds_new_names() -> None:
+def test_a_function_called_twice_binds_new_names():
     text = inspect(lambda x, y: difference(x, y) + difference(y, x), spec(2), spec(2)).stage("jaxpr").text
     bound = [word.partition(":")[0] for word in text.split() if ":f32[2]" in word]
     assert len(bound) == len(set(bound)) == 13
 
 
-def test_each_call_of_a_shared_function_has_its_equations() -> None:
+def test_each_call_of_a_shared_function_has_its_equations():
     def step(w, x):
         def loss(w):
             with jax.named_scope("net"):
@@ -42,13 +42,13 @@ def test_each_call_of_a_shared_function_has_its_equations() -> None:
         return w - gradient
 
     found = inspect(step, spec(4, 4), spec(4, 4))
-    calls = [one for one in found.stage("hlo_before").instructions if one.opcode == "call"]
+    calls = ops_of(found, "hlo_before", "call")
     attributed = {(tuple(one.blocks), one.role) for one in calls}
     assert (("opt/unit",), "update") in attributed
     assert attributed <= {(("net/unit",), "forward"), (("net/unit",), "backward"), (("opt/unit",), "update")}
 
 
-def test_an_intermediate_gradient_is_not_an_update() -> None:
+def test_an_intermediate_gradient_is_not_an_update():
     def guided(x, w):
         return (x + jax.grad(lambda x: (x**2).sum())(x)) @ w
 
@@ -57,7 +57,7 @@ def test_an_intermediate_gradient_is_not_an_update() -> None:
     assert roles["broadcast_in_dim"] == "backward"
 
 
-def test_names_are_data() -> None:
+def test_names_are_data():
     found = inspect(lambda x: jnp.sin(checkpoint_name(x * 2, "a\nb")), spec(3))
     stage = found.stage("jaxpr")
     (sine,) = (one for one in stage.instructions if one.opcode == "sin")
@@ -67,13 +67,13 @@ def test_names_are_data() -> None:
     assert inspect(lambda x: jnp.sin(x) * 2, spec(3), name="n" * 170).passes
 
 
-def test_a_result_may_cause_the_error() -> None:
+def test_a_result_may_cause_the_error():
     found = inspect(lambda x: (x, "abc"), spec(3))
     assert "not a valid JAX type" in found.stage("jaxpr").unavailable
     assert found.stage("jaxpr").unavailable == found.stage("hlo").unavailable
 
 
-def test_concurrent_compilations_restore_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+def test_concurrent_compilations_restore_the_cache(monkeypatch, tmp_path):
     cache = jax_jit.cache
     before = cache._cache_checked, cache._cache_used
     jax.config.update("jax_compilation_cache_dir", str(tmp_path))
@@ -97,11 +97,11 @@ def test_concurrent_compilations_restore_the_cache(monkeypatch: pytest.MonkeyPat
         ("/elsewhere/model.py", None),
     ],
 )
-def test_libraries_are_recognised_in_any_location(path: str, library: str | None) -> None:
+def test_libraries_are_recognised_in_any_location(path, library):
     assert jax_versions.library_of(path) == library
 
 
-def test_constants_without_a_tangent_type() -> None:
+def test_constants_without_a_tangent_type():
     def fn(x, n):
         return (x * x * n).sum() + jnp.where(n > 2, x, 0.0).sum()
 

@@ -25,17 +25,17 @@ COUNT = spec(dtype="int32")
 tree = jax.tree.map
 
 
-def logits_of(params: Any, x: Any) -> Any:
+def logits_of(params, x):
     hidden = jnp.tanh(x @ params["w1"] + params["b1"])
     return hidden @ params["w2"] + params["b2"]
 
 
-def loss_of(params: Any, batch: Any) -> Any:
+def loss_of(params, batch):
     logits = logits_of(params, batch["x"] / 255)
     return optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"]).mean(), logits
 
 
-def gradients(params: Any, batch: Any) -> Any:
+def gradients(params, batch):
     """Compute the parts of a step other than the update: loss, gradients, and a metric of the forward pass."""
     (loss, logits), grads = jax.value_and_grad(loss_of, has_aux=True)(params, batch)
     return grads, {"loss": loss, "accuracy": (logits.argmax(-1) == batch["label"]).mean()}
@@ -154,11 +154,11 @@ OPTAX: dict[str, Any] = {
 }
 
 
-def hand_written(name: str) -> tuple[Any, Any]:
+def hand_written(name):
     return HAND_WRITTEN[name]
 
 
-def of_optax(name: str) -> tuple[Any, Any]:
+def of_optax(name):
     optimizer = OPTAX[name]
 
     def update(params, state, grads):
@@ -172,7 +172,7 @@ def of_optax(name: str) -> tuple[Any, Any]:
 Step = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
-def plain(update: Any, state: Any) -> Step:
+def plain(update, state):
     def step(params, state, batch):
         grads, metrics = gradients(params, batch)
         return (*update(params, state, grads), metrics)
@@ -180,7 +180,7 @@ def plain(update: Any, state: Any) -> Step:
     return step, (PARAMS, state, BATCH)
 
 
-def jitted(update: Any, state: Any) -> Step:
+def jitted(update, state):
     step, args = plain(update, state)
     return lambda *args: jax.jit(step)(*args), args
 
@@ -191,7 +191,7 @@ class TrainState(NamedTuple):
     step: Any
 
 
-def in_one_state(update: Any, state: Any) -> Step:
+def in_one_state(update, state):
     def step(state, batch):
         grads, metrics = gradients(state.params, batch)
         params, inner = update(state.params, state.state, grads)
@@ -200,7 +200,7 @@ def in_one_state(update: Any, state: Any) -> Step:
     return step, (TrainState(PARAMS, state, COUNT), BATCH)
 
 
-def many_steps(update: Any, state: Any) -> Step:
+def many_steps(update, state):
     def steps(params, state, batch):
         def one(carry, _):
             params, state = carry
@@ -212,7 +212,7 @@ def many_steps(update: Any, state: Any) -> Step:
     return steps, (PARAMS, state, BATCH)
 
 
-def in_a_while(update: Any, state: Any) -> Step:
+def in_a_while(update, state):
     def steps(params, state, batch):
         def one(_, carry):
             grads, _ = gradients(carry[0], batch)
@@ -226,13 +226,13 @@ def in_a_while(update: Any, state: Any) -> Step:
 FORMS = {"plain": plain, "jitted": jitted, "in one state": in_one_state, "many steps": many_steps, "while": in_a_while}
 
 
-def counted(fn: Callable[..., Any], args: tuple[Any, ...]) -> Counter[Any]:
+def counted(fn, args) -> Counter[Any]:
     found = inspect(fn, *args).equations
     assert [one.id for one in found if not one.is_call and one.role is None] == []
     return Counter((one.role, one.primitive, one.outputs) for one in found if not one.is_call and one.is_used)
 
 
-def check(update: Any, state: Any, form: str, stress: Any) -> None:
+def check(update, state, form, stress):
     alone = counted(*FORMS[form](lambda params, state, grads: (tree(jnp.subtract, params, grads), state), ()))
     expected = Counter({key: count for key, count in alone.items() if key[0] != "update"})
     found = counted(*FORMS[form](update, state))
@@ -247,24 +247,24 @@ def check(update: Any, state: Any, form: str, stress: Any) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", HAND_WRITTEN)
-def test_hand_written_optimizers(name: str, form: str, stress) -> None:
+def test_hand_written_optimizers(name, form, stress):
     check(*hand_written(name), form, stress)
 
 
 @pytest.mark.parametrize("form", ["plain", "many steps"])
 @pytest.mark.parametrize("name", OPTAX)
-def test_optimizers_of_optax(name: str, form: str, stress) -> None:
+def test_optimizers_of_optax(name, form, stress):
     check(*of_optax(name), form, stress)
 
 
-def roles_by_primitive(fn: Callable[..., Any], *args: Any) -> dict[str, set[str | None]]:
+def roles_by_primitive(fn, *args) -> dict[str, set[str | None]]:
     roles: dict[str, set[str | None]] = {}
     for one in inspect(fn, *args).equations:
         roles.setdefault(one.primitive, set()).add(one.role)
     return roles
 
 
-def test_running_metrics_are_forward_and_the_rate_is_update() -> None:
+def test_running_metrics_are_forward_and_the_rate_is_update():
     def step(params, state, batch):
         grads, metrics = gradients(params, batch)
         rate = 0.1 / jnp.cosh(state["t"] / 10.0)
@@ -279,7 +279,7 @@ def test_running_metrics_are_forward_and_the_rate_is_update() -> None:
     assert found["cosh"] == found["asinh"] == found["cbrt"] == {"update"}
 
 
-def test_selecting_an_update_is_update_and_batching_is_forward() -> None:
+def test_selecting_an_update_is_update_and_batching_is_forward():
     def step(params, batch):
         batch = batch | {"x": jnp.sinh(batch["x"])}
         grads, metrics = gradients(params, batch)
@@ -290,7 +290,7 @@ def test_selecting_an_update_is_update_and_batching_is_forward() -> None:
     assert (found["sinh"], found["cosh"], found["atan"]) == ({"forward"}, {"update"}, {"update"})
 
 
-def test_a_cell_that_returns_its_state_has_no_update() -> None:
+def test_a_cell_that_returns_its_state_has_no_update():
     def cell(state, x):
         count = state["t"] + 1
         return {"h": jnp.tanh(state["h"] + x), "t": count}, 0.9 * state["h"] / count

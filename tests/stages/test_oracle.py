@@ -17,7 +17,6 @@ from jax_programs import linear_params, mean_square, mlp, spec, train_step
 
 from benchmarks.corpus.own_widths import by_width, own_widths
 from benchmarks.corpus.program import adam_step
-from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect_function as inspect
 
 BATCH = 3
@@ -26,7 +25,7 @@ OWNERS = {frozenset(pair): f"linear_{index}" for index, pair in enumerate(pairwi
 X, Y = spec(BATCH, WIDTHS[0]), spec(BATCH, WIDTHS[-1])
 
 
-def with_gradient() -> tuple[Any, Any]:
+def with_gradient():
     forward = mlp(WIDTHS)
 
     def loss(params, x):
@@ -47,41 +46,41 @@ DECLARED: dict[str, tuple[Any, Any]] = {
 """Programs that declare their blocks, as those of mithril_nb do."""
 
 
-def linear_0(w: Any, x: Any) -> Any:
+def linear_0(w, x):
     return jnp.tanh(x @ w)
 
 
-def linear_1(w: Any, x: Any) -> Any:
+def linear_1(w, x):
     return jax.nn.gelu(x @ w)
 
 
-def linear_2(w: Any, x: Any) -> Any:
+def linear_2(w, x):
     return x @ w
 
 
-def linear_3(w: Any, x: Any) -> Any:
+def linear_3(w, x):
     return jnp.sin(x @ w)
 
 
 LAYERS = (linear_0, linear_1, linear_2, linear_3)
 
 
-def scoped(layer: Any) -> Any:
-    def call(w: Any, x: Any) -> Any:
+def scoped(layer):
+    def call(w, x):
         with jax.named_scope(layer.__name__):
             return jnp.sin(x @ w)
 
     return call
 
 
-def scanned(layer: Any) -> Any:
-    def body(w: Any, x: Any) -> Any:
+def scanned(layer):
+    def body(w, x):
         return lax.scan(lambda c, _: (c + layer(w, x), None), layer(w, x), None, length=3)[0]
 
     return body
 
 
-def branched(layer: Any) -> Any:
+def branched(layer):
     return lambda w, x: lax.cond(x[0, 0] > 0, layer, lambda w, x: -layer(w, x), w, x)
 
 
@@ -91,11 +90,11 @@ AROUND = {
 }  # fmt: skip
 
 
-def by_users(around: Any) -> tuple[Any, Any]:
+def by_users(around):
     """Return a train step whose blocks come from the user's functions or scopes."""
     layers = [around(layer) for layer in LAYERS]
 
-    def network(weights: Any, x: Any) -> Any:
+    def network(weights, x):
         for layer, w in zip(layers, weights, strict=True):
             x = layer(w, x)
         return x
@@ -104,22 +103,22 @@ def by_users(around: Any) -> tuple[Any, Any]:
 
 
 @cache
-def inspected(name: str) -> Inspection:
+def inspected(name):
     fn, args = DECLARED[name] if name in DECLARED else by_users(AROUND[name])
     return inspect(fn, *args, name=name)
 
 
 @pytest.fixture(params=[*DECLARED, *AROUND])
-def inspection(request: pytest.FixtureRequest) -> Inspection:
+def inspection(request):
     return inspected(request.param)
 
 
 @pytest.fixture(params=DECLARED)
-def declared(request: pytest.FixtureRequest) -> Inspection:
+def declared(request):
     return inspected(request.param)
 
 
-def shapes_by_name(text: str) -> dict[str, set[int]]:
+def shapes_by_name(text) -> dict[str, set[int]]:
     """Return the sizes in the result of each HLO instruction, without the parser under test."""
     return {
         name: {int(size) for size in sizes.split(",") if size}
@@ -127,7 +126,7 @@ def shapes_by_name(text: str) -> dict[str, set[int]]:
     }
 
 
-def products(inspection: Inspection, stage: str) -> list[tuple[Any, str]]:
+def products(inspection, stage) -> list[tuple[Any, str]]:
     """Return every matrix product with the layer that the widths of its operands and result identify."""
     made = inspection.stage(stage)
     lines, shapes = made.text.splitlines(), shapes_by_name(made.text)
@@ -148,7 +147,7 @@ def products(inspection: Inspection, stage: str) -> list[tuple[Any, str]]:
 
 
 @pytest.mark.parametrize("stage", ["jaxpr", "stablehlo", "hlo"])
-def test_products_belong_to_the_layer_of_their_widths(inspection: Inspection, stage: str) -> None:
+def test_products_belong_to_the_layer_of_their_widths(inspection, stage):
     found, count = products(inspection, stage), len(OWNERS)
     for one, owner in found:
         assert {path.rpartition("/")[2] for path in one.blocks} == {owner}, one
@@ -163,7 +162,7 @@ def test_products_belong_to_the_layer_of_their_widths(inspection: Inspection, st
 
 
 @pytest.mark.parametrize("stage", ["stablehlo", "hlo"])
-def test_links_of_products_stay_within_a_layer(inspection: Inspection, stage: str) -> None:
+def test_links_of_products_stay_within_a_layer(inspection, stage):
     there = {one.id: owner for one, owner in products(inspection, stage)}
     links = inspection.links("jaxpr", stage)
     assert {id for ids in links.values() for id in ids} >= there.keys()
@@ -173,7 +172,7 @@ def test_links_of_products_stay_within_a_layer(inspection: Inspection, stage: st
         assert linked or (stage == "hlo" and inspection.name not in DECLARED), one  # XLA merges equal operations
 
 
-def owners_of(sizes: set[int]) -> set[str]:
+def owners_of(sizes: set[int]):
     """Return the blocks that may contain a line with these sizes: adjacent layers share a width."""
     widths = sizes & set(WIDTHS)
     if len(widths) == 2:
@@ -183,7 +182,7 @@ def owners_of(sizes: set[int]) -> set[str]:
     return {f"linear_{place - 1}", f"act_{place - 1}", f"linear_{place}", "(loss)" if width == WIDTHS[-1] else ""}
 
 
-def test_hlo_lines_belong_to_blocks_of_their_widths(declared: Inspection) -> None:
+def test_hlo_lines_belong_to_blocks_of_their_widths(declared):
     text = declared.stage("hlo").text
     shapes = shapes_by_name(text)
     checked = 0
@@ -197,7 +196,7 @@ def test_hlo_lines_belong_to_blocks_of_their_widths(declared: Inspection) -> Non
     assert checked >= 10
 
 
-def test_stablehlo_lines_belong_to_blocks_of_their_widths(declared: Inspection) -> None:
+def test_stablehlo_lines_belong_to_blocks_of_their_widths(declared):
     lines = declared.stage("stablehlo").text.splitlines()
     checked = 0
     for instruction in declared.stage("stablehlo").instructions:
@@ -213,7 +212,7 @@ def test_stablehlo_lines_belong_to_blocks_of_their_widths(declared: Inspection) 
 
 
 @pytest.mark.parametrize("name", ["train step", "clipped train step", *AROUND])
-def test_updates_belong_to_the_layer_of_the_weight(name: str) -> None:
+def test_updates_belong_to_the_layer_of_the_weight(name):
     updates = [one for one in inspected(name).equations if one.role == "update" and not one.is_call]
     matrices = [one for one in updates if len(one.outputs[0].shape) == 2]
     assert len(matrices) >= len(OWNERS) * 8
@@ -225,7 +224,7 @@ OWN_WIDTHS = own_widths()
 
 
 @pytest.mark.parametrize("name", OWN_WIDTHS)
-def test_lines_belong_to_the_block_of_their_width(name: str) -> None:
+def test_lines_belong_to_the_block_of_their_width(name):
     own = OWN_WIDTHS[name]()
     # Compile one of them too: XLA's inliner gives unnamed instructions the name of the function around them.
     compiled = ("hlo",) if name == "blocks of Flax nnx, hand-written train step" else ()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import pytest
@@ -17,7 +14,7 @@ SCOPE = jax.named_scope
 PARAMS = {"w": spec(8, 16), "b": spec(16), "v": spec(16, 4), "tied": spec(4)}
 
 
-def network(params: Any, x: Any) -> Any:
+def network(params, x):
     half = jax.tree.map(
         lambda one: one.astype("bfloat16").astype("float32"), params
     )  # moved at the top, outside all blocks
@@ -30,17 +27,17 @@ def network(params: Any, x: Any) -> Any:
         return (x * half["tied"]).sum()
 
 
-def step(params: Any, x: Any) -> Any:
+def step(params, x):
     return jax.tree.map(lambda old, slope: old - 0.1 * slope, params, jax.grad(network)(params, x))
 
 
-def owners(fn: Callable[..., Any], params: Any, *args: Any) -> dict[str, str]:
+def owners(fn, params, *args) -> dict[str, str]:
     found = inspect(fn, params, *args).inputs
     return {one.name.removeprefix("params['").removesuffix("']"): one.block for one in found if one.is_param}
 
 
 @pytest.mark.parametrize("fn", [network, jax.jit(network), jax.value_and_grad(network), step, jax.checkpoint(network)])
-def test_parameters_belong_to_the_block_that_uses_them(fn: Callable[..., Any]) -> None:
+def test_parameters_belong_to_the_block_that_uses_them(fn):
     inspection = inspect(fn, PARAMS, spec(2, 8))
     found = {one.name: one for one in inspection.inputs}
     blocks = {"w": "net/hidden", "b": "net/hidden", "v": "net/out"}
@@ -55,8 +52,8 @@ def test_parameters_belong_to_the_block_that_uses_them(fn: Callable[..., Any]) -
     assert "unattributed params: params['tied'], because 2 blocks share it: head and net/out" in cost.notes
 
 
-def test_blocks_within_one_block_share_a_parameter() -> None:
-    def fn(params: Any, x: Any) -> Any:
+def test_blocks_within_one_block_share_a_parameter():
+    def fn(params, x):
         with SCOPE("net"):
             for name in ("first", "second"):
                 with SCOPE(name):
@@ -66,9 +63,9 @@ def test_blocks_within_one_block_share_a_parameter() -> None:
     assert owners(fn, {"w": spec(4, 4)}, spec(2, 4)) == {"w": "net"}
 
 
-def test_parameters_of_stacked_layers_belong_to_the_layer() -> None:
-    def scanned(params: Any, x: Any) -> Any:
-        def layer(x: Any, own: Any) -> tuple[Any, None]:
+def test_parameters_of_stacked_layers_belong_to_the_layer():
+    def scanned(params, x):
+        def layer(x, own):
             with SCOPE("layer"):
                 return jnp.tanh(x @ own["w"]) + own["b"], None
 
@@ -79,13 +76,13 @@ def test_parameters_of_stacked_layers_belong_to_the_layer() -> None:
     assert owners(jax.grad(lambda params, x: scanned(params, x).sum()), stacked, spec(2, 4))["w"] == "layer"
 
 
-def test_parameters_pass_through_loops_and_branches() -> None:
-    def fn(params: Any, x: Any) -> Any:
-        def body(place: Any, x: Any) -> Any:
+def test_parameters_pass_through_loops_and_branches():
+    def fn(params, x):
+        def body(place, x):
             with SCOPE("loop"):
                 return x @ params["w"]
 
-        def often(x: Any) -> Any:
+        def often(x):
             with SCOPE("often"):
                 return x * params["v"]
 
@@ -95,13 +92,13 @@ def test_parameters_pass_through_loops_and_branches() -> None:
     assert owners(fn, {"v": spec(4), "w": spec(4, 4)}, spec(2, 4)) == {"v": "often", "w": "loop"}
 
 
-def test_an_unused_parameter_has_no_block() -> None:
+def test_an_unused_parameter_has_no_block():
     found = inspect(lambda params, x: x * params["w"], {"unused": spec(3), "w": spec(4)}, spec(4)).inputs
     assert [(one.block, one.used_by) for one in found] == [("", ()), ("<lambda>", ()), ("", ())]
 
 
-def test_names_take_precedence() -> None:
-    def fn(params: Any, x: Any) -> Any:
+def test_names_take_precedence():
+    def fn(params, x):
         with SCOPE("first"):
             x = x @ params["second"]["w"]
         with SCOPE("second"):

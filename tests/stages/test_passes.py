@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 import time
 from itertools import pairwise
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax_programs import block, spec
+from jax_programs import block, by_id, dump_of, spec
 
-from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect_function as inspect
-from mithril_nb.stages.xla.dump import Dump
 from mithril_nb.stages.xla.passes import Histories, Pass, read_passes
 from mithril_nb.stages.xla.recover_op_names import nameless
 
@@ -32,38 +29,31 @@ def program(x, w):
 
 
 @pytest.fixture(scope="module")
-def inspection() -> Inspection:
+def inspection():
     return inspect(program, spec(4, 6), spec(6, 6))
 
 
-def module(*computations: str, head: str = "HloModule jit_f, is_scheduled=false") -> str:
+def module(*computations, head="HloModule jit_f, is_scheduled=false"):
     return "\n\n".join((head, *computations)) + "\n"
 
 
-def computation(name: str, *lines: str) -> str:
+def computation(name, *lines):
     return "\n".join((f"{name} (p: f32[4]) -> f32[4] {{", *(f"  {line}" for line in lines), "}"))
 
 
-def written(**files: str) -> tuple[Pass, ...]:
+def written(**files) -> tuple[Pass, ...]:
     """Return the passes of files with these names; leading underscores keep them in order."""
-    dump = Dump()
-
-    def lower(options) -> None:
-        for name, text in files.items():
-            (Path(options["xla_dump_to"]) / f"module_0001.jit_f.{name}.txt").write_text(text)
-
-    dump.compile(lower, {})
-    return read_passes(dump)
+    return read_passes(dump_of(**{f"{name}.txt": text for name, text in files.items()}))
 
 
-def step(before: str, after: str) -> Pass:
+def step(before, after) -> Pass:
     """Return a pass that turns one module into another."""
     files = {"before_optimizations": before, "0000.pipeline.after_algsimp.before_dce": after}
     (found,) = written(**files)
     return found
 
 
-def sections(text: str) -> dict[str, list[str]]:
+def sections(text) -> dict[str, list[str]]:
     """Return the lines of each computation of a module, and the heads of all."""
     found: dict[str, list[str]] = {"computations": []}
     for line in text.splitlines():
@@ -75,7 +65,7 @@ def sections(text: str) -> dict[str, list[str]]:
     return found
 
 
-def applied(diff: str, before: str) -> dict[str, list[str]]:
+def applied(diff, before) -> dict[str, list[str]]:
     """Return a module after applying a diff, as sections."""
     old = sections(before)
     made: dict[str, list[str]] = {}
@@ -99,11 +89,11 @@ def applied(diff: str, before: str) -> dict[str, list[str]]:
     return {name: made.get(name, []) for name in ("computations", *heads(made["computations"]))}
 
 
-def heads(lines: list[str]) -> list[str]:
+def heads(lines):
     return [line.removeprefix("ENTRY ").split()[0] for line in lines]
 
 
-def test_passes_form_a_chain(inspection: Inspection) -> None:
+def test_passes_form_a_chain(inspection):
     passes = inspection.passes
     assert [one.number for one in passes] == list(range(len(passes)))
     assert all(one.name and one.pipeline for one in passes)
@@ -115,7 +105,7 @@ def test_passes_form_a_chain(inspection: Inspection) -> None:
     assert set(NAME.findall(passes[-1].after)) == last
 
 
-def test_diff_of_each_pass_reproduces_its_result(inspection: Inspection) -> None:
+def test_diff_of_each_pass_reproduces_its_result(inspection):
     for one in inspection.passes:
         assert one.before != one.after
         assert one.diff
@@ -125,7 +115,7 @@ def test_diff_of_each_pass_reproduces_its_result(inspection: Inspection) -> None
         assert set(one.changes.removed) == set(NAME.findall(one.before)) - set(names)
 
 
-def test_pass_that_only_adds_attributes_is_listed(inspection: Inspection) -> None:
+def test_pass_that_only_adds_attributes_is_listed(inspection):
     known = [
         one for one in inspection.passes if "known_trip_count" in one.after and "known_trip_count" not in one.before
     ]
@@ -134,9 +124,9 @@ def test_pass_that_only_adds_attributes_is_listed(inspection: Inspection) -> Non
     assert re.search(r'^\+.*backend_config=\{.*"known_trip_count"', known[0].diff, re.MULTILINE)
 
 
-def test_outcomes_of_instructions(inspection: Inspection) -> None:
-    before = {one.id: one for one in inspection.stage("hlo_before").instructions}
-    after = {one.id: one for one in inspection.stage("hlo").instructions}
+def test_outcomes_of_instructions(inspection):
+    before = by_id(inspection, "hlo_before")
+    after = by_id(inspection, "hlo")
     (fusion, *_) = (name for name, one in after.items() if one.opcode == "fusion")
     fate = inspection.who_changed("hlo", fusion)
     assert fate.appeared is not None
@@ -153,7 +143,7 @@ def test_outcomes_of_instructions(inspection: Inspection) -> None:
     assert " exponential(" in text[text.index(f"\n{body} ") :].split("\n}")[0]
 
 
-def test_histories_follow_names() -> None:
+def test_histories_follow_names():
     text = {name: module(computation("%f", f"%{name} = f32[4] parameter(0)")) for name in "abc"}
     both = module(computation("%f", "%a = f32[4] parameter(0)", "%b = f32[4] negate(%a)"))
     found = Histories(
@@ -174,7 +164,7 @@ A, B = "%a = f32[4]{0} parameter(0)", "%b = f32[4]{0} negate(%a)"
 C = "ROOT %c = f32[4]{0} add(%a, %b)"
 
 
-def test_a_diff_is_the_same_however_many_lines_are_tidied_at_once(monkeypatch) -> None:
+def test_a_diff_is_the_same_however_many_lines_are_tidied_at_once(monkeypatch):
     passes = inspect(lambda x: jnp.tanh(x @ x.T).sum(), jnp.zeros((8, 4))).passes
     whole = [one.diff for one in passes]
     assert any(whole)
@@ -182,7 +172,7 @@ def test_a_diff_is_the_same_however_many_lines_are_tidied_at_once(monkeypatch) -
     assert [one.diff for one in passes] == whole
 
 
-def test_the_text_of_a_diff() -> None:
+def test_the_text_of_a_diff():
     before = module(computation("%g", A, B), computation("ENTRY %main", A, B, C), head="HloModule jit_f")
     after = module(
         computation("ENTRY %main", A, B.replace("negate", "abs"), C), computation("%h", A), head="HloModule jit_f"
@@ -207,7 +197,7 @@ def test_the_text_of_a_diff() -> None:
     assert str(one) == "pass 0, algsimp (pipeline pipeline)"
 
 
-def test_pass_that_only_reorders_is_labelled() -> None:
+def test_pass_that_only_reorders_is_labelled():
     one = step(
         module(computation("%f", A, B, "%d = f32[4] abs(%a)", C)),
         module(computation("%f", A, "%d = f32[4] abs(%a)", B, C)),
@@ -223,7 +213,7 @@ def test_pass_that_only_reorders_is_labelled() -> None:
     assert turned.diff.startswith("@@ -1,2 +1,2 @@ computations\n")
 
 
-def test_hidden_changes_do_not_count() -> None:
+def test_hidden_changes_do_not_count():
     metadata = ', metadata={op_name="jit(f)/add" stack_frame_id=3}'
     text = module(computation("%f", A, B + metadata, C))
     other = module(computation("%f", A, B, C), head="HloModule jit_f, is_scheduled=true")
@@ -241,7 +231,7 @@ def test_hidden_changes_do_not_count() -> None:
     assert passes[0].changes.summary == "1 rewritten"
 
 
-def test_pass_files_are_ordered_by_number() -> None:
+def test_pass_files_are_ordered_by_number():
     texts = [module(computation("%f", f"%x{number} = f32[4] parameter(0)")) for number in range(6)]
     passes = written(
         **{
@@ -267,7 +257,7 @@ def test_pass_files_are_ordered_by_number() -> None:
         assert isinstance(following.diff + following.before + following.changes.summary, str)
 
 
-def test_outer_pass_owns_changes_at_pipeline_start() -> None:
+def test_outer_pass_owns_changes_at_pipeline_start():
     texts = [module(computation("%f", f"%x{number} = f32[4] parameter(0)")) for number in range(6)]
     passes = written(
         **{
@@ -288,7 +278,7 @@ def test_outer_pass_owns_changes_at_pipeline_start() -> None:
     ]
 
 
-def test_platform_without_passes() -> None:
+def test_platform_without_passes():
     with pytest.raises(LookupError) as error:
         written(before_optimizations=module())
     assert str(error.value) == "XLA wrote its files, but no passes"
@@ -298,7 +288,7 @@ names = st.lists(st.sampled_from("abcdefghij"), unique=True)
 
 
 @st.composite
-def modules(draw: st.DrawFn) -> str:
+def modules(draw: st.DrawFn):
     """Modules with few computations and instructions, so that two of them have much in common."""
     found = []
     for name in draw(st.lists(st.sampled_from(["%f", "%g", "ENTRY %h"]), unique=True)):
@@ -309,7 +299,7 @@ def modules(draw: st.DrawFn) -> str:
 
 @settings(max_examples=40)
 @given(modules(), modules())
-def test_diff_turns_before_into_after(before: str, after: str) -> None:
+def test_diff_turns_before_into_after(before, after):
     passes = written(**{"before_optimizations": before, "0000.p.after_one.before_two": after})
     assert len(passes) == (before != after)
     for one in passes:
@@ -319,7 +309,7 @@ def test_diff_turns_before_into_after(before: str, after: str) -> None:
         assert old - new <= set(one.changes.removed)
 
 
-def test_a_large_module_is_compared_quickly() -> None:
+def test_a_large_module_is_compared_quickly():
     lines = [f"%n{number} = f32[4] add(%n{number - 1}, %p)" for number in range(20_000)]
     before = module(computation("%f", *lines))
     after = module(computation("%f", *lines[10_000:], *(line.replace("add", "sub") for line in lines[:10_000])))
@@ -351,7 +341,7 @@ VECTORS = {"first": spec(7, 5), "second": spec(11, 7)}, spec(5)
 
 
 @pytest.mark.parametrize(("fn", "args"), [(one_by_one, IMAGES), (vector, VECTORS)])
-def test_recovered_products_have_one_block_role_and_equation(fn, args) -> None:
+def test_recovered_products_have_one_block_role_and_equation(fn, args):
     found = inspect(jax.value_and_grad(fn), *args)
     equations = {one.id: one for one in found.equations}
     products = [one for one in found.stage("hlo").instructions if one.opcode in ("dot", "convolution")]

@@ -18,7 +18,7 @@ from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace.python_source import SourceLine, source_of_functions, source_of_model
 
 
-def defined(code: str, tmp_path: Path, name: str = "code.py") -> dict[str, object]:
+def defined(code, tmp_path, name="code.py") -> dict[str, object]:
     """Return the names that a Python file defines."""
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -28,15 +28,15 @@ def defined(code: str, tmp_path: Path, name: str = "code.py") -> dict[str, objec
     return found
 
 
-def shown(fn, *args) -> str:
+def shown(fn, *args):
     return inspect(fn, *(args or (spec(3),))).stage("python").text
 
 
-def equation(id: str, block: str = "") -> Equation:
+def equation(id, block="") -> Equation:
     return Equation(id, "sin", block, "forward", (), ())
 
 
-def source(lines: dict[str, int], file: str, failure: Failure | None = None):
+def source(lines: dict[str, int], file, failure: Failure | None = None):
     places = {id: SourceLine(file, Path(file).name, line) for id, line in lines.items()}
     return source_of_functions(places, [equation(id) for id in lines], failure)
 
@@ -103,12 +103,12 @@ CODE = {
 
 
 @pytest.mark.parametrize("name", CODE)
-def test_the_statement_around_a_line_is_shown_unchanged(name: str, tmp_path: Path) -> None:
+def test_the_statement_around_a_line_is_shown_unchanged(name, tmp_path):
     code, text = CODE[name]
     assert shown(defined(code, tmp_path)["fn"]) == text
 
 
-def test_form_feeds_do_not_break_lines(tmp_path: Path) -> None:
+def test_form_feeds_do_not_break_lines(tmp_path):
     code = (
         "def first(x):\n    return jnp.cos(x)\n\x0c\ndef fn(x):\n    '\x0b \x85 \u2028'\n    return jnp.sin(first(x))\n"
     )
@@ -121,14 +121,14 @@ def test_form_feeds_do_not_break_lines(tmp_path: Path) -> None:
     ]
 
 
-def test_warnings_about_user_code_are_not_repeated(tmp_path: Path) -> None:
+def test_warnings_about_user_code_are_not_repeated(tmp_path):
     path = tmp_path / "warns.py"
     path.write_text("def fn(x):\n    '\\d'\n    return x\n")
     text, _ = source({"0": 3}, str(path))  # a warning is an error here
     assert text == "# warns.py:1\ndef fn(x):\n    '\\d'\n    return x\n"
 
 
-def test_a_long_function_shows_only_its_relevant_lines(tmp_path: Path) -> None:
+def test_a_long_function_shows_only_its_relevant_lines(tmp_path):
     path = tmp_path / "long.py"
     body = [f"    y{number} = {number}" for number in range(210)]
     body[100:100] = ["    try:", "        pass", "    except ValueError:", "        a = 1", "        b = 2"]
@@ -143,7 +143,7 @@ def test_a_long_function_shows_only_its_relevant_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", ["def fn(x)\n    return x\n%matplotlib\n", "x = 1\0\n"])
-def test_invalid_code_is_shown_around_the_line(code: str, tmp_path: Path) -> None:
+def test_invalid_code_is_shown_around_the_line(code, tmp_path):
     path = tmp_path / "broken.py"
     path.write_text("\n" * 9 + code)
     text, _ = source({"0": 10}, str(path))
@@ -151,7 +151,7 @@ def test_invalid_code_is_shown_around_the_line(code: str, tmp_path: Path) -> Non
     assert code.splitlines()[0] in text
 
 
-def test_a_deleted_or_shortened_file(tmp_path: Path) -> None:
+def test_a_deleted_or_shortened_file(tmp_path):
     assert source({"0": 7}, str(tmp_path / "gone.py"))[0] == "# gone.py:7\n# the source is not available\n"
     path = tmp_path / "short.py"
     path.write_text("x = 1\n")
@@ -161,7 +161,7 @@ def test_a_deleted_or_shortened_file(tmp_path: Path) -> None:
     assert source({"0": 1}, "<stdin>")[0] == "# <stdin>:1\n# the source is not available\n"
 
 
-def test_notebook_cells_are_labelled_by_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook_cells_are_labelled_by_their_number(monkeypatch):
     file = "ipykernel/123.py"
     code = "%time\ndef fn(x):\n    return x\n"
     monkeypatch.setitem(linecache.cache, file, (len(code), None, code.splitlines(keepends=True), file))
@@ -180,7 +180,7 @@ def test_notebook_cells_are_labelled_by_their_number(monkeypatch: pytest.MonkeyP
     assert file_label(file) == "cell"
 
 
-def test_two_files_with_the_same_name_have_own_labels(tmp_path: Path) -> None:
+def test_two_files_with_the_same_name_have_own_labels(tmp_path):
     first = defined("def first(x):\n    return jnp.sin(x)\n", tmp_path, "one/net.py")["first"]
     second = defined("def second(x):\n    return jnp.cos(x)\n", tmp_path, "two/net.py")["second"]
     stage = inspect(lambda x: first(second(x)), spec(3)).stage("python")  # type: ignore[operator]
@@ -188,7 +188,7 @@ def test_two_files_with_the_same_name_have_own_labels(tmp_path: Path) -> None:
     assert len({one.id for one in stage.instructions}) == len(stage.instructions)
 
 
-def test_each_line_has_its_equations(tmp_path: Path) -> None:
+def test_each_line_has_its_equations(tmp_path):
     path = tmp_path / "net.py"
     path.write_text("def fn(x):\n    y = x * 2; z = y + 1\n    return z\n")
     places = {id: SourceLine(str(path), "net.py", line) for id, line in (("0", 2), ("1", 2), ("2", 3))}
@@ -201,7 +201,7 @@ def test_each_line_has_its_equations(tmp_path: Path) -> None:
     assert text.splitlines()[2] == "    y = x * 2; z = y + 1"
 
 
-def test_the_error_is_below_the_line(tmp_path: Path) -> None:
+def test_the_error_is_below_the_line(tmp_path):
     path = tmp_path / "net.py"
     path.write_text("def inner(x):\n    return x @ x\n\n\ndef fn(x):\n    y = x * 2\n    return inner(y)\n")
     failure = Failure("TypeError", "no\nand again no", "net.py:2", "return x @ x", (str(path), 2))
@@ -217,7 +217,7 @@ def test_the_error_is_below_the_line(tmp_path: Path) -> None:
     assert source({}, str(path), failure)[0] == same
 
 
-def test_the_python_that_builds_a_model_has_its_blocks(tmp_path: Path) -> None:
+def test_the_python_that_builds_a_model_has_its_blocks(tmp_path):
     equations = [equation("0", "net/linear_0"), equation("1", "net/linear_0/inner"), equation("2", "net/linear_01")]
     model, blocks = "model = Model()\nmodel += Linear(3)\n", {2: "net/linear_0"}
     text, found = source_of_model(model, blocks, equations, {})
@@ -231,5 +231,5 @@ def test_the_python_that_builds_a_model_has_its_blocks(tmp_path: Path) -> None:
     assert [(one.id, one.line, one.equations) for one in more[1:]] == [("net.py:2", 5, ("2",))]
 
 
-def test_a_program_without_user_code_shows_the_library() -> None:
+def test_a_program_without_user_code_shows_the_library():
     assert shown(jnp.sin).startswith("# jax/_src/numpy/ufuncs.py:")  # the library's line is the line

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jax import lax
-from jax_programs import arrays, block, check_links, spec, train_step
+from jax_programs import arrays, block, check_links, equations_of, spec, train_step
 
 from mithril_nb.cost import cost_of
 from mithril_nb.inspection import inspect_function as inspect
@@ -54,12 +52,12 @@ def networks(draw: st.DrawFn):
 @pytest.mark.slow
 @given(networks(), st.booleans())
 @settings(max_examples=8)
-def test_a_random_network(network, trains: bool) -> None:
+def test_a_random_network(network, trains):
     forward, params, x, y, owners = network
     fn, args = train_step(forward, params, [x], y) if trains else (forward, (params, x))
     inspection = inspect(fn, *args)
 
-    products = [one for one in inspection.equations if one.primitive == "dot_general"]
+    products = equations_of(inspection, "dot_general")
     assert len(products) >= len(params)
     for one in products:
         sizes = frozenset(int(size) for spec in (*one.inputs, *one.outputs) for size in spec.shape) - {2}
@@ -84,15 +82,15 @@ def test_a_random_network(network, trains: bool) -> None:
 BATCH = 2
 
 
-def first(w: Any, x: Any) -> Any:
+def first(w, x):
     return jnp.sin(x @ w)
 
 
-def second(w: Any, x: Any) -> Any:
+def second(w, x):
     return jax.nn.gelu(x @ w)
 
 
-def third(w: Any, x: Any) -> Any:
+def third(w, x):
     return jax.nn.relu(x @ w)
 
 
@@ -101,11 +99,11 @@ WIDTHS = (5, 7, 11, 13)
 OWNERS = {frozenset(WIDTHS[index : index + 2]): layer.__name__ for index, layer in enumerate(LAYERS)}
 
 
-def scanned(layer: Any) -> Any:
+def scanned(layer):
     return lambda w, x: lax.scan(lambda c, _: (c + layer(w, x), None), layer(w, x), None, length=3)[0]
 
 
-def branched(layer: Any) -> Any:
+def branched(layer):
     return lambda w, x: lax.cond(x[(0,) * x.ndim] > 0, layer, lambda w, x: -layer(w, x), w, x)
 
 
@@ -131,24 +129,24 @@ AROUND_THE_STEP = {
 }
 
 
-def chains(around: dict[str, Any], longest: int) -> st.SearchStrategy[list[str]]:
+def chains(around, longest) -> st.SearchStrategy[list[str]]:
     return st.lists(st.sampled_from(sorted(around)), max_size=longest)
 
 
-def wrapped(fn: Any, around: dict[str, Any], names: list[str]) -> Any:
+def wrapped(fn, around, names):
     for name in names:
         fn = around[name](fn)
     return fn
 
 
-def expected_role(equation: Any) -> str:
+def expected_role(equation):
     """Return the role of a product from its shape: activations of (batch, out), or a gradient."""
     (layer,) = [index for index in range(3) if set(WIDTHS[index : index + 2]) <= _sizes(equation)]
     made = {int(size) for size in equation.outputs[0].shape} & set(WIDTHS)
     return "forward" if made == {WIDTHS[layer + 1]} else "backward"
 
 
-def _sizes(equation: Any) -> set[int]:
+def _sizes(equation) -> set[int]:
     return {int(size) for each in (*equation.inputs, *equation.outputs) for size in each.shape}
 
 
@@ -160,18 +158,18 @@ def _sizes(equation: Any) -> set[int]:
 @example([[], [], ["scan"]], [], ["again"])
 @example([[], [], ["cond", "scan"]], [], ["again"])
 @settings(max_examples=25)
-def test_a_random_composition_of_transforms(layers: list[list[str]], losses: list[str], steps: list[str]) -> None:
+def test_a_random_composition_of_transforms(layers, losses, steps):
     made = [wrapped(layer, AROUND_A_LAYER, names) for layer, names in zip(LAYERS, layers, strict=True)]
     lead = max(names.count("vmap") for names in layers)  # Each vmap in a layer removes a leading axis.
 
-    def loss(ws: Any, x: Any) -> Any:
+    def loss(ws, x):
         for layer, w in zip(made, ws, strict=True):
             x = layer(w, x)
         return (x**2).sum()
 
     whole = wrapped(loss, AROUND_THE_LOSS, losses)
 
-    def step(ws: Any, x: Any) -> Any:
+    def step(ws, x):
         return [w - 0.1 * g for w, g in zip(ws, jax.grad(whole)(ws, x), strict=True)]
 
     ws = [spec(*WIDTHS[index : index + 2]) for index in range(3)]
@@ -180,7 +178,7 @@ def test_a_random_composition_of_transforms(layers: list[list[str]], losses: lis
 
     assert [one.id for one in inspection.equations if not one.block or one.origin is None] == []
     assert {one.role for one in inspection.equations if not one.is_call} == {"forward", "backward", "update"}
-    products = [one for one in inspection.equations if one.primitive == "dot_general"]
+    products = equations_of(inspection, "dot_general")
     assert len(products) >= 3 + 3 + 2
     for one in products:
         assert one.block.rpartition("/")[2] == OWNERS[frozenset(_sizes(one) & set(WIDTHS))], one

@@ -51,13 +51,13 @@ PROGRAMS = {name: made for name, made in programs().items() if "train step" in n
 
 
 @cache
-def _module(name: str) -> str:
+def _module(name):
     fn, args = PROGRAMS[name]
     return jax.jit(fn).lower(*args).compile().as_text()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_readable_text_parses_to_the_same_operations(name: str) -> None:
+def test_readable_text_parses_to_the_same_operations(name):
     module = _module(name)
     short = readable(module)
     assert len(short.text) <= 0.4 * len(module)
@@ -65,7 +65,7 @@ def test_readable_text_parses_to_the_same_operations(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_no_operation_of_the_module_is_lost(name: str) -> None:
+def test_no_operation_of_the_module_is_lost(name):
     """Compare with the operations of the module, counted independently."""
     _, computations = read_module(_module(name))
     found = Counter((one.opcode, one.results, one.is_root) for body in operations(_module(name)) for one in body)
@@ -81,7 +81,7 @@ def test_no_operation_of_the_module_is_lost(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_every_instruction_is_on_its_line(name: str) -> None:
+def test_every_instruction_is_on_its_line(name):
     module = _module(name)
     short = readable(module)
     lines = short.text.split("\n")
@@ -98,7 +98,7 @@ def test_every_instruction_is_on_its_line(name: str) -> None:
     assert len(shown) == sum(map(len, operations(module)))
 
 
-def test_python_names_and_inline_fusion_bodies() -> None:
+def test_python_names_and_inline_fusion_bodies():
     module = """\
 HloModule jit_fn, is_scheduled=true, entry_computation_layout={(f32[4]{0}, f32[3,4]{1,0}, f32[2,3]{1,0})->f32[2]{0}}
 
@@ -150,7 +150,7 @@ entry:
     assert [name for number, name in short.lines if number == 12] == ["reduce_sum.2", "constant.1"]
 
 
-def test_shared_computation_is_printed_once() -> None:
+def test_shared_computation_is_printed_once():
     module = """\
 HloModule f
 
@@ -175,7 +175,7 @@ ENTRY %main (x: f32[3]) -> (f32[3], f32[3]) {
     assert parse(short.text) == operations(module)
 
 
-def test_two_words_of_one_instruction() -> None:
+def test_two_words_of_one_instruction():
     module = """\
 HloModule f
 %ge (a: f32[], b: f32[]) -> pred[] {
@@ -201,7 +201,7 @@ ENTRY %main (x: f32[4], y: f32[2]) -> f32[4] {
     assert parse(short.text) == operations(module)
 
 
-def test_unreadable_lines_stay_text() -> None:
+def test_unreadable_lines_stay_text():
     assert readable("no module at all").text == "no module at all"
     module = "HloModule f\nENTRY %main (x: f32[2]) -> f32[2] {\n  %x = f32[2]{0} parameter(0)\n  ~~ new form ~~\n}\n"
     assert readable(module).text == "HloModule f\nentry:\n  x = f32[2] parameter(0)\n  // ~~ new form ~~"
@@ -211,7 +211,7 @@ def test_unreadable_lines_stay_text() -> None:
     assert parse(readable(loop).text) == operations(loop)
 
 
-def test_deep_nesting_is_printed() -> None:
+def test_deep_nesting_is_printed():
     bodies = [
         f"%c{at} (p{at}: f32[]) -> f32[] {{\n  %p{at} = f32[] parameter(0)\n"
         f"  ROOT %r{at} = f32[] call(%p{at}), to_apply=%c{at + 1}\n}}"
@@ -225,7 +225,7 @@ def test_deep_nesting_is_printed() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_damaged_text_never_raises(data) -> None:
+def test_damaged_text_never_raises(data):
     lines = _module("control flow").split("\n")
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(lines) - 1))
@@ -235,6 +235,6 @@ def test_damaged_text_never_raises(data) -> None:
     readable("\n".join(lines))
 
 
-def test_short_names_of_parameters() -> None:
+def test_short_names_of_parameters():
     same = ["params['a.w']", "state[0].mu['a.w']", "state[0].nu['a.w']", "batch[0]", "batch[1]", "x", "x", ""]
     assert python_names(same) == ["params.a.w", "mu.a.w", "nu.a.w", "batch.0", "batch.1", "x", "x", ""]

@@ -13,7 +13,6 @@ from jax import lax
 from jax_programs import spec
 
 import mithril_nb as ml
-from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.models import CNN, GPT, GRU, LSTM, MLP, RNN, Dropout, Linear, ResNet, Sequential
 from mithril_nb.stages.records import LOSS, OPTIMIZER
@@ -34,19 +33,19 @@ NETWORKS: dict[str, tuple[Any, list[int]]] = {
 }
 
 
-def example(case: Case) -> tuple[Any, Any]:
+def example(case: Case):
     found: list[Any] = []
 
     @settings(max_examples=1, database=None, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(st.composite(case.draw)())
-    def draw(drawn: Any) -> None:
+    def draw(drawn):
         found.append(drawn)
 
     draw()
     return found[0]
 
 
-def check(inspection: Inspection, paths: set[str]) -> int:
+def check(inspection, paths):
     """Assert that all blocks in the equations and trees exist; return the number of equations."""
     for one in inspection.equations:
         assert one.block in paths | PSEUDO or (one.block == "" and not one.is_used), one
@@ -56,7 +55,7 @@ def check(inspection: Inspection, paths: set[str]) -> int:
     return len(inspection.equations)
 
 
-def test_blocks_of_the_library_are_real(stress) -> None:
+def test_blocks_of_the_library_are_real(stress):
     cases = all_cases()
     step = max(1, len(cases) // stress.size(short=30, long=len(cases)))
     chosen = [case for at, case in enumerate(cases) if at % step == 0 or case.name in ALWAYS]
@@ -76,24 +75,24 @@ def test_blocks_of_the_library_are_real(stress) -> None:
 
 @pytest.mark.parametrize("program", ["forward", "forward+backward", "train step"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_blocks_of_networks_are_real(name: str, program: str) -> None:
+def test_blocks_of_networks_are_real(name, program):
     model, shape = NETWORKS[name]
     paths = {path for path, _ in model.graph.walk()}
     loss = {"loss": "mean_squared_error", "optimizer": "adam"} if program == "train step" else {}
     check(ml.inspect(model, shapes={model.inputs[0].name: shape}, program=program, **loss), paths)
 
 
-def test_loop_invariants_of_a_scan_have_its_scope() -> None:
-    def cell(h: Any, x: Any, params: Any) -> Any:
+def test_loop_invariants_of_a_scan_have_its_scope():
+    def cell(h, x, params):
         with jax.named_scope("inner"):
             h = jnp.tanh(x @ params["w"] + h + jnp.sin(params["b"]))
         return h, h
 
-    def encode(params: Any, xs: Any) -> Any:
+    def encode(params, xs):
         with jax.named_scope("outer"):
             return lax.scan(lambda h, x: cell(h, x, params), jnp.zeros((2, 4)), xs)[1]
 
-    def loss(params: Any, xs: Any) -> Any:
+    def loss(params, xs):
         with jax.named_scope("head"):
             return (encode(params, xs) ** 2).sum()
 

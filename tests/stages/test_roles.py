@@ -7,7 +7,6 @@ shows whether it computes activations `(batch, out)`, gradients of activations `
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,7 +14,7 @@ import jax.numpy as jnp
 import optax
 import pytest
 from jax import lax
-from jax_programs import spec
+from jax_programs import equations_of, spec
 
 from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages import jax_versions
@@ -32,7 +31,7 @@ def loss(w, x):
     return (layer(w, x) ** 2).sum()
 
 
-def kind(equation: Any) -> str:
+def kind(equation):
     """Return what a product computes: activations, or the gradient of either; there may be leading axes."""
     made = {
         frozenset((BATCH, NARROW)): "forward",
@@ -42,8 +41,8 @@ def kind(equation: Any) -> str:
     return made[frozenset(equation.outputs[0].shape) & {BATCH, WIDE, NARROW}]
 
 
-def products(fn: Callable[..., Any], *args: Any) -> list[Any]:
-    return [one for one in inspect(fn, *args).equations if one.primitive == "dot_general"]
+def products(fn, *args) -> list[Any]:
+    return equations_of(inspect(fn, *args), "dot_general")
 
 
 @jax.custom_vjp
@@ -133,7 +132,7 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_products_have_the_role_of_their_shapes(name: str) -> None:
+def test_products_have_the_role_of_their_shapes(name):
     fn, count = KNOWN[name]
     found = products(fn, W, X)
     assert len(found) == count or (count is None and found)
@@ -141,22 +140,20 @@ def test_products_have_the_role_of_their_shapes(name: str) -> None:
         assert one.role == kind(one), one
 
 
-def test_convolutions() -> None:
+def test_convolutions():
     image, kernel = spec(2, 3, 13, 13), spec(5, 3, 3, 3)
 
     def fn(kernel, image):
         return (lax.conv_general_dilated(image, kernel, (1, 1), "VALID") ** 2).sum()
 
-    found = [
-        one for one in inspect(jax.grad(fn, (0, 1)), kernel, image).equations if one.primitive == "conv_general_dilated"
-    ]
+    found = equations_of(inspect(jax.grad(fn, (0, 1)), kernel, image), "conv_general_dilated")
     made = {(2, 5, 11, 11): "forward", (2, 3, 13, 13): "backward"}
     assert len(found) == 3
     for one in found:  # The gradient of the kernel has another order of axes.
         assert one.role == made.get(one.outputs[0].shape, "backward"), one
 
 
-def test_recomputation_by_remat_is_backward() -> None:
+def test_recomputation_by_remat_is_backward():
     found = products(
         jax.grad(lambda w, x: (jax.checkpoint(lambda w, x: layer(w, layer(w, x) @ w.T))(w, x) ** 2).sum()), W, X
     )
@@ -166,12 +163,12 @@ def test_recomputation_by_remat_is_backward() -> None:
     assert not [one for one in found if one.role == "backward" and "remat" not in one.transforms]
 
 
-def test_forward_mode_is_forward() -> None:
+def test_forward_mode_is_forward():
     for fn in (jax.jacfwd(layer), lambda w, x: jax.jvp(layer, (w, x), (w, x)), jax.jacfwd(jax.jacfwd(layer))):
         assert {one.role for one in inspect(fn, W, X).equations} == {"forward"}
 
 
-def test_nested_reverse_mode_is_backward() -> None:
+def test_nested_reverse_mode_is_backward():
     hessian = products(jax.hessian(lambda x: loss(jnp.ones((WIDE, NARROW)), x)), X)
     assert {one.role for one in hessian} == {"forward", "backward"}
 
@@ -187,7 +184,7 @@ def test_nested_reverse_mode_is_backward() -> None:
     assert (kind(first), first.role) == ("forward", "forward")
 
 
-def test_a_differentiated_inner_step_is_not_an_update() -> None:
+def test_a_differentiated_inner_step_is_not_an_update():
     found = inspect(two_steps, W, X).equations
     assert [one.role for one in found if one.primitive == "sub" and one.outputs[0].shape == (WIDE, NARROW)] == [
         "update"
@@ -195,7 +192,7 @@ def test_a_differentiated_inner_step_is_not_an_update() -> None:
     assert Counter(one.role for one in found if one.primitive == "tanh") == {"forward": 2}
 
 
-def test_all_equations_of_an_optimizer_are_update() -> None:
+def test_all_equations_of_an_optimizer_are_update():
     def first(w, x):
         return layer(w, x)
 
@@ -217,8 +214,8 @@ def test_all_equations_of_an_optimizer_are_update() -> None:
     assert [(one.block, one.role, one.origin) for one in counts] == [("(optimizer)", "update", "tagged")]
 
 
-def test_a_call_with_several_roles_has_none() -> None:
-    scan = next(one for one in inspect(steps_in_a_scan, W, X).equations if one.primitive == "scan")
+def test_a_call_with_several_roles_has_none():
+    scan = equations_of(inspect(steps_in_a_scan, W, X), "scan")[0]
     assert scan.role is None
     calls = [
         one for one in inspect(jax.grad(lambda w, x: loss(w, x) + jax.jit(loss)(w, x)), W, X).equations if one.is_call
@@ -226,7 +223,7 @@ def test_a_call_with_several_roles_has_none() -> None:
     assert [one.role for one in calls] == ["forward", "backward"]
 
 
-def test_transforms_from_the_outside_in() -> None:
+def test_transforms_from_the_outside_in():
     def sine(x):
         return jnp.sin(x)
 
@@ -266,12 +263,12 @@ NO_TRAIN_STEPS = {
 
 
 @pytest.mark.parametrize("name", NO_TRAIN_STEPS)
-def test_a_gradient_alone_is_not_an_update(name: str) -> None:
+def test_a_gradient_alone_is_not_an_update(name):
     fn, args = NO_TRAIN_STEPS[name]
     assert {one.role for one in inspect(fn, *args).equations if not one.is_call} == {"forward", "backward"}
 
 
-def test_the_option_params_declares_what_is_trained() -> None:
+def test_the_option_params_declares_what_is_trained():
     def step(q, x):
         return q - 0.1 * jax.grad(loss)(q, x)
 
@@ -281,7 +278,7 @@ def test_the_option_params_declares_what_is_trained() -> None:
 
 
 @pytest.mark.parametrize("first", ["scopes", "gradient"])
-def test_scopes_with_the_names_of_transforms_are_no_transforms(first: str) -> None:
+def test_scopes_with_the_names_of_transforms_are_no_transforms(first):
     """JAX's scopes and transforms of one name are equal tuples: what was read first must not decide."""
 
     def scoped(x):

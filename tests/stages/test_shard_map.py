@@ -87,9 +87,9 @@ def programs():
     }  # fmt: skip
 
 
-def measure() -> None:
+def measure():
     """Print for each program the links of the equations in the bodies; check their instruction histories."""
-    from jax_programs import check_links
+    from jax_programs import by_id, check_links
     from test_instruction_history import check
 
     from mithril_nb.inspection import inspect_function as inspect
@@ -105,8 +105,8 @@ def measure() -> None:
             assert inspection.stage(stage).unavailable is None, inspection.stage(stage).unavailable
         equations = {one.id: one for one in inspection.equations}
         inside = {id for id, one in equations.items() if "shard_map" in one.transforms and one.is_used}
-        ops = {one.id: one for one in inspection.stage("stablehlo").instructions}
-        instructions = {one.id: one for one in inspection.stage("hlo").instructions}
+        ops = by_id(inspection, "stablehlo")
+        instructions = by_id(inspection, "hlo")
         down, deeper = check_links(inspection, "jaxpr", "stablehlo"), check_links(inspection, "stablehlo", "hlo")
         back = inspection.links("hlo", "stablehlo")
         for id in inside:
@@ -138,7 +138,7 @@ def measure() -> None:
 
 
 @pytest.mark.parametrize("shardy", [True, False], ids=["Shardy", "GSPMD"])
-def test_bodies_are_linked_in_both_directions(shardy: bool, stress) -> None:
+def test_bodies_are_linked_in_both_directions(shardy, stress):
     flags = EIGHT_DEVICES | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": os.getcwd()}
     out = run_fresh(START.format(shardy=shardy), **flags)
     found = {name: int(count) for name, count in (line.split() for line in out.splitlines())}

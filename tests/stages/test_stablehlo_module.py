@@ -15,29 +15,28 @@ import pytest
 from jax import lax
 
 from mithril_nb import inspect as inspect_any
-from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.given.locations import NamedOperations, OpNames
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
 from mithril_nb.stages.hlo.stablehlo_module import traced_in_module
-from tests.jax_programs import programs, spec
+from tests.jax_programs import by_id, programs, spec
 
 VECTOR, MATRIX = spec(6), spec(3, 4)
 
 
 @jax.jit
-def shared(x: Any) -> Any:
+def shared(x):
     return jax.nn.relu(x) * jnp.where(x > 0, x, 1.0)
 
 
-def reducers(x: Any) -> Any:
+def reducers(x):
     """Return reductions: one that MLIR prints on one line, two in full, and one over two numbers at once."""
     least = lax.reduce(x, 1.0, lambda a, b: a * b + a, (0,))
     return x.sum(), least, jnp.argmax(x, 1), lax.reduce(x, 0.0, lax.sub, (1,))
 
 
-def loops(x: Any, n: Any) -> Any:
-    def inner(i: Any, y: Any) -> Any:
+def loops(x, n):
+    def inner(i, y):
         return lax.fori_loop(0, i, lambda _, z: shared(z) + x, y)
 
     first = lax.fori_loop(0, n, inner, x)
@@ -45,32 +44,32 @@ def loops(x: Any, n: Any) -> Any:
     return lax.cond(n > 2, jnp.sin, lambda y: shared(y) + second, second)
 
 
-def regions(x: Any, at: Any) -> Any:
+def regions(x, at):
     pooled = jax.grad(lambda y: lax.reduce_window(y, -jnp.inf, lax.max, (2, 2), (1, 1), "VALID").sum())(x)
     return jnp.sort(pooled, 1), x.at[at].add(1.0), lax.switch(at[0], [jnp.sin, jnp.cos, jnp.tan], x)
 
 
-def calls(x: Any) -> Any:
+def calls(x):
     for _ in range(5):
         x = shared(x) + jax.nn.gelu(x)
     return x
 
 
-def nothing_known(x: Any) -> Any:
+def nothing_known(x):
     """Return constants without an equation, and results that are unchanged arguments."""
     return x, jnp.ones(3), 4.0, lax.reduce(x, 0.0, lax.add, (0, 1))
 
 
-def called(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+def called(name, fn):
     """Return a function with a given name that calls a jitted function of the same name twice."""
 
-    def inner(x: Any) -> Any:
+    def inner(x):
         return fn(x) * 2.0
 
     inner.__name__ = inner.__qualname__ = name
     jitted = jax.jit(inner)
 
-    def twice(x: Any) -> Any:
+    def twice(x):
         return jitted(x) + jitted(x * 2.0)
 
     twice.__name__ = twice.__qualname__ = name
@@ -80,11 +79,11 @@ def called(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
 NAMES = ("σ", "fσ", "a-b", 'a"b', "a\\b", "a b", "a\nb", "1abc", "main", "a.b$c", "ℝ²")
 
 
-def lambdas(x: Any) -> Any:
+def lambdas(x):
     return jax.jit(lambda y: y * 2.0)(x) + jax.jit(lambda y: jnp.sin(y) * 3.0)(x)
 
 
-def largest(x: Any) -> Any:
+def largest(x):
     """Compute an op that MLIR gives two names."""
     values, places = lax.top_k(x, 2)
     return values, places, lax.top_k(jnp.sin(x), 1)
@@ -108,7 +107,7 @@ CASES: dict[str, Any] = {
 CASES |= {f"called {name!r}": (called(name, jnp.sin), (VECTOR,)) for name in NAMES}
 
 
-def inspected(name: str) -> Inspection:
+def inspected(name):
     fn, args = CASES[name]
     return inspect(fn, *args)
 
@@ -118,7 +117,7 @@ def _pairs(found: tuple[list[str], list[tuple[str, ...]]] | None) -> list[tuple[
     return list(zip(*found, strict=True))
 
 
-def check_objects(inspection: Inspection) -> None:
+def check_objects(inspection):
     program = inspection._pipeline.program.get()
     module: Any = inspection.lowered.compiler_ir("stablehlo")
     read = [(one.id, one.equations) for one in inspection.stage("stablehlo").instructions]
@@ -127,19 +126,19 @@ def check_objects(inspection: Inspection) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_links_from_objects_equal_links_from_text(name: str) -> None:
+def test_links_from_objects_equal_links_from_text(name):
     check_objects(inspected(name))
 
 
-def random_program(seed: int) -> Callable[[Any], Any]:
+def random_program(seed):
     """Return a program of a few nested calls, loops, branches and ops; jitted functions have unusual names."""
     rng = random.Random(seed)
     plain = (jnp.sin, jnp.cumsum, jnp.sort, lambda x: lax.top_k(x, 6)[0], lambda x: x * 1.5, lambda x: x - x.max())
 
-    def grown(depth: int) -> Callable[[Any], Any]:
+    def grown(depth):
         parts = [rng.choice(plain) if depth == 0 else grown(depth - 1) for _ in range(rng.randint(1, 3))]
 
-        def chain(x: Any) -> Any:
+        def chain(x):
             for part in parts:
                 x = part(x)
             return x
@@ -160,26 +159,26 @@ def random_program(seed: int) -> Callable[[Any], Any]:
     return grown(2)
 
 
-def test_object_links_match_text_of_random_programs(stress) -> None:
+def test_object_links_match_text_of_random_programs(stress):
     for seed in range(stress.size(short=12, long=300)):
         check_objects(inspect(random_program(seed), VECTOR))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_functions_keep_their_own_names(name: str) -> None:
+def test_functions_keep_their_own_names(name):
     inspection = inspect(called(name, jnp.sin), VECTOR)
     shown = f"{name}_0" if name == "main" else name
     links = inspection.links("jaxpr", "stablehlo")
     assert (links["0.0"], links["2.0"]) == ({f"{shown}%0"}, {f"{shown}%0"})
-    known = {one.id: one for one in inspection.stage("stablehlo").instructions}
+    known = by_id(inspection, "stablehlo")
     assert (known[f"@{shown}"].equations, known[f"@{shown}"].opcode) == (("0", "2"), "func.func")
     assert known[f"{shown}%0"].opcode == "stablehlo.sine"
 
 
-def test_operation_names_are_decoded() -> None:
+def test_operation_names_are_decoded():
     """StableHLO and HLO escape characters outside ASCII in different ways."""
 
-    def program(größe: Any) -> Any:
+    def program(größe):
         with jax.named_scope('größe "a"\\'):
             return called("σ", jnp.sin)(größe) @ größe
 
@@ -196,7 +195,7 @@ def test_operation_names_are_decoded() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_links_are_the_same_before_and_after_the_text_is_made(name: str) -> None:
+def test_links_are_the_same_before_and_after_the_text_is_made(name):
     inspection = inspected(name)
     pairs = [("jaxpr", "stablehlo"), ("stablehlo", "jaxpr"), ("jaxpr", "jaxpr")]
     before = [inspection.links(*pair) for pair in pairs]
@@ -207,7 +206,7 @@ def test_links_are_the_same_before_and_after_the_text_is_made(name: str) -> None
     assert [inspection.links(*pair) for pair in pairs] == before
 
 
-def test_op_of_several_equations_is_linked_to_all() -> None:
+def test_op_of_several_equations_is_linked_to_all():
     inspection = inspect(lambda x: jnp.sin(x) + jnp.cos(x), VECTOR)
     program = inspection._pipeline.program.get()
     module: Any = inspection.lowered.compiler_ir("stablehlo")
@@ -225,7 +224,7 @@ def test_op_of_several_equations_is_linked_to_all() -> None:
     assert [(one.id, one.equations) for one in read] == found
 
 
-def test_file_location_is_not_an_operation_name() -> None:
+def test_file_location_is_not_an_operation_name():
     read = read_stablehlo(
         "module @m {\n"
         "  func.func public @main(%arg0: tensor<f32>) -> tensor<f32> {\n"
@@ -241,7 +240,7 @@ def test_file_location_is_not_an_operation_name() -> None:
     assert [(one.id, one.equations) for one in read][:1] == [("%0", ("jit(f)/mlp/sin",))]
 
 
-def test_unknown_module_is_read_from_its_text() -> None:
+def test_unknown_module_is_read_from_its_text():
     inspection = inspected("calls")
     program = inspection._pipeline.program.get()
     module: Any = inspection.lowered.compiler_ir("stablehlo")
@@ -251,7 +250,7 @@ def test_unknown_module_is_read_from_its_text() -> None:
     assert traced_in_module(other, program.tags, program.ids, program.outside) is None
 
 
-def test_a_stage_shown_later_is_a_stage_like_any_other() -> None:
+def test_a_stage_shown_later_is_a_stage_like_any_other():
     stage = inspected("calls").stage("stablehlo")
     again = pickle.loads(pickle.dumps(stage))
     assert again == stage == copy.deepcopy(stage)

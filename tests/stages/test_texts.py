@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from jax_programs import block, linear_params, mlp, spec
+from jax_programs import block, by_id, equations_of, linear_params, mlp, ops_of, spec
 
 import mithril_nb as ml
-from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages import Equation
 from mithril_nb.stages.hlo import syntax
@@ -40,7 +37,7 @@ def _loops(x):
 LOOPS = inspect(jax.grad(_loops), spec(3, 4))
 
 
-def test_jaxpr_text_has_the_format_of_jax() -> None:
+def test_jaxpr_text_has_the_format_of_jax():
     assert (
         SMALL.stage("jaxpr").text
         == """\
@@ -67,12 +64,12 @@ def test_jaxpr_text_has_the_format_of_jax() -> None:
     )
 
 
-def _custom_jvp(text: str) -> str:
+def _custom_jvp(text):
     """Return the call, which JAX 0.12 names, but 0.10 not on every path."""
     return "custom_jvp_call[name=relu] h" if "custom_jvp_call[name=relu]" in text else "custom_jvp_call h"
 
 
-def test_branches_and_loops_in_a_jaxpr_have_labels() -> None:
+def test_branches_and_loops_in_a_jaxpr_have_labels():
     def fn(x):
         x = lax.while_loop(lambda x: x.sum() < 3, lambda x: x + 1, x)
         return lax.cond(x.sum() > 0, jnp.sin, jnp.cos, x)
@@ -83,8 +80,8 @@ def test_branches_and_loops_in_a_jaxpr_have_labels() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "bool", "complex64"])
-def test_large_constants_are_not_printed(dtype: str, tmp_path: Path) -> None:
-    def fn(size: int) -> Inspection:
+def test_large_constants_are_not_printed(dtype, tmp_path):
+    def fn(size):
         table = jnp.arange(size).astype(dtype)
         return inspect(lambda x: jnp.where(table[::-1] != 0, x, jnp.full(size, 2.0)), spec(size))
 
@@ -104,7 +101,7 @@ def test_large_constants_are_not_printed(dtype: str, tmp_path: Path) -> None:
     assert given.stage("hlo_before").text == large.stage("hlo_before").text
 
 
-def test_every_line_of_stablehlo_with_an_op_is_an_instruction() -> None:
+def test_every_line_of_stablehlo_with_an_op_is_an_instruction():
     def fn(x):
         x = lax.cond(x.sum() > 0, jnp.sin, lambda x: x * 2, x)
         x = lax.while_loop(lambda x: x.sum() < 3, lambda x: x + 1, x)
@@ -128,7 +125,7 @@ def test_every_line_of_stablehlo_with_an_op_is_an_instruction() -> None:
         assert one.equations
 
 
-def test_a_function_called_twice_is_linked_to_both_calls() -> None:
+def test_a_function_called_twice_is_linked_to_both_calls():
     def fn(x):
         with block("a"):
             x = jax.nn.silu(x)
@@ -145,7 +142,7 @@ def test_a_function_called_twice_is_linked_to_both_calls() -> None:
     assert sorted(tuple(one.blocks) for one in divides) == [("a",), ("b",)]
 
 
-def test_hlo_is_shown_without_noise_and_with_the_entry_first() -> None:
+def test_hlo_is_shown_without_noise_and_with_the_entry_first():
     stage = SMALL.stage("hlo")
     lines = stage.text.splitlines()
     assert lines[0] == "HloModule jit_forward"
@@ -159,7 +156,7 @@ def test_hlo_is_shown_without_noise_and_with_the_entry_first() -> None:
         assert f"%{one.id} = " in raw
 
 
-def test_a_fusion_is_split_by_the_work_inside_it() -> None:
+def test_a_fusion_is_split_by_the_work_inside_it():
     def fn(x):
         with block("a"):
             x = x * x + x
@@ -199,7 +196,7 @@ ENTRY %main (x: f32[2,3]) -> f32[2] {
 """  # noqa: E501
 
 
-def test_data_movement_has_a_small_share_in_a_fusion() -> None:
+def test_data_movement_has_a_small_share_in_a_fusion():
     def fn(x, y):
         with block("computes"):
             x = x * y + 1.0
@@ -207,13 +204,13 @@ def test_data_movement_has_a_small_share_in_a_fusion() -> None:
             return x[:, ::2].T
 
     found = inspect(fn, spec(8, 8), spec(8, 8))
-    (fusion,) = (one for one in found.stage("hlo").instructions if one.opcode == "fusion")
+    (fusion,) = ops_of(found, "hlo", "fusion")
     assert fusion.blocks.keys() == {"computes", "moves"}
     assert 0 < fusion.blocks["moves"] < 0.05
     assert sum(fusion.blocks.values()) == pytest.approx(1.0, abs=1e-9)
 
 
-def test_a_hand_written_module() -> None:
+def test_a_hand_written_module():
     text, instructions = read_hlo(MODULE, TAGS, EQUATIONS, {"x": (0, "a")})
     assert (
         text
@@ -250,13 +247,13 @@ ENTRY %main (x: f32[2,3]) -> f32[2] {
     }
 
 
-def _is_read_the_same_twice(line: str) -> bool:
+def _is_read_the_same_twice(line):
     usual = syntax._usual_line(line)
     return usual is None or usual == syntax._any_line(line)
 
 
 @pytest.mark.parametrize("made", [SMALL, LOOPS], ids=["small", "loops"])
-def test_the_fast_reader_equals_the_general_one(made: Inspection) -> None:
+def test_the_fast_reader_equals_the_general_one(made):
     texts = (made.optimized.as_text() or "", made.lowered.as_text(dialect="hlo", debug_info=True))
     for text in texts:
         lines = [line for line in text.splitlines() if isinstance(read_line(line), syntax.HloLine)]
@@ -264,7 +261,7 @@ def test_the_fast_reader_equals_the_general_one(made: Inspection) -> None:
         assert sum(syntax._usual_line(line) is not None for line in lines) > len(lines) / 2
 
 
-def test_a_scope_that_looks_like_a_place_is_not_one() -> None:
+def test_a_scope_that_looks_like_a_place_is_not_one():
     line = '  %a = f32[4]{0} add(%b, %c), metadata={op_name="jit(f)/stack_frame_id=6/add"}'
     assert _is_read_the_same_twice(line)
     found = read_line(line)
@@ -273,7 +270,7 @@ def test_a_scope_that_looks_like_a_place_is_not_one() -> None:
 
 
 @given(st.randoms(use_true_random=False))
-def test_both_readers_agree_on_a_damaged_line(rng: random.Random) -> None:
+def test_both_readers_agree_on_a_damaged_line(rng):
     lines = [line for line in (LOOPS.optimized.as_text() or "").splitlines() if line.startswith("  ")]
     parts = [", to_apply=%f", ", branch_computations={a, b}", ", sharding={x}", *'{}"\\%= ', ", "]
     for line in rng.sample(lines, 5):
@@ -284,20 +281,20 @@ def test_both_readers_agree_on_a_damaged_line(rng: random.Random) -> None:
 
 
 @given(st.text())
-def test_readers_accept_any_text(text: str) -> None:
+def test_readers_accept_any_text(text):
     read_line(text)
     read_hlo(text, TAGS, EQUATIONS, {})
     read_stablehlo(text, TAGS, EQUATIONS)
 
 
-def _damaged(text: str, rng: random.Random) -> str:
+def _damaged(text, rng: random.Random):
     damaged = list(text)
     for _ in range(rng.randrange(1, 30)):
         damaged[rng.randrange(len(damaged))] = rng.choice(["", *'{}()"\\\n%# x'])
     return "".join(damaged)
 
 
-def _with_exchanged_names(text: str, rng: random.Random) -> str:
+def _with_exchanged_names(text, rng: random.Random):
     pieces = re.split(r"(%[\w.\-]+)", text)
     for _ in range(rng.randrange(1, 30)):
         place, other = (rng.randrange(len(pieces) // 2) * 2 + 1 for _ in range(2))
@@ -305,7 +302,7 @@ def _with_exchanged_names(text: str, rng: random.Random) -> str:
     return "".join(pieces)
 
 
-def test_an_item_of_no_tuple_is_read() -> None:
+def test_an_item_of_no_tuple_is_read():
     """As in a text whose characters were lost: `get-tuple-element()` without an operand."""
     tagged = 'metadata={op_name="jit(f)/mnb#0~/add"}'
     text = f"HloModule m\n\nENTRY %m () -> f32[2] {{\n  ROOT %g = f32[2] get-tuple-element(), index=0, {tagged}\n}}\n"
@@ -315,7 +312,7 @@ def test_an_item_of_no_tuple_is_read() -> None:
 
 @pytest.mark.parametrize("damage", [_damaged, _with_exchanged_names])
 @given(rng=st.randoms(use_true_random=False))
-def test_readers_accept_damaged_text(damage: Callable[[str, random.Random], str], rng: random.Random) -> None:
+def test_readers_accept_damaged_text(damage, rng):
     for made in (SMALL, LOOPS):
         program = made._pipeline.program.get()
         _, hlo = read_hlo(damage(made.compiled.as_text() or "", rng), program.tags, program.by_id, {})
@@ -333,7 +330,7 @@ def test_readers_accept_damaged_text(damage: Callable[[str, random.Random], str]
         ("ROOT %c = f32[2] call(%c), to_apply=%gone", "ROOT %d = f32[2] copy(%d)"),
     ],
 )
-def test_recursive_computations_end(first: str, second: str) -> None:
+def test_recursive_computations_end(first, second):
     """XLA never writes them, but an edited or broken file may contain them."""
     named = 'ROOT %e = f32[2] add(%x, %x), metadata={op_name="jit(f)/mnb#0~/add"}'
     text = f"""\
@@ -361,7 +358,7 @@ ENTRY %main (x: f32[2]) -> f32[2] {{
     assert {"e", "x", "y"} <= {one.id for one in instructions}
 
 
-def test_cyclic_locations_end() -> None:
+def test_cyclic_locations_end():
     program = SMALL._pipeline.program.get()
     text = "module @m {\n  func.func public @main() {\n    return loc(#loc1)\n  } loc(#loc)\n} loc(#loc)\n"
     text += '#loc = loc(unknown)\n#loc1 = loc("a"(#loc2))\n#loc2 = loc("b"(#loc1))\n'
@@ -372,7 +369,7 @@ def test_cyclic_locations_end() -> None:
 @pytest.mark.parametrize(
     "name", ["relu", "gelu", "softmax", "silu", "elu", "celu", "glu", "log_softmax", "standardize", "hard_tanh"]
 )
-def test_jax_nn_functions(name: str) -> None:
+def test_jax_nn_functions(name):
     def fn(x):
         with block("it"):
             return getattr(jax.nn, name)(x)
@@ -384,13 +381,13 @@ def test_jax_nn_functions(name: str) -> None:
     assert sum(one.block == "it" for one in inspection.equations) >= 2
 
 
-def test_instructions_have_operands_and_shapes() -> None:
+def test_instructions_have_operands_and_shapes():
     def fn(w, x):
         x = lax.fori_loop(0, 3, lambda _, x: jnp.tanh(x @ w), x)
         return lax.cond(x.sum() > 0, jnp.sin, jnp.cos, x)
 
     found = inspect(fn, spec(5, 5), spec(2, 5))
-    jaxpr = {one.id: one for one in found.stage("jaxpr").instructions}
+    jaxpr = by_id(found, "jaxpr")
     loop = next(one for one in jaxpr.values() if one.opcode == "scan")
     (inner,) = (one for one in jaxpr.values() if one.opcode == "dot_general")
     assert loop.operands == ("arg0", "0:i32[]", "arg1")
@@ -400,7 +397,7 @@ def test_instructions_have_operands_and_shapes() -> None:
     assert inner.transforms == ("scan",)
     assert inner.source == (jaxpr[loop.id].source)
 
-    stablehlo = {one.id: one for one in found.stage("stablehlo").instructions}
+    stablehlo = by_id(found, "stablehlo")
     (dot,) = (one for one in stablehlo.values() if one.opcode == "stablehlo.dot_general")
     assert dict(dot.attributes)["contracting_dims"] == "[1] x [0]"
     assert dot.equations == inner.equations
@@ -411,14 +408,14 @@ def test_instructions_have_operands_and_shapes() -> None:
     assert not any("iterArg" in one for one in while_.operands)
 
     for name in ("hlo_before", "hlo"):
-        hlo = {one.id: one for one in found.stage(name).instructions}
+        hlo = by_id(found, name)
         (dot,) = (one for one in hlo.values() if one.opcode == "dot")
         assert dot.equations == inner.equations
         assert all(operand in hlo for one in hlo.values() for operand in one.operands)
         assert dict(dot.attributes)["lhs_contracting_dims"] == "{1}"
 
 
-def test_the_bodies_of_reductions_and_callbacks_have_blocks() -> None:
+def test_the_bodies_of_reductions_and_callbacks_have_blocks():
     def fn(x):
         with block("best"):
             best = x.argmax()
@@ -429,12 +426,12 @@ def test_the_bodies_of_reductions_and_callbacks_have_blocks() -> None:
     for name in ("stablehlo", "hlo_before", "hlo"):
         real = [one for one in found.stage(name).instructions if one.opcode not in ("parameter", "constant", "tuple")]
         assert all(one.shares for one in real), [one for one in real if not one.shares]
-    (call,) = (one for one in found.stage("stablehlo").instructions if one.opcode == "stablehlo.custom_call")
+    (call,) = ops_of(found, "stablehlo", "stablehlo.custom_call")
     assert call.blocks == {"called": 1.0}
     assert call.origin == "tagged"
 
 
-def test_tags_in_a_called_function_are_relative_to_the_call() -> None:
+def test_tags_in_a_called_function_are_relative_to_the_call():
     def fn(x):
         with block("before"):
             x = jnp.sin(x)
@@ -442,9 +439,9 @@ def test_tags_in_a_called_function_are_relative_to_the_call() -> None:
             return jnp.sort(x)  # a jitted function: the tags of its comparator are relative to it
 
     found = inspect(fn, spec(5))
-    (sort,) = (one for one in found.equations if one.primitive == "sort")
+    (sort,) = equations_of(found, "sort")
     for name in ("hlo_before", "hlo"):
-        compared = [one for one in found.stage(name).instructions if one.opcode == "compare"]
+        compared = ops_of(found, name, "compare")
         assert compared
         for one in compared:
             assert set(one.equations) <= {sort.id}

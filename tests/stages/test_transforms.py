@@ -43,11 +43,11 @@ def marks(step) -> list[tuple[str, str, str | None]]:
     return [(primitive[one.id], one.mark, one.source) for one in step.equations]
 
 
-def agree(steps) -> None:
+def agree(steps):
     assert [str(one) for one in steps.check() if one.agrees is False] == []
 
 
-def test_the_first_step_is_the_trace() -> None:
+def test_the_first_step_is_the_trace():
     steps = step_through(loss, spec(4, 3), spec(3), through=())
     assert [step.name for step in steps] == ["trace"]
     assert steps[0].before is None
@@ -56,7 +56,7 @@ def test_the_first_step_is_the_trace() -> None:
     assert repr(steps) == "TransformSteps('loss': trace)"
 
 
-def test_vmap_batches_dependent_equations() -> None:
+def test_vmap_batches_dependent_equations():
     def scaled(w, x):
         return jnp.exp(w) * x
 
@@ -74,7 +74,7 @@ def test_vmap_batches_dependent_equations() -> None:
     agree(steps)
 
 
-def test_grad_links_derivatives_to_forward_equations() -> None:
+def test_grad_links_derivatives_to_forward_equations():
     step = step_through(loss, spec(4, 3), spec(3), through=("grad",))[1]
     assert marks(step) == [
         ("dot_general", "kept", "0"),
@@ -96,7 +96,7 @@ def test_grad_links_derivatives_to_forward_equations() -> None:
 
 
 @pytest.mark.parametrize(("name", "word"), [("remat", "a checkpoint"), ("jit", "a jit")])
-def test_a_wrapper_keeps_all_and_adds_itself(name: str, word: str) -> None:
+def test_a_wrapper_keeps_all_and_adds_itself(name, word):
     steps = step_through(everything, spec(4, 4), spec(4), through=(name,))
     step = steps[1]
     assert [one.mark for one in step.equations] == ["new", *["kept"] * 25]
@@ -105,14 +105,14 @@ def test_a_wrapper_keeps_all_and_adds_itself(name: str, word: str) -> None:
     agree(steps)
 
 
-def test_scan_repeats_the_function() -> None:
+def test_scan_repeats_the_function():
     steps = step_through(lambda c, w: jnp.tanh(w @ c), spec(3), spec(3, 3), through=(("scan", 4), "sum", "grad"))
     assert marks(steps[1]) == [("scan", "new", None), ("dot_general", "kept", "0"), ("tanh", "kept", "1")]
     assert "into a loop of 4 iterations" in steps[1].explanation
     agree(steps)
 
 
-def test_bodies_are_matched_and_removed_equations_are_gone() -> None:
+def test_bodies_are_matched_and_removed_equations_are_gone():
     step = step_through(everything, spec(4, 4), spec(4), through=("grad",))[1]
     before = {one.id: one.mark for one in step.equations_before}
     assert before["0"] == "changed"  # the scan also returns residuals for the backward pass
@@ -122,7 +122,7 @@ def test_bodies_are_matched_and_removed_equations_are_gone() -> None:
     assert [one.source for one in step.equations if one.source is None] == []
 
 
-def test_recomputed_equations_are_counted_separately() -> None:
+def test_recomputed_equations_are_counted_separately():
     step = step_through(loss, spec(4, 3), spec(3), through=("remat", "grad"))[2]
     again = [one for one in step.equations if "remat" in one.via]
     assert [(one.mark, one.source, one.note) for one in again] == [
@@ -147,13 +147,13 @@ def test_recomputed_equations_are_counted_separately() -> None:
         ("remat", "grad"),
     ],
 )
-def test_both_sides_of_every_step_agree(through) -> None:
+def test_both_sides_of_every_step_agree(through):
     steps = step_through(everything, spec(4, 4), spec(4), through=through)
     assert steps.problem is None
     assert [one.agrees for one in steps.check()] == [True] * (len(through) + 1)
 
 
-def test_arguments_may_be_integers_keys_and_nested() -> None:
+def test_arguments_may_be_integers_keys_and_nested():
     def picked(key, params, index):
         return (params["w"][index] * jax.random.uniform(key, (2,))).sum()
 
@@ -167,7 +167,7 @@ def test_arguments_may_be_integers_keys_and_nested() -> None:
     assert "# tangent[1]" in tangent
 
 
-def test_a_custom_transform_is_linked_but_not_compared() -> None:
+def test_a_custom_transform_is_linked_but_not_compared():
     def twice(fn):
         return lambda x: fn(fn(x))
 
@@ -177,7 +177,7 @@ def test_a_custom_transform_is_linked_but_not_compared() -> None:
     assert str(steps.check()[1]) == "twice: not compared: its expected result is unknown"
 
 
-def test_a_wrong_derivative_is_shown() -> None:
+def test_a_wrong_derivative_is_shown():
     @jax.custom_vjp
     def wrong(x):
         return jnp.sin(x)
@@ -191,7 +191,7 @@ def test_a_wrong_derivative_is_shown() -> None:
     assert found.largest > found.tolerance > 0
 
 
-def test_a_failure_at_run_time_is_shown() -> None:
+def test_a_failure_at_run_time_is_shown():
     seen = []
 
     def leaks(x):
@@ -205,14 +205,14 @@ def test_a_failure_at_run_time_is_shown() -> None:
     assert second.agrees
 
 
-def test_nan_and_infinity_on_both_sides_are_equal() -> None:
+def test_nan_and_infinity_on_both_sides_are_equal():
     steps = step_through(lambda x: jnp.log(x), jnp.array([-1.0, 0.0, 1.0]), through=("jit",))
     for one in steps.check():
         assert (one.agrees, one.largest, one.nans) == (True, 0.0, 1)
     assert "1 NaN on both sides" in str(steps.check()[1])
 
 
-def test_grad_of_an_array_stops_the_chain() -> None:
+def test_grad_of_an_array_stops_the_chain():
     steps = ml.step_through(loss, spec(4, 3), spec(3))
     assert [step.name for step in steps] == ["trace", "vmap", "grad"]
     assert steps.left_out == ("remat", "jit")
@@ -232,7 +232,7 @@ def test_grad_of_an_array_stops_the_chain() -> None:
     assert step_through(loss, spec(4, 3), spec(3), through=("vmap", "mean", "grad", "remat", "jit")).problem is None
 
 
-def test_options_of_a_transform_are_passed_on() -> None:
+def test_options_of_a_transform_are_passed_on():
     def picked(index, x):
         return x[index] ** 2
 
@@ -240,7 +240,7 @@ def test_options_of_a_transform_are_passed_on() -> None:
     agree(step_through(lambda x: (x.sum(), x), spec(3), through=(functools.partial(jax.grad, has_aux=True),)))
 
 
-def test_vmap_over_a_missing_axis() -> None:
+def test_vmap_over_a_missing_axis():
     steps = step_through(jnp.sin, spec(), through=(functools.partial(jax.vmap, in_axes=1), "jit"))
     assert str(steps.problem) == (
         "step 1 of 'sin', 'vmap', cannot be applied.\n"
@@ -251,7 +251,7 @@ def test_vmap_over_a_missing_axis() -> None:
     )
 
 
-def test_side_effects_keep_the_earlier_steps() -> None:
+def test_side_effects_keep_the_earlier_steps():
     def called(x):
         return io_callback(lambda v: v, spec(3), x, ordered=True).sum()
 
@@ -261,7 +261,7 @@ def test_side_effects_keep_the_earlier_steps() -> None:
     assert [one.agrees for one in steps.check()] == [True, True]
 
 
-def test_a_function_that_cannot_be_traced_has_one_step() -> None:
+def test_a_function_that_cannot_be_traced_has_one_step():
     def branches(x):
         return x if x > 0 else -x
 
@@ -275,29 +275,13 @@ def test_a_function_that_cannot_be_traced_has_one_step() -> None:
     assert steps.left_out == ("jit",)
 
 
-@pytest.mark.parametrize("through", [3, None, np.ones(3), (("vmap", True),)])
-def test_an_invalid_chain_is_rejected(through) -> None:
+@pytest.mark.parametrize("through", [3, None, np.ones(3), (("vmap", True),), ("vmpa",), (("scan", -1),), (7,)])
+def test_an_invalid_chain_is_rejected(through):
     with pytest.raises(UnknownOptionError, match="step_through has no transform"):
         step_through(jnp.sin, spec(3), through=through)
 
 
-@pytest.mark.parametrize(
-    ("entry", "shown", "near"),
-    [("vmpa", "'vmpa'", "vmap"), (("scan", -1), "('scan', -1)", "scan"), (7, "7", "grad")],
-)
-def test_an_unknown_transform_is_rejected(entry, shown: str, near: str) -> None:
-    with pytest.raises(UnknownOptionError) as caught:
-        step_through(jnp.sin, spec(3), through=(entry,))
-    assert str(caught.value) == (
-        f"step_through has no transform {shown}.\n"
-        "    names  vmap, grad, value_and_grad, jvp, vjp, linearize, remat, checkpoint, jit, scan, mean, sum\n"
-        '    pairs  ("vmap", 8), ("scan", 5)\n'
-        "    or     a function that takes and returns a function\n"
-        f'    Try: through=("{near}",)'
-    )
-
-
-def test_the_steps_are_data() -> None:
+def test_the_steps_are_data():
     steps = step_through(loss, spec(4, 3), spec(3))
     data = json.loads(json.dumps(steps.to_dict()))
     assert data["through"] == ["vmap", "grad", "remat", "jit"]
@@ -337,7 +321,7 @@ def functions(draw: st.DrawFn):
 @pytest.mark.slow
 @settings(max_examples=8)
 @given(functions(), st.lists(st.sampled_from(CHAIN), min_size=1, max_size=3))
-def test_random_functions_through_random_chains(made, through) -> None:
+def test_random_functions_through_random_chains(made, through):
     steps = step_through(made, spec(3), spec(3), through=tuple(through))
     for step, (transform, before, after) in zip(steps[1:], steps._links, strict=False):
         assert transform.name == step.name
@@ -368,7 +352,7 @@ def looks(site):
     "made",
     [lambda x: x * 1j, lambda x: (x * 2**30).astype("int32") * 3, lambda x: x > 0, lambda x: x.astype("bfloat16")],
 )
-def test_sums_of_every_kind_of_number_agree_with_numpy(name: str, made) -> None:
+def test_sums_of_every_kind_of_number_agree_with_numpy(name, made):
     with warnings.catch_warnings(action="error"):
         found = step_through(made, jnp.arange(4.0), through=(name,)).check()
     assert [one.agrees for one in found] == [True, True], [str(one) for one in found]

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax_programs import equations_of, ops_of
 
 import mithril_nb as ml
 from mithril_nb.inspection import inspect_function as inspect
@@ -23,22 +24,22 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def rounds(fn: Callable[..., Any], *args: Any) -> int | None:
+def rounds(fn, *args) -> int | None:
     """Return the number of runs of the sine in a program, from its equation."""
-    (sine,) = (one for one in inspect(fn, *args).equations if one.primitive == "sin")
+    (sine,) = equations_of(inspect(fn, *args), "sin")
     return sine.repeats
 
 
-def counted(is_on: Callable[[Any], Any], step: Callable[[Any], Any], start: Any) -> Callable[..., Any]:
+def counted(is_on, step, start):
     """A loop of sines over a count."""
 
-    def program(x: Any) -> Any:
+    def program(x):
         return lax.while_loop(lambda c: is_on(c[1]), lambda c: (jnp.sin(c[0]), step(c[1])), (x, start))
 
     return program
 
 
-def by_running(how: str, start: int, step: int, end: int) -> int | None:
+def by_running(how, start, step, end) -> int | None:
     """Count iterations by running; no loop here has more than 30, unless it never ends."""
     for count in range(30):
         if not COMPARE[how](start, end):
@@ -47,7 +48,7 @@ def by_running(how: str, start: int, step: int, end: int) -> int | None:
     return None
 
 
-def test_every_way_to_count_to_a_number() -> None:
+def test_every_way_to_count_to_a_number():
     cases = list(product(COMPARE, (-3, 0, 5), (1, 3, -1, -2, 0), (-4, 0, 6)))
     found = {
         (how, start, step, end): rounds(
@@ -75,14 +76,14 @@ TOLD = {
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_known_and_unknown_counts(name: str) -> None:
+def test_known_and_unknown_counts(name):
     program, expected = TOLD[name]
     assert rounds(program, X) == expected
 
 
-def test_the_end_may_be_a_loop_invariant() -> None:
-    def program(x: Any) -> Any:
-        def turn(carry: Any) -> Any:
+def test_the_end_may_be_a_loop_invariant():
+    def program(x):
+        def turn(carry):
             count, end, x = carry
             return count + 1, end, jnp.sin(x)
 
@@ -91,24 +92,24 @@ def test_the_end_may_be_a_loop_invariant() -> None:
     assert rounds(program, X) == 7
 
 
-def test_an_end_known_only_at_run_time() -> None:
-    def program(x: Any, end: Any) -> Any:
+def test_an_end_known_only_at_run_time():
+    def program(x, end):
         return lax.fori_loop(0, end, lambda _, x: jnp.sin(x), x)
 
     assert rounds(program, X, jax.ShapeDtypeStruct((), "int32")) is None
 
 
-def test_conditions_run_once_more_and_nested_loops_multiply() -> None:
+def test_conditions_run_once_more_and_nested_loops_multiply():
     inner = counted(lambda i: i < 4, lambda i: i + 1, 0)
 
-    def program(x: Any) -> Any:
+    def program(x):
         return lax.scan(lambda x, _: (inner(x)[0], None), x, None, length=3)[0]
 
     runs = {one.primitive: one.repeats for one in inspect(program, X).equations}
     assert runs == {"scan": 1, "while": 3, "lt": 15, "sin": 12, "add": 12}
 
 
-def fori(x: Any) -> Any:
+def fori(x):
     return lax.fori_loop(0, 6, lambda i, c: jnp.sin(c) + i, x)
 
 
@@ -125,7 +126,7 @@ LOOPS: dict[str, tuple[Callable[..., Any], set[str]]] = {
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_every_stage_and_cost_has_the_same_trip_count(name: str) -> None:
+def test_every_stage_and_cost_has_the_same_trip_count(name):
     fn, wanted = LOOPS[name]
     inspection = inspect(fn, X)
     for stage in ("jaxpr", "stablehlo", "hlo_before", "hlo"):
@@ -134,7 +135,7 @@ def test_every_stage_and_cost_has_the_same_trip_count(name: str) -> None:
         assert loops
         assert notes == (wanted if stage != "stablehlo" or name != "open" else {""}), stage
     lowered = ml.inspect(jax.jit(fn).lower(X))
-    before = [one for one in lowered.stage("hlo_before").instructions if one.opcode == "while"]
+    before = ops_of(lowered, "hlo_before", "while")
     assert {region_of(one).note for one in before} == wanted
     for found in (inspection, lowered):
         assert (found.cost("lowered").total.flops is None) == (name == "open")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect as python_inspect
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,9 +11,8 @@ import jax.numpy as jnp
 import optax
 import pytest
 from jax import lax
-from jax_programs import spec
+from jax_programs import equations_of, spec
 
-from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.stages.jax_versions import file_label
 from mithril_nb.stages.records import Equation
@@ -23,22 +21,22 @@ HERE = file_label(__file__)
 X = spec(3, 3)
 
 
-def line_of(fn: Callable[..., Any], code: str) -> int:
+def line_of(fn, code):
     """Return the number of the first line of a function that contains a piece of code."""
     lines, first = python_inspect.getsourcelines(fn)
     return first + next(at for at, line in enumerate(lines) if code in line)
 
 
-def at(fn: Callable[..., Any], code: str) -> str:
+def at(fn, code):
     return f"{HERE}:{line_of(fn, code)}"
 
 
-def sources(inspection: Inspection) -> set[str]:
+def sources(inspection):
     return {one.source for one in inspection.equations}
 
 
-def of_primitive(inspection: Inspection, primitive: str) -> Equation:
-    return next(one for one in inspection.equations if one.primitive == primitive)
+def of_primitive(inspection, primitive) -> Equation:
+    return equations_of(inspection, primitive)[0]
 
 
 ONE_CALL: dict[str, Callable[[Any], Any]] = {
@@ -57,61 +55,61 @@ ONE_CALL: dict[str, Callable[[Any], Any]] = {
 """Library functions, each called on one line of the user."""
 
 
-def own_line(fn: Callable[..., Any]) -> str:
+def own_line(fn):
     return f"{HERE}:{fn.__code__.co_firstlineno}"
 
 
 @pytest.mark.parametrize("name", ONE_CALL)
-def test_library_equations_have_the_line_of_the_users_call(name: str) -> None:
+def test_library_equations_have_the_line_of_the_users_call(name):
     fn = ONE_CALL[name]
     assert sources(inspect(fn, X)) == {own_line(fn)}
 
 
 @pytest.mark.parametrize("name", [name for name in ONE_CALL if name != "random"])
-def test_gradients_of_library_functions_have_that_line_too(name: str) -> None:
+def test_gradients_of_library_functions_have_that_line_too(name):
     fn = ONE_CALL[name]
 
-    def loss(x: Any) -> Any:
+    def loss(x):
         return jax.grad(lambda x: fn(x).sum())(x)
 
     assert sources(inspect(loss, X)) == {own_line(fn), at(loss, "return")}
 
 
-def first_user(x: Any) -> Any:
+def first_user(x):
     return jax.nn.relu(x)
 
 
-def second_user(x: Any) -> Any:
+def second_user(x):
     x = x + 1
     return jax.nn.relu(x)
 
 
-def both(x: Any) -> Any:
+def both(x):
     return first_user(x), second_user(x)
 
 
-def test_a_cached_trace_has_the_line_of_each_call() -> None:
+def test_a_cached_trace_has_the_line_of_each_call():
     lines = [one.source for one in inspect(both, X).equations if one.primitive in ("max", "custom_jvp_call")]
     assert lines == [at(first_user, "relu")] * 2 + [at(second_user, "relu")] * 2
 
 
-def test_lines_do_not_come_from_an_earlier_program() -> None:
+def test_lines_do_not_come_from_an_earlier_program():
     assert sources(inspect(first_user, X)) == {at(first_user, "relu")}
     assert sources(inspect(second_user, X)) == {at(second_user, "x + 1"), at(second_user, "relu")}
     assert sources(inspect(first_user, X)) == {at(first_user, "relu")}
 
 
 @jax.jit
-def jitted_helper(x: Any) -> Any:
+def jitted_helper(x):
     y = jnp.sin(x)
     return jnp.where(y > 0, y, x)
 
 
-def calls_a_jitted_helper(x: Any) -> Any:
+def calls_a_jitted_helper(x):
     return jitted_helper(x) + jitted_helper(x + 1)
 
 
-def test_the_users_jitted_function_has_its_own_lines() -> None:
+def test_the_users_jitted_function_has_its_own_lines():
     found = inspect(calls_a_jitted_helper, X)
     assert of_primitive(found, "sin").source == at(jitted_helper.__wrapped__, "sin")
     assert of_primitive(found, "select_n").source == at(jitted_helper.__wrapped__, "where")
@@ -119,37 +117,37 @@ def test_the_users_jitted_function_has_its_own_lines() -> None:
     assert calls == [at(calls_a_jitted_helper, "return")] * 2
 
 
-def mapped(row: Any) -> Any:
+def mapped(row):
     return jnp.tanh(row)
 
 
-def calls_back(x: Any) -> Any:
+def calls_back(x):
     return lax.map(mapped, x)
 
 
-def test_callbacks_have_the_line_in_the_users_function() -> None:
+def test_callbacks_have_the_line_in_the_users_function():
     found = inspect(calls_back, X)
     assert of_primitive(found, "tanh").source == at(mapped, "tanh")
     assert of_primitive(found, "scan").source == at(calls_back, "map")
 
 
-def squared(x: Any) -> Any:
+def squared(x):
     return (x**2).sum()
 
 
-def test_equations_around_the_function_have_its_def_line() -> None:
+def test_equations_around_the_function_have_its_def_line():
     found = sources(inspect(jax.hessian(squared), spec(3)))
     assert found == {at(squared, "def squared"), at(squared, "return")}
 
 
-def test_a_function_of_a_library_has_its_own_lines() -> None:
+def test_a_function_of_a_library_has_its_own_lines():
     found = inspect(jax.nn.softmax, X)
     assert {one.partition(":")[0] for one in sources(found)} == {"jax/_src/nn/functions.py"}
     assert "_softmax(x" in found.stage("python").text
     assert len(found.find("line:functions.py")) == len(found.equations)
 
 
-def test_library_lines_are_found_and_have_costs(tmp_path: Path) -> None:
+def test_library_lines_are_found_and_have_costs(tmp_path):
     folder = tmp_path / "lib" / "python3.11" / "site-packages" / "jax_md"
     folder.mkdir(parents=True)
     (folder / "energy.py").write_text(
@@ -158,7 +156,7 @@ def test_library_lines_are_found_and_have_costs(tmp_path: Path) -> None:
     space: dict[str, Any] = {}
     exec(compile((folder / "energy.py").read_text(), str(folder / "energy.py"), "exec"), space)
 
-    def own(r: Any) -> Any:
+    def own(r):
         return space["energy"](r) * 2
 
     for called, count in ((own, 1), (space["energy"], 0)):
@@ -196,15 +194,15 @@ class Affine:
 """
 
 
-def test_functions_that_the_user_calls_in_a_library_are_blocks(tmp_path: Path) -> None:
+def test_functions_that_the_user_calls_in_a_library_are_blocks(tmp_path):
     file = tmp_path / "lib" / "python3.11" / "site-packages" / "jax_md" / "energy.py"
     space: dict[str, Any] = {}
     exec(compile(LIBRARY, str(file), "exec"), space)
 
-    def own(r: Any) -> Any:
+    def own(r):
         return jnp.sin(r).sum()
 
-    def total(r: Any) -> Any:
+    def total(r):
         with jax.named_scope("scaled"):
             r = space["Affine"]().forward(r)
         return space["minimize"](own, space["energy"](r)) + 1
@@ -216,11 +214,11 @@ def test_functions_that_the_user_calls_in_a_library_are_blocks(tmp_path: Path) -
     assert inside["div"] == "pair/distance"
 
 
-def by_adam(grads: Any) -> Any:
+def by_adam(grads):
     return optax.adam(1e-3).update(grads, optax.adam(1e-3).init(grads))[0]
 
 
-def test_user_and_library_lines_are_both_kept() -> None:
+def test_user_and_library_lines_are_both_kept():
     relu = of_primitive(inspect(ONE_CALL["relu"], X), "max")
     assert relu.library_source == f"jax/_src/nn/functions.py:{line_of(python_inspect.unwrap(jax.nn.relu), 'maximum')}"
     adam = inspect(by_adam, X).equations
@@ -228,7 +226,7 @@ def test_user_and_library_lines_are_both_kept() -> None:
     assert all(one.library_source.startswith("optax/") for one in adam if "." not in one.id)
 
 
-def several_lines(x: Any, y: Any) -> Any:
+def several_lines(x, y):
     z = jnp.dot(
         x,
         y,
@@ -239,7 +237,7 @@ def several_lines(x: Any, y: Any) -> Any:
     ]  # fmt: skip
 
 
-def test_an_expression_of_several_lines_has_its_range() -> None:
+def test_an_expression_of_several_lines_has_its_range():
     found = inspect(several_lines, X, X)
     first = line_of(several_lines, "jnp.dot")
     dot = of_primitive(found, "dot_general")
@@ -256,19 +254,19 @@ def test_an_expression_of_several_lines_has_its_range() -> None:
     assert shown.lines == 4
 
 
-def one_file(x: Any) -> Any:
+def one_file(x):
     return optax.l2_loss(x).sum()
 
 
-def not_called(x: Any) -> Any:
+def not_called(x):
     return jnp.cos(x)
 
 
-def uses_two(x: Any) -> Any:
+def uses_two(x):
     return one_file(jax.nn.relu(x))
 
 
-def test_the_python_stage_has_only_functions_that_contributed() -> None:
+def test_the_python_stage_has_only_functions_that_contributed():
     first, second = line_of(one_file, "def"), line_of(uses_two, "def")
     assert inspect(uses_two, X).stage("python").text == (
         f"# {HERE}:{first}\n{python_inspect.getsource(one_file)}\n"
@@ -276,7 +274,7 @@ def test_the_python_stage_has_only_functions_that_contributed() -> None:
     )
 
 
-def test_equal_functions_of_two_files_keep_their_files(tmp_path: Path) -> None:
+def test_equal_functions_of_two_files_keep_their_files(tmp_path):
     layers: list[Callable[[Any], Any]] = []
     for name in ("alpha.py", "beta.py"):  # their code objects compare equal
         names: dict[str, Any] = {"jnp": jnp}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import pytest
@@ -15,15 +12,13 @@ from jax_programs import block, spec
 
 from benchmarks.corpus import corpus
 from mithril_nb.inspection import inspect_function as inspect
-from mithril_nb.stages.graph.stage_graph import StageGraph
-from mithril_nb.stages.records import Stage
 from mithril_nb.viz.diagrams.stages import nested_stage
 
 CORPUS = [name for name in corpus() if not name.startswith("sharded")]
 STAGES = ("jaxpr", "stablehlo", "hlo")
 
 
-def without_wire(graph: StageGraph, stage: Stage, opened: Collection[str]) -> list[str]:
+def without_wire(graph, stage, opened):
     """Return the keys of visible closed nodes that read a value from outside, and have no wire."""
     nested = nested_stage(graph)
     shown = nested.visible_groups(opened)
@@ -45,7 +40,7 @@ def without_wire(graph: StageGraph, stage: Stage, opened: Collection[str]) -> li
     return found
 
 
-def check(fn: Any, args: tuple[Any, ...], stages: Collection[str] = STAGES) -> None:
+def check(fn, args, stages=STAGES):
     inspection = inspect(fn, *args)
     for name in stages:
         graph, stage = inspection.graph(name), inspection.stage(name)
@@ -54,17 +49,17 @@ def check(fn: Any, args: tuple[Any, ...], stages: Collection[str] = STAGES) -> N
 
 
 @pytest.mark.parametrize("name", CORPUS)
-def test_nodes_of_the_corpus_have_wires(name: str) -> None:
+def test_nodes_of_the_corpus_have_wires(name):
     check(*corpus()[name](), stages=("jaxpr", "stablehlo"))
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> Any:
+def programs(draw: st.DrawFn):
     """Draw a program of blocks that read any earlier value, its gradients, and updates of some arguments."""
     plan = draw(st.lists(st.tuples(st.sampled_from("ab_"), st.integers(0, 5), st.integers(0, 5)), max_size=6))
     updates = draw(st.lists(st.integers(0, 2), max_size=3))
 
-    def value(args: tuple[Any, ...]) -> Any:
+    def value(args):
         values = [*args]
         for at, (name, left, right) in enumerate(plan):
             left, right = values[left % len(values)], values[right % len(values)]
@@ -75,7 +70,7 @@ def programs(draw: st.DrawFn) -> Any:
                     values.append(jnp.tanh(left) + right)
         return values[-1].sum()
 
-    def program(params: Any, x: Any, count: Any) -> Any:
+    def program(params, x, count):
         args = (params, x, count)
         grads = jax.grad(value)(args)
         return [args[at] - 0.1 * grads[at] * (count + 1) for at in updates] or value(args), count + 1
@@ -85,11 +80,11 @@ def programs(draw: st.DrawFn) -> Any:
 
 @settings(max_examples=20, deadline=None)
 @given(programs())
-def test_nodes_of_random_programs_have_wires(program: Any) -> None:
+def test_nodes_of_random_programs_have_wires(program):
     check(program, (spec(3), spec(3), spec(3)))
 
 
-def test_all_stages_have_the_inputs_of_the_program() -> None:
+def test_all_stages_have_the_inputs_of_the_program():
     def step(params, x):
         return jax.tree.map(lambda p, g: p - 0.1 * g, params, jax.grad(lambda p: jnp.tanh(x @ p["w"]).sum())(params))
 
@@ -100,7 +95,7 @@ def test_all_stages_have_the_inputs_of_the_program() -> None:
             assert inputs == names, stage
 
 
-def test_an_argument_of_a_function_with_several_calls_is_not_that_of_the_module() -> None:
+def test_an_argument_of_a_function_with_several_calls_is_not_that_of_the_module():
     inner = jax.jit(lambda x: jnp.sin(x) * 2)
     inspection = inspect(lambda x, y: inner(inner(y)) + x, spec(3), spec(3))
     links = {(link.source, link.target) for link in inspection.graph("stablehlo").links}
@@ -108,7 +103,7 @@ def test_an_argument_of_a_function_with_several_calls_is_not_that_of_the_module(
     assert all("sin" not in user for user in users), links
 
 
-def test_an_argument_that_a_function_returns_is_that_of_its_call() -> None:
+def test_an_argument_that_a_function_returns_is_that_of_its_call():
     turn = jax.jit(lambda a, b, c: (jnp.sin(b), c, a))
 
     def program(x, y, z):
