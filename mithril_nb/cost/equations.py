@@ -516,18 +516,18 @@ class SymbolicProgram:
             if value == 0 or (state == SENDS and field not in SENT):
                 continue
             if state != COUNTS or value is None or repeats is None:
-                why = NO_TRIP_COUNT if value is not None else each.why_unknown(field)
-                reason = f"{equation.primitive}: {self._undecided(state) or why}"
+                if state == UNDECIDED:
+                    why = "the most expensive branch " + ("depends on sizes" if self.symbols else "is unknown")
+                elif state == SENDS:
+                    why = SENDS_MORE
+                else:
+                    why = NO_TRIP_COUNT if value is not None else each.why_unknown(field)
+                reason = f"{equation.primitive}: {why}"
                 unknown[reason] = unknown.get(reason, 0) + number
             else:
                 number *= 1 if field in SENT else devices
                 parts.append(constant(value) * repeats * number)
         return total(parts), [f"{times} × {reason}" for reason, times in unknown.items()]
-
-    def _undecided(self, state: str) -> str:
-        if state != UNDECIDED:
-            return SENDS_MORE if state == SENDS else ""
-        return "the most expensive branch " + ("depends on sizes" if self.symbols else "is unknown")
 
     @property
     def notes(self) -> tuple[str, ...]:

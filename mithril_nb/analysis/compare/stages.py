@@ -350,7 +350,11 @@ def _compared(
     (before, after), (left, right) = sides, lines
     keys = _keys(before, len(left), {path: path for path in paths}, "left")
     others = _keys(after, len(right), {to: at for at, to in paths.items()}, "right")
-    pairs = _pairs(before, after, (left, right), (keys, others))
+    pairs: dict[int, int] = {}
+    for ours, theirs in zip(
+        _keys_by_strength(before, left, keys), _keys_by_strength(after, right, others), strict=True
+    ):
+        pairs = _fill(pairs, ours, theirs)
     moved = _moved(left, right, keys, others, pairs)
     return _rows(left, right, pairs, moved), {at + 1: to + 1 for at, to in moved.items()}
 
@@ -371,35 +375,16 @@ def _keys(stage: Stage, count: int, paths: Mapping[str, str], side: str) -> list
     return keys
 
 
-def _pairs(
-    before: Stage,
-    after: Stage,
-    lines: tuple[list[NamelessLine], list[NamelessLine]],
-    keys: tuple[list[LineKey], list[LineKey]],
-) -> dict[int, int]:
-    (left, right), (ours, theirs) = lines, keys
-    pairs = dict(
-        align(
-            [(key, line.text) for key, line in zip(ours, left, strict=True)],
-            [(key, line.text) for key, line in zip(theirs, right, strict=True)],
-        )
-    )
-    starts, others = starts_of(before), starts_of(after)
+def _keys_by_strength(
+    stage: Stage, lines: Sequence[NamelessLine], keys: Sequence[LineKey]
+) -> Iterator[Sequence[Hashable]]:
+    starts = starts_of(stage)
     # Exact matches first: a longest common subsequence over weak keys would pair unrelated lines of equal opcodes.
     # Weaker keys align the remaining lines: first the same text in other blocks, then the same blocks, role and opcode.
-    opcodes = [starts[at + 1].opcode if at + 1 in starts else None for at in range(len(left))]
-    their_opcodes = [others[at + 1].opcode if at + 1 in others else None for at in range(len(right))]
-    pairs = _fill(
-        pairs,
-        [(line.text, key.is_matched) for key, line in zip(ours, left, strict=True)],
-        [(line.text, key.is_matched) for key, line in zip(theirs, right, strict=True)],
-    )
-    pairs = _fill(
-        pairs,
-        [None if code is None else (key, code) for key, code in zip(ours, opcodes, strict=True)],
-        [None if code is None else (key, code) for key, code in zip(theirs, their_opcodes, strict=True)],
-    )
-    return _fill(pairs, [_head(line) for line in left], [_head(line) for line in right])
+    yield [(key, line.text) for key, line in zip(keys, lines, strict=True)]
+    yield [(line.text, key.is_matched) for key, line in zip(keys, lines, strict=True)]
+    yield [(key, starts[number].opcode) if number in starts else None for number, key in enumerate(keys, 1)]
+    yield [_head(line) for line in lines]
 
 
 def _head(line: NamelessLine) -> Hashable:

@@ -191,15 +191,12 @@ def _c(inspection: Inspection, values: Any, runs: int) -> list[_Sample]:
     leaves = [_numbers(leaf) for leaf in jax.tree.leaves(values.arguments())]
     shares = _shares_by_line(file.source, program)
 
-    def of_group(line: int) -> tuple[str, ...]:
-        return tuple([path for each in groups[line] for path in shares.get(each, ())])
-
     def run() -> Mapping[int, int]:
         ctypes.memset(times, 0, ctypes.sizeof(times))
         routine(*leaves)
         return {line: times[line] for line in groups if times[line]}
 
-    return _samples(run, of_group, runs)
+    return _samples(run, lambda line: [path for each in groups[line] for path in shares.get(each, ())], runs)
 
 
 def _ticking_c(source: Source) -> tuple[str, dict[int, range]]:

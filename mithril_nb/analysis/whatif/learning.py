@@ -215,7 +215,13 @@ def at_depth(shallow: tuple[int, Cost], deeper: tuple[int, Cost], depth: int) ->
 
     last = first + start - 1
     instances = {template.format(index) for template in templates for index in range(first, last + 1)}
-    (own, own_params), (other, other_params) = ((_by_block(each), each.params or {}) for each in (cost, deep_cost))
+    (own, own_params), (other, other_params) = (
+        (
+            group_by(map(_nameless, each.rows), lambda row: row.blocks[0][0] if row.blocks else ""),
+            each.params or {},
+        )
+        for each in (cost, deep_cost)
+    )
     rows: list[CostRow] = []
     params: dict[str, int | None] = {}
     try:
@@ -274,10 +280,6 @@ def _repeated_blocks(here: Sequence[str], there: Sequence[str], depth: int, deep
 def _paths(cost: Cost) -> tuple[str, ...]:
     rows = (path for row in cost.rows for path, _ in row.blocks or (("", 1.0),))
     return tuple(dict.fromkeys(chain(rows, cost.params or ())))
-
-
-def _by_block(cost: Cost) -> dict[str, list[CostRow]]:
-    return group_by(map(_nameless, cost.rows), lambda row: row.blocks[0][0] if row.blocks else "")
 
 
 def _nameless(row: CostRow) -> CostRow:
