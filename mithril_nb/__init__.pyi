@@ -18,6 +18,9 @@ from mithril_nb.compilation import PhysicalModel as PhysicalModel
 from mithril_nb.compilation import compile as compile
 from mithril_nb.cost.registration import register_cost as register_cost
 from mithril_nb.graph.spec import DType
+from mithril_nb.hardware import Device as Device
+from mithril_nb.hardware import devices as devices
+from mithril_nb.hardware import register_device as register_device
 from mithril_nb.interop import from_equinox as from_equinox
 from mithril_nb.interop import from_flax as from_flax
 from mithril_nb.interop import from_haiku as from_haiku

@@ -11,6 +11,7 @@ import errno
 import os
 import shutil
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -212,3 +213,11 @@ def _sync(path: Path, flags: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def cache_folder() -> Path:
+    """Return the folder for measurements and compilers: `mithril_nb` in the user's cache folder."""
+    variable = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
+    usual = {"win32": Path("AppData", "Local"), "darwin": Path("Library", "Caches")}.get(sys.platform, Path(".cache"))
+    configured = os.environ.get(variable)
+    return (Path(configured) if configured else Path.home() / usual) / "mithril_nb"

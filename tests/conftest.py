@@ -23,6 +23,9 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker inherits the folder of t
     if sys.platform == "win32":
         os.environ["LOCALAPPDATA"] = CACHES.name
 
+# XLA's compilers for other devices are large, so all runs share them.
+os.environ.setdefault("MITHRIL_NB_COMPILERS", str(Path(__file__).resolve().parent.parent / ".make" / "compilers"))
+
 sys.path.insert(0, str(Path(__file__).parent))  # strategies.py serves several rooms
 
 # Collected tests and traced programs are millions of long-lived objects. With Python's default thresholds, garbage

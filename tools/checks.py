@@ -47,6 +47,15 @@ def types(venv: Environment) -> list[Beside]:
     return [Beside(venv.command("pyright", "--pythonpath", str(venv.python)), WORK / "pyright.log", venv.variables())]
 
 
+def compilers(venv: Environment) -> list[Beside]:
+    """Start to install XLA's compilers for other devices (1.2 GB) where the tests look for them."""
+    variables = venv.variables(MITHRIL_NB_COMPILERS=str(WORK / "compilers"))
+    return [
+        Beside(venv.command("mithril_nb", "devices", "install", name), WORK / f"compiler-{name}.log", variables)
+        for name in ("cuda", "tpu")
+    ]
+
+
 def frontend(*package_folders: Path) -> list[Beside]:
     """Start the type checks and the tests of the front end."""
     node = bundle.install_packages(ROOT, *package_folders)
@@ -199,6 +208,8 @@ def run_parts(only: Sequence[str] = (), slow: str | None = None) -> int:
                 begin("frontend", frontend(prepared[0].packages))
             if "types" in wanted:
                 begin("types", types(prepared[0]))
+            if "unit" in wanted:
+                begin("unit", compilers(prepared[0]))
             if "ggml" in wanted:
                 begin("ggml", ggml.begin(prepared[0]))
             if "jupyter" in wanted:
@@ -228,6 +239,10 @@ def run_everywhere() -> int:
         def work(name: str = name, path: str = interpreter.path) -> int:
             # This variable also makes the tests compile every program as users do: see tests/process.py.
             venv = environment.prepare(["lab", "test"], ROOT / f".venv-{name}", path)
+            with ExitStack() as until_installed:
+                begun = [until_installed.enter_context(program) for program in compilers(venv)]
+                if any([program.finish() for program in begun]):
+                    return 1
             return unit(venv, f"unit-{name}", MITHRIL_NB_EXAMPLES="1")
 
         clock.part(f"Python {name}: unit tests", work)

@@ -38,6 +38,7 @@ from mithril_nb.errors import (
     MithrilError,
     ModelFileError,
     UnavailableBackendError,
+    UnknownOptionError,
 )
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
 
@@ -199,6 +200,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--params", metavar="FILE", help="parameters that ml.save_params wrote (default: initial ones)")
     add("--overwrite", action="store_true", help="replace a folder that this command wrote")
 
+    sub = command("devices", show_devices, "list the devices to compile for, and install or remove their compilers")
+    add = sub.add_argument
+    add("action", nargs="?", choices=("install", "remove"), help="what to do with the compiler of NAME")
+    add("name", nargs="?", metavar="NAME", help="a device such as h100 or v5e, or a platform: cuda, tpu")
+    add("--from", dest="wheels", metavar="FOLDER", help="install from wheels in this folder, without a network")
+    add("--debug", action="store_true", help="show the traceback of unexpected errors")
+
     sub = command("watch", watch_script, "run a Python script, and print what JAX traced and compiled, and why")
     add = sub.add_argument
     add("script", help="Python script, run as by python SCRIPT")
@@ -227,6 +235,30 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def show_devices(options: argparse.Namespace) -> int:
+    """Print the table of devices, or install or remove a compiler."""
+    from mithril_nb.hardware import compiler_of, device_named, devices
+
+    if options.action is None:
+        say(str(devices()))
+        return 0
+    if options.name is None:
+        raise UnknownOptionError(f"devices {options.action} needs a NAME.", (("names", "a device, or cuda, tpu"),))
+    name = options.name
+    compiler = compiler_of(name if name in ("cuda", "tpu") else device_named(name).platform)
+    if options.action == "remove":
+        compiler.remove()
+        say(f"{compiler.platform}: removed from {compiler.folder}")
+        return 0
+    if compiler.is_in_environment:
+        say(f"{compiler.platform}: the environment has it")
+        return 0
+    if not compiler.is_installed:
+        compiler.install(options.wheels)
+    say(f"{compiler.platform}: {compiler.size_bytes / 1e6:,.0f} MB in {compiler.folder}")
+    return 0
+
+
 def _add_target(parser: argparse.ArgumentParser, program: str) -> None:
     text = "model file, program file, file.py:name or module:name, see below"
     parser.add_argument("target", metavar="TARGET", help=text)
@@ -250,6 +282,7 @@ def _add_arguments(parser: argparse.ArgumentParser, program: str) -> None:
         metavar="NAME",
         help="name of a static argument of a function, as in jax.jit; may be repeated",
     )
+    add("--device", metavar="DEVICE", help="device to compile for, such as h100 or v5e:4x4; see mithril-nb devices")
     add("--program", choices=tuple(PROGRAMS), help=f"program of a model or a module (default: {program})")
     add("--debug", action="store_true", help="show the traceback of unexpected errors")
     parser.set_defaults(default_program=program)

@@ -87,7 +87,8 @@ def call_of(target: Target, options: argparse.Namespace) -> tuple[tuple[Any, ...
     args = tuple(args or target.args)
     shapes = {"shapes": shapes} if shapes or target.graph is not None else {}
     static = {"static_argnames": options.static} if options.static else {}
-    return args, {"kwargs": named, "program": program, **shapes, **static}
+    device = {"device": options.device} if options.device else {}
+    return args, {"kwargs": named, "program": program, **shapes, **static, **device}
 
 
 def shapes_of(texts: Sequence[str]) -> dict[str, list[int | str]]:

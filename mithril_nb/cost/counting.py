@@ -26,6 +26,7 @@ from mithril_nb.cost.notes import (
 from mithril_nb.cost.records import CostRow, Fusion
 from mithril_nb.display import Shown, draw, finite, for_stdout
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
+from mithril_nb.hardware import RemoteExecutable
 from mithril_nb.stages.given import jax_modules
 from mithril_nb.stages.hlo.module import trip_counts
 from mithril_nb.stages.inspect_options import with_numbers
@@ -312,5 +313,7 @@ def _notes_of_devices(inspection: ProgramStages, source: str) -> tuple[str, ...]
     if source != "compiled":
         is_mapped = any("shard_map" in equation.transforms for equation in known_equations(inspection))
         return (ON_EACH_DEVICE,) if is_mapped else ()
-    count = jax_modules.devices_of(inspection.optimized)
-    return (f"{ONE_OF}{count} devices, which all have the same costs",) if count > 1 else ()
+    program = inspection.optimized
+    count = jax_modules.devices_of(program)
+    notes = (f"{ONE_OF}{count} devices, which all have the same costs",) if count > 1 else ()
+    return (*notes, *(program.notes if isinstance(program, RemoteExecutable) else ()))

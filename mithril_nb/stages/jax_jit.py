@@ -6,6 +6,7 @@ Complements `jax_versions`, which reads equations; tested with 0.10.2 and 0.12.0
 from __future__ import annotations
 
 import copy
+import io
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import jax
 from jax._src import compilation_cache as cache
 from jax._src import config
+from jax._src.interpreters import pxla
 from jax.core import Tracer
 
 _cache_lock = threading.Lock()
@@ -86,6 +88,23 @@ def converted_once(lowered: jax.stages.Lowered) -> jax.stages.Lowered:
     if lowering is not None and hasattr(lowering, "hlo"):
         lowering.hlo = lru_cache(maxsize=1)(lowering.hlo)
     return lowered
+
+
+def compile_facts(lowered: jax.stages.Lowered) -> dict[str, Any]:
+    """Return what XLA needs to know of a lowered program beside its module, as JAX passes it to the compiler."""
+    arguments = lowered._lowering.compile_args  # pyright: ignore
+    inputs, outputs = pxla.get_prop_to_input_output(
+        arguments["in_shardings"], arguments["out_shardings"], len(arguments["ordered_effects"])
+    )
+    facts = {"partitions": arguments["num_devices"], "has_callbacks": bool(arguments["host_callbacks"])}
+    return {**facts, "propagate_inputs": inputs, "propagate_outputs": outputs}
+
+
+def bytecode(lowered: jax.stages.Lowered) -> bytes:
+    """Return the StableHLO of a lowered program as MLIR bytecode, with its locations."""
+    file = io.BytesIO()
+    lowered.compiler_ir("stablehlo").operation.write_bytecode(file)  # pyright: ignore
+    return file.getvalue()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from mithril_nb.errors import StageUnavailableError
+from mithril_nb.hardware import Device, compile_remotely
 from mithril_nb.stages import jax_jit
 from mithril_nb.stages.failure import Failure, failure_of
 from mithril_nb.stages.given.jax_modules import lowered_text
@@ -42,6 +43,7 @@ from mithril_nb.stages.xla.kernels import AsmLine, Kernel, Owners, listing, read
 from mithril_nb.stages.xla.memory import Buffer, LiveRanges, read_buffers, read_live_ranges
 
 _NO_KERNELS = "this platform writes no LLVM IR for its kernels"
+_NO_FILES_OF_TPU = "the compiler for TPUs writes no files: no passes, no memory plan, no kernels"
 _ONLY_LIBRARY = "this program has no separate kernel: all of its work is done in libraries"
 
 
@@ -84,6 +86,8 @@ class Pipeline:
             lambda: self._platform == "cpu",
             self._writes_passes,
             self._read_hlo,
+            self._compile,
+            lambda: _NO_FILES_OF_TPU if self._platform == "tpu" else "",
         )
         self.compiled, self.optimized = self.compilation.compiled, self.compilation.optimized
         if self._given is not None and not self._given.is_compiled_here:
@@ -98,6 +102,12 @@ class Pipeline:
         self.owners = Once(lambda: Owners(self.stages["hlo"].get().text, self.stages["hlo"].get().instructions))
         self._failed = Once(self._up_to_failure)
         self.stages = {name: Once(partial(self._guard, kind)) for name, kind in STAGE_KINDS.items()}
+
+    def share_trace(self, other: Pipeline) -> None:
+        """Use the traced program of `other`: that of the same function and arguments for another device."""
+        self.traced, self.program, self.values = other.traced, other.program, other.values
+        for name in ("python", "graph", "jaxpr"):
+            self.stages[name] = other.stages[name]
 
     @property
     def elapsed(self) -> Mapping[str, float]:
@@ -127,7 +137,8 @@ class Pipeline:
     @contextmanager
     def _on_device(self) -> Iterator[None]:
         device = self._options.device
-        with self._context(), nullcontext() if device is None else jax.default_device(device):
+        is_here = isinstance(device, jax.Device)
+        with self._context(), jax.default_device(device) if is_here else nullcontext():
             yield
 
     def _lower(self) -> jax.stages.Lowered:
@@ -138,7 +149,18 @@ class Pipeline:
         # Only the tags are needed here. The rest of the provenance is computed while XLA compiles.
         traced = self.traced.get()
         with self._on_device(), paused_collector():
-            return jax_jit.converted_once(traced.lower(traced.tags.tag(traced.closed)))
+            platform = None if self._elsewhere is None else self._elsewhere.platform
+            return jax_jit.converted_once(traced.lower(traced.tags.tag(traced.closed), platform))
+
+    @property
+    def _elsewhere(self) -> Device | None:
+        device = self._options.device
+        return device if isinstance(device, Device) else None
+
+    def _compile(self, lowered: jax.stages.Lowered, options: Mapping[str, Any]) -> Any:
+        if self._elsewhere is None:
+            return lowered.compile(compiler_options=dict(options) or None)
+        return compile_remotely(self._elsewhere, jax_jit.bytecode(lowered), options, jax_jit.compile_facts(lowered))
 
     def _in_numbers(self) -> jax.stages.Lowered:
         if self._given is not None and not self._given.is_compiled_here:
@@ -162,6 +184,9 @@ class Pipeline:
         # On a CPU, this is the case for gradients of convolutions: XLA gives them no op name, so the passes are
         # needed to find their equations. On other platforms, XLA picks the fastest machine code by autotuning. A
         # second compilation, to get the passes later, may pick different code.
+        # A compiler without its device cannot measure, so it always picks the same code.
+        if self._elsewhere is not None:
+            return False
         if self._platform != "cpu" or self._given is not None:
             return self._platform != "cpu"
         convolution = "conv_general_dilated"

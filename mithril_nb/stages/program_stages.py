@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 import jax
 
 from mithril_nb.display import Shown
+from mithril_nb.hardware import as_device
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.failure import get_or_raise, not_compiled, not_traced, unknown_name
 from mithril_nb.stages.graph.stage_graph import StageGraph
@@ -87,6 +88,18 @@ class ProgramStages(Shown):
             raise self.given.error()
         # `check_sizes` is for the named sizes of the old arguments.
         return type(self)(self._fn, arguments(self.arguments), replace(self._options, check_sizes=None))
+
+    def on(self, device: Any) -> Self:
+        """Return the same program on another device; the traced program is shared.
+
+        Args:
+            device: As in `ml.inspect`: a name such as `"h100"` or `"v5e:4x4"`, an `ml.Device`, or a `jax.Device`.
+        """
+        if self.given is not None:
+            raise self.given.error()
+        other = type(self)(self._fn, self.arguments, replace(self._options, device=as_device(device)))
+        other._pipeline.share_trace(self._pipeline)
+        return other
 
     @property
     def equations(self) -> tuple[Equation, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.spec import Dim
+from mithril_nb.hardware import as_device
 from mithril_nb.inspection import Inspection
 from mithril_nb.inspection.saved import saved_program
 from mithril_nb.models.naming import input_names
@@ -92,7 +93,9 @@ def inspect(
         loss: Loss of a model or a module as in `ml.fit`; default: `"cross_entropy"`.
         optimizer: Optimizer of a model or a module as in `ml.fit`; default: `"adam"`.
         name: Name of the program; for a function, by default the name of the function.
-        device: The `jax.Device` to lower and compile for; default: the device of a `PhysicalModel`, else JAX's default.
+        device: The device to lower and compile for. A name, such as `"h100"` or `"v5e:4x4"`, or an `ml.Device`: one
+            that this machine need not have; see `ml.devices`. Or a `jax.Device` of this machine. Default: the device of
+            a `PhysicalModel`, else JAX's default.
         compiler_options: Options of XLA, in addition to those of the target's own `jax.jit`.
         trips: Numbers of iterations of loops whose trip count depends on values, such as those of solvers, by line or
             block of the loop: `{"solver.py:12": 20}`. Costs count these.
@@ -118,6 +121,7 @@ def inspect(
     options = {"name": name, "params": None if params == DEFAULT else params, "shapes": shapes, "variables": variables}
     options |= {"static_argnums": static_argnums, "static_argnames": static_argnames}
     options |= {"program": program, "loss": loss, "optimizer": optimizer}
+    device = as_device(device) if isinstance(device, str) else device
     options |= {"device": device, "compiler_options": compiler_options, "trips": trips}
     check_options({**options, "kwargs": kwargs})
     if isinstance(target, str | Path) and str(target).lower().endswith(".json"):

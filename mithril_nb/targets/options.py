@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.hardware import Device
 
 OPTIONS = (
     "kwargs", "shapes", "variables", "params", "static_argnums", "static_argnames", "program", "loss", "optimizer",
@@ -32,13 +33,13 @@ def check_options(options: Mapping[str, Any]) -> None:
     needs = {
         "kwargs": "a dict of arguments by name",
         "name": "a string",
-        "device": "a jax.Device",
+        "device": "a jax.Device, an ml.Device or its name",
         "compiler_options": "a dict of XLA's options by name",
         "trips": "a dict of numbers by line or block",
     }
     for option in needs:
         value = options.get(option)
-        kind = {"name": str, "device": jax.Device}.get(option)
+        kind = {"name": str, "device": jax.Device | Device}.get(option)
         is_valid = _is_by_name(value) if kind is None else isinstance(value, kind)
         if value is not None and not is_valid:
             text = " ".join(short_repr(value, 60).split())  # an array takes several lines

@@ -17,6 +17,7 @@ _RENDERERS_OF_ROOM = {
     "compilation": "stages",
     "cost": "costs",
     "graph": "graphs",
+    "hardware": "costs",
     "inspection": "stages",
     "models": "graphs",
     "stages": "stages",

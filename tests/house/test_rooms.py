@@ -18,6 +18,7 @@ PACKAGE = ROOT / "mithril_nb"
 
 FLOORS = [
     {"errors", "display", "figures", "atomic_write", "jobs", "plugins"},
+    {"hardware"},
     {"graph"},
     {"models"},
     {"program"},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -18,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mithril_nb.atomic_write import write_text
+from mithril_nb.atomic_write import cache_folder, write_text
 from mithril_nb.errors import UnknownOptionError, short_repr
 
 MATMUL = "float32"
@@ -311,14 +310,6 @@ def copy_rounds(platform: str) -> Callable[[], float]:
 
     run().block_until_ready()
     return lambda: 2 * count / _quickest(run, _ROUND_S)
-
-
-def cache_folder() -> Path:
-    """Return the folder for cached measurements: `mithril_nb` in the user's cache folder."""
-    variable = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
-    usual = {"win32": Path("AppData", "Local"), "darwin": Path("Library", "Caches")}.get(sys.platform, Path(".cache"))
-    configured = os.environ.get(variable)
-    return (Path(configured) if configured else Path.home() / usual) / "mithril_nb"
 
 
 def _quickest(run: Callable[[], Any], budget_s: float) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from math import ceil, log2, prod
 from types import MappingProxyType
@@ -63,7 +63,7 @@ _MOVING = frozenset(
     "all-gather all-gather-done all-gather-start all-reduce-done all-to-all broadcast collective-broadcast "
     "collective-permute collective-permute-done collective-permute-start concatenate copy copy-done copy-start "
     "dynamic-slice dynamic-update-slice gather infeed iota outfeed pad partition-id ragged-all-to-all recv recv-done "
-    "replica-id reshape reverse send send-done slice transpose".split()
+    "replica-id reshape reverse send send-done slice slice-done slice-start transpose".split()
 )
 # Opcodes without a cost: the instructions of the computations that they run count.
 _BODIES = frozenset("call while conditional async-start async-update async-done".split())
@@ -80,6 +80,9 @@ def hlo_bytes(instruction: Instruction, body: Computation) -> int | None:
     # A tuple is a table of pointers to its elements; only the table is written.
     if opcode == "tuple":
         return POINTER_BYTES * len(instruction.operands)
+    # TPUs copy a slice to another memory while they compute: its elements are read and written once.
+    if opcode in ("slice-start", "slice-done"):
+        return sum_of(*map(_spec_bytes, 2 * instruction.shapes[1:2])) if opcode == "slice-start" else 0
     out, sizes = _made(instruction), [_bytes(operand) for operand in body.operands(instruction)]
     if opcode == "transpose" and _keeps_place(instruction, body):
         return 0
@@ -163,12 +166,14 @@ def _dot(instruction: Instruction, operands: Sequence[Instruction], combiner: Co
 
 
 def _convolution(instruction: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    return _convolved(instruction, *operands[:2], instruction)
+
+
+def _convolved(instruction: Instruction, *arrays: Instruction) -> Work:
     attributes = dict(instruction.attributes)
     labels = _LABELS.match(attributes["dim_labels"])
     assert labels is not None
-    left, kernel, out = (
-        [int(dim) for dim in spec.shape] for spec in (part.shapes[0] for part in (*operands[:2], instruction))
-    )
+    left, kernel, out = ([int(dim) for dim in array.shapes[0].shape] for array in arrays)
     of_left, of_kernel, of_out = labels.groups()
     window = _window(instruction)
     spatial = sorted(label for label in of_kernel if label.isdigit())
@@ -263,12 +268,35 @@ _RULES: dict[str, tuple[str, HloRule | None]] = {
 }
 
 
-def _custom_call(instruction: Instruction) -> tuple[Work | None, int | None, str]:
+_OF_PRODUCT = ("2·B·M·N·K, without bias and activation", _dot)
+_OF_CONVOLUTION = f"2·B·F·(C/G)·valid, {NO_PADDING}, without bias and activation"
+_LIBRARIES: dict[str, tuple[str, HloRule]] = {
+    **dict.fromkeys(("__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8"), _OF_PRODUCT),
+    **dict.fromkeys(("__cudnn$convForward", "__cudnn$convBiasActivationForward"), (_OF_CONVOLUTION, _convolution)),
+    # Their windows and labels are those of the forward convolution, whose input or kernel they compute.
+    "__cudnn$convBackwardInput": (
+        _OF_CONVOLUTION,
+        lambda call, operands, _: _convolved(call, call, operands[1], operands[0]),
+    ),
+    "__cudnn$convBackwardFilter": (
+        _OF_CONVOLUTION,
+        lambda call, operands, _: _convolved(call, operands[0], call, operands[1]),
+    ),
+}
+"""Calls of NVIDIA's libraries, counted as XLA's GpuHloCostAnalysis does. Their first result is the product."""
+
+
+def _custom_call(instruction: Instruction, body: Computation) -> tuple[Work | None, int | None, str]:
     attributes = dict(instruction.attributes)
     target = attributes.get("custom_call_target", "").strip('"')
     # XLA counts -1 for these, its code for unknown, but nothing runs for them.
     if target in _MARKS:
         return Work(0), 0, "0: alias"
+    if target in _LIBRARIES:
+        formula, rule = _LIBRARIES[target]
+        operands = body.operands(instruction)
+        call = replace(instruction, shapes=instruction.shapes[:1])  # without the library's own memory
+        return rule(call, operands, lambda _: Work(1)), sum_of(_made(call), *map(_bytes, operands)), formula
     estimate = dict(_ESTIMATED.findall(attributes.get("cost_estimate", "")))
     if not estimate:
         # The name depends on the kind of callback and the platform: `xla_buffer_python_cpu_callback`.
@@ -411,8 +439,10 @@ _MARKS = frozenset(
     {
         *("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
         *("xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding"),
+        *("AllocateBuffer", "AssumeGatherIndicesInBound"),
     }
 )
+"""Custom calls for which nothing runs: shardings for XLA's partitioner, and what the TPU compiler notes for itself."""
 
 
 def hlo_costs(
@@ -550,7 +580,7 @@ class _Costs:
 
     def _each(self, instruction: Instruction, body: Computation) -> tuple[Work | None, int | None, str]:
         if instruction.opcode == "custom-call":
-            return _custom_call(instruction)
+            return _custom_call(instruction, body)
         operands = body.operands(instruction)
 
         def combiner(attribute: str) -> Work:

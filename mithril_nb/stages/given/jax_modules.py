@@ -19,6 +19,8 @@ from jax.extend import backend
 from jaxlib import _jax, xla_client  # pyright: ignore[reportAttributeAccessIssue]
 from jaxlib.mlir import ir
 
+from mithril_nb.hardware import RemoteExecutable
+
 _RESULT = "jax.result_info"
 # MLIR writes larger constants as hexadecimal numbers.
 _MOST_ELEMENTS = 100
@@ -220,7 +222,7 @@ def arrays_of(module: Any) -> tuple[list[tuple[str, str]], list[tuple[str, str]]
 
 def devices_of(compiled: Any) -> int:
     """Return the number of devices that a compiled program runs on."""
-    if isinstance(compiled, (Executable, HloText)):
+    if isinstance(compiled, (Executable, HloText, RemoteExecutable)):
         return compiled.device_count
     shardings = jax.tree.leaves((compiled.input_shardings, compiled.output_shardings))
     return max((len(sharding.device_set) for sharding in shardings), default=1)

@@ -112,12 +112,16 @@ _OPERAND_NAME = re.compile(r"([\w.\-]+)(?=,|$)")
 _NAMED = re.compile(rf"\b({'|'.join(COMPUTATIONS)})=(\{{[^}}]*\}}|[\w.\-]+)")
 # For example: branch_computations={%a, %b}
 _BRANCHES = re.compile(r"\b(?:branch_computations|called_computations)=\{([^}]*)\}")
-# For example: ]{1,0:T(8,128)} on a TPU, ]{1,0} elsewhere
-LAYOUT = re.compile(r"\]\{([\d,]*)(?::[^{}\n]*)?\}")
+# For example: ]{1,0:T(8,128)(2,1)S(1)} on a TPU, with tiles and a memory space; ]{1,0} elsewhere
+LAYOUT = re.compile(r"\]\{([\d,]*)(:[^{}\n]*)?\}")
 # For example: known_trip_count":{"n":"10"} in backend_config={...}; older texts quote the whole configuration
 _TRIPS = re.compile(r'known_trip_count\\?"?:?=?\{\\?"n\\?"?[:=]\\?"(\d+)')
 # For example: "flops":"64" in the configuration of a Pallas kernel, the only place with the work of a custom call
 _ESTIMATED = re.compile(r'(flops|transcendentals|bytes_accessed)\\?"?\s*:\s*\\?"?(-?\d+)')
+# For example: "estimated_cycles":"1520" in the configuration of a TPU fusion, the compiler's own estimate
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+# For example: "lhs_contracting_dimensions":["1"] in the configuration of a product that cuBLAS computes
+_CONTRACTED = re.compile(r'"(lhs|rhs)_contracting_dimensions":\[([^\]]*)\]')
 _ATTRIBUTE = re.compile(r", ([A-Za-z_]\w*)=")
 # Groups of devices that are not lists: an iota, or axes of a mesh, as XLA prints them since JAX 0.12.
 _GROUPS = re.compile(
@@ -314,9 +318,8 @@ def _any_line(line: str) -> HloLine | str:
     )
     trips = _TRIPS.search(dropped)
     parsed.trips = int(trips.group(1)) if trips else None
-    if "cost_estimate" in dropped:
-        estimates = _ESTIMATED.findall(dropped[dropped.index("cost_estimate") :])
-        parsed.attributes += f", cost_estimate={{{','.join(f'{name}={number}' for name, number in estimates)}}}"
+    if "backend_config" in dropped:
+        parsed.attributes += _from_config(dropped)
     return parsed
 
 
@@ -363,6 +366,19 @@ def _location(metadata: str) -> str:
     if file is None or line is None:
         return ""
     return f"{file.group(1)}:{line.group(1)}" + (f":0 to {end.group(1)}:0" if end else "")
+
+
+def _from_config(config: str) -> str:
+    """Return what costs need of a configuration, in the form of attributes."""
+    text = ""
+    if "cost_estimate" in config:
+        estimates = _ESTIMATED.findall(config[config.index("cost_estimate") :])
+        text = f", cost_estimate={{{','.join(f'{name}={number}' for name, number in estimates)}}}"
+    if cycles := _CYCLES.search(config):
+        text += f", estimated_cycles={cycles[1]}"
+    for side, axes in _CONTRACTED.findall(config):
+        text += f", {side}_contracting_dims={{{axes.replace(chr(34), '')}}}"
+    return text
 
 
 def attribute_pairs(attributes: str) -> Attributes:

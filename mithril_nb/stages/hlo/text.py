@@ -21,6 +21,8 @@ _USUAL_LAYOUTS = ("]{0}", "]{1,0}", "]{2,1,0}", "]{3,2,1,0}")
 _INDEX = re.compile(r"/\*index=\d+\*/")
 # Matches up to the end of the line. The JSON decoder then finds the end of the configuration.
 _CONFIG = re.compile(r"backend_config=\{.*")
+# XLA for GPUs compiles in several threads, which number the rows of the tables of frames in any order (jax 0.10.2).
+_FRAMES = re.compile(r" stack_frame_id=\d+|^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:\d+ .*\n)*", re.M)
 _DECODER = json.JSONDecoder()
 
 
@@ -117,13 +119,13 @@ def tidy(text: str) -> str:
     text = _INDEX.sub("", text) if "/*" in text else text
     for layout in _USUAL_LAYOUTS:
         text = text.replace(layout, "]")
-    return LAYOUT.sub(lambda match: _layout(match.group(1)), text) if "]{" in text else text
+    return LAYOUT.sub(lambda match: _layout(match[1], match[2] or ""), text) if "]{" in text else text
 
 
 @lru_cache(maxsize=256)
-def _layout(axes: str) -> str:
+def _layout(axes: str, tiles: str) -> str:
     order = [int(axis) for axis in axes.split(",") if axis]
-    return "]" if order == sorted(order, reverse=True) else f"]{{{axes}}}"
+    return "]" if not tiles and order == sorted(order, reverse=True) else f"]{{{axes}{tiles}}}"
 
 
 def fingerprint(text: str) -> bytes:
@@ -137,7 +139,7 @@ def fingerprint(text: str) -> bytes:
     """
     # The order of the entries in `backend_config` does not matter.
     # XLA prints these entries in any order.
-    return hashlib.blake2b(_CONFIG.sub(_in_order, text).encode(), digest_size=16).digest()
+    return hashlib.blake2b(_CONFIG.sub(_in_order, _FRAMES.sub("", text)).encode(), digest_size=16).digest()
 
 
 def _in_order(match: re.Match[str]) -> str:

@@ -88,11 +88,12 @@ class Trace:
         """Names of the symbolic sizes in the shapes of the inputs."""
         return jax_versions.names_of_sizes(aval.shape for aval in self.closed.in_avals if hasattr(aval, "shape"))
 
-    def lower(self, closed: Any) -> jax.stages.Lowered:
-        """Lower a closed jaxpr with the same inputs and outputs instead of `closed`."""
+    def lower(self, closed: Any, platform: str | None = None) -> jax.stages.Lowered:
+        """Lower a closed jaxpr with the same inputs and outputs instead of `closed`, by default for JAX's platform."""
         # XLA cuts long file names, so the files of two programs with a long common prefix would have the same name.
         name = self.name[:_LONGEST_NAME]
-        return jax_jit.with_jaxpr(self.traced, closed, name, self.donated_leaves).lower()
+        traced = jax_jit.with_jaxpr(self.traced, closed, name, self.donated_leaves)
+        return traced.lower() if platform is None else traced.lower(lowering_platforms=(platform,))
 
 
 def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None) -> Trace:

@@ -128,6 +128,8 @@ class Compilation:
         writes_passes: Function that returns whether XLA writes its passes even if nothing requests them.
         read_hlo: Function of the text of a module, and of a dict from names of instructions without an op name to their
             recovered op names. It returns text and instructions of the stage `"hlo"`.
+        compile: Function that compiles the lowered program with XLA's options, here or for another machine.
+        no_files: Function that returns the reason why this compiler writes no files; `""` if it writes them.
 
     Attributes:
         compiled: The compiled program, to run.
@@ -146,10 +148,12 @@ class Compilation:
         has_least_effort: Callable[[], bool],
         writes_passes: Callable[[], bool],
         read_hlo: Callable[[str, Mapping[str, str]], Read],
+        compile: Callable[[jax.stages.Lowered, Mapping[str, Any]], Any],
+        no_files: Callable[[], str],
     ):
-        self._lowered, self._options = lowered, options
+        self._lowered, self._options, self._no_files = lowered, options, no_files
         self._has_least_effort = has_least_effort
-        self._writes_passes, self._read_hlo = writes_passes, read_hlo
+        self._writes_passes, self._read_hlo, self._compile_lowered = writes_passes, read_hlo, compile
         self._wants_files = self._wants_machine_code = self._wants_passes = False
         self._deciding = threading.Lock()
         self._started_in_full = self._started_with_least = False
@@ -234,7 +238,7 @@ class Compilation:
     def _run(self, effort: Mapping[str, Any], files: Mapping[str, Any], *, writes: bool, is_second: bool) -> _XlaRun:
         has_passes = not is_second and (self._wants_passes or self._writes_passes())
         # JAX's compilation cache is not used: a cached program writes no files, and may have other op names.
-        if not (has_passes or writes):
+        if self._no_files() or not (has_passes or writes):
             with jax_jit.without_compilation_cache():
                 return _XlaRun(compile_with(effort, self._options, self._by_xla()))
         dump = Dump()
@@ -255,7 +259,7 @@ class Compilation:
 
         def compile(options: Mapping[str, Any]) -> jax.stages.Compiled:
             self._is_compiling.set()
-            return lowered.compile(compiler_options=dict(options) or None)
+            return self._compile_lowered(lowered, options)
 
         return compile
 
@@ -278,7 +282,7 @@ class Compilation:
 
     def _again(self, effort: Mapping[str, Any], files: Mapping[str, Any]) -> Dump:
         dump = Dump()
-        if why := dump.why_not(self._options):
+        if why := self._no_files() or dump.why_not(self._options):
             raise LookupError(why)
         try:
             self._write(dump, effort, files)

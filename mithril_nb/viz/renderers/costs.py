@@ -16,8 +16,10 @@ from mithril_nb.cost.costs import ByLine, Cost
 from mithril_nb.cost.counting import Costs
 from mithril_nb.cost.memory.use import MemoryUse
 from mithril_nb.display import renderer
+from mithril_nb.hardware import Devices
 from mithril_nb.viz.bundles import Bundle
 from mithril_nb.viz.costs.beside import beside, change, pair_of
+from mithril_nb.viz.costs.devices import devices_html, devices_text
 from mithril_nb.viz.costs.drawing import Drawing, NumberTable
 from mithril_nb.viz.costs.memory import memory_timeline
 from mithril_nb.viz.costs.overlays import overlay_of
@@ -62,6 +64,7 @@ renderer(CostComparison, kind="beside")(
     lambda comparison, field, width: beside(pair_of(comparison.to_dict(), field), width)
 )
 renderer(ByLine)(lambda lines: _bundle(lines_text, lines_html, lines.to_dict()))
+renderer(Devices)(lambda devices: _bundle(devices_text, devices_html, devices))
 renderer(Difference)(lambda difference: {"text/plain": str(difference)})
 renderer(MemoryUse)(lambda use: drawing_bundle(memory_timeline(use.to_dict())))
 renderer(Change)(lambda changed: drawing_bundle(change(changed.to_dict())))

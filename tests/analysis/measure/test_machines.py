@@ -17,7 +17,8 @@ import pytest
 from stress import Stress
 
 from mithril_nb.analysis.measure import machines as module
-from mithril_nb.analysis.measure.machines import Machine, cache_folder, known_machine, machine
+from mithril_nb.analysis.measure.machines import Machine, known_machine, machine
+from mithril_nb.atomic_write import cache_folder
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.inspection import inspect_function as inspect
 

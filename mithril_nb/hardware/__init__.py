@@ -1,0 +1,21 @@
+"""Devices that the machine need not have, and XLA's compilers for them."""
+
+from __future__ import annotations
+
+from mithril_nb.hardware.compilers import Compiler, compiler_of
+from mithril_nb.hardware.device import Device, Devices, as_device, device_named, devices, known_devices, register_device
+from mithril_nb.hardware.remote import RemoteExecutable, compile_remotely
+
+__all__ = [
+    "Compiler",
+    "Device",
+    "Devices",
+    "RemoteExecutable",
+    "as_device",
+    "compile_remotely",
+    "compiler_of",
+    "device_named",
+    "devices",
+    "known_devices",
+    "register_device",
+]

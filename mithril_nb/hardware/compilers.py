@@ -1,0 +1,158 @@
+"""XLA's compilers for devices that the machine does not have, in a folder of this tool: install, find, remove.
+
+They must not be in the user's environment: with a plugin installed, JAX tries to start it in every process.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from os import PathLike
+from pathlib import Path
+
+from mithril_nb.atomic_write import cache_folder
+from mithril_nb.errors import UnavailableBackendError
+
+_MARKER = "installed.json"
+# JAX pins the packages of its extras: `libtpu==0.0.42.*; extra == "tpu"`.
+_REQUIREMENT = re.compile(r'(?P<name>[\w.-]+)(?:\[[\w,-]*\])?(?P<version>[^;]*);.*extra == [\'"](?P<extra>\w+)[\'"]')
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """The compiler of a platform, in the version that fits the installed JAX.
+
+    Attributes:
+        platform: `"cuda"` or `"tpu"`.
+        requirements: What pip installs, without dependencies.
+        folder: Where it is, or would be.
+    """
+
+    platform: str
+    requirements: tuple[str, ...]
+    folder: Path
+
+    @property
+    def is_installed(self) -> bool:
+        """Return whether it can be used: it is in `folder`, or the user's environment has it."""
+        return self.is_in_environment or (self.folder / _MARKER).is_file()
+
+    @property
+    def is_in_environment(self) -> bool:
+        """Return whether the user's environment has it, as on a machine with the device."""
+        module = "libtpu" if self.platform == "tpu" else f"jax_plugins.xla_{_package(self.requirements[0])}"
+        try:
+            return importlib.util.find_spec(module) is not None
+        except ModuleNotFoundError:  # of the package `jax_plugins`
+            return False
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the installed files."""
+        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+
+    def check(self) -> None:
+        """Raise if it is not installed."""
+        if not self.is_installed:
+            raise UnavailableBackendError(
+                f"the compiler for {self.platform} is not installed.",
+                (("needs", f"{', '.join(self.requirements)}, in a folder of mithril_nb"), ("folder", str(self.folder))),
+                f"mithril-nb devices install {self.platform}  # in a terminal",
+            )
+
+    def install(self, wheels: str | PathLike[str] | None = None) -> None:
+        """Download the packages with pip, and put them into `folder`.
+
+        Args:
+            wheels: A folder of wheels to install from without a network.
+
+        Raises:
+            UnavailableBackendError: pip failed. Nothing is left then.
+        """
+        command = [sys.executable, "-m", "pip", "install", "--no-deps", "--disable-pip-version-check"]
+        if importlib.util.find_spec("pip") is None and (uv := shutil.which("uv")) is not None:
+            command = [uv, "pip", "install", "--no-deps", "--python", sys.executable]
+        if wheels is not None:
+            command += ["--no-index", "--find-links", os.fspath(wheels)]
+        try:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            target = Path(tempfile.mkdtemp(prefix=f".{self.folder.name}-", dir=self.folder.parent))
+        except OSError as error:
+            raise self._failed(f"{error.strerror}: {error.filename}") from None
+        try:
+            result = subprocess.run(
+                [*command, "--target", str(target), *self.requirements], stderr=subprocess.PIPE, text=True, check=False
+            )
+            if result.returncode:
+                raise self._failed(_last_lines(result.stderr) or f"pip ended with status {result.returncode}")
+            facts = {"requirements": self.requirements, "python": sys.version.split()[0]}
+            (target / _MARKER).write_text(json.dumps(facts), encoding="utf-8")
+            self.remove()
+            target.rename(self.folder)
+        except OSError as error:
+            raise self._failed(str(error)) from None
+        finally:
+            shutil.rmtree(target, ignore_errors=True)
+
+    def _failed(self, reason: str) -> UnavailableBackendError:
+        return UnavailableBackendError(
+            f"the compiler for {self.platform} cannot be installed.",
+            (("packages", ", ".join(self.requirements)), ("folder", str(self.folder)), ("because", reason)),
+            f"mithril-nb devices install {self.platform} --from FOLDER  # with wheels downloaded elsewhere",
+        )
+
+    def remove(self) -> None:
+        """Delete `folder`."""
+        if self.folder.exists():
+            (self.folder / _MARKER).unlink(missing_ok=True)  # first, so that half a folder never counts as installed
+            shutil.rmtree(self.folder)
+
+
+def _last_lines(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("WARNING")]
+    return "\n".join(lines[-3:])
+
+
+def _package(requirement: str) -> str:
+    return re.split(r"[<>=!~]", requirement)[0].removeprefix("jax-").removesuffix("-plugin")
+
+
+@cache
+def compiler_of(platform: str) -> Compiler:
+    """Return the compiler of a platform.
+
+    Examples:
+        >>> compiler_of("tpu").requirements[0].split("=")[0]
+        'libtpu'
+    """
+    version = metadata.version("jax")
+    parent = Path(os.environ.get("MITHRIL_NB_COMPILERS") or cache_folder() / "compilers")
+    # Wheels of libtpu fit one version of Python.
+    folder = parent / f"{platform}-jax-{version}-python-{sys.version_info.major}.{sys.version_info.minor}"
+    return Compiler(platform, tuple(_requirements(platform, metadata.requires("jax") or ())), folder)
+
+
+def _requirements(platform: str, required: Iterable[str]) -> Iterable[str]:
+    matches = [match for text in required if (match := _REQUIREMENT.fullmatch(text.strip()))]
+    for match in matches:
+        if platform == "tpu" and (match["extra"], match["name"]) == ("tpu", "libtpu"):
+            return [match["name"] + match["version"].strip()]
+        if platform == "cuda" and match["extra"] == "cuda" and match["name"].endswith("-plugin"):
+            # The plugin has the compiler's Python parts, and the package pjrt the compiler.
+            version = match["version"].strip()
+            return [match["name"] + version, match["name"].removesuffix("-plugin") + "-pjrt" + version]
+    raise UnavailableBackendError(
+        f"JAX {metadata.version('jax')} names no compiler for {platform}.",
+        (),
+        'pip install "jax>=0.10.2"',
+    )

@@ -1,0 +1,257 @@
+"""Devices that programs are compiled for, whether or not the machine has them: figures, names and topologies."""
+
+from __future__ import annotations
+
+import re
+import threading
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from mithril_nb.display import Shown
+from mithril_nb.errors import DeviceNotFoundError, UnknownOptionError, listed, nearest, short_repr
+from mithril_nb.hardware.compilers import compiler_of
+from mithril_nb.plugins import load_plugins
+
+_TOPOLOGY = re.compile(r"\d{1,5}(x\d{1,5}){0,2}")
+_registered: dict[str, Device] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Device:
+    """A kind of device, or several of them, as the compiler and the cost tables see it.
+
+    `ml.devices()` shows the devices that are known. Figures are those of the manufacturer and are never measured here;
+    one that is not known is `None`.
+
+    Attributes:
+        name: The name that `ml.inspect(..., device=name)` takes, such as `"h100"`.
+        title: The manufacturer's name.
+        platform: XLA's name of the platform: `"cuda"` or `"tpu"`.
+        memory_bytes: Memory of one device in bytes.
+        bytes_per_s: Memory bandwidth in bytes/s.
+        flops_per_s: Peak FLOP/s of matrix products by dtype, without sparsity. `"tensorfloat32"` is the rate of float32
+            products at JAX's default precision on NVIDIA GPUs.
+        vector_flops_per_s: Peak FLOP/s of other float32 operations.
+        link_bytes_per_s: Bytes/s between devices, of all links in both directions.
+        clock_hz: Clock in Hz, which converts the compiler's cycles to time.
+        launch_s: Time to start one kernel in seconds.
+        source: Where the figures come from.
+        topology: How several devices are connected, such as `"4x4"`; `""` for one device.
+        smallest: For TPUs, the smallest topology that the compiler accepts. A program for one chip uses its first.
+        target: For GPUs, further properties that XLA's compiler needs, such as `{"core_count": 132}`.
+
+    Examples:
+        >>> import mithril_nb as ml
+        >>> my_gpu = ml.Device("my-gpu", platform="cuda", memory_bytes=48 * 2**30, bytes_per_s=9e11, target={
+        ...     "core_count": 84, "compute_capability": "8.6"})
+        >>> my_gpu.topology, my_gpu.count
+        ('', 1)
+    """
+
+    name: str
+    title: str = ""
+    platform: str = "cuda"
+    memory_bytes: int | None = None
+    bytes_per_s: float | None = None
+    flops_per_s: Mapping[str, float] = field(default_factory=dict[str, float])
+    vector_flops_per_s: float | None = None
+    link_bytes_per_s: float | None = None
+    clock_hz: float | None = None
+    launch_s: float | None = None
+    source: str = "given by the user"
+    topology: str = ""
+    smallest: str = ""
+    target: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        if self.platform not in ("cuda", "tpu"):
+            raise UnknownOptionError(
+                f"device {self.name!r} has an unknown platform {short_repr(self.platform)}.",
+                (("platforms", "'cuda', 'tpu'"),),
+            )
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.topology}" if self.topology else self.name
+
+    @classmethod
+    def read(cls, path: str | PathLike[str]) -> Device:
+        """Return the device that a TOML file describes, with the attributes of `Device` as keys.
+
+        The files in `mithril_nb/hardware/table` are examples. The name is that of the file, unless the file has one.
+        """
+        file = Path(path)
+        try:
+            values = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UnknownOptionError(f"cannot read a device from {str(path)!r}.", (("because", str(error)),)) from None
+        names = {each.name for each in fields(cls)}
+        if unknown := sorted(values.keys() - names):
+            raise UnknownOptionError(
+                f"{str(path)!r} describes no device: it has the unknown key {unknown[0]!r}.",
+                (("keys", ", ".join(sorted(names))),),
+            )
+        return cls(**{"name": file.stem, **values})
+
+    @property
+    def count(self) -> int:
+        """Number of devices in the topology."""
+        count = 1
+        for size in filter(None, self.topology.split("x")):
+            count *= int(size)
+        return count
+
+    def with_topology(self, topology: str) -> Device:
+        """Return several devices of this kind, such as `"4x4"` chips of a TPU, or `"8"` GPUs of one host."""
+        if not _TOPOLOGY.fullmatch(topology) or "0" in topology.split("x"):
+            raise DeviceNotFoundError(
+                f"{topology!r} is not a topology of {self.name!r}.",
+                (("needs", "numbers joined by 'x'"),),
+                f'device="{self.name}:{self.smallest or 8}"',
+            )
+        return replace(self, topology=topology)
+
+    @property
+    def compiler_topology(self) -> str:
+        """The topology in the form that XLA's compiler reads."""
+        if self.platform == "tpu":
+            return f"{self.name}:{self.topology or self.smallest}"
+        hosts, _, count = (self.topology or "1").rpartition("x")  # of GPUs: hosts, and devices of each
+        return f"1x{hosts or 1}x{count}"
+
+    @property
+    def target_config(self) -> str:
+        """For GPUs, the properties as text of XLA's `GpuTargetConfigProto`."""
+        if self.platform != "cuda":
+            return ""
+        major, _, minor = str(self.target.get("compute_capability", "8.0")).partition(".")
+        info = {
+            **_GPU_LIMITS,
+            "memory_bandwidth": int(self.bytes_per_s or 0),
+            "device_memory_size": int(self.memory_bytes or 0),
+            "clock_rate_ghz": (self.clock_hz or 0) / 1e9,
+            **{name: value for name, value in self.target.items() if name != "compute_capability"},
+        }
+        lines = [f"  {name}: {value}" for name, value in info.items()]
+        lines.append(f"  cuda_compute_capability {{ major: {int(major)} minor: {int(minor or 0)} }}")
+        version = "dnn_version_info { major: 9 minor: 10 patch: 0 }"
+        text = "\n".join(["gpu_device_info {", *lines, "}", 'platform_name: "CUDA"', version])
+        return f"{text}\ndevice_description_str: {_quoted(self.title or self.name)}\n"
+
+
+# The same for all NVIDIA GPUs since Volta, or for most of them; `target` overrides them.
+_GPU_LIMITS: Mapping[str, int] = {
+    "threads_per_block_limit": 1024,
+    "threads_per_warp": 32,
+    "shared_memory_per_block": 49152,
+    "shared_memory_per_core": 102400,
+    "shared_memory_per_block_optin": 101376,
+    "threads_per_core_limit": 1536,
+    "core_count": 64,
+    "fpus_per_core": 128,
+    "block_dim_limit_x": 2**31 - 1,
+    "block_dim_limit_y": 65535,
+    "block_dim_limit_z": 65535,
+    "l2_cache_size": 40 * 2**20,
+    "registers_per_core_limit": 65536,
+    "registers_per_block_limit": 65536,
+}
+
+
+def _quoted(text: str) -> str:
+    return '"' + re.sub(r"[^ -!#-\[\]-~]", "?", text) + '"'
+
+
+@cache
+def _table() -> dict[str, Device]:
+    files = sorted((Path(__file__).parent / "table").glob("*.toml"))
+    return {device.name: device for device in map(Device.read, files)}
+
+
+class Devices(Shown):
+    """The devices that programs can be compiled for, by name; shown as a table."""
+
+    def __init__(self, devices: Mapping[str, Device], missing: Mapping[str, str]):
+        self._devices, self.missing = devices, missing
+
+    def __iter__(self) -> Iterator[Device]:
+        return iter(self._devices.values())
+
+    def __len__(self) -> int:
+        return len(self._devices)
+
+    def __getitem__(self, name: str) -> Device:
+        return device_named(name)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self._devices)})"
+
+
+def devices() -> Devices:
+    """Return the devices that `ml.inspect(..., device=name)` can compile for, with their figures and their sources.
+
+    None of them needs to be in the machine. The last column has "ready", or the command that installs the compiler.
+
+    Examples:
+        >>> import mithril_nb as ml
+        >>> ml.devices()["v5e:4x4"].count
+        16
+    """
+    known = known_devices()
+    platforms = {device.platform for device in known.values()}
+    missing = {
+        platform: f"mithril-nb devices install {platform}"
+        for platform in platforms
+        if not compiler_of(platform).is_installed
+    }
+    return Devices(known, missing)
+
+
+def register_device(device: Device) -> None:
+    """Make `device=name` work for a device, in `ml.inspect` and everywhere else; it replaces one of the same name."""
+    with _lock:
+        _registered[device.name] = device
+
+
+def known_devices() -> dict[str, Device]:
+    """Return all devices by name, those of plugins included."""
+    load_plugins()
+    return {**_table(), **_registered}
+
+
+def as_device(device: Any) -> Any:
+    """Return the `Device` or `jax.Device` with a name; other values are returned unchanged.
+
+    `"cpu"` is the CPU of this machine. Every other name is that of `devices()`.
+    """
+    if not isinstance(device, str):
+        return device
+    if device == "cpu":
+        import jax
+
+        return jax.devices("cpu")[0]
+    return device_named(device)
+
+
+def device_named(name: str) -> Device:
+    """Return a device by name: `"h100"`, or several with their topology, such as `"v5e:4x4"` or `"h100:8"`.
+
+    Examples:
+        >>> device_named("v5e:4x4").count
+        16
+    """
+    devices = known_devices()
+    kind, _, topology = name.partition(":")
+    if kind not in devices:
+        near = nearest(kind, devices)
+        raise DeviceNotFoundError(
+            f"no device {short_repr(name)}.",
+            (("devices", listed(devices)),),
+            f'device="{near or "h100"}"',
+        )
+    return devices[kind].with_topology(topology) if topology else devices[kind]

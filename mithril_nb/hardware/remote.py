@@ -1,0 +1,229 @@
+"""Compile a lowered program for a device in a process of its own, one per platform.
+
+A crash, a hang, or the noise of the compiler on standard error never reaches the user's process. The worker is started
+on first use, and ends when it is idle or when this process ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+
+from mithril_nb.errors import StageUnavailableError
+from mithril_nb.hardware.compilers import compiler_of
+from mithril_nb.hardware.device import Device
+
+IDLE_S = 300.0
+"""Seconds after which a worker without requests ends."""
+TIMEOUT_S = 1800.0
+"""Seconds after which a compilation is given up."""
+_POLL_S = 0.2
+# libtpu looks for a machine with TPUs; these answers keep it quiet and fast. It allows one process at a time otherwise.
+_ENVIRONMENT = {
+    "JAX_PLATFORMS": "cpu",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+    "TPU_STDERR_LOG_LEVEL": "3",
+    "TPU_MIN_LOG_LEVEL": "3",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "true",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+}
+
+
+_NO_TILES = "Couldn't find output tile sizes"
+_TRITON = "xla_gpu_enable_triton_gemm"
+_NOT_TUNED = "XLA chose default tiles and algorithms: autotuning needs the device"
+_WITHOUT_TRITON = f"compiled with {_TRITON}=False, because the default tiles of Triton do not fit one of its products"
+
+
+@dataclass(frozen=True)
+class RemoteExecutable:
+    """A program that was compiled for a device of another machine: to read, not to run.
+
+    Has the methods of `jax.stages.Compiled` that do not need the device.
+    """
+
+    device: Device
+    text: str
+    memory: Mapping[str, int] | None
+    cost: Mapping[str, float] | None
+    device_count: int
+    notes: tuple[str, ...] = ()
+
+    def as_text(self) -> str:
+        """Return the optimized HLO."""
+        return self.text
+
+    def memory_analysis(self) -> Any:
+        """Return the sizes of the buffers in bytes, like `jax.stages.Compiled.memory_analysis`; `None` if unknown."""
+        return None if self.memory is None else SimpleNamespace(**self.memory)
+
+    def cost_analysis(self) -> Any:
+        """Return XLA's own costs; `None` for platforms that have none."""
+        return None if self.cost is None else dict(self.cost)
+
+    def __getattr__(self, name: str) -> Any:
+        # `in_avals` and others: code that runs or times a program asks for them first.
+        raise StageUnavailableError(
+            f"a program for {self.device} cannot run on this machine.", (("needs", self.device.title),)
+        )
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Raise: the device is not here."""
+        return self.in_avals
+
+
+def compile_remotely(
+    device: Device, module: bytes, options: Mapping[str, Any], facts: Mapping[str, Any]
+) -> RemoteExecutable:
+    """Compile a program for a device that this machine does not have.
+
+    Args:
+        device: The device.
+        module: The program in StableHLO, lowered for `device.platform`, as bytecode of MLIR.
+        options: Options for XLA by name.
+        facts: Further facts of the program, from `jax_jit.compile_facts`.
+
+    Raises:
+        UnavailableBackendError: The compiler is not installed.
+        StageUnavailableError: The compiler ended, or did not answer in time.
+        jax.errors.JaxRuntimeError: XLA's own error.
+    """
+    if facts["partitions"] > device.count:
+        raise StageUnavailableError(
+            f"a program for {facts['partitions']} devices does not compile for {device}.",
+            (("devices", str(device.count)),),
+            f'device="{device.name}:{facts["partitions"]}"',
+        )
+    request = {
+        "platform": device.platform,
+        "topology": device.compiler_topology,
+        "target": device.target_config,
+        "options": dict(options),
+        **facts,
+    }
+    notes = [_NOT_TUNED] if device.platform == "cuda" else []
+    worker = _worker(device.platform)
+    answer, parts = worker.ask(request, module)
+    # On the device, autotuning would have tried cuBLAS. Triton's default tiles do not fit each product (jax 0.10.2).
+    if _NO_TILES in answer.get("message", "") and _TRITON not in options:
+        notes.append(_WITHOUT_TRITON)
+        answer, parts = worker.ask({**request, "options": {**options, _TRITON: False}}, module)
+    if "error" in answer:
+        raise jax.errors.JaxRuntimeError(answer["message"])
+    memory, cost = answer["memory"], answer["cost"]
+    return RemoteExecutable(device, parts[0].decode(), memory, cost, facts["partitions"], tuple(notes))
+
+
+class _Worker:
+    def __init__(self, platform: str):
+        self._platform = platform
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._timer: threading.Timer | None = None
+
+    def ask(self, request: Mapping[str, Any], module: bytes) -> tuple[dict[str, Any], list[bytes]]:
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+            try:
+                if self._process is None or self._process.poll() is not None:
+                    self._start()
+                answer = self._exchange(request, module)
+            except BaseException:  # an interrupt too: the worker may still compile, and its answer would come late
+                self._stop()
+                raise
+            self._timer = threading.Timer(IDLE_S, self._stop_if_idle)
+            self._timer.daemon = True
+            self._timer.start()
+            return answer
+
+    def _start(self) -> None:
+        compiler = compiler_of(self._platform)
+        compiler.check()
+        path = [*([] if compiler.is_in_environment else [str(compiler.folder)]), os.environ.get("PYTHONPATH", "")]
+        environment = {**os.environ, **_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(filter(None, path))}
+        self._log = tempfile.NamedTemporaryFile(prefix="mithril_nb-compiler-", suffix=".log")
+        self._process = subprocess.Popen(
+            # Isolated from the folder of the script and the current folder, whose modules could replace JAX's.
+            [sys.executable, "-P", str(Path(__file__).with_name("worker.py")), self._log.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,  # Ctrl+C reaches this process only, which then ends the worker
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests = Connection(os.dup(self._process.stdin.fileno()), readable=False)
+        self._answers = Connection(os.dup(self._process.stdout.fileno()), writable=False)
+        self._process.stdin.close()
+        self._process.stdout.close()
+
+    def _exchange(self, request: Mapping[str, Any], module: bytes) -> tuple[dict[str, Any], list[bytes]]:
+        start = time.monotonic()
+        try:
+            self._requests.send_bytes(json.dumps(request).encode())
+            self._requests.send_bytes(module)
+            while not self._answers.poll(_POLL_S):
+                if time.monotonic() - start > TIMEOUT_S:
+                    raise StageUnavailableError(
+                        f"the compiler for {self._platform} did not answer in {TIMEOUT_S:.0f} s.",
+                        (("compiled", f"{len(module):,} bytes of StableHLO"),),
+                        "a smaller program, or fewer layers",
+                    )
+            answer = json.loads(self._answers.recv_bytes())
+            return answer, [self._answers.recv_bytes() for _ in range(answer["parts"])]
+        except (EOFError, OSError):
+            raise self._ended() from None
+
+    def _ended(self) -> StageUnavailableError:
+        assert self._process is not None
+        status = self._process.wait()
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").splitlines()[-5:]
+        return StageUnavailableError(
+            f"the compiler for {self._platform} ended with status {status}.",
+            (("last lines", "\n".join(lines) or "none"),),
+            "compile again: a new process starts",
+        )
+
+    def _stop_if_idle(self) -> None:
+        if self._lock.acquire(blocking=False):
+            try:
+                self._stop()
+            finally:
+                self._lock.release()
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        self._requests.close()
+        self._answers.close()
+        self._log.close()
+
+
+_workers: dict[str, _Worker] = {}
+_creating = threading.Lock()
+
+
+def _worker(platform: str) -> _Worker:
+    with _creating:
+        return _workers.setdefault(platform, _Worker(platform))

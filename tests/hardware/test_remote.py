@@ -1,0 +1,229 @@
+"""Programs compiled for devices that the machine does not have."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import AbstractMesh, AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import mithril_nb as ml
+from mithril_nb.errors import MithrilError, StageUnavailableError, UnavailableBackendError
+from mithril_nb.hardware import compiler_of, remote
+
+pytestmark = pytest.mark.usefixtures("compilers")
+
+
+def spec(*shape, dtype="bfloat16", sharding=None):
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+
+
+def loss(weights, x):
+    with jax.named_scope("up"):
+        hidden = jax.nn.gelu(x @ weights[0])
+    with jax.named_scope("down"):
+        return jnp.mean((hidden @ weights[1]).astype("float32") ** 2)
+
+
+STEP = jax.jit(jax.value_and_grad(loss))
+SPECS = ((spec(256, 512), spec(512, 256)), spec(128, 256))
+PRODUCTS = 6 * 2 * 128 * 256 * 512 - 2 * 128 * 256 * 512  # forward twice, backward four times but for the inputs
+
+
+@pytest.fixture(scope="module")
+def here():
+    return ml.inspect(STEP, *SPECS)
+
+
+@pytest.fixture(scope="module", params=["h100", "v5e"])
+def there(request, here, compilers):
+    return here.on(request.param)
+
+
+def test_stages_share_the_trace(here, there):
+    assert there.stage("jaxpr") is here.stage("jaxpr")
+    assert there.stage("hlo").unavailable is None
+    assert there.stage("hlo").text != here.stage("hlo").text
+
+
+def test_each_instruction_with_flops_is_linked(there):
+    rows = there.cost("compiled").rows
+    # A TPU v5e computes bfloat16 in float32: its compiler adds conversions, which have a block but no equation.
+    free = {"convert"} if there.device.name == "v5e" else set()
+    assert [row.id for row in rows if row.flops != 0 and not row.blocks] == []
+    assert {row.opcode for row in rows if row.flops != 0 and not row.equations} <= free
+    assert {block for row in rows if row.flops for block, _ in row.blocks} == {"up", "down"}
+
+
+def test_products_have_the_flops_of_the_equations(here, there):
+    def products(program, source, names):
+        return sum(row.flops for row in program.cost(source).rows if row.opcode in names)
+
+    assert products(here, "analytic", {"dot_general"}) == PRODUCTS
+    assert products(there, "compiled", {"dot", "convolution"}) == PRODUCTS
+
+
+def test_parts_add_up(there):
+    cost = there.cost("compiled")
+    assert cost.total.flops == sum(row.flops or 0 for row in cost.rows)
+    assert there.memory.peak_bytes >= sum(2 * 256 * 512 * 2 for _ in range(2))
+
+
+def test_kernels_of_a_gpu(here):
+    program = here.on("h100")
+    assert "ld.param.b64" in program.stage("asm").text
+    assert "define ptx_kernel" in program.stage("llvm").text
+    assert len(program.passes) > 10
+    assert "autotuning needs the device" in " ".join(program.cost("compiled").notes)
+
+
+def test_tiles_and_memories_of_a_tpu(here):
+    program = here.on("v5e")
+    assert re.search(r"bf16\[128,256\]\{1,0:T\(8,128\)\(2,1\)", program.stage("hlo").text)
+    assert "estimated_cycles" in {name for row in program.stage("hlo").instructions for name, _ in row.attributes}
+    for stage in ("llvm", "asm"):
+        assert "the compiler for TPUs writes no files" in program.stage(stage).unavailable
+    with pytest.raises(StageUnavailableError, match="writes no files"):
+        _ = program.passes
+
+
+@pytest.mark.parametrize(("device", "opcode"), [("h100:8", "all-reduce-start"), ("v5e:2x4", "all-reduce")])
+def test_devices_of_a_mesh(device, opcode):
+    mesh = AbstractMesh((2, 4), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+
+    def on(*axes):
+        return NamedSharding(mesh, P(*axes))
+
+    weights = spec(256, 512, sharding=on(None, "model")), spec(512, 256, sharding=on("model", None))
+    program = ml.inspect(STEP, weights, spec(128, 256, sharding=on("data", None)), device=device)
+    cost = program.cost("compiled")
+    assert "counted for one of 8 devices, which all have the same costs" in cost.notes
+    products = sum(row.flops for row in cost.rows if row.opcode in ("dot", "convolution"))
+    assert products == PRODUCTS // 8
+    # The hidden state is reduced over 4 devices, and the gradients of both weights over 2.
+    sent = {row.payload_bytes for row in cost.rows if row.opcode == opcode}
+    assert {64 * 256 * 2, 2 * 256 * 128 * 2} <= sent
+    with pytest.raises(StageUnavailableError, match="8 devices"):
+        _ = program.on(device.split(":")[0]).compiled
+
+
+@pytest.mark.parametrize(("strides", "padding"), [((2, 1), "SAME"), ((1, 1), "VALID"), ((3, 2), ((1, 1), (2, 2)))])
+def test_convolutions_of_a_library(strides, padding):
+    def step(x, kernel):
+        return jnp.sum(jax.lax.conv_general_dilated(x, kernel, strides, padding) ** 2)
+
+    specs = spec(4, 8, 17, 12, dtype="float32"), spec(6, 8, 3, 3, dtype="float32")
+    program = ml.inspect(jax.grad(step, (0, 1)), *specs, device="a100")
+    calls = {row.id: row.flops for row in program.cost("compiled").rows if row.opcode == "custom-call"}
+    convolutions = [row.flops for row in program.cost().rows if row.opcode == "conv_general_dilated"]
+    assert sorted(calls.values()) == sorted(convolutions)
+    assert {name.rpartition("-")[2].partition(".")[0] for name in calls} >= {"filter", "input"}
+
+
+def test_products_of_a_library():
+    program = ml.inspect(
+        lambda x, y: x @ y + 1, spec(64, 48), spec(48, 80), device="h100",
+        compiler_options={"xla_gpu_enable_triton_gemm": False, "xla_gpu_gemm_rewrite_size_threshold": 0},
+    )  # fmt: skip
+    (call,) = (row for row in program.cost("compiled").rows if row.opcode == "custom-call")
+    assert call.flops == 2 * 64 * 48 * 80
+    assert call.bytes_accessed >= 2 * (64 * 48 + 48 * 80 + 64 * 80)
+
+
+def test_products_that_the_default_tiles_do_not_fit():
+    program = ml.inspect(lambda x, y: (x.reshape(10, 12) @ y).reshape(5, 24), spec(2, 5, 12, dtype="float32"),
+                         spec(12, 12, dtype="float32"), device="h100")  # fmt: skip
+    assert program.stage("hlo").unavailable is None
+    assert program.cost("compiled").total.flops == 2 * 10 * 12 * 12
+
+
+def test_a_program_that_does_not_fit():
+    def step(x, w):
+        return jnp.tanh(x @ w) @ w
+
+    program = ml.inspect(step, spec(60_000, 60_000), spec(60_000, 60_000), device="v5e")
+    assert "RESOURCE_EXHAUSTED" in program.stage("hlo").unavailable
+
+
+def test_callbacks_and_programs_that_run_nowhere():
+    def step(x):
+        jax.debug.print("x = {}", x)
+        return x + 1
+
+    assert ml.inspect(step, spec(3), device="h100").stage("hlo").unavailable is not None
+    program = ml.inspect(jnp.sin, spec(3, dtype="float32"), device="h100")
+    with pytest.raises(MithrilError, match="h100"):
+        ml.profile(program)
+    with pytest.raises(StageUnavailableError, match="cannot run on this machine"):
+        program.compiled(jnp.zeros(3))
+
+
+def test_a_compiler_that_is_killed(monkeypatch):
+    worker = remote._worker("cuda")
+    ml.inspect(jnp.sin, spec(3), device="h100").stage("hlo")  # the worker runs
+    for count in range(3):
+        worker._process.kill()
+        worker._process.wait()
+        assert ml.inspect(jnp.sin, spec(4 + count), device="h100").stage("hlo").unavailable is None  # a new one starts
+    killer = threading.Timer(0.3, lambda: os.kill(worker._process.pid, signal.SIGKILL))
+    slow = ml.inspect(
+        lambda x: jax.lax.fori_loop(0, 9, lambda _, y: jnp.linalg.qr(y)[0], x),
+        spec(64, 64, dtype="float32"),
+        device="h100",
+    )
+    monkeypatch.setattr(remote.Connection, "poll", lambda self, timeout: time.sleep(1) or True)
+    killer.start()
+    assert "the compiler for cuda ended with status -9" in slow.stage("hlo").unavailable
+    monkeypatch.undo()
+    assert ml.inspect(jnp.cos, spec(3), device="h100").stage("hlo").unavailable is None
+
+
+def test_a_compiler_that_does_not_answer(monkeypatch):
+    monkeypatch.setattr(remote, "TIMEOUT_S", 0.0)
+    monkeypatch.setattr(remote.Connection, "poll", lambda self, timeout: False)
+    reason = ml.inspect(jnp.tan, spec(3), device="h100").stage("hlo").unavailable
+    assert "did not answer in 0 s" in reason
+    assert remote._worker("cuda")._process is None
+
+
+def test_an_idle_compiler_ends(monkeypatch):
+    monkeypatch.setattr(remote, "IDLE_S", 0.05)
+    ml.inspect(jnp.sinh, spec(3), device="h100").stage("hlo")
+    process = remote._worker("cuda")._process
+    assert process is None or process.wait(timeout=10) is not None
+
+
+def test_without_a_compiler(monkeypatch, tmp_path):
+    monkeypatch.setenv("MITHRIL_NB_COMPILERS", str(tmp_path))
+    monkeypatch.setattr(remote, "_workers", {})
+    compiler_of.cache_clear()
+    program = ml.inspect(jnp.sin, spec(3), device="h100")
+    try:
+        assert "Try: mithril-nb devices install cuda" in program.stage("hlo").unavailable
+        with pytest.raises(UnavailableBackendError):
+            _ = program.compiled
+    finally:
+        compiler_of.cache_clear()
+
+
+def test_the_process_of_the_user_stays_as_it_is(tmp_path):
+    script = tmp_path / "user.py"
+    script.write_text(
+        "import os, sys, jax, jax.numpy as jnp, mithril_nb as ml\n"
+        "before = dict(os.environ)\n"
+        "program = ml.inspect(jnp.sin, jnp.zeros(3), device='h100')\n"
+        "assert program.stage('hlo').unavailable is None\n"
+        "assert dict(os.environ) == before and jax.devices()[0].platform == 'cpu'\n"
+        "assert not [name for name in sys.modules if name.startswith(('jax_plugins.xla', 'libtpu'))]\n"
+    )
+    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120)
+    assert (result.stdout, result.stderr) == ("", "")
