@@ -25,7 +25,7 @@ class Figure:
         about: A sentence for tooltips.
         per: What has the figure: each equation or instruction (`"row"`), each block, or only the whole program.
         unknown: Key of the number of rows in which the figure is unknown; `""` if there is no such number.
-        is_measured: True for times. Rows without a time count 0, because they did not run on their own.
+        is_measured: True for times. Rows without a measured time count 0, because they did not run on their own.
         is_sent: True for bytes sent to other devices. They are those of one device; data leave them out if they are 0.
         is_detail: True if the figure is offered after the others.
         is_of_xla: True if XLA reports this figure of a program, too.
@@ -59,7 +59,8 @@ class Figure:
         if self.is_measured:
             # fsum is exact, so the total does not depend on the order of the rows.
             times = [value for value in values if value is not None]
-            return math.fsum(times) if times else None
+            total = math.fsum(times) if times else None
+            return None if self.unknown and not total and None in values else total
         total = sum([value for value in values if value])
         return None if None in values and (all_known or not total) else total
 
@@ -101,6 +102,11 @@ FIGURES: dict[str, Figure] = {
         ),
         Figure("params", "parameters", "params", "parameters", "Number of trainable values", per="block"),
         Figure("time_s", "time", "time", "s", "Time in one run of the program", is_measured=True),
+        Figure(
+            "predicted_s", "predicted time", "predicted time", "s",
+            "Time in one run of the program on the device, predicted and not measured",
+            unknown="unknown_predicted", is_measured=True,
+        ),
         Figure(
             "peak_bytes", "peak memory", "peak memory", "B", "Bytes in use at the most expensive moment",
             per="program",

@@ -173,8 +173,8 @@ class Cost(Shown):
     @cached_property
     def nothing(self) -> Figures:
         """The cost of a block without equations: 0. `params` is `None` if the program's parameters are unknown."""
-        time_s = None if all(row.time_s is None for row in self.rows) else 0.0
-        return Figures(params=0 if self.params is not None else None, time_s=time_s)
+        times = {key: 0.0 for key in MEASURED if any(getattr(row, key) is not None for row in self.rows)}
+        return Figures(params=0 if self.params is not None else None, **times)
 
     @cached_property
     def by_role(self) -> Mapping[str, Figures]:
@@ -430,7 +430,8 @@ class Cost(Shown):
         Args:
             peaks: The peak rates of the machine: the result of `ml.machine()`, or a dict such as
                 `{"flops_per_s": 1e12, "bytes_per_s": 1e11, "source": "data sheet"}`. By default the rates that
-                `ml.machine()` or a profile measured before and cached; if there are none, no roof is drawn.
+                `ml.machine()` or a profile measured before and cached; if there are none, no roof is drawn. For a
+                program compiled for an `ml.Device`, the peaks of the device.
             width: Width in px.
         """
         return draw(self, "roofline", peaks=peaks, width=width)

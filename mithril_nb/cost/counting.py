@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -23,10 +23,11 @@ from mithril_nb.cost.notes import (
     notes_of_communication,
     notes_of_params,
 )
+from mithril_nb.cost.predicted import predicted
 from mithril_nb.cost.records import CostRow, Fusion
 from mithril_nb.display import Shown, draw, finite, for_stdout
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
-from mithril_nb.hardware import RemoteExecutable
+from mithril_nb.hardware import Device, RemoteExecutable
 from mithril_nb.stages.given import jax_modules
 from mithril_nb.stages.hlo.module import trip_counts
 from mithril_nb.stages.inspect_options import with_numbers
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from mithril_nb.stages.program_stages import ProgramStages
 
 SOURCES = ("analytic", "lowered", "compiled")
+PREDICTED = "predicted"
+"""The source of compiled costs with the predicted time on the device of the program."""
 """Sources of costs.
 
 - `"analytic"`: the equations of the jaxpr, by our rules.
@@ -141,6 +144,8 @@ def cost_of(inspection: ProgramStages, source: str | None = None, trips: Mapping
     """
     if source is None:
         source = first_source(inspection)
+    if source == PREDICTED:
+        return _predicted(inspection, trips)
     _check_source(inspection, source, 'inspection.cost(source="{}")')
     if trips:
         equations = with_trips(known_equations(inspection), trips, "inspection.cost(trips={})")
@@ -152,6 +157,19 @@ def cost_of(inspection: ProgramStages, source: str | None = None, trips: Mapping
     if source not in cached:
         cached[source] = _analytic(inspection) if source == "analytic" else _counted(inspection, source)
     return cached[source]
+
+
+def _predicted(inspection: ProgramStages, trips: Mapping[str, int] | None) -> Cost:
+    device = inspection.device
+    if not isinstance(device, Device):
+        raise StageUnavailableError(
+            f"no time of {inspection.name!r} is predicted: the figures of its device are unknown.",
+            (("device", "this machine" if device is None else str(device)),),
+            'inspection.on("h100").cost("predicted")  # or ml.profile(inspection), which measures here',
+        )
+    counted = cost_of(inspection, "compiled", trips)
+    rows, notes = predicted(counted.rows, inspection.stage("hlo"), device)
+    return replace(counted, source=PREDICTED, rows=rows, notes=(*counted.notes, *notes))
 
 
 def forget_analytic() -> None:

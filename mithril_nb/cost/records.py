@@ -33,6 +33,7 @@ class Figures:
         bytes_accessed: Bytes read and written.
         params: Number of parameters; `None` if it is unknown which inputs are parameters.
         time_s: Measured time in seconds; `None` if not measured.
+        predicted_s: Predicted time in seconds on the device of the program; `None` if not predicted.
         unknown: Number of equations or instructions with unknown FLOPs or transcendentals.
         unknown_bytes: Number of equations or instructions with unknown bytes.
         shared: Of the equations or instructions in `unknown`, the number that also belong to another block. An example
@@ -42,6 +43,7 @@ class Figures:
         wire_bytes: Bytes that one device sends to other devices in these collectives, by ring algorithms.
         unknown_communication: Number of equations or instructions with unknown payload and wire bytes.
         unknown_transcendentals: Of the equations or instructions in `unknown`, the number with unknown transcendentals.
+        unknown_predicted: If `predicted_s` is not `None`, the number of instructions whose time cannot be predicted.
     """
 
     flops: int | None = 0
@@ -56,6 +58,8 @@ class Figures:
     wire_bytes: int | None = 0
     unknown_communication: int = 0
     unknown_transcendentals: int = 0
+    predicted_s: float | None = None
+    unknown_predicted: int = 0
 
     @property
     def communicates(self) -> bool:
@@ -71,6 +75,8 @@ class Figures:
         data = dict(self.__dict__)
         if self.unknown_transcendentals == self.unknown:
             del data["unknown_transcendentals"]
+        if self.predicted_s is None and not self.unknown_predicted:
+            del data["predicted_s"], data["unknown_predicted"]
         del data["shared"]  # internal; the data has the shares and bounds computed from it
         return _without_unsent(data)
 
@@ -113,6 +119,7 @@ class CostRow:
         wire_bytes: As in `Figures`; `None` if unknown.
         pieces: The collectives that XLA combined into this instruction; empty for all other rows.
         macs: Multiply-adds, as in `Cost.macs`; `None` if unknown, and for instructions.
+        predicted_s: Predicted time in seconds; `None` if unknown or not predicted. An instruction inside a fusion has 0.
     """
 
     id: str
@@ -133,6 +140,7 @@ class CostRow:
     wire_bytes: int | None = 0
     pieces: tuple[Piece, ...] = ()
     macs: int | None = None
+    predicted_s: float | None = None
 
     @property
     def explained(self) -> str:
@@ -152,9 +160,8 @@ class CostRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain data."""
-        data = {
-            key: value for key, value in self.__dict__.items() if key not in ("once", "equations", "pieces", "macs")
-        }
+        internal = ("once", "equations", "pieces", "macs", *(["predicted_s"] if self.predicted_s is None else []))
+        data = {key: value for key, value in self.__dict__.items() if key not in internal}
         return _without_unsent({**data, "blocks": dict(self.blocks), "letters": dict(self.letters)})
 
 
@@ -200,7 +207,16 @@ def is_unknown(row: CostRow, count: str = "unknown") -> bool:
 def count_unknown(rows: Iterable[CostRow]) -> dict[str, int]:
     """Return all counts of unknown rows."""
     rows = tuple(rows)
-    return {count: sum(is_unknown(row, count) for row in rows) for count in UNKNOWN}
+    return {count: sum(is_unknown(row, count) for row in rows) for count in _counts_of(rows)}
+
+
+def _counts_of(rows: Sequence[CostRow]) -> list[str]:
+    # A time that no row has was not predicted, so it is not unknown either.
+    return [
+        count
+        for count, keys in UNKNOWN.items()
+        if not FIGURES[keys[0]].is_measured or any(getattr(row, keys[0]) is not None for row in rows)
+    ]
 
 
 def sum_of(parts: Iterable[Figures | CostRow], *, all_known: bool = False) -> Figures:
@@ -214,7 +230,9 @@ def sum_of(parts: Iterable[Figures | CostRow], *, all_known: bool = False) -> Fi
     for figure in _OF_ROWS if rows else _OF_BLOCKS:
         values = [getattr(part, figure.key) for part in parts]
         sums[figure.key] = figure.add(values, all_known=all_known)
-        is_known = is_known and (figure.is_measured or None not in values)
+        # A predicted time is missing in all rows if nothing was predicted, and a measured one in most.
+        is_missing = figure.is_measured and (not figure.unknown or all(value is None for value in values))
+        is_known = is_known and (is_missing or None not in values)
     if not rows:
         sums |= {count: sum([getattr(part, count) for part in parts]) for count in (*UNKNOWN, "shared")}
     elif not is_known:
@@ -227,6 +245,8 @@ def sums_by(
 ) -> dict[Key, Figures]:
     """Return the sum of the rows of each group. A row of several groups is split by their shares."""
     # A row of one group is not converted to `Figures`, which would take five times as long.
+    rows = tuple(rows)
+    known_counts = _counts_of(rows)
     own: dict[Key, list[CostRow]] = {}
     split: dict[Key, list[Figures]] = {}
     order: dict[Key, None] = {}
@@ -237,7 +257,7 @@ def sums_by(
             if len(groups) == 1:
                 own.setdefault(groups[0][0], []).append(piece)
                 continue
-            counts = {count: int(is_unknown(piece, count)) for count in UNKNOWN}
+            counts = {count: int(is_unknown(piece, count)) for count in known_counts}
             for (key, _), part in zip(groups, _split(piece, [share for _, share in groups]), strict=True):
                 split.setdefault(key, []).append(Figures(**part, **counts, shared=counts["unknown"]))
     return {

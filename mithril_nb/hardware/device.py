@@ -116,6 +116,11 @@ class Device:
             )
         return replace(self, topology=topology)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attributes as plain data."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**values, "flops_per_s": dict(self.flops_per_s), "target": dict(self.target)}
+
     @property
     def compiler_topology(self) -> str:
         """The topology in the form that XLA's compiler reads."""

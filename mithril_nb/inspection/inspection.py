@@ -63,7 +63,9 @@ class Inspection(ProgramStages):
         Args:
             source: `"analytic"` counts equations with the rules of this package, multiplies loop bodies by the number
                 of iterations, and needs no compiler. `"lowered"` and `"compiled"` count instructions as XLA does,
-                before and after its passes, and include XLA's own count. Default: `"analytic"`, or for a program
+                before and after its passes, and include XLA's own count. `"predicted"` is `"compiled"` with the time
+                that each instruction would take on the device of the program, if it is one of `ml.devices`; its notes
+                state how the time is predicted. Default: `"analytic"`, or for a program
                 without a jaxpr, such as a file of StableHLO or HLO, `"lowered"` or `"compiled"`.
             trips: Numbers of iterations of loops whose trip count is unknown, such as those of solvers, by line or
                 block of the loop: `{"solver.py:12": 20}`. `ml.inspect` has the same option.

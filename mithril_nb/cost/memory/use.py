@@ -30,6 +30,7 @@ from mithril_nb.cost.memory.liveness import (
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.graph.paths import is_within
+from mithril_nb.hardware import Device
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.program_stages import known_equations
 from mithril_nb.stages.records import UNATTRIBUTED, quick_to_make
@@ -38,6 +39,7 @@ from mithril_nb.stages.xla.memory import Buffer
 if TYPE_CHECKING:
     from mithril_nb.stages.program_stages import ProgramStages
 
+_EXHAUSTED = "RESOURCE_EXHAUSTED"
 SOURCES = ("analytic", "compiled")
 """Sources of memory figures: an estimate from the jaxpr, or XLA's buffer assignment."""
 
@@ -84,6 +86,9 @@ class MemoryUse(Shown):
         blocks: Paths of all blocks in the order of the program.
         xla: The result of `memory_analysis()`; `None` for an estimate, or if it is not available.
         notes: Notes, such as the reasons for unknown sizes.
+        capacity_bytes: Memory of the device in bytes; `None` if it is unknown, as for a CPU.
+        fits: Whether the program fits into the device; `None` if unknown.
+        fits_reason: Why, or that it is an estimate; `""` if `fits` is `None`.
     """
 
     program: str
@@ -98,6 +103,9 @@ class MemoryUse(Shown):
     blocks: tuple[str, ...]
     xla: Memory | None
     notes: tuple[str, ...]
+    capacity_bytes: int | None = None
+    fits: bool | None = None
+    fits_reason: str = ""
 
     def __repr__(self) -> str:
         return f"MemoryUse({self.program!r}, {self.source}, peak_bytes={self.peak_bytes})"
@@ -125,11 +133,16 @@ class MemoryUse(Shown):
             "blocks": list(self.blocks),
             "xla": None if self.xla is None else asdict(self.xla),
             "notes": list(self.notes),
+            # Only for devices whose memory is known, so that the data of all other programs stay as they are.
+            **({name: getattr(self, name) for name in _FITTING} if self.capacity_bytes is not None else {}),
         }
 
     def to_json(self) -> str:
         """Return the memory use as JSON."""
         return json.dumps(self.to_dict(), allow_nan=False)
+
+
+_FITTING = ("capacity_bytes", "fits", "fits_reason")
 
 
 # Weak: the records are released with the inspection that they belong to.
@@ -160,8 +173,24 @@ def memory_of(inspection: ProgramStages, source: str = "compiled") -> MemoryUse:
     cached = _KNOWN.setdefault(inspection, {})
     if source not in cached:
         with paused_collector():  # creates a record for each value, with a traced program in memory
-            cached[source] = _compiled(inspection) if source == "compiled" else _analytic(inspection)
+            use = _compiled(inspection) if source == "compiled" else _analytic(inspection)
+            cached[source] = _fitted(inspection, use)
     return cached[source]
+
+
+def _fitted(inspection: ProgramStages, use: MemoryUse, error: str = "") -> MemoryUse:
+    device = inspection.device
+    if not isinstance(device, Device) or device.memory_bytes is None:
+        return use
+    fits, reason = None, ""
+    if _EXHAUSTED in error:
+        fits, reason = False, error
+    elif use.source == "compiled" and device.platform == "tpu":
+        fits, reason = True, "the compiler, which refuses programs that do not fit, has placed all buffers"
+    elif use.source == "compiled" and use.peak_bytes is not None:
+        fits = use.peak_bytes <= device.memory_bytes
+        reason = "an estimate: the peak of the compiler's buffers against the memory of the device"
+    return replace(use, capacity_bytes=device.memory_bytes, fits=fits, fits_reason=reason)
 
 
 def best_memory_of(inspection: ProgramStages) -> MemoryUse:
@@ -171,7 +200,7 @@ def best_memory_of(inspection: ProgramStages) -> MemoryUse:
     except StageUnavailableError as error:
         if inspection.given is not None:
             raise inspection.given.error("hlo") if inspection.given.reason("hlo") else error from None
-        estimate = memory_of(inspection, "analytic")
+        estimate = _fitted(inspection, memory_of(inspection, "analytic"), _reason(error))
         if estimate.peak_bytes is None:
             return estimate
         note = f"an estimate, because the program does not compile: {_reason(error)}"

@@ -13,6 +13,7 @@ from mithril_nb.analysis.measure import machine, profile
 from mithril_nb.cost import Cost
 from mithril_nb.cost.memory.use import memory_of
 from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError
+from mithril_nb.hardware import Device
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue, rests
 from mithril_nb.stages.given.program import Given
@@ -78,6 +79,8 @@ def _roofline(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Draw
     data = _data(costs[0], look.hues)
     if "peaks" in data:  # measured costs include the measured peaks of the machine
         return roofline(data, data["peaks"], look.width)
+    if isinstance(inspection.device, Device):
+        return roofline(data, inspection.device, look.width)
     here = machine(device=inspection.device)
     return roofline(data, {**here.peaks(), "source": here.source}, look.width)
 

@@ -149,7 +149,7 @@ _LEAST_LISTED = 0.001
 def memory_text(data: Data) -> str:
     """Return the use of memory as text: the peak, a small chart, the blocks and the largest values at the peak."""
     is_estimate = data["source"] == "analytic"
-    lines = [f"{one_line(data['program'])}: memory, {data['source']}", _peak_text(data)]
+    lines = [f"{one_line(data['program'])}: memory, {data['source']}", _peak_text(data), *_fits_text(data)]
     if data["timeline"]:
         sizes = [moment["bytes"] for moment in data["timeline"]]
         top = max(sizes) or 1
@@ -188,6 +188,16 @@ def _peak_text(data: Data) -> str:
         of = f"{step} {data['peak_at'] + 1:,} of {len(data['timeline']):,}"
         where = f" at {kind}{name}, {of}" if name else f" at {of}"
     return f"peak {nbytes(data['peak_bytes'])}{where}{': ' if kinds else ''}{kinds}"
+
+
+def _fits_text(data: Data) -> list[str]:
+    capacity = data.get("capacity_bytes")
+    if capacity is None:
+        return []
+    answer = {True: "yes", False: "no", None: UNKNOWN}[data["fits"]]
+    share = f", {percent(data['peak_bytes'] / capacity)}" if data["peak_bytes"] is not None else ""
+    reason = f" ({one_line(data['fits_reason'].splitlines()[0])})" if data["fits_reason"] else ""
+    return [f"fits in {nbytes(capacity)}: {answer}{share}{reason}"]
 
 
 def _kinds(data: Data) -> str:

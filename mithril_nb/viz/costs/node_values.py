@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mithril_nb.errors import UnknownOptionError, short_repr
-from mithril_nb.figures import SENT
+from mithril_nb.figures import MEASURED, SENT
 from mithril_nb.graph.records import BlockSpecs
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.graph.stage_graph import StageGraph
@@ -90,7 +90,7 @@ _Sum = tuple[float | None, bool]
 class _Sums:
     def __init__(self, data: Data, field: str, graph: StageGraph | None, *, own: bool):
         by_block = data["by_block"]
-        self.own, self.is_time = own, field == "time_s"
+        self.own, self.is_time = own, field in MEASURED
         self.values = {path: _figure(figures, field) for path, figures in by_block.items()}
         self.least = {path for path, value in self.values.items() if value is None or is_bound(by_block[path], field)}
         if not own:

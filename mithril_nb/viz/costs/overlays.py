@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb.display import Shown, columns
 from mithril_nb.errors import StageUnavailableError, UnknownBlockError, UnknownOptionError, short_repr
+from mithril_nb.figures import MEASURED
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.stages.graph.stage_graph import StageGraph
@@ -94,7 +95,7 @@ def overlay_of(
         notes.append(reason_of(data, kind))
     else:
         outside = total - sum(value or 0 for path, value in values.items() if path in tops)
-        if outside and field != "time_s":
+        if outside and field not in MEASURED:
             notes.append(f"outside this graph: {kind.short(outside)}, {percent(outside / total)}")
         notes += [OF_KNOWN] if is_bound(data["total"], field) else []
         notes += notes_of(data, field)
@@ -169,8 +170,7 @@ def draw_overlay(
         title: Title of the user's values.
     """
     data = costs_of(inspection, of)
-    is_measured = data.get("source") == "measured"
-    if graph is None and is_measured:
+    if graph is None and data.get("source") in ("measured", "predicted"):
         graph = "hlo"
     drawn = inspection.graph(graph) if graph is None or isinstance(graph, str) else graph_of(graph, inspection.name)
     opened = validate_opened(drawn, expanded)
@@ -185,7 +185,8 @@ def draw_overlay(
     if isinstance(of, Mapping):
         values = user_values(of, scene.nodes, title or "value")
     else:
-        name = of if isinstance(of, str) else "time_s" if is_measured else "flops"
+        time = {"measured": "time_s", "predicted": "predicted_s"}
+        name = of if isinstance(of, str) else time.get(str(data.get("source")), "flops")
         values = overlay_by_name(inspection, name, scene.nodes, data, graph=stage, own=own, dtypes=dtypes)
     return draw_values(scene, values, inspection.name)
 

@@ -13,6 +13,7 @@ from numbers import Real
 from typing import Any
 
 from mithril_nb.display import AT_LEAST, columns
+from mithril_nb.figures import MEASURED
 from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text, strip_numbers
 from mithril_nb.viz.costs.canvas import (
     FOOT,
@@ -108,7 +109,7 @@ class Spot:
     flops: float
     # FLOPs per byte
     intensity: float
-    # Reached FLOP/s; `None` if the time was not measured
+    # Reached FLOP/s; `None` if the time was neither measured nor predicted
     rate: float | None
     # Share of the roof, if it was computed when the time was measured
     reached: float | None = None
@@ -177,7 +178,7 @@ def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
     rates = data.get("rates") or {}
     groups: dict[object, list[str]] = {}
     for path, figures in data["by_block"].items():
-        costs = (figures.get(name) for name in ("flops", "bytes_accessed", "time_s"))
+        costs = (figures.get(name) for name in ("flops", "bytes_accessed", *MEASURED))
         groups.setdefault((strip_numbers(path), *costs, bounds_of(figures)), []).append(path)
     spots: list[Spot] = []
     idle: list[str] = []
@@ -202,7 +203,7 @@ def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
 
 
 def _spot(path: str, repeat: int, figures: Mapping[str, Any], rate: Mapping[str, Any] | None) -> Spot:
-    flops, size, time = figures["flops"], figures["bytes_accessed"], figures.get("time_s")
+    flops, size, time = figures["flops"], figures["bytes_accessed"], figures.get("time_s") or figures.get("predicted_s")
     reached = flops / time if time else None
     return Spot(path, repeat, flops, flops / size, reached, (rate or {}).get("roofline"), bounds_of(figures))
 

@@ -16,7 +16,7 @@ from mithril_nb.cost.costs import ByLine, Cost
 from mithril_nb.cost.counting import Costs
 from mithril_nb.cost.memory.use import MemoryUse
 from mithril_nb.display import renderer
-from mithril_nb.hardware import Devices
+from mithril_nb.hardware import Device, Devices
 from mithril_nb.viz.bundles import Bundle
 from mithril_nb.viz.costs.beside import beside, change, pair_of
 from mithril_nb.viz.costs.devices import devices_html, devices_text
@@ -46,11 +46,19 @@ renderer(Cost, kind="overlay")(
 )
 
 
+def _peaks_of(device: Any) -> Any:
+    if not isinstance(device, Device):
+        return machines.known_machine(device)
+    # Programs in 8 bits or less are rare; with their peak, the others would seem slow.
+    rates = {dtype: rate for dtype, rate in device.flops_per_s.items() if "8" not in dtype and "float4" not in dtype}
+    return {**device.to_dict(), "flops_per_s": rates}
+
+
 @renderer(Cost, kind="roofline")
 def _roofline(cost: Cost, peaks: Any, width: int) -> Drawing:
     data = cost.to_dict(rows=False)
     if peaks is None and not data.get("machine"):
-        peaks = machines.known_machine(cost.device)
+        peaks = _peaks_of(cost.device)
     return roofline(data, peaks, width)
 
 

@@ -186,12 +186,12 @@ def _row(branch: Branch, sources: Sequence[Mapping[str, Data]], around: int = 1)
 
 def _has_cost(figures: Data) -> bool:
     counted = any(figures.get(key, 0) != 0 for key in _FIGURES if key != "params")
-    return counted or bool(figures.get("params")) or bool(figures.get("time_s"))
+    return counted or bool(figures.get("params")) or any(figures.get(key) for key in MEASURED)
 
 
 def _size(figures: Data, figure: str) -> tuple[bool, float, float]:
     value = figures.get(figure)
-    is_unknown = figure != "time_s" and (value is None or bool(figures.get("unknown")))
+    is_unknown = figure not in MEASURED and (value is None or bool(figures.get("unknown")))
     return is_unknown, value or 0, figures.get("bytes_accessed") or 0
 
 

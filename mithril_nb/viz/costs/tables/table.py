@@ -42,6 +42,10 @@ _DEEPEST = 8
 _WIDEST = 100
 
 
+def _has_time(figures: Mapping[str, Any], key: str) -> bool:
+    return figures.get(key) is not None or bool(FIGURES[key].unknown_in(figures))
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of costs."""
@@ -56,7 +60,7 @@ class Column:
 
         The text is `""` if the source has no cost for the row, or if a time is not measured.
         """
-        if figures is None or (self.key == "time_s" and figures.get("time_s") is None):
+        if figures is None or (self.key in MEASURED and not _has_time(figures, self.key)):
             return ""
         value = value_of(figures, self.key)
         if isinstance(value, str):
@@ -80,27 +84,31 @@ class CostTable:
         total = self.main.get("total", {})
         self.blocks = list(dict.fromkeys(path for cost in self.sources.values() for path in cost["by_block"]))
         counted = [name for name in self.sources if name != "measured"] or list(self.sources)
-        timed = [name for name, cost in self.sources.items() if cost["total"].get("time_s") is not None]
+        with_time = {
+            key: [name for name, cost in self.sources.items() if _has_time(cost["total"], key)] for key in MEASURED
+        }
         groups = defaultdict[str, list[Column]](list)
         for column in (*QUANTITIES, *([_PARAMS] if value_of(total, "params") is not None else [])):
             if column.key in SENT and not any(map(_communicates, self.sources.values())):
                 continue
-            form = exact if is_exact and column.key != "time_s" else column.format
-            for name in {"time_s": timed, "params": [self.name]}.get(column.key, counted):
+            form = exact if is_exact and column.key not in MEASURED else column.format
+            for name in {**with_time, "params": [self.name]}.get(column.key, counted):
                 groups[column.title].append(replace(column, source=name, format=form))
         self.groups = list(groups.items())
         self.columns = [column for group in groups.values() for column in group]
         # The head has two rows: titles, and below them the names of sources.
-        self.is_deep = any(len(group) > 1 or title == "time" for title, group in self.groups)
-        # Shares are shares of the measured time, or else of the FLOPs. If these are a formula or 0, there are none.
-        self.is_timed = self.main.get("source") == "measured"
+        self.is_deep = any(len(group) > 1 or "time" in title for title, group in self.groups)
+        # Shares are shares of the time, or else of the FLOPs. If these are a formula or 0, there are none.
+        self.time = {"measured": "time_s", "predicted": "predicted_s"}.get(str(self.main.get("source")), "")
         self.has_numbers = not isinstance(value_of(total, "flops"), str)
-        self.has_shares = self.has_numbers and (self.is_timed or total.get("flops") != 0 or bool(total.get("unknown")))
+        self.has_shares = self.has_numbers and (
+            bool(self.time) or total.get("flops") != 0 or bool(total.get("unknown"))
+        )
 
     @cached_property
     def folded(self) -> list[TableRow]:
         """The rows of the table, in which equal and small blocks share a row."""
-        return folded_rows([cost["by_block"] for cost in self.sources.values()], "time_s" if self.is_timed else "flops")
+        return folded_rows([cost["by_block"] for cost in self.sources.values()], self.time or "flops")
 
     def figures(self, source: str, row: TableRow) -> Mapping[str, Any] | None:
         """Return the cost of a row from a source; `None` if the source contains none of the blocks of the row."""
@@ -112,8 +120,8 @@ class CostTable:
         """Return the share of a row and its bound, as `share_of` does. Without `row`: of the unattributed cost."""
         if figures is None:
             return 0.0, ""
-        if self.is_timed:
-            total, part = self.main["total"].get("time_s"), figures.get("time_s")
+        if self.time:
+            total, part = self.main["total"].get(self.time), figures.get(self.time)
             return (part or 0.0) / total if total else None, ""
         if row is None or "share" in figures:
             return figures.get("share"), figures.get("share_bound", "")
@@ -252,7 +260,7 @@ def _tables(table: CostTable, rows: Sequence[TableRow], hues: Mapping[str, int])
 def _blocks(table: CostTable, rows: Sequence[TableRow], hues: Mapping[str, int]) -> str:
     by_block, lost = table.main.get("by_block", {}), table.main.get("unattributed")
     caption = "cost by block"
-    if not table.is_timed and any(_role(figures, role) for figures in by_block.values() for role in _ROLES[1:]):
+    if not table.time and any(_role(figures, role) for figures in by_block.values() for role in _ROLES[1:]):
         legend = (
             f'<span><span class="bar"><i class="{role[0]}" style="width:100%"></i></span>{role}</span>'
             for role in _ROLES
@@ -299,7 +307,7 @@ def row_head(row: TableRow, hues: Mapping[str, int]) -> str:
 
 
 def _heads(table: CostTable) -> Iterator[str]:
-    last = "share of time" if table.is_timed else "share of FLOPs"
+    last = "share of time" if table.time else "share of FLOPs"
     deep = ' rowspan="2"' if table.is_deep else ""
     yield f'<tr><th scope="col"{deep}>block</th>'
     for title, group in table.groups:
@@ -339,7 +347,7 @@ def _share(table: CostTable, figures: Mapping[str, Any] | None, of: tuple[float 
         return ""
     if share is None:
         return f'<td><span class="unknown">{UNKNOWN}</span></td>'
-    roles = {} if figures is None or table.is_timed else {role: _role(figures, role) for role in _ROLES}
+    roles = {} if figures is None or table.time else {role: _role(figures, role) for role in _ROLES}
     roles = {role: value for role, value in roles.items() if value}
     total = sum(roles.values())
     length = 100 * min(1.0, max(0.0, share / largest)) if largest > 0 else 0.0
@@ -445,7 +453,7 @@ def _block_table(table: CostTable, groups: Sequence[Sequence[Column]], *, has_sh
     last = ("share",) if has_share else ()
     rows: list[tuple[str, ...]] = [("block", *titles, *last)]
     if table.is_deep:
-        of = "of time" if table.is_timed else "of FLOPs"
+        of = "of time" if table.time else "of FLOPs"
         sources = ("" if column.title == "params" else one_line(column.source) for column in drawn)
         rows.append(("", *sources, *(of for _ in last)))
     for row, share in zip(table.folded, table.shares(table.folded), strict=True):

@@ -1,0 +1,129 @@
+"""The time that each compiled instruction would take on a device, predicted from the compiler and the device's figures.
+
+- TPU: the cycles that the compiler estimates for a fusion, at the clock of the device.
+- Other instructions, and all of GPUs: a roofline. The larger of the time to compute, at the peak of the dtype, and the
+  time to move the bytes, at the memory bandwidth; on GPUs plus the start of a kernel.
+- Collectives: the bytes that one device sends, over its links.
+
+Nothing overlaps in the sum, so it is rather too long where the device copies or sends while it computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from mithril_nb.cost.hlo.instruction_costs import NAMING
+from mithril_nb.cost.records import TICKS_PER_S, CostRow
+from mithril_nb.hardware import Device
+from mithril_nb.stages.hlo.module import Computation, HloModule
+from mithril_nb.stages.records import Instruction, Stage
+
+_PRODUCTS = frozenset({"dot", "convolution", "custom-call", "ragged-dot"})
+_ONLY_THEIR_BODY = frozenset({"call", "while", "conditional", "async-start", "async-update", "async-done"})
+
+
+def predicted(rows: Sequence[CostRow], stage: Stage, device: Device) -> tuple[tuple[CostRow, ...], tuple[str, ...]]:
+    """Return the rows of the stage `"hlo"` with `predicted_s`, and notes on its source."""
+    module = HloModule.of(stage)
+    if module is None:
+        return tuple(rows), ()
+    by_id = {row.id: row for row in rows}
+    fused = _fused(module)
+    times: dict[str, float | None] = {}
+    for body in module.computations.values():
+        for instruction in body.by_id.values():
+            row = by_id.get(instruction.id)
+            if row is not None:
+                times[row.id] = 0.0 if body.name in fused else _time(instruction, row, body, module, by_id, device)
+    return tuple(replace(row, predicted_s=_on_ticks(times.get(row.id))) for row in rows), _notes(device)
+
+
+def _fused(module: HloModule) -> set[str]:
+    """Return the names of the computations whose instructions do not run on their own, such as bodies of fusions."""
+    inside: set[str] = set()
+    for body in reversed(module.callers_last()):
+        for instruction in body.by_id.values():
+            called = module.called(instruction)
+            if body.name not in inside and instruction.opcode in _ONLY_THEIR_BODY:
+                # The host counts the iterations of a loop with a known number: XLA's WhileThunk skips the condition.
+                is_counted = "known_trip_count" in dict(instruction.attributes)
+                called = module.called(instruction, "condition") if is_counted else []
+            inside |= {computation.name for computation in called}
+    return inside
+
+
+def _time(
+    instruction: Instruction,
+    row: CostRow,
+    body: Computation,
+    module: HloModule,
+    rows: Mapping[str, CostRow],
+    device: Device,
+) -> float | None:
+    opcode = instruction.opcode
+    if row.repeats == 0 or opcode in NAMING or opcode in _ONLY_THEIR_BODY or opcode.endswith("-done"):
+        return 0.0
+    if row.repeats is None:
+        return None
+    if row.wire_bytes is None or row.wire_bytes > 0:
+        return _over(row.wire_bytes, device.link_bytes_per_s)
+    cycles = dict(instruction.attributes).get("estimated_cycles")
+    if cycles is not None and device.clock_hz is not None:
+        return int(cycles) * row.repeats / device.clock_hz
+    parts = [*_parts(instruction, body, module)]
+    compute = _sum(_compute(part, home, rows[part.id], device) for part, home in parts if part.id in rows)
+    move = _over(row.bytes_accessed, device.bytes_per_s)
+    if compute is None or move is None:
+        return None
+    return max(compute, move) + row.repeats * (device.launch_s or 0.0)
+
+
+def _parts(instruction: Instruction, body: Computation, module: HloModule) -> Iterable[tuple[Instruction, Computation]]:
+    if instruction.opcode != "fusion":
+        return [(instruction, body)]
+    parts: list[tuple[Instruction, Computation]] = []
+    for called in module.called(instruction, "calls"):
+        for part in called.by_id.values():
+            parts += _parts(part, called, module)
+    return parts
+
+
+def _compute(part: Instruction, body: Computation, row: CostRow, device: Device) -> float | None:
+    if row.flops is None or row.transcendentals is None:
+        return None
+    if part.opcode not in _PRODUCTS:
+        # Vector units of TPUs have no published rate; the compiler's cycles cover nearly all of their work.
+        rate = device.vector_flops_per_s
+        return 0.0 if rate is None and device.platform == "tpu" else _over(row.flops + row.transcendentals, rate)
+    operands = body.operands(part)
+    dtype = operands[0].shapes[0].dtype if operands and operands[0].shapes else ""
+    rates = device.flops_per_s
+    if dtype == "float32" and "highest" not in dict(part.attributes).get("operand_precision", ""):
+        # JAX's default precision; TPUs then compute in bfloat16.
+        dtype = "tensorfloat32" if "tensorfloat32" in rates else "bfloat16" if device.platform == "tpu" else dtype
+    return _over(row.flops, rates.get(dtype))
+
+
+def _over(amount: int | None, rate: float | None) -> float | None:
+    if amount == 0:
+        return 0.0
+    return None if amount is None or not rate else amount / rate
+
+
+def _sum(times: Iterable[float | None]) -> float | None:
+    times = [*times]
+    return None if None in times else sum(time for time in times if time is not None)
+
+
+def _on_ticks(time_s: float | None) -> float | None:
+    return None if time_s is None else round(time_s * TICKS_PER_S) / TICKS_PER_S
+
+
+def _notes(device: Device) -> tuple[str, ...]:
+    if device.platform == "tpu" and device.clock_hz is not None:
+        source = f"cycles that the compiler estimates, at {device.clock_hz / 1e9:g} GHz; a roofline where it has none"
+    else:
+        start = f", plus {device.launch_s * 1e6:g} µs for each kernel" if device.launch_s else ""
+        source = f"the larger of FLOPs at the peak and bytes at the memory bandwidth{start}"
+    return (f"predicted_s: {source}; nothing overlaps; figures of {device}: {device.source}",)
