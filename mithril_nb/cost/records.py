@@ -119,7 +119,7 @@ class CostRow:
         wire_bytes: As in `Figures`; `None` if unknown.
         pieces: The collectives that XLA combined into this instruction; empty for all other rows.
         macs: Multiply-adds, as in `Cost.macs`; `None` if unknown, and for instructions.
-        predicted_s: Predicted time in seconds; `None` if unknown or not predicted. An instruction inside a fusion has 0.
+        predicted_s: Predicted time in seconds; `None` if unknown or not predicted. Inside a fusion, it is 0.
     """
 
     id: str

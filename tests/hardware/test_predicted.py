@@ -96,7 +96,7 @@ def test_loops_count_each_iteration():
 
 
 def test_no_prediction_without_figures():
-    with pytest.raises(StageUnavailableError, match="Try: inspection.on"):
+    with pytest.raises(StageUnavailableError, match="Try: inspection"):
         ml.inspect(jnp.sin, spec(3)).cost("predicted")
     assert predicted((), ml.inspect(jnp.sin, spec(3)).stage("hlo"), device_named("h100"))[0] == ()
 
