@@ -875,10 +875,11 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
         )
     pandas = import_pandas("to_pandas")
     sent = [key for key in (*SENT, "unknown_communication") if key in cost["total"]]
+    times = [key for key in MEASURED if key in cost["total"]]
     if by == "row":
         keys = [*OF_XLA, *(key for key in COUNTED if key not in OF_XLA and (key not in SENT or key in sent))]
         lines = [{**dict.fromkeys(sent, 0), **row, "blocks": ", ".join(row["blocks"])} for row in cost["rows"]]
-        columns = ["id", "opcode", "blocks", "role", *keys, "repeats", "formula", *MEASURED]
+        columns = ["id", "opcode", "blocks", "role", *keys, "repeats", "formula", *times]
         table = pandas.DataFrame(lines, columns=columns).set_index("id")
     else:
         blocks = {**cost["by_block"], UNATTRIBUTED_LABEL: cost["unattributed"]}
@@ -895,4 +896,4 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
         table = pandas.DataFrame(lines).set_index("block")
     integers = {name: "Int64" for name in table.columns if name in (*_INTEGERS, "forward", "backward", "update")}
     # Int64 and Float64 are pandas' nullable dtypes. With int64, a column with an unknown cost would become floats.
-    return table.astype({**integers, **dict.fromkeys(MEASURED, "Float64")})
+    return table.astype({**integers, **dict.fromkeys(times, "Float64")})

@@ -130,3 +130,11 @@ def test_other_costs_have_no_predicted_time():
         parts = [cost.total, *cost.by_block.values(), *cost.by_role.values()]
         assert {(part.predicted_s, part.unknown_predicted) for part in parts} == {(None, 0)}
         assert "predicted" not in cost.to_json()
+
+
+@pytest.mark.parametrize("by", ["row", "block"])
+def test_predicted_times_in_pandas(program, by):
+    cost = program.cost("predicted")
+    table = cost.to_pandas(by)
+    assert table["predicted_s"].sum() == pytest.approx(cost.total.predicted_s)
+    assert "predicted_s" not in program.cost("compiled").to_pandas(by).columns
