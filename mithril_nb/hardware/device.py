@@ -30,7 +30,7 @@ class Device:
     one that is not known is `None`.
 
     Attributes:
-        name: The name that `ml.inspect(..., device=name)` takes, such as `"h100"`.
+        name: The name that the option `device` of `ml.inspect` takes, such as `"h100"`.
         title: The manufacturer's name.
         platform: XLA's name of the platform: `"cuda"` or `"tpu"`.
         memory_bytes: Memory of one device in bytes.
@@ -198,7 +198,7 @@ class Devices(Shown):
 
 
 def devices() -> Devices:
-    """Return the devices that `ml.inspect(..., device=name)` can compile for, with their figures and their sources.
+    """Return the devices that `ml.inspect` can compile for, by its option `device`, with their figures and their sources.
 
     None of them needs to be in the machine. The last column has "ready", or the command that installs the compiler.
 
