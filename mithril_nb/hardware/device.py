@@ -198,7 +198,7 @@ class Devices(Shown):
 
 
 def devices() -> Devices:
-    """Return the devices that `ml.inspect` can compile for, by its option `device`, with their figures and their sources.
+    """Return the devices that `ml.inspect` can compile for, by its option `device`, with their figures.
 
     None of them needs to be in the machine. The last column has "ready", or the command that installs the compiler.
 
