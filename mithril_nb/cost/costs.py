@@ -173,7 +173,8 @@ class Cost(Shown):
     @cached_property
     def nothing(self) -> Figures:
         """The cost of a block without equations: 0. `params` is `None` if the program's parameters are unknown."""
-        times = {key: 0.0 for key in MEASURED if any(getattr(row, key) is not None for row in self.rows)}
+        has_times = [key for key in MEASURED if any(getattr(row, key) is not None for row in self.rows)]
+        times: dict[str, Any] = dict.fromkeys(has_times, 0.0)
         return Figures(params=0 if self.params is not None else None, **times)
 
     @cached_property
