@@ -18,6 +18,7 @@ AT_LEAST = "≥ "
 BUNDLE = "bundle"
 """Kind of the renderers that return the MIME bundle of a value, for its rich display."""
 
+# The characters that texts of this package use. `replace` makes all others a question mark.
 _IN_ASCII = str.maketrans({"×": "x", "…": "...", "→": "->", "−": "-", "≥": ">=", "≤": "<=", "²": "^2", "—": "-"})
 
 Render = TypeVar("Render", bound=Callable[..., Any])
@@ -70,7 +71,8 @@ def render(value: object) -> dict[str, str]:
 
 def for_stdout(text: str) -> str:
     """Return text without the characters that `sys.stdout` cannot encode, such as `×` on an ASCII terminal."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    # With LANG=C, or a pipe on Windows, stdout encodes to ASCII or cp1252, and print would raise UnicodeEncodeError.
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # of a StringIO, it is None
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
@@ -107,6 +109,7 @@ def finite(data: Any, most: float = math.inf) -> Any:
     if isinstance(data, tuple):
         parts: tuple[Any, ...] = data
         return tuple(finite(value, most) for value in parts)
+    # `abs(NaN) <= most` is false. An int may be larger than any float, and `math.isfinite` would raise OverflowError.
     if isinstance(data, int | float) and not (abs(data) <= most and abs(data) < math.inf):
         return None
     return data

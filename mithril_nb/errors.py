@@ -62,13 +62,17 @@ class Diagnostic:
 
     def shortened(self) -> Diagnostic:
         """Return a copy whose text has at most `LONGEST` characters and 10 facts."""
-        if len(self._text()) <= LONGEST:
+        # The lengths first: labels are padded to one width, so the text of many facts may have gigabytes.
+        length = len(self.summary) + sum(len(label) + len(text) for label, text in self.facts)
+        if length <= LONGEST and len(self._text()) <= LONGEST:
             return self
         facts, rest = self.facts[:_MOST_FACTS], len(self.facts) - _MOST_FACTS
         facts = (*facts, ("...", f"and {rest:,} more")) if rest > 0 else facts
+        # Facts are cut first, because code that is cut does not run.
         short, advice = self, self.advice
         if len(advice) > _LONGEST_ADVICE:
             advice = f"see the attribute advice of this diagnostic: it has {len(advice):,} characters."
+        # Each step shortens the longest parts first, so that most facts stay whole.
         for most in (1_600, 800, 400, 200, 80, 20):
             short = replace(
                 self,
@@ -130,10 +134,11 @@ def short_repr(value: object, most: int = 80) -> str:
         '[0, 1, 2, 3, 4, 5...'
     """
     try:
-        text = repr(_beginning(value, most))
+        text = repr(_beginning(value, most))  # the repr of ten million elements would take seconds
     except RecursionError:
         text = f"<{type(value).__name__} nested too deeply to show>"
     except Exception:  # Python does not print an int of over 4300 digits, and a user's `__repr__` may raise
+        # The limit on digits came with Python 3.11, against denial of service (CVE-2020-10735).
         is_number = isinstance(value, int)
         text = "<int with too many digits to show>" if is_number else f"<{type(value).__name__} whose repr fails>"
     return text if len(text) <= most else text[: most - 3] + "..."
@@ -142,6 +147,7 @@ def short_repr(value: object, most: int = 80) -> str:
 def _beginning(value: Any, most: int) -> Any:
     if isinstance(value, str | bytes):
         return value[:most] if len(value) > most else value
+    # By exact types: a subclass, such as a named tuple, may have another constructor.
     if type(value) in (list, tuple):
         return type(value)(_beginning(element, most) for element in value[:most])
     if type(value) is dict:
@@ -163,7 +169,7 @@ def similar(name: str, available: Iterable[str], count: int = 1, least: float = 
         >>> similar("Linaer", ["Linear", "Relu"]), similar("L" * 1_000, ["Linear"])
         (['Linear'], [])
     """
-    if len(name) > 200:
+    if len(name) > 200:  # difflib takes quadratic time, and a name may be a whole file
         return []
     return difflib.get_close_matches(name, islice(available, 2_000), count, least)
 
@@ -180,6 +186,7 @@ def alike(name: object, available: Iterable[str], least: float = 0.5) -> list[st
         >>> alike("num", ["name", "num_heads"]), alike("heds", ["heads"]), alike("lr", ["loss", "learning_rate"])
         (['num_heads', 'name'], ['heads'], ['learning_rate'])
     """
+    # Initials, because "lr", "mse" and "bce" are usual names that share few letters with the words.
     text, names = str(name), [*available]
     initials = {"".join(word[:1] for word in choice.split("_")): choice for choice in names}
     begun = [choice for choice in names if len(text) > 1 and (choice.startswith(text) or choice == initials.get(text))]
@@ -238,6 +245,7 @@ class MithrilError(Exception):
         else:
             first = Diagnostic(summary, facts, advice, block, port, edge, type(self).__name__)
         self.diagnostics = (first, *more)
+        # Python pickles an error as its class, its arguments and its `__dict__`, which holds the diagnostics.
         super().__init__(_joined([str(diagnostic) for diagnostic in self.diagnostics]))
 
 

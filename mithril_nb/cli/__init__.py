@@ -16,10 +16,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from mithril_nb.atomic_write import write_text
-from mithril_nb.cli.app import open_app
+from mithril_nb.cli.app import notebook_of, open_app
 from mithril_nb.cli.show import (
     COMPARISON_FORMATS,
     EXPORT_FORMATS,
@@ -100,7 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        return 130
+        return 130  # 128 + SIGINT, as shells report it
+    # A traceback would hide the message of an error in the user's own file behind our frames.
     except Exception as error:  # print the message only; --debug prints the traceback
         if options.debug:
             traceback.print_exc()
@@ -285,6 +285,7 @@ def _add_arguments(parser: argparse.ArgumentParser, program: str) -> None:
     add("--device", metavar="DEVICE", help="device to compile for, such as h100 or v5e:4x4; see mithril-nb devices")
     add("--program", choices=tuple(PROGRAMS), help=f"program of a model or a module (default: {program})")
     add("--debug", action="store_true", help="show the traceback of unexpected errors")
+    # Not the default of --program, so that a command can tell whether the user has chosen one: functions have none.
     parser.set_defaults(default_program=program)
 
 
@@ -311,20 +312,22 @@ def watch_script(options: argparse.Namespace) -> int:
 
     if not Path(options.script).is_file():
         raise ModelFileError(f"script {options.script!r} does not exist.", (("looked in", os.getcwd()),))
+    # In place, because modules may have imported the list itself.
     sys.argv[:] = [options.script, *options.arguments]
+    # As `python SCRIPT` does; runpy does not.
     sys.path.insert(0, str(Path(options.script).resolve().parent))
     seen = Watch()
     try:
         with seen:
             runpy.run_path(options.script, run_name="__main__")
-    except SystemExit as error:
+    except SystemExit as error:  # of the script; Python prints a text as the reason and exits with 1
         if isinstance(error.code, str):
             complain([Diagnostic(error.code, ())])
         return error.code if isinstance(error.code, int) else FAILED if error.code else 0
-    except Exception:
+    except Exception:  # as Python reports it
         traceback.print_exc()
         return 1
-    finally:
+    finally:  # a script that fails is often the one whose retraces are of interest
         say(str(seen))
     return 0
 
@@ -351,6 +354,18 @@ def launch_script(options: argparse.Namespace) -> int:
 
 
 NOTEBOOK = Path("notebooks") / "01_build_and_train.ipynb"
+_NEW_CELL = """\
+import mithril_nb as ml
+from mithril_nb.models import Linear, Model, Relu
+
+model = Model()
+model |= Linear(64)
+model += Relu()
+model += Linear(10)
+
+wb = ml.workbench(model, shapes={"input": [32, 784]})
+wb
+"""
 
 
 def open_lab(options: argparse.Namespace) -> int:
@@ -382,36 +397,11 @@ def _notebook(path: str | None) -> Path:
             raise ModelFileError(f"notebook {path!r} does not exist.")
         return Path(path)
     beside = Path(__file__).resolve().parents[2]
-    for folder in (Path(), beside):
+    for folder in (Path(), beside):  # of a checkout; an installed package has no notebooks
         if (folder / NOTEBOOK).exists():
             return folder / NOTEBOOK
     new = Path("mithril_nb.ipynb")
     if not new.exists():
-        write_text(new, json.dumps(_new_notebook(), indent=1))
+        write_text(new, json.dumps(notebook_of("build", _NEW_CELL.splitlines()), indent=1))
         print(f"wrote {new}")
     return new
-
-
-def _new_notebook() -> dict[str, Any]:
-    lines = [
-        "import mithril_nb as ml",
-        "from mithril_nb.models import Linear, Model, Relu",
-        "",
-        "model = Model()",
-        "model |= Linear(64)",
-        "model += Relu()",
-        "model += Linear(10)",
-        "",
-        'wb = ml.workbench(model, shapes={"input": [32, 784]})',
-        "wb",
-    ]
-    source = [f"{line}\n" for line in lines[:-1]] + lines[-1:]
-    cell = {
-        "cell_type": "code",
-        "id": "build",
-        "execution_count": None,
-        "metadata": {},
-        "outputs": [],
-        "source": source,
-    }
-    return {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}

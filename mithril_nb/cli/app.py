@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,15 +89,15 @@ def notebook(model: Path, shapes: dict[str, list[int | str]]) -> dict[str, Any]:
         f"wb = ml.workbench(ml.load({str(model)!r}), shapes={shapes!r}, autosave={str(autosave)!r})",
         'wb.add_class("mnb-filled").add_class("mnb-page")',
     ]
-    cell = {"cell_type": "code", "id": "app", "execution_count": None, "metadata": {}, "outputs": []}
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    source = "\n".join(lines)
-    return {
-        "cells": [{**cell, "source": source}],
-        "metadata": {"kernelspec": kernel},
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
+    return notebook_of("app", lines, kernelspec=kernel)
+
+
+def notebook_of(id: str, lines: Sequence[str], **metadata: Any) -> dict[str, Any]:
+    """Return a notebook with one cell."""
+    cell = {"cell_type": "code", "id": id, "execution_count": None, "metadata": {}, "outputs": []}
+    cell["source"] = "\n".join(lines).splitlines(keepends=True)
+    return {"cells": [cell], "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
 
 
 def _serve(folder: Path, model: Path, options: list[str]) -> int:
@@ -107,6 +108,7 @@ def _serve(folder: Path, model: Path, options: list[str]) -> int:
     os.environ["JUPYTER_TOKEN"] = token
     os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [str(folder), os.environ.get("JUPYTER_PATH")]))
 
+    # A subclass, because Voilà calls only this method once it listens and its port is fixed.
     class AppPage(Voila):
         def launch_browser(self) -> None:
             url = f"{self.connection_url}?token={token}"

@@ -48,7 +48,7 @@ class CellWatch:
 
     def __call__(self, line: str, cell: str) -> None:
         """Run a cell; its last expression is displayed, as without the magic."""
-        __tracebackhide__ = True
+        __tracebackhide__ = True  # IPython leaves this frame out of tracebacks of the cell
         if line.strip():
             errors = importlib.import_module("mithril_nb.errors")
             raise errors.UnknownOptionError(
@@ -69,6 +69,7 @@ class CellWatch:
         code = shell.transform_cell(cell)
         name = shell.compile.cache(code, self._number(), raw_code=cell)
         tree = shell.transform_ast(shell.compile.ast_parse(code, filename=name))
+        # As IPython's `ast_node_interactivity="last_expr"`: mode "single" passes the value to the display hook.
         displayed = tree.body[-1:] if isinstance(tree.body[-1] if tree.body else None, ast.Expr) else []
         body = ast.Module(tree.body[: len(tree.body) - len(displayed)], [])
         exec(shell.compile(body, name, "exec"), shell.user_ns)

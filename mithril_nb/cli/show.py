@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,12 +44,19 @@ def show_target(options: argparse.Namespace) -> int:
     target = find_target(options.target, bool(options.arg))
     is_part = bool(options.block or options.role)
     is_other = options.graph or options.passes or options.number is not None
-    _check_options(options, is_part, is_other)
+    _check_options(options, is_part, is_other)  # before a compilation, which may take long
     if target.graph is not None and not (is_part or is_other):
         if options.stage == "graph":
             return _show_graph(target, shapes_of(options.shape), options.json)
         if options.stage == "source":
-            return _show_source(target, options.json)
+            from mithril_nb.models.saving.formats import to_source
+
+            source = to_source(target.graph)
+            if options.json:
+                say_json({"source": source})
+            else:
+                say(source)
+            return 0
     inspection = inspection_of(target, options)
     if options.passes:
         _show_passes(inspection, options.json)
@@ -59,9 +65,17 @@ def show_target(options: argparse.Namespace) -> int:
     elif options.graph or (options.stage == "graph" and inspection.given is not None and not is_part):
         stage = first_stage(inspection) if options.stage in ("graph", "source", "cost") else options.stage
         _show_stage_graph(inspection, stage, options.json)
+    elif options.stage == "cost" and options.by in ("line", "role"):
+        cost = inspection.cost()
+        table = cost.by_role if options.by == "role" else cost.by_line
+        if not options.json:
+            say(str(table))
+        elif options.by == "role":
+            say_json({role: figures.to_dict() for role, figures in cost.by_role.items()})
+        else:
+            say_json(cost.by_line.to_dict())
     elif options.stage == "cost":
-        show = _show_cost if options.by in (None, "block") else partial(_show_cost_by, options.by)
-        show(inspection, options.json)
+        _show_cost(inspection, options.json)
     elif options.short:
         _show_short(inspection, options)
     else:
@@ -84,18 +98,6 @@ def _check_options(options: argparse.Namespace, is_part: bool, is_other: bool) -
 
 
 # Views of a model
-
-
-def _show_source(target: Target, as_json: bool) -> int:
-    from mithril_nb.models.saving.formats import to_source
-
-    assert target.graph is not None
-    source = to_source(target.graph)
-    if as_json:
-        say_json({"source": source})
-    else:
-        say(source)
-    return 0
 
 
 def _show_graph(target: Target, shapes: Mapping[str, Sequence[int | str]], as_json: bool) -> int:
@@ -129,17 +131,8 @@ def _show_cost(inspection: Inspection, as_json: bool) -> None:
         say_json(data)
     elif costs:
         say(cost_text(data))
-    if not costs:
+    if not costs:  # after the JSON, which states the reasons of all sources
         cost.cost_of(inspection, first_source(inspection))  # raises the reason
-
-
-def _show_cost_by(by: str, inspection: Inspection, as_json: bool) -> None:
-    cost = inspection.cost()
-    if as_json:
-        roles = {role: figures.to_dict() for role, figures in cost.by_role.items()}
-        say_json(roles if by == "role" else cost.by_line.to_dict())
-    else:
-        say(str(cost.by_role if by == "role" else cost.by_line))
 
 
 def _show_stage_graph(inspection: Inspection, name: str, as_json: bool) -> None:
@@ -204,7 +197,19 @@ def _show_stage(inspection: Inspection, name: str, options: argparse.Namespace) 
 
         say_json(stage_data(replace(stage, instructions=tuple(chosen))))
     elif stage.text:
-        _print_lines(stage, _numbers(stage, {instruction.id for instruction in chosen}) if is_part else None)
+        numbers = None
+        if is_part:
+            owner: dict[int, str] = {}
+            for instruction in stage.instructions:
+                owner |= dict.fromkeys(range(instruction.line, instruction.line + instruction.lines), instruction.id)
+            ids = {instruction.id for instruction in chosen}
+            numbers = [number for number, id in sorted(owner.items()) if id in ids]
+        lines = stage.text.rstrip("\n").split("\n")
+        # A pipe or a file gets the text of the stage, byte for byte.
+        if sys.stdout.isatty():
+            _print_striped(stage, lines, numbers)
+        else:
+            say(stage.text if numbers is None else _numbered(lines, numbers))
     _give_up_if_unavailable(stage)
 
 
@@ -227,10 +232,8 @@ def _show_short(inspection: Inspection, options: argparse.Namespace) -> None:
     if options.json:
         rows = [{"line": number, "id": name} for number, name in short.lines if name in chosen]
         say_json({"name": stage.name, "text": short.text, "lines": rows})
-    elif numbers is None:
-        say(short.text)
     else:
-        say(_numbered(lines, sorted(numbers)))
+        say(short.text if numbers is None else _numbered(lines, sorted(numbers)))
 
 
 def _chosen(inspection: Inspection, stage: Stage, options: argparse.Namespace) -> list[Instruction]:
@@ -263,28 +266,11 @@ def _nothing_chosen(stage: Stage, options: argparse.Namespace) -> MithrilError:
     )
 
 
-def _numbers(stage: Stage, chosen: set[str]) -> list[int]:
-    owner: dict[int, str] = {}
-    for instruction in stage.instructions:
-        owner |= dict.fromkeys(range(instruction.line, instruction.line + instruction.lines), instruction.id)
-    return [number for number, id in sorted(owner.items()) if id in chosen]
-
-
 def _give_up_if_unavailable(stage: Stage) -> None:
     if stage.unavailable is not None:
         reason, _, where = stage.unavailable.partition("\n")
         message = f"{stage.name} is not available: {reason.rstrip('.')}." + (f"\n    {where.strip()}" if where else "")
         raise MithrilError(Diagnostic(message, code="StageUnavailableError"))
-
-
-def _print_lines(stage: Stage, numbers: Sequence[int] | None) -> None:
-    lines = stage.text.rstrip("\n").split("\n")
-    if sys.stdout.isatty():
-        _print_striped(stage, lines, numbers)
-    elif numbers is None:
-        say(stage.text)
-    else:
-        say(_numbered(lines, numbers))
 
 
 def _numbered(lines: Sequence[str], numbers: Sequence[int]) -> str:
@@ -300,7 +286,7 @@ def _print_striped(stage: Stage, lines: Sequence[str], numbers: Sequence[int] | 
     from mithril_nb.viz.palette import DARK_HUES, hue_of
     from mithril_nb.viz.text import visible
 
-    hues, console = hues_seen([stage]), Console(highlight=False)
+    hues, console = hues_seen([stage]), Console(highlight=False)  # rich would color numbers and quotes in the text
     stripes: dict[int, str] = {}
     for instruction in stage.instructions:
         if instruction.shares:
@@ -311,6 +297,7 @@ def _print_striped(stage: Stage, lines: Sequence[str], numbers: Sequence[int] | 
     for block, hue in hues.items():
         console.print(Text("▌", style=DARK_HUES[hue]) + Text(f"{visible(block) or UNATTRIBUTED_LABEL} "), end="")
     console.print()
+    # `soft_wrap` leaves long lines to the terminal: rich would break them, and copied text would have the breaks.
     width = len(str(len(lines)))
     for number in range(1, len(lines) + 1) if numbers is None else numbers:
         stripe = Text("▌", style=stripes[number]) if number in stripes else Text(" ")
@@ -341,6 +328,7 @@ def _page(target: Target, inspection: Any, options: argparse.Namespace) -> str:
 
     graph = target.graph
     assert graph is not None
+    # A stage that fails contains the reason, so a program that does not compile has a report too.
     stages = [inspection.stage(name) for name in FIRST]
     data: dict[str, Any] | None = None
     shares: dict[str, Any] = {}
@@ -353,9 +341,6 @@ def _page(target: Target, inspection: Any, options: argparse.Namespace) -> str:
     return report_html(title, drawing.diagram, stages, data, source=to_source(graph), problems=drawing.problems)
 
 
-if TYPE_CHECKING:
-    from mithril_nb.analysis.compare import Comparison
-
 COMPARISON_FORMATS = ("text", "html", "json")
 
 
@@ -367,11 +352,14 @@ def compare_targets(options: argparse.Namespace) -> int:
         check_output(options.output)
     comparison = compare(_side(options.before, options), _side(options.after, options))
     for name in options.stage:
-        _check_stage(comparison, name)
+        if name not in comparison.stages:
+            common = ", ".join(comparison.stages) or "none; models need --shape to have stages"
+            raise UnknownOptionError(f"both sides need the stage {name!r}.", (("both have", common),))
     if options.format == "json":
         return _write(options, comparison.to_json(*options.stage), lambda: say_json(comparison.to_dict(*options.stage)))
     if options.format == "html":
         page = comparison.to_html(stages=options.stage or None)
+        # Not `say`, which would escape characters of the page.
         return _write(options, page, lambda: print(page, end=""))
     parts = [str(comparison)] if not options.stage else []
     for name in options.stage:
@@ -390,14 +378,8 @@ def _side(text: str, options: argparse.Namespace) -> Any:
         return path
     target = find_target(text, bool(options.arg))
     if target.graph is not None and not (options.arg or options.program or shapes_of(options.shape)):
-        return path if path.suffix.lower() == ".json" else target.value
+        return path if path.suffix.lower() == ".json" else target.value  # compared by blocks, without compiling
     return inspection_of(target, options)
-
-
-def _check_stage(comparison: Comparison, name: str) -> None:
-    if name not in comparison.stages:
-        common = ", ".join(comparison.stages) or "none; models need --shape to have stages"
-        raise UnknownOptionError(f"both sides need the stage {name!r}.", (("both have", common),))
 
 
 def _write(options: argparse.Namespace, text: str, show: Callable[[], None]) -> int:
@@ -414,6 +396,7 @@ def find_matches(options: argparse.Namespace) -> int:
 
     query = parse_query(options.query)  # before a compilation, which may take long
     target = find_target(options.target, bool(options.arg))
+    # These keys need no shapes, so the model is not traced.
     is_named = not {*query.keys} - {"block", "kind"}
     needs_program = options.arg or options.program or options.stage or shapes_of(options.shape)
     if target.graph is not None and is_named and not needs_program:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,7 @@ def find_target(text: str, has_args: bool) -> Target:
     from mithril_nb.models import load
     from mithril_nb.targets.imported import NAMED, example_args, imported
     from mithril_nb.targets.lowered import is_program_file
+    from mithril_nb.targets.mithril_models import graph_in, is_mithril_model
 
     load_plugins()
     if is_link(text):
@@ -57,6 +58,7 @@ def find_target(text: str, has_args: bool) -> Target:
         return Target(Path(text).stem, Path(text), None, (), text)
     if Path(text).suffix == ".py" and not Path(text).is_dir():
         raise ModelFileError(f"{text!r} is a Python file.", (("needs", f"the name of a function in it: {text}:NAME"),))
+    # A file comes first: on POSIX, `mine:step` is also a valid name of a file.
     if not NAMED.fullmatch(text) or Path(text).exists():
         if Path(text).suffix != ".json" and not Path(text).exists():
             forms = "model.json, step.mlir, train.py:step, package.module:step"
@@ -65,10 +67,15 @@ def find_target(text: str, has_args: bool) -> Target:
         return Target(model.name or Path(text).stem, model, model.graph, (), text)
     value = imported(text)
     args = example_args(value)
-    if not has_args and not args and not _is_value(value) and callable(value) and _parameters(value) == {}:
-        value, args = _called(value)
-        args = tuple(args) if isinstance(args, tuple | list) else (args,)
-    return Target(text.rpartition(":")[2], value, _graph_of(value), () if has_args else args, text)
+    if not has_args and not args and not _is_value(value) and callable(value) and _needs_no_arguments(value):
+        result = value()  # a function without arguments may be the program itself, or make it
+        if isinstance(result, tuple) and len(result) == 2 and (callable(result[0]) or _is_value(result[0])):
+            value, args = result
+            args = tuple(args) if isinstance(args, tuple | list) else (args,)
+        elif callable(result) or _is_value(result):
+            value, args = result, example_args(result)
+    graph = graph_in(value) if is_mithril_model(value) else None
+    return Target(text.rpartition(":")[2], value, graph, () if has_args else args, text)
 
 
 def inspection_of(target: Target, options: argparse.Namespace) -> Inspection:
@@ -97,7 +104,7 @@ def shapes_of(texts: Sequence[str]) -> dict[str, list[int | str]]:
 
     shapes: dict[str, list[int | str]] = {}
     for text in texts:
-        name, equals, sizes = text.rpartition("=")
+        name, equals, sizes = text.rpartition("=")  # the name of an input may contain "="
         dims = [part.strip() for part in sizes.strip("()[] ").split(",") if part.strip()]
         if not equals or not name or not dims:
             raise UnknownOptionError(
@@ -147,15 +154,6 @@ def _arguments(texts: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return tuple(value for name, value in pairs if not name), {name: value for name, value in pairs if name}
 
 
-def _called(value: Callable[[], Any]) -> tuple[Any, Any]:
-    from mithril_nb.targets.imported import example_args
-
-    result = value()
-    if isinstance(result, tuple) and len(result) == 2 and (callable(result[0]) or _is_value(result[0])):
-        return result
-    return (result, example_args(result)) if callable(result) or _is_value(result) else (value, ())
-
-
 def _is_value(value: Any) -> bool:
     from mithril_nb.targets.library_modules import is_foreign
     from mithril_nb.targets.mithril_models import is_mithril_model
@@ -164,20 +162,12 @@ def _is_value(value: Any) -> bool:
     return not isinstance(value, type) and (is_mithril_model(value) or is_foreign(value) or is_module(value))
 
 
-def _graph_of(value: Any) -> LogicalGraph | None:
-    from mithril_nb.targets.mithril_models import graph_in, is_mithril_model
+def _needs_no_arguments(function: Callable[..., Any]) -> bool:
+    from mithril_nb.targets.arguments import signature_of
 
-    return graph_in(value) if is_mithril_model(value) else None
-
-
-def _parameters(value: Any) -> Mapping[str, inspect.Parameter] | None:
-    try:
-        signature = inspect.signature(value)
-    except (TypeError, ValueError):
-        return None
+    signature = signature_of(function)
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {
-        name: parameter
-        for name, parameter in signature.parameters.items()
-        if parameter.default is parameter.empty and parameter.kind not in optional
-    }
+    return signature is not None and all(
+        parameter.default is not parameter.empty or parameter.kind in optional
+        for parameter in signature.parameters.values()
+    )

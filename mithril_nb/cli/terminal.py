@@ -46,9 +46,10 @@ def _cannot_write(path: str, reason: str) -> ModelFileError:
 
 def say(text: str) -> None:
     """Print text with control characters escaped."""
+    # A name in a file may contain escape codes, which would move the cursor or rewrite earlier lines.
     print(for_stdout(visible(text.rstrip("\n"))))
 
 
 def say_json(data: Any) -> None:
     """Print data as JSON, in ASCII."""
-    print(json.dumps(data, allow_nan=False))
+    print(json.dumps(data, allow_nan=False))  # NaN is no JSON, and `jq` and JavaScript reject it

@@ -27,7 +27,7 @@ _EXPORTERS: dict[str, Exporter] = {}
 
 def inspection_data(inspection: ProgramStages, stages: Sequence[str], passes: bool) -> dict[str, Any]:
     """Return an inspection as plain data, with the given stages, and with the passes of XLA if `passes` is true."""
-    if passes or needs_compile(stages):
+    if passes or needs_compile(stages):  # before the stages are read one by one: each would compile again
         inspection.want(machine_code=has_machine_code(stages), passes=passes)
     passes_data = _passes_data(inspection) if passes else {}
     data: dict[str, Any] = {
@@ -124,6 +124,7 @@ def equation_data(equation: Equation) -> dict[str, Any]:
 def _plain(value: Param) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(part) for part in value]
+    # JSON has neither NaN nor infinity, and they are common constants: the mask of attention is -inf.
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -147,6 +148,7 @@ def exporter(suffix: str) -> Callable[[Function], Function]:
         ...     return " ".join(inspection.stages)
         >>> _ = _EXPORTERS.pop(".names")
     """
+    # For pathlib, the suffix of "a.tar.gz" is ".gz", so `save` would never find it.
     if not isinstance(suffix, str) or not suffix.startswith(".") or Path(f"file{suffix}").suffix != suffix.lower():
         raise UnknownOptionError(
             f"{short_repr(suffix)} is not a valid file suffix.",
@@ -163,7 +165,7 @@ def exporter(suffix: str) -> Callable[[Function], Function]:
 
 def save(inspection: ProgramStages, path: str | Path) -> Path:
     """Write an inspection to a file in the format of its suffix; see `Inspection.save`."""
-    suffix = Path(path).suffix.lower()
+    suffix = Path(path).suffix.lower()  # Windows writes .HTML as well
     if suffix not in _EXPORTERS:
         near = nearest(suffix, list(_EXPORTERS)) or ".svg"
         raise UnknownOptionError(
@@ -171,7 +173,7 @@ def save(inspection: ProgramStages, path: str | Path) -> Path:
             (("known", ", ".join(sorted(_EXPORTERS))),),
             f"inspection.save({str(Path(path).with_suffix(near))!r})",
         )
-    text = _EXPORTERS[suffix](inspection)
+    text = _EXPORTERS[suffix](inspection)  # before the file is opened, so that a failure leaves an old file alone
     try:
         write_text(path, text)
     except OSError as error:

@@ -26,6 +26,7 @@ def find_in(program: ProgramStages, query: str, stage: str | None = None) -> Fou
     name = stage or first_stage(program)
     instructions = program.stage(name).instructions
     rows = costs_of_stage(program, name)
+    # Without rows, a query such as flops>1e6 would match nothing and look like an answer.
     needs = next((key for key in parsed.keys if key in ("flops", "bytes")), None)
     if needs is not None and instructions and not rows:
         reason = "the costs cannot be computed" if name in _SOURCES else f"only {', '.join(_SOURCES)} have costs"
@@ -52,6 +53,7 @@ def item_of(instruction: Instruction, row: CostRow | None, kinds: Mapping[str, s
     """Return the properties of an instruction that a query can match."""
     # `row` is its cost, `None` if unknown.
     blocks = tuple(path for path, _ in instruction.shares if path)
+    # A block of many operations has a kind too, such as a Model: `kind:gpt` matches all that is inside it.
     around = dict.fromkeys(kinds[path] for block in blocks for path in lineage(block) if path in kinds)
     lines = (*instruction.source, *instruction.library_source)
     return Searchable(
@@ -78,6 +80,7 @@ def memory_of(specs: tuple[TensorSpec, ...]) -> int | None:
     return sum(known_sizes) if known_sizes and len(known_sizes) == len(sizes) else None
 
 
+# The opcode of a fusion does not state what it computes, so a match lists the operations of its body.
 def _bodies_of_fusions(stage: Stage) -> dict[str, tuple[str, ...]]:
     inside = by_computation(stage.text, stage.instructions)
     fusions = {

@@ -308,7 +308,7 @@ def inspect_function(
           in (b) }
         <BLANKLINE>
     """
-    holders = checked_params(fn, args, params, name)
+    holders = checked_params(fn, args, params, name)  # now, because the stages are computed later
     options = InspectOptions(
         name,
         holders,

@@ -70,7 +70,7 @@ def saved_inspection(data: Mapping[str, Any]) -> SavedInspection:
     is_page = data.get("format") == PAGE
     kind, latest, advice = ("page", PAGE_VERSION, _PAGE_ADVICE) if is_page else ("inspection", VERSION, _ADVICE)
     version = data.get("version")
-    if type(version) is int and version > latest:
+    if type(version) is int and version > latest:  # other types are reported as broken below
         raise ModelFileError(
             f"this {kind} was written in version {version} of the format.",
             (("supported", f"versions 1 to {latest}"),),
@@ -95,7 +95,7 @@ def saved_inspection(data: Mapping[str, Any]) -> SavedInspection:
 def read_json(path: str | Path) -> Any:
     """Return the data of a JSON file."""
     try:
-        return json.loads(Path(path).read_bytes())
+        return json.loads(Path(path).read_bytes())  # of bytes, json also detects UTF-16 and a byte order mark
     except OSError as error:
         raise ModelFileError(
             f"cannot read {str(path)!r}.",
@@ -123,7 +123,7 @@ def saved_program(path: str | Path) -> str:
 
 
 def _checked(value: Any, kind: Any, expected: str) -> Any:
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):  # in Python, True is an int
         raise TypeError(f"expected {expected}, found {short_repr(value, 40)}")
     return value
 
@@ -153,13 +153,13 @@ def _optional(value: Any, read: Callable[[Any], Value]) -> Value | None:
 
 
 def _one_of(value: Any, choices: tuple[str, ...]) -> Any:
-    if value is not None and value not in choices:
+    if value is not None and value not in choices:  # instructions that XLA has added have no role
         raise ValueError(f"expected one of {', '.join(choices)}, found {short_repr(value, 40)}")
     return value
 
 
 def _spec(value: Any) -> TensorSpec:
-    dims = _items(value["shape"])
+    dims = _items(value["shape"])  # a symbolic size is a text
     return TensorSpec(tuple(dim if isinstance(dim, str) else _number(dim) for dim in dims), _text(value["dtype"]))
 
 
@@ -174,6 +174,8 @@ def _stage(data: Any) -> Stage:
 
 
 def _stage_of_page(data: Any) -> Stage:
+    # A page stores each distinct value once, in `tables`; `columns` holds indices. Lines are differences to the line
+    # before.
     columns, tables = _pairs(data["columns"]), _pairs(data["tables"])
 
     def column(name: str, read: Callable[[Any], Any]) -> list[Any]:
@@ -192,7 +194,7 @@ def _stage_of_page(data: Any) -> Stage:
         column("transforms", _texts),
         column("source", _texts),
         column("library", _texts),
-        strict=True,
+        strict=True,  # columns of different lengths raise a ValueError, reported as a broken file
     )
     instructions = tuple(
         Instruction(
@@ -204,6 +206,7 @@ def _stage_of_page(data: Any) -> Stage:
     return _made_stage(data, instructions)
 
 
+# Python would accept a negative index, and count it from the end.
 def _index(value: Any, end: int) -> int:
     if not 0 <= _number(value) < end:
         raise ValueError(f"expected an index below {end}, found {value}")
@@ -213,6 +216,7 @@ def _index(value: Any, end: int) -> int:
 def _made_stage(data: Any, instructions: tuple[Instruction, ...]) -> Stage:
     text = _text(data["text"])
     count = text.removesuffix("\n").count("\n") + 1
+    # A page would index the lines of the text by these numbers.
     last = max((instruction.line + instruction.lines - 1 for instruction in instructions), default=0)
     if last > count:
         raise ValueError(f"an instruction ends on line {last:,} of {count:,}")
@@ -235,6 +239,7 @@ def _instruction(data: Any) -> Instruction:
         _texts(data["transforms"]),
         _texts(data["source"]),
         _texts(data["library_source"]),
+        # Left out if they are empty, because nearly all are.
         tuple(map(_number, _items(data.get("picks", [])))),
         _texts(data.get("results", [])),
         _texts(data.get("carried", [])),
@@ -250,7 +255,7 @@ def _equation(data: Any) -> Equation:
         tuple(map(_spec, _items(data["inputs"]))),
         tuple(map(_spec, _items(data["outputs"]))),
         _text(data["source"]),
-        _optional(data["repeats"], _number),
+        _optional(data["repeats"], _number),  # unknown in a loop that ends by a condition on values
         bool(data["is_call"]),
         tuple((name, _param(value)) for name, value in _pairs(data["params"]).items()),
         _one_of(data["origin"], _ORIGINS),

@@ -34,7 +34,9 @@ def check_sizes(arguments: Mapping[str, Any], title: str) -> None:
     """Raise if a size in a shape is text, a float or `None`, because JAX's error does not name the sizes it accepts."""
     for name, value in arguments.items():
         for leaf in jax.tree.leaves(value):
-            if isinstance(leaf, jax.ShapeDtypeStruct) and not all(map(_is_size, leaf.shape)):
+            if isinstance(leaf, jax.ShapeDtypeStruct) and not all(
+                isinstance(dim, int | np.integer) or jax.export.is_symbolic_dim(dim) for dim in leaf.shape
+            ):
                 raise ShapeError(
                     f"the argument {name!r} of {title!r} has a size that is not a whole number.",
                     (
@@ -42,10 +44,6 @@ def check_sizes(arguments: Mapping[str, Any], title: str) -> None:
                         ("needs", "whole numbers, or names from one call of jax.export.symbolic_shape"),
                     ),
                 )
-
-
-def _is_size(dim: Any) -> bool:
-    return isinstance(dim, int | np.integer) or jax.export.is_symbolic_dim(dim)
 
 
 def is_result(leaf: Any) -> bool:
@@ -60,6 +58,7 @@ def results_of(out: Any) -> Any:
 
 def checked_result(out: Any, title: str) -> Any:
     """Return the result of a function unchanged, if a program can return it."""
+    # JAX's own error for a generator names its type, but not the function.
     leaves: list[Any] = jax.tree.leaves(out, is_leaf=_is_iterator)
     if any(map(_is_iterator, leaves)):
         raise StageUnavailableError(f"{title!r} returns an iterator, which JAX cannot trace.")
@@ -115,6 +114,7 @@ class Arguments:
         static: Collection[int | str] = frozenset(),
         are_numbers_static: bool = False,
     ):
+        # Sorted, as the inputs of a jitted function are: JAX sorts the keys of a dict, also of the keyword arguments.
         self.fn, self._keywords, self._title = fn, tuple(sorted(kwargs)), title_of(fn)
         # Keyword arguments come first, so that they keep their names: in `def f(*x, x_0)`, the first of `x` is `x_0_`.
         names = _unique((*self._keywords, *argument_names(fn, args)))
@@ -138,7 +138,7 @@ class Arguments:
             (name, part) for name, part in zip(self.all_names, self._parts, strict=True) if part and part.arrays
         ]
         self.names = tuple(name for name, _ in with_arrays)
-        self.traced = tuple(part.only_traced() for _, part in with_arrays)
+        self.traced = tuple(part.with_traced(part.arrays, keeps_static=False) for _, part in with_arrays)
 
     def with_traced(self, *traced: Any, apart: Mapping[str, Any] = _NONE) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the positional and keyword arguments of the call, with `traced` in place of the traced leaves."""
@@ -169,6 +169,7 @@ class Arguments:
             with self.explained():
                 return fn.trace(*args, **kwargs)
 
+        # Without the `__dict__`, which for a callable object holds its attributes.
         @functools.wraps(fn, updated=())
         def function(*args: Any, **kwargs: Any) -> Any:
             values = (*args, *(kwargs[name] for name in self._keywords))
@@ -204,7 +205,7 @@ class Arguments:
         because = ("because", f"{type(error).__name__}: {text}")
         # JAX has no common class for errors about values: some are a plain TypeError or IndexError.
         is_about_value = isinstance(error, TypeError | IndexError) and re.search("[Tt]race[rd]|static|concrete", text)
-        if is_about_value or isinstance(error, OverflowError):
+        if is_about_value or isinstance(error, OverflowError):  # of a number that does not fit into int32
             names = [
                 name for name, part in zip(self.all_names, self._parts, strict=True) if part and part.has_numbers()
             ]
@@ -241,9 +242,25 @@ class _Part:
     @classmethod
     def of(cls, value: Any, is_static: bool, are_numbers_static: bool, is_jitted: bool) -> _Part:
         leaves, structure = jax.tree.flatten(value)
-        traced = [not is_static and _is_traced(leaf) for leaf in leaves]
+        traced = [
+            not is_static
+            and (
+                leaf.dtype.kind in "biufcV"  # not text, dates and objects
+                if isinstance(leaf, np.ndarray | np.generic)
+                else isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct, *NUMBERS))
+            )
+            for leaf in leaves
+        ]
+        # In a call of a jitted function, JAX decides, and traces numbers in modules as well.
         if not is_jitted and any(isinstance(leaf, NUMBERS) for leaf in leaves):
-            inside = [are_numbers_static] * len(leaves) if are_numbers_static else _inside_modules(value)
+            inside = [True] * len(leaves)
+            if not are_numbers_static:
+                marked = jax.tree.map(
+                    lambda node: jax.tree.map(lambda _: True, node) if is_module(node) else False,
+                    value,
+                    is_leaf=is_module,
+                )
+                inside = jax.tree.leaves(marked)
             traced = [
                 is_traced and not (is_inside and isinstance(leaf, NUMBERS))
                 for is_traced, is_inside, leaf in zip(traced, inside, leaves, strict=True)
@@ -257,20 +274,11 @@ class _Part:
     def has_numbers(self) -> bool:
         return any(isinstance(leaf, NUMBERS) for leaf in self.arrays)
 
-    def only_traced(self) -> Any:
-        arrays = iter(self.arrays)
-        return self.structure.unflatten([next(arrays) if leaf is None else None for leaf in self.static])
-
-    def with_traced(self, traced: Any) -> Any:
+    def with_traced(self, traced: Any, keeps_static: bool = True) -> Any:
         arrays = iter(jax.tree.leaves(traced))
-        return self.structure.unflatten([next(arrays) if leaf is None else leaf for leaf in self.static])
-
-
-def _inside_modules(value: Any) -> list[bool]:
-    inside = jax.tree.map(
-        lambda node: jax.tree.map(lambda _: True, node) if is_module(node) else False, value, is_leaf=is_module
-    )
-    return jax.tree.leaves(inside)
+        return self.structure.unflatten(
+            [next(arrays) if leaf is None else leaf if keeps_static else None for leaf in self.static]
+        )
 
 
 def _spec(leaf: Any) -> Any:
@@ -278,12 +286,6 @@ def _spec(leaf: Any) -> Any:
     if isinstance(leaf, np.ndarray | np.generic):
         return jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype))
     return leaf
-
-
-def _is_traced(leaf: Any) -> bool:
-    if isinstance(leaf, np.ndarray | np.generic):
-        return leaf.dtype.kind in "biufcV"
-    return isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct, *NUMBERS))
 
 
 def named(
@@ -400,12 +402,6 @@ def title_of(target: Any) -> str:
     return target.__name__
 
 
-def with_self(fn: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """Return a jitted method as a function whose first argument is `self`, because `static_argnums` count `self`."""
-    is_method = isinstance(fn, MethodType) and is_jitted(fn.__func__)
-    return (fn.__func__, (fn.__self__, *args)) if is_method else (fn, args)
-
-
 def without_compiler_options(fn: Any) -> tuple[Any, dict[str, Any]]:
     """Return a jitted function or method without its compiler options, and these options.
 
@@ -424,6 +420,7 @@ def without_compiler_options(fn: Any) -> tuple[Any, dict[str, Any]]:
 
 def is_jitted(fn: Any) -> bool:
     """Return whether a function is a result of `jax.jit`. A result of `nnx.jit` is not, because it splits modules."""
+    # By its attributes, because its class is private to jaxlib. A bound method has those of its function.
     has_stages = not isinstance(fn, MethodType) and all(hasattr(fn, name) for name in ("trace", "lower", "eval_shape"))
     return has_stages and not hasattr(fn, "jitted_fn")
 
@@ -432,6 +429,7 @@ def static_of_jit(fn: Any, count: int) -> set[int | str]:
     """Return the positions and names of the static arguments of a jitted function."""
     # JAX has no public way to read them. A result of `nnx.jit` has an inner result of `jax.jit` as `jitted_fn`.
     info = getattr(fn if is_jitted(fn) else getattr(fn, "jitted_fn", None), "_jit_info", None)
+    # Positions count from the end if they are negative. Those of arguments that are left out do not apply.
     numbers = {number % count for number in getattr(info, "static_argnums", ()) if -count <= number < count}
     return {*numbers, *getattr(info, "static_argnames", ())}
 
@@ -460,6 +458,7 @@ def _unique(names: Sequence[str]) -> tuple[str, ...]:
 def _identifier(name: str) -> str:
     if name.isidentifier():
         return f"{name}_" if keyword.iskeyword(name) else name
+    # A digit is valid only after another letter.
     safe = "".join(letter if f"_{letter}".isidentifier() else "_" for letter in name)
     return safe if safe.isidentifier() else f"_{safe}"
 

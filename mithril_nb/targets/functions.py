@@ -13,8 +13,8 @@ from typing import Any
 import jax
 
 from mithril_nb.stages.param_names import DEFAULT
-from mithril_nb.targets.arguments import Arguments, checked_result, named, names_of, title_of, with_self
-from mithril_nb.targets.library_modules import Arrays, is_equinox, is_nnx, nnx_params, part
+from mithril_nb.targets.arguments import Arguments, checked_result, is_jitted, named, names_of, title_of
+from mithril_nb.targets.library_modules import Arrays, is_equinox, is_nnx, part, part_nnx
 from mithril_nb.targets.module_scopes import by_path, is_module, modules_in, named_modules, submodules
 
 _LIBRARIES = frozenset(
@@ -56,10 +56,9 @@ def function_program(
     static: Collection[int | str],
 ) -> FunctionProgram:
     """Return a function and its arguments as a function of arrays."""
-    count = len(args)
-    fn, args = with_self(fn, args)
-    shift = len(args) - count
-    static = frozenset(key + shift if isinstance(key, int) else key for key in static)
+    if isinstance(fn, types.MethodType) and is_jitted(fn.__func__):  # `static_argnums` of its jax.jit count `self`
+        fn, args = fn.__func__, (fn.__self__, *args)
+        static = frozenset(key + 1 if isinstance(key, int) else key for key in static)
     arguments = Arguments(fn, args, kwargs, static=static)
     values = arguments.by_name
     held = modules_of(fn)
@@ -94,6 +93,7 @@ def function_program(
             out = fn(*args, **keywords)
         return checked_result(out, title_of(fn)), built
 
+    # A call changes an nnx module in place, so its arrays after the call are a second result, as in `nnx.jit`.
     def run(*traced: Any) -> Any:
         out, built = called(*traced)
         if not nnx:
@@ -102,6 +102,7 @@ def function_program(
         return out, nests["modules"].tree({**after.params, **after.state})
 
     lifted = tuple(nests[name].tree({**split.params, **split.state}) for name, split in parts.items())
+    # A variable of the function's closure may have the name of an argument.
     names = (*(f"{name}_" * (name in values) or name for name in parts), *arguments.names)
     specs = (*lifted, *arguments.traced)
     program = named(run, names, title_of(fn), fn)
@@ -109,7 +110,8 @@ def function_program(
     trained = dict[str, list[str]]()
     for (name, split), argument in zip(parts.items(), inputs, strict=False):
         is_nnx_part = name == "modules"
-        for dots in nnx_params(nnx) if is_nnx_part else split.params if callable(closed[name]) else ():
+        # An Equinox module that cannot be called is a setting or a state, as of an optimizer.
+        for dots in part_nnx(nnx).params if is_nnx_part else split.params if callable(closed[name]) else ():
             owner = dots.partition(".")[0] if is_nnx_part else name
             trained.setdefault(owner, []).append(argument + nests[name].keystr(dots))
     owners = [name for name in trained if name in objects] or [*trained]
@@ -183,7 +185,7 @@ def modules_of(fn: Any) -> dict[str, Any]:
     seen: set[int] = set()
 
     def look(name: str, value: Any) -> None:
-        if id(value) in seen:
+        if id(value) in seen:  # functions may refer to each other
             return
         seen.add(id(value))
         if is_module(value):
@@ -197,9 +199,12 @@ def modules_of(fn: Any) -> dict[str, Any]:
             look(name, inner)
         if isinstance(value, types.MethodType):
             look(name, value.__func__)
-        if isinstance(value, types.FunctionType) and not _is_of_library(value):
-            for variable, part in _variables(value):
-                look(variable, part)
+        if isinstance(value, types.FunctionType):
+            # Both names, because `functools.wraps` copies `__module__` from the wrapped function, but not the globals.
+            homes = (value.__module__ or "", str(value.__globals__.get("__name__", "")))
+            if not all(home.partition(".")[0] in _LIBRARIES for home in homes):
+                for variable, part in _variables(value):
+                    look(variable, part)
 
     look("module", fn)
     return modules
@@ -215,13 +220,8 @@ def other_modules(fn: Any, module: Any) -> dict[str, Any]:
     }
 
 
-def _is_of_library(fn: types.FunctionType) -> bool:
-    # Both names, because `functools.wraps` copies `__module__` from the wrapped function, but not the globals.
-    names = (fn.__module__ or "", str(fn.__globals__.get("__name__", "")))
-    return all(name.partition(".")[0] in _LIBRARIES for name in names)
-
-
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    # Inner functions have their own code, and before Python 3.12, comprehensions too.
     yield code
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
@@ -235,5 +235,6 @@ def _variables(fn: types.FunctionType) -> Iterator[tuple[str, Any]]:
         except ValueError:  # the variable has no value yet
             continue
     for code in _codes(fn.__code__):
+        # Not `co_names`, which also contains the names of attributes.
         used = (step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL")
         yield from ((name, fn.__globals__[name]) for name in used if name in fn.__globals__)

@@ -20,7 +20,19 @@ NAMED = re.compile(r"([A-Za-z_][\w.]*|.+\.py):([A-Za-z_][\w.]*)")
 def imported(text: str) -> Any:
     """Import a module or a Python file, and return the value of a name in it."""
     source, _, path = text.rpartition(":")
-    value: Any = _of_file(Path(source)) if source.endswith(".py") else _of_module(source)
+    value: Any
+    if source.endswith(".py"):
+        value = _of_file(Path(source))
+    else:
+        if os.getcwd() not in sys.path:  # as in `python -m`, the working directory comes first
+            sys.path.insert(0, os.getcwd())
+        try:
+            value = importlib.import_module(source)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{source}.".startswith(f"{error.name}."):
+                raise  # the module exists, but one of its imports does not
+            facts = (("looked in", f"{os.getcwd()}, and the environment"),)
+            raise ModelFileError(f"module {source!r} does not exist.", facts) from None
     for name in path.split("."):
         if not hasattr(value, name):
             names = [name for name in dir(value) if not name.startswith("_") and callable(getattr(value, name, None))]
@@ -69,19 +81,6 @@ def _run(path: Path, name: str) -> ModuleType:
         del sys.modules[name]
         raise
     return module
-
-
-def _of_module(name: str) -> ModuleType:
-    # As in `python -m`, the working directory comes first.
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # the module exists, but one of its imports does not
-        facts = (("looked in", f"{os.getcwd()}, and the environment"),)
-        raise ModelFileError(f"module {name!r} does not exist.", facts) from None
 
 
 def example_args(value: Any) -> tuple[Any, ...]:

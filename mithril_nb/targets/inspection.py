@@ -125,15 +125,16 @@ def inspect(
     options |= {"device": device, "compiler_options": compiler_options, "trips": trips}
     check_options({**options, "kwargs": kwargs})
     if isinstance(target, str | Path) and str(target).lower().endswith(".json"):
-        target = saved_program(target)
+        target = saved_program(target)  # the text of its StableHLO or HLO, which is a target as well
     call = TargetCall(target, args, {**named, **(kwargs or {})}, options)
     kind = kind_of(call)
+    # Last among texts: importing runs code, and StableHLO may contain a colon as well.
     if kind is None and isinstance(target, str) and NAMED.fullmatch(target):
         target = imported(target)
         args = args or (() if call.kwargs or shapes else example_args(target))
         call = replace(call, target=target, args=args)
         kind = kind_of(call)
-    if kind is None or kind.is_traced:
+    if kind is None or kind.is_traced:  # a partial of a model is a model: its kind is decided again
         call = TargetCall(*_unwrapped(target, args, call.kwargs), options)
         kind = kind_of(call)
     if kind is None:
@@ -202,6 +203,7 @@ def takes_params(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], 
     target, args, kwargs = without_partial(target, args, kwargs)
     if "params" in kwargs or (isinstance(params, str) and params == DEFAULT):
         return False
+    # Names select; anything else, such as a dict of arrays, can only be meant as the argument.
     is_argument = has_argument(target, "params", args)
     is_names = isinstance(params, str | tuple | list) and all(isinstance(name, str) for name in params)
     return not is_names if is_argument is None else is_argument
@@ -211,6 +213,7 @@ def _prepared(call: TargetCall) -> TargetCall:
     kwargs, options = call.kwargs, dict(call.options)
     if options["params"] is not None and takes_params(call.target, call.args, kwargs, options["params"]):
         kwargs, options["params"] = {**kwargs, "params": options["params"]}, None
+    # "params" names what the default names, so it must not be refused where `params=` does not apply.
     if options["params"] is not None and names_of_params(options["params"]) == (DEFAULT,):
         options["params"] = None
     target, own = without_compiler_options(call.target)
@@ -239,12 +242,13 @@ def as_plain_call(
     if takes_params(fn, own_args, kwargs, options.get("params", DEFAULT)):
         kwargs = {**kwargs, "params": options["params"]}
     static = static_arguments(fn, own_args, kwargs, options.get("static_argnums"), options.get("static_argnames"))
-    own_args, kwargs = jax.tree.map(_as_jax_array, (own_args, kwargs))  # `Arguments` drops the data of NumPy arrays
+    own_args, kwargs = jax.tree.map(  # `Arguments` drops the data of NumPy arrays
+        lambda leaf: (
+            jax.numpy.asarray(leaf)
+            if isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind in "biufcV"
+            else leaf
+        ),
+        (own_args, kwargs),
+    )
     arguments = Arguments(fn, own_args, kwargs, static=static)
     return plain_program(arguments), arguments.traced
-
-
-def _as_jax_array(leaf: Any) -> Any:
-    return (
-        jax.numpy.asarray(leaf) if isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind in "biufcV" else leaf
-    )

@@ -118,18 +118,19 @@ def _inspect_module_target(call: TargetCall) -> Inspection:
         )
     program, loss, optimizer = training_of(call)
     check_applicable(call.options, ("variables", *TRAINING, *OF_STAGES), title)
-    if not is_foreign(target) and around is None:
+    if not is_foreign(target) and around is None:  # a bound method, such as `module.encode`
         target, method = target.__self__, target
         if is_linen(target):
             if method.__name__ != "apply":
                 kwargs = {**kwargs, "method": method.__name__}
-            elif args and variables is None:
+            elif args and variables is None:  # `module.apply(variables, x)`
                 variables, args = args[0], args[1:]
             method, title = None, title_of(target)
     takes, own = callable_of(target) if method is None else (method, frozenset[str]())
     if "method" in kwargs and is_linen(target):
         takes = getattr(target, str(kwargs["method"]), takes)
     check_call(takes, args, {name: value for name, value in kwargs.items() if name not in own}, title)
+    # Numbers are static, as in `eqx.filter_jit`: a flag such as `train=True` decides in Python.
     arguments = Arguments(takes, args, kwargs, static=own & {"method"}, are_numbers_static=True)
     # Some modules convert a tuple to an array, so that the costs would be those of a few numbers.
     because = ("because", "a module computes with arrays")
@@ -145,22 +146,20 @@ def _inspect_module_target(call: TargetCall) -> Inspection:
         raise
     except Exception as error:
         # JAX's error is raised when a stage is used, as for a function that cannot be traced.
+        failure = error
+
+        def function(*_: Any) -> Any:
+            raise failure
+
+        function.__name__ = title
         return inspect_function(
-            _raising(error, title), *arguments.traced, **{**call.of_stages(), "name": call.options["name"] or title}
+            function, *arguments.traced, **{**call.of_stages(), "name": call.options["name"] or title}
         )
     options = call.of_stages()
-    if program != "forward":
+    if program != "forward":  # no line of the user calls the loss and the optimizer, so they belong to this one
         options["requested_at"] = calling_line()
     options["name"] = options["name"] or (title if program == "forward" else program)
     return inspect_function(chosen.function, *chosen.specs, **options)
-
-
-def _raising(error: Exception, title: str) -> Callable[..., Any]:
-    def function(*_: Any) -> Any:
-        raise error
-
-    function.__name__ = title
-    return function
 
 
 def _is_function(call: TargetCall) -> bool:

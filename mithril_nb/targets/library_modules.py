@@ -20,8 +20,8 @@ import numpy as np
 from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError
 from mithril_nb.graph.paths import component
 from mithril_nb.targets.arguments import Arguments, checked_result, named
-from mithril_nb.targets.module_scopes import ModuleScopes, class_of, haiku_path, is_module, named_modules
-from mithril_nb.train.step import Program, programs_of
+from mithril_nb.targets.module_scopes import class_of, haiku_path, is_module, named_modules
+from mithril_nb.train.step import Program, key_spec, programs_of
 
 Arrays = dict[str, Any]
 
@@ -101,20 +101,23 @@ def dotted(path: tuple[Any, ...]) -> str:
     keys = [str(next(getattr(step, kind) for kind in ("key", "name", "idx") if hasattr(step, kind))) for step in path]
     if len(keys) > 1 and keys[-1] == "value":  # the array of an nnx variable
         keys.pop()
-    return ".".join(map(component, keys))
+    return ".".join(map(component, keys))  # a key may contain a dot, which `component` escapes
 
 
 def part(module: Any) -> SplitModule:
     """Split a module. Trainable arrays are the `nnx.Param`s of an nnx module, else the floating-point arrays."""
-    return _part_nnx(module) if is_nnx(module) else _part_equinox(module)
+    if is_nnx(module):
+        return part_nnx(module)
+    # As `eqx.filter_grad`, which differentiates floating-point arrays alone. Integers, such as counters, are state.
+    held, rebuild = flat(module)
+    arrays = {name: leaf for name, leaf in held.items() if is_array(leaf)}
+    params = {name: leaf for name, leaf in arrays.items() if jax.numpy.issubdtype(leaf.dtype, jax.numpy.inexact)}
+    state = {name: leaf for name, leaf in arrays.items() if name not in params}
+    return SplitModule(params, state, lambda params, state: rebuild({**held, **params, **state}))
 
 
-def nnx_params(objects: Mapping[str, Any]) -> list[str]:
-    """Return the dotted names of the `nnx.Param`s of nnx objects."""
-    return list(_part_nnx(objects).params)
-
-
-def _part_nnx(module: Any) -> SplitModule:
+def part_nnx(module: Any) -> SplitModule:
+    """Split an nnx module, or a dict of nnx modules by name."""
     nnx = sys.modules["flax.nnx"]
     definition, params, state = nnx.split(module, nnx.Param, ...)
     (trained, build_params), (rest, build_state) = flat(params), flat(state)
@@ -126,14 +129,6 @@ def _part_nnx(module: Any) -> SplitModule:
         return nnx.merge(definition, build_params(params), build_state(state))
 
     return SplitModule(trained, rest, build, after if rest else None)
-
-
-def _part_equinox(module: Any) -> SplitModule:
-    held, rebuild = flat(module)
-    arrays = {name: leaf for name, leaf in held.items() if is_array(leaf)}
-    params = {name: leaf for name, leaf in arrays.items() if jax.numpy.issubdtype(leaf.dtype, jax.numpy.inexact)}
-    state = {name: leaf for name, leaf in arrays.items() if name not in params}
-    return SplitModule(params, state, lambda params, state: rebuild({**held, **params, **state}))
 
 
 def is_array(leaf: Any) -> bool:
@@ -150,13 +145,14 @@ def callable_of(target: Any) -> tuple[Callable[..., Any], frozenset[str]]:
     """Return a function with the signature of a target, and the names of keyword arguments that linen adds to it."""
     if is_linen(target):
         return target.__call__, frozenset(("rngs", "mutable", "method", "capture_intermediates"))
-    if is_haiku(target):
+    if is_haiku(target):  # haiku 0.0.17: `init` has the signature of the function, after the key
         return functools.partial(target.init, None), frozenset()
     return target, frozenset()
 
 
 def within(function: Any) -> Any | None:
     """Return the Equinox module in a function such as `jax.vmap(module)`; `None` if there is none."""
+    # jax.vmap, jax.jit and Equinox's own wrappers set `__wrapped__`.
     inner = inspect.unwrap(function) if callable(function) else None
     return inner if inner is not function and is_equinox(inner) and callable(inner) else None
 
@@ -185,7 +181,12 @@ def foreign(
         with named_modules({"": module}, () if around is None else [(target, module)]) as scopes:
             if around is not None:
                 out = around(*args, **kwargs)
-                _check_called(type(target).__name__, scopes)
+                if not scopes.has_substituted:  # the params would be constants, and their gradients 0
+                    raise StageUnavailableError(
+                        f"the function around module {type(target).__name__!r} calls a copy of the module, so the "
+                        "module cannot be trained.",
+                        (("example", "eqx.filter_jit(module)"),),
+                    )
             else:
                 out = module(*args, **kwargs) if method is None else method(module, *args, **kwargs)
         return out, split.after(module) if split.after else {}
@@ -193,30 +194,25 @@ def foreign(
     return PureModule(type(target).__name__, specs_of(split.params), specs_of(split.state), run)
 
 
-def _check_called(name: str, scopes: ModuleScopes) -> None:
-    if not scopes.has_substituted:
-        raise StageUnavailableError(
-            f"the function around module {name!r} calls a copy of the module, so the module cannot be trained.",
-            (("example", "eqx.filter_jit(module)"),),
-        )
-
-
 def _linen(module: Any, arguments: Arguments, variables: Any) -> PureModule:
     if variables is None:
 
         def init(key: Any, *traced: Any) -> Any:
             args, kwargs = arguments.with_traced(*traced)
+            # Options of `apply`. In `init`, `mutable` would leave out the collections that it creates.
             kwargs = {name: value for name, value in kwargs.items() if name not in ("mutable", "capture_intermediates")}
             keys = kwargs.pop("rngs", None) or {}
             return module.init({"params": key, **(keys if isinstance(keys, Mapping) else {})}, *args, **kwargs)
 
-        variables = jax.eval_shape(init, _key(), *arguments.traced)
+        variables = jax.eval_shape(init, key_spec(), *arguments.traced)
+    # What a module has sown in an earlier call is no state.
     variables = {name: tree for name, tree in _unboxed(variables).items() if name != "intermediates"}
     params, build_params = flat(variables.pop("params", {}))
     others = {name: flat(tree) for name, tree in variables.items()}
 
     def run(params: Arrays, state: Arrays, args: Any, kwargs: Any) -> tuple[Any, Arrays]:
         collections = {name: others[name][1](arrays) for name, arrays in state.items()}
+        # Without `mutable`, linen raises an error where BatchNorm updates its statistics.
         kwargs = {"mutable": list(others), **kwargs} if others else kwargs
         with named_modules({"": module}):
             try:
@@ -246,18 +242,18 @@ def _haiku(transform: Any, arguments: Arguments, variables: Any) -> PureModule:
             args, kwargs = arguments.with_traced(*traced)
             return transform.init(key, *args, **kwargs)
 
-        variables = jax.eval_shape(init, _key(), *arguments.traced)
+        variables = jax.eval_shape(init, key_spec(), *arguments.traced)
     (params, build_params), (own, build_own) = map(_flat_haiku, variables if has_state else (variables, {}))
-    takes_key = "rng" in inspect.signature(transform.apply).parameters
+    takes_key = "rng" in inspect.signature(transform.apply).parameters  # not after hk.without_apply_rng
 
     def run(params: Arrays, state: Arrays, args: Any, kwargs: Any) -> tuple[Any, Arrays]:
         variables = (build_params(params), build_own(state)) if has_state else (build_params(params),)
-        with named_modules({}):
+        with named_modules({}):  # modules of Haiku exist only inside of the call
             out = transform.apply(*variables, *((state["rng"],) if takes_key else ()), *args, **kwargs)
         # The random key is not returned, because each call gets a new one.
         return (out[0], _flat_haiku(out[1])[0]) if has_state else (out, {})
 
-    state = {**specs_of(own), **({"rng": _key()} if takes_key else {})}
+    state = {**specs_of(own), **({"rng": key_spec()} if takes_key else {})}
     return PureModule("transform", specs_of(params), state, run)
 
 
@@ -274,6 +270,7 @@ def _flat_haiku(tree: Any) -> tuple[Arrays, Callable[[Arrays], Any]]:
 
 
 def _unboxed(variables: Any) -> Any:
+    # `nn.with_partitioning` wraps an array in a `Partitioned`, which holds the names of its axes.
     meta = sys.modules.get("flax.core.meta")
     return meta.unbox(variables) if meta is not None else variables
 
@@ -283,33 +280,20 @@ def specs_of(arrays: Mapping[str, Any]) -> Arrays:
     return {name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for name, leaf in arrays.items()}
 
 
-def _key() -> jax.ShapeDtypeStruct:
-    return jax.eval_shape(lambda: jax.random.key(0))
-
-
 def module_program(module: PureModule, arguments: Arguments, name: str, loss: Any, optimizer: Any) -> Program:
     """Return the program `name` of a module; `loss` and `optimizer` are ignored for `"forward"`."""
-    if name != "forward":
-        return _training(module, arguments, name, loss, optimizer)
-    own = {"params": module.params, **({"state": module.state} if module.state else {})}
-    names = (*own, *(f"{name}_input" if name in own else name for name in arguments.names))
-    return Program(name, named(_forward(module, arguments), names, module.name), (*own.values(), *arguments.traced))
+    if name == "forward":
 
+        def forward(params: Arrays, *rest: Any) -> Any:
+            state, traced = (rest[0], rest[1:]) if module.state else ({}, rest)
+            out, after = module.run(params, state, *arguments.with_traced(*traced))
+            checked_result(out, module.name)
+            return (out, after) if after else out
 
-def _forward(module: PureModule, arguments: Arguments) -> Callable[..., Any]:
-    def called(params: Arrays, *rest: Any) -> tuple[Any, Arrays]:
-        state, traced = (rest[0], rest[1:]) if module.state else ({}, rest)
-        return module.run(params, state, *arguments.with_traced(*traced))
+        own = {"params": module.params, **({"state": module.state} if module.state else {})}
+        names = (*own, *(f"{name}_input" if name in own else name for name in arguments.names))
+        return Program(name, named(forward, names, module.name), (*own.values(), *arguments.traced))
 
-    def forward(*traced: Any) -> Any:
-        out, after = called(*traced)
-        checked_result(out, module.name)
-        return (out, after) if after else out
-
-    return forward
-
-
-def _training(module: PureModule, arguments: Arguments, name: str, loss: Any, optimizer: Any) -> Program:
     def run(params: Arrays, inputs: Arrays, state: Arrays, *, key: Any = None, training: bool = True) -> Any:
         out, after = module.run(params, state, *arguments.with_traced(*(inputs[name] for name in arguments.names)))
         return _outputs(out), {**state, **after}

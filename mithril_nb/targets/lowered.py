@@ -51,13 +51,19 @@ def without_trace(
     if isinstance(target, jax.stages.Traced):
         positional, named = jax.tree.map(shape_of_aval, target.in_avals)
         names = [] if not positional else _argument_names(target.jaxpr, positional)
-        _refuse_shardings(target)
-        function = _function(_calling(target.jaxpr, target.out_tree), target.fun_name, names, tuple(named))
+        # A jaxpr does not contain the shardings that it was traced with.
+        meshes = [aval.sharding.mesh for aval in jax.tree.leaves(target.in_avals)]
+        if jax_jit.declares_shardings(target) or not all(mesh.empty for mesh in meshes):
+            raise UnknownOptionError(
+                f"program {target.fun_name!r} was traced with shardings, which are not in its equations.",
+                (("needs", "the function that was traced, with its shardings"),),
+            )
+        function = _function(target.jaxpr, target.out_tree, target.fun_name, names, tuple(named))
         function = _donating(function, *target.args_info)
     elif isinstance(target, core.ClosedJaxpr):
         positional, named = tuple(map(shape_of_aval, target.in_avals)), {}
         names = [_identifier(name) for name in _leaf_names(target)]
-        function = _function(_calling(target), getattr(_debug_info(target), "func_name", "jaxpr"), names)
+        function = _function(target, None, getattr(_debug_info(target), "func_name", "jaxpr"), names)
     else:
         return target, args, kwargs
     if (args or kwargs) and _shapes((args, dict(kwargs))) != _shapes((positional, named)):
@@ -68,24 +74,16 @@ def without_trace(
     return function, positional, named
 
 
-def _calling(closed: Any, structure: Any = None) -> Callable[..., Any]:
+def _function(
+    closed: Any, structure: Any, name: str, names: Sequence[str], named: Sequence[str] = ()
+) -> Callable[..., Any]:
     run = jax_versions.jaxpr_as_fun(closed)
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: Any, **kwargs: Any) -> Any:
         results = run(*jax.tree.leaves((args, kwargs)))
         if structure is None:
             return results[0] if len(results) == 1 else results
         return jax.tree.unflatten(structure, results)
-
-    return call
-
-
-def _function(
-    call: Callable[..., Any], name: str, names: Sequence[str], named: Sequence[str] = ()
-) -> Callable[..., Any]:
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        return call(*args, **kwargs)
 
     function.__name__ = function.__qualname__ = name
     unique: list[str] = []
@@ -100,6 +98,7 @@ def _function(
 
 def _donating(function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]) -> Callable[..., Any]:
 
+    # `donate_argnums` donates whole arguments, so an argument of which only a part was donated is kept.
     def is_donated(argument: Any) -> bool:
         leaves = jax.tree.leaves(argument)
         return bool(leaves) and all(leaf.donated for leaf in leaves)
@@ -107,17 +106,6 @@ def _donating(function: Callable[..., Any], positional: Sequence[Any], named: Ma
     numbers = tuple(number for number, argument in enumerate(positional) if is_donated(argument))
     names = tuple(name for name, argument in named.items() if is_donated(argument))
     return jax.jit(function, donate_argnums=numbers, donate_argnames=names) if numbers or names else function
-
-
-def _refuse_shardings(traced: jax.stages.Traced) -> None:
-    # A jaxpr does not contain the shardings that it was traced with.
-    meshes = [aval.sharding.mesh for aval in jax.tree.leaves(traced.in_avals)]
-    if not jax_jit.declares_shardings(traced) and all(mesh.empty for mesh in meshes):
-        return
-    raise UnknownOptionError(
-        f"program {traced.fun_name!r} was traced with shardings, which are not in its equations.",
-        (("needs", "the function that was traced, with its shardings"),),
-    )
 
 
 def _argument_names(jaxpr: Any, positional: Sequence[Any]) -> list[str]:
@@ -148,6 +136,7 @@ def _identifier(text: str) -> str:
 
 def _shapes(tree: Any) -> Any:
     leaves, structure = jax.tree.flatten(tree)
+    # Canonical, because without x64 JAX also traces an array in float64 as float32.
     arrays = [leaf if hasattr(leaf, "shape") else np.asarray(leaf) for leaf in leaves]
     return structure, [
         (array.shape, jax.dtypes.canonicalize_dtype(array.dtype, allow_extended_dtype=True)) for array in arrays
@@ -159,6 +148,7 @@ def _format_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
 
 
 LARGEST_BYTES = 256_000_000
+# Possessive, since Python 3.11: without backtracking, a file of comments that ends in garbage takes linear time.
 _LEADING = re.compile(r"(?:[\s\ufeff]|//[^\n]*|/\*.*?\*/)*+", re.DOTALL)
 """White space, comments and a byte order mark."""
 # XLA also reads modules without a header, and single instructions.
@@ -216,6 +206,7 @@ def _given_of(target: Any, device: Any) -> Given:
     if is_program_file(target):
         path = Path(target)
         return _read(_bytes_of(path), device, path)
+    # A text may contain lone surrogates, which UTF-8 rejects; the parser then reports the place.
     return _read(target.encode("utf-8", "surrogatepass") if isinstance(target, str) else bytes(target), device)
 
 
@@ -261,6 +252,7 @@ def _read(data: bytes, device: Any, path: Path | None = None) -> Given:
     except ValueError as error:
         because = ("because", "\n".join(str(error).strip().splitlines()[:_REASON_LINES]))
         raise _refused(path, f"it is not {title} that JAX {jax.__version__} can read", (because,)) from error
+    # Up to the first dot, because a dump of XLA has several suffixes: module_0001.jit_step.hlo.pb.
     return replace(program, name=path.name.partition(".")[0]) if path and program.name == "program" else program
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import jax
@@ -22,6 +21,7 @@ from mithril_nb.errors import (
     StageUnavailableError,
     UnexpectedInputError,
     UnknownOptionError,
+    alike,
     short_repr,
 )
 from mithril_nb.graph.records import Block, LogicalGraph
@@ -36,7 +36,7 @@ from mithril_nb.stages.trace.provenance.frames import calling_line
 from mithril_nb.targets.options import OPTIONS
 from mithril_nb.train import programs
 from mithril_nb.train.losses import resolve_loss
-from mithril_nb.train.step import programs_of
+from mithril_nb.train.step import key_spec, programs_of
 
 
 def is_mithril_model(target: Any) -> bool:
@@ -53,6 +53,7 @@ def compiled_for(target: Any, sizes: Mapping[str, Sequence[Dim]], dtypes: Mappin
         return _concrete(compile(graph, target.backend, shapes=sizes, jit=target.jit))
     model = compile(graph, shapes=sizes)
     specs = model.input_specs
+    # The first compilation infers which dtypes the blocks need, such as int32 for an Embedding.
     others = {name: dtype for name, dtype in dtypes.items() if name in specs and specs[name].dtype != dtype}
     return _concrete(compile(Model.of(graph).set_types(others), shapes=sizes) if others else model)
 
@@ -89,6 +90,7 @@ def given_specs(
             raise UnknownOptionError(
                 f"ml.inspect takes no option {name!r}, and the model has no input of this name.",
                 (("inputs", ", ".join(map(repr, names)) or "none"), ("options", ", ".join(OPTIONS))),
+                next((f"{option}={short_repr(value, 40)}" for option in alike(name, OPTIONS)), ""),
             )
         raise UnknownOptionError(
             f"input {name!r} must be an array, or a jax.ShapeDtypeStruct, not {short_repr(value)}.",
@@ -96,6 +98,7 @@ def given_specs(
             f'ml.inspect(model, shapes={{"{name}": {written_shape(value) or "[32, 784]"}}})',
         )
     sizes: dict[str, Sequence[Dim]] = {name: tuple(map(_dim, value.shape)) for name, value in arrays.items()}
+    # Canonical: without x64, JAX traces an array in float64 as float32.
     dtypes = {name: jax.dtypes.canonicalize_dtype(value.dtype).name for name, value in arrays.items()}
     return {**(shapes or {}), **sizes}, dtypes
 
@@ -128,8 +131,9 @@ def inspect_model(
 def _concrete(model: PhysicalModel) -> PhysicalModel:
     # All sizes must be known, except the first.
     for name, spec in model.input_specs.items():
-        if not _is_known(spec):
-            example = {name: [*map(_example_dim, spec.shape)] if spec.shape[1:] else [32, 784]}
+        batch, *rest = spec.shape or (0,)
+        if not spec.is_concrete and (batch == LEADING or not all(isinstance(dim, int) for dim in rest)):
+            example = {name: [dim if isinstance(dim, int) else 32 for dim in spec.shape] if rest else [32, 784]}
             raise ShapeError(
                 f"the shape of input {name!r} is unknown.",
                 (("so far", str(spec)),),
@@ -137,16 +141,6 @@ def _concrete(model: PhysicalModel) -> PhysicalModel:
                 port=name,
             )
     return model
-
-
-def _example_dim(dim: Dim) -> int:
-    return dim if isinstance(dim, int) else 32
-
-
-def _is_known(spec: TensorSpec) -> bool:
-    return spec.is_concrete or (
-        bool(spec.shape) and spec.shape[0] != "..." and all(isinstance(dim, int) for dim in spec.shape[1:])
-    )
 
 
 def has_names(shapes: Iterable[Sequence[Dim]]) -> bool:
@@ -186,11 +180,12 @@ def inspect_with_names(
     """
     backend = target.backend if isinstance(target, PhysicalModel) else JaxBackend()
     model = _Named(graph_in(target), backend, shapes, dtypes or {}, scope)
-    own: dict[str, Any] = {"name": program, "source": source_lines(model.graph), "kinds": _kinds(model.graph)}
+    own: dict[str, Any] = {"name": program, "source": source_lines(model.graph)}
+    own |= {"kinds": {path: node.block.kind for path, node in model.graph.walk()}}
     own |= {"check_sizes": model.check_sizes, "requested_at": calling_line()}
     own |= {key: value for key, value in (options or {}).items() if value is not None}
     if program == "forward":
-        keys = [_key()] if draws_random_numbers(model.graph, backend.toolkit, False) else []
+        keys = [key_spec()] if draws_random_numbers(model.graph, backend.toolkit, False) else []
         return inspect_function(model.run, model.params, model.input_specs, model.state, *keys, **own)
     chosen = programs_of(
         model.run_with_state,
@@ -237,9 +232,11 @@ class _Named:
         self.frozen = frozenset(param.name for param in inference.parameters if not param.is_trainable)
         self.input_specs: Mapping[str, Any] = {name: dims.struct(name, spec) for name, spec in inference.inputs.items()}
         self.params, self.state = _structs(dims, inference.parameters), _structs(dims, inference.states)
+        # JAX's error for a symbolic size names neither the block nor the input.
         self._toolkit = around_blocks(backend.toolkit, _explaining_failure)
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        # Symbolic dimensions accept any number. Inference repeats the checks of ml.compile for these.
         specs = {
             name: TensorSpec(tuple(parse(dim).evaluate(**sizes) for dim in map(str, spec.shape)), spec.dtype)
             for name, spec in self._inferred.items()
@@ -252,6 +249,7 @@ class _Named:
     def run_with_state(
         self, params: Any, inputs: Any, state: Any, *, key: Any = None, training: bool = False
     ) -> tuple[Any, Any]:
+        # Here and not by a smaller `params`, so that the program has all parameters as inputs.
         params = {name: jax.lax.stop_gradient(p) if name in self.frozen else p for name, p in params.items()}
         return run_with_state(self.graph, self._toolkit, params, inputs, state=state, key=key, training=training)
 
@@ -279,15 +277,8 @@ def _explaining_failure(path: str, arrays: Arrays, run: Callable[[Arrays], Array
         ) from error
 
 
-@cache
-def _key() -> Any:
-    return jax.eval_shape(lambda: jax.random.key(0))
-
-
-def _kinds(graph: LogicalGraph) -> dict[str, str]:
-    return {path: node.block.kind for path, node in graph.walk()}
-
-
+# Without the constraint `T <= 64`, a slice `table[:T]` of 64 rows has min(64, T) rows, which JAX 0.10 cannot add to T
+# rows.
 def _bounds(graph: LogicalGraph, inference: Inference) -> Iterator[str]:
     for path, node in graph.walk():
         spec = inference.blocks[path].inputs.get("input") if node.block.op == "learned_positions" else None
@@ -304,6 +295,7 @@ class _Dims:
 
     def __init__(self, names: Iterable[str], constraints: Sequence[str], scope: Any):
         ordered = sorted(names)
+        # JAX rejects dimensions of two scopes in one program, so those of the user's arrays give the scope.
         options: dict[str, Any] = {"constraints": constraints} if scope is None else {"scope": scope}
         dims = jax.export.symbolic_shape(", ".join(ordered), **options) if ordered else ()
         self.by_name = dict(zip(ordered, dims, strict=True))

@@ -42,6 +42,7 @@ def is_module(value: Any) -> bool:
     return is_module_class(type(value))
 
 
+# The answer for a class never changes: a subclass of a Module exists only after the import of its package.
 @lru_cache(maxsize=1024)
 def is_module_class(cls: type) -> bool:
     """Return whether the objects of a class are modules; see `is_module`."""
@@ -100,6 +101,7 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, list | tuple) or isinstance(value, class_of("flax.nnx", "List")):
         return [(str(index), part) for index, part in enumerate(value)]
     if _has_parts(type(value)):
+        # Flax 0.12 keeps its own records of an nnx module in these attributes.
         return [(name, part) for name, part in vars(value).items() if not name.startswith("_pytree__")]
     return []
 
@@ -165,9 +167,18 @@ class ModuleScopes:
     def _patch(self, base: Any, undo: ExitStack) -> None:
         if base == ():
             return
-        for cls in _subclasses(base):
+        classes, pending = {base: None}, [base]
+        while pending:
+            for cls in pending.pop().__subclasses__():
+                if cls not in classes:
+                    classes[cls] = None
+                    pending.append(cls)
+        # All classes, because a subclass that overrides `__call__` does not call the one of its base.
+        for cls in classes:
             for name, method in [*vars(cls).items()] if not is_machinery(cls) else ():
-                if name == "__call__" or (cls is not base and not name.startswith("_") and _is_method(method)):
+                # Other methods too, because a user may call `module.encode(x)`. Those of the base are machinery.
+                is_method = isinstance(method, FunctionType) or type(method).__name__ == "_wrap_method"
+                if name == "__call__" or (cls is not base and not name.startswith("_") and is_method):
                     setattr(cls, name, self._naming(method))
                     undo.callback(setattr, cls, name, method)
 
@@ -176,7 +187,7 @@ class ModuleScopes:
             return type(call)(self._naming(call.method))
 
         def __call__(module: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() != self._thread:
+            if threading.get_ident() != self._thread:  # another thread calls the class while this one traces
                 return call.__get__(module, type(module))(*args, **kwargs)
             self.has_substituted |= id(module) in self._substitutes
             module = self._substitutes.get(id(module), module)
@@ -213,6 +224,7 @@ class ModuleScopes:
             if not path:
                 # A module that is the whole program is a block only if it contains no other modules.
                 scopes.enter_context(jax.named_scope(block_scope(name) if is_alone(module) else ROOT + name))
+            # Only the part that is not open yet: a module may call one that is several levels below it.
             for part in path[same:]:
                 scopes.enter_context(jax.named_scope(block_scope(part)))
             self._open.append((path, module))
@@ -257,10 +269,6 @@ class ModuleScopes:
             return call(*args, **kwargs)
 
 
-def _is_method(value: Any) -> bool:
-    return isinstance(value, FunctionType) or type(value).__name__ == "_wrap_method"
-
-
 def haiku_path(name: str) -> Path:
     """Return the path of a Haiku module without `~`. Haiku writes it before a module that a constructor created.
 
@@ -269,16 +277,6 @@ def haiku_path(name: str) -> Path:
         ('mlp', 'linear_0')
     """
     return tuple(part for part in name.split("/") if part != "~")
-
-
-def _subclasses(base: Any) -> list[Any]:
-    classes, pending = {base: None}, [base]
-    while pending:
-        for cls in pending.pop().__subclasses__():
-            if cls not in classes:
-                classes[cls] = None
-                pending.append(cls)
-    return list(classes)
 
 
 _CONTEXT: Any = jax.make_user_context(None)

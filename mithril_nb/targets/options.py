@@ -40,14 +40,12 @@ def check_options(options: Mapping[str, Any]) -> None:
     for option in needs:
         value = options.get(option)
         kind = {"name": str, "device": jax.Device | Device}.get(option)
-        is_valid = _is_by_name(value) if kind is None else isinstance(value, kind)
+        is_valid = isinstance(value, kind or Mapping) and (
+            kind is not None or all(isinstance(key, str) for key in value)
+        )
         if value is not None and not is_valid:
             text = " ".join(short_repr(value, 60).split())  # an array takes several lines
             raise UnknownOptionError(f"the option {option}={text} is not valid.", (("needs", needs[option]),))
-
-
-def _is_by_name(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
 
 
 def check_applicable(options: Mapping[str, Any], applicable: Collection[str], title: str) -> None:

@@ -55,8 +55,10 @@ class DataSet:
 
     def split(self, fraction: float, seed: int) -> tuple[DataSet, DataSet]:
         """Hold out a random fraction of the samples, drawn by `seed`; return the remaining and the held-out samples."""
+        # A list seeds by all of its numbers. Their sum would repeat the orders of neighbouring seeds.
         order = np.random.default_rng([seed, len(self)]).permutation(len(self))
         count = round(fraction * len(self))
+        # Sorted, so that the samples stay in the order of the user; `shuffle=False` then keeps this order.
         parts = (self.take(np.sort(order[count:])), self.take(np.sort(order[:count])))
         left, held_out = (DataSet(part["inputs"], part["targets"]) for part in parts)
         return left, held_out
@@ -84,9 +86,14 @@ def read_data(data: Any, input_names: tuple[str, ...] | None, subject: str = "da
         inputs, targets = data.inputs, data.targets
     else:
         if not isinstance(data, tuple | list) or len(data) != 2:
+            got = type(data).__name__
+            if (shape := getattr(data, "shape", None)) is not None:
+                got += f" of shape {tuple(shape)}"
+            elif hasattr(data, "__len__"):
+                got += f" of length {len(data)}"
             raise DataError(
                 f"{subject} is not a pair of inputs and targets.",
-                (("got", _kind(data)), ("needed", "(x, y), or ({input name: array, ...}, y)")),
+                (("got", got), ("needed", "(x, y), or ({input name: array, ...}, y)")),
                 "x, y = map(np.concatenate, zip(*data)); ml.fit(model, (x, y))  # all batches as two arrays"
                 if isinstance(data, Iterable) and not isinstance(data, tuple | list | Mapping | str | np.ndarray)
                 else "ml.fit(model, (x, y))",
@@ -119,7 +126,15 @@ def read_data(data: Any, input_names: tuple[str, ...] | None, subject: str = "da
         goals = _numbers(targets, f"{subject}: targets", problems)
     problems.raise_if_any()
     dataset = DataSet(arrays, goals)
-    _check_lengths(dataset, subject)
+    lengths = {f"input {name!r}": len(array) for name, array in arrays.items()}
+    lengths |= {label: len(array) for label, array in dataset.named_targets.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(
+            f"{subject} has inputs and targets of different lengths.",
+            tuple((label, f"{count} samples") for label, count in lengths.items()),
+        )
+    if not len(dataset):
+        raise DataError(f"{subject} is empty: 0 samples.")
     return dataset
 
 
@@ -147,7 +162,7 @@ def check_inputs(
 def _numbers(values: Any, subject: str, problems: Problems) -> np.ndarray:
     try:
         array = np.asarray(values)
-    except ValueError:
+    except ValueError:  # since NumPy 1.24; before, rows of different lengths became an array of objects
         problems.add(f"{subject} is not an array: its rows have different lengths.", (), "pad the rows with zeros.")
         return np.zeros((1,))
     # jax.numpy's own small floats (bfloat16, ...) are of kind "V"; they convert to float32 without loss.
@@ -166,18 +181,6 @@ def _numbers(values: Any, subject: str, problems: Problems) -> np.ndarray:
     return array
 
 
-def _check_lengths(data: DataSet, subject: str) -> None:
-    lengths = {f"input {name!r}": len(array) for name, array in data.inputs.items()}
-    lengths |= {label: len(array) for label, array in data.named_targets.items()}
-    if len(set(lengths.values())) > 1:
-        raise DataError(
-            f"{subject} has inputs and targets of different lengths.",
-            tuple((label, f"{count} samples") for label, count in lengths.items()),
-        )
-    if not len(data):
-        raise DataError(f"{subject} is empty: 0 samples.")
-
-
 def _checked_input(
     name: str, array: np.ndarray, spec: TensorSpec | None, subject: str, problems: Problems
 ) -> np.ndarray:
@@ -191,6 +194,7 @@ def _checked_input(
             f"ml.compile(model, shapes={{{name!r}: {['batch', *array.shape[1:]]}}})  # or reshape the data",
         )
         return array
+    # Tables of pandas and files of CSV often hold indices as floats. Without fractions, they are accepted.
     if np.dtype(array.dtype).kind == "f" and str(spec.dtype).startswith(("int", "uint", "bool")):
         _check_finite(array, array, subject, problems)
         with np.errstate(invalid="ignore"):
@@ -214,7 +218,7 @@ def _checked_input(
             ),
             _RENUMBERED,
         )
-    _check_finite(cast, array, subject, problems)
+    _check_finite(cast, array, subject, problems)  # after the cast, because 1e300 is infinite in float32
     return cast
 
 
@@ -270,13 +274,6 @@ def first_of(is_bad: np.ndarray, array: np.ndarray) -> str:
     return f"[{', '.join(map(str, first))}] is {array[first]}"
 
 
-def _kind(value: Any) -> str:
-    shape = getattr(value, "shape", None)
-    if shape is not None:
-        return f"{type(value).__name__} of shape {tuple(shape)}"
-    return f"{type(value).__name__} of length {len(value)}" if hasattr(value, "__len__") else type(value).__name__
-
-
 Tail = Literal["pad", "drop", "short"]
 """Treatment of a last batch that is not full: filled with rows of weight 0, dropped, or kept short."""
 
@@ -288,6 +285,7 @@ def epoch_order(count: int, epoch: int, seed: int, shuffle: bool = True) -> np.n
         >>> sorted(epoch_order(4, epoch=1, seed=0).tolist()), epoch_order(3, 1, 0, shuffle=False).tolist()
         ([0, 1, 2, 3], [0, 1, 2])
     """
+    # Of NumPy, not of jax.random, whose numbers depend on flags: JAX 0.5 changed jax_threefry_partitionable.
     return np.random.default_rng([seed, epoch]).permutation(count) if shuffle else np.arange(count)
 
 
@@ -299,16 +297,6 @@ def batch_count(count: int, batch_size: int, tail: Tail) -> int:
         (3, 2)
     """
     return count // batch_size if tail == "drop" else -(-count // batch_size)
-
-
-def short_size(count: int, batch_size: int, tail: Tail) -> int:
-    """Return the size of the last batch if `tail` is `"short"` and this batch is not full; else 0.
-
-    Examples:
-        >>> short_size(10, 4, "short"), short_size(10, 4, "pad"), short_size(8, 4, "short")
-        (2, 0, 0)
-    """
-    return count % batch_size if tail == "short" else 0
 
 
 def batch_at(order: np.ndarray, index: int, batch_size: int, tail: Tail) -> tuple[np.ndarray, np.ndarray | None]:

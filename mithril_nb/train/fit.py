@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from mithril_nb.errors import DataError, UnknownOptionError, refuse_unknown, sho
 from mithril_nb.models.naming import flat_params
 from mithril_nb.train.checkpoints.saver import Resume, prepare
 from mithril_nb.train.data import Tail, read_data
-from mithril_nb.train.losses import Loss, is_per_sample, resolve_loss, with_accuracy
+from mithril_nb.train.losses import Loss, loss_value, resolve_loss, with_accuracy
 from mithril_nb.train.optimizers import resolve_optimizer
 from mithril_nb.train.prepare import (
     check_last_batch,
@@ -125,7 +126,7 @@ def fit(
         >>> round(float(run.params["slope"]), 2)
         3.0
     """
-    if more:
+    if more:  # as in Keras and scikit-learn, whose second argument is the targets
         raise DataError("the inputs and the targets must be one pair.", (), "ml.fit(model, (x, y))  # options by name")
     for name, advice in _OF_OTHER_LIBRARIES.items():
         if name in unknown:
@@ -142,6 +143,7 @@ def fit(
     shapes = {name: (batch_size, *array.shape[1:]) for name, array in raw.inputs.items()}
     runtime = runtime_of(as_trainable(model, shapes=shapes, backend=backend))
     trainable = runtime.model
+    # All that traces is inside: emitted backends in float64 need JAX's x64 mode, which is off elsewhere.
     with runtime.precision():
         start = checked_arrays("params", trainable.randomize_params(seed) if params is None else runtime.host(params))
         first_state = initial_state(trainable) if model_state is None else runtime.host(model_state)
@@ -160,7 +162,7 @@ def fit(
                     (("got", repr(validation)), ("samples", str(len(train)))),
                     "validation=0.2  # or validation=(x_test, y_test)",
                 )
-            train, held_out = train.split(validation, seed)
+            train, held_out = train.split(validation, seed)  # by the seed, so that a resumed run holds out the same
         elif validation is not None:
             held_out = checked_data(validation, trainable, chosen_loss, start, batch_size, "validation data")
         if batch_size > len(train):
@@ -176,7 +178,10 @@ def fit(
             chosen_loss = replace(chosen_loss, output=None)
         chosen_loss = with_accuracy(chosen_loss, prediction, train.targets)
         accuracy = wants_accuracy(metrics, chosen_loss)
-        evaluation_tail: Tail = "pad" if is_per_sample(chosen_loss, prediction, first) else "short"
+        # Evaluation has no gradient and updates no state, so padding never harms it if the loss is per sample.
+        # Only a loss that returns one value per sample can skip the padding rows.
+        value = jax.eval_shape(partial(loss_value, chosen_loss), prediction, first)
+        evaluation_tail: Tail = "pad" if value.ndim > 0 else "short"
         tail: Tail = "short" if state else evaluation_tail
         if distributed().count > 1:
             # Processes need equal shares of a batch, so there the padding rows do enter BatchNorm's means.
@@ -191,6 +196,7 @@ def fit(
         check_last_batch(trainable, start, train, batch_size, tail)
         if held_out is not None:
             check_last_batch(trainable, start, held_out, batch_size, evaluation_tail, "validation data")
+        # Creates the jitted functions; they compile in the first step, so that `fit` returns at once.
         step, evaluate = compiled_programs(CompileKey(runtime, chosen_loss, chosen_optimizer, accuracy, bool(state)))
         plan = TrainingPlan(
             trainable,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.errors import UnknownOptionError, alike, short_repr
 
 EXAMPLE = "loss=lambda prediction, targets: abs(prediction - targets).mean()"
 
@@ -93,6 +93,7 @@ def is_argmax(logits: Any, labels: Any) -> Any:
     return jnp.all(jnp.where(index < labels, logits < own, logits <= own), axis=-1)
 
 
+# A function of the module, because the cache of compiled programs compares functions by identity.
 def _is_class(logits: Any, labels: Any) -> Any:
     return is_argmax(logits, labels.astype(jnp.int32))
 
@@ -137,7 +138,8 @@ def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any], output: str | Non
     if isinstance(loss, str):
         if loss in LOSSES:
             return LOSSES[loss]
-        raise UnknownOptionError(f"unknown loss {loss!r}.", (("known", ", ".join(LOSSES)),))
+        meant = (*alike(loss, LOSSES), "cross_entropy")[0]
+        raise UnknownOptionError(f"unknown loss {loss!r}.", (("known", ", ".join(LOSSES)),), f'loss="{meant}"')
     if callable(loss):
         name = getattr(loss, "__name__", "loss")
         if not takes(loss, 2):
@@ -175,6 +177,7 @@ def takes(function: Callable[..., Any], count: int) -> bool:
 def loss_value(loss: Loss, prediction: Any, targets: Any) -> jax.Array:
     """Return the value of a loss as an array of floats."""
     value = loss.function(prediction, targets)
+    # JAX would report an integer loss only from inside value_and_grad, without its name.
     is_array = isinstance(value, jax.Array | np.ndarray | np.generic)
     if isinstance(value, float) or (is_array and jnp.issubdtype(value.dtype, jnp.floating)):
         return jnp.asarray(value)
@@ -194,10 +197,6 @@ def mean_over_batch(values: Any, weights: Any | None) -> Any:
         return values
     if weights is None:
         return jnp.mean(values)
+    # Tokens of one sample count equally: a padding row has weight 0 for all of its tokens.
     per_sample = values.reshape(values.shape[0], -1).mean(axis=1)
     return jnp.sum(per_sample * weights) / jnp.sum(weights)
-
-
-def is_per_sample(loss: Loss, prediction: jax.ShapeDtypeStruct, targets: jax.ShapeDtypeStruct) -> bool:
-    """Return whether a loss returns one value per sample, so that its mean can skip padding rows. Only traces it."""
-    return jax.eval_shape(lambda *args: loss_value(loss, *args), prediction, targets).ndim > 0

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.errors import UnknownOptionError, alike, short_repr
 from mithril_nb.train.losses import takes
 
 _UNKNOWN_MODULES = ("optax._src.linesearch", "optax.contrib")
@@ -55,6 +55,7 @@ def _rate(parts: list[tuple[str, Any]]) -> Any:
 def _parts(update: Any, before: Any, after: Any) -> Iterator[tuple[str, Any]]:
     if hasattr(update, "__self__"):  # a method, such as that of optax.MultiSteps
         raise _UnknownRateError
+    # optax 0.2.8 keeps the parts and the hyperparameters of a transformation only in the closure of its `update`.
     held = dict(
         zip(update.__code__.co_freevars, [cell.cell_contents for cell in update.__closure__ or ()], strict=True)
     )
@@ -169,10 +170,19 @@ def resolve_optimizer(optimizer: Any = "adam", learning_rate: float | Callable[[
     if callable(learning_rate):
         _check_schedule(learning_rate)
         return _relative(_transformation(factory, name, learning_rate), name, None)
-    rate = check_rate(_default_rate(factory, name) if learning_rate is None else learning_rate)
+    if learning_rate is None:
+        try:
+            parameter = inspect.signature(factory).parameters.get("learning_rate")
+        except (TypeError, ValueError):  # some callables written in C have no signature
+            parameter = None
+        # Of optax's own optimizers, only contrib ones such as prodigy declare a default rate.
+        declared = None if parameter is None else parameter.default
+        learning_rate = declared if isinstance(declared, float) else DEFAULT_RATES.get(name, 1e-3)
+    rate = check_rate(learning_rate)
     transformation = _transformation(factory, name, rate)
     try:
-        # A factory may branch on the rate in Python (`if rate > 0`), which fails for a traced rate.
+        # A factory may branch on the rate in Python (`if rate > 0`), which fails for a traced rate. Its result is
+        # dropped, because eval_shape accepts only arrays, and a transformation is a pair of functions.
         jax.eval_shape(lambda traced: (factory(traced), None)[1], rate)
     except jax.errors.ConcretizationTypeError:
         return _relative(transformation, name, None)
@@ -234,7 +244,9 @@ def _factory(optimizer: Any) -> tuple[Callable[..., Any], str]:
     if isinstance(optimizer, str):
         if optimizer in DEFAULT_RATES:
             return _by_name(optimizer), optimizer
-        raise UnknownOptionError(f"unknown optimizer {optimizer!r}.", (("known", ", ".join(DEFAULT_RATES)),))
+        meant = (*alike(optimizer, DEFAULT_RATES), "adam")[0]
+        known = (("known", ", ".join(DEFAULT_RATES)),)
+        raise UnknownOptionError(f"unknown optimizer {optimizer!r}.", known, f'optimizer="{meant}"')
     if callable(optimizer):
         wrapped = getattr(optimizer, "func", optimizer)  # unwrap a functools.partial
         return optimizer, getattr(wrapped, "__name__", "optimizer")
@@ -249,7 +261,7 @@ def _factory(optimizer: Any) -> tuple[Callable[..., Any], str]:
 def _by_name(name: str) -> Callable[..., Any]:
     factory = getattr(optax, name)
 
-    @wraps(factory)
+    @wraps(factory)  # keeps the signature, from which `resolve_optimizer` reads the default rate
     def in_float32(learning_rate: Any) -> optax.GradientTransformationExtraArgs:
         inner = optax.with_extra_args_support(factory(learning_rate))
 
@@ -264,7 +276,8 @@ def _by_name(name: str) -> Callable[..., Any]:
 
 
 def _widened(tree: Any) -> Any:
-
+    # In float16, Adam's eps of 1e-8 and small squared gradients are 0: with optax 0.2.8, a gradient of 1e-4 gives an
+    # update of -inf.
     def wide(leaf: Any) -> Any:
         is_narrow = jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.dtype.itemsize < 4
         return leaf.astype(jnp.float32) if is_narrow else leaf
@@ -274,16 +287,6 @@ def _widened(tree: Any) -> Any:
 
 def _typed_like(tree: Any, other: Any) -> Any:
     return jax.tree.map(lambda leaf, new: new if new.dtype == leaf.dtype else new.astype(leaf.dtype), tree, other)
-
-
-def _default_rate(factory: Callable[..., Any], name: str) -> float:
-    try:
-        parameter = inspect.signature(factory).parameters.get("learning_rate")
-    except (TypeError, ValueError):  # some callables written in C have no signature
-        parameter = None
-    if parameter is not None and isinstance(parameter.default, float):
-        return parameter.default
-    return DEFAULT_RATES.get(name, 1e-3)
 
 
 def _transformation(factory: Callable[..., Any], name: str, learning_rate: Any) -> Any:

@@ -12,11 +12,11 @@ from jax.experimental import multihost_utils
 
 from mithril_nb.backends.jax.devices import device_name
 from mithril_nb.errors import DataError, ShapeError, UnknownOptionError, short_repr
-from mithril_nb.train.data import DataSet, Problems, Tail, check_inputs, first_of, read_data, short_size
+from mithril_nb.train.data import DataSet, Problems, Tail, check_inputs, first_of, read_data
 from mithril_nb.train.losses import Loss
 from mithril_nb.train.processes import distributed, fingerprint
 from mithril_nb.train.run.state import State
-from mithril_nb.train.step import specs_of
+from mithril_nb.train.step import key_spec, specs_of
 from mithril_nb.train.trainable import Trainable, initial_state, runner
 from mithril_nb.train.training_plan import TrainingPlan
 
@@ -73,8 +73,8 @@ def check_last_batch(
     model: Trainable, params: Any, data: DataSet, batch_size: int, tail: Tail, subject: str = "data"
 ) -> None:
     """Raise if `tail` is `"short"` and the model rejects a last batch that is not full."""
-    size = short_size(len(data), batch_size, tail)
-    if not size:
+    size = len(data) % batch_size
+    if tail != "short" or not size:
         return
     try:
         output_specs(model, params, data, size)
@@ -94,9 +94,10 @@ def output_specs(model: Trainable, params: Any, data: DataSet, batch_size: int) 
     inputs = {
         name: jax.ShapeDtypeStruct((batch_size, *array.shape[1:]), array.dtype) for name, array in data.inputs.items()
     }
-    key = jax.eval_shape(lambda: jax.random.key(0)) if model.needs_key else None
+    key = key_spec() if model.needs_key else None
     state = specs_of(initial_state(model))
     run = runner(model, bool(state))
+    # As in a step: without `training`, Dropout needs no key.
     outputs, _ = jax.eval_shape(
         lambda p, i, s, k: run(p, i, s, key=k, training=True), specs_of(params), inputs, state, key
     )
@@ -155,9 +156,12 @@ def check_targets(
     if loss.targets == "any":
         return data
     if isinstance(data.targets, dict) or loss.needs_output(outputs):
+        targets = data.targets
+        is_dict = isinstance(targets, dict)
+        given = ", ".join(map(repr, targets)) if is_dict else f"{targets.shape} {targets.dtype}"
         problems.add(
             f"loss {loss.name!r} takes one output and one array of targets.",
-            (("outputs", ", ".join(map(repr, outputs))), ("targets", _names(data.targets))),
+            (("outputs", ", ".join(map(repr, outputs))), ("targets", given)),
             "loss=lambda outputs, targets: ((outputs[name] - targets[name]) ** 2).mean()  # your loss",
         )
         problems.raise_if_any()
@@ -177,6 +181,8 @@ def _class_advice(targets: np.ndarray, width: int) -> str:
 
 
 def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, subject: str, problems: Problems) -> np.ndarray:
+    # Without these checks, nothing fails: optax 0.2.8 returns NaN for a label above the range, and counts a negative
+    # label from the end.
     width = output.shape[-1] if output.shape else 1
     facts = [("targets", f"{targets.shape} {targets.dtype}"), ("output", f"{name!r} {output.shape} {output.dtype}")]
     are_numbers = width == 1 and targets.dtype.kind == "f"
@@ -199,7 +205,7 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, subject: st
             [*facts, ("needed", f"labels of shape {needed}")],
             f"y = y.reshape({', '.join(map(str, ('len(y)', *needed[1:])))})" if is_same_size else "",
         )
-    elif targets.dtype.kind not in "iu":
+    elif targets.dtype.kind not in "iu":  # after the checks of shapes, because one-hot targets are often floats
         problems.add(
             f"{subject}: the labels are not integers; loss {loss.name!r} expects class labels.",
             [*facts, ("first", repr(targets.flat[0].item()))],
@@ -248,7 +254,3 @@ def _like_output(
         )
     # NumPy has no bfloat16: pass float32, and the loss casts.
     return targets.astype("float32" if output.dtype.name == "bfloat16" else output.dtype, copy=False)
-
-
-def _names(targets: Any) -> str:
-    return ", ".join(map(repr, targets)) if isinstance(targets, dict) else f"{targets.shape} {targets.dtype}"

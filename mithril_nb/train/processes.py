@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import jax
@@ -40,10 +40,12 @@ class Processes:
         """True for the first process, which prints and saves for all."""
         return self.index == 0
 
-    @property
+    @cached_property
     def mesh(self) -> Mesh:
         """Mesh of all devices of all processes, with one axis, `"batch"`."""
-        return _mesh()
+        # Not jax.make_mesh, which may reorder the devices: the rows of a process must be on its own devices.
+        devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+        return Mesh(np.array(devices), ("batch",), axis_types=(AxisType.Auto,))
 
     def rows(self, count: int) -> slice:
         """Return the rows of a whole batch that belong to this process.
@@ -55,6 +57,7 @@ class Processes:
             >>> Processes(index=1, count=2).rows(8)
             slice(4, 8, None)
         """
+        # Contiguous, because `assemble` joins the shares in the order of the processes.
         return slice(self.index * count // self.count, (self.index + 1) * count // self.count)
 
     def assemble(self, share: Any) -> Any:
@@ -77,14 +80,13 @@ class Processes:
         sharding = NamedSharding(self.mesh, PartitionSpec(*axes))
 
         def to_global(leaf: Any) -> Any:
-            if is_key(leaf):
-                data = jax.make_array_from_process_local_data(sharding, np.asarray(jax.random.key_data(leaf)))
-                return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
-            return jax.make_array_from_process_local_data(sharding, np.asarray(leaf))
+            data = jax.make_array_from_process_local_data(sharding, numbers(leaf))
+            return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf)) if is_key(leaf) else data
 
         return jax.tree.map(to_global, tree)
 
 
+# Called for each batch. The processes are fixed once JAX has initialized its backends.
 @lru_cache(maxsize=1)
 def distributed() -> Processes:
     """Return the index of this process and the number of processes.
@@ -94,13 +96,6 @@ def distributed() -> Processes:
         Processes(index=0, count=1)
     """
     return Processes(jax.process_index(), jax.process_count())
-
-
-@lru_cache(maxsize=1)
-def _mesh() -> Mesh:
-    # Not jax.make_mesh, which may reorder the devices: the rows of a process must be on its own devices.
-    devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
-    return Mesh(np.array(devices), ("batch",), axis_types=(AxisType.Auto,))
 
 
 def local(tree: Any) -> Any:
@@ -125,14 +120,18 @@ def placed_like(array: np.ndarray, leaf: Any) -> Any:
 
 def fingerprint(tree: Any) -> int:
     """Return a hash of the bytes of the arrays in a tree. Shapes and dtypes do not count."""
-    total = 0
+    total = 0  # crc32, because Python's own hash of bytes differs between processes
     for leaf in jax.tree.leaves(tree):
-        array = np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
-        array = np.atleast_1d(array)
+        array = np.atleast_1d(numbers(leaf))
         rows = max(1, _CHUNK * len(array) // max(1, array.nbytes))
         for start in range(0, len(array), rows):  # a copy of the whole array may not fit into the memory
             total = zlib.crc32(array[start : start + rows].tobytes(), total)
     return total
+
+
+def numbers(leaf: Any) -> np.ndarray:
+    """Return a leaf as a NumPy array, a random key as its data."""
+    return np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
 
 
 def is_key(leaf: Any) -> bool:

@@ -12,9 +12,10 @@ import numpy as np
 
 from mithril_nb.compilation.emitted import EmittedModel, precision
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.train.processes import distributed, is_key, local, placed_like
-from mithril_nb.train.trainable import Trainable, compiler_options, is_jitted
+from mithril_nb.train.processes import distributed, is_key, local, numbers, placed_like
+from mithril_nb.train.trainable import Trainable, is_jitted
 
+# One program for a whole tree: JAX would dispatch `jnp.copy` once for each leaf.
 _copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
 _all_finite = jax.jit(lambda leaves: jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves])))
 
@@ -44,7 +45,8 @@ class Runtime:
             return function
         # A step runs on all processes; an evaluation runs on one, with separate arrays.
         outputs = several if donated else {}
-        return jax.jit(function, donate_argnums=donated, compiler_options=compiler_options(self.model), **outputs)
+        options = dict(getattr(getattr(self.model, "options", None), "compiler_options", {})) or None
+        return jax.jit(function, donate_argnums=donated, compiler_options=options, **outputs)
 
     def arrays(self, tree: Any) -> Any:
         """Convert JAX arrays to arrays of the runtime."""
@@ -67,7 +69,13 @@ class Runtime:
         leaves, structure = jax.tree.flatten(tree)
         # A random key is small, and NumPy has no type for it. On CPUs, device_get can return the memory of the array.
         copies = [leaf if is_key(leaf) else np.array(leaf) for leaf in jax.device_get(leaves)]
-        specs = [leaf if is_key(leaf) else _spec(leaf) for leaf in leaves]
+        # Not the arrays themselves: the next step donates them. A spec keeps their devices and weak types.
+        specs = [
+            leaf
+            if is_key(leaf)
+            else jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding, weak_type=leaf.weak_type)
+            for leaf in leaves
+        ]
 
         def restored() -> Any:
             pairs = zip(copies, specs, strict=True)
@@ -127,7 +135,7 @@ class EmittedRuntime(Runtime):
     def arrays(self, tree: Any) -> Any:
         """Convert JAX arrays to arrays of the library."""
         with self.backend.on_device():
-            return jax.tree.map(lambda leaf: self.backend.from_numpy(_numbers(leaf)), tree)
+            return jax.tree.map(lambda leaf: self.backend.from_numpy(numbers(leaf)), tree)
 
     def rate(self, rate: float) -> Any:
         """Return a learning rate as an argument of a step."""
@@ -136,7 +144,7 @@ class EmittedRuntime(Runtime):
 
     def copied(self, tree: Any) -> Any:
         """Return the tree unchanged."""
-        return tree
+        return tree  # emitted programs never overwrite their arguments
 
     def restorer(self, tree: Any) -> Callable[[], Any]:
         """Copy a tree to the memory of the host; return a function that restores it."""
@@ -181,11 +189,3 @@ def runtime_of(model: Trainable | EmittedModel) -> Runtime:
             "ml.compile(model, ml.JaxBackend())",
         )
     return EmittedRuntime(model)
-
-
-def _spec(leaf: jax.Array) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding, weak_type=leaf.weak_type)
-
-
-def _numbers(leaf: Any) -> np.ndarray:
-    return np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)

@@ -135,11 +135,14 @@ def train_step(
             held, carry["state"] = opt_state
         trained, rest = parted(params, frozen)
 
+        # Line searches call this again with other params, so the batch and the key are those of the step.
         def loss_of(candidate: Any) -> tuple[Any, Any]:
             return compute({**candidate, **rest} if rest else candidate, batch, key, **carry)
 
         (value, aux), grads = jax.value_and_grad(loss_of, has_aux=True)(trained)
         metrics, after = aux if has_state else (aux, {})
+        # Adam of optax 0.2.8 raises a float to its int32 step count, which fails if the user has set
+        # jax_numpy_dtype_promotion="strict". Line searches such as lbfgs need `value`, `grad` and `value_fn`.
         with jax.named_scope("role:update"):
             updates, held = usual_promotion(chosen.update)(
                 grads,
@@ -158,7 +161,7 @@ def train_step(
 
 def parted(params: Any, frozen: frozenset[str]) -> tuple[Any, dict[str, Any]]:
     """Return the trained params and the frozen params."""
-    if not frozen:
+    if not frozen:  # then the params may be any tree, such as a nested dict
         return params, {}
     return tuple({name: p for name, p in params.items() if (name in frozen) == stays} for stays in (False, True))  # pyright: ignore
 
@@ -233,10 +236,19 @@ def programs_of(
 ) -> dict[str, Program]:
     """Return the programs `"forward"`, `"forward+backward"` and `"train step"` of a pure function by name."""
     chosen, update, has_state = resolve_loss(loss), resolve_optimizer(optimizer), bool(state)
-    key = jax.eval_shape(lambda: jax.random.key(0)) if needs_key else None
+    key = key_spec() if needs_key else None
     outputs = jax.eval_shape(lambda *args: run(*args[:3], key=args[3], training=True)[0], params, inputs, state, key)
-    batch = {"inputs": inputs, "targets": target_specs(chosen, outputs) if targets is None else specs_of(targets)}
+    if targets is None:
+        expected = {
+            name: jax.ShapeDtypeStruct(out.shape[:-1], "int32") if chosen.targets == "labels" else out
+            for name, out in outputs.items()
+        }
+        targets = chosen.prediction(expected)
+    else:
+        targets = specs_of(targets)
+    batch = {"inputs": inputs, "targets": targets}
     opt_specs = jax.eval_shape(lambda params, state: first_opt_state(update, params, frozen, state), params, state)
+    # eval_shape keeps a Python number weakly typed: a rate in float32 would promote updates in bfloat16.
     rate = jax.eval_shape(lambda rate: rate, update.learning_rate)
     keys, states = () if key is None else (key,), (state,) if state else ()
 
@@ -249,6 +261,7 @@ def programs_of(
     trained = run if has_state else stateless
     compute = loss_function(trained, chosen, has_state=has_state)
 
+    # One function for each signature, because the stages show the names of the parameters.
     def forward_backward(params: Any, batch: Any, key: Any = None) -> Any:
         (value, _), grads = jax.value_and_grad(compute, has_aux=True)(params, batch, key)
         return value, grads
@@ -265,6 +278,11 @@ def programs_of(
         Program("train step", step, (params, opt_specs, rate, batch, *keys), donated=(0, 1)),
     )
     return {program.name: program for program in programs}
+
+
+def key_spec() -> jax.ShapeDtypeStruct:
+    """Return the spec of a random key. Its dtype depends on `jax_default_prng_impl`, so it is no constant."""
+    return jax.eval_shape(lambda: jax.random.key(0))
 
 
 def specs_of(tree: Any) -> Any:
@@ -285,12 +303,3 @@ def concrete(name: str, spec: TensorSpec, batch_size: int) -> jax.ShapeDtypeStru
             "  # with your sizes",
         )
     return jax.ShapeDtypeStruct(shape, spec.dtype)
-
-
-def target_specs(loss: Loss, outputs: Mapping[str, jax.ShapeDtypeStruct]) -> Any:
-    """Return the spec of the targets that a loss expects for these outputs."""
-    specs = {
-        name: jax.ShapeDtypeStruct(out.shape[:-1], "int32") if loss.targets == "labels" else out
-        for name, out in outputs.items()
-    }
-    return loss.prediction(specs)

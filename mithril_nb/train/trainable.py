@@ -93,11 +93,6 @@ def is_jitted(model: Trainable) -> bool:
     return getattr(model, "jit", True)
 
 
-def compiler_options(model: Trainable) -> dict[str, str] | None:
-    """Return the model's options for XLA by name; `None` if it has none."""
-    return dict(getattr(getattr(model, "options", None), "compiler_options", {})) or None
-
-
 @singledispatch
 def as_trainable(model: object, *, shapes: Mapping[str, tuple[int, ...]], backend: object = None) -> Trainable:
     """Return the `Trainable` for a model. `as_trainable.register` adds other kinds of models.
@@ -146,7 +141,7 @@ def _(
 def _(model: PhysicalModel, *, shapes: Mapping[str, tuple[int, ...]], backend: Any = None) -> Any:
     _check_backend(model, backend)
     is_known = all(array.spec.is_concrete for array in (*model.parameters, *model.states))
-    if is_known or model.placement:
+    if is_known or model.placement:  # a placed model is refused later, by an error that names its devices
         return model
     # The model was compiled without shapes, so they are inferred from the first arrays: the data of this call.
     graph, own = model.graph, model.backend

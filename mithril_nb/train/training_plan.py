@@ -88,6 +88,7 @@ class TrainingPlan:
         This yields an empty dict after each batch, so that the caller can stop or pause, and then the means by name.
         Each sample counts once. The samples are not shuffled.
         """
+        # Sums in Python's float64: in float32, the mean over many batches would depend on their order.
         sums: dict[str, float] = {}
         under_way: list[tuple[int, dict[str, Any]]] = []
         states = (state,) if state else ()
@@ -129,6 +130,7 @@ class CompileKey:
     accuracy: bool
     has_state: bool = False
 
+    # Functions are compared by identity. Their ids stay valid, because a key in the cache holds the objects.
     def _parts(self) -> tuple[Any, ...]:
         parts = (self.runtime.model, self.loss.function, self.loss.is_correct, self.optimizer.source)
         return (*map(id, parts), self.loss.output, self.optimizer.is_relative, self.accuracy, self.has_state)
@@ -154,6 +156,7 @@ def _programs(key: CompileKey) -> tuple[Any, Any]:
     metrics = loss_function(forward, loss, **options)
 
     def packed(params: Any, opt_state: Any, rate: Any, batch: Any, key: Any = None, number: Any = None) -> Any:
+        # The key of a step depends only on its number, so that a resumed run draws the same random numbers.
         key = None if key is None else jax.random.fold_in(key, number)
         before = opt_state
         params, opt_state, metrics = step(params, opt_state, rate, batch, key)

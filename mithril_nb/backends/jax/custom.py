@@ -27,8 +27,13 @@ from mithril_nb.program import Arrays, Call, Kernel
 _FILES = (jax.__file__, numpy.__file__, Path(__file__).parents[1])
 _LIBRARIES = tuple(f"{Path(file or '').parent}{os.sep}" for file in _FILES)
 """Folders of library code, as opposed to the user's own functions."""
-_NEEDS_VALUES = (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError)
-"""Errors for a function that needs the values of an array, which are unknown during tracing."""
+_NEEDS_VALUES = {
+    jax.errors.TracerArrayConversionError: "import jax.numpy as jnp; jnp.tanh(x)  # instead of numpy",
+    # A TracerBoolConversionError is a ConcretizationTypeError too, so it comes first.
+    jax.errors.TracerBoolConversionError: "jnp.where(x > 0, x, -x)  # instead of an if on the values of an array",
+    jax.errors.ConcretizationTypeError: "jnp.sum(x)  # an array, without float() or int(); sizes come from x.shape",
+}
+"""Advice by the error of a function that needs the values of an array, which are unknown during tracing."""
 
 
 class RunsCustomOps(Protocol):
@@ -205,7 +210,7 @@ def _specs(op: str, kernel: Kernel, options: Options, inputs: Specs) -> dict[str
             return None
         first = (str(error).strip().splitlines() or [""])[0]
         because = f"{type(error).__name__}: {first}".removesuffix(": ")
-        if not isinstance(error, _NEEDS_VALUES) and isinstance(error, TypeError | ValueError):
+        if not isinstance(error, tuple(_NEEDS_VALUES)) and isinstance(error, TypeError | ValueError):
             raise MismatchError(next(iter(inputs), ""), f"arrays that {op!r} accepts", "", because) from error
         raise UnknownOptionError(
             f"the function of the op {op!r} fails.",
@@ -214,6 +219,7 @@ def _specs(op: str, kernel: Kernel, options: Options, inputs: Specs) -> dict[str
                 ("where", _place(error)),
                 ("given", ", ".join(f"{port!r} {spec}" for port, spec in inputs.items())),
             ),
+            next((advice for kind, advice in _NEEDS_VALUES.items() if isinstance(error, kind)), ""),
         ) from error
     specs = {port: (tuple(map(_dim, struct.shape)), str(as_dtype(struct.dtype))) for port, struct in outputs.items()}
     if any(dim is None for shape, _ in specs.values() for dim in shape):

@@ -15,7 +15,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from mithril_nb.train.prepare import output_specs
 from mithril_nb.train.processes import fingerprint
-from mithril_nb.train.step import first_opt_state, specs_of, train_step
+from mithril_nb.train.step import first_opt_state, key_spec, specs_of, train_step
 from mithril_nb.train.trainable import frozen_names, initial_state, is_jitted, model_fingerprint, runner
 from mithril_nb.train.training_plan import TrainingPlan
 
@@ -38,7 +38,10 @@ def equations_of(plan: TrainingPlan, params: Any) -> dict[str, dict[str, Any]]:
         if is_jitted(plan.model):
             raise
         return {}
-    return {name: digest.facts() for name, digest in digests.items()}
+    return {
+        name: {"hash": digest.hash, "operations": sorted(digest.operations)[:MOST_LINES]}
+        for name, digest in digests.items()
+    }
 
 
 def _digests(plan: TrainingPlan, params: Any) -> dict[str, _Digest]:
@@ -68,7 +71,7 @@ def _digests(plan: TrainingPlan, params: Any) -> dict[str, _Digest]:
     digests["optimizer"].add(jax.make_jaxpr(start)(params))
     if model_fingerprint(plan.model) is None:
         state = specs_of(initial_state(plan.model))
-        key = jax.eval_shape(lambda: jax.random.key(0)) if plan.model.needs_key else None
+        key = key_spec() if plan.model.needs_key else None
         run = partial(runner(plan.model, bool(state)), training=True)
         digests["model"] = _Digest()
         digests["model"].add(
@@ -93,12 +96,9 @@ class _Digest:
     """Hash of equations, and their operations with literals. Variables are numbered in the order of their first use."""
 
     def __init__(self) -> None:
-        self._hash = 0
-        self._operations: set[str] = set()
+        self.hash = 0  # crc32, because Python's own hash of text differs between processes
+        self.operations: set[str] = set()
         self._numbers: dict[Any, int] = {}
-
-    def facts(self) -> dict[str, Any]:
-        return {"hash": self._hash, "operations": sorted(self._operations)[:MOST_LINES]}
 
     def add(self, closed: ClosedJaxpr) -> None:
         """Add the equations and results of a function."""
@@ -107,7 +107,7 @@ class _Digest:
             self.add_equation(equation, constants)
         results = [self._operand(atom, constants) for atom in closed.jaxpr.outvars]
         self._add_text(f"return {results}")
-        self._operations |= {f"start {literal}" for literal in _literals(closed.jaxpr.outvars)}
+        self.operations |= {f"start {literal}" for literal in _literals(closed.jaxpr.outvars)}
 
     def add_equation(self, equation: Any, constants: Mapping[Any, str]) -> None:
         inputs = [self._operand(atom, constants) for atom in equation.invars]
@@ -115,7 +115,8 @@ class _Digest:
         self._add_text(f"{outputs} = {equation.primitive.name} {inputs}")
         words, is_call = [equation.primitive.name, *_literals(equation.invars)], False
         for name, value in sorted(equation.params.items()):
-            # Names of functions do not affect the steps.
+            # Names of functions do not affect the steps. The others are functions of custom_jvp and custom_vjp; what
+            # they compute is in the equations of the gradient.
             if name in ("name", "jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd", "debug_info"):
                 continue
             inner = [*_jaxprs(value)]
@@ -125,7 +126,7 @@ class _Digest:
             is_call |= bool(inner)
             words += [f"{name}={value}"] if isinstance(value, int | float) else []
         if not is_call:
-            self._operations.add(" ".join(words))
+            self.operations.add(" ".join(words))
 
     def _operand(self, atom: Any, constants: Mapping[Any, str]) -> str:
         if isinstance(atom, Literal):
@@ -135,7 +136,7 @@ class _Digest:
         return f"{self._numbers.setdefault(atom, len(self._numbers))}:{atom.aval}"
 
     def _add_text(self, text: str) -> None:
-        self._hash = zlib.crc32(text.encode(), self._hash)
+        self.hash = zlib.crc32(text.encode(), self.hash)
 
 
 def _constants(closed: ClosedJaxpr) -> dict[Any, str]:
@@ -159,7 +160,7 @@ def _jaxprs(value: Any) -> Iterator[ClosedJaxpr]:
 
 def _text(value: Any) -> str:
     # Without addresses and without an order that depends on the process.
-    if isinstance(value, set | frozenset):
+    if isinstance(value, set | frozenset):  # the order of a set of texts depends on PYTHONHASHSEED
         return str(sorted(map(_text, value)))
     if isinstance(value, tuple | list):
         return str([*map(_text, value)])

@@ -43,12 +43,6 @@ def seal(path: Path) -> None:
         file.write(total)
 
 
-def is_sealed(path: Path) -> bool:
-    """Return whether a file has a checksum, and is unchanged since it was written."""
-    offset, stated, total = _read(path)
-    return offset is not None and stated == total
-
-
 def content_id(path: Path) -> str | None:
     """Return an id of the content of a checkpoint; `None` if the path is not a file that mithril_nb wrote."""
     try:
@@ -61,6 +55,7 @@ def content_id(path: Path) -> str | None:
 
 def _header(file: IO[bytes]) -> bytes:
     length = file.read(8)
+    # The length of a damaged file may be any number of 64 bits.
     return length + file.read(min(int.from_bytes(length, "little"), _LONGEST_HEADER))
 
 
@@ -113,7 +108,10 @@ def write(
     """Write a checkpoint atomically: if the machine stops, the file is complete or absent."""
     # The NumPy API of safetensors supports neither bfloat16 nor float8: store them as unsigned integers of that size.
     dtypes = {name: array.dtype.name for name, array in arrays.items() if array.dtype.kind == "V"}
-    plain = {name: _plain(array) for name, array in arrays.items()}
+    plain: Arrays = {}
+    for name, array in arrays.items():
+        ordered = np.asarray(array, order="C")
+        plain[name] = ordered.view(f"u{ordered.dtype.itemsize}") if name in dtypes else ordered
     header = {"version": VERSION, "dtypes": dtypes, "facts": dict(facts)}
     with replacing(path, is_ours) as part:
         part.touch()  # fails with the cause; the error of safetensors would name its own temporary file
@@ -124,7 +122,9 @@ def write(
 def read(path: Path) -> Saved:
     """Read a checkpoint from its file."""
     try:
-        if not is_sealed(path):
+        # First, because safetensors checks no content: a flipped bit in an array would be a wrong parameter.
+        offset, stated, total = _read(path)
+        if offset is None or stated != total:
             raise broken(path, "it was changed or truncated after it was written (sha256)")
         with safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {})[KEY])
@@ -169,6 +169,7 @@ def like(trees: Mapping[str, Any], saved: Saved) -> dict[str, Any]:
     wrong += [("has extra", name) for name in sorted(stored - leaves.keys())]
     for name in sorted(stored & leaves.keys()):
         array, leaf = saved.arrays[name], leaves[name]
+        # Shapes of the data, because NumPy has no dtype for a key; a Python number has a dtype only in JAX.
         need = jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else jnp.asarray(leaf)
         if (array.shape, array.dtype) != (need.shape, need.dtype):
             text = f"{name}: {array.shape} {array.dtype}, the model needs {need.shape} {need.dtype}"
@@ -181,11 +182,6 @@ def like(trees: Mapping[str, Any], saved: Saved) -> dict[str, Any]:
         )
     _, structure = jax.tree.flatten(dict(trees))
     return jax.tree.unflatten(structure, [placed_like(saved.arrays[name], leaf) for name, leaf in leaves.items()])
-
-
-def _plain(array: np.ndarray) -> np.ndarray:
-    array = np.asarray(array, order="C")
-    return array.view(f"u{array.dtype.itemsize}") if array.dtype.kind == "V" else array
 
 
 def broken(path: Path, because: str) -> CheckpointError:

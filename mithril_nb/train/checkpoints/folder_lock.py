@@ -78,6 +78,7 @@ class FolderLock:
                 descriptor = open_regular(self.path, os.O_RDWR)
             if descriptor is None:
                 return
+        # Unbuffered, so that other hosts read the holder at once.
         file = os.fdopen(descriptor, "r+b", buffering=0)
         try:
             is_locked = lock_file(file)
@@ -86,13 +87,16 @@ class FolderLock:
             if is_locked is False:
                 raise self._in_use(holder, None)
             if holder is not None and (is_locked is None or holder["machine"] != _machine()):
-                age_s = _age_s(self.path.parent, file)
+                # By the file system's clock, which all hosts share: their own clocks may differ by minutes.
+                with tempfile.TemporaryFile(dir=self.path.parent) as now:
+                    age_s = os.fstat(now.fileno()).st_mtime - os.fstat(file.fileno()).st_mtime
                 if age_s < STALE_S:
                     raise self._in_use(holder, max(0.0, age_s))
             if holder is None and about:
                 raise OSError(errno.EEXIST, "mithril_nb did not write this file", str(self.path))
             self._run = uuid.uuid4().hex
-            self._text = _text(self._run)
+            about = {"pid": os.getpid(), "host": socket.gethostname(), "machine": _machine(), "run": self._run}
+            self._text = json.dumps(about | {"since": time.strftime("%Y-%m-%d %H:%M:%S")}).encode()
             file.truncate(0)
             file.seek(0)
             file.write(self._text)
@@ -105,14 +109,6 @@ class FolderLock:
         self._drop.atexit = False  # `run/control.py` stops the runs first, and they write a last checkpoint
         arguments = (self.path, self._text, ended)
         threading.Thread(target=_beat, args=arguments, name="mithril_nb heartbeat", daemon=True).start()
-
-    def _forget(self) -> None:
-        # Close the file in a forked child: an open copy would keep the folder locked after the parent ends.
-        if self._drop is not None and self._file is not None:
-            self._drop.detach()
-            self._file.close()
-        self._mutex = threading.RLock()
-        self._drop = self._file = None
 
     def _in_use(self, holder: dict[str, Any] | None, age_s: float | None) -> CheckpointError:
         facts, advice = [("folder", str(self.path.parent))], "stop that run"
@@ -137,8 +133,13 @@ _LOCKS: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
 
 def _forget_all() -> None:
+    # A forked child inherits the open files, and an open copy would keep a folder locked after the parent ends.
     for lock in tuple(_LOCKS):
-        lock._forget()
+        if lock._drop is not None and lock._file is not None:
+            lock._drop.detach()
+            lock._file.close()
+        lock._mutex = threading.RLock()  # another thread of the parent may have held it, and does not exist here
+        lock._drop = lock._file = None
 
 
 if hasattr(os, "register_at_fork"):
@@ -160,6 +161,7 @@ def _beat(path: Path, text: bytes, ended: threading.Event) -> None:
     while not ended.wait(HEARTBEAT_S):
         with suppress(OSError):
             if _content(path) == text:
+                # Where the platform can, not through a link that has replaced the file since it was read.
                 os.utime(path, follow_symlinks=os.utime not in os.supports_follow_symlinks)
 
 
@@ -179,21 +181,9 @@ def _holder(about: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _text(run: str) -> bytes:
-    since = time.strftime("%Y-%m-%d %H:%M:%S")
-    about = {"pid": os.getpid(), "host": socket.gethostname(), "machine": _machine(), "since": since, "run": run}
-    return json.dumps(about).encode()
-
-
 @cache
 def _machine() -> str:
     # Processes that share operating system locks have the same id.
     with suppress(OSError):  # containers of one kernel share its locks but have different host names
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return socket.gethostname()
-
-
-def _age_s(folder: Path, file: IO[bytes]) -> float:
-    # By the file system's clock, which all hosts share.
-    with tempfile.TemporaryFile(dir=folder) as now:
-        return os.fstat(now.fileno()).st_mtime - os.fstat(file.fileno()).st_mtime

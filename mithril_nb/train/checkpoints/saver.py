@@ -98,6 +98,7 @@ class Saver:
         self._taken_at, self._taken, self._farthest = time.monotonic(), -1, -1
         self._thread: threading.Thread | None = None
         self._lock = FolderLock(self.folder)
+        # By content, not by path or time: a checkpoint that was copied or restored from a backup is still of this run.
         self._known: set[str] = set()
 
     @contextmanager
@@ -169,6 +170,7 @@ class Saver:
         epochs, per_epoch = self.options.every_epoch, self._plan.steps_per_epoch
         if epochs is not None and step % (epochs * per_epoch) == 0:
             return True
+        # Only if the last write has ended: a slow disk then makes checkpoints rarer, not the training slower.
         is_time = self.options.every_s is not None and time.monotonic() - self._taken_at >= self.options.every_s
         return is_time and (self._thread is None or not self._thread.is_alive())
 
@@ -179,9 +181,21 @@ class Saver:
         self.finish()
         self._taken, self._taken_at = state.step, time.monotonic()
         self._farthest = max(self._farthest, state.step)
+        # `rows` is a copy too: the run appends to the history while the thread writes.
         # The next step overwrites the arrays: start the copy first, and fetch it while the step runs.
         trees = state.runtime.saved(trees_of(state))
-        work = (trees, history.rows(), self._facts(state))
+        facts = self.plan_facts | {
+            "step": state.step,
+            "epochs": state.epochs,
+            "learning_rate": state.learning_rate,
+            "starting_rate": self._starting_rate,
+            "start": self.start,
+            "elapsed_s": state.elapsed_s,
+            "validation_loss": state.validation_loss,
+            "validation_accuracy": state.validation_accuracy,
+            "columns": list(COLUMNS),
+        }
+        work = (trees, history.rows(), facts)
         thread = threading.Thread(target=self._write, args=work, name="mithril_nb checkpoint")
         try:
             thread.start()
@@ -203,25 +217,13 @@ class Saver:
         if self.problem is not None:
             warnings.warn(str(self.problem), RuntimeWarning, stacklevel=2)
 
-    def _facts(self, state: State) -> dict[str, Any]:
-        return self.plan_facts | {
-            "step": state.step,
-            "epochs": state.epochs,
-            "learning_rate": state.learning_rate,
-            "starting_rate": self._starting_rate,
-            "start": self.start,
-            "elapsed_s": state.elapsed_s,
-            "validation_loss": state.validation_loss,
-            "validation_accuracy": state.validation_accuracy,
-            "columns": list(COLUMNS),
-        }
-
     def _write(self, trees: Mapping[str, Any], rows: np.ndarray, facts: Mapping[str, Any]) -> None:
         try:
             self._claim()
             arrays = to_host(trees)
             # Do not save params that are not finite: no run can resume from them.
-            if all(_is_finite(array) for name, array in arrays.items() if name.startswith("params")):
+            params = [array for name, array in arrays.items() if name.startswith("params")]
+            if all(not jnp.issubdtype(array.dtype, jnp.inexact) or np.isfinite(array).all() for array in params):
                 path = self.folder / f"step-{facts['step']:010}.safetensors"
                 write(path, arrays | {"history": rows}, facts, self._is_own)
                 self._known.add(content_id(path) or "")
@@ -234,7 +236,7 @@ class Saver:
                 first.advice,
                 code="CheckpointError",
             )
-        except (OSError, SafetensorError) as error:
+        except (OSError, SafetensorError) as error:  # a full disk is an error of safetensors, without an errno
             because = getattr(error, "strerror", None) or str(error)
             self.problem = Diagnostic(
                 f"the checkpoint of step {facts['step']} could not be written; the training continues.",
@@ -248,6 +250,7 @@ class Saver:
     def _prune(self, step: int) -> None:
         paths = checkpoints_in(self.folder)
         # After a failure, the run returned to `step`: its checkpoints after this step, up to `_farthest`, are outdated.
+        # A later one with a number above `_farthest` was put there by someone else.
         left = [path for path in paths if step < step_of(path) <= self._farthest]
         before = [path for path in paths if step_of(path) <= step]
         for path in left + (before[self.options.keep :] if self.options.keep else []):
@@ -286,10 +289,6 @@ def step_of(path: Path) -> int:
     return int(path.name[5:].partition(".")[0])
 
 
-def _is_finite(array: np.ndarray) -> bool:
-    return not jnp.issubdtype(array.dtype, jnp.inexact) or bool(np.isfinite(array).all())
-
-
 Resume = bool | Literal["anyway"]
 COURSE = ("samples", "batch_size", "tail", "seed", "shuffle", "loss", "optimizer")
 """Facts that a resumed run must share with the checkpoint, so that its steps are the same."""
@@ -302,7 +301,7 @@ def latest(folder: str | PathLike[str]) -> Saved | None:
         try:
             saved = read(path)
             _check_facts(saved)
-        except OtherVersionError:
+        except OtherVersionError:  # an older one would silently lose the steps after it
             raise
         except CheckpointError as error:
             problems.extend(error.diagnostics)
@@ -353,6 +352,7 @@ def _restore(
     is_start_given: bool,
     accepts_changes: bool,
 ) -> None:
+    # In the order of what a user can understand best: options and data, then arrays, then equations.
     here, facts = saver.plan_facts, saved.facts
     pairs = [(name, facts[name], here[name]) for name in COURSE]
     differs = [(name, f"{then!r} in the checkpoint, {now!r} here") for name, then, now in pairs if then != now]

@@ -7,7 +7,7 @@ import signal
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Literal
 
@@ -21,47 +21,45 @@ class RunControl:
         pending: True if the loop must read the command before its next step. The loop checks this attribute at each
             step without a lock.
         interrupted: True if Ctrl-C requested the stop.
+        requested: The latest request.
+        stepping: Held by the loop while a step overwrites the params, and by readers of the params.
     """
 
     def __init__(self) -> None:
         self.pending = False
         self.interrupted = False
         self._condition = threading.Condition()
-        self._requested: Turn = "go"
+        self.requested: Turn = "go"
         self._allowance = 0
         self._readers = 0
-        self._reading = threading.RLock()
+        self.stepping = threading.RLock()
 
     def request(self, action: Turn, *, interrupted: bool = False, steps: int = 0) -> None:
         """Request the loop to continue (`"go"`), to pause after `steps` more steps, or to stop."""
         with self._condition:
-            self._requested = action
+            self.requested = action
             self._allowance = steps if action == "pause" else 0
             self.interrupted = interrupted
             self._settle()
-
-    @property
-    def requested(self) -> Turn:
-        """The latest request."""
-        return self._requested
 
     def turn(self) -> Turn:
         """Return the next action of the loop, which calls this between two steps. Waits while a thread reads params."""
         with self._condition:
             self._condition.wait_for(lambda: self._readers == 0)
-            if self._requested == "pause" and self._allowance:
+            if self.requested == "pause" and self._allowance:
                 self._allowance -= 1
                 return "go"
-            return self._requested
+            return self.requested
 
     @property
     def is_held(self) -> bool:
         """True if a pause is requested and no further step is allowed."""
-        return self._requested == "pause" and self._allowance == 0
+        return self.requested == "pause" and self._allowance == 0
 
     def wait_while_held(self) -> None:
         """Sleep until the pause ends, but at most 0.1 s, so that the caller can handle Ctrl-C."""
         with self._condition:
+            # On Windows, Ctrl-C does not interrupt a wait without a timeout (python/cpython#80116).
             self._condition.wait_for(lambda: not self.is_held, 0.1)
 
     @contextmanager
@@ -71,25 +69,24 @@ class RunControl:
             self._readers += 1
             self._settle()
         try:
-            with self._reading:
+            with self.stepping:
                 yield
         finally:
             with self._condition:
                 self._readers -= 1
                 self._settle()
 
-    def stepping(self) -> AbstractContextManager[bool]:
-        """Return a context that blocks readers while a step overwrites the params."""
-        return self._reading
-
     def _settle(self) -> None:
-        self.pending = self._requested != "go" or self._readers > 0
+        self.pending = self.requested != "go" or self._readers > 0
         self._condition.notify_all()
 
 
 @contextmanager
 def interrupts_to(control: RunControl) -> Iterator[None]:
     """Turn Ctrl-C into a stop request while the main thread is inside a step. A second Ctrl-C acts as usual."""
+    # Python can raise KeyboardInterrupt between any two bytecodes. After a step has donated the old params, and before
+    # the new ones are assigned, both would be lost.
+    # Only the main thread may call signal.signal. A handler that is not callable ignores Ctrl-C, as under nohup.
     if threading.current_thread() is not threading.main_thread() or not callable(signal.getsignal(signal.SIGINT)):
         yield
         return
@@ -109,6 +106,7 @@ LAST_STEP_S = 60.0
 """Seconds that the interpreter waits at exit for an unfinished step or compilation."""
 
 
+# Weak, so that a run which nothing else holds is collected with its arrays.
 RUNS: weakref.WeakSet[Any] = weakref.WeakSet()
 """All runs of the process, which have a method `_end(timeout_s)`."""
 

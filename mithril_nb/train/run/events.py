@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -81,8 +84,6 @@ COLUMNS = (
 CURVES = COLUMNS[:5]
 """Columns sent to a live curve, in this order."""
 
-FIRST_CAPACITY = 256
-
 
 class History:
     """A table of float64 with a row per step and the columns `COLUMNS`; NaN for a missing value.
@@ -104,20 +105,20 @@ class History:
     """
 
     def __init__(self) -> None:
-        self._table = np.full((len(COLUMNS), FIRST_CAPACITY), np.nan)
-        self._count = 0
-        self._lock = threading.Lock()
+        # Row by row. Appending to an array takes O(1) time on average, and NumPy reads it without a copy.
+        self._values = array("d")
+        self._lock = threading.Lock()  # a widget reads rows while the run appends one
         self.version = 0
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._values) // len(COLUMNS)
 
     def __getitem__(self, column: str) -> np.ndarray:
         """Return a copy of one column."""
         return self.rows(0, (column,))[0]
 
     def __repr__(self) -> str:
-        return f"History({self._count} steps: {', '.join(COLUMNS)})"
+        return f"History({len(self)} steps: {', '.join(COLUMNS)})"
 
     def append(self, **values: float | None) -> None:
         """Add a row.
@@ -125,27 +126,23 @@ class History:
         Args:
             **values: Value of each column. Missing columns and `None` become NaN.
         """
-        row = [np.nan if (value := values.get(name)) is None else value for name in COLUMNS]
+        row = [math.nan if (value := values.get(name)) is None else value for name in COLUMNS]
         with self._lock:
-            if self._count == self._table.shape[1]:
-                # Double the capacity each time, so that each row is copied O(1) times on average.
-                self._table = np.concatenate([self._table, np.full_like(self._table, np.nan)], axis=1)
-            self._table[:, self._count] = row
-            self._count += 1
+            self._values.extend(row)
 
     def restore(self, table: np.ndarray) -> None:
         """Replace all rows by those of an earlier run, as returned by `rows()`."""
         with self._lock:
-            self._count = table.shape[1]
-            self._table = np.concatenate([table, np.full((len(COLUMNS), FIRST_CAPACITY), np.nan)], axis=1)
+            self._values = array("d", table.T.tobytes())
             self.version += 1
 
     def truncate(self, step: int) -> None:
         """Drop the rows after a step. A run that goes back to a step calls this."""
         with self._lock:
-            before = self._count
-            self._count = int(np.searchsorted(self._table[0, : self._count], step, side="right"))
-            self.version += self._count != before
+            # The column of steps is sorted, because a run that goes back to a step drops the later rows here.
+            count = bisect_right(self._values[:: len(COLUMNS)], step)
+            self.version += count != len(self)
+            del self._values[count * len(COLUMNS) :]
 
     def rows(self, start: int = 0, columns: Sequence[str] = COLUMNS) -> np.ndarray:
         """Return a copy of the rows from `start` on, as an array of shape (columns, rows).
@@ -165,8 +162,8 @@ class History:
                     f'run.history["{(*alike(name, COLUMNS), "loss")[0]}"]',
                 )
         indices = [COLUMNS.index(name) for name in columns]
-        with self._lock:
-            return self._table[:, : self._count][indices, start:]
+        with self._lock:  # the copy by `indices` ends before an append: an array that NumPy holds cannot grow
+            return np.frombuffer(self._values).reshape(-1, len(COLUMNS)).T[indices, start:]
 
     def latest_means(self, most: int) -> tuple[float | None, float | None]:
         """Return the mean loss and accuracy of the latest epoch; each is `None` if it has no values.

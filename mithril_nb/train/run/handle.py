@@ -94,7 +94,25 @@ class Run(Shown):
             if not is_elsewhere:
                 self._control.request("go")
                 self._ident, self._ends_on_pause = threading.get_ident(), False
-        yield from self.events() if is_elsewhere else self._driven_here()
+        if is_elsewhere:
+            yield from self.events()
+            return
+        # Without `closing`, a loop that is left by `break` would end when its generator is collected: a traceback, or a
+        # notebook's history of outputs, may hold it.
+        with closing(self._drive(is_exact=True)) as events:
+            while True:
+                try:
+                    with self._lock:  # wait if `stop` is ending the loop
+                        self._is_inside = True
+                    with interrupts_to(self._control):
+                        event = next(events, None)
+                finally:
+                    self._is_inside = False
+                if event is None:
+                    return
+                yield event
+                if event.kind == "stopped" and self._control.interrupted:
+                    raise KeyboardInterrupt(event.message)
 
     def start(self) -> Run:
         """Train in a separate thread from the current step, and return at once. A running run simply continues."""
@@ -380,19 +398,3 @@ class Run(Shown):
             with self._lock:
                 if self._driver is loop:
                     self._leave(loop)
-
-    def _driven_here(self) -> Iterator[TrainingEvent]:
-        with closing(self._drive(is_exact=True)) as events:
-            while True:
-                try:
-                    with self._lock:  # wait if `stop` is ending the loop
-                        self._is_inside = True
-                    with interrupts_to(self._control):
-                        event = next(events, None)
-                finally:
-                    self._is_inside = False
-                if event is None:
-                    return
-                yield event
-                if event.kind == "stopped" and self._control.interrupted:
-                    raise KeyboardInterrupt(event.message)

@@ -66,7 +66,9 @@ class TrainingLoop:
                         yield from self.pause()
                         continue
                 self.take_step()
-                yield from self.settle(0 if self.is_exact else self.ahead)
+                # Dispatch ahead only if a step takes less than AHEAD_S: a stop then waits for AHEAD_S of steps at most.
+                ahead = min(MOST_AHEAD, int((self.meter.steps_per_s or 0.0) * AHEAD_S))
+                yield from self.settle(0 if self.is_exact else ahead)
                 if state.step % self._steps_per_epoch == 0:
                     yield from self.end_epoch()
                 if state.saver is not None and state.saver.is_due(state.step):
@@ -96,11 +98,6 @@ class TrainingLoop:
         """Total steps of the run."""
         return self.state.epochs * self._steps_per_epoch
 
-    @property
-    def ahead(self) -> int:
-        """Number of steps to dispatch ahead; 0 if a step takes longer than `AHEAD_S`, or the speed is unknown."""
-        return min(MOST_AHEAD, int((self.meter.steps_per_s or 0.0) * AHEAD_S))
-
     def take_step(self) -> None:
         """Dispatch one step. `settle` fetches its metrics later."""
         state, plan = self.state, self.plan
@@ -109,12 +106,14 @@ class TrainingLoop:
             self._order = (epoch + 1, plan.order(epoch + 1))
         state.keep(is_epoch_start=index == 0)
         rate = state.learning_rate
-        if self._rate[0] != rate:
+        if self._rate[0] != rate:  # NaN equals no rate, so the first step sets it; later steps transfer nothing
             self._rate = (rate, state.runtime.rate(rate))
         batch = plan.batch(self._order[1], index)
         keys = () if plan.key is None else (plan.key, np.uint32(state.step))
-        with self.control.stepping():
-            state.own()
+        with self.control.stepping:
+            if state.is_lent:  # the step donates its arguments, and other code may hold these arrays
+                state.params, state.opt_state = state.runtime.copied((state.params, state.opt_state))
+                state.is_lent = False
             state.params, state.opt_state, numbers = plan.step(
                 state.params, state.opt_state, self._rate[1], batch, *keys
             )
@@ -127,12 +126,17 @@ class TrainingLoop:
         while under_way and (len(under_way) > limit or state.runtime.is_ready(under_way[0][2])):
             number, rate, numbers = under_way.popleft()
             loss, *rest = np.asarray(state.runtime.fetched(numbers)).tolist()
-            self._true_rate = _rounded(rest.pop()) if self.plan.optimizer.is_relative else rate
+            self._true_rate = rate
+            if self.plan.optimizer.is_relative:
+                own = rest.pop()  # computed in float32; in its 7 digits, 0.001 is 0.001
+                self._true_rate = None if math.isnan(own) else float(f"{own:.7g}")
             accuracy = rest[0] if rest else None
             self.meter.step(number)
             if not math.isfinite(loss):
                 raise TrainingError(self.divergence(number, rate, loss))
-            state.confirm(number)
+            # The loss of this step is finite, so the params copied before it are good to go back to.
+            if state.candidate is not None and state.candidate.step < number:
+                state.backup, state.candidate = state.candidate, None
             event = self.event("step", number, loss=loss, accuracy=accuracy)
             if number % self._steps_per_epoch:
                 self.record(event)
@@ -160,6 +164,7 @@ class TrainingLoop:
     def validate(self, data: DataSet) -> Generator[TrainingEvent, None, dict[str, float]]:
         """Yield the events of pauses; return the metrics on the validation data, or an empty dict after a stop."""
         began_s = self.meter.elapsed_s
+        # `evaluating` yields after each batch, so that a pause or a stop need not wait for the whole data set.
         scores: dict[str, float] = {}
         for latest in self.plan.evaluating(self.state.params, data, self.state.model_state):
             scores = latest
@@ -208,14 +213,15 @@ class TrainingLoop:
         if kind != "failed":
             scores = {"validation_loss": state.validation_loss, "validation_accuracy": state.validation_accuracy}
         if kind == "done":
-            state.complete()
+            # A completed run needs no copies to go back to, unless its last step has made the params NaN.
+            if state.runtime.are_sound((state.params, state.opt_state)):
+                state.backup = state.candidate = None
             scores["loss"], scores["accuracy"] = self.history.latest_means(self._steps_per_epoch)
         return self.event(kind, message="" if kind == "done" else f"{why}; {advice}", **scores)
 
     def leave(self, why: str) -> TrainingEvent:
-        # The consumer stopped iterating: the steps under way still count, so their metrics are fetched first.
         """End a loop whose consumer has stopped iterating. Store and return the last event."""
-        for _ in self.settle(0):
+        for _ in self.settle(0):  # the steps under way still count
             pass
         if self.state.unrecorded is not None:
             self.record(self.state.unrecorded)
@@ -325,11 +331,6 @@ class Meter:
         since, first = marks[0]
         if number > first and now > since:
             self.steps_per_s = (number - first) / (now - since)
-
-
-def _rounded(rate: float) -> float | None:
-    # In the digits that float32 has, so that 0.001 is 0.001.
-    return None if math.isnan(rate) else float(f"{rate:.7g}")
 
 
 def problem_of(error: BaseException, step: int) -> Diagnostic:

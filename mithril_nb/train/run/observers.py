@@ -34,17 +34,6 @@ class _Listener:
         waiting.append(event)
         return True
 
-    def due_at(self) -> float | None:
-        if not self.waiting:
-            return None
-        return self.called_at + self.every_s if len(self.waiting) == 1 and self.waiting[0].kind == "step" else 0.0
-
-    def take(self) -> list[TrainingEvent]:
-        events = [*self.waiting]
-        self.waiting.clear()
-        self.called_at = time.perf_counter()
-        return events
-
 
 class Observers:
     """The listeners of a run: functions to call on each event.
@@ -81,6 +70,7 @@ class Observers:
             return
         with self._condition:
             # The thread wakes up by itself when a queued step is due. Wake it only for a new entry.
+            # A list, because `any` of a generator stops at the first new entry and would skip the other listeners.
             if any([listener.add(event) for listener in self._listeners]):
                 self._condition.notify_all()
             if self._thread is None:
@@ -100,7 +90,7 @@ class Observers:
         try:
             while True:
                 is_over = not is_driven()
-                if is_over:
+                if is_over:  # read before the flush, so that events of the end are not missed
                     self.flush(flush_s)
                 while waiting:
                     yield waiting.popleft()
@@ -111,7 +101,12 @@ class Observers:
             stop()
 
     def _due(self) -> list[tuple[float, _Listener]]:
-        return [(at, listener) for listener in self._listeners if (at := listener.due_at()) is not None]
+        due: list[tuple[float, _Listener]] = []
+        for listener in self._listeners:
+            if listener.waiting:
+                is_step = len(listener.waiting) == 1 and listener.waiting[0].kind == "step"
+                due.append((listener.called_at + listener.every_s if is_step else 0.0, listener))
+        return due
 
     def _work(self) -> None:
         while True:
@@ -123,7 +118,12 @@ class Observers:
                     self._thread = None
                     return
                 now, due = time.perf_counter(), self._due()
-                ready = [(listener, listener.take()) for at, listener in due if at <= now]
+                ready: list[tuple[_Listener, list[TrainingEvent]]] = []
+                for at, listener in due:
+                    if at <= now:
+                        ready.append((listener, [*listener.waiting]))
+                        listener.waiting.clear()
+                        listener.called_at = now
                 if not ready:
                     self._condition.wait(min(at for at, _ in due) - now)
                     continue

@@ -64,7 +64,7 @@ class State:
     learning_rate: float
     step: int = 0
     name: RunState = "idle"
-    is_lent: bool = True
+    is_lent: bool = True  # the user may hold the initial params
     backup: Backup | None = None
     candidate: Backup | None = None
     backed_up_at: float = 0.0
@@ -90,17 +90,6 @@ class State:
             self.backup = self.backup or self.candidate
             self.backed_up_at = now
 
-    def confirm(self, step: int) -> None:
-        """Record that the loss of a step was finite, so the params copied before that step are good to go back to."""
-        if self.candidate is not None and self.candidate.step < step:
-            self.backup, self.candidate = self.candidate, None
-
-    def own(self) -> None:
-        """Copy the arrays if other code may hold them, before a step overwrites them."""
-        if self.is_lent:
-            self.params, self.opt_state = self.runtime.copied((self.params, self.opt_state))
-            self.is_lent = False
-
     def to_host(self) -> None:
         """Move params and optimizer state to the host, and free the copies."""
         if self.packed is None:
@@ -111,11 +100,6 @@ class State:
         """Undo `to_host`."""
         if self.packed is not None:
             (self.params, self.opt_state), self.packed = self.packed(), None
-
-    def complete(self) -> None:
-        """Free the copies, which a completed run does not need, unless its params are not finite."""
-        if self.runtime.are_sound((self.params, self.opt_state)):
-            self.backup = self.candidate = None
 
     def go_back(self, *, is_diverged: bool) -> None:
         """Go back to the copy in `backup`, unless the current params still exist and are finite."""
