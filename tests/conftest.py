@@ -59,6 +59,25 @@ ROOMS = [
 """Order of the rooms: quick and basic ones first; other rooms come after these."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the flag that rewrites golden files; review the diff."""
+    parser.addoption("--update-golden", action="store_true", help="rewrite the golden files with the current output")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest):
+    """Return a function that compares a text with the file of a name in the folder `golden` beside the test."""
+
+    def check(name: str, text: str) -> None:
+        file = request.path.parent / "golden" / name
+        if request.config.getoption("--update-golden"):
+            file.write_text(text, encoding="utf-8", newline="\n")
+        assert file.exists(), f"{name} is new: make it with --update-golden, and look at it"
+        assert text == file.read_text(encoding="utf-8"), f"{name} differs: look, then --update-golden"
+
+    return check
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Apply the fixtures of `process.py` to doctests too, which are outside this folder."""
     for plugin in ("process", "stress"):

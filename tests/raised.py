@@ -1,14 +1,5 @@
 """The whole text of an error, as the user sees it."""
 
-from collections.abc import Callable
+from transcript import message_of
 
-import pytest
-
-from mithril_nb.errors import MithrilError
-
-
-def message_of(call: Callable[[], object]) -> str:
-    """Return the class and the text of the error that a call raises."""
-    with pytest.raises(MithrilError) as error:
-        call()
-    return f"{type(error.value).__name__}: {error.value}"
+__all__ = ["message_of"]

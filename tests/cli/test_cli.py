@@ -34,10 +34,9 @@ def test_show_prints_the_graph(model, run_cli):
     )
 
 
-def test_show_prints_stages(model, run_cli):
+def test_show_prints_stages(model, printed):
     for stage, start in (("jaxpr", "{ lambda"), ("stablehlo", "module @jit_forward"), ("hlo", "HloModule")):
-        code, out, err = run_cli("show", model, "--stage", stage, "--shape", "input=32,784")
-        assert (code, err) == (0, "")
+        out = printed("show", model, "--stage", stage, "--shape", "input=32,784")
         assert out.startswith(start)
 
 
@@ -61,15 +60,15 @@ def test_show_prints_costs_that_add_up(model, run_cli):
     ]  # fmt: skip
 
 
-def test_json_has_the_instructions_with_their_blocks(model, run_cli):
-    _, out, _ = run_cli("show", model, "--stage", "jaxpr", "--shape", "input=32,784", "--json")
+def test_json_has_the_instructions_with_their_blocks(model, printed):
+    out = printed("show", model, "--stage", "jaxpr", "--shape", "input=32,784", "--json")
     data = json.loads(out)
     dots = [one for one in data["instructions"] if one["opcode"] == "dot_general"]
     assert [dot["blocks"] for dot in dots] == [{"linear_0": 1.0}, {"linear_1": 1.0}]
 
 
-def test_json_of_the_graph_is_the_diagram(model, run_cli):
-    _, out, _ = run_cli("show", model, "--json")
+def test_json_of_the_graph_is_the_diagram(model, printed):
+    out = printed("show", model, "--json")
     assert [node["name"] for node in json.loads(out)["graph"]["nodes"]] == [
         "input", "linear_0", "relu_0", "linear_1", "output",
     ]  # fmt: skip
@@ -82,10 +81,9 @@ def test_show_prints_the_source(model, run_cli):
     assert (code, names["model"]) == (0, Model() + Linear(64) + Relu() + Linear(10))
 
 
-def test_report_writes_one_file(model, tmp_path, run_cli):
+def test_report_writes_one_file(model, tmp_path, printed):
     target = tmp_path / "out.html"
-    code, out, err = run_cli("report", model, "-o", str(target), "--shape", "input=8,64")
-    assert (code, err) == (0, "")
+    out = printed("report", model, "-o", str(target), "--shape", "input=8,64")
     assert out == f"wrote {target}, {len(target.read_bytes()) / 1000:.0f} kB\n"
     page = target.read_text(encoding="utf-8")
     assert "<title>model: train step</title>" in page
@@ -106,9 +104,8 @@ def test_report_writes_one_file(model, tmp_path, run_cli):
         (["--shape", "image=3"], "UnexpectedInputError: the model has no input 'image'.\n    inputs  'input'\n"),
     ],
 )
-def test_user_errors_print_no_traceback(model, run_cli, arguments, message):
-    code, out, err = run_cli("show", model, *arguments)
-    assert (code, out) == (2, "")
+def test_user_errors_print_no_traceback(model, refused, arguments, message):
+    err = refused("show", model, *arguments)
     assert err.startswith(message)
     assert "Traceback" not in err
 
@@ -124,7 +121,7 @@ def test_shape_errors_are_printed_below_the_graph(tmp_path, run_cli):
     assert run_cli("show", str(path), "--shape", "input=32,784", "--stage", "hlo") == (2, "", err)
 
 
-def test_missing_broken_and_unwritable_files(model, tmp_path, run_cli):
+def test_missing_broken_and_unwritable_files(model, tmp_path, run_cli, refused):
     assert run_cli("show", "nowhere.json") == (
         2,
         "",
@@ -132,16 +129,14 @@ def test_missing_broken_and_unwritable_files(model, tmp_path, run_cli):
     )
     broken = tmp_path / "broken.json"
     broken.write_text('{"format": "mithril_nb.model"', encoding="utf-8")
-    code, out, err = run_cli("report", str(broken), "-o", "x.html")
-    assert (code, out) == (2, "")
+    err = refused("report", str(broken), "-o", "x.html")
     assert err.startswith(f"ModelFileError: {str(broken)!r} is not valid JSON.\n")
     target = str(tmp_path / "no" / "folder.html")
-    code, out, err = run_cli("report", model, "-o", target, "--shape", "input=8,64")
-    assert (code, out) == (2, "")
+    err = refused("report", model, "-o", target, "--shape", "input=8,64")
     assert err == f"ModelFileError: cannot write {target!r}.\n    because  No such file or directory\n"
 
 
-def test_control_characters_in_names_are_escaped(tmp_path, run_cli):
+def test_control_characters_in_names_are_escaped(tmp_path, run_cli, printed):
     path = tmp_path / "named.json"
     save(Model() | Linear(3, name="\x1b[31mred\x9b\u202e\ud800")(input="in\x07"), path)
     assert run_cli("show", str(path), "--shape", "in\x07=2,4") == (
@@ -152,8 +147,7 @@ def test_control_characters_in_names_are_escaped(tmp_path, run_cli):
         "",
     )
     for stage in ("jaxpr", "cost", "source"):
-        code, out, err = run_cli("show", str(path), "--shape", "in\x07=2,4", "--stage", stage)
-        assert (code, err) == (0, "")
+        out = printed("show", str(path), "--shape", "in\x07=2,4", "--stage", stage)
         assert not set("\x07\x1b\x9b\u202e\ud800") & set(out)
     for arguments in ([], ["--stage", "cost"]):
         code, out, err = run_cli("show", str(path), "--shape", "in\x07=2,4", "--json", *arguments)
@@ -197,7 +191,7 @@ def test_launch_debug_prints_the_traceback(run_cli, monkeypatch):
     assert "Traceback (most recent call last)" in run_cli("launch", "--debug", "train.py")[2]
 
 
-def test_lab_opens_the_given_notebook(tmp_path, run_cli, monkeypatch):
+def test_lab_opens_the_given_notebook(tmp_path, run_cli, monkeypatch, printed):
     started: list[list[str]] = []
 
     class Server:
@@ -216,8 +210,7 @@ def test_lab_opens_the_given_notebook(tmp_path, run_cli, monkeypatch):
     monkeypatch.setattr(cli.subprocess, "Popen", Server)
     notebook = tmp_path / "mine.ipynb"
     notebook.write_text("{}")
-    code, out, _ = run_cli("lab", str(notebook), "--", "--no-browser")
-    assert code == 0
+    out = printed("lab", str(notebook), "--", "--no-browser")
     assert started == [[sys.executable, "-m", "jupyterlab", str(notebook), "--no-browser"]]
     assert out.startswith(f"Opening {notebook} in JupyterLab")
     assert run_cli("lab", "--", "--no-browser", "--port=1")[0] == 0
@@ -278,12 +271,11 @@ def test_bare_command_prints_help_and_version_the_version(run_cli, capsys):
     assert capsys.readouterr().out == f"mithril-nb {mithril_nb.__version__}\n"
 
 
-def test_profile_prints_the_measured_time_of_each_block(model, run_cli):
+def test_profile_prints_the_measured_time_of_each_block(model, printed):
     options = ("profile", model, "--shape", "input=8,16", "--program", "forward", "--runs", "2")
-    code, out, err = run_cli(*options)
-    assert (code, err) == (0, "")
+    out = printed(*options)
     assert [block for block in ("linear_0", "linear_1") if f"\n{block}" not in out] == []
-    data = json.loads(run_cli(*options, "--json")[1])
+    data = json.loads(printed(*options, "--json"))
     assert data["runs"] == 2
     assert data["total"]["time_s"] > 0
 

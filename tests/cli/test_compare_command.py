@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from transcript import read_transcript
 
 import mithril_nb as ml
 from mithril_nb.errors import ModelFileError
@@ -34,25 +36,23 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("files")
-def test_models_are_compared_by_their_blocks(run_cli: Run):
-    code, out, err = run_cli("compare", "before.json", "after.json")
-    assert (code, err) == (0, "")
+def test_models_are_compared_by_their_blocks(printed):
+    out = printed("compare", "before.json", "after.json")
     assert "~  linear_0  Linear  dimension: 8 → 9" in out
-    code, out, _ = run_cli("compare", "before.json", "after.json", "--shape", "input=4,5", "--stage", "jaxpr")
+    out = printed("compare", "before.json", "after.json", "--shape", "input=4,5", "--stage", "jaxpr")
     assert out.startswith("jaxpr: ")
     assert "+    a:f32[9]  # params['linear_0.bias']" in out
 
 
 @pytest.mark.usefixtures("files")
-def test_saved_inspections_are_compared_line_by_line(run_cli: Run):
-    code, out, err = run_cli("compare", "sin.json", "cos.json", "--stage", "jaxpr")
-    assert (code, err) == (0, "")
+def test_saved_inspections_are_compared_line_by_line(printed):
+    out = printed("compare", "sin.json", "cos.json", "--stage", "jaxpr")
     assert "-    b:f32[3] = sin a\n+    b:f32[3] = cos a\n" in out
-    assert "sin.json" in run_cli("compare", "sin.json", "cos.json")[1]
+    assert "sin.json" in printed("compare", "sin.json", "cos.json")
 
 
 @pytest.mark.usefixtures("files")
-def test_formats(run_cli: Run):
+def test_formats(run_cli: Run, printed):
     code, out, _ = run_cli("compare", "sin.json", "cos.json", "--format", "json")
     data = json.loads(out)
     assert code == 0
@@ -60,31 +60,32 @@ def test_formats(run_cli: Run):
     code, out, _ = run_cli("compare", "sin.json", "cos.json", "--format", "html", "-o", "page.html")
     assert (code, out[:17]) == (0, "wrote page.html, ")
     assert Path("page.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    assert run_cli("compare", "sin.json", "cos.json", "--format", "html")[1].startswith("<!DOCTYPE html>")
+    assert printed("compare", "sin.json", "cos.json", "--format", "html").startswith("<!DOCTYPE html>")
     assert run_cli("compare", "sin.json", "cos.json", "-o", "text.txt")[0] == 0
     assert "sin.json" in Path("text.txt").read_text(encoding="utf-8")
 
 
+REFUSED = """
+before.json after.json --stage hlo
+UnknownOptionError: both sides need the stage 'hlo'.
+
+sin.json cos.json --stage jaxp
+UnknownOptionError: both sides need the stage 'jaxp'.
+    both have  jaxpr
+
+sin.json before.json
+UnknownOptionError: cannot compare a model without shapes with a program.
+
+sin.json cos.json -o none/page.html
+ModelFileError: cannot write 'none/page.html'.
+    because  No such file or directory
+"""
+
+
 @pytest.mark.usefixtures("files")
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["before.json", "after.json", "--stage", "hlo"], "UnknownOptionError: both sides need the stage 'hlo'.\n"),
-        (
-            ["sin.json", "cos.json", "--stage", "jaxp"],
-            "UnknownOptionError: both sides need the stage 'jaxp'.\n    both have  jaxpr\n",
-        ),
-        (["sin.json", "before.json"], "UnknownOptionError: cannot compare a model without shapes with a program.\n"),
-        (
-            ["sin.json", "cos.json", "-o", "none/page.html"],
-            "ModelFileError: cannot write 'none/page.html'.\n    because  No such file or directory\n",
-        ),
-    ],
-)
-def test_errors(run_cli: Run, arguments: list[str], message: str):
-    code, out, err = run_cli("compare", *arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith(message)
+@pytest.mark.parametrize(("command", "message"), read_transcript(REFUSED))
+def test_errors(refused, command: str, message: str) -> None:
+    assert refused("compare", *shlex.split(command)).startswith(message)
 
 
 def exported(page: str, name: str) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def exported(page: str, name: str) -> dict[str, Any]:
     }
 
 
-def test_the_json_export_of_a_page_is_compared(tmp_path, run_cli):
+def test_the_json_export_of_a_page_is_compared(tmp_path, printed):
     def before(x):
         with jax.named_scope("a"):
             return jnp.sin(x)
@@ -125,8 +126,7 @@ def test_the_json_export_of_a_page_is_compared(tmp_path, run_cli):
         files.append(tmp_path / f"{at}.json")
         files[-1].write_text(json.dumps(data))
     assert ml.compare(*files).stages == ("jaxpr", "stablehlo")
-    code, out, _ = run_cli("compare", *map(str, files))
-    assert code == 0
+    out = printed("compare", *map(str, files))
     assert "~  a  equations: 1 added" in out
     data["stages"][0]["columns"]["opcode"][0] = 99
     with pytest.raises(ModelFileError, match="index below"):

@@ -20,28 +20,24 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ml.save(Model() + Linear(8) + Relu(), "model.json")
 
 
-def test_a_model_without_shapes_is_searched_by_block(run_cli: Run) -> None:
-    code, out, err = run_cli("find", "model.json", "kind:linear")
-    assert (code, err) == (0, "")
+def test_a_model_without_shapes_is_searched_by_block(printed) -> None:
+    out = printed("find", "model.json", "kind:linear")
     assert out == "1 of 2 blocks matches: kind:linear\nblock     kind\nlinear_0  Linear\n"
 
 
-def test_a_program_is_searched_by_equation(run_cli: Run) -> None:
-    code, out, err = run_cli("find", "model.json", "kind:dot flops>100", "--shape", "input=4,5")
-    assert (code, err) == (0, "")
+def test_a_program_is_searched_by_equation(printed) -> None:
+    out = printed("find", "model.json", "kind:dot flops>100", "--shape", "input=4,5")
     assert "linear_0  dot_general" in out
     arguments = ("role:backward kind:dot", "--shape", "input=4,5", "--program", "train-step", "--json")
-    found = json.loads(run_cli("find", "model.json", *arguments)[1])
+    found = json.loads(printed("find", "model.json", *arguments))
     assert {one["role"] for one in found["matches"]} == {"backward"}
 
 
-def test_a_query_of_costs_needs_shapes(run_cli: Run) -> None:
-    code, out, err = run_cli("find", "model.json", "flops>100")
-    assert (code, out) == (2, "")
+def test_a_query_of_costs_needs_shapes(refused) -> None:
+    err = refused("find", "model.json", "flops>100")
     assert "the shape of input 'input' is unknown" in err
 
 
-def test_a_bad_query_is_reported(run_cli: Run) -> None:
-    code, out, err = run_cli("find", "no-such-file.json", "flops>many")
-    assert (code, out) == (2, "")
+def test_a_bad_query_is_reported(refused) -> None:
+    err = refused("find", "no-such-file.json", "flops>many")
     assert err == "UnknownOptionError: flops needs a number in a query.\n    received  many\n    Try: flops>1e6\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax_programs import spec
+from transcript import read_transcript
 
 import mithril_nb as ml
 
@@ -31,37 +33,33 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_costs_of_stablehlo(run_cli) -> None:
-    code, out, err = run_cli("show", "step.mlir", "--stage", "cost")
-    assert (code, err) == (0, "")
+def test_the_costs_of_stablehlo(printed) -> None:
+    out = printed("show", "step.mlir", "--stage", "cost")
     assert "no analytic costs: this program was given as StableHLO text: it has no jaxpr" in out
-    costs = json.loads(run_cli("show", "step.mlir", "--stage", "cost", "--json")[1])
+    costs = json.loads(printed("show", "step.mlir", "--stage", "cost", "--json"))
     wanted = ml.inspect(step, X, W).costs("lowered", "compiled")
     for source in ("lowered", "compiled"):
         total = wanted.by_source[source].total
         found = costs["sources"][source]["total"]
         assert (found["flops"], found["bytes_accessed"]) == (total.flops, total.bytes_accessed)
-    by_line = run_cli("show", "step.mlir", "--stage", "cost", "--by", "line")[1]
+    by_line = printed("show", "step.mlir", "--stage", "cost", "--by", "line")
     assert by_line.startswith("step: lowered, by line\n")
     assert costs["unavailable"] == {"analytic": "this program was given as StableHLO text: it has no jaxpr"}
 
 
-def test_the_stages_of_hlo(run_cli) -> None:
-    code, out, err = run_cli("show", "step.hlo", "--stage", "hlo")
-    assert (code, err) == (0, "")
+def test_the_stages_of_hlo(printed, refused) -> None:
+    out = printed("show", "step.hlo", "--stage", "hlo")
     assert out.rstrip() == ml.inspect(step, X, W).stage("hlo").text.rstrip()
-    code, out, err = run_cli("show", "step.hlo", "--stage", "stablehlo")
-    assert (code, out) == (2, "")
+    err = refused("show", "step.hlo", "--stage", "stablehlo")
     assert err == (
         "StageUnavailableError: stablehlo is not available: this program was given as HLO text: it has no StableHLO.\n"
     )
 
 
-def test_lines_of_a_block_and_the_graph(run_cli) -> None:
-    out = run_cli("show", "step.mlir", "--stage", "stablehlo", "--block", "body")[1]
+def test_lines_of_a_block_and_the_graph(printed) -> None:
+    out = printed("show", "step.mlir", "--stage", "stablehlo", "--block", "body")
     assert [line.split()[3] for line in out.splitlines()][:2] == ["stablehlo.dot_general", "stablehlo.tanh"]
-    code, out, err = run_cli("show", "step.mlir")
-    assert (code, err) == (0, "")
+    out = printed("show", "step.mlir")
     assert [line.split()[0] for line in out.splitlines()][:4] == ["x", "w", "body", "stablehlo.dot_general"]
 
 
@@ -72,18 +70,27 @@ def test_a_report(run_cli, folder: Path) -> None:
     assert "stablehlo.dot_general" in page
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["other.mlir"], "ModelFileError: cannot inspect 'other.mlir': it cannot be read.\n"),
-        (["step.mlir", "--arg", "f32[3]"], "UnknownOptionError: 'step' takes no arguments=.\n"),
-        (["step.mlir", "--shape", "x=3"], "UnknownOptionError: 'step' takes no shapes=.\n"),
-        (["step.mlir", "--static", "x"], "UnknownOptionError: 'step' takes no static_argnames=.\n"),
-        (["step.mlir", "--program", "forward"], "UnknownOptionError: 'step' takes no program=.\n"),
-        (["step.hlo", "--passes"], "StageUnavailableError: program 'step' has no record of how XLA compiled it.\n"),
-    ],
-)
-def test_invalid_files_and_options_are_rejected(run_cli, arguments: list[str], message: str) -> None:
-    code, out, err = run_cli("show", *arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith(message)
+REFUSED = """
+other.mlir
+ModelFileError: cannot inspect 'other.mlir': it cannot be read.
+
+step.mlir --arg 'f32[3]'
+UnknownOptionError: 'step' takes no arguments=.
+
+step.mlir --shape x=3
+UnknownOptionError: 'step' takes no shapes=.
+
+step.mlir --static x
+UnknownOptionError: 'step' takes no static_argnames=.
+
+step.mlir --program forward
+UnknownOptionError: 'step' takes no program=.
+
+step.hlo --passes
+StageUnavailableError: program 'step' has no record of how XLA compiled it.
+"""
+
+
+@pytest.mark.parametrize(("command", "message"), read_transcript(REFUSED))
+def test_invalid_files_and_options_are_rejected(refused, command: str, message: str) -> None:
+    assert refused("show", *shlex.split(command)).startswith(message)

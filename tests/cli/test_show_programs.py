@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import jax
 import pytest
+from transcript import read_transcript
 
 from mithril_nb import targets
 from mithril_nb.cli.target import argument
@@ -90,86 +92,78 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("mine", None)
 
 
-def test_only_lines_of_a_block_are_printed_with_their_numbers(run_cli):
-    code, out, err = run_cli("show", "mine:step", "--stage", "jaxpr", "--block", "net/linear_1", "--role", "forward")
-    assert (code, err) == (0, "")
+def test_only_lines_of_a_block_are_printed_with_their_numbers(printed):
+    out = printed("show", "mine:step", "--stage", "jaxpr", "--block", "net/linear_1", "--role", "forward")
     assert out == "9      g:f32[2,2] = dot_general[dimension_numbers=[1]x[0] preferred_element_type=float32] e a\n"
-    _, whole, _ = run_cli("show", "mine:step", "--stage", "jaxpr")
+    whole = printed("show", "mine:step", "--stage", "jaxpr")
     assert whole.splitlines()[8] == out[3:].rstrip("\n")
-    _, inside, _ = run_cli("show", "mine:step", "--stage", "jaxpr", "--block", "net")
+    inside = printed("show", "mine:step", "--stage", "jaxpr", "--block", "net")
     assert len(inside.splitlines()) > len(out.splitlines())
-    data = json.loads(run_cli("show", "mine:step", "--stage", "jaxpr", "--role", "backward", "--json")[1])
+    data = json.loads(printed("show", "mine:step", "--stage", "jaxpr", "--role", "backward", "--json"))
     assert {one["role"] for one in data["instructions"]} == {"backward"}
 
 
-def test_every_stage_is_printed(run_cli):
+def test_every_stage_is_printed(printed):
     starts = {
         "python": "# mine.py:", "graph": "block ", "jaxpr": "{ lambda", "stablehlo": "module @jit_step",
         "hlo_before": "HloModule", "hlo": "HloModule", "llvm": "; ", "source": "# mine.py:",
     }  # fmt: skip
     for stage, start in starts.items():
-        code, out, err = run_cli("show", "mine:step", "--stage", stage)
-        assert (code, err) == (0, ""), stage
+        out = printed("show", "mine:step", "--stage", stage)
         assert out.startswith(start), stage
 
 
-def test_optimized_hlo_in_short(run_cli):
-    code, out, err = run_cli("show", "mine:step", "--stage", "hlo", "--short")
-    assert (code, err) == (0, "")
+def test_optimized_hlo_in_short(printed):
+    out = printed("show", "mine:step", "--stage", "hlo", "--short")
     assert out.startswith("HloModule jit_step\nentry:\n")
-    part = run_cli("show", "mine:step", "--stage", "hlo", "--short", "--block", "net/linear_0")[1]
+    part = printed("show", "mine:step", "--stage", "hlo", "--short", "--block", "net/linear_0")
     lines = out.splitlines()
     for line in part.splitlines():
         number, _, text = line.strip().partition("  ")
         assert lines[int(number) - 1].strip() == text.strip()
     assert 0 < len(part.splitlines()) < len(lines)
-    data = json.loads(run_cli("show", "mine:step", "--stage", "hlo", "--short", "--json")[1])
+    data = json.loads(printed("show", "mine:step", "--stage", "hlo", "--short", "--json"))
     assert data["text"].splitlines() == lines
 
 
-def test_passes_and_their_changes(run_cli):
-    code, out, err = run_cli("show", "mine:step", "--passes")
-    assert (code, err) == (0, "")
+def test_passes_and_their_changes(printed):
+    out = printed("show", "mine:step", "--passes")
     assert out.splitlines()[0].split() == ["pass", "name", "pipeline", "lines", "added", "lines", "removed"]
     number, name, *_ = out.splitlines()[1].split()
-    code, diff, _ = run_cli("show", "mine:step", "--pass", number)
-    assert code == 0
+    diff = printed("show", "mine:step", "--pass", number)
     assert diff.startswith(f"pass {number}, {name} (pipeline ")
     assert "\n@@ " in diff
-    listed = json.loads(run_cli("show", "mine:step", "--passes", "--json")[1])
+    listed = json.loads(printed("show", "mine:step", "--passes", "--json"))
     assert [one["number"] for one in listed] == list(range(len(listed)))
-    data = json.loads(run_cli("show", "mine:step", "--pass", number, "--json")[1])
+    data = json.loads(printed("show", "mine:step", "--pass", number, "--json"))
     assert set(data) == {"number", "name", "pipeline", "before", "after", "diff"}
 
 
-def test_the_graph_of_a_stage(run_cli):
-    code, out, err = run_cli("show", "mine:step", "--graph")
-    assert (code, err) == (0, "")
+def test_the_graph_of_a_stage(printed):
+    out = printed("show", "mine:step", "--graph")
     rows = {line.split()[0]: line for line in out.splitlines()}
     assert rows["net"].endswith("%")
     assert rows["linear_0"].startswith("  linear_0 ")
-    data = json.loads(run_cli("show", "mine:step", "--graph", "--stage", "stablehlo", "--json")[1])
+    data = json.loads(printed("show", "mine:step", "--graph", "--stage", "stablehlo", "--json"))
     assert data["stage"] == "stablehlo"
     assert {"net", "net/linear_0"} <= {node["key"] for node in data["nodes"]}
 
 
-def test_result_of_a_function_without_arguments_is_shown(run_cli):
+def test_result_of_a_function_without_arguments_is_shown(run_cli, printed):
     jaxpr = ("--stage", "jaxpr")
     assert run_cli("show", "mine:make", *jaxpr) == run_cli("show", "mine:step", *jaxpr)
-    assert run_cli("show", "mine:counting", *jaxpr)[1].startswith("{ lambda\n  let\n    a:i32[3] = iota")
+    assert printed("show", "mine:counting", *jaxpr).startswith("{ lambda\n  let\n    a:i32[3] = iota")
     code, out, _ = run_cli("show", "mine:net", "--shape", "input=2,4")
     assert (code, out.splitlines()[1].split()[:2]) == (0, ["linear_0", "Linear"])
     code, out, _ = run_cli("show", "mine:net", "--shape", "input=2,4", "--program", "train-step", *jaxpr)
     assert (code, "labels" in out or "targets" in out) == (0, True)
 
 
-def test_arguments_are_arrays_or_values(run_cli):
+def test_arguments_are_arrays_or_values(printed):
     given = ("show", "mine:double", "--arg", "x=bf16[2,3]", "--arg", "times=4", "--stage", "jaxpr")
-    code, out, err = run_cli(*given)
-    assert (code, err) == (0, "")
+    out = printed(*given)
     assert "a:i32[]  # times" in out
-    code, out, err = run_cli(*given, "--static", "times")
-    assert (code, err) == (0, "")
+    out = printed(*given, "--static", "times")
     assert "mul a 4.0:bf16[]" in out
     name, array = argument("x = i8[10,0,7]")
     assert (name, array.shape, array.dtype.name) == ("x", (10, 0, 7), "int8")
@@ -179,41 +173,37 @@ def test_arguments_are_arrays_or_values(run_cli):
     assert argument("f32[1000000,1000000]")[1].strides == (0, 0)
 
 
-def test_a_program_gets_a_page(run_cli, folder):
-    code, out, err = run_cli("report", "mine:double", "--arg", "f32[3]", "-o", "page.html")
-    assert (code, err) == (0, "")
+def test_a_program_gets_a_page(printed, folder):
+    out = printed("report", "mine:double", "--arg", "f32[3]", "-o", "page.html")
     page = (folder / "page.html").read_text(encoding="utf-8")
     assert out == f"wrote page.html, {len(page.encode()) / 1000:.0f} kB\n"
     assert "<title>double</title>" in page
 
 
-def test_a_file_is_read_before_a_module_of_that_name(run_cli, folder):
+def test_a_file_is_read_before_a_module_of_that_name(folder, printed):
     save(Model() + Linear(3), folder / "mine:step")
-    assert run_cli("show", "mine:step", "--shape", "input=2,4")[1].startswith("input ")
+    assert printed("show", "mine:step", "--shape", "input=2,4").startswith("input ")
     assert "mine" not in sys.modules
 
 
-def test_control_characters_are_escaped(run_cli):
-    code, out, _ = run_cli("show", "mine:escaping", "--arg", "f32[3]", "--stage", "python")
-    assert code == 0
+def test_control_characters_are_escaped(printed):
+    out = printed("show", "mine:escaping", "--arg", "f32[3]", "--stage", "python")
     assert "\x1b" not in out
     assert r"\x1b[31m" in out
 
 
-def test_terminal_stripes_mark_loss_and_optimizer(run_cli, folder, monkeypatch):
+def test_terminal_stripes_mark_loss_and_optimizer(printed, folder, monkeypatch):
     save(Model() + Linear(3) + Relu(), folder / "model.json")
     monkeypatch.setenv("TERM", "dumb")  # stripes without escapes for their colours
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     arguments = ("show", "model.json", "--shape", "input=2,4", "--program", "train-step", "--stage", "jaxpr")
-    code, out, err = run_cli(*arguments)
-    assert (code, err) == (0, "")
+    out = printed(*arguments)
     assert out.startswith("▌linear_0 ▌relu_0 \n")
-    code, out, err = run_cli(*arguments, "--block", "(optimizer)")
-    assert (code, err) == (0, "")
+    out = printed(*arguments, "--block", "(optimizer)")
     assert "▌" in out.splitlines()[1]
 
 
-def test_costs_by_line_are_the_source_with_figures(run_cli) -> None:
+def test_costs_by_line_are_the_source_with_figures(run_cli, printed) -> None:
     command = ("show", "mine:step", "--stage", "cost", "--by", "line")
     code, out, err = run_cli(*command)
     (step,) = (found for key, found in MADE.items() if key.startswith("step "))
@@ -221,75 +211,77 @@ def test_costs_by_line_are_the_source_with_figures(run_cli) -> None:
     assert (code, out.rstrip(), err) == (0, str(by_line).rstrip(), "")
     (line,) = (line for line in out.splitlines() if line.endswith('h = jnp.tanh(x @ params["w"])'))
     assert line.split()[0] == "120"  # two products of 2·2·4·3, and 4 for each of 6 derivatives of tanh
-    data = json.loads(run_cli(*command, "--json")[1])
+    data = json.loads(printed(*command, "--json"))
     assert data == json.loads(json.dumps(by_line.to_dict()))
     by_role = (*command[:-1], "role")
     assert run_cli(*by_role)[:2] == (0, f"{step.cost().by_role}\n")
-    assert json.loads(run_cli(*by_role, "--json")[1])["backward"] == step.cost().by_role["backward"].to_dict()
+    assert json.loads(printed(*by_role, "--json"))["backward"] == step.cost().by_role["backward"].to_dict()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["mine:double"],
-            "UnexpectedInputError: cannot inspect 'double' with these arguments: missing a required argument: 'x'.\n"
-            "    takes  (x, times=2)\n",
-        ),
-        (
-            ["mine:double", "--arg", "f33[3"],
-            "UnknownOptionError: invalid --arg 'f33[3'.\n    needs  dtype and shape, as f32[32,784], or",
-        ),
-        (["mine:double", "--arg", "y=q7[3]"], "UnknownOptionError: invalid --arg 'y=q7[3]'.\n"),
-        (
-            ["mine:double", "--arg", "f32[3]", "--arg", "z=1"],
-            "UnexpectedInputError: cannot inspect 'double' with these arguments: "
-            "got an unexpected keyword argument 'z'.\n",
-        ),
-        (
-            ["mine:looping", "--arg", "f32[2]", "--arg", "3", "--static", "n,m"],
-            "UnknownOptionError: jax.jit rejects these static arguments of 'looping'.\n",
-        ),
-        (
-            ["mine:broken", "--arg", "x=4,4", "--by", "line"],
-            "StageUnavailableError: the argument 'x' of 'broken' is not an array.\n    given    (4, 4)\n",
-        ),
-        (["mine:doubel"], "UnknownOptionError: 'mine' has no 'doubel'.\n    has  "),
-        (["mine:double", "--shape", "x=3"], "UnknownOptionError: 'double' takes no shapes=.\n"),
-        (
-            ["mine:double", "--program", "train-step", "--arg", "f32[3]"],
-            "UnknownOptionError: 'double' takes no program=.\n",
-        ),
-        (
-            ["mine:double", "--arg", "f32[3]", "--stage", "jaxpr", "--block", "doubel"],
-            "UnknownBlockError: no line of stage 'jaxpr' has block 'doubel'.\n"
-            "    blocks  double\n"
-            "    roles   forward\n",
-        ),
-        (
-            ["mine:double", "--arg", "f32[3]", "--stage", "cost", "--block", "double"],
-            "UnknownOptionError: --block and --role select lines of the text of a stage.\n    stages with lines  ",
-        ),
-        (
-            ["mine:double", "--arg", "f32[3]", "--stage", "hl0"],
-            "UnknownOptionError: unknown stage 'hl0'.\n    known  python, graph, jaxpr, stablehlo, hlo_before",
-        ),
-        (["mine:double", "--arg", "f32[3]", "--short"], "UnknownOptionError: --short needs --stage hlo.\n"),
-        (
-            ["mine:double", "--arg", "f32[3]", "--passes", "--by", "line"],
-            "UnknownOptionError: --by needs --stage cost.\n",
-        ),
-        (
-            ["mine:double", "--arg", "f32[3]", "--pass", "9999"],
-            "UnknownOptionError: pass 9999 does not exist.\n    passes  0 to ",
-        ),
-        (["mine:raising"], "ZeroDivisionError: in the module\n    Try: --debug  # prints the traceback\n"),
-    ],
-)
-def test_errors(run_cli, arguments, message):
-    code, out, err = run_cli("show", *arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith(message)
+REFUSED = """
+mine:double
+UnexpectedInputError: cannot inspect 'double' with these arguments: missing a required argument: 'x'.
+    takes  (x, times=2)
+
+mine:double --arg 'f33[3'
+UnknownOptionError: invalid --arg 'f33[3'.
+    needs  dtype and shape, as f32[32,784], or
+
+mine:double --arg 'y=q7[3]'
+UnknownOptionError: invalid --arg 'y=q7[3]'.
+
+mine:double --arg 'f32[3]' --arg z=1
+UnexpectedInputError: cannot inspect 'double' with these arguments: got an unexpected keyword argument 'z'.
+
+mine:looping --arg 'f32[2]' --arg 3 --static n,m
+UnknownOptionError: jax.jit rejects these static arguments of 'looping'.
+
+mine:broken --arg x=4,4 --by line
+StageUnavailableError: the argument 'x' of 'broken' is not an array.
+    given    (4, 4)
+
+mine:doubel
+UnknownOptionError: 'mine' has no 'doubel'.
+    has  
+
+mine:double --shape x=3
+UnknownOptionError: 'double' takes no shapes=.
+
+mine:double --program train-step --arg 'f32[3]'
+UnknownOptionError: 'double' takes no program=.
+
+mine:double --arg 'f32[3]' --stage jaxpr --block doubel
+UnknownBlockError: no line of stage 'jaxpr' has block 'doubel'.
+    blocks  double
+    roles   forward
+
+mine:double --arg 'f32[3]' --stage cost --block double
+UnknownOptionError: --block and --role select lines of the text of a stage.
+    stages with lines  
+
+mine:double --arg 'f32[3]' --stage hl0
+UnknownOptionError: unknown stage 'hl0'.
+    known  python, graph, jaxpr, stablehlo, hlo_before
+
+mine:double --arg 'f32[3]' --short
+UnknownOptionError: --short needs --stage hlo.
+
+mine:double --arg 'f32[3]' --passes --by line
+UnknownOptionError: --by needs --stage cost.
+
+mine:double --arg 'f32[3]' --pass 9999
+UnknownOptionError: pass 9999 does not exist.
+    passes  0 to 
+
+mine:raising
+ZeroDivisionError: in the module
+    Try: --debug  # prints the traceback
+"""
+
+
+@pytest.mark.parametrize(("command", "message"), read_transcript(REFUSED))
+def test_errors(refused, command: str, message: str) -> None:
+    assert refused("show", *shlex.split(command)).startswith(message)
 
 
 def test_missing_module(run_cli, folder):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from transcript import read_transcript
 
 from mithril_nb import cli
 
@@ -46,11 +48,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("place", ["nets/my-net.py", "./nets/my-net.py", "{folder}/nets/my-net.py"])
-def test_a_function_of_a_python_file(run_cli, folder, place):
-    code, out, err = run_cli("show", f"{place.format(folder=folder)}:step", "--stage", "jaxpr")
-    assert (code, err) == (0, "")
+def test_a_function_of_a_python_file(printed, folder, place):
+    out = printed("show", f"{place.format(folder=folder)}:step", "--stage", "jaxpr")
     assert "mul b 3.0:f32[]" in out
-    by_line = run_cli("show", f"{place.format(folder=folder)}:step", "--by", "line", "--stage", "cost")[1]
+    by_line = printed("show", f"{place.format(folder=folder)}:step", "--by", "line", "--stage", "cost")
     assert "    return jnp.sin(x) * Config().scale" in by_line
 
 
@@ -60,11 +61,10 @@ def test_a_file_named_as_an_imported_module(run_cli, folder):
     assert hasattr(sys.modules["jax"], "jit")
 
 
-def test_a_file_of_a_package_imports_relatively(run_cli, folder):
+def test_a_file_of_a_package_imports_relatively(printed, folder):
     (folder / "nets" / "__init__.py").write_text("", encoding="utf-8")
     (folder / "nets" / "deep.py").write_text("from .beside import SCALE\ndef f(x): return x * SCALE", encoding="utf-8")
-    code, out, err = run_cli("show", "nets/deep.py:f", "--arg", "f32[3]", "--stage", "jaxpr")
-    assert (code, err) == (0, "")
+    out = printed("show", "nets/deep.py:f", "--arg", "f32[3]", "--stage", "jaxpr")
     assert "mul a 3.0:f32[]" in out
 
 
@@ -76,23 +76,32 @@ def test_a_file_that_fails_is_run_again(run_cli, folder):
     assert "bad" not in sys.modules
 
 
-@pytest.mark.parametrize(
-    ("target", "message"),
-    [
-        (
-            "nets/my-net.py",
-            "ModelFileError: 'nets/my-net.py' is a Python file.\n    needs  the name of a function in it",
-        ),
-        ("mlp.py:forwrad", "UnknownOptionError: 'mlp.py' has no 'forwrad'.\n    has  forward\n"),
-        ("nest/mpl.py:f", "ModelFileError: file 'nest/mpl.py' does not exist.\n    looked in  {folder}/nest\n"),
-        ("nope", "ModelFileError: 'nope' is neither a file nor of the form module:name.\n    needs  model.json,"),
-        ("mpl:forward", "ModelFileError: module 'mpl' does not exist.\n    looked in  {folder}, and the environment\n"),
-    ],
-)
-def test_a_name_that_does_not_exist(run_cli, folder, target, message):
-    code, out, err = run_cli("show", target)
-    assert (code, out) == (2, "")
-    assert err.startswith(message.format(folder=folder))
+REFUSED = """
+nets/my-net.py
+ModelFileError: 'nets/my-net.py' is a Python file.
+    needs  the name of a function in it
+
+mlp.py:forwrad
+UnknownOptionError: 'mlp.py' has no 'forwrad'.
+    has  forward
+
+nest/mpl.py:f
+ModelFileError: file 'nest/mpl.py' does not exist.
+    looked in  {folder}/nest
+
+nope
+ModelFileError: 'nope' is neither a file nor of the form module:name.
+    needs  model.json,
+
+mpl:forward
+ModelFileError: module 'mpl' does not exist.
+    looked in  {folder}, and the environment
+"""
+
+
+@pytest.mark.parametrize(("command", "message"), read_transcript(REFUSED))
+def test_a_name_that_does_not_exist(refused, folder, command: str, message: str) -> None:
+    assert refused("show", *shlex.split(command)).startswith(message.format(folder=folder))
 
 
 UNTRAINED = """

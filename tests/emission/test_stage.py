@@ -10,6 +10,8 @@ import pytest
 
 import mithril_nb as ml
 from mithril_nb import models
+from mithril_nb.emission.build import build
+from mithril_nb.errors import StageUnavailableError
 from mithril_nb.inspection import Inspection
 from tests.jax_programs import check_links
 
@@ -58,6 +60,12 @@ def test_an_unsupported_primitive_is_shown_in_the_stage() -> None:
     stage = ml.inspect(program, jnp.ones(3, "int32")).stage("numpy")
     assert stage.text == ""
     assert "backend 'numpy' has no source for primitive 'population_count'" in (stage.unavailable or "")
+
+
+def test_a_size_without_a_number_has_no_source() -> None:
+    rows = jax.ShapeDtypeStruct(jax.export.symbolic_shape("B"), "float32")
+    with pytest.raises(StageUnavailableError, match="no source for program 'sin': it needs a number for each size"):
+        build(ml.inspect(jnp.sin, rows)._pipeline.program.get())
 
 
 @pytest.mark.parametrize("callback", [jax.debug.print, lambda _, x: jax.debug.callback(print, x)])

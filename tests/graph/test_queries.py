@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from raised import message_of
+from transcript import message_of
 
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.query import EXAMPLES, NUMBERS, Condition, Query, Searchable, parse_query

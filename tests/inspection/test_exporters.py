@@ -82,3 +82,8 @@ def test_folder_that_does_not_exist(inspection, tmp_path) -> None:
 def test_invalid_suffix(suffix) -> None:
     with pytest.raises(UnknownOptionError, match="is not a valid file suffix"):
         exporter(suffix)
+
+
+def test_suffixes_start_with_a_dot() -> None:
+    with pytest.raises(UnknownOptionError, match="'csv' is not a valid file suffix"):
+        exporter("csv")

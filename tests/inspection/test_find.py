@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from raised import message_of
 from strategies import WIDTH, models, modest
+from transcript import message_of
 
 from mithril_nb import errors, targets
 from mithril_nb.graph.query import Found, Match, parse_query

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mithril_nb as ml
 from mithril_nb.errors import ModelFileError
 from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect_function as inspect
@@ -84,3 +86,12 @@ def test_lines_outside_of_the_text_are_refused() -> None:
 def test_only_inspections_are_inspections() -> None:
     assert is_saved_inspection(json.loads(text()))
     assert not any(map(is_saved_inspection, (None, [], {}, {"format": "mithril_nb.model"})))
+
+
+@pytest.mark.parametrize(("content", "message"), [(None, "cannot read"), ("no JSON", "is not valid JSON")])
+def test_a_file_that_is_no_inspection_is_refused(tmp_path: Path, content: str | None, message: str) -> None:
+    path = tmp_path / "inspection.json"
+    if content:
+        path.write_text(content)
+    with pytest.raises(ModelFileError, match=message):
+        ml.compare(path, path)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from raised import message_of
+from transcript import message_of
 
 import mithril_nb as ml
 from mithril_nb.errors import ShapeError, UnknownOptionError

@@ -6,7 +6,7 @@ import textwrap
 
 import numpy as np
 import pytest
-from raised import message_of
+from transcript import message_of
 
 import mithril_nb as ml
 from mithril_nb.graph.edit import rename

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from raised import message_of
+from transcript import message_of
 
 import mithril_nb as ml
 from mithril_nb.models import MLP, BatchNorm, Embedding, LayerNorm, Linear, Model, Relu, Repeat

@@ -78,12 +78,45 @@ SEEDS: dict[tuple[str, int], Seed] = {
     ("000", 1): Seed(
         mends=(Mend('device="gpu"', 'device="cpu"', NO_GPU),), check='assert backend.device_name == "cpu:0"'
     ),
-    ("000", 2): Seed(BACKEND, check='assert int32_tensor.dtype == "int32" and randn.shape == rand.shape == (3, 4)'),
-    ("000", 3): Seed(BACKEND, check="assert sum_all == 12 and matmul.shape == (3, 5)"),
-    ("000", 4): Seed(BACKEND, check="assert concatenated.shape == (6, 4)"),
+    ("000", 2): Seed(
+        BACKEND,
+        check="""
+        for tensor in (zeros, ones, randn, rand, jax_tensor):
+            assert tensor.shape == (3, 4) and tensor.dtype == "float32"
+        assert float16_tensor.dtype == "float16" and int32_tensor.dtype == "int32"
+        assert (zeros == 0).all() and (ones == 1).all() and (arange == np.arange(10)).all()
+        assert np.allclose(jax_tensor, numpy_array, rtol=1e-6)
+        assert (rand >= 0).all() and (rand < 1).all() and (randn < 0).any()
+        """,
+    ),
+    ("000", 3): Seed(
+        BACKEND,
+        check="""
+        for found in (mul, div, relu):
+            assert (found == 1).all()
+        assert (add == 2).all() and (sub == 0).all() and (matmul == np.full((3, 5), 4.0)).all()
+        assert sum_all == 12 and (sum_axis == np.full(4, 3.0)).all() and mean == max_val == 1
+        assert np.allclose(sigmoid, 1 / (1 + np.exp(-1)), 1e-6) and np.allclose(tanh, np.tanh(1), 1e-6)
+        """,
+    ),
+    ("000", 4): Seed(
+        BACKEND, check="assert (reshaped.shape, transposed.shape, concatenated.shape) == ((3, 4), (4, 3), (6, 4))"
+    ),
     ("000", 5): Seed(check="assert compiled_model.jit"),
-    ("000", 6): Seed(after=(5,), check="assert output_tensor.shape == (32, 64)"),
-    ("000", 7): Seed(after=(5, 6), check="assert weight_grad.shape == (128, 64) and (bias_grad == 32).all()"),
+    ("000", 6): Seed(
+        after=(5,),
+        check="""
+        wanted = np.asarray(inputs["input"]) @ np.asarray(params["weight"]) + np.asarray(params["bias"])
+        assert output_tensor.shape == (32, 64) and np.allclose(output_tensor, wanted, rtol=1e-4, atol=1e-5)
+        """,
+    ),
+    ("000", 7): Seed(
+        after=(5, 6),
+        check="""
+        wanted = np.asarray(inputs["input"]).T @ np.ones((32, 64))
+        assert np.allclose(weight_grad, wanted, rtol=1e-4, atol=1e-4) and (bias_grad == np.full(64, 32.0)).all()
+        """,
+    ),
     ("000", 8): Seed(after=(5,), check="assert compiled_model.jit"),
     ("000", 9): Seed(ML, check='assert dict(backend.mesh.shape) == {"data": 2, "model": 2}'),
     ("000", 10): Seed(BACKEND, check="assert len(sharded_tensor.devices()) == 2 and (sharded_tensor == 1).all()"),
@@ -123,7 +156,17 @@ SEEDS: dict[tuple[str, int], Seed] = {
     ("000", 17): Seed(after=(5,), check="assert compiled_model"),
     ("000", 18): Seed(after=(5,), check="assert compiled_model.jit"),
     ("000", 19): Seed("import jax\n" + ML, mends=(Mend('"gpu:0"', '"cpu:0"', NO_GPU),)),
-    ("002", 1): Seed(check="assert output.shape == (32, 10)"),
+    ("002", 1): Seed(
+        check="""
+        assert list(params) == [f"linear_{i}.{name}" for i in range(3) for name in ("weight", "bias")]
+        assert [params[f"linear_{i}.weight"].shape for i in range(3)] == [(784, 512), (512, 256), (256, 10)]
+        hidden = np.asarray(inputs["input"])
+        for i in range(3):
+            hidden = hidden @ np.asarray(params[f"linear_{i}.weight"]) + np.asarray(params[f"linear_{i}.bias"])
+            hidden = np.maximum(hidden, 0) if i < 2 else hidden
+        assert output.shape == (32, 10) and np.allclose(output, hidden, rtol=1e-4, atol=1e-4)
+        """,
+    ),
     ("002", 2): Seed(
         'grads = {"output": backend.ones(32, 10)}',
         after=(1,),
@@ -205,8 +248,17 @@ SEEDS: dict[tuple[str, int], Seed] = {
         assert np.allclose(found, y, rtol=1e-3, atol=1e-1)
         """,
     ),
-    ("004", 1): Seed(check="assert JaxBackend()"),
-    ("004", 2): Seed(check="assert NumpyBackend and CBackend and GGMLBackend"),
+    ("004", 1): Seed(
+        ML,
+        check="""
+        assert (JaxBackend, TorchBackend, MlxBackend) == (ml.JaxBackend, ml.TorchBackend, ml.MlxBackend)
+        assert JaxBackend()
+        """,
+    ),
+    ("004", 2): Seed(
+        ML,
+        check="assert (NumpyBackend, CBackend, GGMLBackend) == (ml.NumpyBackend, ml.CBackend, ml.GGMLBackend)",
+    ),
     ("004", 3): Seed("from abc import ABC, abstractmethod", check='assert "ones" in Backend.__abstractmethods__'),
     ("004", 4): Seed(
         'import numpy as np\ninput_data = np.ones((2, 4), "float32")',
@@ -248,7 +300,13 @@ SEEDS: dict[tuple[str, int], Seed] = {
         libraries=("torch", "mlx"),
         check='assert jax_backend.ones(2, dtype="float64").dtype == "float64"',
     ),
-    ("004", 7): Seed(BACKEND, check="assert w == 32 and c == 21"),
+    ("004", 7): Seed(
+        BACKEND,
+        check="""
+        assert z.tolist() == a.tolist() == [5, 7, 9] and (w, c) == (32, 21)
+        assert np.allclose((b, d), 1)
+        """,
+    ),
     ("004", 8): Seed(BACKEND + "\ntensor = backend.ones(3, 4)", check='assert shape == (3, 4) and dtype == "float32"'),
     ("004", 9): Seed("import numpy as np", check="assert np.allclose(grad_x, [2, 4, 6])"),
     ("004", 10): Seed(

@@ -309,3 +309,9 @@ def test_stages_are_computed_in_the_context_of_inspect(context):
         found = threads.submit(late.stage, "stablehlo").result()
     assert (found.text, found.unavailable) == (expected.text, expected.unavailable)
     assert look().stage("stablehlo").text != expected.text
+
+
+def test_a_program_that_does_not_lower_has_no_passes():
+    inspection = inspect(lambda x: jax.lax.platform_dependent(x, cuda=jnp.sin), spec(3))
+    with pytest.raises(StageUnavailableError, match="program '<lambda>' has no passes"):
+        _ = inspection.passes

@@ -45,3 +45,30 @@ def refused(target: Any, *args: Any, **options: Any) -> str:
     with pytest.raises((ModelFileError, UnknownOptionError)) as caught:
         ml.inspect(target, *args, **options)
     return str(caught.value)
+
+
+def at_every_step(fn: Callable[..., Any] = step, args: tuple[Any, ...] = ARGS) -> dict[str, Callable[[Path], Any]]:
+    """Return functions of a folder for files that return the program at a step of the pipeline."""
+
+    def exported() -> Any:
+        return jax.export.export(jax.jit(fn))(*args)
+
+    def made() -> jax.stages.Lowered:
+        return lowered(fn, args)
+
+    def hlo() -> str:
+        return made().compile().as_text() or ""
+
+    return {
+        "lowered": lambda _: made(),
+        "compiled": lambda _: made().compile(),
+        "exported": lambda _: exported(),
+        "StableHLO file": lambda folder: file(folder, "a.mlir", made().as_text(debug_info=True)),
+        "StableHLO text": lambda _: made().as_text(),
+        "StableHLO in .txt": lambda folder: str(file(folder, "a.txt", made().as_text())),
+        "HLO file": lambda folder: str(file(folder, "a.hlo", hlo())),
+        "HLO bytes": lambda _: hlo().encode(),
+        "HLO before": lambda folder: file(folder, "a.txt", made().as_text("hlo", debug_info=True)),
+        "HLO proto": lambda folder: file(folder, "a.pb", hlo_proto(made())),
+        "MLIR bytecode": lambda _: exported().mlir_module_serialized,
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.stages.given.jax_modules import StableHlo
 from mithril_nb.stages.hlo.text import tidy_module
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
-from tests.targets.given_programs import ARGS, file, hlo_proto, lowered, step
+from tests.targets.given_programs import ARGS, at_every_step, file, hlo_proto, lowered, step
 
 CONTENTS = {
     "python": "Python", "graph": "graph", "jaxpr": "jaxpr", "stablehlo": "StableHLO",
@@ -50,37 +49,25 @@ def available(inspection: Inspection) -> list[str]:
 
 # Stages
 
-OBJECTS: dict[str, tuple[Callable[[Path], Any], str, tuple[str, ...]]] = {
-    "lowered": (lambda _: lowered(), "a jax.stages.Lowered", FROM_STABLEHLO),
-    "compiled": (lambda _: lowered().compile(), "a jax.stages.Compiled", ("hlo",)),
-    "exported": (lambda _: jax.export.export(jax.jit(step))(*ARGS), "an exported program", FROM_STABLEHLO),
-    "StableHLO file": (
-        lambda folder: file(folder, "a.mlir", lowered().as_text(debug_info=True)), "StableHLO text", FROM_STABLEHLO
-    ),
-    "StableHLO text": (lambda _: lowered().as_text(), "StableHLO text", FROM_STABLEHLO),
-    "StableHLO in .txt": (
-        lambda folder: str(file(folder, "a.txt", lowered().as_text())), "StableHLO text", FROM_STABLEHLO
-    ),
-    "HLO file": (lambda folder: str(file(folder, "a.hlo", lowered().compile().as_text() or "")), "HLO text", ("hlo",)),
-    "HLO bytes": (lambda _: (lowered().compile().as_text() or "").encode(), "HLO text", ("hlo",)),
-    "HLO before": (
-        lambda folder: file(folder, "a.txt", lowered().as_text("hlo", debug_info=True)),
-        "HLO text before XLA's passes", ("hlo_before",),
-    ),
-    "HLO proto": (
-        lambda folder: file(folder, "a.pb", hlo_proto(lowered())),
-        "a serialized HLO module before XLA's passes", ("hlo_before",),
-    ),
-    "MLIR bytecode": (
-        lambda _: jax.export.export(jax.jit(step))(*ARGS).mlir_module_serialized, "MLIR bytecode", FROM_STABLEHLO
-    ),
-}  # fmt: skip
+OBJECTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "lowered": ("a jax.stages.Lowered", FROM_STABLEHLO),
+    "compiled": ("a jax.stages.Compiled", ("hlo",)),
+    "exported": ("an exported program", FROM_STABLEHLO),
+    "StableHLO file": ("StableHLO text", FROM_STABLEHLO),
+    "StableHLO text": ("StableHLO text", FROM_STABLEHLO),
+    "StableHLO in .txt": ("StableHLO text", FROM_STABLEHLO),
+    "HLO file": ("HLO text", ("hlo",)),
+    "HLO bytes": ("HLO text", ("hlo",)),
+    "HLO before": ("HLO text before XLA's passes", ("hlo_before",)),
+    "HLO proto": ("a serialized HLO module before XLA's passes", ("hlo_before",)),
+    "MLIR bytecode": ("MLIR bytecode", FROM_STABLEHLO),
+}
 
 
 @pytest.mark.parametrize("kind", OBJECTS)
 def test_stages_and_the_reasons_why_others_are_unavailable(kind: str, tmp_path: Path) -> None:
-    make, given_as, stages = OBJECTS[kind]
-    found = ml.inspect(make(tmp_path))
+    given_as, stages = OBJECTS[kind]
+    found = ml.inspect(at_every_step()[kind](tmp_path))
     assert found.name == "step"
     has_locations = kind not in ("StableHLO text", "StableHLO in .txt")
     there = {*stages, *(["python"] if has_locations else [])}

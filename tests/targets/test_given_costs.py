@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,28 +13,19 @@ from transcript import message_of
 
 import mithril_nb as ml
 from mithril_nb.errors import CostBoundError, StageUnavailableError
+from tests.targets.given_programs import at_every_step, lowered
 
 
 def step(x: Any, w: Any) -> Any:
     return jnp.tanh(x @ w).sum()
 
 
-def lowered(fn: Callable[..., Any] = step, args: tuple[Any, ...] = (spec(2, 4), spec(4, 8))) -> jax.stages.Lowered:
-    return jax.jit(fn).lower(*args)
+ARGS = spec(2, 4), spec(4, 8)
 
 
-OBJECTS: dict[str, Callable[[], Any]] = {
-    "lowered": lowered,
-    "compiled": lambda: lowered().compile(),
-    "StableHLO text": lambda: lowered().as_text(),
-    "HLO text": lambda: lowered().compile().as_text(),
-    "HLO before": lambda: lowered().as_text(dialect="hlo"),
-}
-
-
-@pytest.mark.parametrize("kind", OBJECTS)
-def test_costs_are_checked_without_a_source(kind: str) -> None:
-    found = ml.inspect(OBJECTS[kind]())
+@pytest.mark.parametrize("kind", ["lowered", "compiled", "StableHLO text", "HLO bytes", "HLO before"])
+def test_costs_are_checked_without_a_source(kind: str, tmp_path: Path) -> None:
+    found = ml.inspect(at_every_step(step, ARGS)[kind](tmp_path))
     source = "lowered" if found.stage("hlo_before").unavailable is None else "compiled"
     assert found.cost().source == source
     flops = found.cost().total.flops
@@ -57,7 +48,7 @@ def test_costs_of_symbolic_sizes_fail_with_working_advice() -> None:
 
 def test_a_bound_of_memory_that_is_unknown() -> None:
     with pytest.raises(CostBoundError) as caught:
-        ml.assert_cost(lowered().compile().as_text(), peak_bytes=1)
+        ml.assert_cost(lowered(step, ARGS).compile().as_text(), peak_bytes=1)
     assert "peak_bytes  unknown (compiled)" in str(caught.value)
 
 
@@ -78,11 +69,11 @@ def test_results_are_those_of_the_function() -> None:
         assert [(one.name, one.spec) for one in ml.inspect(target).outputs] == [
             (f"result[{place}]", specs) for place, (_, specs) in enumerate(wanted)
         ]
-    assert [one.name for one in ml.inspect(lowered().compile()).outputs] == ["result"]
+    assert [one.name for one in ml.inspect(lowered(step, ARGS).compile()).outputs] == ["result"]
 
 
 def test_a_given_program_does_not_change_its_arguments() -> None:
-    assert message_of(lambda: ml.inspect(lowered()).altered(lambda args: args)) == (
+    assert message_of(lambda: ml.inspect(lowered(step, ARGS)).altered(lambda args: args)) == (
         "StageUnavailableError: program 'step' has no jaxpr.\n"
         "    reason  this program was given as a jax.stages.Lowered: it has no jaxpr\n"
         '    Try: inspection.stage("stablehlo")  # the first stage of this program'

@@ -16,6 +16,7 @@ import mithril_nb as ml
 from benchmarks.corpus import corpus
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.given.locations import GivenLines
+from tests.targets.given_programs import at_every_step
 
 HERE = Path(__file__).name
 SHORT = ("MLP, forward", "LeNet, forward", "cond, gradient", "steps in a scan", "LSTM by scan, forward")
@@ -45,21 +46,7 @@ def lowered() -> jax.stages.Lowered:
     return jax.jit(net).lower(*ARGS)
 
 
-def text_file(folder: Path, name: str, text: str | None) -> Path:
-    path = folder / name
-    path.write_text(text or "")
-    return path
-
-
-OBJECTS: dict[str, Any] = {
-    "lowered": lambda _: lowered(),
-    "compiled": lambda _: lowered().compile(),
-    "exported": lambda _: jax.export.export(jax.jit(net))(*ARGS),
-    "StableHLO file": lambda folder: text_file(folder, "a.mlir", lowered().as_text(debug_info=True)),
-    "HLO file": lambda folder: text_file(folder, "a.hlo", lowered().compile().as_text()),
-    "HLO before": lambda folder: text_file(folder, "b.hlo", lowered().as_text("hlo", debug_info=True)),
-    "HLO proto": lambda _: lowered().compiler_ir("hlo").as_serialized_hlo_module_proto(),  # type: ignore[union-attr]
-}
+OBJECTS = ("lowered", "compiled", "exported", "StableHLO file", "HLO file", "HLO before", "HLO proto")
 
 
 def flops_by_line(inspection: Inspection, source: str) -> dict[str, float | None]:
@@ -68,7 +55,7 @@ def flops_by_line(inspection: Inspection, source: str) -> dict[str, float | None
 
 @pytest.mark.parametrize("kind", OBJECTS)
 def test_lines_and_costs_are_those_of_the_traced_program(kind: str, tmp_path: Path) -> None:
-    traced, found = ml.inspect(net, *ARGS), ml.inspect(OBJECTS[kind](tmp_path))
+    traced, found = ml.inspect(net, *ARGS), ml.inspect(at_every_step(net, ARGS)[kind](tmp_path))
     assert found.given is not None
     for source in found.given.sources:
         assert flops_by_line(found, source) == flops_by_line(traced, source)
@@ -95,7 +82,7 @@ def test_lines_of_libraries_are_second() -> None:
 
 @pytest.mark.parametrize("kind", OBJECTS)
 def test_python_pane(kind: str, tmp_path: Path) -> None:
-    stage = ml.inspect(OBJECTS[kind](tmp_path)).stage("python")
+    stage = ml.inspect(at_every_step(net, ARGS)[kind](tmp_path)).stage("python")
     assert stage.unavailable is None
     assert "    a = jax.nn.relu(x @ w)\n" in stage.text
     assert "    return jnp.sin(x) * 3\n" in stage.text

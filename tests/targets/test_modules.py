@@ -373,3 +373,9 @@ def test_cells_of_linen_are_in_their_layer() -> None:
     found = {block for block in blocks(inspection) if not any(block.startswith(f"{cell}/") for cell in cells)}
     assert found == {"lstm_0", "lstm_1", "head", *cells}
     assert owners(inspection)["params['head.kernel']"] == "head"
+
+
+def test_linen_module_without_a_key_names_rngs():
+    module = linen.Dropout(0.5, deterministic=False)
+    text = str(ml.inspect(module, jnp.ones((8, 4))).stage("jaxpr"))
+    assert 'ml.inspect(module, x, rngs={"dropout": jax.random.key(0)})' in text

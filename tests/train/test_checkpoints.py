@@ -19,11 +19,13 @@ from safetensors.numpy import load_file, save_file
 from transcript import facts_of, without_advice
 
 from mithril_nb.errors import CheckpointError, TrainingError
+from mithril_nb.interop import load_params
 from mithril_nb.models import BatchNorm, Linear, Model
 from mithril_nb.train import fit
 from mithril_nb.train.checkpoints import saver as rooms
 from mithril_nb.train.checkpoints.file import KEY, NAME, ZEROS, read, seal, to_host, write
 from mithril_nb.train.checkpoints.saver import Checkpoints, checkpoints_in, latest
+from tests.train.conftest import PlainMLP
 from tests.train.resuming import resumed
 
 COLUMNS = ("step", "loss", "accuracy", "validation_loss", "validation_accuracy", "epoch", "learning_rate")
@@ -63,37 +65,40 @@ def test_resumed_run_equals_uninterrupted_run(small, blobs, tmp_path, stop, vali
     assert_same_run(run.wait(), whole)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adamw", optax.adam(optax.cosine_decay_schedule(1e-2, 20)), optax.lion])
-def test_every_optimizer_state_resumes(small, blobs, tmp_path, optimizer):
-    options = {"epochs": 3, "batch_size": 16, "optimizer": optimizer}
-    whole = fit(small, blobs, **options).wait()
-    steps(fit(small, blobs, **options, checkpoint=tmp_path), 6)
-    assert_same_run(fit(small, blobs, **options, checkpoint=tmp_path, resume=True).wait(), whole)
+NOISY = optax.chain(optax.add_noise(0.1, 0.5, 0), optax.sgd(0.1))
+PARAMS = {name: jnp.asarray(array, jnp.bfloat16) for name, array in PlainMLP(4, 8, 3).randomize_params(0).items()}
+NORMALIZED = Model() + Linear(8) + BatchNorm() + Linear(3)
 
 
-def test_random_optimizer_resumes(small, blobs, tmp_path):
-    options = {"epochs": 3, "batch_size": 16, "optimizer": optax.chain(optax.add_noise(0.1, 0.5, 0), optax.sgd(0.1))}
-    whole = fit(small, blobs, **options).wait()
-    steps(fit(small, blobs, **options, checkpoint=tmp_path), 6)
-    assert_same_run(fit(small, blobs, **options, checkpoint=tmp_path, resume=True).wait(), whole)
-
-
-def test_dropout_draws_the_same_after_resume(mlp, blobs, tmp_path):
-    options = {"epochs": 3, "batch_size": 16, "seed": 5}
-    model = mlp(4, 8, 3, dropout=0.5)
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        *(
+            pytest.param(PlainMLP(4, 8, 3), {"optimizer": optimizer}, id=name)
+            for name, optimizer in {
+                "sgd": "sgd",
+                "adamw": "adamw",
+                "a schedule": optax.adam(optax.cosine_decay_schedule(1e-2, 20)),
+                "a factory": optax.lion,
+                "noise": NOISY,
+            }.items()
+        ),
+        pytest.param(PlainMLP(4, 8, 3, dropout=0.5), {"seed": 5}, id="dropout"),
+        pytest.param(PlainMLP(4, 8, 3), {"params": PARAMS}, id="bfloat16"),
+        pytest.param(NORMALIZED, {"validation": 0.2}, id="state"),
+    ],
+)
+def test_every_kind_of_state_resumes(blobs, tmp_path, model, options):
+    options = {"epochs": 3, "batch_size": 16, **options}
     whole = fit(model, blobs, **options).wait()
-    steps(fit(model, blobs, **options, checkpoint=tmp_path), 6)
-    assert_same_run(fit(model, blobs, **options, checkpoint=tmp_path, resume=True).wait(), whole)
-
-
-def test_bfloat16_params_resume(small, blobs, tmp_path):
-    params = {name: jnp.asarray(array, jnp.bfloat16) for name, array in small.randomize_params(0).items()}
-    options = {"epochs": 3, "batch_size": 16, "params": params}
-    whole = fit(small, blobs, **options).wait()
-    steps(fit(small, blobs, **options, checkpoint=tmp_path), 6)
-    run = fit(small, blobs, **options, checkpoint=tmp_path, resume=True)
-    assert run.params["linear_0.weight"].dtype == jnp.bfloat16
+    left = steps(fit(model, blobs, **options, checkpoint=tmp_path), 5)
+    run = fit(model, blobs, **options, checkpoint=tmp_path, resume=True)
+    assert run.step == 5
+    assert jax.tree.map(lambda leaf: leaf.dtype, run.params) == jax.tree.map(lambda leaf: leaf.dtype, left.params)
+    assert same(run.model_state, left.model_state)
     assert_same_run(run.wait(), whole)
+    assert same(run.model_state, whole.model_state)
+    assert bool(run.model_state) == (model is NORMALIZED)
 
 
 def test_thread_takes_checkpoints_while_training(small, blobs, tmp_path):
@@ -346,16 +351,11 @@ def test_arrays_of_every_dtype_round_trip(tmp_path):
     assert jax.tree.all(jax.tree.map(lambda a, b: a.tobytes() == np.asarray(b).tobytes(), found, arrays))
 
 
-def test_model_state_resumes(blobs, tmp_path):
-    model = Model()
-    model |= Linear(8)
-    model += BatchNorm()
-    model += Linear(3)
-    options = {"epochs": 3, "batch_size": 16, "validation": 0.2}
-    whole = fit(model, blobs, **options).wait()
-    steps(fit(model, blobs, **options, checkpoint=tmp_path), 4)
-    run = fit(model, blobs, **options, checkpoint=tmp_path, resume=True)
-    assert run.step == 4
-    assert_same_run(run.wait(), whole)
-    assert run.model_state
-    assert same(run.model_state, whole.model_state)
+def test_params_of_a_checkpoint_load(small, blobs, two):
+    loaded = load_params(two / "step-0000000008.safetensors")
+    assert set(loaded) == set(small.randomize_params(0))
+    assert fit(small, blobs, params=loaded, batch_size=16).step == 0
+    of_folder = load_params(two)
+    assert all(np.array_equal(of_folder[name], loaded[name]) for name in loaded)
+    (two / "latest").symlink_to(two / "step-0000000008.safetensors")
+    assert set(load_params(two / "latest")) == set(loaded)

@@ -199,3 +199,12 @@ def test_copies_to_go_back_to_are_not_on_the_device(mlp, blobs):
     most = max(live() for event in run if event.kind in ("step", "epoch"))
     assert most - before < 1.2 * needed
     assert run._state.backup is None
+
+
+def test_nan_at_the_first_step_is_not_blamed_on_the_rate(small, blobs):
+    run = fit(small, blobs, loss=lambda p, t: p.mean() * np.nan, batch_size=16)
+    with pytest.raises(TrainingError, match="the loss is NaN at the first step") as caught:
+        run.wait()
+    assert "rate" not in str(caught.value)
+    with jax.debug_nans(True), pytest.raises(FloatingPointError):
+        run.evaluate(blobs)

@@ -72,15 +72,6 @@ def test_same_params_as_a_hand_written_loop(
     same(run.params, by_hand(model, blobs, theirs, 3, batch_size))
 
 
-def test_iterating_and_a_thread_give_the_same_params(mlp: Any, blobs: Any) -> None:
-    driven = fit(mlp(4, 8, 3, dropout=0.5), blobs, epochs=3)
-    for _ in driven:
-        pass
-    threaded = fit(mlp(4, 8, 3, dropout=0.5), blobs, epochs=3).start().wait()
-    same(driven.params, threaded.params, 0)
-    np.testing.assert_array_equal(driven.history["loss"], threaded.history["loss"])
-
-
 def test_seed_decides_everything(small: Any, blobs: Any) -> None:
     losses = [fit(small, blobs, epochs=2, seed=seed).wait().history["loss"] for seed in (1, 1, 2)]
     np.testing.assert_array_equal(losses[0], losses[1])

@@ -11,13 +11,13 @@ import jax
 import numpy as np
 import optax
 import pytest
+from transcript import message_of
 
 import mithril_nb as ml
 from mithril_nb import models
 from mithril_nb.errors import TrainingError, UnknownOptionError
 from mithril_nb.train import Run, fit
 from tests.backends.test_emitted_backends import KINDS, each_kind
-from tests.raised import message_of
 
 STEPS = 20
 OPTIMIZERS: dict[str, dict[str, Any]] = {

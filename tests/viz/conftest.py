@@ -1,35 +1,13 @@
-"""Golden files for pictures and listings, and the graphs that are drawn in many tests."""
+"""The graphs that are drawn in many tests, and strictly parsed pages."""
 
 from __future__ import annotations
 
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
 from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, Port
 from mithril_nb.viz.diagrams.logical import NodeAnnotation
-
-GOLDEN = Path(__file__).parent / "golden"
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the flag that rewrites golden files; review the diff."""
-    parser.addoption("--update-golden", action="store_true", help="rewrite tests/viz/golden with the current output")
-
-
-@pytest.fixture
-def golden(request: pytest.FixtureRequest):
-    """Return a function that compares a text with the golden file of a name."""
-
-    def check(name: str, text: str) -> None:
-        file = GOLDEN / name
-        if request.config.getoption("--update-golden", default=False):
-            file.write_text(text, encoding="utf-8", newline="\n")
-        assert file.exists(), f"{name} is new: make it with --update-golden, and look at it"
-        assert text == file.read_text(encoding="utf-8"), f"{name} differs: look, then --update-golden"
-
-    return check
 
 
 def op(kind: str, inputs: tuple[str, ...] = ("input",), params: tuple[str, ...] = (), **attributes) -> Block:

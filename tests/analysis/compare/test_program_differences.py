@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from raised import message_of
 from strategies import models
+from transcript import message_of
 
 import mithril_nb as ml
 from mithril_nb.analysis.compare import Comparison

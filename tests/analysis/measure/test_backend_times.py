@@ -7,13 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from transcript import message_of
 
 import mithril_nb as ml
 from mithril_nb import models
 from mithril_nb.analysis.measure import BackendTimes, time_backends
 from mithril_nb.emission.arrays.emitter import emit_arrays
 from mithril_nb.emission.c.emit import emit
-from tests.raised import message_of
 
 
 @pytest.fixture(scope="module")

@@ -245,6 +245,7 @@ def test_names_are_data_everywhere(model):
     [
         ({"lr": 1}, UnknownOptionError, "workbench takes no argument 'lr'."),
         ({"program": "backward"}, UnknownOptionError, "unknown program 'backward'."),
+        ({"autosave": 3}, UnknownOptionError, "cannot save edits to 3."),
         ({"backend": "torch"}, UnknownOptionError, "a workbench cannot run on 'torch'."),
         ({"optimizer": "adm"}, UnknownOptionError, "unknown optimizer 'adm'."),
         ({"learning_rate": -1}, UnknownOptionError, "the learning rate must be a finite number of at least 0."),

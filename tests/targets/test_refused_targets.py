@@ -1,4 +1,4 @@
-"""Errors of `inspect` for invalid targets, arguments and options."""
+"""Refused targets, arguments and options of `inspect`."""
 
 from __future__ import annotations
 
@@ -76,6 +76,11 @@ ml.inspect(Twice(), jax.ShapeDtypeStruct((5,), "float32"), variables={})
 UnexpectedInputError: 'Twice' contains its arrays, and takes no variables.
     take variables  modules of Flax linen, transforms of Haiku
 
+ml.inspect(norm, X, X, axis=0, params=0.5)
+UnknownOptionError: params=0.5 does not name the arguments that hold the parameters.
+    needs  the name of an argument, or several; () if there are none
+    Try: params="w"  # or params=("encoder", "decoder")
+
 ml.inspect(norm, X, X, axis=0, params="w")
 UnknownOptionError: params='w' is not an argument of program 'norm'.
     arguments  x, y, axis
@@ -139,6 +144,7 @@ ml.inspect(Linear(3), X, optimiser="adam")
 UnknownOptionError: ml.inspect takes no option 'optimiser', and the model has no input of this name.
     inputs   'input'
     options  <options>
+    Try: optimizer='adam'
 """
 
 

@@ -1,4 +1,4 @@
-"""Full messages of compiling and evaluating for arguments that do not match or are not arrays."""
+"""Refused arguments of compiling and evaluating."""
 
 from dataclasses import replace
 

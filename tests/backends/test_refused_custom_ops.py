@@ -1,4 +1,4 @@
-"""Full messages for custom ops that cannot be used."""
+"""Refused custom ops."""
 
 import re
 
