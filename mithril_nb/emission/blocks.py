@@ -59,13 +59,13 @@ class Divided:
                 outputs = [value for statement in part for value in statement.outputs if {*uses[value]} - own]
                 statements.append(self._call(block, part, tuple(outputs), depth))
             else:
-                statements += [self._with_divided_bodies(statement, depth) for statement in part]
+                statements += [
+                    replace(statement, bodies=tuple([self._inside(body, depth) for body in statement.bodies]))
+                    if statement.bodies
+                    else statement
+                    for statement in part
+                ]
         return replace(function, statements=tuple(statements))
-
-    def _with_divided_bodies(self, statement: Statement, depth: int) -> Statement:
-        if not statement.bodies:
-            return statement
-        return replace(statement, bodies=tuple([self._inside(body, depth) for body in statement.bodies]))
 
     def _call(self, block: str, part: tuple[Statement, ...], outputs: tuple[Value, ...], depth: int) -> Statement:
         free = [value for value in Function("", (), outputs, part).free if value not in self._constants]
@@ -73,11 +73,13 @@ class Divided:
         inputs = tuple(sorted(free, key=lambda value: (value in self._params) - (value in self._gradients)))
         function = self._inside(Function("", inputs, outputs, part, block, part[0].role), depth + 1)
         equations = dict.fromkeys(id for statement in function.statements for id in _equations(statement))
+        # A call has the line of its first statement that has one.
         source = next((statement.source for statement in part if statement.source), "")
         shared = self._share(function)
         return Statement(CALL, inputs, outputs, {}, tuple(equations), block, part[0].role, source, function=shared)
 
     def _share(self, function: Function) -> Function:
+        # Layers of a network are one function, which a reader has to understand only once.
         key, values = _structure(function, self._params)
         first, first_values = self._shared.setdefault(key, (function, values))
         self.blocks[first].append(function.block)
@@ -107,6 +109,8 @@ def _key(statement: Statement, depth: int) -> _Key:
 
 
 def _ordered(statements: Sequence[Statement], depth: int) -> list[Statement]:
+    # JAX interleaves blocks, for example in the backward pass. A topological order that stays in a block as long as it
+    # can gives each block one function in most programs. The heaps keep the order of JAX where it does not matter.
     producers = {value: index for index, statement in enumerate(statements) for value in statement.outputs}
     before = [{producers[value] for value in statement.reads if value in producers} for statement in statements]
     users: dict[int, list[int]] = defaultdict(list)
@@ -156,6 +160,7 @@ def _structure(function: Function, params: Collection[Value]) -> tuple[Any, list
     def of_statement(statement: Statement) -> Any:
         operands = use(statement.inputs)
         bodies = tuple([*map(of_body, statement.bodies)])
+        # Functions are compared after those that they call, so equal calls have the same function object.
         params = tuple(sorted((key, _plain(value)) for key, value in statement.params.items()))
         return statement.primitive, operands, params, bodies, id(statement.function), define(statement.outputs)
 
@@ -163,4 +168,5 @@ def _structure(function: Function, params: Collection[Value]) -> tuple[Any, list
 
 
 def _plain(value: Any) -> str:
+    # The repr of a large array leaves items out.
     return f"{value.dtype}{value.tolist()}" if isinstance(value, np.ndarray) else repr(value)

@@ -48,8 +48,10 @@ def flat_program(
 ) -> tuple[Function, dict[Value, Any]]:
     """Return a traced program as one function, and the arrays of its constants. See `build` for the options."""
     main, constants = read(program, reserved)
+    # A train step contains its gradients, and `detach` in every block would only be noise.
     if keeps_gradients and not any(statement.role == "backward" for statement in main.walk()):
         main = _with_detach(main)
+    # `narrow` needs the final uses of each value, and leaves reshapes that the second `clean` merges.
     return clean(narrow(clean(main))), constants
 
 

@@ -34,6 +34,7 @@ _COMMUTATIVE = frozenset("add add_any mul max min and or xor eq ne".split())
 _OF_SAME = {"eq": True, "le": True, "ge": True, "ne": False, "lt": False, "gt": False}
 """The comparison of an array with itself, if it has no NaN. C compilers warn about it."""
 _EXACT = ("int", "uint", "bool")
+"""Starts of the dtypes without NaN."""
 _MOST_ROUNDS = 8
 _NEUTRAL = {"mul": 1, "div": 1, "sub": 0, "max": -math.inf, "min": math.inf, "pow": 1}
 """The number that changes nothing as the second operand: x * 1 is x, even if x is NaN or -0."""
@@ -52,20 +53,17 @@ def clean(function: Function) -> Function:
     """Return a function without redundant statements, also in bodies of control flow."""
     for _ in range(_MOST_ROUNDS):
         before, cleaner = len(function.statements), _Pass(function)
-        function = _without_unused(cleaner.run())
-        if not cleaner.count and len(function.statements) == before:
+        function = cleaner.run()
+        live, statements = {*arrays(function.outputs)}, list[Statement]()
+        for statement in reversed(function.statements):
+            # A callback has no results, and no backend has source for it: it must stay, to be refused.
+            if not statement.outputs or not live.isdisjoint(statement.outputs):
+                live.update(statement.reads)
+                statements.append(statement)
+        function = replace(function, statements=tuple(reversed(statements)))
+        if not cleaner.count and len(statements) == before:
             break
     return function
-
-
-def _without_unused(function: Function) -> Function:
-    live = {*arrays(function.outputs)}
-    statements: list[Statement] = []
-    for statement in reversed(function.statements):
-        if not statement.outputs or not live.isdisjoint(statement.outputs):
-            live.update(statement.reads)
-            statements.append(statement)
-    return replace(function, statements=tuple(reversed(statements)))
 
 
 class _Pass:
@@ -97,6 +95,8 @@ class _Pass:
             self._give(now, self._ids([old]))
         return replace(self.function, statements=tuple(self.statements), outputs=outputs)
 
+    # A value may be replaced by one that is replaced later, so both functions follow chains.
+
     def _now(self, operands: Iterable[Operand]) -> tuple[Operand, ...]:
         now: list[Operand] = []
         for operand in operands:
@@ -119,7 +119,7 @@ class _Pass:
             statement = statement.also(self._ids(statement.inputs), inputs=inputs)
         if statement.bodies:
             now: dict[Operand, Operand] = dict(zip(statement.reads, self._now(statement.reads), strict=True))
-            bodies = [clean(substituted(body, now)) for body in statement.bodies]
+            bodies = [clean(substituted(body, now)) for body in statement.bodies]  # they read values from around them
             statement = statement.also(self._ids(statement.reads), bodies=tuple(bodies))
         simpler = self._broadcasting(simplified(statement, self._producer))
         self.count += simpler is not statement
@@ -137,15 +137,17 @@ class _Pass:
         self.statements.append(statement)
 
     def _earlier_results(self, statement: Statement) -> tuple[Value, ...]:
+        # Others are rarely computed twice, and their params may hold large arrays.
         if statement.primitive not in ELEMENTWISE:
             return statement.outputs
-        operands = [
+        operands = [  # the repr tells -0.0 from 0.0, and equals itself for NaN
             (repr(operand.value), operand.dtype) if isinstance(operand, Number) else operand
             for operand in statement.inputs
         ]
         if statement.primitive in _COMMUTATIVE:
             operands.sort(key=hash)
         params = tuple(sorted((key, repr(value)) for key, value in statement.params.items()))
+        # Within a block and role only: each block keeps the lines that it computes.
         key = (statement.primitive, statement.block, statement.role, params, *operands)
         return self.results.setdefault(key, statement.outputs)
 
@@ -171,6 +173,7 @@ class _Pass:
             if producer is None or producer.primitive not in _RESHAPES or not _is_leading(producer):
                 continue
             changed = (*inputs[:index], producer.operand, *inputs[index + 1 :])
+            # JAX broadcasts explicitly, the libraries by themselves; another operand must have the full shape.
             if broadcast_shape([each.shape for each in changed]) == statement.shape:
                 inputs = changed
                 ids += producer.equations
@@ -183,6 +186,7 @@ class _Pass:
         source, producer = statement.operand, self._producer(statement.operand)
         if producer is None or producer.primitive not in _REDUCTIONS:
             return False
+        # JAX traces keepdims=True as a reduction and a reshape.
         axes, keepdims = producer["axes"], not producer.params.get(KEEPDIMS)
         sizes = enumerate(producer.operand.shape)
         shape = tuple([1 if axis in axes else size for axis, size in sizes if keepdims or axis not in axes])
@@ -205,7 +209,7 @@ class _Pass:
         (left_batch, left_free, left_over), (right_batch, _, right_over) = product_axes(producer)
         batch, free, rank = len(left_batch), len(left_free), len(statement.shape)
         swapped = (*range(batch), *range(batch + free, rank), *range(batch, batch + free))
-        if tuple(statement["permutation"]) != swapped:
+        if tuple(statement["permutation"]) != swapped:  # (y.T @ x.T).T is x @ y, also with batch axes
             return False
         numbers = ((right_over, left_over), (right_batch, left_batch))
         params = {**producer.params, "dimension_numbers": numbers}
@@ -226,7 +230,10 @@ def simplified(statement: Statement, producer: Callable[[Operand], Statement | N
         is_view = name in _RESHAPES - {"reshape"} or (
             name in _REDUCTIONS and not statement.params.get(KEEPDIMS) and statement["axes"]
         )
-        if (is_view and inputs[0].size == statement.output.size) or (name == "transpose" and _keeps_order(statement)):
+        if name == "transpose":  # one that only moves axes of size 1 keeps the order of the items
+            moved = [axis for axis in statement["permutation"] if inputs[0].shape[axis] != 1]
+            is_view = moved == sorted(moved)
+        if is_view and inputs[0].size == statement.output.size:
             statement, name = _as_reshape(statement, statement.output), "reshape"
         before = producer(inputs[0])
     if before is not None and name == before.primitive and name in ("reshape", "transpose", "neg"):
@@ -256,6 +263,7 @@ def _without_sign(statement: Statement, producer: Callable[[Operand], Statement 
             return statement.also(product.equations, primitive="mul", inputs=_with_minus(product.inputs, factor))
     if not any(negated):
         return statement
+    # Negations come from derivatives, such as that of a difference.
     if name == "square" and negated[0]:
         return statement.also(negated[0].equations, inputs=negated[0].inputs)
     if name in ("add", "add_any", "sub") and (minus := negated[1]) is not None:
@@ -279,11 +287,6 @@ def _with_minus(inputs: Sequence[Operand], factor: Number) -> tuple[Operand, ...
     return tuple([Number(-factor.value, factor.dtype) if x is factor else x for x in inputs])
 
 
-def _keeps_order(transpose: Statement) -> bool:
-    moved = [axis for axis in transpose["permutation"] if transpose.operand.shape[axis] != 1]
-    return moved == sorted(moved)
-
-
 def _same(statement: Statement) -> Sequence[Operand] | None:
     name, inputs, params = statement.primitive, statement.inputs, statement.params
     if name in _UNCHANGED:
@@ -302,7 +305,7 @@ def _same(statement: Statement) -> Sequence[Operand] | None:
         or (name == "integer_pow" and params["y"] == 1)
     ):
         return [first]
-    if name == "select_n":
+    if name == "select_n":  # of `jnp.where` with equal cases, or after a comparison of numbers
         chosen = inputs[1 + int(first.value.real)] if isinstance(first, Number) else inputs[1]
         if chosen.shape == output.shape and (isinstance(first, Number) or all(x is chosen for x in inputs[1:])):
             return [chosen]
@@ -318,6 +321,7 @@ def _same(statement: Statement) -> Sequence[Operand] | None:
 
 def _folded(statement: Statement) -> Number | None:
     # Only numbers that every library computes equally are folded.
+    # float16 and bfloat16 are missing in `_FOLDED`: libraries round them once or twice.
     name, dtype = statement.primitive, statement.dtype
     numbers = [x for x in statement.inputs if isinstance(x, Number)]
     dtypes = {dtype, *(x.dtype for x in numbers)}
@@ -326,7 +330,7 @@ def _folded(statement: Statement) -> Number | None:
     values = [np.dtype(x.dtype).type(x.value) for x in numbers]
     target = np.dtype(dtype)
     operation: Callable[..., Any] | None = _OPERATIONS.get(name)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # infinities and NaN are results like others
         if name in ("convert_element_type", "reshape", "squeeze", "broadcast_in_dim", "copy"):
             if name == "convert_element_type" and not _is_converted_equally(values[0], target):
                 return None
@@ -352,7 +356,7 @@ def _is_leading(view: Statement) -> bool:
     rank, source_rank = len(output.shape), len(source.shape)
     if not source_rank:
         return True
-    if view.primitive == "broadcast_in_dim":
+    if view.primitive == "broadcast_in_dim":  # NumPy adds axes in front only
         return tuple(view["broadcast_dimensions"]) == tuple(range(rank - source_rank, rank))
     return rank >= source_rank and output.shape == (1,) * (rank - source_rank) + source.shape
 

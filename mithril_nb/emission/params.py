@@ -15,6 +15,17 @@ from mithril_nb.emission.sizes import number
 Axes = tuple[int, ...]
 
 
+def neutral(kind: str, dtype: str) -> Any:
+    """Return the number that changes no result of a primitive, such as the smallest for `"max"`, as a Python number."""
+    if kind in ("max", "min") and dtype.startswith(("float", "bfloat")):
+        return -math.inf if kind == "max" else math.inf
+    if kind in ("max", "min", "and") and dtype != "bool":
+        limits = np.iinfo(dtype)
+        ends = {"max": limits.min, "min": limits.max, "and": -1 if limits.min else limits.max}  # "and": all bits
+        return int(ends[kind])
+    return int(kind in ("mul", "min", "and"))
+
+
 def expanded_shape(broadcast: Statement) -> Axes:
     """Return the shape that the operand of a `broadcast_in_dim` has with further axes of size 1."""
     shape = [1] * len(broadcast.shape)
@@ -46,7 +57,7 @@ def windows_of(statement: Statement) -> Windows:
     """Return the windows of a pooling or of its gradient."""
     params: Any = statement.params
     sizes = _ints(params["window_dimensions"])
-    unit = (1,) * len(sizes)
+    unit = (1,) * len(sizes)  # gradients of poolings have no dilations
     return Windows(
         sizes, _ints(params["window_strides"]), tuple(map(_ints, params["padding"])),
         _ints(params.get("base_dilation") or unit), _ints(params.get("window_dilation") or unit),
@@ -115,7 +126,7 @@ def slices_of(statement: Statement) -> Slices:
     batch = numbers.operand_batching_dims
     window_axes = tuple([axis for axis in range(len(array.shape)) if axis not in (*removed, *batch)])
     sizes = statement.params.get("slice_sizes")
-    if sizes is None:
+    if sizes is None:  # a scatter has them only as the shape of its updates
         inner = {axis: shape[position] for axis, position in zip(window_axes, window, strict=True)}
         sizes = [inner.get(axis, 1) for axis in range(len(array.shape))]
     batching = tuple(zip(batch, batch_of_indices, strict=True))

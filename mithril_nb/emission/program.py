@@ -17,6 +17,17 @@ from mithril_nb.stages.trace.tracing import Leaf
 
 CALL = "call"
 """Primitive of a statement that calls a function of the program."""
+REDUCTIONS = {
+    "reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "max", "reduce_min": "min", "reduce_and": "and",
+    "reduce_or": "or", "reduce_xor": "xor",
+}  # fmt: skip
+POOLS = {"reduce_window_max": "max", "reduce_window_min": "min", "reduce_window_sum": "add"}
+"""The primitive that combines two items, by reduction and by pooling."""
+INFIX = {
+    "add": "+", "add_any": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
+    "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^",
+}  # fmt: skip
+"""Operators by primitive. They are the same in every library and in C."""
 KEEPDIMS = "keepdims"
 """Key in the params of a reduction. If its value is true, the reduced axes stay, with size 1."""
 ELEMENTWISE = frozenset(
@@ -137,6 +148,7 @@ class Statement:
     @property
     def combiner(self) -> str:
         """The primitive by which a reduction of one array combines two items, such as `"add"`; `""` for others."""
+        # More statements, such as those of `argmax` by hand, combine pairs of items.
         names = [statement.primitive for body in self.bodies for statement in body.statements]
         return names[0] if len(names) == 1 and len(self.inputs) == 2 else ""
 
@@ -190,6 +202,7 @@ class Function:
         }
         for statement in self.walk():
             roles.update(dict.fromkeys(statement.outputs, statement.role))
+            # A loop comes before its body, so the roles of its arrays are known.
             if statement.primitive == "scan":
                 count, inputs = statement["num_carry"], statement.bodies[0].inputs
                 roles.update(dict.fromkeys(inputs[:count], statement.role))

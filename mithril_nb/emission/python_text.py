@@ -78,6 +78,8 @@ class PythonEmitter(Context, ABC):
     def stacked(self, items: str, value: Value, length: int) -> str:
         """Return the expression of the array `value` that contains the arrays in the list `items`."""
 
+    # GGML overrides the next two: it has no numbers without a tensor, and no indexing.
+
     def as_value(self, operand: Operand, value: Value) -> str:
         return self.array(operand)
 
@@ -98,12 +100,18 @@ class PythonEmitter(Context, ABC):
         imports: Sequence[str],
         texts: Any = (),
     ) -> list[str]:
-        helpers = [sources[name][0] for name in _used_helpers(sources, self.helpers)]
+        waiting, used = [*self.helpers], set[str]()
+        while waiting:
+            name = waiting.pop()
+            if name not in used:
+                used.add(name)
+                waiting += sources[name][1]
+        helpers = [text for name, (text, _) in sources.items() if name in used]
         has_text = any(map(is_encoded, program.constants.values()))
         modules = ["base64", "zlib"] if has_text else []
-        names = ("functools", "math", "threading")
+        names = ("functools", "math", "threading")  # an import that nothing uses would be a warning of linters
         modules += [name for name in names if any(f"{name}." in text for text in (*helpers, *texts))]
-        if has_text and "import numpy as np" not in imports:
+        if has_text and "import numpy as np" not in imports:  # the text is decoded to NumPy arrays first
             imports = [*imports, "import numpy as np"]
         for line in ('"""' + documentation[0], *documentation[1:], '"""', ""):
             self._out.add(line)
@@ -121,6 +129,7 @@ class PythonEmitter(Context, ABC):
             self._out.add(f'"""{_title_of(function, has_gradients)}"""')
             self._statements(function)
             self._out.add(f"return {listed('(', [self.array(operand) for operand in function.outputs], ')', 7)}")
+        # The head comes last, because the lines decide which sizes and constants the function receives.
         body, self._out = self._out.lines, out
         self._more_arguments[function] = more = self.more_arguments(function, body)
         self._head(function.name, [*self.first_arguments, *(value.name for value in function.inputs), *more])
@@ -174,7 +183,7 @@ class PythonEmitter(Context, ABC):
     def _carry(self, targets: Iterable[Value], values: Iterable[Operand]) -> None:
         pairs = [(target.name, self.as_value(value, target)) for target, value in zip(targets, values, strict=True)]
         pairs = [(name, text) for name, text in pairs if name not in (text, "_")]
-        if pairs:
+        if pairs:  # in one line, because the values may read each other's old numbers
             names, texts = zip(*pairs, strict=True)
             self.add(f"{', '.join(names)} = {', '.join(texts)}")
 
@@ -194,7 +203,7 @@ class PythonEmitter(Context, ABC):
             for value, item in stacks:
                 self.add(f"{value.name}.append({self.as_value(item, Value('', item.shape, item.dtype))})")
             self._carry(carry, body.outputs[:count])
-            if not (body.statements or stacks or op.inputs):
+            if not (body.statements or stacks or op.inputs):  # a loop that does nothing
                 self.add("pass")
         self._carry(op.outputs[:count], carry)
         for value, _ in stacks:
@@ -204,7 +213,7 @@ class PythonEmitter(Context, ABC):
     def _while(self, op: Statement) -> None:
         condition, body = op.bodies
         self._carry(condition.inputs, op.inputs)
-        self.add("while True:")
+        self.add("while True:")  # the condition may need lines of its own
         with self._out.indented():
             self._statements(condition)
             self.add(f"if not {self.operand(condition.outputs[0])}:")
@@ -218,7 +227,7 @@ class PythonEmitter(Context, ABC):
         index, last = self.operand(op.operand), len(op.bodies) - 1
         for position, branch in enumerate(op.bodies):
             test = f"{'elif' if position else 'if'} {index} == {position}:"
-            self.add("else:" if position == last and position else test)
+            self.add("else:" if position == last and position else test)  # XLA clamps the index, so the last is safe
             with self._out.indented():
                 start = len(self._out.lines)
                 self._statements(branch)
@@ -230,22 +239,13 @@ class PythonEmitter(Context, ABC):
 def read_helpers(texts: Iterable[str]) -> Helpers:
     kinds = (ast.FunctionDef, ast.ClassDef)
     nodes = [(text, node) for text in texts for node in ast.parse(text).body if isinstance(node, kinds)]
+    # A helper of a library replaces the shared one of the same name, because its file comes later.
     names = {inner.name for _, inner in nodes}
     helpers: dict[str, tuple[str, tuple[str, ...]]] = {}
     for text, node in nodes:
         used = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} & names - {node.name}
         helpers[node.name] = (ast.get_source_segment(text, node) or "", tuple(sorted(used)))
     return helpers
-
-
-def _used_helpers(helpers: Helpers, names: Iterable[str]) -> list[str]:
-    waiting, used = sorted(names), set[str]()
-    while waiting:
-        name = waiting.pop()
-        if name not in used:
-            used.add(name)
-            waiting += helpers[name][1]
-    return [name for name in helpers if name in used]
 
 
 def is_encoded(array: np.ndarray) -> bool:
@@ -255,6 +255,7 @@ def is_encoded(array: np.ndarray) -> bool:
 def constant_text(array: np.ndarray, module: str) -> str:
     """Return the items of a constant in nested lists, or as an expression of a NumPy array."""
     if not is_encoded(array):
+        # The repr of a Python float is the shortest text that gives the same number again.
         return re.sub(r"\b(nan|inf)\b", rf"{module}.\1", repr(array.tolist()))
     if array.dtype.kind == "V":  # bfloat16, float8 and int4, which NumPy does not have; float32 holds their values
         array = array.astype(np.float32)
@@ -285,6 +286,7 @@ def notes(function: Function) -> dict[Statement, str]:
     for op in function.walk():
         for value in op.reads:
             users[value].append(op)
+    # Backwards: what no result of the block needs is only for its backward function.
     needed = {value for value in arrays(function.outputs) if function.is_result(value)}
     for op in reversed(function.statements):
         if not needed.isdisjoint(op.outputs):
@@ -326,7 +328,7 @@ def _numbers(statement: Statement, producers: Mapping[Operand, Statement]) -> It
     for operand in statement.inputs:
         if not isinstance(operand, Number) or not isinstance(operand.value, float) or not math.isfinite(operand.value):
             continue
-        size = abs(operand.value)
+        size = abs(operand.value)  # the clean-up may have merged a minus into it
         constants = dict(_CONSTANTS)
         for value in statement.reads:
             producer = producers.get(value)
@@ -334,6 +336,7 @@ def _numbers(statement: Statement, producers: Mapping[Operand, Statement]) -> It
                 count = math.prod(producer.operand.shape[axis] for axis in product_axes(producer)[0][2])
                 if isinstance(count, int):
                     constants[f"1/sqrt({count})"] = max(count, 1) ** -0.5
+        # The number is rounded to float32, which has a relative error of 6e-8.
         name = next((name for name, exact in constants.items() if math.isclose(size, exact, rel_tol=2e-7)), "")
         if name:
             yield f"{operand.text} is {'-' if operand.value < 0 else ''}{name}"
@@ -343,22 +346,21 @@ def _title_of(function: Function, has_gradients: bool) -> str:
     blocks = ", ".join(function.blocks[:4]) + (", ..." if len(function.blocks) > 4 else "")
     role = {"forward": "forward", "backward": "gradients", "update": "update"}.get(function.role or "", "")
     outputs = [value.name for value in arrays(function.outputs)]
+
+    def is_of_input(name: str) -> bool:
+        # A number at the end is part of the name of a port, or makes the name unique.
+        stems = (re.sub(r"^d_(.*?)(_\d+)?$", r"\1", name), name[2:])
+        return not name.startswith("d_") or stems[0] == "input" or not {*stems}.isdisjoint(function.ports)
+
     if has_gradients and function.role == "forward" and not all(map(function.is_result, function.outputs)):
         role += "; also returns what the gradients use"
-    elif function.role == "backward" and not any(
-        _is_of_input(name, function) or not name.startswith("d_") for name in outputs
-    ):
+    elif function.role == "backward" and not any(map(is_of_input, outputs)):
         role += "; no result of the program needs the gradient of the input"
     elif any(value.name.startswith("d_input_so_far") for value in function.inputs):
         role += "; d_input includes d_input_so_far, the gradient from the other uses of the input"
     stem = re.sub(r"[_\d]", "", function.block.rpartition("/")[2]).lower()
     kind = f" ({function.kind})" if function.kind and function.kind.lower() != stem else ""
     return f"{comment(blocks + kind)}{f': {role}' if role else ''}."
-
-
-def _is_of_input(name: str, function: Function) -> bool:
-    """Return whether `name` is the gradient of an input of the function's block, such as `"d_input"`."""
-    return re.sub(r"^d_(.*?)(_\d+)?$", r"\1", name) in ("input", *function.ports) or name[2:] in function.ports
 
 
 def load(source: Source) -> Callable[..., Any]:
@@ -376,6 +378,7 @@ def tree_of(leaves: Sequence[Leaf], text: Callable[[Leaf], str], is_short: bool)
     An object with attributes is written as a dict in results, and as a `SimpleNamespace` in an argument. `None` is
     written between the items of a sequence. If `is_short` is true, return words such as `a dict with 'w'`.
     """
+    # Leaves come flat; their names say where in the tree they belong.
     root: dict[Any, Any] = {}
     for leaf in leaves:
         node, steps = root, [("", ""), *_steps(leaf)]
@@ -387,6 +390,7 @@ def tree_of(leaves: Sequence[Leaf], text: Callable[[Leaf], str], is_short: bool)
 
 def _steps(leaf: Leaf) -> list[tuple[str, str]]:
     result: list[tuple[str, str]] = []
+    # JAX's key paths: [0], ['w'] and .name.
     for index, key, attribute in _STEP.findall(leaf.name.removeprefix(leaf.argument)):
         if attribute and leaf.argument != "result":
             result.append(("attribute", attribute))

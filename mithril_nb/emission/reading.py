@@ -77,10 +77,11 @@ class _JaxprReader:
             env[var] = self._constant(constant, var)
 
     def _constant(self, constant: Any, atom: Any) -> Operand:
-        key = id(constant)
+        key = id(constant)  # equal constants of one trace are one object; comparing arrays would take long
         if key not in self._values:
             value = self.value("constant", atom)
             self._values[key] = (value, constant)
+            # NumPy has no arrays of keys.
             if hasattr(constant, "dtype") and jax.numpy.issubdtype(constant.dtype, jax.dtypes.prng_key):
                 constant = jax.random.key_data(constant)
             self.constants[value] = np.asarray(constant)
@@ -93,8 +94,9 @@ class _JaxprReader:
         if not jax_versions.is_literal(atom):
             return env[atom]
         dtype = jax_versions.spec_of(atom.aval).dtype
-        if getattr(atom.aval, "shape", ()) != () or dtype in ("float0", "token"):
+        if getattr(atom.aval, "shape", ()) != () or dtype in ("float0", "token"):  # no Python numbers
             return self._constant(atom.val, atom)
+        # A literal may be a Python float, of which JAX uses only what the dtype holds.
         return Number(np.asarray(atom.val).astype(atom.aval.dtype).item(), dtype)
 
     def statements(
@@ -119,6 +121,7 @@ class _JaxprReader:
                 jaxpr = jax_versions.open_jaxpr(closed)
                 scope = dict(zip(jaxpr.invars, inputs, strict=True))
                 self.bind_constants(closed, scope)
+                # Lines of the expansion stand for the equations of the body too, so that these keep a link.
                 replaced = [inner_site.id for _, body in site.bodies for inner_site in body]
                 expanded = self.statements(sites_of(jaxpr)[0], scope, record)
                 statements += [statement.also(replaced) for statement in expanded]
@@ -146,13 +149,13 @@ class _JaxprReader:
         self, site: Site, inputs: tuple[Operand, ...]
     ) -> tuple[tuple[Any, list[Site]], tuple[Operand, ...]] | None:
         # A nested jaxpr replaces a call, a `cond` whose index is a number, and a `custom_linear_solve`.
-        if site.primitive == "cond" and isinstance(inputs[0], Number):
+        if site.primitive == "cond" and isinstance(inputs[0], Number):  # as after `platform_index`; XLA clamps it
             return site.bodies[min(max(int(inputs[0].value.real), 0), len(site.bodies) - 1)], inputs[1:]
         if len(site.bodies) != 1:
             return None
         jaxpr, body = site.bodies[0]
         if site.primitive == "custom_linear_solve":
-            lengths = site.equation.params["const_lengths"]
+            lengths = site.equation.params["const_lengths"]  # operands: constants of four functions, then the vectors
             first = lengths.matvec + lengths.vecmat
             last = first + lengths.solve + lengths.transpose_solve
             return (jaxpr, body), (*inputs[first : first + lengths.solve], *inputs[last:])
@@ -169,11 +172,16 @@ class _JaxprReader:
         self, site: Site, record: Equation, inputs: tuple[Operand, ...], around: Equation | None
     ) -> Statement:
         primitive, equation = site.primitive, site.equation
-        params = {key: sized(param, self._sizes) for key, param in equation.params.items() if not _holds_jaxpr(param)}
+        params = {
+            key: sized(param, self._sizes)
+            for key, param in equation.params.items()
+            if not any(map(jax_versions.is_jaxpr, param if isinstance(param, tuple | list) else [param]))
+        }
         hints = [_HINTS.get(primitive, primitive.replace("-", "_"))] * len(equation.outvars)
         bodies: list[Function] = []
         if primitive == "reshape":
             params["dimensions"] = None  # the transpose is a statement
+        # Bodies close over what they read, as functions in Python do; JAX passes such values as operands.
         if primitive in ("scan", "while", "cond"):
             loops = wirings(site)
             carried = len(loops[0].carried)
@@ -191,7 +199,7 @@ class _JaxprReader:
             elif primitive == "while":
                 bodies.reverse()
                 carried = len(hints)
-                if bodies[0].outputs[0].shape:
+                if bodies[0].outputs[0].shape:  # under vmap
                     bodies = _per_item(bodies[0], bodies[1], body_of(loops[1]), record)
                 inputs = inputs[len(inputs) - carried :]
             else:
@@ -273,7 +281,3 @@ def _of_one_dtype(product: Statement) -> list[Statement]:
     total = output if output.dtype == sum_dtype else Value(output.name, output.shape, sum_dtype)
     after = [] if total is output else [converted(total, output)]
     return [*before, replace(product, inputs=tuple(inputs), outputs=(total,)), *after]
-
-
-def _holds_jaxpr(value: Any) -> bool:
-    return any(map(jax_versions.is_jaxpr, value if isinstance(value, tuple | list) else [value]))

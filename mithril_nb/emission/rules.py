@@ -76,7 +76,7 @@ class Rules(dict[str, Callable[[To, Statement], Result]]):
             return self[statement.primitive](to, statement)
         except MithrilError:
             raise
-        except InconclusiveDimensionOperation as error:
+        except InconclusiveDimensionOperation as error:  # a rule needed the number of a size with a name
             context: Any = to
             raise context.unsupported(NAMED_SIZE) from error
         except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -34,6 +34,7 @@ class NamedSize:
         return int(self.dim)  # raises
 
 
+# JAX prints `floordiv(batch + 1, 2)`, `mod(batch, 2)` and `batch^2`; `max` and `min` are Python's.
 class _AsPython(ast.NodeTransformer):
     def __init__(self, names: Mapping[str, str]):
         self._names = names
@@ -54,6 +55,10 @@ def sized(value: Any, names: Mapping[str, str]) -> Any:
     return NamedSize(value, names) if jax.export.is_symbolic_dim(value) else value
 
 
+def has_names(sizes: Iterable[Any]) -> bool:
+    return any(isinstance(size, NamedSize) for size in sizes)
+
+
 def number(size: Any) -> Any:
     """Return a size as a Python `int`, or as it is if it depends on names."""
     return size if isinstance(size, NamedSize) else int(size)
@@ -71,5 +76,6 @@ def _delegated(operator: str) -> Callable[..., Any]:
     return method
 
 
+# JAX's dimensions compute and compare; they would show their own names, which may be taken in the source.
 for _name in "add radd sub rsub mul rmul floordiv rfloordiv mod rmod eq ne lt le gt ge".split():
     setattr(NamedSize, f"__{_name}__", _delegated(f"__{_name}__"))

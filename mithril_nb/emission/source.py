@@ -52,7 +52,7 @@ class Writer:
 
     def add(self, text: str = "", statement: Statement | None = None, equations: tuple[str, ...] = ()) -> None:
         """Add the lines of a text, which compute a statement or equations."""
-        for part in text.split("\n"):
+        for part in text.split("\n"):  # each line of a long call is linked
             line = SourceLine(f"{'    ' * self._depth}{part}" if part else "", equations)
             if statement is not None:
                 line = SourceLine(line.text, statement.equations, statement.block, statement.role, statement.primitive)

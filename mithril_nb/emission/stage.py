@@ -31,6 +31,7 @@ def _instruction(
     number: int, line: SourceLine, by_id: Mapping[str, Equation], blocks: Mapping[str, str]
 ) -> Instruction:
     records = [by_id[id] for id in line.equations if id in by_id]
+    # A line of a function that several blocks share belongs to each of them in parts.
     paths = [record.block for record in records] or [blocks.get(id, "") for id in line.equations]
     counts = Counter(filter(None, paths))
     return Instruction(

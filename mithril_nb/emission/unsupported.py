@@ -56,7 +56,7 @@ def check_dtypes(functions: Sequence[Function], backend: str, is_known: Callable
     """Raise if a backend does not have the dtype of an array in functions, of which the last is the main one."""
     for statement in (statement for function in functions for statement in function.walk()):
         for operand in (*statement.inputs, *statement.outputs):
-            if not is_known(operand.dtype) and operand.name != "_":
+            if not is_known(operand.dtype) and operand.name != "_":  # an unused result needs no dtype
                 raise unsupported(statement, backend, f"dtype {operand.dtype}")
     for operand in (*functions[-1].inputs, *functions[-1].outputs):  # a program may have no statements
         if not is_known(operand.dtype):

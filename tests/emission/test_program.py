@@ -14,7 +14,9 @@ import pytest
 import mithril_nb as ml
 from mithril_nb import models
 from mithril_nb.emission.arrays.emitter import emit_arrays
+from mithril_nb.emission.c.emit import emit
 from mithril_nb.emission.cleanup import clean, narrow
+from mithril_nb.emission.ggml.emitter import emit_ggml
 from mithril_nb.emission.naming.gradients import Gradients
 from mithril_nb.emission.program import EmittedProgram, Function, Statement, Value
 from mithril_nb.emission.reading import read
@@ -142,6 +144,18 @@ def test_every_equation_is_on_a_line(function: Callable[[jax.Array], Any]) -> No
     by_id = traced_program(inspection).by_id
     lines = {id: one for one in emit_arrays(traced_program(inspection), "numpy").lines for id in one.equations}
     assert lines.keys() >= {id for id, one in by_id.items() if one.is_used}
+
+
+@pytest.mark.parametrize("name", ["c", "ggml"])
+def test_lines_are_linked_to_every_equation_of_the_statements(name: str) -> None:
+    inspection = PROGRAMS["transformer"]()
+    program = traced_program(inspection)
+    source = emit(program).source if name == "c" else emit_ggml(program)
+    assert inspection.stage(name).text == source.text
+    linked = {id for line in source.lines for id in line.equations}
+    work = {"dot_general", "exp", "reduce_max", "reduce_sum", "scatter-add", "rsqrt"}
+    assert {id for id, one in program.by_id.items() if one.is_used and one.primitive in work} <= linked
+    assert all(line.block for line in source.lines if line.opcode == "dot_general" and line.equations)
 
 
 def test_equal_statements_are_linked_to_the_line_that_computes_both() -> None:
@@ -287,7 +301,8 @@ def test_a_gradient_has_the_name_of_its_array(name: str) -> None:
         value: d_output.name.removeprefix("d_") for value, d_output in zip(main.outputs, d_outputs, strict=False)
     }
     known = Gradients(main, main.roles, results)
-    found = known.of | known.minus | known.unsummed
+    forms = ("d_{}", "minus_d_{}", "unsummed_d_{}")
+    found = {value: of for value, (form, of) in known.forms.items() if form in forms}
     assert len(found) > 3
     lengths = {
         value: (one.params["length"],)
@@ -317,7 +332,7 @@ def test_a_gradient_has_the_name_of_its_array(name: str) -> None:
         wholes = expected[whose] if whose in lengths else [expected[whose]]
         scale = float(jnp.abs(expected[whose]).max()) or 1.0
         for array, wanted in zip(steps, wholes, strict=True):
-            wanted = -wanted if value in known.minus else wanted
+            wanted = -wanted if known.forms[value][0] == "minus_d_{}" else wanted
             if array.ndim < wanted.ndim:  # summed along an axis that a reshape made
                 array, wanted = array.sum(), wanted.sum()
             axes = array.ndim - wanted.ndim

@@ -8,12 +8,13 @@ from string import ascii_lowercase
 
 from mithril_nb.emission.arrays.rules import RULES, ArrayContext, changed, is_float, rule, sizes
 from mithril_nb.emission.params import product_axes, windows_of
-from mithril_nb.emission.program import Statement
+from mithril_nb.emission.program import POOLS, Statement
 
 
 @rule("dot_general")
 def _dot_general(to: ArrayContext, op: Statement) -> str:
     dtype = op.dtype
+    # mx.matmul rejects integers, and torch.matmul bools.
     if (not is_float(dtype) and to.library == "mlx") or (dtype == "bool" and to.library == "torch"):
         raise to.unsupported("bool" if dtype == "bool" else "integers")
     left, right = to.arrays(op)
@@ -39,24 +40,18 @@ def _dot_general(to: ArrayContext, op: Statement) -> str:
     if not batch and left_over and to.library != "torch":  # torch.tensordot rejects mixed dtypes under autocast
         axes = f"({[*map(int, left_over)]}, {[*map(int, right_over)]})"
         return f"{to.module}.tensordot({left}, {right}, axes={axes})"
-    return f"{to.module}.einsum({equation(op)!r}, {left}, {right})"
-
-
-def equation(op: Statement) -> str:
-    """Return the equation, the first argument of `einsum`, that computes a `dot_general`."""
-    (left_batch, left_free, left_over), (right_batch, right_free, right_over) = product_axes(op)
     letters = iter(ascii_lowercase)
-    left = [next(letters) for _ in op.operand.shape]
+    first = "".join(next(letters) for _ in range(ranks[0]))
     shared = dict(zip((*right_batch, *right_over), (*left_batch, *left_over), strict=True))
-    right = [left[shared[axis]] if axis in shared else next(letters) for axis in range(len(op.inputs[1].shape))]
-    result = [*(left[axis] for axis in (*left_batch, *left_free)), *(right[axis] for axis in right_free)]
-    return f"{''.join(left)},{''.join(right)}->{''.join(result)}"
+    second = "".join(first[shared[axis]] if axis in shared else next(letters) for axis in range(ranks[1]))
+    result = "".join([*(first[axis] for axis in (*left_batch, *left_free)), *(second[axis] for axis in right_free)])
+    return f"{to.module}.einsum('{first},{second}->{result}', {left}, {right})"
 
 
 @rule("conv_general_dilated")
 def _conv(to: ArrayContext, op: Statement) -> str:
     params, (array, kernel) = op.params, op.inputs
-    if to.library == "mlx" and not is_float(array.dtype):
+    if to.library == "mlx" and not is_float(array.dtype):  # the helper multiplies matrices
         raise to.unsupported("integers")
     numbers = params["dimension_numbers"]
     if params["batch_group_count"] != 1 and params["feature_group_count"] != 1:
@@ -79,19 +74,15 @@ def _conv(to: ArrayContext, op: Statement) -> str:
     return ordered(to.helper("conv", first, second, *changed(options)), back)
 
 
-_POOLS = {
-    "reduce_window_max": "max_pool", "reduce_window_min": "min_pool", "reduce_window_sum": "sum_pool",
-}  # fmt: skip
 _COMBINERS = {"add": "sum_pool", "max": "max_pool", "min": "min_pool", "mul": "prod_pool"}
 
 
 def _pooled(to: ArrayContext, op: Statement, name: str, *more: str) -> str:
     windows = windows_of(op)
-    rank = len(windows.sizes)
-    unit = [1] * rank
+    unit = [1] * len(windows.sizes)
     options = {
         "strides": (windows.strides, unit),
-        "padding": (windows.padding, [(0, 0)] * rank),
+        "padding": (windows.padding, [(0, 0)] * len(unit)),
         "base_dilation": (windows.base_dilation, unit),
         "window_dilation": (windows.dilation, unit),
     }
@@ -99,11 +90,11 @@ def _pooled(to: ArrayContext, op: Statement, name: str, *more: str) -> str:
     return to.helper(name, *arrays, sizes(windows.sizes), *more, *changed(options))
 
 
-@rule(*_POOLS)
+@rule(*POOLS)
 def _pool(to: ArrayContext, op: Statement) -> str:
     if to.library == "torch" and op.primitive == "reduce_window_max" and (text := _torch_max_pool(to, op)):
         return text
-    return _pooled(to, op, _POOLS[op.primitive])
+    return _pooled(to, op, _COMBINERS[POOLS[op.primitive]])
 
 
 def _torch_max_pool(to: ArrayContext, op: Statement) -> str:
@@ -123,14 +114,9 @@ def _torch_max_pool(to: ArrayContext, op: Statement) -> str:
     return f"torch.nn.functional.max_pool{rank}d({to.array(array)}, {sizes(size)}, {', '.join(options)})"
 
 
-@rule("reduce_window")
-def _reduce_window(to: ArrayContext, op: Statement) -> str:
-    return _with_start(to, op, _pooled(to, op, _COMBINERS[to.combiner(op, _COMBINERS)]))
-
-
 @rule("reduce")
 def _reduce(to: ArrayContext, op: Statement) -> str:
-    if to.library == "torch":
+    if to.library == "torch":  # its reductions take one axis or none, each in another form
         raise to.unsupported()
     combiner = to.combiner(op, _COMBINERS)
     name = {"add": "sum", "mul": "prod"}.get(combiner, combiner)
@@ -144,21 +130,21 @@ def _with_start(to: ArrayContext, op: Statement, text: str) -> str:
     return to.function(op.combiner, text, to.array(start) if to.library == "torch" else to.operand(start))
 
 
-@rule("select_and_scatter_add", "select_and_gather_add")
-def _unpool(to: ArrayContext, op: Statement) -> str:
-    selected = repr(to.selected(op))
-    return _pooled(to, op, "unpool" if op.primitive == "select_and_scatter_add" else "pool_of_other", selected)
-
-
-@rule("triangular_solve")
-def _triangular_solve(to: ArrayContext, op: Statement) -> str:
-    names = ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")
-    return to.helper("triangular_solve", *to.arrays(op), *(f"{name}={bool(op[name])}" for name in names))
+_SOLVING = ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")
+RULES.update({
+    "eigh": lambda to, op: to.helper("eigh", to.array(op.operand), repr(bool(op["lower"]))),
+    "select_and_scatter_add": lambda to, op: _pooled(to, op, "unpool", repr(to.selected(op))),
+    "select_and_gather_add": lambda to, op: _pooled(to, op, "pool_of_other", repr(to.selected(op))),
+    "triangular_solve": lambda to, op: to.helper(
+        "triangular_solve", *to.arrays(op), *(f"{name}={bool(op[name])}" for name in _SOLVING)
+    ),
+    "reduce_window": lambda to, op: _with_start(to, op, _pooled(to, op, _COMBINERS[to.combiner(op, _COMBINERS)])),
+})  # fmt: skip
 
 
 @rule("qr")
 def _qr(to: ArrayContext, op: Statement) -> str:
-    if op.params.get("pivoting"):
+    if op.params.get("pivoting"):  # no library has it
         raise to.unsupported("QR with pivoting")
     return to.helper("qr", to.array(op.operand), repr(bool(op["full_matrices"])))
 
@@ -170,14 +156,12 @@ def _svd(to: ArrayContext, op: Statement) -> str:
     return text if vectors else f"({text})[0]"
 
 
-RULES["eigh"] = lambda to, op: to.helper("eigh", to.array(op.operand), repr(bool(op["lower"])))
-
-
 @rule("fft")
 def _fft(to: ArrayContext, op: Statement) -> str:
     kind = op["fft_type"].name.lower()
     lengths = [*map(int, op["fft_lengths"])]
     name = "dim" if to.library == "torch" else "axes"
+    # An even and the next odd length have equally many frequencies, so the inverse needs the length.
     size = f", s={lengths}" if kind == "irfft" else ""
     text = f"{to.module}.fft.{kind}n({to.array(op.operand)}{size}, {name}={[*range(-len(lengths), 0)]})"
-    return to.cast(text, op.dtype) if to.library == "numpy" else text
+    return to.cast(text, op.dtype) if to.library == "numpy" else text  # an exported file may run on NumPy 1: float64

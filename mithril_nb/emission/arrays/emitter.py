@@ -59,7 +59,7 @@ def emit_arrays(program: traced.Program, library: Library) -> Source:
 @cache
 def helper_sources(library: Library) -> Helpers:
     folder = Path(__file__).parent / "helpers"
-    own = [path.read_text(encoding="utf-8") for path in sorted(folder.glob(f"{library}_*"))]
+    own = [path.read_text(encoding="utf-8") for path in folder.glob(f"{library}_*")]
     shared = (folder / "shared.py").read_text(encoding="utf-8")
     for word, other in _WORDS.get(library, {}).items():
         shared = shared.replace(word, other)
@@ -82,6 +82,7 @@ class _ArrayEmitter(ArrayContext):
         self.usual_dtype = "float64" if any(value.dtype == "float64" for value in main.inputs) else "float32"
         axes = [(value, *each) for value in main.inputs for each in enumerate(value.shape)]
         axes = [(str(size), f"{value.name}.shape[{axis}]") for value, axis, size in axes if isinstance(size, NamedSize)]
+        # Plain names first: `batch = x.shape[0]` comes before `assert y.shape[0] == 2 * batch`.
         self._named_axes = sorted(axes, key=lambda axis: not axis[0].isidentifier())
         has_gradients = bool(program.gradient_notes)
         for function in program.functions[:-1]:
@@ -109,7 +110,7 @@ class _ArrayEmitter(ArrayContext):
 
     def constant(self, value: Value, array: np.ndarray) -> str:
         dtype = self.dtype_or_none(value.dtype)
-        if value.dtype == "float0" or not array.size:
+        if value.dtype == "float0" or not array.size:  # an empty list has no shape
             return f"{self.module}.zeros({value.shape}, dtype={dtype})"
         text = constant_text(array, self.module)
         if is_encoded(array):
@@ -138,6 +139,7 @@ class _ArrayEmitter(ArrayContext):
                 if value.name != leaf.name:
                     line = f"{value.name} = {leaf.name}  # {self.described(value)}"
                     out.add(line, equations=(f"arg{index}",))
+            # The sizes are read before the statements, but only those that statements use.
             start = len(out.lines)
             self._statements(main)
             self._return(program, self.array)

@@ -31,6 +31,7 @@ _WEIGHTS = softmax_of({"x": [_CAUSAL, *_SCALED]})
 def _linear(result: Match) -> Made | None:
     x, weight, bias = (result.bound[name] for name in ("x", "weight", "bias"))
     (product,) = result.with_primitive("dot_general")
+    # torch.nn.functional.linear multiplies the last axis of x by the last axis of a weight (outputs, inputs).
     (over, (axis, *more)), (batch, _) = product["dimension_numbers"]
     if len(weight.shape) != 2 or batch or more or tuple(over) != (len(x.shape) - 1,):
         return None
@@ -55,7 +56,7 @@ def _attention(result: Match) -> Made | None:
             return None
     scale, divisor = (result.bound.get(name, Number(1.0, query.dtype)) for name in ("scale", "divisor"))
     is_causal = "hidden" in result.bound
-    if not (isinstance(scale, Number) and isinstance(divisor, Number) and divisor.value):
+    if not (isinstance(scale, Number) and isinstance(divisor, Number) and divisor.value):  # PyTorch takes a number
         return None
     if not (query.size and last.output.size) or axes_of(result) != (rank - 1,):
         return None
@@ -69,6 +70,7 @@ def _is_causal(result: Match, scores: Value) -> bool:
     hidden, (queries, keys) = result.bound["hidden"], scores.shape[-2:]
     iotas = [(iota["dimension"], iota.shape) for iota in result.with_primitive("iota")]
     are_places = [(axis - len(shape), shape[axis]) for axis, shape in iotas] == [(-2, queries), (-1, keys)]
+    # PyTorch hides by -inf, from which other large negative numbers do not differ after exp.
     is_hidden = isinstance(hidden, Number) and hidden.value.real <= float(jax.numpy.finfo(hidden.dtype).min) / 2
     return is_hidden and are_places and queries == keys
 
@@ -88,6 +90,7 @@ def fuse(function: Function) -> Function:
     """
     users = function.uses()
     done: dict[Statement, Statement | None] = {}
+    # From the end, so that the largest pattern wins: attention before the softmax in it.
     for last in reversed(function.statements):
         if last in done or len(last.outputs) != 1:
             continue
@@ -133,6 +136,7 @@ def _write_attention(to: ArrayContext, op: Statement) -> str:
     if op["is_causal"]:
         arguments.append("is_causal=True")
     width = op.operand.shape[-1]
+    # 1/sqrt(width) is PyTorch's default.
     if isinstance(width, NamedSize) or not is_rounded(scale, width**-0.5):
         arguments.append(f"scale={scale.text}")
     return f"torch.nn.functional.scaled_dot_product_attention({', '.join(arguments)})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,8 @@ import numpy as np
 
 from mithril_nb.emission.arrays.rules import RULES, ArrayContext, is_float, plain, sizes
 from mithril_nb.emission.arrays.shapes import filled, in_tuple
-from mithril_nb.emission.program import ELEMENTWISE, Function, Number, Operand, Statement, Value
+from mithril_nb.emission.params import neutral
+from mithril_nb.emission.program import ELEMENTWISE, POOLS, REDUCTIONS, Function, Number, Operand, Statement, Value
 from mithril_nb.emission.python_text import PythonEmitter
 from mithril_nb.emission.rules import Rules
 from mithril_nb.emission.sizes import NamedSize, number
@@ -37,7 +37,6 @@ _LINEAR = {
 }  # fmt: skip
 """Primitives that have a function in `jax.lax.linalg`, each with further arguments of this function."""
 _COMBINERS = {"add": "add", "mul": "mul", "max": "max", "min": "min", "and": "bitwise_and", "or": "bitwise_or"}
-_POOLS = {"reduce_window_max": "max", "reduce_window_min": "min", "reduce_window_sum": "add"}
 
 
 @lax_rule(*_SAME)
@@ -62,15 +61,16 @@ def _call(to: ArrayContext, op: Statement, name: str, texts: list[str], more: di
     for part in name.split(".")[1:]:
         function = getattr(function, part)
     takes = inspect.signature(function).parameters
-    if op.primitive in ("dynamic_slice", "dynamic_update_slice"):
+    if op.primitive in ("dynamic_slice", "dynamic_update_slice"):  # the functions take the starts as a tuple
         first = 2 if op.primitive == "dynamic_update_slice" else 1
         texts = [*texts[:first], f"({', '.join(texts[first:])},)"]
     if op.primitive == "sort" and len(texts) > 1:
         texts = [in_tuple(texts)]
     for key, value in {**op.params, **(more or {})}.items():
+        # `out_sharding` refers to devices of this machine, and a precision to one kind of device.
         if key not in takes or value is None or value == takes[key].default or key in ("precision", "out_sharding"):
             continue
-        if takes[key].default is None and key.endswith("dilation") and set(value) <= {1}:
+        if takes[key].default is None and key.endswith("dilation") and set(value) <= {1}:  # what None means
             continue
         text = _param(to, op, key, value)
         texts = [*texts, f"{key}={text}"] if text else texts
@@ -78,7 +78,7 @@ def _call(to: ArrayContext, op: Statement, name: str, texts: list[str], more: di
 
 
 def _param(to: ArrayContext, op: Statement, key: str, value: Any) -> str:
-    if key == "preferred_element_type":
+    if key == "preferred_element_type":  # the dtype of the operands, if it is missing
         return "" if str(value) == op.operand.dtype else to.dtype(str(value))
     if key == "mode":
         return repr(_MODES[value.name])
@@ -86,7 +86,7 @@ def _param(to: ArrayContext, op: Statement, key: str, value: Any) -> str:
         return to.number(Number(value, op.operand.dtype))
     if key == "dimension_numbers":
         kind = type(value).__name__
-        if kind == "ConvDimensionNumbers" and {*value} == {tuple(range(len(value.lhs_spec)))}:
+        if kind == "ConvDimensionNumbers" and {*value} == {tuple(range(len(value.lhs_spec)))}:  # the default: NCHW
             return ""
         fields = getattr(value, "_asdict", lambda: vars(value))()
         # Fields without a default must be written even if they are empty.
@@ -101,12 +101,12 @@ def _param(to: ArrayContext, op: Statement, key: str, value: Any) -> str:
     return plain(value) if isinstance(value, int | np.integer | tuple | list | NamedSize) else ""
 
 
-@lax_rule("reduce_window", *_POOLS)
+@lax_rule("reduce_window", *POOLS)
 def _reduce_window(to: ArrayContext, op: Statement) -> str:
-    combine = _POOLS.get(op.primitive) or _COMBINERS[to.combiner(op, _COMBINERS)]
-    start = _neutral(combine, op.operand.dtype) if op.primitive in _POOLS else op.inputs[1]
+    combine, dtype = POOLS.get(op.primitive) or _COMBINERS[to.combiner(op, _COMBINERS)], op.operand.dtype
+    start = Number(neutral(combine, dtype), dtype) if op.primitive in POOLS else op.inputs[1]
     # JAX differentiates a pooling only if its initial value is a Python number.
-    is_open = op.primitive in _POOLS and is_float(op.operand.dtype)
+    is_open = op.primitive in POOLS and is_float(dtype)
     texts = [to.array(op.operand), (to.operand if is_open else to.array)(start), f"jax.lax.{combine}"]
     params: dict[str, Any] = {**op.params}
     for key in ("window_strides", "base_dilation", "window_dilation"):
@@ -139,16 +139,7 @@ def _unpool(to: ArrayContext, op: Statement) -> str:
 def _largest(to: ArrayContext, op: Statement) -> str:
     if op.operand.size:
         return RULES[op.primitive](to, op)
-    return filled(to, op.output, _neutral(op.primitive.removeprefix("reduce_"), op.dtype))  # jnp.max rejects it
-
-
-def _neutral(combine: str, dtype: str) -> Number:
-    if combine == "add":
-        return Number(0, dtype)
-    if dtype.startswith(("float", "bfloat")):
-        return Number(-math.inf if combine == "max" else math.inf, dtype)
-    bounds = np.iinfo(dtype)
-    return Number(int(bounds.min if combine == "max" else bounds.max), dtype)
+    return filled(to, op.output, Number(neutral(REDUCTIONS[op.primitive], op.dtype), op.dtype))  # jnp.max rejects it
 
 
 _CALLS = {
@@ -169,19 +160,17 @@ def _of_key(to: ArrayContext, op: Statement) -> str:
 
 
 def _each(op: Statement, function: str) -> str:
+    # The functions of jax.random take one key.
     rank = len(op.operand.shape)
     return "jax.vmap(" * rank + function + ")" * rank
 
 
-@lax_rule("lt_to", "le_to", "eq_to")
-def _compare_total(to: ArrayContext, op: Statement) -> str:
-    # NaN is the largest number, as in sorting.
-    left, right = to.arrays(op)
-    if op.primitive == "lt_to":
-        return f"({left} < {right}) | (~jnp.isnan({left}) & jnp.isnan({right}))"
-    if op.primitive == "le_to":
-        return f"({left} <= {right}) | jnp.isnan({right})"
-    return f"({left} == {right}) | (jnp.isnan({left}) & jnp.isnan({right}))"
+_TOTAL = {
+    "lt_to": "({0} < {1}) | (~jnp.isnan({0}) & jnp.isnan({1}))", "le_to": "({0} <= {1}) | jnp.isnan({1})",
+    "eq_to": "({0} == {1}) | (jnp.isnan({0}) & jnp.isnan({1}))",
+}  # fmt: skip
+"""Comparisons in which NaN is the largest number, as in sorting. JAX has no public function for these primitives."""
+lax_rule(*_TOTAL)(lambda to, op: _TOTAL[op.primitive].format(*to.arrays(op)))
 
 
 @lax_rule("threefry2x32", "select_and_gather_add")
@@ -189,6 +178,7 @@ def _refused(to: ArrayContext, op: Statement) -> str:
     raise to.unsupported("a primitive without a public function in JAX")
 
 
+# Loops of Python would be unrolled under `jax.jit`, and branches would fail there.
 class LaxControl(PythonEmitter):
     """Write control flow that JAX can compile: `jax.lax.scan`, `while_loop` and `switch`, with local functions."""
 

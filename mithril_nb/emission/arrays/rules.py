@@ -14,14 +14,8 @@ from mithril_nb.emission.sizes import number
 
 Library = Literal["numpy", "torch", "mlx", "jax"]
 
-INFIX = {
-    "add": "+", "add_any": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
-    "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^",
-}  # fmt: skip
-"""Operators by primitive. They are the same in every library."""
 _SAME = {
-    name: name
-    for name in "exp log sin cos tan sinh cosh tanh sqrt abs sign floor ceil expm1 log1p square real imag".split()
+    name: name for name in "exp log sin cos tan sinh cosh tanh sqrt abs floor ceil expm1 log1p square real imag".split()
 }
 _ARC = {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
@@ -29,7 +23,7 @@ _ARC = {
 }  # fmt: skip
 _COMMON = {**_SAME, "max": "maximum", "min": "minimum", "is_finite": "isfinite"}
 _NUMPY = {
-    **_COMMON, **_ARC, "conj": "conj", "cbrt": "cbrt", "exp2": "exp2", "nextafter": "nextafter", "rem": "fmod",
+    **_COMMON, **_ARC, **{name: name for name in "sign conj cbrt exp2 nextafter".split()}, "rem": "fmod",
 }  # fmt: skip
 _TORCH = {
     **_COMMON, **{name: name for name in (*_ARC, *"conj exp2 nextafter rsqrt erf erfc lgamma digamma".split())},
@@ -47,48 +41,44 @@ class Dialect:
     Attributes:
         module: Name of the module in the source, such as `"np"`.
         functions: A dict from a primitive to the library's function: NumPy's is `"arcsin"` for `"asin"`.
+        dtypes: A dict from JAX's dtypes to the library's. Dtypes that the library does not support are missing.
         axis: Name of the argument for axes.
         keepdims: Name of the argument that keeps reduced axes.
         permute: Name of the method that permutes axes.
         cast: Name of the method that converts the dtype.
-        dtypes: A dict from JAX's dtypes to the library's. Dtypes that the library does not support are missing.
     """
 
-    name: Library
     title: str
     module: str
     imports: tuple[str, ...]
     functions: Mapping[str, str]
-    axis: str
-    keepdims: str
-    permute: str
-    cast: str
     dtypes: Mapping[str, str]
+    axis: str = "axis"
+    keepdims: str = "keepdims"
+    permute: str = "transpose"
+    cast: str = "astype"
 
 
 _DTYPES = {name: name for name in "float16 float32 float64 complex64 int8 int16 int32 int64 uint8".split()}
 _UNSIGNED = {name: name for name in ("uint16", "uint32", "uint64")}
 _NUMPY_DTYPES = {**_DTYPES, **_UNSIGNED, "complex128": "complex128", "bool": "bool_", "float0": "bool_"}
 DIALECTS: dict[Library, Dialect] = {
-    "numpy": Dialect(
-        "numpy", "NumPy", "np", ("import numpy as np",), _NUMPY, "axis", "keepdims", "transpose", "astype",
-        _NUMPY_DTYPES,
-    ),
+    "numpy": Dialect("NumPy", "np", ("import numpy as np",), _NUMPY, _NUMPY_DTYPES),
     "torch": Dialect(
-        "torch", "PyTorch", "torch", ("import torch",), _TORCH, "dim", "keepdim", "permute", "to",
+        "PyTorch", "torch", ("import torch",), _TORCH,
         # PyTorch lacks most arithmetic on uint32, so int64 arrays hold such values.
         {
             **_DTYPES, "uint32": "int64", "complex128": "complex128", "bool": "bool", "bfloat16": "bfloat16",
             "float0": "bool",
         },
+        "dim", "keepdim", "permute", "to",
     ),
     "mlx": Dialect(
-        "mlx", "MLX", "mx", ("import mlx.core as mx",), _MLX, "axis", "keepdims", "transpose", "astype",
+        "MLX", "mx", ("import mlx.core as mx",), _MLX,
         {**_DTYPES, **_UNSIGNED, "bfloat16": "bfloat16", "bool": "bool_", "float0": "bool_"},
     ),
     "jax": Dialect(
-        "jax", "JAX", "jnp", ("import jax", "import jax.numpy as jnp"), _NUMPY, "axis", "keepdims", "transpose",
-        "astype", {**_NUMPY_DTYPES, "bfloat16": "bfloat16"},
+        "JAX", "jnp", ("import jax", "import jax.numpy as jnp"), _NUMPY, {**_NUMPY_DTYPES, "bfloat16": "bfloat16"}
     ),
 }  # fmt: skip
 """The libraries, by the name of their backend."""
@@ -122,16 +112,16 @@ class ArrayContext(PythonEmitter):
         if not isinstance(operand, Number):
             return operand.name
         text, dtype, value = self.number(operand), self.dtype(operand.dtype), operand.value
-        if self.library == "torch":
+        if self.library == "torch":  # its dtypes are no functions
             return f"torch.tensor({text}, dtype={dtype})"
         if self.library != "mlx":
-            return f"{dtype}({text})"
+            return f"{dtype}({text})"  # a scalar of NumPy; jnp.float32 is a function too
         if operand.dtype == "uint64" and value.real >= 2**63:  # MLX takes no larger number
             return f"~mx.array({2**64 - 1 - int(value.real)}, mx.uint64)"
         return f"mx.array({text}, {dtype})"
 
     def operands(self, op: Statement) -> list[str]:
-        if all(isinstance(operand, Number) for operand in op.inputs):
+        if all(isinstance(operand, Number) for operand in op.inputs):  # else Python would choose the dtype
             return [self.array(op.operand), *map(self.operand, op.inputs[1:])]
         return [*map(self.operand, op.inputs)]
 
@@ -149,6 +139,7 @@ class ArrayContext(PythonEmitter):
         return f"{name}({', '.join(arguments)})"
 
     def dtype_or_none(self, name: str) -> str | None:
+        # Keys of other generators, such as `key<rbg>`, have other random numbers, so no library has them.
         dtype = self.dialect.dtypes.get("uint32" if name == "key<fry>" else name)
         return dtype and f"{self.module}.{dtype}"
 

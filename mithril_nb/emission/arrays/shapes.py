@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from mithril_nb.emission.arrays.rules import RULES, ArrayContext, is_float, plain, rule, sizes
 from mithril_nb.emission.params import expanded_shape, fill_of
-from mithril_nb.emission.program import KEEPDIMS, Number, Operand, Statement, Value
+from mithril_nb.emission.program import KEEPDIMS, Number, Statement, Value
 from mithril_nb.emission.sizes import number
-
-
-def _called(to: ArrayContext, name: str, *arguments: str, **options: object) -> str:
-    return f"{to.module}.{name}({', '.join([*arguments, *(f'{key}={value}' for key, value in options.items())])})"
 
 
 def _joined(to: ArrayContext, name: str, op: Statement, axis: int) -> str:
@@ -23,14 +19,25 @@ RULES.update({
         to, "cat" if to.library == "torch" else "concatenate", op, op["dimension"]
     ),
     "stack": lambda to, op: _joined(to, "stack", op, op["axis"]),
-    "tile": lambda to, op: _called(to, "tile", to.array(op.operand), sizes(op["reps"])),
-    "dim_as_value": lambda to, op: _called(
-        to, "tensor" if to.library == "torch" else "array", str(op["dim"]), dtype=to.dtype(op.dtype)
+    "tile": lambda to, op: f"{to.module}.tile({to.array(op.operand)}, {sizes(op['reps'])})",
+    "dim_as_value": lambda to, op: (
+        f"{to.module}.{'tensor' if to.library == 'torch' else 'array'}({op['dim']}, dtype={to.dtype(op.dtype)})"
     ),
-    "empty": lambda to, op: _called(to, "zeros", sizes(op.shape), dtype=to.dtype(op.dtype)),
+    # Zeros, because undefined items would differ from run to run.
+    **dict.fromkeys(
+        ("empty", "empty2"), lambda to, op: f"{to.module}.zeros({sizes(op.shape)}, dtype={to.dtype(op.dtype)})"
+    ),
     "random_split": lambda to, op: to.helper("random_split", to.array(op.operand), sizes(op["shape"])),
+    "pad": lambda to, op: to.helper(
+        "pad", to.array(op.operand), to.operand(op.inputs[1]), plain(op["padding_config"])
+    ),
+    "dynamic_slice": lambda to, op: to.helper(
+        "dynamic_slice", to.array(op.operand), in_tuple([*map(to.operand, op.inputs[1:])]), sizes(op["slice_sizes"])
+    ),
+    "dynamic_update_slice": lambda to, op: to.helper(
+        "dynamic_update_slice", *map(to.array, op.inputs[:2]), in_tuple([*map(to.operand, op.inputs[2:])])
+    ),
 })  # fmt: skip
-RULES["empty2"] = RULES["empty"]
 
 
 @rule("reshape", "squeeze", "expand_dims")
@@ -50,6 +57,7 @@ def _broadcast(to: ArrayContext, op: Statement) -> str:
     source_shape = to.full_shape(operand)
     expanded = (*expanded_shape(op), *shape[len(op.shape) :])
     text = operand.name
+    # The libraries add axes in front by themselves.
     if expanded[len(expanded) - len(source_shape) :] != source_shape:
         text = f"{text}.reshape({sizes(expanded)})"
     return f"{to.module}.broadcast_to({text}, {sizes(shape)})"
@@ -57,17 +65,17 @@ def _broadcast(to: ArrayContext, op: Statement) -> str:
 
 def filled(to: ArrayContext, output: Value, number: Number) -> str:
     """Return the expression of an array with the shape of `output` that is filled with a number."""
-    dtype, shape = to.dtype(output.dtype), sizes(output.shape)
     name = {0: "zeros", 1: "ones"}.get(number.value) if output.dtype != "bool" else None  # pyright: ignore
-    if name is not None and not str(number.value).startswith("-"):
-        return _called(to, name, shape, dtype=dtype)
-    return _called(to, "full", shape, to.number(number), dtype=dtype)
+    arguments = sizes(output.shape)
+    if name is None or str(number.value).startswith("-"):  # -0.0 is no zero
+        name, arguments = "full", f"{arguments}, {to.number(number)}"
+    return f"{to.module}.{name}({arguments}, dtype={to.dtype(output.dtype)})"
 
 
 @rule("transpose")
 def _transpose(to: ArrayContext, op: Statement) -> str:
     order, text = tuple(op["permutation"]), to.array(op.operand)
-    order += (len(order),) * (len(to.full_shape(op.operand)) - len(order))
+    order += (len(order),) * (len(to.full_shape(op.operand)) - len(order))  # the axis of the words of a random key
     return f"{text}.T" if order == (1, 0) else to.permuted(text, order)
 
 
@@ -84,7 +92,7 @@ def _unstack(to: ArrayContext, op: Statement) -> str:
 @rule("split")
 def _split(to: ArrayContext, op: Statement) -> str:
     parts = [*map(number, op["sizes"])]
-    if to.library != "torch":
+    if to.library != "torch":  # the others take the positions between the parts
         parts = [sum(parts[: index + 1]) for index in range(len(parts) - 1)]
     text = f"{to.module}.split({to.array(op.operand)}, {parts}, {to.dialect.axis}={op['axis']})"
     return f"({text})[0]" if len(op.outputs) == 1 else text
@@ -93,7 +101,7 @@ def _split(to: ArrayContext, op: Statement) -> str:
 @rule("rev")
 def _reverse(to: ArrayContext, op: Statement) -> str:
     axes, text = op["dimensions"], to.array(op.operand)
-    if to.library == "torch":
+    if to.library == "torch":  # it has no slices with a negative step
         return f"torch.flip({text}, {sizes(axes)})"
     return f"{text}[{', '.join('::-1' if axis in axes else ':' for axis in range(max(axes) + 1))}]"
 
@@ -102,6 +110,7 @@ def _reverse(to: ArrayContext, op: Statement) -> str:
 def _take_slice(to: ArrayContext, op: Statement) -> str:
     params, text = op.params, to.array(op.operand)
     starts, limits = params["start_indices"], params["limit_indices"]
+    # As short as in hand-written code: x[1:, ::2].
     parts: list[str] = []
     for first, last, step, size in zip(
         starts, limits, params["strides"] or [1] * len(starts), op.operand.shape, strict=True
@@ -110,12 +119,6 @@ def _take_slice(to: ArrayContext, op: Statement) -> str:
     while parts and parts[-1] == ":":
         parts.pop()
     return f"{text}[{', '.join(parts)}]" if parts else text
-
-
-@rule("pad")
-def _pad(to: ArrayContext, op: Statement) -> str:
-    array, value = op.inputs
-    return to.helper("pad", to.array(array), to.operand(value), plain(op["padding_config"]))
 
 
 @rule("iota")
@@ -140,16 +143,16 @@ _REDUCTIONS = {
 def _reduce(to: ArrayContext, op: Statement) -> str:
     text, axes, dtype = to.array(op.operand), op["axes"], op.dtype
     name, is_torch = _REDUCTIONS[op.primitive], to.library == "torch"
-    if name in ("all", "any") and dtype != "bool":
+    if name in ("all", "any") and dtype != "bool":  # JAX combines their bits
         raise to.unsupported("integers")
-    if is_torch and name == "prod":
+    if is_torch and name == "prod":  # torch.prod takes one axis
         return to.helper("reduce_prod", text, sizes(axes), repr(bool(op.params.get(KEEPDIMS))))
     options = f"{to.dialect.axis}={repr(int(axes[0])) if len(axes) == 1 else sizes(axes)}"
     if op.params.get(KEEPDIMS):
         options += f", {to.dialect.keepdims}=True"
     # The libraries return sums of narrow integers in a wider dtype by default.
     widens = name in ("sum", "prod") and not is_float(dtype)
-    if widens and to.library == "mlx":
+    if widens and to.library == "mlx":  # its sums take no dtype
         return to.cast(f"{text}.{name}({options})", dtype)
     if widens:
         options += f", dtype={to.dtype(dtype)}"
@@ -161,6 +164,7 @@ def _reduce(to: ArrayContext, op: Statement) -> str:
 @rule("argmax", "argmin")
 def _argmax(to: ArrayContext, op: Statement) -> str:
     (axis,) = op["axes"]
+    # The libraries return int64, or uint32 in MLX.
     return to.cast(f"{to.module}.{op.primitive}({to.array(op.operand)}, {to.dialect.axis}={axis})", op.dtype)
 
 
@@ -182,6 +186,7 @@ def _cumulative(to: ArrayContext, op: Statement) -> str:
     is_numpy = to.library == "numpy"
 
     def flipped(text: str) -> str:
+        # Of these libraries, only MLX accumulates from the end.
         return (f"np.flip({text}, {axis})" if is_numpy else f"torch.flip({text}, ({axis},))") if reverse else text
 
     dtype = f", dtype={to.dtype(op.dtype)}" if not is_float(op.dtype) and name in ("cumsum", "cumprod") else ""
@@ -211,11 +216,10 @@ def _top_k(to: ArrayContext, op: Statement) -> str:
 @rule("gather")
 def _gather(to: ArrayContext, op: Statement) -> str:
     array, indices = op.inputs
-    params, numbers = op.params, op["dimension_numbers"]
-    fill = fill_of(op)
+    params, numbers, fill = op.params, op["dimension_numbers"], fill_of(op)
     filled = [] if fill is None else [f"fill={to.number(fill)}"]
     offsets = [axis for axis in range(len(op.shape)) if axis not in numbers.offset_dims]
-    # One index picks a row: `table[indices]`.
+    # One index picks a row: `table[indices]`. Embeddings are most of the gathers in practice.
     is_rows = (
         numbers.start_index_map == (0,)
         and numbers.collapsed_slice_dims == (0,)
@@ -265,24 +269,8 @@ def _scatter(to: ArrayContext, op: Statement) -> str:
     return to.helper("scatter", *to.arrays(op), *options)
 
 
-def _starts(to: ArrayContext, indices: Iterable[Operand]) -> str:
-    return in_tuple([*map(to.operand, indices)])
-
-
 def in_tuple(texts: Sequence[str]) -> str:
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
-
-
-@rule("dynamic_slice")
-def _dynamic_slice(to: ArrayContext, op: Statement) -> str:
-    array, *indices = op.inputs
-    return to.helper("dynamic_slice", to.array(array), _starts(to, indices), sizes(op["slice_sizes"]))
-
-
-@rule("dynamic_update_slice")
-def _dynamic_update_slice(to: ArrayContext, op: Statement) -> str:
-    array, update, *indices = op.inputs
-    return to.helper("dynamic_update_slice", to.array(array), to.array(update), _starts(to, indices))
 
 
 @rule("random_bits")

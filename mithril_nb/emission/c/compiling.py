@@ -32,6 +32,7 @@ class CompilerError(MithrilError, RuntimeError):
 
 def load(texts: Mapping[str, str], options: Sequence[str] = FAST) -> ctypes.CDLL:
     """Compile C files into one library and load it. `texts` are the files, by their names without `.c`."""
+    # A folder of its own for each build: the library stays loaded after the folder is deleted.
     command = [compiler(), *STANDARD, *options, "-shared", "-fPIC", "-o", "library.so"]
     with tempfile.TemporaryDirectory(prefix="mithril_nb_") as folder:
         for name, text in texts.items():
@@ -56,7 +57,7 @@ class Routine:
         self._inputs, self._results = (
             [(c_shape(value), numpy_dtype(value.dtype)) for value in values] for values in (file.inputs, file.outputs)
         )
-        self._arena_size = file.arena // 8 + 1
+        self._arena_size = file.arena // 8 + 1  # in float64, so that NumPy aligns it
         self._arenas = threading.local()  # kept, because allocating a large arena takes longer than a call
         # ctypes takes 0.9 us to read the address of an array, cffi 0.25 us. A small model runs in 20 us.
         ffi: Any = cffi.FFI()

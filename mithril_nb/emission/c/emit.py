@@ -43,6 +43,7 @@ def emit(program: traced.Program) -> CFile:
 
 
 def _emit(program: EmittedProgram) -> CFile:
+    # First, because a rule that raises later would name a statement after the first unsupported one.
     check_supported(program, "c", {*RULES, *SUPPORTED})
     check_dtypes(program.functions, "c", C_TYPES.__contains__)
     helpers, arenas = Helpers(), dict[str, int]()
@@ -77,8 +78,11 @@ def _function(
     parameters = [_input(body, value, is_main) for value in function.inputs]
     outputs: list[tuple[Operand, InMemory]] = []
     for value in function.outputs:
+        # An input, a constant and a value that is returned twice are copied to their result at the end.
         is_own = value in function.producers and value not in body.bound
-        name = value.name if is_own else body.new_name(_result_name(value))
+        hint = "result" if isinstance(value, Number) else value.name
+        # The results of a function are other arrays than its inputs, and two of them may be the same value.
+        name = value.name if is_own else body.new_name(hint if hint.startswith("result") else f"{hint}_result")
         form = InMemory(name, c_shape(value), is_pointer=True)
         outputs.append((value, form))
         if is_own:
@@ -99,23 +103,19 @@ def _function(
     for text in head.split("\n"):
         yield SourceLine(text, block=function.block, role=function.role)
     yield SourceLine("{")
-    if is_main and not arena:
+    if is_main and not arena:  # its callers pass an arena in any case
         yield SourceLine("    (void)arena;")
     read = {*function.outputs, *(value for op in function.statements for value in op.reads)}
+    # Warnings of compilers about unused parameters are errors for some users.
     yield from (SourceLine(f"    (void){value.name};") for value in function.inputs if value not in read)
     yield from with_offsets(body.writer.lines, body.buffers)
     yield SourceLine("}")
 
 
-def _result_name(value: Operand) -> str:
-    if isinstance(value, Number):
-        return "result"
-    return value.name if value.name.startswith("result") else f"{value.name}_result"
-
-
 def _input(body: CBody, value: Value, is_main: bool) -> str:
     shape = c_shape(value)
     body.forms[value] = InMemory(value.name, shape, is_pointer=is_main or bool(shape))
+    # The main function takes pointers only, so that a caller needs no types of numbers.
     if not shape and not is_main:
         return f"{C_TYPES[value.dtype]} {value.name}"
     return _parameter(value.dtype, value.name, shape)
@@ -132,7 +132,7 @@ def _parameter(dtype: str, name: str, shape: tuple[int, ...], is_output: bool = 
 def _constant(value: Value, array: Any) -> str:
     shape, dtype = c_shape(value), value.dtype
     declared = f"static const {C_TYPES[dtype]} {value.name}{subscripts(shape)}"
-    if not value.size:
+    if not value.size:  # C11 has no empty initializer
         return f"{declared};"
     text = _items(np.asarray(array).reshape(shape).tolist(), dtype)
     return f"{declared} = {text};" + (f"  // {dims(shape)}" if shape else "")

@@ -6,13 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from mithril_nb.emission.c.types import C_TYPES, bits, is_float, literal, suffix
-from mithril_nb.emission.program import Statement
+from mithril_nb.emission.program import INFIX, Statement
 from mithril_nb.emission.unsupported import unsupported
 
-_INFIX = {
-    "add": "+", "add_any": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">",
-    "ge": ">=", "and": "&", "or": "|", "xor": "^",
-}  # fmt: skip
 _LIBRARY = {name: name for name in (
     "exp log sin cos tan sinh cosh tanh sqrt floor ceil expm1 log1p asin acos atan asinh acosh atanh atan2 cbrt exp2 "
     "erf erfc nextafter pow"
@@ -27,7 +23,7 @@ _TOTAL_COMPARISONS = {"eq_to": "==", "lt_to": "<", "le_to": "<="}
 """Comparisons by IEEE 754's total order, in which -0 is below 0."""
 _OTHERS = "div neg square rsqrt logistic integer_pow not select_n clamp convert_element_type is_finite round "
 _OTHERS += "reduce_precision population_count"
-SUPPORTED = frozenset({*_INFIX, *_LIBRARY, *_HELPERS, *_ON_INTEGERS, *_TOTAL_COMPARISONS, *_OTHERS.split()})
+SUPPORTED = frozenset({*INFIX, *_LIBRARY, *_HELPERS, *_ON_INTEGERS, *_TOTAL_COMPARISONS, *_OTHERS.split()})
 """The elementwise primitives that have a C expression."""
 _ATOM = re.compile(r"\*?\w+(\.\w+)?(\[[^\[\]]*\])*|\w+\([^()]*\)|\([^()]*\)")
 
@@ -47,19 +43,19 @@ def expression(op: Statement, operands: Sequence[str], helpers: Helpers) -> str:
         return _select(items, operand)
     if name == "convert_element_type":
         return _convert(items[0], operand, dtype, helpers)
-    if operand == "bool":
+    if operand == "bool":  # C would compute with 0 and 1 as `int`
         name = {"max": "or", "min": "and", "add": "or", "mul": "and"}.get(name, name)
-    if name in _TOTAL_COMPARISONS:
+    if name in _TOTAL_COMPARISONS:  # integers have one order
         rank = helpers.use("total_order", operand) if is_float(operand) else ""
         return f" {_TOTAL_COMPARISONS[name]} ".join(f"{rank}({text})" if rank else text for text in items)
-    if name in _INFIX:
-        text = f"{items[0]} {_INFIX[name]} {items[1]}"
+    if name in INFIX:
+        text = f"{items[0]} {INFIX[name]} {items[1]}"
         return f"{short}({text})" if short else text
     if name in _ON_INTEGERS and not is_float(dtype):
         return f"{helpers.use(_ON_INTEGERS[name], dtype)}({', '.join(operands)})"
     if name in _HELPERS:
         return f"{helpers.use(_HELPERS[name], dtype)}({', '.join(operands)})"
-    if name == "pow" and not is_float(op.inputs[1].dtype):
+    if name == "pow" and not is_float(op.inputs[1].dtype):  # as in XLA, by repeated multiplications
         return f"{helpers.use('integer_power', dtype)}({operands[0]}, (int){items[1]})"
     if name in _LIBRARY and is_float(dtype):
         return f"{_LIBRARY[name]}{end}({', '.join(operands)})"
@@ -81,7 +77,7 @@ def expression(op: Statement, operands: Sequence[str], helpers: Helpers) -> str:
     if name == "is_finite":
         return f"(bool)isfinite({operands[0]})"
     if name == "round":
-        is_even = int(op["rounding_method"]) == 1
+        is_even = int(op["rounding_method"]) == 1  # nearbyint rounds as the processor does: to even
         return f"{'nearbyint' if is_even else 'round'}{end}({operands[0]})"
     if name == "clamp":
         least, largest = helpers.use("maximum", dtype), helpers.use("minimum", dtype)
@@ -98,7 +94,7 @@ def _select(items: list[str], which: str) -> str:
     if which == "bool":
         return f"{test} ? {cases[1]} : {cases[0]}"
     text = cases[-1]
-    for index in range(len(cases) - 2, -1, -1):
+    for index in range(len(cases) - 2, -1, -1):  # XLA clamps the index
         text = f"{test} <= {index} ? {cases[index]} : {text}"
     return text
 
@@ -106,7 +102,7 @@ def _select(items: list[str], which: str) -> str:
 def _convert(item: str, source: str, target: str, helpers: Helpers) -> str:
     if target == source:
         return item
-    if target == "bool":
+    if target == "bool":  # also for NaN, as in XLA
         return f"{item} != 0"
     if is_float(source) and not is_float(target):
         return f"{helpers.use(f'from_{source}', target)}({item})"
@@ -114,6 +110,7 @@ def _convert(item: str, source: str, target: str, helpers: Helpers) -> str:
 
 
 def _reduce_precision(op: Statement, item: str) -> str:
+    # C has no narrower float than `float`, and casts round to nearest even.
     widths = op["exponent_bits"], op["mantissa_bits"]
     dtype = op.dtype
     if widths == {"float32": (8, 23), "float64": (11, 52)}.get(dtype):
@@ -124,6 +121,7 @@ def _reduce_precision(op: Statement, item: str) -> str:
 
 
 _FLOATS = {
+    # fmax and fmin of C return the other number for NaN, XLA returns NaN.
     "maximum": "return a != a || a > b ? a : b;",
     "minimum": "return a != a || a < b ? a : b;",
     "sign_of": "return a > 0 ? 1 : a < 0 ? -1 : a;",
@@ -141,6 +139,7 @@ _FLOATS = {
         x -= ratio / (1 + x * ratio);
     }}
     return ({T})(a < 0 ? -x : x);""",
+    # The order of a sort, NaN last; then those of argmax and argmin, in which NaN wins.
     "is_before": "return a < b || (b != b && a == a);",
     "is_above": "return a > b || (a != a && b == b);",
     "is_below": "return a < b || (a != a && b == b);",
@@ -163,6 +162,7 @@ _INTEGERS = {
     "shift_right": "return b >= ({T}){bits} || b < ({T})0 ? 0 : ({T})(({U})a >> b);",
     "shift_right_signed": "return a >> (b >= ({T}){bits} || b < ({T})0 ? ({T})({bits} - 1) : b);",
 }
+# Without comparisons that are always false, about which compilers warn.
 _UNSIGNED = {
     "sign_of": "return a > 0;",
     "quotient": "return b == 0 ? ({T})-1 : ({T})(a / b);",
@@ -289,6 +289,7 @@ static inline void threefry2x32(uint32_t key_0, uint32_t key_1, uint32_t *x_0, u
 }""",
 }
 _NEEDS = {"order": "is_before", "order_down": "is_above"}
+"""The helper function that a sort calls. It is not `qsort`, which is unstable and takes no keys of another array."""
 
 
 def helper_text(name: str, dtype: str = "") -> str:
@@ -313,6 +314,7 @@ def helper_text(name: str, dtype: str = "") -> str:
     memcpy(&result, item, sizeof result);
     return result;
 }}"""
+    # One text for all types: a file contains only the types that it uses.
     is_unsigned = kind.startswith("uint") or kind == "bool"
     table = _FLOATS if is_float(dtype) else {**_INTEGERS, **(_UNSIGNED if is_unsigned else {})}
     unsigned = f"u{kind}" if kind.startswith("int") else kind

@@ -42,47 +42,44 @@ def is_reindexed(statement: Statement) -> bool:
     return tuple(size for size in operand if size != 1) == tuple(size for size in result if size != 1)
 
 
-def values_in_memory(function: Function) -> set[Value]:
-    plan = _MemoryPlan()
-    plan.visit(function)
-    return plan.stored
+class MemoryPlan:
+    """Finds the values of a function, and of its bodies, that are stored in arrays or scalar variables."""
 
-
-class _MemoryPlan:
-    def __init__(self) -> None:
+    def __init__(self, function: Function):
         self.stored: set[Value] = set()
         self._uses: dict[Operand, list[_Use]] = defaultdict(list)
         self._from_index: set[Value] = set()
+        self._visit_function(function)
 
-    def visit(self, function: Function) -> None:
-        self._find_index_arithmetic(function)
-        for value in function.outputs:
-            self._uses[value].append(_Use("memory", 0))
-        for statement in reversed(function.statements):
-            for body in statement.bodies:
-                if statement.primitive in ("scan", "while", "cond"):
-                    for value in body.free:
-                        self._uses[value].append(_Use("many", 0))
-                    self.visit(body)
-            self._visit(statement)
-
-    def _find_index_arithmetic(self, function: Function) -> None:
+    def _visit_function(self, function: Function) -> None:
         # Items that depend only on their index, such as those of a causal mask, are cheap to recompute.
         for op in function.statements:
             is_free = op.primitive in ELEMENTWISE or op.primitive in VIEWS - {"dynamic_slice"}
             if is_free and self._from_index.issuperset(arrays(op.inputs)):
                 self._from_index.update(op.outputs)
+        # Backwards, because how an operand is read depends on the uses of the result.
+        for value in function.outputs:
+            self._uses[value].append(_Use("memory", 0))
+        for statement in reversed(function.statements):
+            for body in statement.bodies:
+                if statement.primitive in ("scan", "while", "cond"):
+                    for value in body.free:  # each step reads them
+                        self._uses[value].append(_Use("many", 0))
+                    self._visit_function(body)
+            self._visit(statement)
 
     def _visit(self, op: Statement) -> None:
         uses = [use for value in op.outputs for use in self._uses[value]]
         roots = {use.root for use in uses}
         is_lazy = not any(use.need == "memory" for use in uses)
         if op.primitive in ELEMENTWISE:
+            # Loops that fuse would compute an item again for each loop that reads it.
             is_single = len(uses) == 1 or all(use.is_same_index for use in uses)
             in_one_loop = all(use.need == "once" for use in uses) and len(roots) == 1 and 0 not in roots and is_single
             is_lazy = is_lazy and (in_one_loop or (op.output in self._from_index and op.output.size > 1))
         elif op.primitive not in VIEWS:
             is_lazy = False
+        # A long chain, such as a loop that Python unrolled, needs an array from time to time.
         depth = max([use.depth for use in uses], default=0) + 1
         is_lazy = is_lazy and depth < _DEEPEST
         if not is_lazy:
@@ -90,6 +87,7 @@ class _MemoryPlan:
             depth = 0
         root = roots.pop() if is_lazy and len(roots) == 1 else (0 if is_lazy else id(op))
         for index, operand in enumerate(op.inputs):
+            # What an item costs its operand: an operand that is broadcast is read once for each item of the result.
             need: Need = "once"
             same = False
             is_larger = operand.size < op.output.size if op.outputs else False
@@ -97,7 +95,7 @@ class _MemoryPlan:
                 need = "many" if is_larger else "once"
                 same = need == "once" and operand.shape == op.shape
                 same = same and (not is_lazy or all(use.is_same_index for use in uses))
-            elif op.primitive == "reshape" and not is_reindexed(op):
+            elif op.primitive == "reshape" and not is_reindexed(op):  # another pointer to the same memory
                 need = "memory"
             elif op.primitive in VIEWS:
                 repeated = is_lazy and (len(uses) != 1 or any(use.need != "once" for use in uses))
@@ -108,9 +106,9 @@ class _MemoryPlan:
 
 
 def _need(op: Statement, index: int) -> Need:
-    if op.primitive == "call":
+    if op.primitive == "call":  # by a pointer
         return "memory"
-    if op.primitive in _SCATTERS:
+    if op.primitive in _SCATTERS:  # each index is read for all axes of a slice
         return "many" if index == 1 else "once"
     if op.primitive == "scan":
         return "once" if index < op["num_carry"] else "many"
@@ -149,7 +147,7 @@ def place_buffers(buffers: Iterable[ArenaBuffer]) -> int:
         for other in sorted(alive, key=lambda other: other.offset):
             if offset + buffer.size <= other.offset:
                 break
-            offset = max(offset, -(-(other.offset + other.size) // 64) * 64)
+            offset = max(offset, -(-(other.offset + other.size) // 64) * 64)  # for vectors of 512 bits
         buffer.offset = offset
         placed.append(buffer)
         total = max(total, offset + buffer.size, 1)

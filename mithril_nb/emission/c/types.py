@@ -54,10 +54,10 @@ def literal(value: complex, dtype: str) -> str:
         if math.isnan(value):
             return "NAN"
         text = "INFINITY" if math.isinf(value) else Number(abs(value), dtype).text + ("f" if kind == "float" else "")
-        return f"(-{text})" if math.copysign(1, value) < 0 else text
+        return f"(-{text})" if math.copysign(1, value) < 0 else text  # also -0.0; `x --1` is no C
     value = int(value.real)
     if kind.startswith("int"):
-        if value == -(2 ** (bits(dtype) - 1)):
+        if value == -(2 ** (bits(dtype) - 1)):  # C has no negative literals, only -x for an x that is too large
             return f"INT{bits(dtype)}_MIN"
         text = f"INT64_C({abs(value)})" if dtype == "int64" and abs(value) >= 2**31 else str(abs(value))
         return f"(-{text})" if value < 0 else text
@@ -92,7 +92,7 @@ def scaled(index: str, factor: int = 1, offset: int = 0) -> str:
         >>> scaled("i"), scaled("i", 2, 1), scaled("3", 2, 1), scaled("i", -1, 7), scaled("i + 1", 1, -1)
         ('i', '2 * i + 1', '7', '7 - i', 'i + 1 - 1')
     """
-    if is_number(index):
+    if is_number(index):  # constants are computed here, so that a reader sees the subscript
         return str(factor * int(index) + offset)
     inner = enclosed(index)
     if factor == -1:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from mithril_nb.emission.c.expressions import Helpers, expression
-from mithril_nb.emission.c.memory import ArenaBuffer, values_in_memory
+from mithril_nb.emission.c.memory import ArenaBuffer, MemoryPlan
 from mithril_nb.emission.c.types import C_TYPES, c_shape, dims, literal, numpy_dtype, pointer_type
 from mithril_nb.emission.program import ELEMENTWISE, Function, Number, Operand, Statement, Value
 from mithril_nb.emission.rules import Context, Rules
@@ -78,10 +78,11 @@ class CBody(Context):
     def __init__(self, function: Function, helpers: Helpers, arenas: dict[str, int], constants: Mapping[Value, Form]):
         self.helpers, self.arenas = helpers, arenas
         self.writer = Writer()
+        # A value in `forms` may have no memory: C computes an elementwise chain in one loop, item by item.
         self.forms: dict[Operand, Form] = {**constants}
         self.buffers: list[ArenaBuffer] = []
         self.bound: dict[Operand, InMemory] = {}
-        self._in_memory = values_in_memory(function)
+        self._in_memory = MemoryPlan(function).stored
         self._names = _all_names(function)
         self._scopes = [_CScope()]
         self._time = 0
@@ -106,7 +107,7 @@ class CBody(Context):
         with self.writer.indented():
             yield
         self._names.difference_update(self._scopes.pop().names)
-        if head.startswith("for") and len(lines) == first + 1:
+        if head.startswith("for") and len(lines) == first + 1:  # nested loops over one line stay readable
             lines[first - 1] = replace(lines[first - 1], text=lines[first - 1].text.removesuffix(" {"))
         else:
             self.add("}")
@@ -114,6 +115,7 @@ class CBody(Context):
     @contextmanager
     def loops(self, shape: Sequence[int]) -> Iterator[Index]:
         variables = iter(LOOP_VARIABLES[self._scopes[-1].variables :])
+        # Without loops of one step, subscripts stay constants, which `_strides` and the tests of windows can read.
         index = tuple(["0" if size == 1 else next(variables) for size in shape])
         heads = [
             f"for (int {name} = 0; {name} < {size}; {name}++)"
@@ -149,10 +151,12 @@ class CBody(Context):
             self.touch(form)
             return form.item(index)
         for scope in self._scopes:
-            if (value, index) in scope.items:
+            if (value, index) in scope.items:  # the variable that holds this item is visible here
                 return scope.items[value, index]
+        # One variable for each item: an expression within an expression would be computed again at each use.
         text = self.expression(form, index)
         is_declared = any(value is declared for scope in self._scopes for declared, _ in scope.items)
+        # Another item of the same value, such as that of a reversed axis, needs another name.
         name = self.new_name(value.name) if is_declared else value.name
         self.writer.add(f"const {C_TYPES[value.dtype]} {name} = {text};", form)
         self._scopes[-1].items[value, index] = name
@@ -187,6 +191,7 @@ class CBody(Context):
 
     def reserve(self, value: Value, name: str = "") -> InMemory:
         """Return the memory for a value. Declare the memory if necessary, and store it in `forms`."""
+        # An output of the function or the result of a branch is computed in its place, without a copy.
         form = self.bound.get(value)
         if form is None:
             name = name or (self.new_name("unused") if value.name == "_" else value.name)
@@ -212,12 +217,12 @@ class CBody(Context):
         return buffer
 
     def mark(self, buffer: ArenaBuffer) -> str:
-        return f"\0{self.buffers.index(buffer)}\0"
+        return f"\0{self.buffers.index(buffer)}\0"  # offsets are known after the last statement
 
     def copy(self, value: Operand, to: InMemory, index_of: Callable[[Index], Index] = lambda index: index) -> None:
         """Write each item of a value to memory; `index_of` takes its index in the value, and returns that in memory."""
         with self.loops(c_shape(value)) as index:
-            text = self.item(value, index)
+            text = self.item(value, index)  # it may add lines, so it comes before the line that reads it
             self.touch(to)
             self.add(f"{to.item(index_of(index))} = {text};")
 
@@ -240,7 +245,7 @@ class CBody(Context):
         for op in function.statements:
             self.next_time()
             with self.writing(op):
-                if op.primitive in ELEMENTWISE:
+                if op.primitive in ELEMENTWISE:  # of any rank, without a rule of their own
                     self._elementwise(op)
                 elif op.primitive in RULES:
                     RULES.write(self, op)
@@ -265,7 +270,7 @@ class CBody(Context):
     def view(self, op: Statement, index_of: Callable[[Index], Index], result: int = 0) -> None:
         """Make a result a view of the first operand. `index_of` turns an index in it to that in the operand."""
         output = op.outputs[result]
-        rank = len(output.shape)
+        rank = len(output.shape)  # the index of a random key has one axis more
 
         def source(index: Index) -> tuple[Operand, Index]:
             return op.operand, (*index_of(index[:rank]), *index[rank:])

@@ -17,7 +17,7 @@ from mithril_nb.emission.program import Number, Operand, Statement
 def _dot_general(to: GgmlContext, op: Statement) -> str:
     # `ggml_mul_mat` of x and y is y @ x.T, and `ggml_out_prod` of x and y is y.T @ x.
     left, right = op.inputs
-    if not left.dtype.startswith("float"):
+    if not left.dtype.startswith("float"):  # their sums may exceed 2**24, up to which float32 is exact
         raise to.unsupported("integers")
     groups = product_axes(op)
     left_batch, _, left_over = groups[0]
@@ -35,6 +35,7 @@ def _dot_general(to: GgmlContext, op: Statement) -> str:
 
 
 def _batch(operand: Operand, axes: Sequence[int]) -> list[int]:
+    # With rows and columns, four axes in all.
     sizes = [operand.shape[axis] for axis in axes]
     return sizes if len(sizes) <= 2 else [math.prod(sizes)]
 
@@ -51,7 +52,7 @@ def _conv(to: GgmlContext, op: Statement) -> str:
     params, (array, kernel) = op.params, op.inputs
     numbers = params["dimension_numbers"]
     rank = len(array.shape) - 2
-    if rank > 2:
+    if rank > 2:  # with batch and features, a fifth axis
         raise to.unsupported(f"{rank} spatial axes")
     groups, batch_groups = params["feature_group_count"], params["batch_group_count"]
     if groups > 1 and batch_groups > 1:
@@ -64,6 +65,7 @@ def _conv(to: GgmlContext, op: Statement) -> str:
     keys = ("window_strides", "rhs_dilation", "lhs_dilation")
     strides, dilation, gaps = ([*unit, *map(int, params[key])] for key in keys)
     padding = [(0, 0)] * (2 - rank) + [(int(before), int(after)) for before, after in params["padding"]]
+    # ggml_conv_2d has one width of padding for each axis, and no groups. Its arguments list the last axis first.
     is_even = all(before == after >= 0 for before, after in padding)
     if is_even and gaps == [1, 1] and groups == batch_groups == 1:
         widths = [before for before, _ in padding[::-1]]
@@ -97,7 +99,7 @@ class _Window:
         windows = windows_of(op)
         size, strides, padding = windows.sizes, windows.strides, windows.padding
         rank = len(size)
-        if {*windows.dilation} - {1}:
+        if {*windows.dilation} - {1}:  # GGML pools neighbouring items
             raise to.unsupported("window_dilation")
         sliding = [axis for axis in range(rank) if (size[axis], strides[axis], padding[axis]) != (1, 1, (0, 0))]
         if len(sliding) > 2 or not rank:
@@ -112,6 +114,7 @@ class _Window:
         self.strides = [strides[axis] for axis in axes] + [1] * (2 - len(axes))
         self.config = [(*padding[axis], windows.base_dilation[axis] - 1) for axis in self.order[::-1]]
         self.padding = [before for before, _, _ in self.config[:2]] + [0] * (2 - len(axes))
+        # GGML's pooling leaves out a window that lies within the padding, so that is added before.
         self.is_even = all(
             before == after >= 0 and not gap and before < width
             for (before, after, gap), width in zip(self.config, [*self.size, 1, 1], strict=False)
@@ -136,7 +139,7 @@ def _pool(to: GgmlContext, op: Statement) -> str:
     text = window.padded(to, negated(text), "0" if kind == "add" else "-math.inf")
     name = "AVG" if kind == "add" else "MAX"
     text = to.call("pool_2d", text, f"ggml.GGML_OP_POOL_{name}", *window.arguments)
-    if kind == "add":
+    if kind == "add":  # GGML has averages, also over the padding
         text = to.call("scale", text, math.prod(window.size))
     return to.permuted(negated(text), window.back)
 
@@ -182,7 +185,7 @@ def _gather(to: GgmlContext, op: Statement) -> str:
         check_indices(to, array.shape[0])
         result = to.helper("rows", to.array(array), to.array(indices), *flag)
         return to.reshaped(result, (math.prod(indices.shape), array.shape[1]), shape)
-    if not indices.shape[-1]:
+    if not indices.shape[-1]:  # an empty tensor
         raise to.unsupported("indices of length 0")
     return to.helper("gather", to.array(array), to.array(indices), *_places(to, op), *flag)
 
@@ -193,6 +196,7 @@ def _scatter(to: GgmlContext, op: Statement) -> str:
     numbers, shape = op["dimension_numbers"], updates.shape
     is_dropped = op["mode"].name != "CLIP"  # XLA drops slices outside of the array
     flag = ["is_dropped=True"] if is_dropped else []
+    # The gradient of an embedding adds rows, for which GGML has the backward pass of `get_rows`.
     starts_first = tuple(numbers.update_window_dims) == tuple(range(len(indices.shape) - 1, len(shape)))
     if (
         op.primitive != "scatter" and starts_first and len(array.shape) == 2

@@ -29,6 +29,14 @@ RULES.update({
     "rsqrt": lambda to, op: to.call("div", to.helper("full", 1, *op.shape), to.call("sqrt", to.array(op.operand))),
     "exp2": lambda to, op: to.call("exp", to.call("scale", to.array(op.operand), math.log(2))),
     "integer_pow": lambda to, op: to.helper("power", to.array(op.operand), op["y"]),
+    # GGML has no tangent, and the quotient is exact enough where the cosine is not 0.
+    "tan": lambda to, op: to.call("div", to.call("sin", to.array(op.operand)), to.call("cos", to.array(op.operand))),
+    "gt": lambda to, op: to.call("step", _binary(to, "sub", op.inputs, op.shape)),
+    "lt": lambda to, op: to.call("step", _binary(to, "sub", op.inputs[::-1], op.shape)),
+    **dict.fromkeys(
+        ("add", "add_any", "sub", "mul"),
+        lambda to, op: _binary(to, op.primitive.removesuffix("_any"), op.inputs, op.shape),
+    ),
 })  # fmt: skip
 
 
@@ -55,11 +63,6 @@ def _binary(to: GgmlContext, name: str, operands: Sequence[Operand], shape: tupl
     return to.call(name, text, to.array(right))
 
 
-@rule("add", "add_any", "sub", "mul")
-def _arithmetic(to: GgmlContext, op: Statement) -> str:
-    return _binary(to, op.primitive.removesuffix("_any"), op.inputs, op.shape)
-
-
 @rule("div")
 def _divide(to: GgmlContext, op: Statement) -> str:
     left, right = op.inputs
@@ -74,16 +77,11 @@ def _is_power_of_two(number: Number) -> bool:
 
 @rule("rem")
 def _remainder(to: GgmlContext, op: Statement) -> str:
+    # The helper divides, rounds and multiplies, which is exact only for powers of two.
     array, divisor = op.inputs
     if not isinstance(divisor, Number) or not _is_power_of_two(divisor):
         raise to.unsupported("division by a number that is not a power of two")
     return to.helper("remainder", to.shaped(array, op.shape), to.number(divisor))
-
-
-@rule("tan")
-def _tan(to: GgmlContext, op: Statement) -> str:
-    text = to.array(op.operand)
-    return to.call("div", to.call("sin", text), to.call("cos", text))
 
 
 @rule("pow")
@@ -92,6 +90,7 @@ def _power(to: GgmlContext, op: Statement) -> str:
     shape = op.shape
     if isinstance(exponent, Number):
         value = exponent.value.real
+        # Multiplications are exact for negative bases, of which GGML has no logarithm.
         if math.isfinite(value) and value == int(value) and abs(value) < 2**10:
             return to.helper("power", to.shaped(base, shape), int(value))
         if value in (0.5, -0.5):
@@ -101,11 +100,6 @@ def _power(to: GgmlContext, op: Statement) -> str:
     if isinstance(base, Number) and base.value.real > 0 and math.isfinite(base.value.real):
         return to.call("exp", to.call("scale", to.shaped(exponent, shape), math.log(base.value.real)))
     return to.helper("raised", *to.all_shaped(op))
-
-
-@rule("gt", "lt")
-def _greater(to: GgmlContext, op: Statement) -> str:
-    return to.call("step", _binary(to, "sub", op.inputs[:: 1 if op.primitive == "gt" else -1], op.shape))
 
 
 @rule("ge", "le")
@@ -119,7 +113,7 @@ def _at_least(to: GgmlContext, op: Statement) -> str:
 @rule("eq", "ne")
 def _equal(to: GgmlContext, op: Statement) -> str:
     is_float = op.operand.dtype.startswith("float")
-    if is_float:
+    if is_float:  # NaN differs from itself, and the difference of infinities is NaN
         text = to.helper("equal", *to.all_shaped(op))
     else:
         text = to.call("step", to.call("abs", _binary(to, "sub", op.inputs, op.shape)))
@@ -142,7 +136,7 @@ def _logical(to: GgmlContext, op: Statement) -> str:
 def _select(to: GgmlContext, op: Statement) -> str:
     if op.operand.dtype != "bool" or len(op.inputs) != 3:
         raise to.unsupported("selection by an integer")
-    check_indices(to, 2 * ne(op.shape)[0])
+    check_indices(to, 2 * ne(op.shape)[0])  # the helper reads items by their index in two joined rows
     mask, no, yes = to.all_shaped(op)
     return to.helper("where", mask, yes, no)
 
@@ -159,7 +153,7 @@ def _clamp(to: GgmlContext, op: Statement) -> str:
 @rule("max", "min")
 def _maximum(to: GgmlContext, op: Statement) -> str:
     array, bound = op.inputs[:: -1 if isinstance(op.operand, Number) else 1]
-    if not isinstance(bound, Number):
+    if not isinstance(bound, Number):  # GGML clamps by numbers only
         return to.helper("maximum" if op.primitive == "max" else "minimum", *to.all_shaped(op))
     if op.primitive == "min":
         return to.helper("clamp", to.array(array), "-math.inf", to.number(bound))
@@ -171,12 +165,14 @@ def _maximum(to: GgmlContext, op: Statement) -> str:
 @rule("round")
 def _nearest(to: GgmlContext, op: Statement) -> str:
     text = to.array(op.operand)
+    # ggml_round rounds halves away from 0.
     return to.call("round", text) if int(op["rounding_method"]) == 0 else to.helper("round_to_even", text)
 
 
 @rule("convert_element_type")
 def _convert(to: GgmlContext, op: Statement) -> str:
     text, source = to.array(op.operand), op.operand.dtype
+    # Tensors are float32, so all other conversions keep the number.
     if op.dtype == "bool" != source:
         return to.call("step", to.call("abs", text))
     return to.call("trunc", text) if op.dtype.startswith("int") and source.startswith("float") else text

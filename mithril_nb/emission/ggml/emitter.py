@@ -65,8 +65,7 @@ def emit_ggml(program: traced.Program) -> Source:
 
 @cache
 def helper_sources() -> Helpers:
-    folder = Path(__file__).parent / "helpers"
-    return read_helpers((folder / f"{name}.py").read_text(encoding="utf-8") for name in ("graphs", "numbers", "places"))
+    return read_helpers([(Path(__file__).parent / "helpers" / "ggml_helpers.py").read_text(encoding="utf-8")])
 
 
 RESERVED = frozenset((*helper_sources(), "ggml", "ctx", "graph", "built", "step", "functools", "threading", "decoded"))
@@ -77,7 +76,7 @@ class _GgmlEmitter(GgmlContext):
     first_arguments, has_notes = ("ctx",), False
 
     def source(self, program: EmittedProgram) -> Source:
-        for op in program.walk():
+        for op in program.walk():  # before a line is written, so that the first unsupported statement is named
             with self.writing(op):
                 self._check(op)
         check_dtypes(program.functions, "ggml", _DTYPES.__contains__)
@@ -116,6 +115,7 @@ class _GgmlEmitter(GgmlContext):
             raise self.unsupported("a scan of length 0")
 
     def more_arguments(self, function: Function, lines: Sequence[SourceLine]) -> Sequence[str]:
+        # GGML's constants are tensors of one graph, so they are passed on, unlike arrays of NumPy.
         return [value.name for value in self._constants[function]]
 
     def _main(self, program: EmittedProgram) -> None:
@@ -126,6 +126,7 @@ class _GgmlEmitter(GgmlContext):
             out.add('"""Build the graph of the whole program, which is computed for the arrays of each call."""')
             out.add(f"graph = Graph({_nodes(main)})")
             out.add("ctx = graph.ctx")
+            # The graph is built for shapes, once; a call copies its arrays into the input tensors.
             for index, (value, leaf) in enumerate(zip(main.inputs, program.inputs, strict=True)):
                 line = f"{value.name} = graph.input({', '.join(map(str, value.shape))})  # {leaf.name}"
                 out.add(line, equations=(f"arg{index}",))
@@ -133,6 +134,7 @@ class _GgmlEmitter(GgmlContext):
                 text = _constant(program.constants[value])
                 out.add(f"{value.name} = graph.constant({text})  # {self.described(value)}")
             self._statements(main)
+            # Constants need no graph, so results that are constants are written below.
             for result in results:
                 dtype = _DTYPES[result.dtype] and f"dtype={_DTYPES[result.dtype]}"
                 out.add(f"graph.output({', '.join(filter(None, [result.name, *map(str, result.shape), dtype]))})")
@@ -163,7 +165,7 @@ class _GgmlEmitter(GgmlContext):
     def _cond(self, op: Statement) -> None:
         # GGML has no branches: the graph computes all of them, and selects the results of one.
         index, (first, *others) = self.array(op.operand), op.bodies
-        for branch in op.bodies:
+        for branch in op.bodies:  # in one scope of Python, which is why names are unique in a function
             self._statements(branch)
         for result, value in enumerate(op.outputs):
             if value.name == "_":

@@ -28,12 +28,13 @@ def gguf_bytes(params: Mapping[str, Any], metadata: Mapping[str, Any]) -> bytes:
     arrays = {name: _checked(name, np.asarray(value)) for name, value in params.items()}
     short = {name: _shortened(name) for name in arrays}
     full_names = {f"name.{short_name}": name for name, short_name in short.items() if short_name != name}
+    # Readers look up the architecture first; it may have no underscore.
     entries = {"general.architecture": "mithrilnb", **metadata, **full_names}
     parts = [b"GGUF", struct.pack("<IQQ", _VERSION, len(arrays), len(entries))]
     parts += [_text(key) + _item(key, value) for key, value in entries.items()]
     offset, blocks = 0, list[bytes]()
     for name, array in arrays.items():
-        dims = array.shape[::-1] or (1,)
+        dims = array.shape[::-1] or (1,)  # GGML has no tensor without axes
         parts.append(_text(short[name]) + struct.pack(f"<I{len(dims)}Q", len(dims), *dims))
         parts.append(struct.pack("<IQ", _TYPES[array.dtype.name], offset))
         blocks.append(_padded(array.tobytes()))
@@ -89,7 +90,7 @@ def _item(key: str, value: Any) -> bytes:
 def _scalar(key: str, value: Any) -> tuple[int, bytes]:
     if isinstance(value, str):
         return _TEXT, _text(value)
-    if isinstance(value, bool):
+    if isinstance(value, bool):  # before int, of which bool is a subclass
         return _BOOL, struct.pack("<?", value)
     if isinstance(value, int) and -(2**31) <= value < 2**31:
         return _INT, struct.pack("<i", value)

@@ -30,7 +30,7 @@ class GgmlContext(PythonEmitter):
 
     def number(self, number: Number) -> str:
         value = number.value
-        if isinstance(value, float) and not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):  # their repr is no Python
             return "math.nan" if value != value else f"{'-' if value < 0 else ''}math.inf"
         return str(int(value)) if isinstance(value, bool) else number.text
 
@@ -50,7 +50,7 @@ class GgmlContext(PythonEmitter):
         """Return the expression that reshapes a tensor `text` from shape `old` to shape `new`."""
         if ne(old) == ne(new):
             return text
-        rank = min(max(len(new), 1), MOST_AXES)
+        rank = min(max(len(new), 1), MOST_AXES)  # a number is a tensor with one axis
         return self.call(f"reshape_{rank}d", text, *ne(new)[:rank])
 
     def permuted(self, text: str, order: Sequence[int]) -> str:
@@ -58,7 +58,7 @@ class GgmlContext(PythonEmitter):
         rank = len(order)
         if list(order) == list(range(rank)):
             return text
-        if list(order) == [*range(rank - 2), rank - 1, rank - 2]:
+        if list(order) == [*range(rank - 2), rank - 1, rank - 2]:  # GGML transposes two axes only
             return self.helper("transposed", text)
         return self.helper("permuted", text, *order)
 

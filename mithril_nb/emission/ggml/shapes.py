@@ -35,21 +35,20 @@ def _concatenate(to: GgmlContext, op: Statement) -> str:
     return to.call("concat", *texts, where) if len(texts) == 2 else to.helper("joined", where, _list(texts))
 
 
+def _with_one(shape: Sequence[int], axis: int) -> list[int]:
+    return [*shape[:axis], 1, *shape[axis + 1 :]]
+
+
 @rule("stack")
 def _stack(to: GgmlContext, op: Statement) -> str:
-    (output,), axis = op.outputs, op["axis"]
-    shape = [*output.shape]
-    shape[axis] = 1
-    texts = [to.reshaped(to.array(each), each.shape, shape) for each in op.inputs]
-    return to.helper("joined", dim(output, axis), _list(texts))
+    shape = _with_one(op.shape, op["axis"])
+    texts = [to.reshaped(to.array(operand), operand.shape, shape) for operand in op.inputs]
+    return to.helper("joined", dim(op.output, op["axis"]), _list(texts))
 
 
 @rule("unstack")
 def _unstack(to: GgmlContext, op: Statement) -> str:
-    (operand,), axis = op.inputs, op["axis"]
-    shape = [*operand.shape]
-    shape[axis] = 1
-    name, where = to.array(operand), dim(operand, axis)
+    name, where, shape = to.array(op.operand), dim(op.operand, op["axis"]), _with_one(op.operand.shape, op["axis"])
     parts = [to.helper("sliced", name, where, index, 1) for index in range(len(op.outputs))]
     return ", ".join(to.reshaped(part, shape, op.shape) for part in parts)
 
@@ -67,7 +66,7 @@ def _slice(to: GgmlContext, op: Statement) -> str:
     text = to.array(operand)
     steps = params["strides"] or [1] * len(operand.shape)
     bounds = zip(params["start_indices"], params["limit_indices"], steps, strict=True)
-    for axis, (start, stop, step) in enumerate(bounds):
+    for axis, (start, stop, step) in enumerate(bounds):  # a view of GGML has three axes: one slice after another
         count = op.shape[axis]
         if (int(start), int(stop), int(step)) != (0, operand.shape[axis], 1):
             text = to.helper("sliced", text, dim(operand, axis), int(start), count, *([int(step)] if step != 1 else []))
@@ -88,6 +87,7 @@ def _pad(to: GgmlContext, op: Statement) -> str:
     config = [tuple(int(width) for width in each) for each in op["padding_config"]]
     if not isinstance(value, Number):
         raise to.unsupported("padding with a computed number")
+    # ggml_pad_ext takes up to four axes, the last axis first, and pads with zeros only.
     if value.value == 0 and all(before >= 0 and after >= 0 and not between for before, after, between in config):
         widths = [width for each in config[::-1] for width in each[:2]]
         return to.call("pad_ext", to.array(array), *widths, *[0] * (8 - len(widths)))
@@ -122,13 +122,14 @@ def _rows(to: GgmlContext, op: Statement, axes: Sequence[int]) -> tuple[str, tup
 def _reduce(to: GgmlContext, op: Statement) -> str:
     axes = sorted(int(axis) for axis in op["axes"])
     shape = op.shape
+    # GGML sums and pools along the last axis only, hence the transposes.
     if op.primitive == "reduce_sum" and len(axes) == len(op.operand.shape):
         return to.call("sum", to.array(op.operand))
     if op.primitive == "reduce_sum" and axes == list(range(len(axes))):
         width = math.prod(op.operand.shape[len(axes) :])
         return to.reshaped(to.helper("column_sums", to.array(op.operand), width), (width,), shape)
     text, rows = _rows(to, op, axes)
-    if op.primitive in ("reduce_sum", "reduce_or"):
+    if op.primitive in ("reduce_sum", "reduce_or"):  # bools are 0 and 1, and `all` is their minimum
         result = to.call("sum_rows", text)
         result = to.call("step", result) if op.primitive == "reduce_or" else result
     else:
@@ -145,10 +146,9 @@ def _argmax(to: GgmlContext, op: Statement) -> str:
 
 @rule("cumsum")
 def _cumsum(to: GgmlContext, op: Statement) -> str:
-    (operand,), axis = op.inputs, op["axis"]
-    order = [*range(len(operand.shape))]
-    order[axis], order[-1] = order[-1], order[axis]
-    text = to.permuted(to.array(operand), order)
+    order, axis = [*range(len(op.shape))], op["axis"]
+    order[axis], order[-1] = order[-1], order[axis]  # GGML's function runs along the last axis
+    text = to.permuted(to.array(op.operand), order)
     flipped = (lambda text: to.helper("flipped", text, 0)) if op["reverse"] else lambda text: text
     return to.permuted(flipped(to.call("cumsum", flipped(text))), order)
 

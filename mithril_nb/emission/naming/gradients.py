@@ -29,7 +29,7 @@ _DERIVATIVES = {
 }
 _CHOICES = frozenset("max min clamp select_n".split())
 _FARTHEST = 12
-"""Maximum number of values that a search visits."""
+"""Maximum number of values that a search visits: names must not cost more than emission, even in long programs."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,10 @@ class Gradients:
 
     Attributes:
         of: The value of the forward pass that each complete gradient belongs to.
-        minus: The same for each array that is the negative of a gradient.
-        parts: The same for each term of a gradient that is a sum of several terms.
-        sums: The entries of `parts` that are sums of some of the terms.
-        unsummed: The same for each array whose sum over some axes is a gradient. These are the axes along which the
-            value of the forward pass is broadcast.
-        minus_unsummed: The same for each array whose sum is the negative of a gradient.
+        forms: For each array that is a gradient, the form of its name, such as `"d_{}"`, and the value of the forward
+            pass whose name replaces `{}`. Other forms are those of the negative of a gradient, of one of its terms, of
+            a sum of some of its terms, and of an array that must still be summed over some axes, along which the value
+            of the forward pass is broadcast.
         notes: For each value that uses a known derivative, a comment, and the value whose name replaces `{0}` in it.
         steps: For each value that a backward loop reads step by step, the value that the forward loop stacks.
     """
@@ -70,6 +68,7 @@ class Gradients:
     def __init__(self, main: Function, roles: Mapping[Value, Role | None], results: Mapping[Operand, str]):
         self._roles: Mapping[Operand, Role | None] = {**roles}
         self._producers = {**main.producers}
+        # In bodies too: a loop may read what no statement around it does.
         self._read_values = {*main.outputs, *(value for statement in main.walk() for value in statement.reads)}
         self._sources: dict[Operand, Operand] = {}  # the values that views show
         self._partners: dict[tuple[str, str, Operand], set[Operand]] = defaultdict(set)
@@ -78,6 +77,7 @@ class Gradients:
         self._next: dict[Operand, _Meaning] = {}  # meaning after one more factor
         # g * (1 - y) for y = tanh(x): y, and the meaning of the sum
         self._tanh: dict[Operand, tuple[Operand, _Meaning]] = {}
+        # The caller passes d(loss)/d(output) as the input `d_output`; all other gradients follow from these.
         names = {f"d_{name}": value for value, name in results.items()}
         self._meanings: dict[Operand, _Meaning] = {
             value: _Meaning(names[value.name]) for value in main.inputs if value.name in names
@@ -86,22 +86,21 @@ class Gradients:
         self._parts: set[Operand] = set()
         self._totals: set[Operand] = set()
         self._read_all(main.statements)
-        complete = self._meanings.keys() - {
-            value for value, meaning in self._meanings.items() if meaning.is_unsummed or value in self._terms
-        }
-        self.of = self._targets(1, complete)
-        self.minus = self._targets(-1, complete)
-        unsummed = {value for value, meaning in self._meanings.items() if meaning.is_unsummed}
-        self.unsummed, self.minus_unsummed = self._targets(1, unsummed), self._targets(-1, unsummed)
-        self.parts = self._targets(1, self._parts - self.of.keys())
-        self.sums = {
-            value: of for value, of in self.parts.items() if value in self._totals or self._made_by(value, *_SUMS)
-        }
-
-    def _targets(self, sign: int, values: Collection[Operand]) -> dict[Operand, Operand]:
-        return {
-            value: meaning.of for value, meaning in self._meanings.items() if meaning.sign == sign and value in values
-        }
+        self.of: dict[Operand, Operand] = {}
+        self.forms: dict[Operand, tuple[str, Operand]] = {}
+        for value, meaning in self._meanings.items():
+            sign = "minus_" if meaning.sign < 0 else ""
+            form = f"{sign}d_{{}}"
+            if meaning.is_unsummed:
+                form = f"{sign}unsummed_d_{{}}"
+            elif value in self._terms:
+                if sign or value not in self._parts:
+                    continue
+                is_sum = value in self._totals or self._made_by(value, *_SUMS)
+                form = "d_{}_so_far" if is_sum else "part_of_d_{}"
+            elif not sign:
+                self.of[value] = meaning.of
+            self.forms[value] = form, meaning.of
 
     def _read_all(self, statements: Iterable[Statement]) -> None:
         for statement in statements:
@@ -109,6 +108,7 @@ class Gradients:
                 self._read_loop(statement)
             elif len(statement.outputs) == 1:
                 self._read(statement)
+            # A sum of known meaning makes its terms parts of it. A sum without one hides what its terms are.
             if statement.primitive in _SUMS and self._roles.get(statement.output) == "backward":
                 total = self._meanings.get(statement.output)
                 terms = [(value, self._meanings[value]) for value in self._summed(statement) if value in self._meanings]
@@ -128,6 +128,7 @@ class Gradients:
         self.steps |= loop.steps
         for value, of in loop.gradients.items():
             self._note(value, of)
+        # The rules then see the values of the forward body itself instead of the stacked arrays.
         statements = substituted(replace(body, inputs=()), loop.steps).statements
         self._producers |= {value: each for each in statements for value in each.outputs}
         self._read_all(statements)
@@ -155,6 +156,7 @@ class Gradients:
             self._totals |= {start, result}
 
     def _note(self, value: Operand, of: Operand | None, sign: int = 1) -> None:
+        # A value with fewer items than its target is a gradient of something else, which a rule mistook.
         if isinstance(of, Value) and (more := example(value.size) - example(of.size)) >= 0:
             self._meanings[value] = _Meaning(of, sign, more > 0)
 
@@ -177,16 +179,17 @@ class Gradients:
             for factor, other in (values, reversed(values)):
                 if self._roles.get(factor) != "backward" and self._roles.get(other) == "backward":
                     self._read_product(statement, factor, other)
+        # The gradient of a split; that of a concatenation are slices, which `_VIEWS` does not contain.
         elif name == "concatenate" and all(value in self._meanings for value in statement.inputs):
             self._read_joined(statement, [self._meanings[value] for value in values])
-        elif name == "select_n":
+        elif name == "select_n":  # of a maximum or a clamp: the gradient, or 0
             meanings = [self._meanings[value] for value in values if value in self._meanings]
             if len(meanings) == 1 == sum(self._roles.get(value) == "backward" for value in values):
                 self._note(output, self._operand(meanings[0].of, _CHOICES), meanings[0].sign)
 
     def _read_forward(self, statement: Statement, values: list[Value]) -> None:
         name, block = statement.primitive, statement.block
-        if name == "square":
+        if name == "square":  # x * x, whose partner is x
             self._partners["mul", block, self._source(values[0])].add(values[0])
         elif name in (*_PRODUCTS, "div") and len(values) == 2:
             first, second = values
@@ -209,8 +212,17 @@ class Gradients:
         return terms
 
     def _read_sum(self, statement: Statement) -> None:
+        # For y = tanh(x), JAX computes the gradient of x as the sum of g * (1 - y) and g * (1 - y) * y.
         terms = [*statement.inputs] if statement.primitive == "sub" else self._summed(statement)
-        meanings = [self._meaning_of_term(value, terms) for value in terms if not self._is_second(value, terms)]
+        meanings: list[_Meaning | None] = []
+        for value in terms:
+            if any(term in self._tanh and self._is_product(value, term) for term in terms):
+                continue
+            if value not in self._tanh:
+                meanings.append(self._meanings.get(value))
+            else:
+                is_complete = any(self._is_product(other, value) for other in terms)
+                meanings.append(self._tanh[value][1] if is_complete else None)
         if statement.primitive == "sub" and meanings[1] is not None:
             meanings[1] = replace(meanings[1], sign=-meanings[1].sign)
         first, *others = meanings
@@ -220,23 +232,13 @@ class Gradients:
         of = next((value for value in self._same(first.of, has_sums=True) if all(value in each for each in same)), None)
         self._note(statement.output, of, first.sign)
 
-    # For y = tanh(x), JAX computes the gradient of x as the sum of g * (1 - y) and g * (1 - y) * y.
-
-    def _meaning_of_term(self, value: Operand, terms: Sequence[Operand]) -> _Meaning | None:
-        if value not in self._tanh:
-            return self._meanings.get(value)
-        return self._tanh[value][1] if any(self._is_product(other, value) for other in terms) else None
-
-    def _is_second(self, value: Operand, terms: Sequence[Operand]) -> bool:
-        return any(term in self._tanh and self._is_product(value, term) for term in terms)
-
     def _is_product(self, value: Operand, first: Operand) -> bool:
         product = self._made_by(value, "mul")
         return product is not None and {first, self._tanh[first][0]} == {*product.inputs}
 
     def _read_linear(self, statement: Statement, array: Value) -> None:
         output = statement.output
-        if array in self._next and statement.primitive == "mul":
+        if array in self._next and statement.primitive == "mul":  # the second of two factors
             self._note(output, self._next[array].of, self._next[array].sign)
         meaning = self._meanings.get(array)
         if meaning is None:
@@ -271,6 +273,7 @@ class Gradients:
         if product is not None and product.block == statement.block:
             return  # a derivative of several products, such as tanh's
         partners = self._partners.get((statement.primitive, statement.block, self._source(factor)), set())
+        # An array may be a factor of several products; the one whose other factor has the right size decides.
         equal = [value for value in partners if value.size == output.size] if len(partners) > 1 else [*partners]
         self._note(output, equal[0] if len(equal) == 1 else None)
 
@@ -334,7 +337,7 @@ class Gradients:
     def _is_computed_from(self, value: Operand, sources: Collection[Operand | None], block: str) -> bool:
         """Return whether a value is in `sources`, or is computed from one of them by a few statements of a block."""
         waiting, seen = deque([value]), set[Operand]()
-        while waiting and len(seen) < _FARTHEST:
+        while waiting and len(seen) < _FARTHEST:  # derivatives are short: 1 - y * y, 0.5 / sqrt(x)
             value = waiting.popleft()
             if value in sources:
                 return True
@@ -406,8 +409,9 @@ def _backward_loop(
     if forward is None:
         return None
     inner = forward.bodies[0]
+    # An integer in the carry, such as a counter, has no gradient.
     carry = [index for index in range(forward["num_carry"]) if "float" in inner.inputs[index].dtype]
-    totals = count - len(carry)
+    totals = count - len(carry)  # JAX puts what it sums up, such as gradients of constants, before the carry
     is_matched = totals >= 0 and all(_is_total(body, index, producers) for index in range(totals))
     ends = body.inputs[max(totals, 0) : count]
     if not is_matched or [value.shape for value in ends] != [inner.inputs[index].shape for index in carry]:

@@ -16,6 +16,7 @@ from mithril_nb.graph.paths import lineage, name_of
 from mithril_nb.stages.records import Role
 from mithril_nb.stages.trace import traced
 
+# As in hand-written code, the forward function has the plain name.
 _SUFFIXES = {"forward": "", "backward": "_backward", "update": "_update"}
 _STEPS = "_steps"
 _RESULT_NAMES = {
@@ -42,7 +43,7 @@ class Namer:
         self._received: dict[str, tuple[str, ...]] = {}  # names of a forward function's inputs
         self._main, self._divided, self._params = main, divided, params
         self._given = set(main.inputs) - params
-        self._roles = {**main.roles, **dict.fromkeys(params)}
+        self._roles = {**main.roles, **dict.fromkeys(params)}  # a parameter named d_x is no gradient
         self._used_by: dict[Value, set[tuple[str, Role | None]]] = {}
         for statement in main.walk():
             for value in statement.reads:
@@ -78,7 +79,7 @@ class Namer:
     def _function_name(self, function: Function) -> str:
         path = function.block.split("/")
         name = identifier(name_of(path[-1]))
-        if len(self._divided.blocks[function]) > 1:
+        if len(self._divided.blocks[function]) > 1:  # blocks/0 and blocks/1 share a function of their own
             name = re.sub(r"_\d+$", "", name)
         forward = next(filter(None, map(self._forward.get, self._paths(function))), None)
         if len(path) > 1 and name in self._named.values() and forward is None:
@@ -86,6 +87,7 @@ class Namer:
         return (forward or name) + _SUFFIXES.get(function.role or "", "")
 
     def _names_of_results(self) -> dict[Operand, str]:
+        # The new value of `w` in a train step is `new_w`, and its gradient `d_w`.
         params = {value.name for value in self._params}
         prefixes = {"backward": "d_", "update": "new_"}
         names: dict[Operand, str] = {}
@@ -107,6 +109,7 @@ class Namer:
                 names[value] = replace(value, name=scope.new(hint))
             return names[value]
 
+        # Inputs first: in C and Python they are what a reader sees at the call.
         for value in function.inputs:
             name(value, value.name if is_main else self._name_of_input(function, value))
         output_names = {
@@ -119,6 +122,7 @@ class Namer:
         new = self._body(function, names, name, output_names, function.block, {})
         paths = self._paths(function)
         if function.role == "forward":
+            # The backward function of the block calls the same arrays by the same names.
             self._local |= {(function.block, old): new.name for old, new in names.items()}
             received = tuple([names[value].name for value in function.inputs if value not in self._params])
             self._received.update(dict.fromkeys(paths, received))
@@ -144,6 +148,7 @@ class Namer:
             replace(statement, equations=equations.get(statement, statement.equations))
             for statement in function.statements
         ]
+        # Fused statements need the equations of all blocks that share the function, so they come second.
         function = self._fuse(replace(function, statements=tuple(statements)))
         used = {*function.outputs, *(value for statement in function.statements for value in statement.reads)}
         inputs = tuple([name(value, items.get(value, value.name)) for value in function.inputs])
@@ -153,7 +158,7 @@ class Namer:
             items = self._names_of_items(statement, names, block) if statement.primitive == "scan" else {}
             bodies = tuple([self._body(body, names, name, {}, block, items) for body in statement.bodies])
             hints = self._hints(statement, output_names, block, names)
-            if statement.primitive == "scan":
+            if statement.primitive == "scan":  # after its body, whose results have names now
                 for index in range(statement["num_carry"], len(hints)):
                     step = bodies[0].outputs[index]
                     if hints[index] in ("stacked", "term") and isinstance(step, Value):
@@ -199,6 +204,7 @@ class Namer:
 
     def _note_on_argument(self, call: Statement, name: str, argument: str, names: Mapping[Operand, Value]) -> str:
         if name == "d_input_so_far":
+            # With several sums, the name of one would be a guess.
             targets = [self._gradients.of[each] for each in call.outputs if each in self._gradients.of]
             sums = [names[each].name for each in targets if each in names and each not in self._params]
             return f"{argument} is the part of d_{sums[0]} from the other uses of {sums[0]}" if len(sums) == 1 else ""
@@ -216,7 +222,7 @@ class Namer:
         if statement.function is not None:
             outputs = self._functions[statement.function].outputs
             hints = [output.name if isinstance(output, Value) else "output" for output in outputs]
-        elif is_inner and len(statement.outputs) == 1 and not statement.block.startswith("("):
+        elif is_inner and len(statement.outputs) == 1 and not statement.block.startswith("("):  # "(loss)"
             hints = {"forward": ["output"], "backward": ["d_input"]}.get(statement.role or "", [])
         fused = _RESULT_NAMES.get(statement.primitive)
         hints = hints or [fused or self._plain(value, around) for value in statement.outputs]
@@ -243,10 +249,12 @@ class Namer:
             return self._port(function.block, value) or value.name
         if function.role == "backward":
             return self._gradient_name(function, value)
+        # `input` is what most blocks call what they receive; an ambiguous port gets it too.
         return self._port(function.block, value) or "input" if function.role == "forward" else value.name
 
     def _port(self, block: str, value: Value) -> str:
         source = self._sources.get(value)
+        # An array that several ports receive, such as x in x @ x, has the name of none.
         ports = [port for port, each in self._ports.sources.get(block, {}).items() if each == source]
         return ports[0] if len(ports) == 1 else ""
 
@@ -272,7 +280,7 @@ class Namer:
         sources = {value: ("", value.name) for value in self._given}
         for path, values in leaving.items():
             ports = self._ports.outputs[path]
-            if len(ports) == len(values):
+            if len(ports) == len(values):  # else the clean-up merged two outputs, or removed one
                 # Sort by the earliest ancestor: after the clean-up, an earlier statement may compute an output.
                 ordered = sorted(values, key=values.__getitem__)
                 sources.update(zip(ordered, [(path, port) for port in ports], strict=True))
@@ -281,6 +289,7 @@ class Namer:
     def _gradient_name(self, function: Function, value: Value) -> str:
         if self._roles.get(value) != "backward":
             return self._plain(value, function.block)
+        # JAX adds up the gradients of the uses of a value, so a backward function may only add its own.
         uses = {statement.primitive for statement in function.statements if value in statement.reads}
         if uses <= {"add", "add_any"} and any(
             statement.role == "backward" and value not in statement.reads for statement in function.statements
@@ -297,20 +306,11 @@ class Namer:
 
     def _gradient_of(self, value: Value, blocks: Iterable[str]) -> str:
         """Return a name such as `"d_x"` for the gradient of an array `x` of these blocks; `""` for other values."""
-        gradients = self._gradients
-        for form, targets in (
-            ("d_{}", gradients.of),
-            ("minus_d_{}", gradients.minus),
-            ("unsummed_d_{}", gradients.unsummed),
-            ("minus_unsummed_d_{}", gradients.minus_unsummed),
-            ("d_{}_so_far", gradients.sums),
-            ("part_of_d_{}", gradients.parts),
-        ):
-            if value in targets:
-                local = next(filter(None, (self._local.get((block, targets[value])) for block in blocks)), None)
-                if local:
-                    return form.format(local)
-        return ""
+        if value not in self._gradients.forms:
+            return ""
+        form, target = self._gradients.forms[value]
+        local = next(filter(None, (self._local.get((block, target)) for block in blocks)), None)
+        return form.format(local) if local else ""
 
     def _plain(self, value: Value, block: str) -> str:
         """Return the name of an array within a block: its meaning, such as `"softmax"`, or else its operation.
@@ -322,9 +322,8 @@ class Namer:
             received = ("input", *self._received.get(block, ()))
             if name and name.removeprefix("d_") not in received:  # the gradient of an input is a result's name
                 return name
-            return (
-                "zeros" if self._meanings.get(value) == "zeros" else "term"
-            )  # an array of the forward pass may have the name of its operation
+            # An array of the forward pass may have the name of its operation.
+            return "zeros" if self._meanings.get(value) == "zeros" else "term"
         return self._meanings.get(value, value.name)
 
     def _paths(self, function: Function) -> list[str]:
@@ -388,6 +387,7 @@ def _meaning(statement: Statement, producers: Mapping[Operand, Statement], names
         return "zeros"
     if primitive == "square" or (primitive == "mul" and inputs[0] is inputs[1]):
         return "squared"
+    # The names follow the textbook, statement by statement: what a mean is subtracted from is centered, and so on.
     if primitive == "sub" and names.get(inputs[1]) == "mean":
         return "centered"
     if primitive == "mul" and "centered" in map(names.get, inputs) and (before(0, "rsqrt") or before(1, "rsqrt")):

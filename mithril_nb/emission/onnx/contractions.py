@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from mithril_nb.emission.onnx.graph import OnnxGraph, neutral, number_of, rule, wider
+from mithril_nb.emission.onnx.graph import OnnxGraph, number_of, rule, wider
 from mithril_nb.emission.onnx.shapes import dilated, padded, permuted, reduced
-from mithril_nb.emission.params import Slices, fill_of, product_axes, slices_of, windows_of
-from mithril_nb.emission.program import Operand, Statement
+from mithril_nb.emission.params import Slices, fill_of, neutral, product_axes, slices_of, windows_of
+from mithril_nb.emission.program import POOLS, Operand, Statement
 
 
 @rule("dot_general")
 def _dot_general(to: OnnxGraph, op: Statement) -> str:
     (left_batch, left_free, left_over), (right_batch, right_free, right_over) = product_axes(op)
+    # MatMul multiplies (batch, rows, inner) by (batch, inner, columns), and broadcasts over a missing batch.
     orders = (*left_batch, *left_free, *left_over), (*right_batch, *right_over, *right_free)
     left, right = [permuted(to, to.tensor(each), order) for each, order in zip(op.inputs, orders, strict=True)]
     if len(left_over) == len(right_free) == 1 and (len(left_free) == 1 or not left_batch):
@@ -33,7 +34,7 @@ def _dot_general(to: OnnxGraph, op: Statement) -> str:
 def _conv(to: OnnxGraph, op: Statement) -> str:
     params, (array, kernel) = op.params, op.inputs
     numbers = params["dimension_numbers"]
-    if params["batch_group_count"] != 1:
+    if params["batch_group_count"] != 1:  # only the gradient of a grouped kernel has it
         raise to.unsupported("batch_group_count above 1")
     dtype = op.dtype
     image, weight = permuted(to, to.tensor(array), numbers.lhs_spec), permuted(to, to.tensor(kernel), numbers.rhs_spec)
@@ -44,8 +45,9 @@ def _conv(to: OnnxGraph, op: Statement) -> str:
         image = dilated(to, image, dtype, shape, axis + 2, int(gap) - 1, fill)
     pads = [[int(pair[side]) for pair in params["padding"]] for side in (0, 1)]
     steps, gaps = ([int(each) for each in params[key]] for key in ("window_strides", "rhs_dilation"))
+    # Other dtypes become products of matrices: onnxruntime's Conv has floats of 16 and 32 bits only.
     groups, is_plain = int(params["feature_group_count"]), dtype in ("float16", "float32")
-    if min(*pads[0], *pads[1], 0) < 0 or not is_plain:
+    if min(*pads[0], *pads[1], 0) < 0 or not is_plain:  # the operator Conv only widens
         image = padded(to, image, dtype, [0, 0, *pads[0], 0, 0, *pads[1]], fill)
         shape[2:] = [sum(each) for each in zip(shape[2:], *pads, strict=True)]
         pads = [[0] * len(pads[0])] * 2
@@ -53,6 +55,7 @@ def _conv(to: OnnxGraph, op: Statement) -> str:
         options = {"strides": steps, "dilations": gaps, "pads": [*pads[0], *pads[1]], "group": groups}
         result = to.Conv(image, weight, **options)
     else:
+        # (groups, batch and outputs, features of a window) by (groups, features of a window, filters)
         image, windows = _windows(to, image, shape, sizes[1:], steps, gaps)
         counts, rank, batch = windows[::2], len(sizes) - 1, shape[0]
         image = to.reshape(image, [batch, groups, shape[1] // groups, *windows])
@@ -73,6 +76,7 @@ def _windows(
     windows: list[int] = []
     axes = range(len(shape) - len(sizes), len(shape))
     for axis, size, step, gap in reversed(list(zip(axes, sizes, steps, gaps, strict=True))):
+        # One Gather with a matrix of indices turns an axis into (windows, items of a window).
         count = max((shape[axis] - (size - 1) * gap - 1) // step + 1, 0)
         items = np.arange(count)[:, None] * step + np.arange(size) * gap
         name = to.Gather(name, to.constant(items, np.int64), axis=axis)
@@ -82,24 +86,22 @@ def _windows(
 
 _MOST_AXES = 3
 """Maximum number of axes of a window in onnxruntime."""
-_POOLS = {"reduce_window_max": "max", "reduce_window_sum": "add", "reduce_window_min": "min"}
-_REDUCTIONS = {"add": "Sum", "max": "Max", "min": "Min"}
 
 
-@rule(*_POOLS, "reduce_window")
+@rule(*POOLS, "reduce_window")
 def _pool(to: OnnxGraph, op: Statement) -> str:
-    kind = _POOLS.get(op.primitive, op.combiner)
+    kind = POOLS.get(op.primitive, op.combiner)
     array, windows = op.operand, windows_of(op)
     rank, dtype = len(array.shape), array.dtype
     base, dilation = windows.base_dilation, windows.dilation
     start = number_of(op.inputs[-1])  # ONNX has no operators from another start
-    if kind not in _REDUCTIONS or (op.primitive not in _POOLS and start != neutral(_REDUCTIONS[kind], dtype)):
+    if kind not in ("add", "max", "min") or (op.primitive not in POOLS and start != neutral(kind, dtype)):
         raise to.unsupported("combining items by a function other than add, max or min, or a start that counts")
     unit = (1,) * rank
     is_plain = base == unit and sum(size > 1 for size in windows.sizes) <= _MOST_AXES
-    is_plain = is_plain and (kind != "add" or dilation == unit)
+    is_plain = is_plain and (kind != "add" or dilation == unit)  # AveragePool of opset 18 has no dilations
     if dtype not in ("float16", "float32") or not is_plain:
-        fill = to.constant(neutral(_REDUCTIONS[kind], dtype), dtype)
+        fill = to.constant(neutral(kind, dtype), dtype)
         name, shape = to.tensor(array), list(array.shape)
         for axis in range(rank):
             name = dilated(to, name, dtype, shape, axis, int(base[axis]) - 1, fill)
@@ -107,10 +109,10 @@ def _pool(to: OnnxGraph, op: Statement) -> str:
         name = padded(to, name, dtype, [*before, *after], fill)
         shape = [sum(each) for each in zip(shape, before, after, strict=True)]
         name, shape = _windows(to, name, shape, windows.sizes, windows.strides, dilation)
-        return reduced(to, _REDUCTIONS[kind], name, dtype, shape, range(1, 2 * rank, 2))
+        return reduced(to, kind, name, dtype, shape, range(1, 2 * rank, 2))
     name, options, outer, inner = _padded_windows(to, op, array, kind)
     lead = [array.shape[axis] for axis in outer]
-    if kind == "add":
+    if kind == "add":  # ONNX has no sum of windows
         count = math.prod(options["kernel_shape"])
         name = to.Mul(to.AveragePool(name, **options), to.constant(count, dtype))
     else:
@@ -146,6 +148,7 @@ def _padded_windows(
     if kind == "min":
         name = to.Neg(name)
     widths = [int(pads[axis][side]) for side in (0, 1) for axis in inner]
+    # By a node, because the padding of MaxPool is the lowest finite number, and that of AveragePool may count or not.
     fill = 0 if kind == "add" else -np.inf
     name = to.Pad(name, to.integers([0, 0, *widths[: len(inner)], 0, 0, *widths[len(inner) :]]),
                   to.constant(fill, array.dtype)) if any(widths) else name  # fmt: skip
@@ -158,11 +161,12 @@ def _unpool(to: OnnxGraph, op: Statement) -> str:
     source, array = op.inputs
     if not source.size:
         return to.full(0, array.shape, array.dtype)
-    if array.dtype not in ("float32", "float64"):
+    if array.dtype not in ("float32", "float64"):  # whose MaxPool returns indices
         raise to.unsupported("dtypes other than float32 and float64")
     name, options, outer, inner = _padded_windows(to, op, array, to.selected(op))
     _, positions = to.add_all("MaxPool", 2, name, **options)
     pads = [op["padding"][axis] for axis in inner]
+    # Indices of MaxPool count the items of the padded input, including all earlier images.
     wide = [array.shape[axis] + before + after for axis, (before, after) in zip(inner, pads, strict=True)]
     lead = math.prod(array.shape[axis] for axis in outer)
     gradient = to.reshape(permuted(to, to.tensor(source), [*outer, *inner]), [-1])
@@ -185,6 +189,7 @@ def _gather(to: OnnxGraph, op: Statement) -> str:
     rest = [axis for axis in range(len(array.shape)) if axis not in (*batch, *picked)]
     fill = fill_of(op)
     if set(numbers.collapsed_slice_dims) != set(picked) or any(sizes[axis] != array.shape[axis] for axis in rest):
+        # Slices that are parts of axes: gather item by item from the flat array.
         items, are_inside = _items(to, slices_of(op))
         result = to.Gather(to.reshape(to.tensor(array), [-1]), items, axis=0)
         if fill is not None:
@@ -207,6 +212,7 @@ def _gather(to: OnnxGraph, op: Statement) -> str:
 
 
 def _clipped(to: OnnxGraph, positions: str, limits: list[int]) -> tuple[str, str]:
+    # GatherND counts negative indices from the end, and fails for others outside.
     inside = to.Max(to.Min(positions, to.integers(limits)), to.constant(0, np.int64))
     same = to.cast(to.Equal(positions, inside), "int32")
     return inside, to.cast(to.ReduceMin(same, to.integers([-1]), keepdims=0), "bool")
@@ -270,7 +276,7 @@ def _dynamic_slice(to: OnnxGraph, op: Statement) -> str:
 @rule("dynamic_update_slice")
 def _dynamic_update_slice(to: OnnxGraph, op: Statement) -> str:
     array, update, *starts = op.inputs
-    if not array.shape:
+    if not array.shape:  # ScatterND needs at least one axis
         return to.tensor(update)
     axes = range(len(update.shape))
     grid = [to.Unsqueeze(to.indices(update.shape, axis), to.integers([-1])) for axis in axes]

@@ -21,7 +21,7 @@ def _scan(to: OnnxGraph, op: Statement) -> list[str]:
         return [*carry, *(to.full(0, value.shape, value.dtype) for value in op.outputs[count:])]
 
     def step(names: list[str]) -> list[str]:
-        step_index, flag, *carry = names
+        step_index, flag, *carry = names  # the flag of a scan stays true
         if op["reverse"]:
             step_index = to.Sub(to.scalar(length - 1), step_index)
         items = [to.Gather(array, step_index, axis=0) for array in arrays]
@@ -43,6 +43,7 @@ def _while(to: OnnxGraph, op: Statement) -> list[str]:
     (first,) = _results(to, condition, carry)
 
     def step(names: list[str]) -> list[str]:
+        # ONNX tests the flag after a step, so the first test comes before the loop.
         results = _results(to, body, names[2:])
         return [*_results(to, condition, results), *results]
 
@@ -74,8 +75,10 @@ def _body(
     to: OnnxGraph, inputs: Sequence[Value], outputs: Sequence[Value], write: Callable[[list[str]], list[str]]
 ) -> OnnxBody:
     operand = [(to.new_name(value.name), value) for value in inputs]
+    # A body reads tensors around it by their names, which are unique in the whole model.
     outside, to.nodes = to.nodes, []
     results = write([name for name, _ in operand])
+    # onnxruntime rejects a body that returns a tensor from outside directly.
     returned = [(to.Identity(name), value) for name, value in zip(results, outputs, strict=True)]
     inner, to.nodes = OnnxBody(tuple(to.nodes), tuple(operand), tuple(returned)), outside
     return inner

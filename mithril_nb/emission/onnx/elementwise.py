@@ -30,7 +30,7 @@ def _same(to: OnnxGraph, op: Statement) -> str:
     if (dtype == "float64" and primitive in _FLOAT32) or (is_integer(dtype) and primitive == "pow"):
         raise to.unsupported(f"dtype {dtype}")
     if primitive == "pow":
-        names[1] = to.cast(names[1], dtype)
+        names[1] = to.cast(names[1], dtype)  # JAX has integer exponents of floats
     if primitive in _COMPARED:
         return to.add(_SAME[primitive], *to.widened(_SAME[primitive], dtype, names))
     if primitive == "div" and is_integer(dtype):
@@ -66,11 +66,13 @@ RULES.update({
     "ne": lambda to, op: to.Not(to.Equal(*to.widened("Equal", op.operand.dtype, to.operands(op)))),
     "exp2": lambda to, op: to.Pow(to.constant(2, op.operand.dtype), to.tensor(op.operand)),
     "rsqrt": lambda to, op: to.Reciprocal(to.Sqrt(to.tensor(op.operand))),
+    "is_finite": lambda to, op: to.Less(to.Abs(to.tensor(op.operand)), to.constant(np.inf, op.operand.dtype)),
 })  # fmt: skip
 
 
 @rule("rem")
 def _remainder(to: OnnxGraph, op: Statement) -> str:
+    # Without `fmod`, the result of Mod has the sign of the divisor.
     divided, divisor = to.operands(op)
     if is_integer(op.operand.dtype):
         return _divided(to, op, "Mod", divided, fmod=1)
@@ -93,6 +95,7 @@ def _integer_pow(to: OnnxGraph, op: Statement) -> str:
 
 @rule("log1p")
 def _log1p(to: OnnxGraph, op: Statement) -> str:
+    # ONNX has no operator for it, nor for expm1, exp2 and rsqrt.
     # With u = 1 + x, x log(u) / (u - 1) is accurate also for small x.
     x, one_ = to.tensor(op.operand), to.constant(1, op.operand.dtype)
     sum_ = to.Add(x, one_)
@@ -114,7 +117,7 @@ def _expm1(to: OnnxGraph, op: Statement) -> str:
 
 @rule("erfc")
 def _erfc(to: OnnxGraph, op: Statement) -> str:
-    if op.operand.dtype == "float64":
+    if op.operand.dtype == "float64":  # as for erf
         raise to.unsupported("dtype float64")
     return to.Sub(to.constant(1, op.operand.dtype), to.Erf(to.tensor(op.operand)))
 
@@ -122,18 +125,12 @@ def _erfc(to: OnnxGraph, op: Statement) -> str:
 @rule("round")
 def _round(to: OnnxGraph, op: Statement) -> str:
     x, dtype = to.tensor(op.operand), op.operand.dtype
-    if int(op["rounding_method"]) != 0:
+    if int(op["rounding_method"]) != 0:  # halves to even, as the operator does
         return to.Round(x)
     size = to.Abs(x)  # halves go away from zero
     floor = to.Floor(size)
     is_up = to.GreaterOrEqual(to.Sub(size, floor), to.constant(0.5, dtype))
     return to.Mul(to.Sign(x), to.Add(floor, to.cast(is_up, dtype)))
-
-
-@rule("is_finite")
-def _is_finite(to: OnnxGraph, op: Statement) -> str:
-    name = to.tensor(op.operand)
-    return to.Less(to.Abs(name), to.constant(np.inf, op.operand.dtype))
 
 
 @rule("clamp")
@@ -149,7 +146,7 @@ def _select(to: OnnxGraph, op: Statement) -> str:
     index, result = to.tensor(op.operand), names[-1]
     if op.operand.dtype == "bool":
         return to.where(index, result, names[0], op.dtype)
-    for number, name in reversed(list(enumerate(names[:-1]))):
+    for number, name in reversed(list(enumerate(names[:-1]))):  # XLA clamps the index
         result = to.where(to.LessOrEqual(index, to.constant(number, "int32")), name, result, op.dtype)
     return result
 

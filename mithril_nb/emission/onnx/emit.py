@@ -10,7 +10,7 @@ import numpy as np
 from mithril_nb.emission.build import check_sizes, flat_program
 from mithril_nb.emission.onnx import contractions, control, elementwise, shapes
 from mithril_nb.emission.onnx.graph import DTYPES, OnnxGraph, OnnxNode
-from mithril_nb.emission.sizes import NamedSize
+from mithril_nb.emission.sizes import NamedSize, has_names
 from mithril_nb.emission.unsupported import check_dtypes
 from mithril_nb.errors import UnsupportedPrimitiveError
 from mithril_nb.stages.trace import traced
@@ -31,17 +31,17 @@ def emit_onnx(program: traced.Program, weights: dict[int, Any], inputs: Sequence
     check_dtypes([main], "onnx", DTYPES.__contains__)
     graph = OnnxGraph()
     graph_inputs = [(graph.new_name(name), value) for value, name in zip(main.inputs, inputs, strict=True)]
+    # A vector with each size, once, for all formulas that contain its name.
     for name, value in graph_inputs:
         for axis, size in enumerate(value.shape):
             if str(size).isidentifier() and str(size) not in graph.sizes:
                 graph.sizes[str(size)] = graph.add("Shape", name, start=axis, end=axis + 1)
     for name, value in graph_inputs:  # the reshape fails if an array has another size
-        is_named = any(isinstance(size, NamedSize) for size in value.shape)
-        graph.tensors[value] = graph.reshape(name, value.shape) if is_named else name
+        graph.tensors[value] = graph.reshape(name, value.shape) if has_names(value.shape) else name
     for value, array in constants.items():
         graph.tensors[value] = graph.constant(array)
     names = [graph.new_name(name) for name in outputs]
-    if not names:
+    if not names:  # the checker rejects a graph without outputs
         raise UnsupportedPrimitiveError(
             "backend 'onnx' cannot express a program without results.",
             (("program", program.trace.name),),
@@ -49,6 +49,7 @@ def emit_onnx(program: traced.Program, weights: dict[int, Any], inputs: Sequence
         )
     graph.write(main)
     for name, value in zip(names, main.outputs, strict=True):
+        # A result may be an input or a constant, which has a name of its own.
         graph.add("Identity", graph.tensor(value), outputs=[name])
 
     kinds = {dtype: helper.np_dtype_to_tensor_dtype(np.dtype(dtype)) for dtype in DTYPES}
@@ -66,6 +67,7 @@ def emit_onnx(program: traced.Program, weights: dict[int, Any], inputs: Sequence
             entry.operator, entry.inputs, entry.outputs, entry.name, entry.source or None, **options
         )
 
+    # Some rules create a constant before a special case that does not read it.
     used = {name for entry in _with_bodies(graph.nodes) for name in entry.inputs}
     constants = {name: array for name, array in graph.constants.items() if name in used}
     tensors = {graph_inputs[index][0]: np.asarray(array) for index, array in weights.items()}

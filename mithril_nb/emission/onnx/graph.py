@@ -12,7 +12,7 @@ import numpy as np
 
 from mithril_nb.emission.program import Function, Number, Operand, Statement, Value
 from mithril_nb.emission.rules import Context, Rules
-from mithril_nb.emission.sizes import NamedSize
+from mithril_nb.emission.sizes import has_names
 
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
@@ -25,6 +25,7 @@ _WIDER = {
 _UNSIGNED = frozenset("Div Equal Greater GreaterOrEqual Less LessOrEqual MatMul Max Min Mod Sign".split())
 """Operators that onnxruntime computes in uint64, and whose results in int64 differ."""
 _TOP = np.iinfo(np.int64).min
+"""The highest bit: without it, uint64 in int64 has the same order."""
 _SIZE_OPS = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.FloorDiv: "Div", ast.Mod: "Mod"}
 
 
@@ -103,7 +104,8 @@ class OnnxGraph(Context):
         """Return a constant tensor. Equal arrays share one tensor."""
         array = np.asarray(array, dtype)
         key = (array.dtype.str, array.shape, array.tobytes())
-        if key not in self._constant_names:
+        if key not in self._constant_names:  # the bytes tell -0.0 from 0.0, and one NaN from another
+            # The label makes the graph readable in a viewer.
             label = str(array.item()) if array.size == 1 else "x".join(map(str, array.shape)) or "empty"
             name = self.new_name(f"constant_{array.dtype}_{label}")
             self.constants[name] = array
@@ -112,7 +114,7 @@ class OnnxGraph(Context):
 
     def integers(self, items: Iterable[Any]) -> str:
         items = list(items)
-        if not any(isinstance(item, NamedSize) for item in items):
+        if not has_names(items):
             return self.constant(items, np.int64)
         return self.add("Concat", *(self._size(ast.parse(str(item), mode="eval").body) for item in items), axis=0)
 
@@ -133,17 +135,15 @@ class OnnxGraph(Context):
         return self.add(_SIZE_OPS[type(formula.op)], left, right)
 
     def scalar(self, size: Any) -> str:
-        return (
-            self.add("Squeeze", self.integers([size])) if isinstance(size, NamedSize) else self.constant(size, np.int64)
-        )
+        return self.add("Squeeze", self.integers([size])) if has_names([size]) else self.constant(size, np.int64)
 
     def full(self, number: Any, shape: Sequence[Any], dtype: str) -> str:
-        if not any(isinstance(size, NamedSize) for size in shape):
+        if not has_names(shape):
             return self.constant(np.full(shape, number), dtype)
         return self.add("Expand", self.constant(number, dtype), self.integers(shape))
 
     def indices(self, shape: Sequence[Any], axis: int, dtype: str = "int64") -> str:
-        if not any(isinstance(size, NamedSize) for size in shape):
+        if not has_names(shape):
             return self.constant(np.indices(shape)[axis], dtype)
         count = self.add("Range", *map(self.scalar, (0, shape[axis], 1)))
         column = self.reshape(count, [-1, *[1] * (len(shape) - axis - 1)])
@@ -174,7 +174,7 @@ class OnnxGraph(Context):
         return [*map(self.tensor, op.inputs)]
 
     def reshape(self, name: str, shape: Iterable[int]) -> str:
-        return self.add("Reshape", name, self.integers(shape), allowzero=1)
+        return self.add("Reshape", name, self.integers(shape), allowzero=1)  # else 0 copies the size of the input
 
     def cast(self, name: str, dtype: str, source: str = "") -> str:
         return name if dtype == source else self.add("Cast", name, to=dtype)
@@ -189,7 +189,7 @@ class OnnxGraph(Context):
         return [self.cast(each, wider(operator, dtype), dtype) for each in arrays]
 
     def where(self, condition: str, true: str, false: str, dtype: str) -> str:
-        if dtype in ("bool", "int16", "uint16", "uint64"):
+        if dtype in ("bool", "int16", "uint16", "uint64"):  # onnxruntime has no Where of these dtypes
             wide = _WIDER[dtype]
             return self.cast(self.add("Where", condition, self.cast(true, wide), self.cast(false, wide)), dtype)
         return self.add("Where", condition, true, false)
@@ -227,16 +227,6 @@ class OnnxGraph(Context):
 RULES: Rules[OnnxGraph, str | list[str]] = Rules()
 """Functions by primitive. Each adds the nodes of a statement, and returns the tensors of its results."""
 rule = RULES.rule
-
-
-def neutral(kind: str, dtype: str) -> Any:
-    """Return the number that changes no `"Sum"`, `"Prod"`, `"Max"` or `"Min"`, such as the smallest for `"Max"`."""
-    if kind in ("Sum", "Prod"):
-        return int(kind == "Prod")
-    if np.dtype(dtype).kind == "f":
-        return -np.inf if kind == "Max" else np.inf
-    limits = np.iinfo(dtype) if dtype != "bool" else None
-    return kind == "Min" if limits is None else limits.min if kind == "Max" else limits.max
 
 
 def number_of(operand: Operand) -> Any:

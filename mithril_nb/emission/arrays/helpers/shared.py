@@ -5,6 +5,16 @@ import math
 import numpy as np
 
 
+# PyTorch ends the process where it divides the least integer by -1, and C++, of which MLX is made, has no result there.
+def int_divide(x, y):
+    """Return x / y for integers, rounded towards zero, as XLA does: x / 0 is -1, and the least integer / -1 itself."""
+    is_minus = (y + 1 == 0) & (y < 0)
+    safe = np.where((y == 0) | is_minus, np.ones_like(y), y)
+    quotient = x // safe
+    quotient = quotient + ((quotient < 0) & (quotient * safe != x)).astype(quotient.dtype)
+    return np.where(y == 0, np.zeros_like(quotient) - 1, np.where(is_minus, -x, quotient))
+
+
 def eq_to(x, y):
     """Return x == y in the order of sorting: NaN equals NaN."""
     return (x == y) | ((x != x) & (y != y))
@@ -56,6 +66,7 @@ def random_split(key, shape):
     return np.stack(random_words(key, shape), -1)
 
 
+# np.pad and mx.pad neither insert items between others nor remove items.
 def pad(x, value, config):
     """Return x with `value` around and between its items; a negative width removes items.
 
@@ -88,6 +99,7 @@ def prod_pool(x, size, **options):
     return windows(x, size, fill=1, **options).prod(-1).astype(x.dtype)
 
 
+# No library has a pooling that returns indices, in NumPy words, for every rank, stride and padding.
 def picked(x, size, prefer, options):
     """Return, for each window, the index of its first largest (or smallest) item in the padded and flattened x.
 
@@ -120,6 +132,7 @@ def pool_of_other(other, x, size, prefer, **options):
     return pad(other, 0, [(*pair, 0) for pair in padding]).reshape(-1)[where]
 
 
+# Groups of a batch occur in the gradient of a grouped kernel. Libraries have only groups of features.
 def features_of_groups(x, groups):
     """Return a batch in which each group of images became further features of the images of the first group."""
     batch, features = x.shape[0] // groups, x.shape[1]
@@ -127,6 +140,7 @@ def features_of_groups(x, groups):
     return x.reshape((batch, groups * features, *x.shape[3:]))
 
 
+# Flat indices, because no library scatters to several axes by every operation, and MLX has no mask for indices.
 def places(shape, indices, start_index_map, slice_sizes, window_dims, batching, mode):
     """Return the indices of the items of slices in a flat array, and a mask that is true for slices inside the array.
 
@@ -219,6 +233,7 @@ def dynamic_update_slice(x, update, starts):
     return found
 
 
+# PyTorch and MLX have no lexsort. A stable sort by each key, the last key first, gives the same order.
 def sort_together(arrays, axis, keys):
     """Sort arrays together: by the first, at ties by the second, and so on for `keys` arrays. The sort is stable."""
     order = np.argsort(arrays[keys - 1], axis=axis, kind="stable")
@@ -228,6 +243,7 @@ def sort_together(arrays, axis, keys):
     return [np.take_along_axis(one, order, axis) for one in arrays]
 
 
+# Of equal items, JAX returns the first. A stable sort of the reversed axis, read from its end, keeps this order.
 def top_k(x, k):
     """Return the k largest items along the last axis, and their indices."""
     order = np.argsort(x[..., ::-1], axis=-1, kind="stable").astype(np.int32)
@@ -245,6 +261,18 @@ def sign(x):
     return np.where(x != x, x, np.sign(x))
 
 
+def qr(x, full_matrices):
+    """Return Q and R."""
+    return np.linalg.qr(x, mode="complete" if full_matrices else "reduced")
+
+
+def eigh(x, lower):
+    """Return the eigenvectors and eigenvalues of a symmetric matrix."""
+    values, vectors = np.linalg.eigh(x, UPLO="L" if lower else "U")
+    return vectors, values
+
+
+# The coefficients are the Bernoulli numbers B_2k / 2k; with z >= 10, 7 terms have an error below 1e-15.
 def digamma(x):
     """Return the derivative of lgamma: an asymptotic series for x >= 10, and a recurrence below."""
     value = exact(x)

@@ -14,6 +14,7 @@ def call(to: CBody, op: Statement) -> None:
     inputs = [to.stored(value).pointer if c_shape(value) else to.item(value, ()) for value in op.inputs]
     arguments = [*inputs, *(to.reserve(value).pointer for value in op.outputs)]
     if to.arenas[function.name]:
+        # The arrays of the function lie in a buffer of this one, as an array of that size would.
         arguments.append(f"arena + {to.mark(to.memory(to.arenas[function.name]))}")
     to.add(f"{function.name}({', '.join(arguments)});")
 
@@ -21,8 +22,10 @@ def call(to: CBody, op: Statement) -> None:
 @rule("scan")
 def scan(to: CBody, op: Statement) -> None:
     count, length, (body,) = op["num_carry"], op["length"], op.bodies
+    # The carry is in the memory of the results, so the last step leaves them there.
     carry = _carry(to, op, body, count)
     stacked = [to.reserve(value) for value in op.outputs[count:]]
+    # The lines of a loop run many times: what they read must not share memory with what later lines write.
     start = to.next_time()
     step = to.variable()
     backward = f"for (int {step} = {length - 1}; {step} >= 0; {step}--)"
@@ -46,6 +49,7 @@ def while_loop(to: CBody, op: Statement) -> None:
     carry = _carry(to, op, condition, len(op.inputs))
     start = to.next_time()
     with to.block("while (true)"):
+        # The condition is no expression: it may need loops of its own.
         to.forms.update(zip(body.inputs, carry, strict=True))
         to.statements(condition)
         to.next_time()
@@ -63,7 +67,7 @@ def cond(to: CBody, op: Statement) -> None:
     forms = [to.reserve(value) for value in op.outputs]
     start = to.next_time()
     index = to.item(op.operand, ())
-    if len(op.bodies) == 2:
+    if len(op.bodies) == 2:  # a switch with two cases is harder to read
         for head, branch in (
             (f"if ({index if op.operand.dtype == 'bool' else f'{index} > 0'})", op.bodies[1]),
             ("else", op.bodies[0]),
@@ -83,7 +87,7 @@ def cond(to: CBody, op: Statement) -> None:
 def _statements(to: CBody, body: Function, outputs: tuple[Operand, ...], forms: list[InMemory]) -> None:
     """Write the statements of a body, and its results `outputs` to the memory `forms`, directly where possible."""
     for value, form in zip(outputs, forms, strict=True):
-        if value in body.producers and value not in to.bound:
+        if value in body.producers and value not in to.bound:  # else it is copied below
             to.bound[value] = form
     to.statements(body)
     to.next_time()
@@ -108,6 +112,7 @@ def _next_carry(to: CBody, outputs: tuple[Operand, ...], carry: list[InMemory]) 
         source = to.forms.get(value)
         if source is form:
             continue
+        # A new value that is computed from the carry, or is another part of it, must be read before any part changes.
         if not isinstance(source, InMemory) or any(source is each for each in carry):
             source = to.temporary(value, f"next_{value.name}")
         pairs.append((source, form))

@@ -49,12 +49,13 @@ def _starts(to: CBody, slices: Slices, batch: Index, is_clipped: bool) -> tuple[
         text = to.item(slices.indices, (*batch, str(column)))
         if not is_clipped:
             start = to.new_name("wanted")
-            to.add(f"const int64_t {start} = {text};")
+            to.add(f"const int64_t {start} = {text};")  # an index may be an int64 or a uint32
             tests += [f"{start} >= 0", f"{start} <= {largest}"]
             text = start
-        if largest:
+        if largest:  # else the only start is 0
             starts[axis] = to.new_name("start")
             to.add(f"const int {starts[axis]} = {to.helpers.use('clamp_index')}({text}, {largest});")
+    # Each batch of indices refers to its own part of the array.
     starts |= {axis: batch[column] for axis, column in slices.batching}
     return starts, " && ".join(tests)
 
@@ -68,6 +69,7 @@ _COMBINERS = {
 @rule(*_COMBINERS)
 def scatter(to: CBody, op: Statement) -> None:
     slices, name = slices_of(op), _COMBINERS[op.primitive]
+    # `jax.lax.scatter_apply` passes any function of the old item.
     if not name and any(body.statements or body.outputs != body.inputs[1:] for body in op.bodies):
         raise to.unsupported("an update function that reads the old item")
     form = to.reserve(op.output)

@@ -18,6 +18,7 @@ def cholesky(to: CBody, op: Statement) -> None:
     with to.loops(op.shape[:-2]) as batch:
         item = to.item(op.operand, (*batch, i, j))
         factor = lambda *index: form.item((*batch, *index))  # noqa: E731
+        # Only items of the lower triangle are read, as in JAX with symmetrize_input=False.
         with to.block(f"for (int {i} = 0; {i} < {size}; {i}++)"):
             with to.block(f"for (int {j} = 0; {j} <= {i}; {j}++)"):
                 to.add(f"{kind} {rest} = {item};")
@@ -45,6 +46,7 @@ def triangular_solve(to: CBody, op: Statement) -> None:
         def coefficient(first: str, second: str) -> str:
             return to.item(matrix, (*batch, second, first) if swapped else (*batch, first, second))
 
+        # A lower triangle is solved from the first row on, an upper one from the last; the result holds what is known.
         head = f"for (int {row} = 0; {row} < {size}; {row}++)"
         with to.block(head if is_forward else f"for (int {row} = {size - 1}; {row} >= 0; {row}--)"):
             to.add(f"{C_TYPES[op.dtype]} {rest} = {to.item(right, at(row))};")
@@ -87,6 +89,7 @@ def lu(to: CBody, op: Statement) -> None:
                 swap(op.outputs[2].dtype, "", row_order(step), row_order(best))
                 swap(op.dtype, f"for (int {j} = 0; {j} < {columns}; {j}++)", item(step, j), item(best, j))
             with to.block(f"for (int {i} = {step} + 1; {i} < {rows}; {i}++)"):
+                # A singular matrix has a pivot 0, whose column XLA leaves as it is.
                 to.add(f"if ({item(step, step)} != {literal(0, op.dtype)})")
                 to.add(f"    {item(i, step)} /= {item(step, step)};")
                 to.add(f"for (int {j} = {step} + 1; {j} < {columns}; {j}++)")

@@ -20,7 +20,7 @@ _LARGE = 4096
 @rule("dot_general")
 def dot_general(to: CBody, op: Statement) -> None:
     left, right = op.inputs
-    if op.dtype == "bool":
+    if op.dtype == "bool":  # a sum of bools is an `or`
         raise to.unsupported("bool operands")
     (left_batch, left_free, left_over), (right_batch, right_free, right_over) = product_axes(op)
     batches, rows, over = ([left.shape[axis] for axis in axes] for axes in (left_batch, left_free, left_over))
@@ -45,6 +45,7 @@ def dot_general(to: CBody, op: Statement) -> None:
         at = dict(zip((*right_batch, *right_over, *right_free), (*batch, *inner, *column), strict=True))
         return to.item_by_axis(right, at)
 
+    # With several columns, the innermost loop runs along memory, which the compiler turns into vectors.
     with to.loops((*batches, *rows)) as outer:
         batch = outer[: len(batches)]
         if math.prod(columns) == 1:
@@ -135,6 +136,7 @@ def multiply(
 
 def _strides(to: CBody, value: Operand) -> tuple[int, ...] | None:
     # The strides are constant if the C expression of each subscript is a linear function of at most one index.
+    # Names that no expression of an index contains, so that the pattern below finds the axes again.
     memory = to.memory_of(value, tuple([f"axis_{axis}" for axis in range(len(value.shape))]))
     if memory is None or not memory[0].shape:
         return None
@@ -155,7 +157,7 @@ def _strides(to: CBody, value: Operand) -> tuple[int, ...] | None:
 
 
 def _merged(shape: Sequence[int], strides: Sequence[int], axes: Sequence[int]) -> int | None:
-    long = [axis for axis in axes if shape[axis] != 1]
+    long = [axis for axis in axes if shape[axis] != 1]  # any stride suits an axis of size 1
     if any(strides[outer] != shape[inner] * strides[inner] for outer, inner in pairwise(long)):
         return None
     return strides[long[-1]] if long else 0
@@ -170,6 +172,7 @@ def conv(to: CBody, op: Statement) -> None:
     spatial = [op.shape[axis] for axis in out[2:]]
     over = [kernel.shape[axis] for axis in rhs[1:]]
     is_plain = params["feature_group_count"] == 1 == params["batch_group_count"]
+    # The product has the outputs in its rows, so their axis must come before the spatial ones in memory.
     is_plain = is_plain and tuple(out[2:]) == tuple(range(2, len(out))) and kernel.shape[rhs[0]] > 2
     if is_plain and is_large(op.dtype, [kernel.shape[rhs[0]]], spatial, over):
         _by_products(to, op, form, spatial, over)
@@ -186,7 +189,7 @@ def _by_products(to: CBody, op: Statement, form: InMemory, spatial: list[int], o
     # One product for each image: each column of the matrix `windows` is a window.
     (array, kernel), params = op.inputs, op.params
     lhs, rhs, out = params["dimension_numbers"]
-    weights = Matrix(to, kernel, (), rhs[:1], rhs[1:])
+    weights = Matrix(to, kernel, (), rhs[:1], rhs[1:])  # (outputs, features of a window)
     columns = Value(f"{array.name.rstrip('_')}_columns", (*over, *spatial), op.dtype)
     windows = to.reserve(columns, to.new_name(columns.name))
     to.add(_describe(op, "convolution"))
@@ -212,6 +215,7 @@ def _direct(to: CBody, op: Statement, form: InMemory) -> None:
     to.add(_describe(op, "convolution"))
     to.fill(form, literal(0, op.dtype))
     batches, features = op.shape[out[0]], op.shape[out[1]]
+    # Weights in the outer loops: each adds its products to a row of the output.
     inside = kernel.shape[rhs[1]]
 
     def grouped(index: str, feature: str, count: int, size: int) -> str:
@@ -249,10 +253,11 @@ def _edges(to: CBody, op: Statement, axis: int, tap: str) -> tuple[str, str, Cal
         text = total(scaled(index, stride), offset)
         return ("", text) if between == 1 else (f"{enclosed(text)} % {between} == 0", divided(text, between))
 
-    if is_number(offset):
+    if is_number(offset):  # the range is known, so no variables are needed
         start = max(0, -(int(offset) // stride))
         return str(start), str(max(min(count, (span - 1 - int(offset)) // stride + 1), start)), source
     first, end = "0", str(count)
+    # A range of outputs instead of a test in the innermost loop, which the compiler could not turn into vectors.
     if low > 0:
         first = to.new_name("first")
         to.add(f"const int {first} = {offset} < 0 ? {divided(scaled(offset, -1, stride - 1), stride)} : 0;")

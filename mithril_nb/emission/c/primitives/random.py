@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 
 from mithril_nb.emission.c.types import C_TYPES, bits, flat
 from mithril_nb.emission.c.writing import CBody, Index, View, rule
-from mithril_nb.emission.program import Operand, Statement
+from mithril_nb.emission.program import Statement
 
 Words = tuple[str, str]
 """C expressions of two integers of 32 bits."""
@@ -38,23 +39,20 @@ def _both(item: Callable[[Index], str], index: Index) -> Words:
     return item((*index, "0")), item((*index, "1"))
 
 
-def _key(to: CBody, key: Operand, index: Index) -> Words:
-    return _both(lambda index: to.item(key, index), index)
-
-
 def _counts(position: str) -> Words:
-    if position.isdigit():
+    if position.isdigit():  # a constant, such as the only item of an array
         return str(int(position) >> 32), f"{int(position) & 0xFFFFFFFF}u"
     return "0", f"(uint32_t)({position})"
 
 
 def _check(to: CBody, op: Statement) -> None:
+    # Without it, JAX computes the bits of an array from pairs of counters in its two halves.
     if not jax.config.jax_threefry_partitionable:  # pyright: ignore[reportAttributeAccessIssue]
         raise to.unsupported("random numbers with jax_threefry_partitionable=False")
     for value in (*op.inputs, *op.outputs):
         if value.dtype.startswith("key") and value.dtype != "key<fry>":
             raise to.unsupported(f"random keys of dtype {value.dtype}")
-        if value.size >= 2**31:
+        if value.size >= 2**31:  # the counter of an item is its position, an `int` in C
             raise to.unsupported("random arrays with 2**31 or more items")
 
 
@@ -65,7 +63,7 @@ def random_bits(to: CBody, op: Statement) -> None:
     rank = len(key.shape)
     with to.loops(op.shape) as index:
         counts = _counts(flat(index[rank:], tuple(op["shape"])))
-        low, high = _words(to, _key(to, key, index[:rank]), counts)
+        low, high = _words(to, _both(partial(to.item, key), index[:rank]), counts)
         if op.primitive == "random_split":
             _assign(to, _both(form.item, index), (low, high))
         else:
@@ -81,7 +79,8 @@ def random_fold_in(to: CBody, op: Statement) -> None:
     form = to.reserve(op.output)
     with to.loops(op.shape) as index:
         text = to.item(data, index[len(index) - len(data.shape) :])
-        _assign(to, _both(form.item, index), _words(to, _key(to, key, index), ("0", f"(uint32_t){text}")))
+        words = _words(to, _both(partial(to.item, key), index), ("0", f"(uint32_t){text}"))
+        _assign(to, _both(form.item, index), words)
 
 
 @rule("random_seed")
@@ -90,7 +89,7 @@ def random_seed(to: CBody, op: Statement) -> None:
     form, is_wide = to.reserve(op.output), op.operand.dtype in ("int64", "uint64")
     with to.loops(op.shape) as index:
         text = to.item(op.operand, index)
-        high = f"(uint32_t)((uint64_t){text} >> 32)" if is_wide else "0"
+        high = f"(uint32_t)((uint64_t){text} >> 32)" if is_wide else "0"  # also for negative seeds of 32 bits
         _assign(to, _both(form.item, index), (high, f"(uint32_t){text}"))
 
 

@@ -5,42 +5,50 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from mithril_nb.emission.c.memory import is_reindexed
 from mithril_nb.emission.c.types import (
     C_TYPES,
     c_shape,
     dims,
     enclosed,
-    is_float,
     literal,
     pointer_type,
     remainder,
     scaled,
     total,
 )
-from mithril_nb.emission.c.writing import CBody, Index, InMemory, View, by_axis, rule
-from mithril_nb.emission.program import KEEPDIMS, Number, Operand, Statement
+from mithril_nb.emission.c.writing import RULES, CBody, Index, InMemory, View, by_axis, rule
+from mithril_nb.emission.params import neutral
+from mithril_nb.emission.program import INFIX, KEEPDIMS, REDUCTIONS, Number, Operand, Statement
 
-
-@rule("broadcast_in_dim")
-def broadcast(to: CBody, op: Statement) -> None:
-    axes, sizes = op["broadcast_dimensions"], op.operand.shape
-    to.view(op, lambda index: tuple([
-        "0" if size == 1 else index[axis] for axis, size in zip(axes, sizes, strict=True)
-    ]))  # fmt: skip
-
-
-@rule("transpose")
-def transpose(to: CBody, op: Statement) -> None:
-    order = op["permutation"]
-    to.view(op, lambda index: tuple([index[order.index(axis)] for axis in range(len(order))]))
-
-
-@rule("copy", "copy_p")
-def copy(to: CBody, op: Statement) -> None:
-    to.view(op, lambda index: index)
+RULES.update({
+    **dict.fromkeys(("copy", "copy_p"), lambda to, op: to.view(op, lambda index: index)),
+    **dict.fromkeys(("empty", "empty2"), lambda to, op: to.fill(to.reserve(op.output), literal(0, op.dtype))),
+    "broadcast_in_dim": lambda to, op: to.view(op, lambda index: tuple([
+        "0" if size == 1 else index[axis]
+        for axis, size in zip(op["broadcast_dimensions"], op.operand.shape, strict=True)
+    ])),
+    "transpose": lambda to, op: to.view(op, lambda index: tuple([
+        index[op["permutation"].index(axis)] for axis in range(len(op.shape))
+    ])),
+    "slice": lambda to, op: to.view(op, lambda index: tuple(
+        map(scaled, index, op["strides"] or [1] * len(op.shape), op["start_indices"])
+    )),
+    "rev": lambda to, op: to.view(op, lambda index: tuple([
+        scaled(name, -1, op.shape[axis] - 1) if axis in op["dimensions"] else name for axis, name in enumerate(index)
+    ])),
+    "tile": lambda to, op: to.view(op, lambda index: tuple([
+        name if size > 1 and count == 1 else remainder(name, size)
+        for name, size, count in zip(index, op.operand.shape, op["reps"], strict=True)
+    ])),
+    **{name: lambda to, op: _reduce(to, op, op["axes"], REDUCTIONS[op.primitive]) for name in REDUCTIONS},
+    "sort": lambda to, op: _sorted(
+        to, op, op["dimension"], op.inputs, [(key, "order") for key in range(op["num_keys"])]
+    ),
+    "top_k": lambda to, op: _sorted(
+        to, op, op.params.get("axis", -1) % len(op.operand.shape), op.inputs[:1], [(0, "order_down")], op["k"]
+    ),
+})  # fmt: skip
 
 
 @rule("reshape", "squeeze", "expand_dims")
@@ -52,6 +60,7 @@ def reshape(to: CBody, op: Statement) -> None:
             return tuple(["0" if size == 1 else next(large) for size in op.operand.shape])
 
         return to.view(op, index_of)
+    # Other reshapes would need divisions and remainders in each subscript.
     output, form, shape = op.output, to.stored(op.operand), c_shape(op.output)
     if to.is_in_memory(output):
         new = to.reserve(output)
@@ -62,13 +71,6 @@ def reshape(to: CBody, op: Statement) -> None:
     to.add(f"{before}{output.name}{after} = ({before}{after}){form.pointer};  // {dims(shape)}")
     to.forms[output] = InMemory(output.name, shape, form.buffer)
     return None
-
-
-@rule("slice")
-def take_slice(to: CBody, op: Statement) -> None:
-    starts = op["start_indices"]
-    steps = op["strides"] or [1] * len(starts)
-    to.view(op, lambda index: tuple(map(scaled, index, steps, starts)))
 
 
 def _shifted(axis: int, first: int) -> Callable[[Index], Index]:
@@ -93,14 +95,6 @@ def unstack(to: CBody, op: Statement) -> None:
         to.view(op, lambda index, number=number: _inserted(index, op["axis"], str(number)), number)
 
 
-@rule("rev")
-def reverse(to: CBody, op: Statement) -> None:
-    axes, shape = op["dimensions"], op.operand.shape
-    to.view(op, lambda index: tuple([
-        scaled(name, -1, shape[axis] - 1) if axis in axes else name for axis, name in enumerate(index)
-    ]))  # fmt: skip
-
-
 @rule("iota")
 def iota(to: CBody, op: Statement) -> None:
     kind = C_TYPES[op.dtype]
@@ -114,14 +108,9 @@ def iota(to: CBody, op: Statement) -> None:
     to.viewed(op.output, View(item))
 
 
-@rule("empty", "empty2")
-def empty(to: CBody, op: Statement) -> None:
-    to.fill(to.reserve(op.output), literal(0, op.dtype))
-
-
 @rule("bitcast_convert_type")
 def bitcast(to: CBody, op: Statement) -> None:
-    if op.operand.shape != op.shape:
+    if op.operand.shape != op.shape:  # one item would become several
         raise to.unsupported("dtypes of different widths")
     form = to.reserve(op.output)
     convert = to.helpers.use("bits_of", op.dtype)
@@ -147,14 +136,6 @@ def stack(to: CBody, op: Statement) -> None:
         to.copy(part, form, lambda index, number=number: _inserted(index, op["axis"], str(number)))
 
 
-@rule("tile")
-def tile(to: CBody, op: Statement) -> None:
-    to.view(op, lambda index: tuple([
-        name if size > 1 and count == 1 else remainder(name, size)
-        for name, size, count in zip(index, op.operand.shape, op["reps"], strict=True)
-    ]))  # fmt: skip
-
-
 @rule("pad")
 def pad(to: CBody, op: Statement) -> None:
     source, value = op.inputs
@@ -165,30 +146,14 @@ def pad(to: CBody, op: Statement) -> None:
         tests: list[str] = []
         for name, (low, high, inner), size in zip(index, op["padding_config"], op.shape, strict=True):
             target.append(scaled(name, int(inner) + 1, int(low)))
-            bounds = ((low, ">= 0"), (high, f"< {size}"))
+            bounds = ((low, ">= 0"), (high, f"< {size}"))  # a negative width removes items
             tests += [f"{target[-1]} {bound}" for width, bound in bounds if width < 0]
         text = to.item(source, index)
         test = f"if ({' && '.join(tests)}) " if tests else ""
         to.add(f"{test}{form.item(tuple(target))} = {text};")
 
 
-_REDUCTIONS = {
-    "reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "max", "reduce_min": "min", "reduce_and": "and",
-    "reduce_or": "or", "reduce_xor": "xor",
-}  # fmt: skip
-COMBINERS = _REDUCTIONS.values()
-
-
-def neutral(name: str, dtype: str) -> str:
-    """Return the neutral number of an operation as a C expression, such as 0 for `add`."""
-    if name in ("max", "min") and dtype != "bool":
-        if is_float(dtype):
-            return literal(-np.inf if name == "max" else np.inf, dtype)
-        info = np.iinfo(dtype)
-        return literal(int(info.min if name == "max" else info.max), dtype)
-    if name == "and" and dtype != "bool":
-        return literal(-1 if dtype.startswith("int") else int(np.iinfo(dtype).max), dtype)
-    return literal({"mul": 1, "and": 1, "min": 1}.get(name, 0), dtype)
+COMBINERS = REDUCTIONS.values()
 
 
 def combined(to: CBody, name: str, dtype: str, left: str, right: str) -> str:
@@ -198,17 +163,12 @@ def combined(to: CBody, name: str, dtype: str, left: str, right: str) -> str:
     if name in ("max", "min"):
         helper = to.helpers.use({"max": "maximum", "min": "minimum"}[name], dtype)
         return f"{left} = {helper}({left}, {right});"
-    return f"{left} { ({'add': '+', 'sub': '-', 'mul': '*', 'and': '&', 'or': '|', 'xor': '^'}[name]) }= {right};"
-
-
-@rule(*_REDUCTIONS)
-def reduce(to: CBody, op: Statement) -> None:
-    _reduce(to, op, op["axes"], _REDUCTIONS[op.primitive])
+    return f"{left} {INFIX[name]}= {right};"
 
 
 @rule("reduce")
 def reduce_by_function(to: CBody, op: Statement) -> None:
-    if len(op.inputs) != 2:
+    if len(op.inputs) != 2:  # the function combines one item of each array
         raise to.unsupported("a reduction of several arrays")
     _reduce(to, op, op["dimensions"], to.combiner(op, COMBINERS), to.item(op.inputs[1], ()))
 
@@ -219,7 +179,7 @@ def _reduce(to: CBody, op: Statement, axes: Any, name: str, start: str = "") -> 
     rank = len(source.shape)
     kept_axes = [axis for axis in range(rank) if axis not in axes]
     keepdims = op.params.get(KEEPDIMS)
-    start = start or neutral(name, output.dtype)
+    start = start or literal(neutral(name, output.dtype), output.dtype)
 
     def result_index(index: Index) -> Index:
         return tuple(["0" if axis in axes else index[axis] for axis in range(rank) if keepdims or axis in kept_axes])
@@ -237,6 +197,7 @@ def _reduce(to: CBody, op: Statement, axes: Any, name: str, start: str = "") -> 
                 index = by_axis(dict(zip(kept_axes, outer, strict=True)), rank)
                 to.add(f"{form.item(result_index(index))} = {local};")
         return
+    # In the order of memory, each row is added to the results, which the compiler does with vectors.
     to.fill(form, start)
     with to.loops(source.shape) as index:
         text = to.item(source, index)
@@ -247,6 +208,7 @@ def _reduce(to: CBody, op: Statement, axes: Any, name: str, start: str = "") -> 
 def argmax(to: CBody, op: Statement) -> None:
     source, (axis,) = op.operand, op["axes"]
     form = to.reserve(op.output)
+    # The helpers count NaN as the largest and as the smallest number, because JAX returns the index of the first NaN.
     order = to.helpers.use("is_above" if op.primitive == "argmax" else "is_below", source.dtype)
     with to.loops(_without(source.shape, axis)) as outer:
         best, position = to.new_name("best"), to.new_name("best_place")
@@ -275,10 +237,11 @@ def cumulative(to: CBody, op: Statement) -> None:
     source, dtype = op.operand, op.dtype
     axis, size = op["axis"], source.shape[op["axis"]]
     form = to.reserve(op.output)
+    # The sum of no exponentials has the logarithm -inf, the neutral number of a maximum.
     name = {"cumsum": "add", "cumprod": "mul", "cummin": "min"}.get(op.primitive, "max")
     with to.loops(_without(source.shape, axis)) as outer:
         local = to.new_name("so_far")
-        to.add(f"{C_TYPES[dtype]} {local} = {neutral(name, dtype)};")
+        to.add(f"{C_TYPES[dtype]} {local} = {literal(neutral(name, dtype), dtype)};")
         variable = to.variable()
         with to.block(f"for (int {variable} = 0; {variable} < {size}; {variable}++)", 1):
             along = scaled(variable, -1, size - 1) if op["reverse"] else variable
@@ -303,6 +266,7 @@ def _starts(to: CBody, starts: Iterable[Operand], shape: Sequence[int], sizes: S
     texts: list[str] = []
     for start, size, length in zip(starts, shape, sizes, strict=True):
         if isinstance(start, Number) or size == length:
+            # A constant needs no variable, and a slice of the whole axis no start.
             texts.append(str(max(0, min(int(start.value.real), size - length))) if isinstance(start, Number) else "0")
         else:
             texts.append(to.new_name("start"))
@@ -321,24 +285,12 @@ def dynamic_update_slice(to: CBody, op: Statement) -> None:
     to.copy(update, form, lambda index: (*map(total, firsts, index), *index[rank:]))
 
 
-@rule("sort")
-def sort(to: CBody, op: Statement) -> None:
-    _sorted(to, op, op["dimension"], op.inputs, [(key, "order") for key in range(op["num_keys"])])
-
-
-@rule("top_k")
-def top_k(to: CBody, op: Statement) -> None:
-    rank = len(op.operand.shape)
-    axis = op.params.get("axis", rank - 1) % rank
-    _sorted(to, op, axis, op.inputs[:1], [(0, "order_down")], op["k"])
-
-
 def _sorted(
     to: CBody, op: Statement, axis: int, arrays: Sequence[Operand], keys: list[tuple[int, str]], count: int = -1
 ) -> None:
     shape = arrays[0].shape
     size = shape[axis]
-    if any(array.dtype.startswith("key") for array in arrays):
+    if any(array.dtype.startswith("key") for array in arrays):  # of two words
         raise to.unsupported("random keys")
     forms = [to.reserve(value) for value in op.outputs]
     order = to.array(to.new_name("order"), (size,), "int32")

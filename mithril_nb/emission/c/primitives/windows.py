@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 
-from mithril_nb.emission.c.primitives.shapes import COMBINERS, combined, neutral
+from mithril_nb.emission.c.primitives.shapes import COMBINERS, combined
 from mithril_nb.emission.c.types import C_TYPES, divided, is_number, literal, scaled, total
 from mithril_nb.emission.c.writing import CBody, Index, rule
-from mithril_nb.emission.params import windows_of
-from mithril_nb.emission.program import Operand, Statement
+from mithril_nb.emission.params import neutral, windows_of
+from mithril_nb.emission.program import POOLS, Operand, Statement
 
-_POOLS = {
-    "reduce_window_max": "max", "reduce_window_min": "min", "reduce_window_sum": "add", "reduce_window_mul": "mul",
-}  # fmt: skip
-
-
-@rule(*_POOLS)
-def pool(to: CBody, op: Statement) -> None:
-    _pool(to, op, _POOLS[op.primitive], "")
+rule(*POOLS)(lambda to, op: _pool(to, op, POOLS[op.primitive], ""))
 
 
 @rule("reduce_window")
 def reduce_window(to: CBody, op: Statement) -> None:
-    if len(op.inputs) != 2:
+    if len(op.inputs) != 2:  # the function combines one item of each array
         raise to.unsupported("windows of several arrays")
     _pool(to, op, to.combiner(op, COMBINERS), to.item(op.inputs[1], ()))
 
@@ -32,7 +25,7 @@ def _pool(to: CBody, op: Statement, name: str, start: str) -> None:
     form, dtype = to.reserve(op.output), op.dtype
     with to.loops(op.shape) as outer:
         local = to.new_name("window_item")
-        to.add(f"{C_TYPES[dtype]} {local} = {start or neutral(name, dtype)};")
+        to.add(f"{C_TYPES[dtype]} {local} = {start or literal(neutral(name, dtype), dtype)};")
 
         def write(index: Index) -> None:
             to.add(combined(to, name, dtype, local, to.item(op.operand, index)))
@@ -71,7 +64,7 @@ def _best_position(to: CBody, op: Statement, windows: Operand, outer: Index) -> 
 
     def write(index: Index) -> None:
         text = to.item(operand, index)
-        with to.block(f"if ({names[0]} < 0 || !({best} {sign} {text}))"):
+        with to.block(f"if ({names[0]} < 0 || !({best} {sign} {text}))"):  # negated, so that NaN wins, as in XLA
             to.add(f"{best} = {text};")
             for name, value in zip(names, index, strict=True):
                 to.add(f"{name} = {value};")
@@ -90,6 +83,7 @@ def _over_window(
         for axis, size in enumerate(array.shape):
             (low, _), stride = params.padding[axis], params.strides[axis]
             dilation, between = params.dilation[axis], params.base_dilation[axis]
+            # Tests are written only for what the shapes do not exclude.
             text = total(scaled(outer[axis], stride), scaled(inner[axis], dilation, -low))
             steps = 0 if outer[axis] == "0" else windows.shape[axis] - 1
             largest = steps * stride + (params.sizes[axis] - 1) * dilation - low

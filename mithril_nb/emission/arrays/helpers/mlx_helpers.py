@@ -1,17 +1,75 @@
-"""Helper functions of emitted MLX source: numbers, random numbers, linear algebra."""
+"""Helper functions of emitted MLX source, besides those of shared.py."""
 
 import math
 
 import mlx.core as mx
 
 
-def int_divide(x, y):
-    """Return x / y for integers, rounded towards zero, as XLA does."""
-    is_minus = (y + 1 == 0) & (y < 0)  # the least integer / -1 has no result in C++
-    safe = mx.where((y == 0) | is_minus, mx.ones_like(y), y)
-    quotient = x // safe
-    quotient = quotient + mx.logical_and(quotient < 0, quotient * safe != x).astype(quotient.dtype)
-    return mx.where(y == 0, mx.zeros_like(quotient) - 1, mx.where(is_minus, -x, quotient))
+def counted(count, like):
+    """Return the integers from 0 to `count` - 1."""
+    return mx.arange(count).astype(mx.int64)
+
+
+def filled(shape, value, like):
+    """Return an array of the dtype of `like` that is filled with a value."""
+    return mx.full(shape, value, like.dtype).astype(like.dtype)  # with the dtype bool, mx.full returns int32
+
+
+def limits(x):
+    """Return the least and the largest number of the dtype of an array."""
+    is_float = mx.issubdtype(x.dtype, mx.floating)
+    return (-math.inf, math.inf) if is_float else (mx.iinfo(x.dtype).min, mx.iinfo(x.dtype).max)
+
+
+def changed(x, where, updates, kind):
+    """Change items of a new flat array by updates, one after the other, and return it."""
+    if kind == "set":
+        x[where] = updates
+        return x
+    return getattr(x.at[where], kind)(updates)
+
+
+def windows(x, size, strides=None, padding=None, base_dilation=None, window_dilation=None, fill=0):
+    """Return each window of x: the windows along the first axes, their items along the last axis."""
+    rank = len(size)
+    padding, base = padding or [(0, 0)] * rank, base_dilation or [1] * rank
+    x = pad(x, fill, [(*pair, gap - 1) for pair, gap in zip(padding, base)])
+    gaps, steps = window_dilation or [1] * rank, strides or [1] * rank
+    spans = [(one - 1) * gap + 1 for one, gap in zip(size, gaps)]
+    counts = [max(-(-(one - span + 1) // step), 0) for one, span, step in zip(x.shape, spans, steps)]
+    if 0 in counts:  # no window fits
+        return mx.zeros([*counts, math.prod(size)], x.dtype)
+    where = []
+    for axis, (count, one, gap, step) in enumerate(zip(counts, size, gaps, steps)):
+        start = (mx.arange(count) * step).reshape([-1 if place == axis else 1 for place in range(2 * rank)])
+        inner = (mx.arange(one) * gap).reshape([-1 if place == rank + axis else 1 for place in range(2 * rank)])
+        where.append(start + inner)
+    return x[tuple(where)].reshape((*counts, math.prod(size)))
+
+
+def conv(x, kernel, strides=None, padding=None, lhs_dilation=None, rhs_dilation=None, groups=1, batch_groups=1):
+    """Return the convolution (cross-correlation) of x (batch, features, ...) and kernel (outputs, features, ...)."""
+    rank = x.ndim - 2
+    if batch_groups > 1:  # each group of the batch has its own outputs
+        x, groups = features_of_groups(x, batch_groups), batch_groups
+    strides, gaps = strides or [1] * rank, rhs_dilation or [1] * rank
+    config = [(*pair, gap - 1) for pair, gap in zip(padding or [(0, 0)] * rank, lhs_dilation or [1] * rank)]
+    x = pad(x, 0, [(0, 0, 0), (0, 0, 0), *config])
+    spans = [(one - 1) * gap + 1 for one, gap in zip(kernel.shape[2:], gaps)]
+    counts = [max(-(-(one - span + 1) // step), 0) for one, span, step in zip(x.shape[2:], spans, strides)]
+    if 0 in (*counts, *x.shape, *kernel.shape):
+        return mx.zeros((x.shape[0], kernel.shape[0], *counts), x.dtype)
+    # Each group is a product of matrices: (batch, space, features of a window) x (features of a window, outputs).
+    size = (1, 1, *kernel.shape[2:])
+    options = {"strides": (1, 1, *strides), "window_dilation": (1, 1, *gaps)}
+    found = windows(x, size, **options)
+    batch, outputs, each = x.shape[0], kernel.shape[0], x.shape[1] // groups
+    found = found.reshape((batch, groups, each, math.prod(counts), math.prod(size)))
+    found = found.transpose(1, 0, 3, 2, 4).reshape((groups, batch * math.prod(counts), each * math.prod(size)))
+    weights = kernel.reshape((groups, outputs // groups, each * math.prod(size)))
+    result = found @ weights.swapaxes(-1, -2)
+    result = result.reshape((groups, batch, math.prod(counts), outputs // groups)).transpose(1, 0, 3, 2)
+    return result.reshape((batch, outputs, *counts))
 
 
 def to_integer(x, dtype, least, most):
@@ -22,18 +80,21 @@ def to_integer(x, dtype, least, most):
     return mx.where(x >= float(most), largest, found)
 
 
+# `mx.remainder` has the sign of y.
 def remainder(x, y):
     """Return the remainder of x / y rounded towards zero: it has the sign of x."""
     size = mx.remainder(mx.abs(x), mx.abs(y))
     return mx.where(x < 0, -size, size).astype(x.dtype)
 
 
+# MLX rounds halves to even, and has neither trunc nor copysign.
 def round_away(x):
     """Round to the nearest integer, halves away from zero."""
     whole = mx.floor(mx.abs(x))
     return mx.sign(x) * (whole + (mx.abs(x) - whole >= 0.5))
 
 
+# MLX has no erfc, and 1 - erf(x) has no digits left from x = 4 on.
 def erfc(x):
     """Return 1 - erf(x). For |x| >= 1.5, compute it by a continued fraction, which loses no digits."""
     t = mx.maximum(mx.abs(x), 1.0)
@@ -44,11 +105,13 @@ def erfc(x):
     return mx.where(mx.abs(x) < 1.5, 1 - mx.erf(x), mx.where(x < 0, 2 - tail, tail))
 
 
+# MLX has float64 on CPUs only.
 def exact(x):
     """Return floats in the widest dtype that MLX computes with on every device."""
     return x
 
 
+# MLX has no function for it. The coefficients are those of g = 7 and n = 9.
 def lgamma(x):
     """Return the logarithm of the gamma function by Lanczos' approximation."""
     z = mx.where(x < 0.5, 1 - x, x) - 1
@@ -77,6 +140,7 @@ def unsigned(x):
     return x.view({1: mx.uint8, 2: mx.uint16, 4: mx.uint32, 8: mx.uint64}[x.dtype.size])
 
 
+# Unsigned counts, so that negative ones are large and give 0 as well.
 def shift_left(x, count):
     """Shift left; a negative count, or a count of all bits or more, gives 0."""
     count = unsigned(count)
@@ -117,6 +181,7 @@ def triangular_solve(a, b, left_side, lower, transpose_a, conjugate_a, unit_diag
     return found.swapaxes(-1, -2)
 
 
+# MLX has linear algebra on CPUs only, hence the streams.
 def svd(x, full_matrices, compute_uv):
     """Return the singular values, U, and V transposed; without `compute_uv`, only the singular values."""
     if not compute_uv:
