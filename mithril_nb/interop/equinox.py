@@ -80,6 +80,7 @@ def _walk(chain: Chain, module: Any, state: Any, path: str) -> None:
             for index, part in enumerate(module.layers):
                 _walk(chain, part, state, f"{path}.layers.{index}")
         case nn.MLP:
+            # A lambda, which is no function that `Chain.function` knows.
             identity = inspect.signature(nn.MLP.__init__).parameters["final_activation"].default
             for index, part in enumerate(module.layers):
                 _walk(chain, part, state, f"{path}.layers.{index}")
@@ -138,7 +139,7 @@ def _layer(chain: Chain, module: Any, layer: ForeignLayer, path: str) -> None:
             else:
                 chain.add(blocks.RMSNorm(module.use_weight, module.eps), layer)
         case nn.GroupNorm():
-            affine = module.channelwise_affine
+            affine = module.channelwise_affine  # the weight and the bias in one option
             chain.add(blocks.GroupNorm(module.groups, affine, affine, module.eps), layer)
         case nn.BatchNorm():
             affine, count = module.channelwise_affine, module.input_size
@@ -150,6 +151,7 @@ def _layer(chain: Chain, module: Any, layer: ForeignLayer, path: str) -> None:
 def _known() -> tuple[type, ...]:
     import equinox.nn as nn
 
+    # Conv1d to Conv3d only set an option; ConvTranspose is no subclass of Conv.
     convolutions = nn.Conv, nn.Conv1d, nn.Conv2d, nn.Conv3d
     return nn.Linear, *convolutions, nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.BatchNorm, nn.Embedding
 
@@ -160,7 +162,7 @@ def _arrays(module: Any, state: Any, path: str) -> ForeignLayer:
     bias = getattr(module, "bias", None)
     match module:
         case nn.Linear():
-            return layers.linear(path, jnp.transpose(jnp.atleast_2d(module.weight)), bias)
+            return layers.linear(path, jnp.transpose(jnp.atleast_2d(module.weight)), bias)  # stored as (out, in)
         case nn.Conv():
             return layers.conv(path, module.weight, bias, channels_last=False)
         case nn.BatchNorm():
@@ -177,7 +179,7 @@ def _arrays(module: Any, state: Any, path: str) -> ForeignLayer:
 
 
 def _statistics(module: Any, state: Any) -> tuple[Any, Any]:
-    if module.mode == "ema":
+    if module.mode == "ema":  # the mode "batch" counts its updates instead
         return state.get(module.ema_state_index)
     counter = state.get(module.batch_counter)
     scale = jnp.where(counter == 0, 1, 1 - module.momentum**counter)  # the averages start at 0
@@ -191,6 +193,7 @@ def _pool(module: Any, path: str) -> Any:
     axes = module.num_spatial_dims
     kinds = {nn.MaxPool1d: "Max", nn.MaxPool2d: "Max", nn.MaxPool3d: "Max", nn.AvgPool1d: "Avg", nn.AvgPool2d: "Avg"}
     kind = {**kinds, nn.AvgPool3d: "Avg"}.get(type(module))
+    # AvgPool of Equinox counts the padding, our block does not; `use_ceil` pads with what fits.
     sides = padding_of(module.padding, axes)
     if kind is None or module.use_ceil or (any(map(any, sides or ())) and kind == "Avg"):
         because = "only max pools, and average pools without padding, are supported, both without use_ceil"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mithril_nb import models as blocks
@@ -25,7 +25,7 @@ from mithril_nb.interop.layers import (
 Arrays = Mapping[str, Any]
 _ADVICE = "ml.from_flax(nnx_module)  # or ml.from_flax(linen_module, variables), or ml.from_flax(variables, into=pm)"
 _NAMES = ArrayNames("kernel", "bias", "scale", "bias", "embedding")
-_NORMS = ("LayerNorm", "RMSNorm", "GroupNorm", "BatchNorm")
+_KINDS = ("Dense", "Linear", "Conv", "Embed", "Dropout", "LayerNorm", "RMSNorm", "GroupNorm", "BatchNorm")
 
 
 def from_flax(
@@ -103,6 +103,7 @@ class _Tree:
 
     @classmethod
     def of(cls, variables: Arrays) -> _Tree:
+        # `init` returns all collections, but examples often pass only the parameters on.
         collections = variables if isinstance(variables.get("params"), Mapping) else {"params": variables}
         layers: dict[str, dict[str, Any]] = {}
         for collection in ("params", "batch_stats"):
@@ -124,6 +125,7 @@ def _collect(tree: Any, path: str, layers: dict[str, dict[str, Any]]) -> None:
         if isinstance(value, Mapping):
             _collect(value, f"{path}.{name}" if path else str(name), layers)
         else:
+            # A linen variable with metadata, such as `nn.Partitioned`, holds its array in `value`.
             array = getattr(value, "value", value) if not hasattr(value, "ndim") else value
             layers.setdefault(path, {})[str(name)] = array
 
@@ -132,6 +134,7 @@ def _of_nnx(module: Any) -> dict[str, Any]:
     from flax import nnx
 
     _, params, stats, _ = nnx.split(module, nnx.Param, nnx.BatchStat, ...)
+    # The names of linen's collections, so that both kinds of modules share the code below.
     arrays = {"params": nnx.to_pure_dict(params), "batch_stats": nnx.to_pure_dict(stats)}
     return {collection: _in_attribute_order(tree, module) for collection, tree in arrays.items()}
 
@@ -159,8 +162,8 @@ def _walk(chain: Chain, module: Any, tree: _Tree, path: str) -> None:
         for index, part in enumerate(module.layers):
             step = f"layers_{index}" if is_linen else f"layers.{index}"
             _walk(chain, part, tree, f"{path}.{step}" if path else step)
-    elif kind in _READ and type(module) in (getattr(nnx, kind, None), getattr(linen, kind, None)):
-        _READ[kind](chain, module, path, lambda: tree.layer(path, module))
+    elif kind in _KINDS and type(module) in (getattr(nnx, kind, None), getattr(linen, kind, None)):
+        _add_layer(chain, module, kind, path, tree)
     elif isinstance(module, functools.partial) and module.func in (linen.max_pool, linen.avg_pool):
         _pool(chain, module, path)
     elif callable(module) and not isinstance(module, nnx.Module | linen.Module):
@@ -169,17 +172,28 @@ def _walk(chain: Chain, module: Any, tree: _Tree, path: str) -> None:
         raise conversion_error("Flax", path, module, f"the code of {kind} cannot be converted")
 
 
-Read = Callable[[], ForeignLayer]
+def _add_layer(chain: Chain, module: Any, kind: str, path: str, tree: _Tree) -> None:
+    match kind:
+        case "Dense" | "Linear":
+            chain.check_last_axis(path, module)
+            layer = tree.layer(path, module)
+            size, width = layer.params["weight"].shape
+            chain.add(blocks.Linear(width, module.use_bias, size), layer)
+        case "Embed":
+            chain.check_last_axis(path, module)
+            layer = tree.layer(path, module)
+            chain.add(blocks.Embedding(*layer.params["weight"].shape), layer)
+        case "Dropout":
+            if module.broadcast_dims:  # one mask for several items
+                raise conversion_error("Flax", path, module, "the Dropout block has no broadcast_dims")
+            chain.add(blocks.Dropout(module.rate))
+        case "Conv":
+            _conv(chain, module, path, tree)
+        case _:
+            _norm(chain, module, path, tree)
 
 
-def _dense(chain: Chain, module: Any, path: str, arrays: Read) -> None:
-    chain.check_last_axis(path, module)
-    layer = arrays()
-    size, width = layer.params["weight"].shape
-    chain.add(blocks.Linear(width, module.use_bias, size), layer)
-
-
-def _conv(chain: Chain, module: Any, path: str, arrays: Read) -> None:
+def _conv(chain: Chain, module: Any, path: str, tree: _Tree) -> None:
     axes = 1 if isinstance(module.kernel_size, int) else len(module.kernel_size)
     padding = padding_of(module.padding, axes)
     if padding is None or module.mask is not None or any(rate != 1 for rate in pairs(module.input_dilation, axes)):
@@ -189,7 +203,7 @@ def _conv(chain: Chain, module: Any, path: str, arrays: Read) -> None:
             module,
             "only 'SAME', 'VALID' and numeric padding is supported, no mask or input_dilation",
         )
-    layer, groups = arrays(), module.feature_group_count
+    layer, groups = tree.layer(path, module), module.feature_group_count
     out, size = layer.params["weight"].shape[:2]
     options = {"kernel_size": pairs(module.kernel_size, axes), "stride": pairs(module.strides, axes)}
     options |= {"dilation": pairs(module.kernel_dilation, axes), "groups": groups, "padding": padding}
@@ -199,8 +213,9 @@ def _conv(chain: Chain, module: Any, path: str, arrays: Read) -> None:
     )
 
 
-def _norm(chain: Chain, module: Any, path: str, arrays: Read) -> None:
+def _norm(chain: Chain, module: Any, path: str, tree: _Tree) -> None:
     kind = type(module).__name__
+    # nnx and linen differ in which of these attributes a norm has.
     axes = {name: getattr(module, name, -1) for name in ("reduction_axes", "feature_axes", "axis")}
     default = (None, -1) if kind == "GroupNorm" else (-1, (-1,), [-1])
     others = [f"{name}={axis}" for name, axis in axes.items() if axis not in default]
@@ -209,14 +224,14 @@ def _norm(chain: Chain, module: Any, path: str, arrays: Read) -> None:
         raise conversion_error("Flax", path, module, f"only {supported} supported, not {', '.join(others)}")
     if kind in ("LayerNorm", "RMSNorm"):
         chain.check_last_axis(path, module)
-    layer = arrays()
+    layer = tree.layer(path, module)
     scale, shift, eps = module.use_scale, getattr(module, "use_bias", False), module.epsilon
     if kind == "LayerNorm":
         chain.add(blocks.LayerNorm(scale, shift, eps), layer)
     elif kind == "RMSNorm":
         chain.add(blocks.RMSNorm(scale, eps), layer)
     elif kind == "BatchNorm":
-        count = len(layer.states["running_mean"])
+        count = len(layer.states["running_mean"])  # the only array without use_scale and use_bias
         chain.per_channel(blocks.BatchNorm(count, scale, shift, eps, 1 - module.momentum), layer, count)
     else:
         if not scale and not shift:
@@ -224,24 +239,6 @@ def _norm(chain: Chain, module: Any, path: str, arrays: Read) -> None:
         count = len(next(iter(layer.params.values())))
         groups = module.num_groups or count // module.group_size
         chain.per_channel(blocks.GroupNorm(groups, scale, shift, eps), layer, count)
-
-
-def _embed(chain: Chain, module: Any, path: str, arrays: Read) -> None:
-    chain.check_last_axis(path, module)
-    layer = arrays()
-    chain.add(blocks.Embedding(*layer.params["weight"].shape), layer)
-
-
-def _dropout(chain: Chain, module: Any, path: str, arrays: Read) -> None:
-    if module.broadcast_dims:
-        raise conversion_error("Flax", path, module, "the Dropout block has no broadcast_dims")
-    chain.add(blocks.Dropout(module.rate))
-
-
-_READ: dict[str, Callable[[Chain, Any, str, Read], None]] = {
-    "Dense": _dense, "Linear": _dense, "Conv": _conv, "Embed": _embed, "Dropout": _dropout,
-    **dict.fromkeys(_NORMS, _norm),
-}  # fmt: skip
 
 
 def _pool(chain: Chain, partial: Any, path: str) -> None:
@@ -255,7 +252,7 @@ def _pool(chain: Chain, partial: Any, path: str) -> None:
         or options
         or len(window) not in (1, 2, 3)
         or padding is None
-        or (kind == "Avg" and padding != "valid")
+        or (kind == "Avg" and padding != "valid")  # Flax counts the padding by default, blocks do not
     ):
         raise conversion_error(
             "Flax", path, partial, "only max_pool, and avg_pool without padding, are supported, on 1 to 3 axes"
@@ -267,6 +264,7 @@ def _pool(chain: Chain, partial: Any, path: str) -> None:
 def _first_layout(module: Any) -> int:
     from flax import linen, nnx
 
+    # The first layer that fixes the meaning of the last axis decides how the model reads its input.
     if type(module) in (nnx.Sequential, linen.Sequential):
         return next((layout for layout in map(_first_layout, module.layers) if layout), 0)
     kind = type(module).__name__

@@ -61,12 +61,14 @@ def from_haiku(
             (("because", "parameters do not contain the code of the function"),),
         )
     state = state or {}
+    # A BatchNorm without scale and offset has no parameters, only a state.
     owners = [name.removesuffix(end) for name in state for end in _AVERAGES if name.endswith(end)]
     layers = [_layer(name, params.get(name, {}), state) for name in in_order((*params, *owners))]
     return fill_model("Haiku", layers, into, names, channels_last=True, is_sorted=may_be_sorted(params))
 
 
 def _layer(name: str, arrays: Mapping[str, Any], state: Mapping[str, Mapping[str, Any]]) -> ForeignLayer:
+    # `hidden` is the sum before the correction of its start at 0; `average` is what Haiku uses in evaluation.
     averages = {port: state.get(f"{name}/~/{port}_ema", {}).get("average") for port in ("mean", "var")}
     if None not in averages.values():
         arrays = {**arrays, **averages}

@@ -125,6 +125,7 @@ def _read_as_images(graph: Flat, inference: Inference) -> set[Endpoint]:
         image_shapes = [spec.shape for port, spec in specs.outputs.items() if isinstance(spec, TensorSpec)
                  and Endpoint(op.path, port) in images]  # fmt: skip
         for port, spec in arrays.items():
+            # Backwards: what a convolution reads is an image, and so is what has the same shape before it.
             if _WINDOWS.search(op.block.op) and port == "input":
                 is_image = True
             elif op.block.op in ("flatten", "reshape"):
@@ -139,9 +140,11 @@ def _read_as_images(graph: Flat, inference: Inference) -> set[Endpoint]:
 
 def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, ...], is_learned: bool) -> Order:
     name = op.block.op
+    # The first unknown order is the reason; what follows from it would only hide the block.
     lost = next((order for order, _ in read if isinstance(order, Lost)), None)
     if lost is not None:
         return lost
+    # Arrays with the library's order, such as biases, do not change that of the others.
     others = {order for order, _ in read if isinstance(order, Image | FlatImages)}
     is_window = _WINDOWS.search(name) is not None
     split = next(
@@ -167,6 +170,7 @@ def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, .
         return _behind_moved(op, shape, [len(spec.shape) for _, spec in read]) if is_moved else None
     order, spec = next((order, spec) for order, spec in read if order in others)
     assert isinstance(order, Image | FlatImages)
+    # Whatever no rule below knows: a wrong order would give wrong numbers without an error.
     after = Lost(f"{op.path!r} changes the order of the elements of an image in an unknown way")
     if is_window or any(not _goes_with(other, against.shape, order) for other, against in read):
         return after
@@ -187,7 +191,7 @@ def _of_image(op: FlatOp, order: Image, input_shape: tuple[Dim, ...], shape: tup
     name = op.block.op
     if name in _RESHAPING:
         return _reshaped(op, order, input_shape, shape, lost)
-    if LEADING in input_shape:
+    if LEADING in input_shape:  # of unknown rank, so axes cannot be counted
         return order if shape == input_shape and name not in _TRANSPOSING else lost
     if name in _TRANSPOSING:
         axes = _permutation(op, order.rank)
@@ -208,7 +212,7 @@ def _reshaped(op: FlatOp, order: Image, input_shape: tuple[Dim, ...], shape: tup
     channels, *windows = sizes
     if shape[:2] == (input_shape[0], channels) and prod(windows) == _product(shape[2:]):
         return Image(len(shape), order.is_moved) if len(shape) > 2 else None
-    if 1 in (channels, prod(windows)):
+    if 1 in (channels, prod(windows)):  # then both orders are the same
         return None
     return FlatImages((channels, *windows)) if shape == (input_shape[0], prod(sizes)) else lost
 
@@ -234,7 +238,7 @@ def _reduced(op: FlatOp, order: Image, shape: tuple[Dim, ...], lost: Lost) -> Or
 
 def _of_rows(op: FlatOp, order: FlatImages, input_shape: tuple[Dim, ...], shape: tuple[Dim, ...], lost: Lost) -> Order:
     name = op.block.op
-    if name == "linear":
+    if name == "linear":  # `_reordered` moves the rows of its weight
         return None
     category = OPS[name].category if name in OPS else ""
     is_plain = name in _PLAIN or (category in ("Activations", "Arithmetic", "Logic") and name not in _MIXING)
@@ -259,6 +263,7 @@ def _behind_moved(op: FlatOp, shape: tuple[Dim, ...], ranks: list[int]) -> Order
 
 def _permutation(op: FlatOp, rank: int) -> list[int] | None:
     options = op.block.options
+    # Axes that another block computes are unknown here.
     if any(port in op.sources for port in ("axes", "axis1", "axis2")):
         return None
     axes = list(range(rank))
@@ -281,7 +286,7 @@ _KINDS = {
     "group_norm": "norm",
     "instance_norm": "norm",
 }
-_STEPS = re.compile(r"[./]")
+_STEPS = re.compile(r"[./]")  # Flax and Equinox have dots, Haiku slashes
 """Separators of the names in a path."""
 
 
@@ -305,6 +310,7 @@ def fill_model(
         targets.setdefault(parameter.path, []).append(parameter)
     params: dict[str, jax.Array] = {}
     state: dict[str, jax.Array] = {}
+    # With channels first, as in Equinox, flattened images have the order of the model.
     orders = orders_of(flat(pm.graph), pm.inference) if channels_last else {}
     for path, layer in _match_layers(library, layers, targets, ops, names or {}, is_sorted).items():
         op = ops.get(path)
@@ -320,6 +326,7 @@ def fill_model(
                     port=parameter.port,
                 )  # fmt: skip
             (state if parameter in pm.states else params)[parameter.name] = jnp.asarray(array, parameter.spec.dtype)
+        # A bias that the block lacks would be dropped without a trace.
         left = {**layer.params, **layer.states}.keys() - {parameter.port for parameter in targets[path]}
         if left:
             raise UnexpectedInputError(
@@ -379,6 +386,7 @@ def _match_layers(
 
 
 def _check_order(library: str, matched: Mapping[str, ForeignLayer]) -> None:
+    # Other shapes would raise later, so only layers of equal shapes can be mistaken for each other.
     for layer, other in combinations(matched.values(), 2):
         if _shapes(layer) == _shapes(other) and not _is_numbered(layer.path, other.path):
             raise UnknownOptionError(
@@ -403,6 +411,7 @@ def _kind(op: FlatOp | None) -> str | None:
     if op is None:
         return None
     name = op.block.op
+    # "conv_transpose2d" before "conv2d": both contain "conv".
     return _KINDS.get(name) or next((kind for kind in ("conv_transpose", "conv", "batch_norm") if kind in name), None)
 
 
@@ -419,6 +428,7 @@ def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: ForeignLayer
             ),
             block=op.path,
         )
+    # A kernel has its own axes of channels, so the order of the image does not matter.
     if order is None or isinstance(order, Moved | FeaturesLast) or is_conv:
         return layer
     if isinstance(order, Image) and (is_per_channel or (order.is_moved and name in ON_LAST_AXIS)):
@@ -446,6 +456,7 @@ def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: ForeignLayer
 
 
 def _channels_first(array: jax.Array, sizes: Sequence[int]) -> jax.Array:
+    # Features of (height, width, channels) become those of (channels, height, width).
     channels, *window = sizes
     if prod(sizes) != array.shape[0]:
         return array  # the caller compares the shapes and raises
@@ -472,6 +483,7 @@ def in_order(paths: Iterable[str]) -> list[str]:
 
 
 def _walked(tree: Mapping[str, Any]) -> Iterable[str]:
+    # Only names with the same stem change places: the order of "encoder" and "decoder" is that of the library.
     by_number = sorted(tree, key=lambda name: _numbered(name)[1])
     stems = {name: _numbered(name)[0] for name in tree}
     waiting = {stem: iter([name for name in by_number if stems[name] == stem]) for stem in stems.values()}
@@ -481,6 +493,7 @@ def _walked(tree: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _numbered(name: str) -> tuple[str, int]:
+    # Haiku's first module has no number: linear, linear_1.
     stem, number = re.fullmatch(r"(.*?)_?(\d*)", name, re.S).groups()  # pyright: ignore[reportOptionalMemberAccess]
     return stem, int(number or -1)
 

@@ -57,7 +57,7 @@ def linear(path: str, weight: Any, bias: Any = None) -> ForeignLayer:
 
 def conv(path: str, weight: Any, bias: Any = None, *, channels_last: bool) -> ForeignLayer:
     """Return a convolution. `weight` is `(..., in, out)` if `channels_last` is true, otherwise `(out, in, ...)`."""
-    weight = jnp.moveaxis(weight, (-1, -2), (0, 1)) if channels_last else weight
+    weight = jnp.moveaxis(weight, (-1, -2), (0, 1)) if channels_last else weight  # ours is (out, in, ...)
     return ForeignLayer(path, "conv", _given(weight=weight, bias=None if bias is None else jnp.reshape(bias, -1)))
 
 
@@ -92,6 +92,7 @@ class ArrayNames(NamedTuple):
 
 def identify_layer(library: str, path: str, arrays: Mapping[str, Any], names: ArrayNames, owner: Any) -> ForeignLayer:
     """Return the layer with these arrays. Its kind follows from their names: only a batch norm has `mean` and `var`."""
+    # Names alone do not tell a Dense from a Conv, which the rank of the weight does.
     present, weight, scales = set(arrays), arrays.get(names.weight), {names.scale, names.offset}
     rank = getattr(weight, "ndim", 0)
     if present <= {names.weight, names.bias} and rank == 2:
@@ -156,6 +157,7 @@ class Chain:
 
     def per_channel(self, block: Model, layer: ForeignLayer, count: int) -> None:
         """Add a norm over `count` channels, with its arrays. It reads channels on axis 1."""
+        # Libraries with channels last normalize the last axis, which after a Dense holds the features of each step.
         swaps = [blocks.SwapAxes(1, -1) for _ in range(2 * (self.spatial < 0))]  # no change for (batch, count)
         for swap in swaps[:1]:
             self.add(swap)
@@ -167,7 +169,7 @@ class Chain:
 
     def function(self, path: str, function: Any) -> None:
         """Add the block that is equivalent to a function. For the identity, add no block."""
-        plain, options = function, {}
+        plain, options = function, {}  # functools.partial(jax.nn.gelu, approximate=False)
         while isinstance(plain, functools.partial) and not plain.args:
             plain, options = plain.func, {**plain.keywords, **options}
         for candidate, kind, parameters in _functions():
@@ -202,6 +204,7 @@ def _functions() -> list[tuple[Any, str, dict[str, tuple[str, Any]]]]:
         jax.nn.softmax: {"axis": ("axis", -1)},
         jax.nn.log_softmax: {"axis": ("axis", -1)},
     }
+    # From the kernels: a new activation is converted without another table.
     ours = (rules for rules in OPS.values() if rules.category == "Activations" and hasattr(blocks, rules.__name__))
     kernels = {loaded(rules.kernel): rules.__name__ for rules in ours}
     return [
@@ -211,7 +214,7 @@ def _functions() -> list[tuple[Any, str, dict[str, tuple[str, Any]]]]:
             if str(function.__module__).startswith("jax.")
         ),
         (jax.nn.identity, "", {}),
-        (jax.lax.tanh, "Tanh", {}),
+        (jax.lax.tanh, "Tanh", {}),  # not the same object as jnp.tanh, the kernel
         (jax.nn.leaky_relu, "LeakyRelu", {"negative_slope": ("slope", 0.01)}),
     ]
 
@@ -235,7 +238,7 @@ def padding_of(padding: Any, axes: int) -> str | tuple[tuple[int, int], ...] | N
         ]
     except (TypeError, ValueError):
         return None
-    sides = sides * axes if len(sides) == 1 else sides
+    sides = sides * axes if len(sides) == 1 else sides  # Flax: one pair for all axes
     return tuple((before, after) for before, after in sides) if len(sides) == axes else None
 
 

@@ -105,6 +105,7 @@ def load_params(path: str | os.PathLike[str]) -> dict[str, jax.Array]:
         if not stat.S_ISREG(mode):  # reading a device or a pipe may never end
             raise OSError(errno.EINVAL, "it is not a regular file")
         with open(path, "rb") as file:
+            # By content, whatever the file is called.
             is_zip = file.read(4) == b"PK\3\4"
             file.seek(0)
             arrays = (_of_npz if is_zip else _of_safetensors)(name, file)
@@ -121,6 +122,7 @@ def _of_safetensors(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarra
 
     size, length = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8), "little")
     try:
+        # safetensors itself allows 100 MB, and JSON takes many times its size in memory.
         if length > (limit := max(0, min(size - 8, _MOST_HEADER_BYTES))):
             raise ValueError(f"its header would have {length:,} bytes, and at most {limit:,} are possible")
         header: dict[str, Any] = json.loads(file.read(length), object_pairs_hook=json_object)
@@ -144,6 +146,7 @@ def _of_safetensors(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarra
             raise _broken(path, f"{name!r} has the dtype {entry['dtype']}, which parameters cannot have")
         start, end = entry["data_offsets"]
         file.seek(8 + length + start)
+        # Array by array, so that the file is not twice in memory.
         yield name, np.frombuffer(file.read(end - start), jnp.dtype(_DTYPES[entry["dtype"]])).reshape(entry["shape"])
 
 
@@ -151,6 +154,7 @@ def _of_npz(path: str, file: IO[bytes]) -> Iterator[tuple[str, np.ndarray]]:
     try:
         with np.load(file, allow_pickle=False) as archive:
             entries = archive.zip.infolist()
+            # Stored entries cannot be larger than the file; compressed ones can be 1000 times as large.
             packed = sum(entry.file_size for entry in entries if entry.compress_type)
             if len(entries) > _MOST_ARRAYS or packed > _MOST_UNPACKED:
                 raise ValueError(f"it has {len(entries):,} arrays, and {packed:,} bytes after decompression")
@@ -197,6 +201,7 @@ def _of_orbax(path: str) -> dict[str, Any]:
 
 
 def _names(path: str, about: Mapping[str, str]) -> dict[str, str]:
+    # Files of other programs have other names and layouts, which no error would report later.
     if about.get("format") != FORMAT:
         raise ModelFileError(
             f"{path!r} was not written by ml.save_params.",
@@ -225,6 +230,7 @@ def _loaded(path: str, name: str, array: Any) -> jax.Array:
             (("because", "the x64 mode of JAX is off"),),
             'jax.config.update("jax_enable_x64", True)',
         )
+    # A file of NumPy may have the other byte order, which JAX rejects.
     return jnp.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
@@ -241,7 +247,7 @@ def _array(name: str, value: Any, does: str = "save") -> np.ndarray:
             f"cannot {does} parameter {name!r} of dtype {array.dtype}.",
             (("supported", ", ".join(_DTYPES.values())),),
         )
-    return np.ascontiguousarray(array).reshape(array.shape)
+    return np.ascontiguousarray(array).reshape(array.shape)  # NumPy makes a number an array with one axis
 
 
 def _key(index: int, name: str) -> str:

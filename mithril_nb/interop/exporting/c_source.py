@@ -74,6 +74,7 @@ def c_folder(program: StoredProgram) -> Contents:
     is_param = [entry.file == "weights" for entry in program.inputs]
     named = list(zip(file.inputs, program.inputs, strict=True))
     results = {f"result_{index}": entry.array for index, entry in enumerate(program.outputs)}
+    # The compiler then checks the declaration against the definition.
     text = file.source.text.replace("#include <math.h>", '#include "model.h"\n\n#include <math.h>', 1)
     return Contents(
         f"{program.name} in C",
@@ -108,14 +109,11 @@ def _packed(arrays: Mapping[str, Any]) -> bytes:
     return b"".join(parts)
 
 
-def _declaration(file: CFile) -> str:
+def _header(file: CFile) -> str:
     lines = [line.text for line in file.source.lines]
     first = lines.index(f"void {file.name}(")
-    last = next(index for index in range(first, len(lines)) if lines[index] == "{")
-    return "\n".join(lines[first:last]).replace("restrict ", "").replace("[restrict", "[")
-
-
-def _header(file: CFile) -> str:
+    declaration = "\n".join(lines[first : lines.index("{", first)])
+    declaration = declaration.replace("restrict ", "").replace("[restrict", "[")  # not part of the type; C++ lacks it
     return f"""#ifndef MODEL_H
 #define MODEL_H
 
@@ -125,18 +123,20 @@ def _header(file: CFile) -> str:
 // Bytes of temporary memory to pass as `arena`. Calls with different arenas may run at the same time.
 enum {{ {file.name.upper()}_ARENA_BYTES = {file.arena} }};
 
-{_declaration(file)};
+{declaration};
 
 #endif
 """
 
 
 def _main(file: CFile, params: Sequence[bool]) -> str:
+    # C has no generic functions, so each type of a result gets its own comparison.
     kinds = sorted({C_TYPES[value.dtype] for value in file.outputs})
     lines = ['#include "model.h"', ""]
     lines += [f"#include <{each}>" for each in ("math.h", "stdio.h", "stdlib.h", "string.h")]
     lines += ["", _READER, *("\n" + _CHECKER.replace("KIND", kind) for kind in kinds), "", "int main(void)", "{"]
     arguments: list[str] = []
+    # The reader goes through a file in order, so the arrays are read in the order in which they were stored.
     for path, takes_params in (("weights.bin", True), ("inputs.bin", False)):
         stream = path.partition(".")[0] + "_file"
         lines.append(f'    FILE *{stream} = open_arrays("{path}");')
@@ -146,6 +146,7 @@ def _main(file: CFile, params: Sequence[bool]) -> str:
         lines.append(f"    fclose({stream});")
     arguments += [f"in_{value.name}" for value in file.inputs]
     for index, value in enumerate(file.outputs):
+        # malloc(0) may return NULL, which means a lack of memory everywhere else.
         lines.append(_read(f"out_{index}", value, f"malloc({_bytes(value)} + 1)"))
         arguments.append(f"out_{index}")
     lines += [
@@ -158,6 +159,7 @@ def _main(file: CFile, params: Sequence[bool]) -> str:
     ]
     for index, value in enumerate(file.outputs):
         kind, name = C_TYPES[value.dtype], value.name if isinstance(value, Value) else f"result {index}"
+        # Relative to the largest item; integers must be equal.
         tolerance = "1e-12" if value.dtype == "float64" else "1e-4" if is_float(value.dtype) else "0"
         lines.append(f'    {kind} *expected_{index} = read_array(expected_file, "result_{index}", {_bytes(value)});')
         args = f"(const {kind} *)out_{index}, expected_{index}, {_count(value)}, {tolerance}"

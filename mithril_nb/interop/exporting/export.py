@@ -78,6 +78,7 @@ def export(
         ...     sorted(path.name for path in folder.iterdir() if path.suffix == ".py")
         ['model.py', 'test.py']
     """
+    # All checks come before the trace, which may take minutes.
     check_path(folder, "export to", _EXAMPLE)
     write = format_of(to)
     check_folder(folder, overwrite)
@@ -111,6 +112,7 @@ def _sizes(inspection: Inspection, values: Sequence[Any]) -> dict[str, int]:
     trace = inspection.traced_program.trace
     numbers = fitting_numbers(trace.sizes_without_numbers, inspection.check_sizes)
     for leaf, value in zip(trace.inputs, values, strict=True):
+        # Of the numbers that fit, those of the arrays: the stored inputs must fit too.
         if value is not None and len(np.shape(value)) == len(leaf.spec.shape):
             pairs = zip(leaf.spec.shape, np.shape(value), strict=True)
             numbers |= {str(dim): number for dim, number in pairs if dim in numbers}
@@ -131,10 +133,12 @@ def _program(
     if not is_mithril_model(target):
         inspection = inspect(target, *args, **options)
         program = _traced(inspection)
+        # A module of another library becomes a function of its parameters too, so the leaves do not match.
         leaves = jax.tree.leaves(as_plain_call(target, args, options)[1])
         if len(leaves) != len(program.inputs):
             return inspection, _values_of_module(program, target, args, options, has_params)
         return inspection, list(map(_concrete, leaves))
+    # Inputs of a model may be keywords, beside the options of `ml.inspect`.
     named = {name: value for name, value in options.items() if hasattr(value, "dtype")} | (
         options.pop("kwargs", None) or {}
     )
@@ -168,10 +172,13 @@ def _values_of_module(
     program: traced.Program, module: Any, args: tuple[Any, ...], options: Mapping[str, Any], has_params: bool
 ) -> list[Any]:
     variables = options.get("variables")
-    parts = [variables, *variables.values()] if isinstance(variables, Mapping) else [_module_in(module)]
+    # A bound or decorated method, such as `jax.vmap(module.encode)`, leads to the module that has the parameters.
+    while (inner := getattr(module, "__wrapped__", None) or getattr(module, "__self__", None)) is not None:
+        module = inner
+    parts = [variables, *variables.values()] if isinstance(variables, Mapping) else [module]
     own = {name: value for part in parts for name, value in by_name(part).items()}
     leaves, arguments = program.trace.inputs, jax.tree.leaves((args, options.get("kwargs") or {}))
-    first = len(leaves) - len(arguments)
+    first = len(leaves) - len(arguments)  # parameters come first
     shapes = [(np.shape(value), leaf.spec.shape) for value, leaf in zip(arguments, leaves[first:], strict=False)]
     if first < 0 or any([*map(str, shape)] != [*map(str, expected)] for shape, expected in shapes):
         first, arguments = len(leaves), []
@@ -187,14 +194,6 @@ def _values_of_module(
             (("missing", listed(missing)),),
         )
     return [*values, *map(_concrete, arguments)]
-
-
-def _module_in(target: Any) -> Any:
-    while True:
-        inner = getattr(target, "__wrapped__", None) or getattr(target, "__self__", None)
-        if inner is None:
-            return target
-        target = inner
 
 
 def _concrete(value: Any) -> Any:

@@ -61,7 +61,7 @@ def export_format(name: str, takes_names: bool = False) -> Callable[[Format], Fo
 
     def register(function: Format) -> Format:
         FORMATS[name] = function
-        (TAKES_NAMES.add if takes_names else TAKES_NAMES.discard)(name)
+        (TAKES_NAMES.add if takes_names else TAKES_NAMES.discard)(name)  # it may replace a format that did
         return function
 
     return register
@@ -90,9 +90,11 @@ _ARRAYS = {
 
 def check_folder(path: str | os.PathLike[str], overwrite: bool) -> None:
     """Raise if a folder may not be written. Called before the export, which may take long."""
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(path))  # of a link, the folder that it leads to is replaced
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        is_ours = target.is_dir() and _MARK in _text(target / "README.md")
+        readme = target / "README.md"
+        text = readme.read_text(encoding="utf-8", errors="replace") if readme.is_file() else ""
+        is_ours = target.is_dir() and _MARK in text
         if is_ours and overwrite:
             return
         why = "it is a file" if not target.is_dir() else "it contains files"
@@ -115,7 +117,7 @@ def write_folder(path: str | os.PathLike[str], contents: Contents, program: Stor
     """Write the folder of a program, and return its path."""
     texts = {"README.md": _readme(contents, program), **contents.files}
     try:
-        with new_folder(path) as part:
+        with new_folder(path) as part:  # a folder beside it, renamed at the end
             for name, content in texts.items():
                 (part / name).write_bytes(content if isinstance(content, bytes) else content.encode())
             for file in _stored(contents):
@@ -127,10 +129,6 @@ def write_folder(path: str | os.PathLike[str], contents: Contents, program: Stor
 
 def _stored(contents: Contents) -> list[str]:
     return [file for file in FILES if file not in contents.replaced]
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def _readme(contents: Contents, program: StoredProgram) -> str:

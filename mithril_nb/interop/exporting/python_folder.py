@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from mithril_nb.emission.arrays.emitter import emit_arrays
 from mithril_nb.emission.arrays.rules import Library
@@ -57,7 +58,17 @@ def python_contents(
     """Return the files of a folder with a Python program."""
     call = call or f"{function}({', '.join(arguments(program, loading.key))})"
     names = "".join(f"    {entry.name!r},\n" for entry in program.outputs)
-    files: dict[str, str | bytes] = {"model.py": text, "test.py": _test(call, function, loading, names)}
+    test = _TEST.format(
+        # An argument with attributes is written as a SimpleNamespace; see `tree_of`.
+        standard="from pathlib import Path" + "\nfrom types import SimpleNamespace" * ("SimpleN" in call),
+        libraries="\n".join(sorted({*loading.imports, "import numpy as np"}, key=lambda line: line.split()[1])),
+        function=function,
+        load=re.sub(r"\bpath\b", 'FOLDER / f"{name}.safetensors"', loading.load),
+        plain=loading.plain,
+        call=call,
+        names=names,
+    )
+    files: dict[str, str | bytes] = {"model.py": text, "test.py": test}
     lines = {"model.py": about.format(function=function), "test.py": "runs the program with the stored inputs"}
     if program.sizes:
         stored = ", ".join(f"{name} = {number}" for name, number in program.sizes.items())
@@ -88,6 +99,7 @@ def _argument(name: str, own: Sequence[StoredArray], program: StoredProgram, key
         entry.leaf: (key if entry.leaf.spec.dtype.startswith("key<") else "{}").format(f"{entry.file}[{entry.name!r}]")
         for entry in own
     }
+    # Most programs take a dict per file, which the test passes as it is loaded.
     is_flat = all(len(entry.leaf.keys) == 1 and entry.leaf.name == f"{name}[{entry.name!r}]" for entry in own)
     file = own[0].file
     if is_flat and len(own) == len(program.arrays[file]):
@@ -97,27 +109,10 @@ def _argument(name: str, own: Sequence[StoredArray], program: StoredProgram, key
     return f"{name}={text}" if name.isidentifier() else text
 
 
-def _test(call: str, function: str, loading: Loading, names: str) -> str:
-    standard = [
-        "import sys",
-        "from pathlib import Path",
-        *(["from types import SimpleNamespace"] * ("SimpleN" in call)),
-    ]
-    libraries = sorted({*loading.imports, "import numpy as np"}, key=lambda line: line.split()[1])
-    return _TEST.format(
-        standard="\n".join(standard),
-        libraries="\n".join(libraries),
-        function=function,
-        load=re.sub(r"\bpath\b", 'FOLDER / f"{name}.safetensors"', loading.load),
-        plain=loading.plain,
-        call=call,
-        names=names,
-    )
-
-
 _TEST = '''\
 """Run model.py with the stored inputs, and compare its results with those that JAX computed."""
 
+import sys
 {standard}
 
 {libraries}
@@ -187,27 +182,14 @@ _PLAIN_MLX = "np.array(found.astype(mx.float32) if found.dtype == mx.bfloat16 el
 _MLX = Loading("MLX", '"mlx[cpu]" numpy', ("import mlx.core as mx",), "mx.load(str(path))", _PLAIN_MLX)
 
 
-@export_format("numpy", takes_names=True)
-def numpy_folder(program: StoredProgram) -> Contents:
-    """Return the contents of a folder with the program in NumPy."""
-    return _contents(program, "numpy", _NUMPY)
-
-
-@export_format("torch", takes_names=True)
-def torch_folder(program: StoredProgram) -> Contents:
-    """Return the contents of a folder with the program in PyTorch."""
-    return _contents(program, "torch", _TORCH)
-
-
-@export_format("mlx", takes_names=True)
-def mlx_folder(program: StoredProgram) -> Contents:
-    """Return the contents of a folder with the program in MLX."""
-    return _contents(program, "mlx", _MLX)
-
-
-def _contents(program: StoredProgram, library: Library, loading: Loading) -> Contents:
+def _array_folder(program: StoredProgram, library: Library, loading: Loading) -> Contents:
     source = emit_arrays(program.traced, library)
     return python_contents(program, source.text, source.function, loading)
+
+
+export_format("numpy", takes_names=True)(partial(_array_folder, library="numpy", loading=_NUMPY))
+export_format("torch", takes_names=True)(partial(_array_folder, library="torch", loading=_TORCH))
+export_format("mlx", takes_names=True)(partial(_array_folder, library="mlx", loading=_MLX))
 
 
 _GGML = Loading(
@@ -229,6 +211,7 @@ def ggml_folder(program: StoredProgram) -> Contents:
     """Return the contents of a folder with the program as a GGML graph, and the weights as a `.gguf` file."""
     arrays = program.arrays["weights"]
     shapes = {f"shape.{name}": list(map(int, array.shape)) for name, array in arrays.items() if array.shape}
+    # GGML leaves out leading axes of size 1, so the metadata has the shapes.
     weights = gguf_bytes(arrays, {"general.name": program.name, **shapes})
     source = emit_ggml(program.traced)
     more = {
@@ -296,6 +279,7 @@ _JAX = Loading(
 def jax_folder(program: StoredProgram) -> Contents:
     """Return the contents of a folder with the program in JAX, and for a model's forward pass a training script."""
     source = emit_arrays(program.traced, "jax")
+    # Before the first array: JAX reads the setting when it creates one.
     text = source.text.replace("import jax\n", WIDE, 1) if program.is_wide else source.text
     train = _training(program, source.function)
     more = {} if train is None else {"train.py": (train, "trains the model; edit the loss, the optimizer and the data")}
@@ -309,11 +293,13 @@ def _training(program: StoredProgram, function: str) -> str | None:
     is_forward = (
         "params=weights" in args and len(outputs) == 1 and outputs[0].leaf.keys and outputs[0].array.dtype.kind == "f"
     )
+    # JAX differentiates by floats only, and outputs without a name or of other dtypes have no usual loss.
     if not is_forward or any(entry.array.dtype.kind != "f" for entry in program.inputs if entry.file == "weights"):
         return None
     rest = [text for text in args if not text.startswith("params=")]
     names = [text.partition("=")[0] for text in rest]
     shape, dtype = outputs[0].array.shape, outputs[0].array.dtype
+    # Several numbers per item are most often the logits of a classifier.
     is_class = len(shape) > 1 and shape[-1] > 1
     return _TRAINING_SCRIPT.format(
         function=function,
@@ -409,6 +395,7 @@ def iree_folder(program: StoredProgram) -> Contents:
     _check_installed("iree", "iree.compiler", "mithril-nb[iree]")
     from iree import compiler  # pyright: ignore
 
+    # `host`: else IREE compiles for a generic processor, without the vectors of this one.
     text = exported(program.traced).mlir_module()
     options = {"input_type": "stablehlo", "target_backends": ["llvm-cpu"]}
     compiled = compiler.compile_str(text, **options, extra_args=["--iree-llvmcpu-target-cpu=host"])
@@ -428,6 +415,7 @@ def onnx_folder(program: StoredProgram) -> Contents:
     names = [entry.name for entry in program.inputs]
     output_names = [entry.name for entry in program.outputs]
     model = emit_onnx(program.traced, weights, names, output_names)
+    # The checker of ONNX accepts operators and dtypes that onnxruntime does not have.
     _load(model)
     files = {"model.onnx": (model, f"the program with its weights: ONNX, opset {OPSET}")}
     input_names = [entry.name for entry in program.inputs if entry.file == "inputs"]
@@ -443,13 +431,13 @@ def _lines(names: Iterable[str]) -> str:
 
 
 def _load(model: bytes) -> None:
-    if not _is_installed("onnxruntime"):
+    if not _is_installed("onnxruntime"):  # the export needs only the package onnx
         warnings.warn("ml.export did not load model.onnx, because onnxruntime is not installed.", stacklevel=2)
         return
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
+    options.log_severity_level = 4  # onnxruntime would also print the error that is raised
     try:
         onnxruntime.InferenceSession(model, options)
     except Exception as error:  # its exceptions have no common base

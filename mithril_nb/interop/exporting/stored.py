@@ -84,6 +84,7 @@ def stored(program: traced.Program, values: Sequence[Any], sizes: Mapping[str, i
     """Run a program, and return it with its inputs and results."""
     trace = program.trace
     random = np.random.default_rng(0)
+    # The mode must be that of the trace: JAX would make 32 bits of 64.
     with x64_of(trace.inputs):
         args = [
             _placeholder(leaf, random, sizes) if value is None else _typed(leaf, value, sizes)
@@ -106,6 +107,7 @@ def stored(program: traced.Program, values: Sequence[Any], sizes: Mapping[str, i
 def exported(program: traced.Program) -> export.Exported:
     """Export a program with `jax.export`, as a function of its inputs. Random keys are arrays of uint32 numbers."""
     trace = program.trace
+    # jax.export has no random keys among its inputs and results.
     are_keys = [leaf.spec.dtype.startswith(_KEY) for leaf in trace.inputs]
     run = trace.call(trace.closed)
 
@@ -160,12 +162,13 @@ def _placeholder(leaf: Leaf, random: np.random.Generator, sizes: Mapping[str, in
     # Other floats are between 0 and 1, because a program may take logarithms or square roots of them.
     shape, dtype = shape_at(leaf.spec.shape, sizes), leaf.spec.dtype
     if dtype.startswith(_KEY):
-        keys = jax.random.split(jax.random.key(0), max(int(np.prod(shape)), 1))
+        keys = jax.random.split(jax.random.key(0), max(int(np.prod(shape)), 1))  # different ones, as in a program
         return keys.reshape(shape)
     if dtype.startswith(("float", "bfloat", "complex")):
+        # Of a model, the data are normal, as its initial parameters expect.
         drawn = random.normal(size=shape) if leaf.argument in _DATA else random.random(shape)
         return jax.numpy.asarray(drawn, dtype)
-    return jax.numpy.asarray(random.integers(0, 2, shape), dtype)
+    return jax.numpy.asarray(random.integers(0, 2, shape), dtype)  # labels and indices of any program
 
 
 def _typed(leaf: Leaf, value: Any, sizes: Mapping[str, int]) -> Any:
@@ -175,7 +178,7 @@ def _typed(leaf: Leaf, value: Any, sizes: Mapping[str, int]) -> Any:
         return value if is_key else jax.random.wrap_key_data(jax.numpy.asarray(value, "uint32"))
     try:
         array = np.asarray(value)
-        is_number = array.dtype.kind in "biufcV"
+        is_number = array.dtype.kind in "biufcV"  # "V": bfloat16 and other dtypes of ml_dtypes
     except (TypeError, ValueError):
         array, is_number = np.asarray(None), False
     if not is_number or array.shape != shape:
@@ -203,7 +206,7 @@ def _names(leaves: Sequence[tuple[Leaf, str]]) -> list[str]:
     for leaf, file in leaves:
         is_short = len(arguments[file]) == 1 or file == "expected"
         name = path_name(leaf.keys if is_short and leaf.keys else (leaf.argument, *leaf.keys))
-        while name in used[file]:
+        while name in used[file]:  # {"a.b": x, "a": {"b": y}}
             name += "_"
         used[file].add(name)
         names.append(name)
@@ -225,7 +228,7 @@ def by_name(tree: Any) -> dict[str, Any]:
     return {
         jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value"): leaf  # of an nnx variable
         for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
-        if not callable(leaf)
+        if not callable(leaf)  # activation functions are leaves of an Equinox module
     }
 
 
