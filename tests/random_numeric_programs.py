@@ -22,11 +22,8 @@ SIGNED, UNSIGNED = ("int8", "int16", "int32"), ("uint8", "uint16", "uint32")
 FLOATS, COMPLEX = ("float16", "bfloat16", "float32"), ("complex64",)
 WIDE = ("int64", "uint64", "float64", "complex128")
 """Dtypes of programs under x64; a third of the programs."""
-BY_ZERO = "integer division by zero"
-LEAST_BY_MINUS_ONE = "the least integer divided by -1"
 OUTSIDE = "floats that an integer cannot hold"
 LARGEST_OF_NAN = "maximum or minimum of NaN"
-SORTED_NAN = "sorted NaN"
 LARGE = "integers beyond 2**24, or that may wrap around"
 _TOLERANCES = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 2e-5, "float64": 1e-11, "complex64": 5e-5}
 
@@ -131,7 +128,7 @@ def program(seed: int) -> NumericProgram:
     with warnings.catch_warnings(), jax.enable_x64(x64):
         warnings.simplefilter("ignore")
         for _ in range(draw.random.randint(1, 3)):
-            draw.random.choice(_OPERATIONS)(draw)
+            draw.choose(_OPERATIONS)(draw)
     return draw.program
 
 
@@ -140,6 +137,7 @@ class _Draw:
 
     def __init__(self, seed: int, x64: bool):
         self.random, self.numbers = random.Random(seed), np.random.default_rng(seed)
+        self.choose = self.random.choice
         self.program = NumericProgram(seed, x64=x64)
         self.values: list[tuple[tuple[str, int], Result]] = []
         """The arguments and results so far, each with its name, such as `("argument", 0)`."""
@@ -148,10 +146,10 @@ class _Draw:
         names = [name for group in groups for name in group]
         kinds = {jnp.dtype(name).kind for name in names}
         wide = [name for name in WIDE if self.program.x64 and jnp.dtype(name).kind in kinds]
-        return self.random.choice([*names, *wide])
+        return self.choose([*names, *wide])
 
     def shape(self, rank: int | None = None) -> tuple[int, ...]:
-        rank = self.random.choice([0, 1, 2, 2, 3]) if rank is None else rank
+        rank = self.choose([0, 1, 2, 2, 3]) if rank is None else rank
         return tuple(self.random.randint(1, 4) for _ in range(rank))
 
     def array(self, dtype: str, shape: tuple[int, ...], special: bool = True) -> np.ndarray:
@@ -164,15 +162,15 @@ class _Draw:
             numbers: list[Any] = [0, 1, 2, 3, 7, 100, limits.max]
             numbers += [-1, -2, -100] if kind == "i" else []
             numbers += [limits.min, limits.min + 1, limits.max - 1] if special else []
-            return np.array([self.random.choice(numbers) for _ in range(size)], dtype).reshape(shape)
-        found = self.numbers.normal(size=shape) * self.random.choice([1, 3, 30])
+            return np.array([self.choose(numbers) for _ in range(size)], dtype).reshape(shape)
+        found = self.numbers.normal(size=shape) * self.choose([1, 3, 30])
         if kind == "c":
             return (found + 1j * self.numbers.normal(size=shape)).astype(dtype)
         if special:
             limits = jnp.finfo(dtype)
             numbers = [np.nan, np.inf, -np.inf, 0.0, -0.0, 0.5, 1.5, -2.5, 300.0, -1.5, float(limits.max)]
             numbers += [1e20, -1e20] if dtype not in ("float16",) else []
-            chosen = np.array([self.random.choice(numbers) for _ in range(size)]).reshape(shape)
+            chosen = np.array([self.choose(numbers) for _ in range(size)]).reshape(shape)
             found = np.where(self.numbers.random(shape) < 0.5, chosen, found)
         return np.asarray(found).astype(dtype)
 
@@ -189,7 +187,7 @@ class _Draw:
             and (special or value.array.dtype.kind in "biu")
         ]  # fmt: skip
         if known and self.random.random() < old:
-            return self.random.choice(known)
+            return self.choose(known)
         return self.argument(self.array(dtype, self.shape() if shape is None else shape, special))
 
     def number(self, dtype: str, special: bool = True) -> np.ndarray:
@@ -198,6 +196,10 @@ class _Draw:
 
     def __getitem__(self, place: int) -> np.ndarray:
         return self.values[place][1].array
+
+    def marks_of_nan(self, *places: int) -> list[str]:
+        """Return the difference that may apply to a maximum or minimum of some values."""
+        return [LARGEST_OF_NAN] if any((self[place] != self[place]).any() for place in places) else []
 
     def apply(
         self, name: str, function: Callable[..., Any], *places: int,
@@ -223,6 +225,10 @@ class _Draw:
         self.program.text.append(f"{name}({shapes})")
 
 
+def _is_integer(dtype: Any) -> bool:
+    return jnp.dtype(dtype).kind in "iu"
+
+
 Operation = Callable[[_Draw], None]
 _OPERATIONS: list[Operation] = []
 
@@ -246,65 +252,58 @@ def _name(function: Any) -> str:
 
 @_operation
 def _integer_binary(draw: _Draw, functions: Sequence[Any] = _INTEGER_OPERATIONS) -> None:
-    function, dtype = draw.random.choice(functions), draw.dtype(SIGNED, UNSIGNED)
+    function, dtype = draw.choose(functions), draw.dtype(SIGNED, UNSIGNED)
     left = draw.operand(dtype)
     right: Any = draw.number(dtype) if draw.random.random() < 0.3 else draw.operand(dtype, draw[left].shape)
-    other = draw[right] if isinstance(right, int) else right
-    marks = [LARGE]
-    if function in (lax.div, lax.rem):
-        marks += [BY_ZERO] if (other == 0).any() else []
-        is_least = (draw[left] == np.iinfo(dtype).min) & (other == -1) if dtype[0] == "i" else np.zeros(1, bool)
-        marks += [LEAST_BY_MINUS_ONE] if is_least.any() else []
     if isinstance(right, int):
-        draw.apply(_name(function), function, left, right, differences=marks)
+        draw.apply(_name(function), function, left, right, differences=[LARGE])
     elif draw.random.random() < 0.7:
-        draw.apply(f"{_name(function)} {right}", lambda x: function(x, right), left, differences=marks)
+        draw.apply(f"{_name(function)} {right}", lambda x: function(x, right), left, differences=[LARGE])
     else:
         left = draw.operand(dtype, special=False)
-        marks = [LARGE, *([BY_ZERO, LEAST_BY_MINUS_ONE] if function in (lax.div, lax.rem) else [])]
-        draw.apply(f"{right} {_name(function)}", lambda x: function(right, x), left, differences=marks)
+        draw.apply(f"{right} {_name(function)}", lambda x: function(right, x), left, differences=[LARGE])
 
 
-@_operation
-def _divide(draw: _Draw) -> None:
-    _integer_binary(draw, (lax.div, lax.rem))
+_operation(functools.partial(_integer_binary, functions=(lax.div, lax.rem)))
 
 
 @_operation
 def _float_binary(draw: _Draw) -> None:
-    function, dtype = draw.random.choice(_FLOAT_OPERATIONS), draw.dtype(FLOATS)
+    function, dtype = draw.choose(_FLOAT_OPERATIONS), draw.dtype(FLOATS)
     left, special = draw.operand(dtype), function not in (lax.rem, lax.atan2)
     if not special:
         left = draw.operand(dtype, special=False)
-    exact = function in (lax.max, lax.min, lax.nextafter)
-    marks = [LARGEST_OF_NAN] if function in (lax.max, lax.min) and np.isnan(draw[left]).any() else []
+    exact, compares = function in (lax.max, lax.min, lax.nextafter), function in (lax.max, lax.min)
     if draw.random.random() < 0.4:
         number = draw.number(dtype, special)
-        marks += [LARGEST_OF_NAN] if function in (lax.max, lax.min) and np.isnan(number) else []
-        draw.apply(f"{_name(function)} {number}", lambda x: function(x, number), left, exact=exact, differences=marks)
+        marks = [LARGEST_OF_NAN] if np.isnan(number) else draw.marks_of_nan(left)
+        draw.apply(
+            f"{_name(function)} {number}", lambda x: function(x, number), left, exact=exact,
+            differences=marks if compares else (),
+        )  # fmt: skip
         return
     right = draw.operand(dtype, draw[left].shape, special)
-    marks += [LARGEST_OF_NAN] if function in (lax.max, lax.min) and np.isnan(draw[right]).any() else []
+    marks = draw.marks_of_nan(left, right) if compares else []
     draw.apply(_name(function), function, left, right, exact=exact, differences=marks)
 
 
 @_operation
 def _unary(draw: _Draw) -> None:
-    kind = draw.random.choice(("integer", "float", "smooth", "complex"))
+    kind = draw.choose(("integer", "float", "smooth", "complex"))
     if kind == "integer":
         functions = (lax.neg, lax.abs, lax.sign, lax.bitwise_not, lax.population_count, lax.clz, lax.square)
         functions = (*functions, lambda x: lax.integer_pow(x, 3))
-        function, dtype = draw.random.choice(functions), draw.dtype(SIGNED, UNSIGNED)
+        function, dtype = draw.choose(functions), draw.dtype(SIGNED, UNSIGNED)
         draw.apply(_name(function), function, draw.operand(dtype), differences=[LARGE])
     elif kind == "float":
         functions = (lax.neg, lax.abs, lax.sign, lax.floor, lax.ceil, lax.is_finite, lax.sqrt, lax.square)
         functions = (*functions, lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN), lax.round)
-        function, dtype = draw.random.choice(functions), draw.dtype(FLOATS)
+        function, dtype = draw.choose(functions), draw.dtype(FLOATS)
         draw.apply(_name(function), function, draw.operand(dtype), exact=function not in (lax.sqrt, lax.square))
     else:
         functions = (lax.exp, lax.sin, lax.cos, lax.tanh, lax.logistic, lax.expm1)
         functions += (lax.erf, lax.asinh, lax.atan, lax.exp2) if kind == "smooth" else (lax.conj, lax.real, lax.imag)
-        function, dtype = draw.random.choice(functions), draw.dtype(FLOATS if kind == "smooth" else COMPLEX)
+        function, dtype = draw.choose(functions), draw.dtype(FLOATS if kind == "smooth" else COMPLEX)
         place = draw.argument((draw.array(dtype, draw.shape(), False) / np.asarray(30, dtype)).astype(dtype))
         scale = float(np.abs(np.asarray(function(draw[place])).astype(complex)).max())
         draw.apply(_name(function), function, place, exact=False, scale=scale + 0.01)
@@ -312,7 +311,7 @@ def _unary(draw: _Draw) -> None:
 
 @_operation
 def _complex_binary(draw: _Draw) -> None:
-    function, dtype = draw.random.choice((lax.add, lax.sub, lax.mul, lax.div, lax.eq, lax.ne)), draw.dtype(COMPLEX)
+    function, dtype = draw.choose((lax.add, lax.sub, lax.mul, lax.div, lax.eq, lax.ne)), draw.dtype(COMPLEX)
     left = draw.operand(dtype, special=False)
     right = draw.operand(dtype, draw[left].shape, special=False)
     scale = float(np.abs(np.asarray(function(draw[left], draw[right]))).max())
@@ -321,14 +320,14 @@ def _complex_binary(draw: _Draw) -> None:
 
 @_operation
 def _make_complex(draw: _Draw) -> None:
-    dtype = draw.random.choice(["float32", "float64"] if draw.program.x64 else ["float32"])
+    dtype = draw.choose(["float32", "float64"] if draw.program.x64 else ["float32"])
     left = draw.operand(dtype, special=False)
     draw.apply("complex", lax.complex, left, draw.operand(dtype, draw[left].shape, special=False))
 
 
 @_operation
 def _compare(draw: _Draw) -> None:
-    function, dtype = draw.random.choice(_COMPARISONS), draw.dtype(SIGNED, UNSIGNED, FLOATS, ("bool",))
+    function, dtype = draw.choose(_COMPARISONS), draw.dtype(SIGNED, UNSIGNED, FLOATS, ("bool",))
     left = draw.operand(dtype)
     if draw.random.random() < 0.4:
         number = draw.number(dtype)
@@ -340,7 +339,7 @@ def _compare(draw: _Draw) -> None:
 @_operation
 def _logic(draw: _Draw) -> None:
     left = draw.operand("bool")
-    function = draw.random.choice((lax.bitwise_and, lax.bitwise_or, lax.bitwise_xor, lax.max, lax.min, lax.bitwise_not))
+    function = draw.choose((lax.bitwise_and, lax.bitwise_or, lax.bitwise_xor, lax.max, lax.min, lax.bitwise_not))
     others = [] if function is lax.bitwise_not else [draw.operand("bool", draw[left].shape)]
     draw.apply(_name(function), function, left, *others)
 
@@ -366,7 +365,7 @@ def _clamp(draw: _Draw) -> None:
     if len(numbers) == 2 and (dtype != "bfloat16" or draw.random.random() < 0.5):
         least, most = sorted(numbers)
         place = draw.operand(dtype)
-        marks = [LARGEST_OF_NAN] if (draw[place] != draw[place]).any() else []
+        marks = draw.marks_of_nan(place)
         draw.apply(f"clamp {least} {most}", lambda x: lax.clamp(least, x, most), place, differences=marks)
 
 
@@ -394,7 +393,7 @@ def _bitcast(draw: _Draw) -> None:
         ("bfloat16", "int16"),
         *([("int64", "uint64"), ("float64", "int64")] * draw.program.x64),
     ]
-    dtype, to = draw.random.choice(pairs)
+    dtype, to = draw.choose(pairs)
     place = draw.argument(np.nan_to_num(draw.array(dtype, draw.shape())).astype(dtype))  # NaN has several forms
     draw.apply(f"bitcast to {to}", lambda x: lax.bitcast_convert_type(x, jnp.dtype(to)), place)
 
@@ -406,7 +405,7 @@ def _product_dtypes(draw: _Draw) -> tuple[str, str | None]:
         "uint16": ("uint32",), "float16": ("float32",), "bfloat16": ("float32",),
         "float32": ("float64",) if draw.program.x64 else (), "int32": ("int64",) if draw.program.x64 else (),
     }  # fmt: skip
-    return dtype, draw.random.choice([None, *wider.get(dtype, ())])
+    return dtype, draw.choose([None, *wider.get(dtype, ())])
 
 
 def _factor(draw: _Draw, dtype: str, shape: tuple[int, ...], is_wide: bool) -> int:
@@ -432,7 +431,7 @@ def _dot(draw: _Draw) -> None:
     dtype, to = _product_dtypes(draw)
     sizes = dict(zip("abcij", (draw.random.randint(1, 4) for _ in range(5)), strict=True))
     equations = ("ij,jb->ib", "ij,j->i", "j,jb->b", "j,j->", "aij,ajb->aib", "ij,bj->ib", "ji,jb->ib", "aij,ijb->ab")
-    equation = draw.random.choice((*equations, "aij,bj->aib", "ai,ai->a", "i,j->ij", "abij,abjc->abic"))
+    equation = draw.choose((*equations, "aij,bj->aib", "ai,ai->a", "i,j->ij", "abij,abjc->abic"))
     shapes = [tuple(sizes[letter] for letter in part) for part in equation.split("->")[0].split(",")]
     left, right = (_factor(draw, dtype, shape, bool(to)) for shape in shapes)
 
@@ -448,7 +447,7 @@ _operation(_dot)
 @_operation
 def _dense(draw: _Draw) -> None:
     """A quantized dense layer: an integer product, whose sum is scaled and clipped."""
-    dtype = draw.random.choice(("int8", "uint8"))
+    dtype = draw.choose(("int8", "uint8"))
     left, right = (draw.argument(draw.array(dtype, shape)) for shape in ((3, 8), (8, 4)))
 
     def dense(x: Any, w: Any) -> Any:
@@ -462,11 +461,11 @@ def _dense(draw: _Draw) -> None:
 @_operation
 def _convolution(draw: _Draw) -> None:
     dtype, to = _product_dtypes(draw)
-    rank, groups = draw.random.randint(1, 2), draw.random.choice((1, 1, 2))
+    rank, groups = draw.random.randint(1, 2), draw.choose((1, 1, 2))
     left = _factor(draw, dtype, (2, 2, *draw.random.choices((4, 5), k=rank)), bool(to))
     right = _factor(draw, dtype, (2, 2 // groups, *draw.random.choices((1, 2, 3), k=rank)), bool(to))
     options: dict[str, Any] = {
-        "window_strides": draw.random.choices((1, 2), k=rank), "padding": draw.random.choice(("VALID", "SAME")),
+        "window_strides": draw.random.choices((1, 2), k=rank), "padding": draw.choose(("VALID", "SAME")),
         "rhs_dilation": draw.random.choices((1, 1, 2), k=rank), "feature_group_count": groups,
     }  # fmt: skip
     _multiply(
@@ -477,17 +476,15 @@ def _convolution(draw: _Draw) -> None:
 @_operation
 def _reduce(draw: _Draw) -> None:
     functions = (jnp.sum, jnp.prod, jnp.max, jnp.min, jnp.argmax, jnp.argmin)
-    function, dtype = draw.random.choice(functions), draw.dtype(SIGNED, UNSIGNED, FLOATS)
+    function, dtype = draw.choose(functions), draw.dtype(SIGNED, UNSIGNED, FLOATS)
     adds = function in (jnp.sum, jnp.prod)
-    place = draw.operand(
-        dtype, draw.shape(draw.random.randint(1, 3)), special=not adds or jnp.dtype(dtype).kind in "iu"
-    )
-    if jnp.dtype(dtype).kind not in "iu" and function is jnp.prod:
+    place = draw.operand(dtype, draw.shape(draw.random.randint(1, 3)), special=not adds or _is_integer(dtype))
+    if not _is_integer(dtype) and function is jnp.prod:
         place = draw.argument(np.sign(draw[place]) + np.asarray(0.5, dtype))
-    axis = draw.random.choice([None, *range(draw[place].ndim)])
+    axis = draw.choose([None, *range(draw[place].ndim)])
     keeps = draw.random.random() < 0.3
     options: dict[str, Any] = {"dtype": dtype} if adds else {}
-    marks = [LARGE] if adds else [LARGEST_OF_NAN] if (draw[place] != draw[place]).any() else []
+    marks = [LARGE] if adds else draw.marks_of_nan(place)
     total = np.abs(draw[place].astype("float64")).sum() if function is jnp.sum else None
     draw.apply(
         f"{_name(function)} axis {axis}", lambda x: function(x, axis=axis, keepdims=keeps, **options), place,
@@ -497,25 +494,25 @@ def _reduce(draw: _Draw) -> None:
 
 @_operation
 def _reduce_bits(draw: _Draw) -> None:
-    function = draw.random.choice((lax.reduce_and, lax.reduce_or, lax.reduce_xor))
-    dtype = draw.random.choice(("bool", draw.dtype(SIGNED, UNSIGNED)))
+    function = draw.choose((lax.reduce_and, lax.reduce_or, lax.reduce_xor))
+    dtype = draw.choose(("bool", draw.dtype(SIGNED, UNSIGNED)))
     place = draw.operand(dtype, draw.shape(2))
-    axes = draw.random.choice(((0,), (1,), (0, 1)))
+    axes = draw.choose(((0,), (1,), (0, 1)))
     draw.apply(f"{_name(function)} {axes}", lambda x: function(x, axes), place)
 
 
 @_operation
 def _cumulate(draw: _Draw) -> None:
     function, dtype = (
-        draw.random.choice((lax.cumsum, lax.cumprod, lax.cummax, lax.cummin)),
+        draw.choose((lax.cumsum, lax.cumprod, lax.cummax, lax.cummin)),
         draw.dtype(SIGNED, UNSIGNED, FLOATS),
     )
     adds = function in (lax.cumsum, lax.cumprod)
-    place = draw.operand(dtype, draw.shape(2), special=not adds or jnp.dtype(dtype).kind in "iu")
-    if adds and jnp.dtype(dtype).kind not in "iu":
+    place = draw.operand(dtype, draw.shape(2), special=not adds or _is_integer(dtype))
+    if adds and not _is_integer(dtype):
         place = draw.argument(np.sign(draw[place]) + np.asarray(0.5, dtype))
     axis, reverse = draw.random.randint(0, 1), draw.random.random() < 0.4
-    marks = [LARGE] if adds else [LARGEST_OF_NAN] if (draw[place] != draw[place]).any() else []
+    marks = [LARGE] if adds else draw.marks_of_nan(place)
     draw.apply(
         f"{_name(function)} axis {axis} {reverse}", lambda x: function(x, axis, reverse), place,
         exact=not adds, scale=float(np.abs(draw[place].astype("float64")).sum()), differences=marks,
@@ -539,7 +536,7 @@ def _move(draw: _Draw) -> None:
         "stack": lambda x: jnp.stack([x, x]), "tile": lambda x: jnp.tile(x, (2, 1)),
         f"pad {number}": lambda x: lax.pad(x, number, ((1, 0, 1), (-1, 2, 0))),
     }  # fmt: skip
-    name = draw.random.choice(list(functions))
+    name = draw.choose(list(functions))
     draw.apply(name, functions[name], place)
 
 
@@ -547,7 +544,7 @@ def _move(draw: _Draw) -> None:
 def _index(draw: _Draw) -> None:
     place = draw.operand(draw.dtype(*_ANY), (4, 3))
     dtype = str(draw[place].dtype)
-    rows = draw.argument(np.asarray([draw.random.choice((0, 1, 3, 3, -1, 4, 9)) for _ in range(3)], "int32"))
+    rows = draw.argument(np.asarray([draw.choose((0, 1, 3, 3, -1, 4, 9)) for _ in range(3)], "int32"))
     other = draw.operand(dtype, (3, 3), special=False)
     unique = draw.argument(np.asarray(draw.random.sample(range(4), 3), "int32"))
     functions: dict[str, tuple[Callable[..., Any], list[int]]] = {
@@ -559,11 +556,11 @@ def _index(draw: _Draw) -> None:
         "update slice": (lambda x, y, i: lax.dynamic_update_slice(x, y, (i[0], i[1])), [place, other, rows]),
         "set rows": (lambda x, i, y: x.at[i].set(y), [place, unique, other]),
     }  # fmt: skip
-    if jnp.dtype(dtype).kind in "iu":
+    if _is_integer(dtype):
         functions["add rows"] = (lambda x, i, y: x.at[i].add(y), [place, rows, other])
         functions["multiply rows"] = (lambda x, i, y: x.at[i].multiply(y), [place, rows, other])
         functions["max of rows"] = (lambda x, i, y: x.at[i].max(y), [place, rows, other])
-    name = draw.random.choice(list(functions))
+    name = draw.choose(list(functions))
     draw.apply(name, functions[name][0], *functions[name][1], differences=[LARGE] if name[:3] in ("add", "mul") else [])
 
 
@@ -574,28 +571,28 @@ def _sort(draw: _Draw) -> None:
     if jnp.dtype(dtype).kind in "fV":  # zeros of both signs are equal, NaN is the largest
         place = draw.argument(draw[place] + np.zeros((), dtype))
     other = draw.operand(draw.dtype(SIGNED, FLOATS), draw[place].shape)
-    axis, marks = draw.random.randint(0, 1), [SORTED_NAN] if (draw[place] != draw[place]).any() else []
+    axis = draw.random.randint(0, 1)
     count = draw.random.randint(1, draw[place].shape[1])
-    which = draw.random.choice(("sort", "sort two", "argsort", "top_k"))
+    which = draw.choose(("sort", "sort two", "argsort", "top_k"))
     if which == "sort two":
-        draw.apply("sort two", lambda x, y: lax.sort((x, y), axis, num_keys=1), place, other, differences=marks)
+        draw.apply("sort two", lambda x, y: lax.sort((x, y), axis, num_keys=1), place, other)
     elif which == "top_k" and dtype != "bool":
-        draw.apply("top_k", lambda x: lax.top_k(x, count), place, differences=marks)
+        draw.apply("top_k", lambda x: lax.top_k(x, count), place)
     else:
         function = jnp.argsort if which == "argsort" else lambda x, axis: lax.sort(x, axis)
-        draw.apply(which, lambda x: function(x, axis=axis), place, differences=marks)
+        draw.apply(which, lambda x: function(x, axis=axis), place)
 
 
 @_operation
 def _pool(draw: _Draw) -> None:
     dtype = draw.dtype(SIGNED, UNSIGNED, FLOATS)
-    combine = draw.random.choice((lax.max, lax.min, lax.add))
-    is_integer = jnp.dtype(dtype).kind in "iu"
+    combine = draw.choose((lax.max, lax.min, lax.add))
+    is_integer = _is_integer(dtype)
     place = draw.operand(dtype, (1, 2, 5, 4), special=combine is not lax.add or is_integer)
     limits: Any = np.iinfo(dtype) if is_integer else jnp.finfo(dtype)
     starts = {lax.max: limits.min if is_integer else -np.inf, lax.min: limits.max if is_integer else np.inf, lax.add: 0}
-    steps, padding = draw.random.choice(((1, 1), (2, 2), (2, 1))), draw.random.choice(("VALID", "SAME"))
-    marks = [LARGEST_OF_NAN] if (draw[place] != draw[place]).any() else []
+    steps, padding = draw.choose(((1, 1), (2, 2), (2, 1))), draw.choose(("VALID", "SAME"))
+    marks = draw.marks_of_nan(place)
     start = np.asarray(starts[combine], dtype)
     draw.apply(
         f"pool {_name(combine)} {steps} {padding}",
@@ -617,7 +614,7 @@ def _loop(draw: _Draw) -> None:
         "cond": lambda x: lax.cond(x[0] > x[1], lambda: x - number, lambda: x & number),
         "switch": lambda x: lax.switch(x[0].astype("int32"), [lambda: x, lambda: ~x, lambda: x + x]),
     }
-    name = draw.random.choice(list(functions))
+    name = draw.choose(list(functions))
     draw.apply(f"{name} {number}", functions[name], place, differences=[LARGE])
 
 

@@ -34,6 +34,8 @@ from mithril_nb.models import (
 )
 
 KEY = jax.random.key(3)
+IDS = jnp.arange(6).reshape(2, 3)
+"""The input of an embedding."""
 
 
 def x_of(*shape):
@@ -63,7 +65,7 @@ def rngs():
     return nnx.Rngs(0)
 
 
-def warm(module, shape):
+def warm(module):
     """Return a module whose scales, shifts and statistics are not zeros and ones."""
     graph, params, rest = nnx.split(module, (nnx.Param, nnx.BatchStat), ...)
     module = nnx.merge(graph, randomized(params), rest)
@@ -116,8 +118,8 @@ NNX = {
 @pytest.mark.parametrize("name", NNX)
 def test_nnx(name):
     make, shape = NNX[name]
-    module = warm(make(), shape)
-    x = jnp.arange(6).reshape(2, 3) if shape is None else x_of(*shape)
+    module = warm(make())
+    x = x_of(*shape) if shape else IDS
     is_image = name in ("images", "pools") or name.startswith("Conv")
     theirs = module(x)
     same(ours(ml.from_flax(module), first(x) if is_image else x), first(theirs) if is_image else theirs)
@@ -144,8 +146,7 @@ LINEN = {
 @pytest.mark.parametrize("name", LINEN)
 def test_linen(name):
     make, shape = LINEN[name]
-    module = make()
-    x = jnp.arange(6).reshape(2, 3) if shape is None else x_of(*shape)
+    module, x = make(), x_of(*shape) if shape else IDS
     variables = randomized(module.init(KEY, x))
     theirs = module.apply(variables, x)
     imported = ml.from_flax(module, variables)
@@ -276,7 +277,7 @@ def test_haiku_into_a_model_of_blocks():
 
 def test_haiku_embedding_and_mlp():
     there = hk.without_apply_rng(hk.transform(lambda x: hk.nets.MLP([5, 2])(hk.Embed(7, 4)(x))))
-    x = jnp.arange(6).reshape(2, 3)
+    x = IDS
     theirs = there.init(KEY, x)
     pm = ml.compile(Model() | Embedding(7, 4) + MLP(4, [5], 2), shapes={"input": [2, 3]})
     same(ours(ml.from_haiku(theirs, into=pm), x, pm), there.apply(theirs, x))

@@ -84,10 +84,6 @@ def foreign(metadata: dict[str, str] | None, array: np.ndarray | None = None) ->
     return HERE
 
 
-def lines(*text: str) -> str:
-    return "\n    ".join(text)
-
-
 NO_FILE = "ModelFileError: 'here.safetensors' is not a safetensors file, or is broken."
 
 
@@ -117,94 +113,73 @@ def test_hostile_file_is_rejected(data):
 CASES = [
     (
         lambda: ml.load_params("nothing.safetensors"),
-        lines("ModelFileError: cannot read 'nothing.safetensors'.", "because  No such file or directory"),
+        "ModelFileError: cannot read 'nothing.safetensors'.\n    because  No such file or directory",
     ),
     (
         lambda: ml.load_params(3),
-        lines(
-            "UnknownOptionError: cannot load 3.",
-            "needs  the path of a file",
-        ),
+        "UnknownOptionError: cannot load 3.\n    needs  the path of a file",
     ),
     (
         lambda: ml.load_params(foreign({"format": "pt"})),
-        lines(
-            "ModelFileError: 'here.safetensors' was not written by ml.save_params.",
-            'needs  "format": "mithril_nb.params"',
-            "found  {'format': 'pt'}",
+        (
+            "ModelFileError: 'here.safetensors' was not written by ml.save_params."
+            '\n    needs  "format": "mithril_nb.params"'
+            "\n    found  {'format': 'pt'}"
         ),
     ),
     (
         lambda: ml.load_params(foreign(None)),
-        lines(
-            "ModelFileError: 'here.safetensors' was not written by ml.save_params.",
-            'needs  "format": "mithril_nb.params"',
-            "found  no metadata",
+        (
+            "ModelFileError: 'here.safetensors' was not written by ml.save_params."
+            '\n    needs  "format": "mithril_nb.params"'
+            "\n    found  no metadata"
         ),
     ),
     (
         lambda: ml.load_params(foreign({**OURS, "version": "2"})),
-        lines(
-            "ModelFileError: 'here.safetensors' was written in version '2' of the format.",
-            "supported  version 1",
-        ),
+        "ModelFileError: 'here.safetensors' was written in version '2' of the format.\n    supported  version 1",
     ),
     (
         lambda: ml.load_params(foreign({**OURS, "names": "[" * 100_000})),
-        lines(
-            "ModelFileError: 'here.safetensors' is broken.",
-            "because  its table of names is not valid JSON",
-        ),
+        "ModelFileError: 'here.safetensors' is broken.\n    because  its table of names is not valid JSON",
     ),
     (
         lambda: ml.load_params(foreign({**OURS, "names": '{"w": 3}'})),
-        lines(
-            "ModelFileError: 'here.safetensors' is broken.",
-            "because  its table of names is not a table of strings",
-        ),
+        "ModelFileError: 'here.safetensors' is broken.\n    because  its table of names is not a table of strings",
     ),
     (
         lambda: ml.load_params(foreign(OURS, np.ones(3, jnp.float8_e5m2))),
-        lines(
-            "ModelFileError: 'here.safetensors' is broken.",
-            "because  'w' has the dtype F8_E5M2, which parameters cannot have",
+        (
+            "ModelFileError: 'here.safetensors' is broken."
+            "\n    because  'w' has the dtype F8_E5M2, which parameters cannot have"
         ),
     ),
     (
         lambda: ml.load_params(foreign(OURS, np.ones(3))),
-        lines(
-            "DataError: 'w' in 'here.safetensors' is float64, which JAX would convert to float32.",
-            "because  the x64 mode of JAX is off",
+        (
+            "DataError: 'w' in 'here.safetensors' is float64, which JAX would convert to float32."
+            "\n    because  the x64 mode of JAX is off"
         ),
     ),
     (
         lambda: ml.save_params({"w": np.ones(3, "complex128")}, HERE),
-        lines(
-            "DataError: cannot save parameter 'w' of dtype complex128.",
-            "supported  bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, "
-            "float16, bfloat16, float32, float64, complex64",
+        (
+            "DataError: cannot save parameter 'w' of dtype complex128."
+            "\n    supported  bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, "
+            "float16, bfloat16, float32, float64, complex64"
         ),
     ),
     (
         lambda: ml.save_params([1], HERE),
-        lines(
-            "UnknownOptionError: params must be given by name, in a dict.",
-            "given  list",
-        ),
+        "UnknownOptionError: params must be given by name, in a dict.\n    given  list",
     ),
     (
         lambda: ml.save_params({}, "nowhere/at.all"),
-        lines(
-            "ModelFileError: cannot write 'nowhere/at.all'.",
-            "because  No such file or directory",
-        ),
+        "ModelFileError: cannot write 'nowhere/at.all'.\n    because  No such file or directory",
     ),
     (
         lambda: ml.save_params({}, None),
-        lines(
-            "UnknownOptionError: cannot save to None.",
-            "needs  the path of a file",
-        ),
+        "UnknownOptionError: cannot save to None.\n    needs  the path of a file",
     ),
 ]
 

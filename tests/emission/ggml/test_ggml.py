@@ -180,18 +180,6 @@ def test_a_graph_computes_many_calls() -> None:
         function(x=np.ones(2, "float32"))
 
 
-def test_lines_are_linked_to_every_equation_of_the_statements() -> None:
-    inspection = PROGRAMS["transformer"]()
-    stage = inspection.stage("ggml")
-    lines = emit_ggml(traced_program(inspection)).lines
-    assert stage.text == "".join(f"{line.text}\n" for line in lines)
-    linked = {id for line in lines for id in line.equations}
-    work = {"dot_general", "exp", "reduce_max", "reduce_sum", "scatter-add", "rsqrt"}
-    by_id = traced_program(inspection).by_id
-    assert {id for id, one in by_id.items() if one.is_used and one.primitive in work} <= linked
-    assert all(line.block for line in lines if line.opcode == "dot_general" and line.equations)
-
-
 def test_an_emitted_file_needs_neither_jax_nor_this_package(tmp_path: Path) -> None:
     pm = ml.compile(models.MLP(4, [8], 3), shapes={"input": [5, 4]})
     (tmp_path / "mlp.py").write_text(emit_ggml(traced_program(pm.inspect("forward"))).text)

@@ -1,4 +1,4 @@
-"""Random programs in C: compositions of operations, loops and transforms, compared with JAX."""
+"""Random programs in C and NumPy: compositions of operations, loops and transforms, compared with JAX."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from jax import lax
 
 import mithril_nb as ml
 from tests.emission.c_running import assert_close, run_c
+from tests.emission.libraries import run_emitted
 from tests.references import run_quickly
 
 Step = Callable[[Any, Any], Any]
@@ -35,9 +36,17 @@ STEPS: list[Step] = [
     lambda x, y: jnp.pad(x[1:3, 1:], ((1, 1), (0, 1))) + y,
     lambda x, y: lax.dynamic_update_slice(x, y[:2, :2], (jnp.argmax(x[0]), 1)),
     lambda x, y: lax.reduce_window(x, -jnp.inf, lax.max, (2, 2), (1, 1), "SAME") + y,
+    lambda x, y: jax.nn.relu(x) + jnp.maximum(y, 0.25),
+    lambda x, y: jnp.sort(x, 0) * jnp.where(y > 0, y, 0.5),
+    lambda x, y: jnp.linalg.norm(x, axis=-1, keepdims=True) + y,
+    lambda x, y: x.at[1].set(y[0]).at[:, 0].add(1.0),
+    lambda x, y: jnp.concatenate([x[:1], y[1:] ** 3]),
+    lambda x, y: x[jnp.array([2, 0, 1, 3])] - y,
 ]
 WRAPS: list[Callable[[Step], Step]] = [
     lambda step: step,
+    lambda step: jax.jit(step),
+    lambda step: lambda x, y: jax.jvp(lambda x: step(x, y), (x,), (jnp.ones_like(x),))[1],
     lambda step: jax.checkpoint(step),
     lambda step: lambda x, y: jax.vmap(lambda s: step(x * s, y))(jnp.arange(1.0, 4.0)).mean(0),
     lambda step: jax.grad(lambda x, y: jnp.sum(jnp.cos(step(x, y)))),
@@ -50,13 +59,8 @@ WRAPS: list[Callable[[Step], Step]] = [
 @st.composite
 def programs(draw: st.DrawFn) -> Callable[[Any, Any], Any]:
     """Draw a program of up to 10 steps; each reads two earlier arrays."""
-    steps = draw(
-        st.lists(
-            st.tuples(st.sampled_from(STEPS), st.sampled_from(WRAPS), st.integers(0, 5), st.integers(0, 5)),
-            min_size=4,
-            max_size=10,
-        )
-    )
+    step = st.tuples(st.sampled_from(STEPS), st.sampled_from(WRAPS), st.integers(0, 5), st.integers(0, 5))
+    steps = draw(st.lists(step, min_size=4, max_size=10))
     is_gradient = draw(st.booleans())
 
     def results(x: Any, y: Any) -> Any:
@@ -72,9 +76,10 @@ def programs(draw: st.DrawFn) -> Callable[[Any, Any], Any]:
 
 
 @given(programs())
-@settings(max_examples=6, derandomize=True, deadline=None)
+@settings(max_examples=8, derandomize=True, deadline=None)
 def test_random_programs_agree_with_jax(program: Callable[[Any, Any], Any]) -> None:
     with jax.enable_x64(True):  # without a tie or a jump that rounding decides
         x, y = np.random.default_rng(7).normal(size=(2, 4, 4))
-        expected = run_quickly(program, x, y)
-        assert_close(run_c(ml.inspect(program, x, y), x, y), expected, 1e-9)
+        expected, inspection = run_quickly(program, x, y), ml.inspect(program, x, y)
+        assert_close(run_c(inspection, x, y), expected, 1e-9)
+        assert_close(run_emitted(inspection, "numpy", {"x": x, "y": y}), expected, 1e-9)

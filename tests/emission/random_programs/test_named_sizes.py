@@ -20,6 +20,7 @@ from mithril_nb.emission.arrays.emitter import emit_arrays
 from mithril_nb.emission.onnx.emit import emit_onnx
 from mithril_nb.emission.python_text import load
 from mithril_nb.errors import StageUnavailableError, UnsupportedPrimitiveError
+from mithril_nb.interop.exporting.stored import exported
 from tests.emission.libraries import LACKING, LIBRARIES, to_library
 from tests.stress import Stress
 
@@ -133,12 +134,14 @@ def runner(inspection: Any, to: str) -> Callable[..., list[np.ndarray]]:
         return lambda *arrays: session.run(
             None, {name: array for name, array in zip("xzwk", arrays, strict=True) if name in taken}
         )
+    if to == "stablehlo":
+        return exported(traced).call
     function = load(emit_arrays(traced, to))  # pyright: ignore[reportArgumentType]
     library = "numpy" if to == "jax" else to
     return lambda *arrays: [np.asarray(one) for one in function(*(to_library(library, array) for array in arrays))]
 
 
-FORMATS = [*(name for name in LIBRARIES if name not in LACKING), "jax"]
+FORMATS = [*(name for name in LIBRARIES if name not in LACKING), "jax", "stablehlo"]
 FORMATS += ["onnx"] if importlib.util.find_spec("onnxruntime") else []
 
 

@@ -13,8 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jax import export
 from safetensors.numpy import load_file, save_file
 
@@ -25,19 +23,6 @@ from mithril_nb.interop.exporting.folder import FORMATS, TAKES_NAMES
 
 WIDTH = 4
 SHAPES = {"input": ["batch", WIDTH]}
-STEPS = (  # each maps x of shape (rows, WIDTH) to such an array
-    lambda w, x: jax.nn.gelu(x @ w),
-    lambda w, x: x - jnp.mean(x),
-    lambda w, x: (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5),
-    lambda w, x: jax.nn.softmax(x, 0),
-    lambda w, x: x + jnp.arange(x.shape[0], dtype=x.dtype)[:, None] / x.shape[0],
-    lambda w, x: jnp.concatenate([x, -x])[x.shape[0] :],
-    lambda w, x: x.reshape(-1, 2).cumsum(0).reshape(x.shape),
-    lambda w, x: jax.lax.scan(lambda c, row: (c + row @ w, c), jnp.zeros(WIDTH), x)[1],
-    lambda w, x: jnp.sort(x, 0)[::-1],
-    lambda w, x: jnp.tril(x @ x.T) @ x,
-    lambda w, x: jax.grad(lambda y: jnp.mean(jnp.tanh(y @ w) ** 2))(x),
-)
 
 
 def loaded(folder: Path) -> tuple[Any, dict[str, dict[str, np.ndarray]]]:
@@ -48,28 +33,6 @@ def loaded(folder: Path) -> tuple[Any, dict[str, dict[str, np.ndarray]]]:
 def equal(found: Any, wanted: Any) -> None:
     largest = max(np.abs(wanted).max(initial=0), 1)  # sums over the batch round relative to their largest terms
     np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5 * largest)
-
-
-@settings(max_examples=25, deadline=None)
-@given(steps=st.lists(st.sampled_from(STEPS), min_size=1, max_size=4), seed=st.integers(0, 99))
-def test_a_symbolic_batch_equals_jax(steps: Any, seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
-    def program(w: Any, x: Any) -> Any:
-        for step in steps:
-            x = step(w, x)
-        return {"x": x, "mean": x.mean(), "rows": jnp.asarray(x.shape[0])}
-
-    (batch,) = export.symbolic_shape("batch")
-    spec = jax.ShapeDtypeStruct((batch, WIDTH), "float32")
-    w = np.random.default_rng(seed).normal(size=(WIDTH, WIDTH)).astype("float32")
-    folder = ml.export(program, tmp_path_factory.mktemp("a") / "folder", w, spec, to="stablehlo")
-    run, arrays = loaded(folder)
-    stored = [arrays[file][name] for file in ("weights", "inputs") for name in sorted(arrays[file])]
-    assert stored[-1].shape == (32, WIDTH)
-    equal(arrays["expected"]["x"], program(w, stored[-1])["x"])
-    for rows in (1, 3, 8):
-        x = np.random.default_rng(rows).normal(size=(rows, WIDTH)).astype("float32")
-        for found, wanted in zip(run.call(w, x), jax.tree.leaves(jax.jit(program)(w, x)), strict=True):
-            equal(found, wanted)
 
 
 @pytest.mark.parametrize("name", ["mlp", "norm", "attention", "states", "loss"])
