@@ -29,36 +29,18 @@ def changed(x, where, updates, kind):
     return getattr(x.at[where], kind)(updates)
 
 
-def windows(x, size, strides=None, padding=None, base_dilation=None, window_dilation=None, fill=0):
-    """Return each window of x: the windows along the first axes, their items along the last axis."""
-    rank = len(size)
-    padding, base = padding or [(0, 0)] * rank, base_dilation or [1] * rank
-    x = pad(x, fill, [(*pair, gap - 1) for pair, gap in zip(padding, base)])
-    gaps, steps = window_dilation or [1] * rank, strides or [1] * rank
-    spans = [(one - 1) * gap + 1 for one, gap in zip(size, gaps)]
-    counts = [max(-(-(one - span + 1) // step), 0) for one, span, step in zip(x.shape, spans, steps)]
-    if 0 in counts:  # no window fits
-        return mx.zeros([*counts, math.prod(size)], x.dtype)
-    where = []
-    for axis, (count, one, gap, step) in enumerate(zip(counts, size, gaps, steps)):
+def slid(x, size, counts, strides, gaps):
+    """Return the windows of x, which all fit."""
+    rank, where = len(size), []
+    for axis, (count, one, gap, step) in enumerate(zip(counts, size, gaps, strides)):
         start = (mx.arange(count) * step).reshape([-1 if place == axis else 1 for place in range(2 * rank)])
         inner = (mx.arange(one) * gap).reshape([-1 if place == rank + axis else 1 for place in range(2 * rank)])
         where.append(start + inner)
     return x[tuple(where)].reshape((*counts, math.prod(size)))
 
 
-def conv(x, kernel, strides=None, padding=None, lhs_dilation=None, rhs_dilation=None, groups=1, batch_groups=1):
-    """Return the convolution (cross-correlation) of x (batch, features, ...) and kernel (outputs, features, ...)."""
-    rank = x.ndim - 2
-    if batch_groups > 1:  # each group of the batch has its own outputs
-        x, groups = features_of_groups(x, batch_groups), batch_groups
-    strides, gaps = strides or [1] * rank, rhs_dilation or [1] * rank
-    config = [(*pair, gap - 1) for pair, gap in zip(padding or [(0, 0)] * rank, lhs_dilation or [1] * rank)]
-    x = pad(x, 0, [(0, 0, 0), (0, 0, 0), *config])
-    spans = [(one - 1) * gap + 1 for one, gap in zip(kernel.shape[2:], gaps)]
-    counts = [max(-(-(one - span + 1) // step), 0) for one, span, step in zip(x.shape[2:], spans, strides)]
-    if 0 in (*counts, *x.shape, *kernel.shape):
-        return mx.zeros((x.shape[0], kernel.shape[0], *counts), x.dtype)
+def products(x, kernel, counts, strides, gaps, groups):
+    """Return the convolution of x and kernel without padding."""
     # Each group is a product of matrices: (batch, space, features of a window) x (features of a window, outputs).
     size = (1, 1, *kernel.shape[2:])
     options = {"strides": (1, 1, *strides), "window_dilation": (1, 1, *gaps)}

@@ -90,25 +90,12 @@ def pool_of_other(other, x, size, prefer, **options):
 
 
 # A product of matrices, because NumPy has no convolution of several axes.
-def conv(x, kernel, strides=None, padding=None, lhs_dilation=None, rhs_dilation=None, groups=1, batch_groups=1):
-    """Return the convolution (cross-correlation) of x (batch, features, ...) and kernel (outputs, features, ...)."""
-    rank = x.ndim - 2
-    if batch_groups > 1:  # each group of the batch has its own outputs
-        x, groups = features_of_groups(x, batch_groups), batch_groups
-    if padding or lhs_dilation:
-        config = [(*pair, gap - 1) for pair, gap in zip(padding or [(0, 0)] * rank, lhs_dilation or [1] * rank)]
-        x = pad(x, 0, [(0, 0, 0), (0, 0, 0), *config])
-    dilation = [1, 1, *(rhs_dilation or [1] * rank)]
-    spans = tuple((one - 1) * gap + 1 for one, gap in zip(kernel.shape[2:], dilation[2:]))
-    if any(span > one for span, one in zip(spans, x.shape[2:])):  # no window fits
-        sizes = [max(one - span + 1, 0) for span, one in zip(spans, x.shape[2:])]
-        space = [-(-one // step) for one, step in zip(sizes, strides or [1] * rank)]
-        return np.zeros((x.shape[0], kernel.shape[0], *space), x.dtype)
+def products(x, kernel, counts, strides, gaps, groups):
+    """Return the convolution of x and kernel without padding."""
+    rank, batch, outputs = x.ndim - 2, x.shape[0], kernel.shape[0]
+    spans = tuple((one - 1) * gap + 1 for one, gap in zip(kernel.shape[2:], gaps))
     found = np.lib.stride_tricks.sliding_window_view(x, spans, axis=tuple(range(2, rank + 2)))
-    steps = (slice(None), slice(None), *(slice(None, None, one) for one in strides or [1] * rank))
-    found = found[steps + tuple(slice(None, None, one) for one in dilation[2:])]
-    batch, space = found.shape[0], found.shape[2 : rank + 2]
-    outputs = kernel.shape[0]
+    found = found[(slice(None), slice(None), *(slice(None, None, one) for one in (*strides, *gaps)))]
     found = found.reshape(batch, groups, found.shape[1] // groups, *found.shape[2:])
     kernel = kernel.reshape(groups, outputs // groups, *kernel.shape[1:])
     axes = list(range(2, rank + 2))

@@ -79,6 +79,36 @@ def pad(x, value, config):
     return found[tuple(slice(max(-way[0], 0), size - max(-way[1], 0)) for way, size in zip(config, found.shape))]
 
 
+def windows(x, size, strides=None, padding=None, base_dilation=None, window_dilation=None, fill=0):
+    """Return each window of x: the windows along the first axes, their items along the last axis."""
+    rank = len(size)
+    padding, base = padding or [(0, 0)] * rank, base_dilation or [1] * rank
+    x = pad(x, fill, [(*pair, gap - 1) for pair, gap in zip(padding, base)])
+    counts, strides, gaps = fitting(x.shape, size, strides, window_dilation)
+    return filled([*counts, math.prod(size)], 0, x) if 0 in counts else slid(x, size, counts, strides, gaps)
+
+
+def fitting(shape, size, strides, gaps):
+    """Return how many windows fit along each axis, the step of the windows, and that of the items of a window."""
+    strides, gaps = strides or [1] * len(size), gaps or [1] * len(size)
+    spans = [(one - 1) * gap + 1 for one, gap in zip(size, gaps)]
+    return [max(-(-(one - span + 1) // step), 0) for one, span, step in zip(shape, spans, strides)], strides, gaps
+
+
+def conv(x, kernel, strides=None, padding=None, lhs_dilation=None, rhs_dilation=None, groups=1, batch_groups=1):
+    """Return the convolution (cross-correlation) of x (batch, features, ...) and kernel (outputs, features, ...)."""
+    rank = x.ndim - 2
+    if batch_groups > 1:  # each group of the batch has its own outputs
+        x, groups = features_of_groups(x, batch_groups), batch_groups
+    if padding or lhs_dilation:
+        config = [(*pair, gap - 1) for pair, gap in zip(padding or [(0, 0)] * rank, lhs_dilation or [1] * rank)]
+        x = pad(x, 0, [(0, 0, 0), (0, 0, 0), *config])
+    counts, strides, gaps = fitting(x.shape[2:], kernel.shape[2:], strides, rhs_dilation)
+    if 0 in (*counts, *x.shape, *kernel.shape):
+        return filled((x.shape[0], kernel.shape[0], *counts), 0, x)
+    return products(x, kernel, counts, strides, gaps, groups)
+
+
 def max_pool(x, size, **options):
     """Return the maximum of each window."""
     return windows(x, size, fill=limits(x)[0], **options).max(-1)

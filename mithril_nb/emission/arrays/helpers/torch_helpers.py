@@ -40,36 +40,27 @@ def reduce_prod(x, axes, keepdim):
 
 
 # `unfold` returns views, so windows take no memory before their items are combined.
-def windows(x, size, strides=None, padding=None, base_dilation=None, window_dilation=None, fill=0):
-    """Return each window of x: the windows along the first axes, their items along the last axis."""
-    rank = len(size)
-    padding, base = padding or [(0, 0)] * rank, base_dilation or [1] * rank
-    x = pad(x, fill, [(*pair, gap - 1) for pair, gap in zip(padding, base)])
-    dilation, strides = window_dilation or [1] * rank, strides or [1] * rank
-    spans = [(one - 1) * gap + 1 for one, gap in zip(size, dilation)]
-    counts = [max(-(-(one - span + 1) // step), 0) for one, span, step in zip(x.shape, spans, strides)]
-    if 0 in counts:  # no window fits
-        return x.new_zeros([*counts, math.prod(size)])
-    for axis, (span, step) in enumerate(zip(spans, strides)):
-        x = x.unfold(axis, span, step)
-    return x[(slice(None),) * rank + tuple(slice(None, None, gap) for gap in dilation)].flatten(rank)
+def slid(x, size, counts, strides, gaps):
+    """Return the windows of x, which all fit."""
+    for axis, (one, gap, step) in enumerate(zip(size, gaps, strides)):
+        x = x.unfold(axis, (one - 1) * gap + 1, step)
+    return x[(slice(None),) * len(size) + tuple(slice(None, None, gap) for gap in gaps)].flatten(len(size))
 
 
+# PyTorch's own convolutions where they fit: they take even padding as an argument, without a copy of x.
 def conv(x, kernel, strides=None, padding=None, lhs_dilation=None, rhs_dilation=None, groups=1, batch_groups=1):
     """Return the convolution (cross-correlation) of x (batch, features, ...) and kernel (outputs, features, ...)."""
     rank = x.ndim - 2
     if batch_groups > 1:  # each group of the batch has its own outputs
         x, groups = features_of_groups(x, batch_groups), batch_groups
-    strides, rhs_dilation = strides or (1,) * rank, rhs_dilation or (1,) * rank
     padding, gaps = padding or ((0, 0),) * rank, lhs_dilation or (1,) * rank
     same = all(before == after >= 0 for before, after in padding) and set(gaps) == {1}
     if not same:
         config = [(*pair, gap - 1) for pair, gap in zip(padding, gaps)]
         x = pad(x, 0, [(0, 0, 0), (0, 0, 0), *config])
         padding = ((0, 0),) * rank
-    spans = [(one - 1) * gap + 1 for one, gap in zip(kernel.shape[2:], rhs_dilation)]
     room = [one + before + after for one, (before, after) in zip(x.shape[2:], padding)]
-    counts = [max(-(-(one - span + 1) // step), 0) for one, span, step in zip(room, spans, strides)]
+    counts, strides, rhs_dilation = fitting(room, kernel.shape[2:], strides, rhs_dilation)
     if 0 in (*counts, *x.shape, *kernel.shape):
         return x.new_zeros((x.shape[0], kernel.shape[0], *counts))
     function = (torch.conv1d, torch.conv2d, torch.conv3d)[max(rank, 1) - 1]
