@@ -22,7 +22,7 @@ from mithril_nb.errors import DeviceNotFoundError, UnknownOptionError, Unsupport
 from mithril_nb.inspection import Inspection
 from tests.emission.c_running import assert_close
 from tests.emission.evaluating import random_arrays, traced_program
-from tests.emission.test_c import IMAGES, WHOLE, X, convolutions
+from tests.emission.test_c import SHARED, WHOLE, X
 from tests.emission.test_program import PROGRAMS
 from tests.references import run_quickly
 
@@ -38,108 +38,9 @@ def run_ggml(inspection: Inspection, *args: Any) -> list[np.ndarray]:
     return jax.tree.leaves(function(**{name: jax.tree.map(np.asarray, one) for name, one in given}))
 
 
-def elementwise(x: Any) -> Any:
-    return (
-        [
-            jnp.floor(x),
-            x**3,
-            x**-2,
-            jnp.log1p(x * 1e-6),
-            jnp.expm1(x * 1e-6),
-            jnp.sign(x),
-            jnp.where(x > 0, x, -jnp.inf),
-        ],
-        [lax.clamp(-0.5, x, 0.5), jnp.minimum(x, x.T), jax.nn.sigmoid(x), jnp.exp2(x), jnp.sinh(x), jnp.cosh(x)],
-        [lax.erf(x * 2), lax.erfc(x * 3), jax.nn.gelu(x), jnp.isnan(x / 0), jnp.isfinite(jnp.log(x)), x[0] - x[:, :1]],
-        [jnp.abs(x) ** x, jnp.abs(x) ** 0.3, 2.0**x, 3 - x, 1 / x, x / 3, x * jnp.inf, (x * 9).astype(int), x > x.T],
-        [jnp.float32(1e30) * 1e30 * x, jnp.where(x > 9, jnp.nan, x), jnp.maximum(x, 0), x == x, x != x.T, x >= 0.1],
-    )
-
-
-def integers(i: Any) -> Any:
-    return (
-        [i + 3, i * 2, -i, jnp.abs(i), i.sum(), i.max(0), i.astype(bool), jnp.clip(i, -2, 3), i > 0, i == i.T],
-        [
-            jnp.sort(i),
-            (i > 0) & (i < 5),
-            (i > 0) | (i < -5),
-            ~(i > 0),
-            (i > 0) ^ (i < 3),
-            (i > 0).all(0),
-            (i > 0).any(),
-        ],
-    )
-
-
-def shapes(x: Any) -> Any:
-    return (
-        [x[::-1, 1:], x[1::2].T, x[:, ::3], jnp.pad(x, ((1, 2), (0, 1))), lax.pad(x, 7.0, ((-1, 1, 1), (2, -1, 0)))],
-        [jnp.stack([x, x * 2], 1), jnp.tile(jnp.exp(x), (2, 3)), jnp.concatenate([x, x.T], 1), x.reshape(2, 8)],
-        [jnp.transpose(x.reshape(2, 2, 4), (2, 0, 1)), jnp.transpose(x.reshape(2, 2, 2, 2), (3, 1, 0, 2)), jnp.eye(4)],
-        [jnp.cumsum(x, 0), lax.cumsum(x, 1, reverse=True), jnp.argmax(x.round(), 1), jnp.argmin(x, 0), x.min()],
-        [x.sum((0, 1)), x.reshape(2, 2, 4).sum(0), x.reshape(2, 2, 4).sum((0, 2)), x.max(0), x.mean(1, keepdims=True)],
-        [x.reshape(2, 2, 1, 2, 2).sum((1, 3)), jnp.transpose(x.reshape(2, 2, 1, 2, 2), (1, 0, 2, 3, 4)).max(4)],
-        [jnp.exp(x.reshape(2, 2, 1, 2, 2)) + x.reshape(2, 2, 1, 2, 2).sum((2, 3, 4), keepdims=True)],
-        [jnp.max(jnp.where(x > 9, x, -jnp.inf), 1), jnp.split(x, 2, 1), x.reshape(2, 2, 4).max((0, 2)), 3.0],
-    )
-
-
-def products(x: Any) -> Any:
-    y, z = x.reshape(2, 2, 4), jnp.cos(x.reshape(2, 4, 2))
-    return (
-        [x @ x, x.T @ x, x @ x.T, x[0] @ x, x @ x[0], x[0] @ x[0], y @ z, jnp.einsum("bij,bik->bjk", y, y)],
-        [jnp.einsum("bij,ckj->bick", y, y), jnp.einsum("bij,bij->b", y, y), jnp.tensordot(y, z, ((0, 2), (0, 1)))],
-        [jnp.einsum("abcd,abed->abce", *[x.reshape(2, 2, 2, 2)] * 2), jnp.outer(x[0], x[1]), jnp.einsum("ij->", x)],
-    )
-
-
-def indexing(x: Any) -> Any:
-    few = jnp.array([[1], [0], [3], [2]])
-    place = jnp.argmax(x[1])
-    return (
-        [x[jnp.array([0, 9, -1])], jnp.take(x, jnp.array([5, 1]), 0), jnp.take(x, jnp.array([5, 1]), 0, mode="clip")],
-        [x.at[jnp.array([1, 9])].add(1.0), x.at[0].set(2.0), x.at[jnp.array([3, 1]), jnp.array([2, 2])].set(5.0)],
-        [jnp.take_along_axis(x, few, 1), x[jnp.array([0, 1]), jnp.array([2, 3])], x.at[few[:, 0], 1].add(x[0])],
-        [lax.dynamic_slice(x, (place, 9), (2, 2)), lax.dynamic_update_slice(x, x[:2, :2], (place, 1)), x[place]],
-        jax.grad(lambda x: jnp.sum(jnp.sin(x[jnp.array([[0, 0, 2], [1, 0, 9]])])))(x),
-    )
-
-
-def control(x: Any) -> Any:
-    return (
-        lax.switch(jnp.argmax(x[0]), [lambda x: x, lambda x: x.T, lambda x: x * 2, jnp.exp], x),
-        lax.cond(x[0, 0] > 0, lambda: (x, x[0]), lambda: (x.T, x[1] * 3)),
-        jax.grad(lambda x: lax.scan(lambda c, r: (jnp.tanh(c * r), c.sum()), x[0], x)[1].sum())(x),
-        lax.scan(lambda c, _: (c + 1, c), 0.0, None, length=3),
-        lax.scan(lambda c, r: (c * r, c), x[0], x, reverse=True),
-    )
-
-
-def windows(x: Any) -> Any:
-    def pooled(x: Any) -> Any:
-        return lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 3, 2), (1, 1, 2, 2), "SAME")
-
-    def averaged(x: Any) -> Any:
-        return lax.reduce_window(x, 0.0, lax.add, (1, 1, 2, 2), (1, 1, 1, 2), "VALID")
-
-    def last(x: Any) -> Any:
-        return lax.reduce_window(jnp.moveaxis(x, 1, 3), -jnp.inf, lax.max, (1, 2, 3, 1), (1, 2, 1, 1), "SAME")
-
-    gradients = [jax.grad(lambda x, each=each: jnp.sum(jnp.sin(each(x))))(x) for each in (pooled, averaged, last)]
-    ties = jax.grad(lambda x: pooled(jnp.round(x)).sum())(x)
-    return pooled(x), averaged(x), last(x), gradients, ties
-
-
-PARTS: dict[str, tuple[Callable[..., Any], Any]] = {
-    "elementwise": (elementwise, X), "integers": (integers, WHOLE), "shapes": (shapes, X), "products": (products, X),
-    "indexing": (indexing, X), "control": (control, X), "windows": (windows, IMAGES),
-    "convolutions": (convolutions, IMAGES),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", SHARED)
 def test_primitives_agree_with_jax(part: str) -> None:
-    function, array = PARTS[part]
+    function, array = SHARED[part]
     found = run_ggml(ml.inspect(function, array), array)
     assert_close(found, run_quickly(function, array), 1e-5)
 
