@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
 
@@ -51,6 +52,10 @@ def pool_of_other(to: CBody, op: Statement) -> None:
     with to.loops(op.shape) as outer:
         position = _best_position(to, op, op.output, outer)
         text = to.item(op.operand, position)
+        # The tangent of a pooling may be a constant, which reads no index, and compilers warn about unused variables.
+        for name in position[1:]:
+            if not re.search(rf"\b{name}\b", text):
+                to.add(f"(void){name};")
         to.add(f"{form.item(outer)} = {position[0]} < 0 ? {literal(0, op.dtype)} : {text};")
 
 
