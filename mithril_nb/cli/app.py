@@ -11,7 +11,6 @@ import signal
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +89,12 @@ def notebook(model: Path, shapes: dict[str, list[int | str]]) -> dict[str, Any]:
         'wb.add_class("mnb-filled").add_class("mnb-page")',
     ]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    return notebook_of("app", lines, kernelspec=kernel)
+    return notebook_of("app", "\n".join(lines), kernelspec=kernel)
 
 
-def notebook_of(id: str, lines: Sequence[str], **metadata: Any) -> dict[str, Any]:
-    """Return a notebook with one cell."""
-    cell = {"cell_type": "code", "id": id, "execution_count": None, "metadata": {}, "outputs": []}
-    cell["source"] = "\n".join(lines).splitlines(keepends=True)
+def notebook_of(id: str, source: str | list[str], **metadata: Any) -> dict[str, Any]:
+    """Return a notebook with one cell; `source` is its text, or the lines of the text with their ends."""
+    cell = {"cell_type": "code", "id": id, "execution_count": None, "metadata": {}, "outputs": [], "source": source}
     return {"cells": [cell], "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
 
 

@@ -121,9 +121,9 @@ ml.inspect(jnp.tanh, X, name=jnp.ones(3))
 UnknownOptionError: the option name=Array([1., 1., 1.], dtype=float32) is not valid.
     needs  a string
 
-ml.inspect(jnp.tanh, X, device="cpu")
-UnknownOptionError: the option device='cpu' is not valid.
-    needs  a jax.Device
+ml.inspect(jnp.tanh, X, device=3)
+UnknownOptionError: the option device=3 is not valid.
+    needs  a jax.Device, an ml.Device or its name
 
 ml.inspect(Linear(3), X, compiler_options=[1])
 UnknownOptionError: the option compiler_options=[1] is not valid.
