@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
@@ -81,12 +82,22 @@ class Contract:
             return
         self.records[record.__name__] = ""  # it may use itself
         lines, about = [], comments_of(record)
+        definition = ast.parse(textwrap.dedent(inspect.getsource(record))).body[0]
+        assert isinstance(definition, ast.ClassDef)
+        # A TypedDict keeps neither its bases (before Python 3.12) nor which annotations are its own.
+        names = [base.id for base in definition.bases if isinstance(base, ast.Name) and base.id != "TypedDict"]
+        bases = [getattr(sys.modules[record.__module__], name) for name in names]
+        for base in bases:
+            self.add(base)
+        inherited = {name for base in bases for name in get_type_hints(base)}
         for name, hint in get_type_hints(record, include_extras=True).items():
+            if name in inherited and name not in about:
+                continue
             is_optional = get_origin(hint) is NotRequired
             value = self.type_of(get_args(hint)[0] if is_optional else hint)
             lines += [*doc(about.get(name, ""), "  "), f"  {name}{'?' if is_optional else ''}: {value};"]
-        figures = f" extends {WITH_FIGURES[record.__name__]}" if record.__name__ in WITH_FIGURES else ""
-        head = f"export interface {record.__name__}{figures} {{"
+        parents = ", ".join(names) or WITH_FIGURES.get(record.__name__)
+        head = f"export interface {record.__name__}{f' extends {parents}' if parents else ''} {{"
         about_all = inspect.getdoc(record) or ""
         body = [head, *lines, "}"] if lines else [f"{head}}}"]
         self.records[record.__name__] = "\n".join([*doc(about_all.partition("\n\n")[0]), *body])

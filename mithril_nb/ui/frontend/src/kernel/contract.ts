@@ -24,25 +24,7 @@ export type Quantity = Figure | Communication;
 export type Figures = Record<Figure, number | null> & Partial<Record<Communication, number | null>>;
 
 /** All data that a workbench shows. */
-export interface WorkbenchSnapshot {
-  revision?: number;
-  version: number;
-  name: string;
-  backend: string;
-  selection: string[];
-  notice: ProblemData | null;
-  problems: ProblemData[];
-  cost: CostTableData | null;
-  costs: CostsInfo;
-  overlay: OverlayChoice;
-  stages: Record<string, StageState>;
-  stage_kinds: Record<string, [string, string, string]>;
-  passes: RequestState;
-  status: StatusFigures;
-  blocks: Record<string, BlockDetails>;
-  kinds: Record<string, KindDetails>;
-  palette: PaletteEntry[];
-  source: string;
+export interface WorkbenchSnapshot extends ProgramSnapshot, Description {
   program: string;
   programs: string[];
   /** Why another program is shown than the selected one. */
@@ -60,6 +42,27 @@ export interface WorkbenchSnapshot {
   undo_label: string;
   redo_label: string;
   run: RunData;
+}
+
+/** What workbench and explorer show of a program, except texts and graphs of stages. */
+export interface ProgramSnapshot {
+  /** Counts the snapshots of a widget. */
+  revision?: number;
+  /** Counts the designs. */
+  version: number;
+  name: string;
+  backend: string;
+  selection: string[];
+  notice: ProblemData | null;
+  problems: ProblemData[];
+  cost: CostTableData | null;
+  costs: CostsInfo;
+  overlay: OverlayChoice;
+  stages: Record<string, StageState>;
+  /** Title, progress label and language. */
+  stage_kinds: Record<string, [string, string, string]>;
+  passes: RequestState;
+  status: StatusFigures;
 }
 
 /** A `Diagnostic` for a front end. */
@@ -94,9 +97,7 @@ export interface CostTableData {
 }
 
 /** The cost of a block without the blocks inside it. */
-export interface CostTableRow extends Figures {
-  unknown?: Record<string, number>;
-  formulas?: Record<string, [string, string]>;
+export interface CostTableRow extends CostTotal {
   /** "" for the unattributed part. */
   block: string;
   label: string;
@@ -106,9 +107,6 @@ export interface CostTableRow extends Figures {
   total?: CostTotal;
 }
 
-/** The figures in one part of the training step that are known and not 0. */
-export interface CostOfRole extends Partial<Figures> {}
-
 /** The figures of a block or a program; communication of 0 bytes is missing. */
 export interface CostTotal extends Figures {
   /** By figure, the number of equations without it; if above 0, the sum is a lower bound. */
@@ -116,6 +114,9 @@ export interface CostTotal extends Figures {
   /** Formulas of figures that depend on symbolic sizes, short and whole. */
   formulas?: Record<string, [string, string]>;
 }
+
+/** The figures in one part of the training step that are known and not 0. */
+export interface CostOfRole extends Partial<Figures> {}
 
 /** The figures of a line of Python that are known and not 0. */
 export interface CostOfLine extends Partial<Figures> {
@@ -139,27 +140,29 @@ export interface RequestState {
 }
 
 /** The state of the answer, and the settings of the whole program at a version. */
-export interface WhatIfState {
-  state: State;
-  message: string;
-  version: number;
+export interface WhatIfState extends RequestState {
   problem: ProblemData | null;
   /** Null before the first request. */
   settings: SettingField[] | null;
 }
 
 /** A setting with its current value. */
-export interface SettingField {
+export interface SettingField extends FormField {
+  /** If it differs from the name. */
+  label?: string;
+  value: FieldValue;
+}
+
+/** A field of a form. */
+export interface FormField {
   name: string;
+  /** "int", "float", "bool", "choice", "ints" or "text". */
   type: string;
   min: number | null;
   max: number | null;
   choices: string[] | null;
   doc: string;
   optional: boolean;
-  /** If it differs from the name. */
-  label?: string;
-  value: FieldValue;
 }
 
 /** The overlay that is shown, and those to choose from. */
@@ -194,12 +197,16 @@ export interface StatusFigures {
   attributed: number | null;
 }
 
+/** The part of a snapshot that only an edit changes. */
+export interface Description {
+  blocks: Record<string, BlockDetails>;
+  kinds: Record<string, KindDetails>;
+  palette: PaletteEntry[];
+  source: string;
+}
+
 /** The part of the inspector's data that differs between blocks of one kind. */
-export interface BlockDetails {
-  path: string;
-  name: string;
-  kind: string;
-  hue: number;
+export interface BlockDetails extends BlockSummary {
   /** Of the fields that differ from their defaults. */
   values: Record<string, FieldValue>;
   inputs: PortData[];
@@ -208,6 +215,14 @@ export interface BlockDetails {
   children: string[];
   /** Of plugins: label and text. */
   facts: [string, string][];
+}
+
+/** A block of an explored program. */
+export interface BlockSummary {
+  path: string;
+  name: string;
+  kind: string;
+  hue: number;
 }
 
 /** A port with its shape. */
@@ -231,14 +246,7 @@ export interface KindDetails {
 }
 
 /** A field of a kind of blocks. */
-export interface KindField {
-  name: string;
-  type: string;
-  min: number | null;
-  max: number | null;
-  choices: string[] | null;
-  doc: string;
-  optional: boolean;
+export interface KindField extends FormField {
   default: FieldValue;
 }
 
@@ -253,7 +261,14 @@ export interface PaletteEntry {
 }
 
 /** The graph of a workbench, with the keys of its open groups. */
-export interface ModelGraph {
+export interface ModelGraph extends PackedGraph {
+  opened: string[];
+  /** By path, relative to the frame of the group around the block. */
+  moved: Record<string, [number, number]>;
+}
+
+/** A graph in columns without those of default values; parents and ends are indices of boxes. */
+export interface PackedGraph {
   title: string;
   is_model: boolean;
   roles: string[];
@@ -261,10 +276,8 @@ export interface ModelGraph {
   idle: [string, string][];
   boxes: Record<string, unknown[]>;
   flows: Record<string, unknown[]>;
+  /** Data between the rounds of equal parts, which is not drawn. */
   rounds?: Record<string, unknown[]>;
-  opened: string[];
-  /** By path, relative to the frame of the group around the block. */
-  moved: Record<string, [number, number]>;
 }
 
 /** The offer, and the state of the file. */
@@ -314,33 +327,11 @@ export interface RunData {
 }
 
 /** All data that an explorer shows. */
-export interface ExplorerSnapshot {
-  revision?: number;
-  version: number;
-  name: string;
-  backend: string;
-  selection: string[];
-  notice: ProblemData | null;
-  problems: ProblemData[];
-  cost: CostTableData | null;
-  costs: CostsInfo;
-  overlay: OverlayChoice;
-  stages: Record<string, StageState>;
-  stage_kinds: Record<string, [string, string, string]>;
-  passes: RequestState;
-  status: StatusFigures;
+export interface ExplorerSnapshot extends ProgramSnapshot {
   blocks: Record<string, BlockSummary>;
   graph_stage: string;
   graph_stages: string[];
   transforms: ComparedTransforms | null;
-}
-
-/** A block of an explored program. */
-export interface BlockSummary {
-  path: string;
-  name: string;
-  kind: string;
-  hue: number;
 }
 
 /** The state of the comparison of transforms. */
@@ -396,15 +387,7 @@ export interface StageTextHead {
 }
 
 /** The graph of a stage, with the keys of its open groups. */
-export interface GraphOfStage {
-  title: string;
-  is_model: boolean;
-  roles: string[];
-  shapes: string[];
-  idle: [string, string][];
-  boxes: Record<string, unknown[]>;
-  flows: Record<string, unknown[]>;
-  rounds?: Record<string, unknown[]>;
+export interface GraphOfStage extends PackedGraph {
   opened: string[];
 }
 
