@@ -1,7 +1,7 @@
 /** A page that shows a synthetic graph, and measures how fast it is drawn. `?nodes=1000`, `?groups=100`, `?dark`. */
 
 import type { Scene } from "../src/graph/scene";
-import { GraphView } from "../src/graph/view";
+import { createGraphView, type GraphView } from "../src/graph/view";
 import { styleFor } from "../src/dom/styles";
 import { syntheticScene } from "./synthetic";
 
@@ -89,7 +89,7 @@ root.className = "mnb-root";
 root.dataset["mnbTheme"] = query.has("dark") ? "dark" : "light";
 root.style.cssText = "width: 900px; height: 520px; display: flex";
 const selected = new Set<string>();
-const view: GraphView = new GraphView({
+const view: GraphView = createGraphView({
   label: "Synthetic graph",
   describe: (node) => ({ name: `${node.kind} ${node.name}`, tip: [node.name] }),
   select: (node) => {

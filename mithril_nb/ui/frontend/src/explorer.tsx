@@ -2,34 +2,32 @@
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { FullButton, FullScreen, fullButton } from "./controls/full-screen";
+import { createFullScreen, FullButton, fullButton } from "./controls/full-screen";
 import { divider } from "./controls/split";
-import { Tip } from "./controls/tip";
+import { createTip } from "./controls/tip";
 import { ATTRIBUTED, FIGURE_TITLES, figureText } from "./costs/figures";
-import { CostTab, showRow } from "./costs/tab";
+import { CostTab } from "./costs/tab";
 import { h } from "./dom/dom";
 import { percent, seconds } from "./dom/format";
 import { hideFallback } from "./dom/static-fallback";
 import { styleFor } from "./dom/styles";
-import { followTheme } from "./dom/theme";
 import { Holder, mount } from "./dom/view";
-import type { WorkbenchSnapshot } from "./kernel/contract";
+import type { PassRow, WorkbenchSnapshot } from "./kernel/contract";
 import { Kernel } from "./kernel/kernel";
 import type { Mounted, Snapshot } from "./kernel/model";
 import { NO_GRAPH } from "./layout/data";
-import { ROW } from "./search/questions";
+import { connect } from "./shell/connect";
 import { Connection } from "./shell/connection";
 import { HeaderEnd } from "./shell/header";
 import { lowerEdge } from "./shell/height";
 import { Help, type Keys, SHARED_KEYS } from "./shell/help";
-import { listenToKeys } from "./shell/keys";
 import { NewTabButton } from "./shell/new-tab";
 import { Notice } from "./shell/problems";
 import { storeSearch } from "./shell/store-search";
 import { type Tab, Tabs, restoreTab } from "./shell/tabs";
-import { Panes } from "./stages/panes";
+import { createPanes } from "./stages/panes";
 import { PassesTab } from "./stages/passes";
-import { StageGraph } from "./stages/stage-graph";
+import { createStageGraph } from "./stages/stage-graph";
 import { TransformsTab } from "./stages/transforms";
 import { Store } from "./store/store";
 import { NO_RUN } from "./train/train";
@@ -142,20 +140,21 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   store.panes = costs.sources.analytic?.state === "unavailable" && first ? [first] : ["jaxpr", "stablehlo"];
   const root = h("div", { class: "mnb-root mnb-explorer", role: "region", "aria-label": `Program ${name}` });
   el.append(root);
-  const tip = new Tip(root);
+  const tip = createTip(root);
   const help = signal(false);
-  const panes = new Panes(store, tip);
+  const panes = createPanes(store, tip);
   const outcome = mount(<Outcome store={store} />);
   panes.root.firstElementChild!.append(outcome.root);
-  const graph = new StageGraph(store, tip);
+  const graph = createStageGraph(store, tip);
   const search = storeSearch(store, panes, graph.questions);
   const cost = mount(<CostTab store={store} tip={tip} />);
-  const passes = new PassesTab(store);
-  const transforms = store.snapshot.transforms ? new TransformsTab(store) : null;
+  const rows = signal<PassRow[]>([]);
+  const passes = mount(<PassesTab store={store} rows={rows} />);
+  const transforms = store.snapshot.transforms && mount(<TransformsTab store={store} />);
   const list: Tab[] = [
     ...(transforms ? [{ name: "transforms", title: "Transforms", root: transforms.root }] : []),
     { name: "cost", title: "Cost", root: cost.root },
-    { name: "passes", title: "Passes", root: passes.root, figure: () => passes.count },
+    { name: "passes", title: "Passes", root: passes.root, figure: () => String(rows.value.length || "") },
   ];
   // The others are closed at first: the graph and the stages then have room.
   restoreTab(store, list, transforms ? "transforms" : "", true);
@@ -182,31 +181,16 @@ export function mountExplorer({ model, el }: Mounted): () => void {
     mount(<Help keys={KEYS} isOpen={help} />),
   ];
   root.append(...shell.map((part) => part.root));
-  const screen = new FullScreen(root, main);
-  root.addEventListener(ROW, (event) => {
-    if (showRow(store, cost.root, (event as CustomEvent<string>).detail)) event.preventDefault();
-  });
-  const follow = (): void => void (root.dataset["mnbVersion"] = String(store.snapshot.version));
-  const onSnapshot = (): void => {
-    kernel.receivedMessage();
-    store.takeSnapshot(read());
-  };
-  model.on("change:snapshot", onSnapshot);
-  const ends = [
-    store.on("snapshot", follow),
-    store.on("tab", () => store.memory.set("tab", store.tab)),
-    listenToKeys(root, { store, search, panes, help, screen }),
-    followTheme(root),
-    () => model.off("change:snapshot", onSnapshot),
-  ];
-  follow();
-  void kernel.send("hello", {});
-  return () => {
-    for (const end of ends) end();
-    for (const part of [graph, panes, outcome, search, cost, passes, transforms, tabs, screen, ...shell])
-      part?.destroy();
-    kernel.destroy();
-    root.remove();
-    showFallback();
-  };
+  const screen = createFullScreen(root, main);
+  return connect(
+    {
+      model,
+      root,
+      cost: cost.root,
+      targets: { store, search, panes, help, screen },
+      read,
+      parts: [graph, panes, outcome, search, cost, passes, transforms, tabs, screen, ...shell],
+    },
+    [store.on("tab", () => store.memory.set("tab", store.tab)), showFallback],
+  );
 }

@@ -1,27 +1,26 @@
 /** Builds the workbench inside one element. */
 
+import type { PassRow } from "./kernel/contract";
 import { signal } from "@preact/signals";
-import { FullButton, FullScreen, fullButton } from "./controls/full-screen";
-import { Tip } from "./controls/tip";
-import { CostTab, showRow } from "./costs/tab";
+import { createFullScreen, FullButton, fullButton } from "./controls/full-screen";
+import { createTip } from "./controls/tip";
+import { CostTab } from "./costs/tab";
 import { h } from "./dom/dom";
 import { holdKeyboard } from "./dom/focus";
 import { hideFallback } from "./dom/static-fallback";
 import { styleFor } from "./dom/styles";
-import { followTheme } from "./dom/theme";
 import { Holder, mount } from "./dom/view";
-import { Canvas } from "./editor/canvas";
+import { createCanvas } from "./editor/canvas";
 import { Inspector } from "./editor/inspector";
 import { Palette } from "./editor/palette";
 import { Kernel } from "./kernel/kernel";
 import type { Mounted, Snapshot, WidgetModel } from "./kernel/model";
-import { ROW } from "./search/questions";
+import { connect } from "./shell/connect";
 import { Connection } from "./shell/connection";
 import { Header } from "./shell/header";
 import { lowerEdge } from "./shell/height";
 import { Help, WORKBENCH_KEYS } from "./shell/help";
-import { listenToKeys } from "./shell/keys";
-import { Layout, Presets, rememberedPreset } from "./shell/layout";
+import { createLayout, Presets, rememberedPreset } from "./shell/layout";
 import { NewTabButton } from "./shell/new-tab";
 import { Notice, ProblemsTab } from "./shell/problems";
 import { Restore } from "./shell/restore";
@@ -29,7 +28,7 @@ import { SourceTab } from "./shell/source";
 import { Status } from "./shell/status";
 import { storeSearch } from "./shell/store-search";
 import { type Tab, Tabs, restoreTab } from "./shell/tabs";
-import { Panes } from "./stages/panes";
+import { createPanes } from "./stages/panes";
 import { PassesTab } from "./stages/passes";
 import { followAddress } from "./store/address";
 import { Store } from "./store/store";
@@ -75,12 +74,13 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
     "aria-label": `Workbench of ${first.name}`,
   });
   el.append(root);
-  const tip = new Tip(root);
+  const tip = createTip(root);
   const help = signal(false);
-  const canvas = new Canvas(store, tip);
-  const panes = new Panes(store, tip, true);
+  const canvas = createCanvas(store, tip);
+  const panes = createPanes(store, tip, true);
   const search = storeSearch(store, panes, canvas.questions);
-  const passes = new PassesTab(store);
+  const rows = signal<PassRow[]>([]);
+  const passes = mount(<PassesTab store={store} rows={rows} />);
   const feed = feedCurves(kernel, () => store.snapshot.run.points);
   const [preset, usual] = rememberedPreset(store);
   const chosen = signal(preset);
@@ -100,7 +100,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   const list: Tab[] = [
     { name: "stages", title: "Stages", root: stages, isAway: () => store.hasStagesBeside },
     { name: "cost", title: "Cost", root: cost.root },
-    { name: "passes", title: "Passes", root: passes.root, figure: () => passes.count },
+    { name: "passes", title: "Passes", root: passes.root, figure: () => String(rows.value.length || "") },
     {
       name: "train",
       title: "Train",
@@ -152,8 +152,8 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
     mount(<Help keys={WORKBENCH_KEYS} isOpen={help} />),
   ];
   root.append(...shell.map((part) => part.root));
-  const screen = new FullScreen(root, main);
-  const layout = new Layout(store, chosen, {
+  const screen = createFullScreen(root, main);
+  const layout = createLayout(store, chosen, {
     root,
     main,
     graph,
@@ -168,38 +168,18 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
     layout.revealPalette();
     palette.root.querySelector("input")!.focus();
   });
-  root.addEventListener(ROW, (event) => {
-    if (showRow(store, cost.root, (event as CustomEvent<string>).detail)) event.preventDefault();
-  });
-  const targets = { store, search, panes, train: train.root, help, canvas, layout, screen };
-  const onSnapshot = (): void => {
+  feed.check();
+  const read = (): Snapshot | null => {
     const snapshot = model.get("snapshot");
-    if (!hasContent(snapshot)) return;
-    kernel.receivedMessage();
-    store.takeSnapshot(snapshot);
+    return hasContent(snapshot) ? snapshot : null;
   };
-  const follow = (): void => {
-    root.dataset["mnbVersion"] = String(store.snapshot.version);
-    feed.check();
-  };
-  model.on("change:snapshot", onSnapshot);
-  const ends = [
-    store.on("snapshot", follow),
+  const targets = { store, search, panes, train: train.root, help, canvas, layout, screen };
+  const tabPanels = [passes, train, cost, source, problems];
+  const parts = [canvas, panes, search, ...tabPanels, tabs, palette, inspector, layout, screen, ...shell];
+  return connect({ model, root, cost: cost.root, targets, read, parts }, [
+    store.on("snapshot", feed.check),
     kernel.on("run", ({ run }) => store.takeRun(run)),
-    listenToKeys(root, targets),
-    followTheme(root),
     followAddress(root, store),
     feed.stop,
-    () => model.off("change:snapshot", onSnapshot),
-  ];
-  follow();
-  void kernel.send("hello", {});
-  return () => {
-    for (const end of ends) end();
-    for (const part of [canvas, panes, search, passes, train, cost, source, problems, tabs, palette, inspector])
-      part.destroy();
-    for (const part of [layout, screen, ...shell]) part.destroy();
-    kernel.destroy();
-    root.remove();
-  };
+  ]);
 }

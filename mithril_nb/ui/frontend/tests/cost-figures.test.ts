@@ -178,7 +178,7 @@ describe("costs", () => {
       "transcendentals",
       "params",
     ]);
-    expect([named([open], "flops").text(line!), named([open], "flops").title_of(line!)]).toEqual(formulas.flops);
+    expect([named([open], "flops").texts(line!)[0], named([open], "flops").texts(line!)[1]]).toEqual(formulas.flops);
     expect(named([open], "flops").bar!(line!)).toEqual([]);
     expect(toCsv([open], "flops").split("\n")[1]).toBe("a,24·batch·width² + 9·batch·width,0,0,0");
     expect(describeCost(open.rows[0]!, open.total, "flops")).toEqual(formulas.flops);
@@ -204,7 +204,7 @@ describe("costs", () => {
     const [payload, wire] = [named([sent], "payload_bytes"), named([sent], "wire_bytes")];
     expect([payload.title, wire.title]).toEqual(["Payload bytes", "Wire bytes"]);
     const [first, second] = linesOf([sent]);
-    expect([first!, second!, totalLine([sent])].map((line) => [payload.text(line), wire.text(line)])).toEqual([
+    expect([first!, second!, totalLine([sent])].map((line) => [payload.texts(line)[0], wire.texts(line)[0]])).toEqual([
       ["40 B", "≥ 60 B"],
       ["0", "0"],
       ["40 B", "–"],
@@ -260,7 +260,9 @@ describe("costs", () => {
     expect(named([cost], "total_share").value(line)).toBeCloseTo(share, 12);
     expect(named([cost], "total_flops").value(line)).toBe(totalOf(group).flops);
     const words = describeCost(totalOf(group), cost.total, "flops")[0];
-    expect(words).toBe(`${named([cost], "total_flops").text(line)} · ${named([cost], "total_share").text(line)}`);
+    expect(words).toBe(
+      `${named([cost], "total_flops").texts(line)[0]} · ${named([cost], "total_share").texts(line)[0]}`,
+    );
     const [head, ...rows] = toCsv([cost], "flops")
       .trim()
       .split("\n")

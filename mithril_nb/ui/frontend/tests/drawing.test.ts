@@ -2,11 +2,11 @@
 import { describe, expect, test } from "vitest";
 import { Grid } from "../src/drawing/grid";
 import type { Colours } from "../src/drawing/colours";
-import { Lettering, oneLine } from "../src/drawing/lettering";
+import { createLettering, oneLine } from "../src/drawing/lettering";
 import { type Rect, bend, between, distanceTo, middle, piecesIn, pointAlong } from "../src/drawing/lines";
 import { syntheticScene } from "../dev/synthetic";
 import { Motion } from "../src/graph/motion";
-import { Painter, STILL } from "../src/graph/painter";
+import { createPainter, STILL } from "../src/graph/painter";
 import { drawBox } from "../src/graph/boxes";
 import { SceneIndex, type SceneNode } from "../src/graph/scene";
 import { FakeContext } from "./fake-context";
@@ -46,7 +46,7 @@ describe("a grid", () => {
 });
 
 describe("texts", () => {
-  const lettering = new Lettering(new FakeContext().context, "sans-serif");
+  const lettering = createLettering(new FakeContext().context, "sans-serif");
   test.each([
     ["short", 60, "short"],
     ["block_0_attention_query", 60, "block_…ery"],
@@ -87,7 +87,7 @@ describe("texts", () => {
       {
         c: drawn.context,
         colours: new Proxy({}, { get: () => "#000" }) as Colours,
-        lettering: new Lettering(drawn.context, "sans-serif"),
+        lettering: createLettering(drawn.context, "sans-serif"),
         k: 1,
         isModel: true,
         hasRoles: false,
@@ -192,7 +192,7 @@ describe("lines", () => {
 describe("motion", () => {
   test("starts where nodes are on the screen, and ends in their places", () => {
     const scene = syntheticScene(20);
-    const painter = new Painter();
+    const painter = createPainter();
     const old = {
       index: new SceneIndex({ ...scene, nodes: scene.nodes.slice(1) }),
       view: { x: 100, y: 50, k: 0.5 },
@@ -214,7 +214,7 @@ describe("motion", () => {
     expect(motion.at(1150)).toBeNull();
   });
   test("does not happen if nothing moves", () => {
-    const painter = new Painter();
+    const painter = createPainter();
     painter.show(new SceneIndex(syntheticScene(20)));
     const view = { x: 0, y: 0, k: 1 };
     expect(

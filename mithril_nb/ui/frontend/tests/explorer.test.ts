@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
 import { mountExplorer } from "../src/explorer";
 import type { MarkedLine, TransformStepData } from "../src/kernel/contract";
-import type { PackedGraph } from "../src/layout/data";
+import type { PackedGraph } from "../src/kernel/contract";
 import { finderIn } from "./find";
 import { shortData } from "./short-data";
 

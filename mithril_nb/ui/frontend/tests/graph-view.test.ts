@@ -3,7 +3,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { syntheticScene } from "../dev/synthetic";
 import type { Scene, SceneNode } from "../src/graph/scene";
-import { type GraphOptions, GraphView } from "../src/graph/view";
+import { createGraphView, type GraphOptions, type GraphView } from "../src/graph/view";
 import { FakeContext } from "./fake-context";
 
 const SIZE = { width: 900, height: 520 };
@@ -97,7 +97,7 @@ describe("the view of a graph", () => {
   const mount = (options: Partial<GraphOptions> = {}): void => {
     view?.root.remove();
     view?.destroy();
-    view = new GraphView({
+    view = createGraphView({
       label: "Blocks",
       describe: ({ kind, name }) => ({ name: `${kind} ${name}`, tip: [name] }),
       ...calls,

@@ -7,7 +7,7 @@ import type { PaintState } from "../src/graph/painter";
 import type { GraphView } from "../src/graph/view";
 import { Kernel } from "../src/kernel/kernel";
 import { decodeJson } from "../src/kernel/messages";
-import { KernelOverlay } from "../src/stages/kernel-overlay";
+import { createKernelOverlay } from "../src/stages/kernel-overlay";
 import { Store } from "../src/store/store";
 
 const { snapshot } = fixture as unknown as Fixture;
@@ -28,7 +28,7 @@ function open(name: string) {
     root: document.createElement("div"),
     paint: (state: Partial<PaintState>) => states.push(state),
   } as unknown as GraphView;
-  const overlay = new KernelOverlay(store, view, () => true);
+  const overlay = createKernelOverlay(store, view, () => true);
   const reply = async (name: string, head: object = {}): Promise<void> => {
     const data = {
       name: name.split(":")[0],

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { PackedGraph } from "../src/layout/data";
+import type { PackedGraph } from "../src/kernel/contract";
 import { NestedGraph } from "../src/layout/data";
 import { layout } from "../src/layout/layout";
 import type { Point } from "../src/drawing/lines";

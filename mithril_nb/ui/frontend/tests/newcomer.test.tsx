@@ -5,7 +5,7 @@ import { FakeSession, type Sent } from "../dev/fake-model";
 import type { ProblemData } from "../src/kernel/contract";
 import { render } from "preact";
 import { FieldRow } from "../src/controls/fields";
-import { OverflowRow, withoutRoom } from "../src/controls/overflow-row";
+import { createOverflowRow, withoutRoom } from "../src/controls/overflow-row";
 import { shareRange } from "../src/train/plot";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
@@ -339,7 +339,7 @@ describe("a newcomer", () => {
         disconnect(): void {}
       },
     );
-    const row = new OverflowRow("Stages shown", "more");
+    const row = createOverflowRow("Stages shown", "more");
     vi.unstubAllGlobals();
     const outside = el.appendChild(document.createElement("p"));
     el.append(row.root);

@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { expect, test } from "vitest";
-import { GraphOverlay, type OverlayValues, OverlayLayer, OverlayMenu } from "../src/graph/overlay";
+import { createOverlayLayer, createOverlayMenu, GraphOverlay, type OverlayValues } from "../src/graph/overlay";
 import type { PaintState } from "../src/graph/painter";
 import { EMPTY, type Scene, type SceneEdge, type SceneNode } from "../src/graph/scene";
 
@@ -82,7 +82,7 @@ test.each(OVERLAYS.map((one) => [one.data.name, one] as const))(
 
 test("the legend keeps hostile texts as data", () => {
   const states: Partial<PaintState>[] = [];
-  const layer = new OverlayLayer({ root: document.createElement("div"), paint: (state) => states.push(state) });
+  const layer = createOverlayLayer({ root: document.createElement("div"), paint: (state) => states.push(state) });
   layer.show(
     new GraphOverlay({ ...data, title: "<img src=x>", categories: ["<script>"], values: [0], notes: [] }, keys),
   );
@@ -99,7 +99,7 @@ test("the legend keeps hostile texts as data", () => {
 
 test("without values, the legend explains the roles and the returning gradient", () => {
   const states: Partial<PaintState>[] = [];
-  const layer = new OverlayLayer({ root: document.createElement("div"), paint: (state) => states.push(state) });
+  const layer = createOverlayLayer({ root: document.createElement("div"), paint: (state) => states.push(state) });
   const node = (...counts: number[]) => ({ counts }) as unknown as SceneNode;
   const scene = (...nodes: SceneNode[]): Scene => ({
     ...EMPTY,
@@ -123,7 +123,7 @@ test("without values, the legend explains the roles and the returning gradient",
 
 test("the arrow keys pass a slow overlay; Enter or leaving the menu chooses it", () => {
   const sent: string[] = [];
-  const menu = new OverlayMenu((name) => sent.push(name));
+  const menu = createOverlayMenu((name) => sent.push(name));
   const update = (): void =>
     menu.update(
       {
@@ -162,7 +162,7 @@ test("the arrow keys pass a slow overlay; Enter or leaving the menu chooses it",
 
 test("the menus send the overlay and the convention, and remember both", () => {
   const sent: [string, boolean][] = [];
-  const menu = new OverlayMenu((name, own) => sent.push([name, own]));
+  const menu = createOverlayMenu((name, own) => sent.push([name, own]));
   menu.update(
     {
       name: "flops",

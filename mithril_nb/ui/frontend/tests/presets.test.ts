@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeSession } from "../dev/fake-model";
-import { FullScreen, fullButton } from "../src/controls/full-screen";
-import { Splitter } from "../src/controls/split";
+import { createFullScreen, fullButton, type FullScreen } from "../src/controls/full-screen";
+import { createSplitter, type Splitter } from "../src/controls/split";
 import { Memory } from "../src/dom/memory";
 import { mountExplorer } from "../src/explorer";
 import { mountWorkbench } from "../src/workbench";
@@ -69,7 +69,7 @@ describe("a divider", () => {
     splitter.root.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
   test("moves by keys within its bounds and shows its value", () => {
     let share = 0.5;
-    const splitter = new Splitter({
+    const splitter = createSplitter({
       axis: "x",
       label: "Size of the graph",
       min: 0.2,
@@ -108,7 +108,7 @@ describe("full screen", () => {
     for (const part of ["a", "b"]) find(`#${part}`).append(fullButton(part.toUpperCase(), part));
     find("#head").append(fullButton("all", "all"));
     document.body.append(root);
-    screen = new FullScreen(root, find("main"));
+    screen = createFullScreen(root, find("main"));
   });
   afterEach(() => {
     screen.destroy();

@@ -3,13 +3,14 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import type { PackedGraph } from "../src/layout/data";
+import type { PackedGraph } from "../src/kernel/contract";
 import type { RawInstruction } from "../src/kernel/messages";
-import { GraphView } from "../src/graph/view";
+import { type PaintState, PLAIN } from "../src/graph/painter";
+import { createGraphView, type GraphView } from "../src/graph/view";
 import { NestedGraph } from "../src/layout/data";
 import { layout } from "../src/layout/layout";
 import { find as findIn } from "../src/search/found";
-import { Questions } from "../src/search/questions";
+import { createQuestions, type Questions } from "../src/search/questions";
 import { reachFrom } from "../src/search/reach";
 import { Search } from "../src/search/search";
 import { StageText } from "../src/store/links";
@@ -186,7 +187,7 @@ describe("the search field", () => {
   test("shows names as text", () => {
     type("img");
     expect(search.root.querySelector("img")).toBeNull();
-    expect(search.root.querySelector(".mnb-hit-label")!.textContent).toContain(HOSTILE);
+    expect(search.root.querySelector(".mnb-option > span")!.textContent).toContain(HOSTILE);
   });
 
   test("draws a part of many results", () => {
@@ -214,9 +215,10 @@ describe("questions about a graph", () => {
   let view: GraphView;
   let questions: Questions;
   let opened: Set<string>;
+  /** What the view was told to paint. */
+  let state: PaintState;
   const graph = new NestedGraph(GRAPH);
   const painted = (): { dimmed: string[]; matches: [string, number][] } => {
-    const state = (view as unknown as { state: { dimmed: Set<string>; matches: Map<string, number> } }).state;
     return { dimmed: [...state.dimmed].filter((key) => view.index.node(key)), matches: [...state.matches] };
   };
   const answer = (): string => questions.root.querySelector('[role="status"]')!.textContent!;
@@ -225,7 +227,13 @@ describe("questions about a graph", () => {
     vi.spyOn(HTMLCanvasElement.prototype, "getContext").mockImplementation(
       (() => new FakeContext().context) as unknown as typeof HTMLCanvasElement.prototype.getContext,
     );
-    view = new GraphView({ label: "Nodes", describe: ({ name }) => ({ name, tip: [] }), select: () => undefined });
+    view = createGraphView({ label: "Nodes", describe: ({ name }) => ({ name, tip: [] }), select: () => undefined });
+    state = PLAIN;
+    const { paint } = view;
+    vi.spyOn(view, "paint").mockImplementation((change) => {
+      state = { ...state, ...change };
+      paint(change);
+    });
     opened = new Set(["net"]);
     vi.spyOn(view.board, "clientWidth", "get").mockReturnValue(900);
     vi.spyOn(view.board, "clientHeight", "get").mockReturnValue(520);
@@ -233,7 +241,7 @@ describe("questions about a graph", () => {
       for (const key of keys) opened.add(key);
       view.show(layout(graph, opened));
     };
-    questions = new Questions(view, { graph: () => graph, open });
+    questions = createQuestions(view, { graph: () => graph, open });
     document.body.append(view.root);
     open([]);
     questions.paint({ selected: new Set() });
@@ -300,12 +308,12 @@ describe("answers follow the graph", () => {
       view.show(layout(graph, new Set(["net"])));
       questions.paint({});
     };
-    const view = new GraphView({
+    const view = createGraphView({
       label: "Nodes",
       describe: ({ name }) => ({ name, tip: [] }),
       select: () => undefined,
     });
-    const questions = new Questions(view, { graph: () => graph, open: () => undefined });
+    const questions = createQuestions(view, { graph: () => graph, open: () => undefined });
     const answer = (): string => questions.root.querySelector('[role="status"]')!.textContent!;
     show(GRAPH);
     view.focus("net/two");

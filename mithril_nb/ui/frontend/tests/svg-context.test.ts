@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { readColours } from "../src/drawing/colours";
 import { SvgContext } from "../src/drawing/svg-context";
 import { GraphOverlay } from "../src/graph/overlay";
-import { PLAIN, Painter } from "../src/graph/painter";
+import { createPainter, PLAIN } from "../src/graph/painter";
 import { SceneIndex, type SceneNode } from "../src/graph/scene";
 
 const node = (key: string, x: number): SceneNode => ({
@@ -60,7 +60,7 @@ test("paths, circles, transforms and opacity", () => {
 
 test("hostile texts are valid XML, and the legend has rows for all its parts and notes", () => {
   const hostile = `\u202e<b>&\0\x1b\uffff\ud800\n${"x".repeat(5000)}`;
-  const painter = new Painter();
+  const painter = createPainter();
   painter.show(
     new SceneIndex({
       title: "",
@@ -110,7 +110,7 @@ test("hostile texts are valid XML, and the legend has rows for all its parts and
 
 test("a graph with an overlay and hostile names stays data", () => {
   const hostile = `<script>alert("x")</script>&'`;
-  const painter = new Painter();
+  const painter = createPainter();
   const nodes = [node("a", 0), node(hostile, 200)];
   painter.show(new SceneIndex({ title: "", width: 400, height: 80, nodes, edges: [], is_model: true, roles: [] }));
   const overlay = new GraphOverlay(

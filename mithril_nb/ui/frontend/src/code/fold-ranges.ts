@@ -4,8 +4,9 @@
  * Two parts are nested or disjoint. A part with `span` is inside one line; other parts are whole lines.
  */
 
+import { getOrCreate, push } from "../dom/lists";
 import type { Role } from "../kernel/contract";
-import { type Instruction, type StageText, lineage } from "../store/links";
+import { type Instruction, isWithin, lineage, type StageText } from "../store/links";
 
 export interface FoldRange {
   kind: "signature" | "block" | "computation" | "other";
@@ -83,20 +84,11 @@ export function foldRanges(text: StageText): FoldRange[] {
     (a, b) =>
       a.from - b.from || Number(!!a.span) - Number(!!b.span) || b.to - a.to || (a.span?.[0] ?? 0) - (b.span?.[0] ?? 0),
   );
-  return numbered(found);
-}
-
-/** Set the position of each run among those of its block and role. */
-function numbered(ranges: FoldRange[]): FoldRange[] {
+  // The position of each run among those of its block and role.
   const runs = new Map<string, FoldRange[]>();
-  for (const range of ranges) {
-    const key = [range.kind, range.block, range.role, range.name, range.span ? range.count[1] : ""].join("\n");
-    const list = runs.get(key);
-    if (list) list.push(range);
-    else runs.set(key, [range]);
-  }
+  for (const range of found) push(runs, keyOf(range), range);
   for (const list of runs.values()) list.forEach((range, i) => (range.part = [i + 1, list.length]));
-  return ranges;
+  return found;
 }
 
 function part(kind: FoldRange["kind"], from: number, to: number, more: Partial<FoldRange> = {}): FoldRange {
@@ -137,7 +129,7 @@ function argumentLists(line: number, content: string): FoldRange[] {
   const found: FoldRange[] = [];
   let at = content.indexOf("(");
   for (const noun of ["parameter", "result"] as const) {
-    const end = at < 0 ? -1 : closing(content, at);
+    const end = at < 0 ? -1 : walk(content, at + 1, () => undefined);
     if (end < 0) break;
     if (end - at - 1 > LEAST_CHARACTERS) {
       found.push(part("signature", line, line, { span: [at + 1, end], count: [itemsIn(content, at + 1, end), noun] }));
@@ -170,11 +162,6 @@ function walk(content: string, from: number, each: (character: string) => void):
     } else if (depth === 0) each(one);
   }
   return -1;
-}
-
-/** Return the position of the bracket that closes the one at `at`, or -1. */
-function closing(content: string, at: number): number {
-  return walk(content, at + 1, () => undefined);
 }
 
 function itemsIn(content: string, from: number, to: number): number {
@@ -226,20 +213,14 @@ const PLACES = new WeakMap<StageText, readonly (LinePlace | null)[]>();
 
 /** Return the place of each line, counted from 1; null for lines without a block. Computed once for each text. */
 function placesOf(text: StageText): readonly (LinePlace | null)[] {
-  let places = PLACES.get(text);
-  if (!places) PLACES.set(text, (places = findPlaces(text)));
-  return places;
+  return getOrCreate(PLACES, text, () => findPlaces(text));
 }
 
 function findPlaces(text: StageText): (LinePlace | null)[] {
   const known = new Map<string, LinePlace>();
   const places: (LinePlace | null)[] = new Array(text.lineCount + 2).fill(null);
-  const place = (paths: readonly string[], block: string, role: Role | null, others: number): LinePlace => {
-    const key = `${paths.at(-1)}\n${role}`;
-    let one = known.get(key);
-    if (!one) known.set(key, (one = { paths, block, role, others }));
-    return one;
-  };
+  const place = (paths: readonly string[], block: string, role: Role | null, others: number): LinePlace =>
+    getOrCreate(known, `${paths.at(-1)}\n${role}`, () => ({ paths, block, role, others }));
   const alone = new Map<string, readonly string[]>();
   for (let line = 1; line <= text.lineCount; line++) {
     const instruction = text.at(line);
@@ -261,8 +242,7 @@ function findPlaces(text: StageText): (LinePlace | null)[] {
         );
       continue;
     }
-    let paths = alone.get(block);
-    if (!paths) alone.set(block, (paths = lineage(block).reverse()));
+    const paths = getOrCreate(alone, block, () => lineage(block).reverse());
     places[line] = place(paths, block, role, 0);
   }
   for (let line = text.lineCount - 1; line >= 1; line--) {
@@ -317,7 +297,7 @@ function blockRuns(
 
 /** Return the runs of at least two lines that have no share in the given blocks. */
 export function rangesOutside(text: StageText, blocks: readonly string[]): FoldRange[] {
-  const wanted = (path: string): boolean => blocks.some((block) => path === block || path.startsWith(`${block}/`));
+  const wanted = (path: string): boolean => blocks.some((block) => isWithin(path, block));
   const kept = new Map<unknown, boolean>();
   const found: FoldRange[] = [];
   let start = 1;
@@ -353,11 +333,11 @@ export function outlineOf(text: StageText): OutlineItem[] {
   placesOf(text).forEach((place, line) => {
     if (!place || place.others || text.at(line)?.opcode === "parameter") return;
     place.paths.forEach((path, depth) => {
-      let item = items.get(path);
-      if (!item) {
-        items.set(path, (item = { path, depth, line, lines: 0, inside: [] }));
-        (depth ? items.get(place.paths[depth - 1]!)!.inside : top).push(item);
-      }
+      const item = getOrCreate(items, path, () => {
+        const first = { path, depth, line, lines: 0, inside: [] };
+        (depth ? items.get(place.paths[depth - 1]!)!.inside : top).push(first);
+        return first;
+      });
       item.lines++;
     });
   });

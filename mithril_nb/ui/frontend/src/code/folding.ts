@@ -14,7 +14,7 @@ import type { FoldRange } from "./fold-ranges";
 import { Folds } from "./folds";
 
 /** Returns the text of a folded part. */
-export type LabelOf = (range: FoldRange) => string;
+type LabelOf = (range: FoldRange) => string;
 
 /** Replaces the folded parts, or their labels. */
 export const setFolds = StateEffect.define<{ folds?: Folds; labelOf?: LabelOf }>();

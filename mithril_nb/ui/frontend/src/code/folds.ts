@@ -1,5 +1,7 @@
 /** Which parts of a text are folded, and the rows that remain. Immutable, and used with and without an editor. */
 
+import { counted } from "../dom/format";
+import { firstWhere } from "../dom/lists";
 import type { Role } from "../kernel/contract";
 import { type FoldRange, isFoldedAtFirst, keyOf } from "./fold-ranges";
 
@@ -106,6 +108,18 @@ export class Folds {
     return found;
   }
 
+  /** Return the part that starts at a line, or the part inside the line that starts at a character. */
+  partAt(line: number, character: string | undefined): FoldRange | null {
+    if (character === undefined) return this.startsAt(line);
+    return this.spans.find(({ from, span }) => from === line && String(span![0]) === character) ?? null;
+  }
+
+  /** Return the sign beside a line: whether a click folds or unfolds lines; "" if it does neither. */
+  signAt(line: number): string {
+    const range = this.startsAt(line);
+    return range ? (this.folded.has(range) ? "▸" : "▾") : "";
+  }
+
   /** Return the row of a line, both counted from 1. */
   rowOf(line: number): number {
     const i = lastFrom(this.hidden, line);
@@ -116,13 +130,7 @@ export class Folds {
 
   /** Return the first line of a row. */
   lineOf(row: number): number {
-    let [low, high] = [0, this.hidden.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.hidden[middle]!.from - this.saved[middle]! < row) low = middle + 1;
-      else high = middle;
-    }
-    return row + this.saved[low]!;
+    return row + this.saved[firstWhere(this.hidden.length, (at) => this.hidden[at]!.from - this.saved[at]! >= row)]!;
   }
 
   rowCount(lines: number): number {
@@ -132,20 +140,11 @@ export class Folds {
 
 /** Return the index of the last part that starts at or before a line, or -1. */
 function lastFrom(ranges: readonly FoldRange[], line: number): number {
-  let [low, high] = [0, ranges.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (ranges[middle]!.from <= line) low = middle + 1;
-    else high = middle;
-  }
-  return low - 1;
+  return firstWhere(ranges.length, (at) => ranges[at]!.from > line) - 1;
 }
 
 /** Returns the cost of a block in a role and its share, such as "12.3 MFLOP, 14 %"; "" if the program has no costs. */
 export type CostText = (block: string, role: Role | null) => string;
-
-const counted = (count: number, noun: string): string =>
-  `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
 
 /** Return the name of a block and its role; the forward pass is not named. */
 export function nameOf({ block, role, others = 0 }: Pick<FoldRange, "block" | "role"> & { others?: number }): string {

@@ -1,9 +1,10 @@
 /** Syntax colours of the stages in a code pane. */
 
 import { type Extension, RangeSetBuilder } from "@codemirror/state";
-import { Decoration, type DecorationSet, type EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
+import { Decoration, type DecorationSet, type EditorView } from "@codemirror/view";
+import { getOrCreate } from "../dom/lists";
 import { RULES, type Rule, tokensFrom } from "./tokens";
-import { visibleLines } from "./visible-lines";
+import { decorated, visibleLines } from "./visible-lines";
 
 /** Tokens without a mark. They are the most frequent, and each mark would add an element to the page. */
 const PLAIN = new Set(["value", "punctuation"]);
@@ -11,9 +12,7 @@ const MARKS = new Map<string, Decoration>();
 
 /** Return the CSS class mark of a token. Classes follow the theme without recreating the editor. */
 function markOf(name: string): Decoration {
-  let mark = MARKS.get(name);
-  if (!mark) MARKS.set(name, (mark = Decoration.mark({ class: `mnb-t-${name}` })));
-  return mark;
+  return getOrCreate(MARKS, name, () => Decoration.mark({ class: `mnb-t-${name}` }));
 }
 
 function colour(view: EditorView, rules: readonly Rule[]): DecorationSet {
@@ -36,16 +35,5 @@ function colour(view: EditorView, rules: readonly Rule[]): DecorationSet {
 /** Return an extension that colours the visible lines; an unknown language is plain text. */
 export function colouredAs(language: string): Extension {
   const rules = RULES[language] ?? [];
-  return ViewPlugin.fromClass(
-    class {
-      decorations: DecorationSet;
-      constructor(view: EditorView) {
-        this.decorations = colour(view, rules);
-      }
-      update(update: ViewUpdate): void {
-        if (update.docChanged || update.viewportChanged) this.decorations = colour(update.view, rules);
-      }
-    },
-    { decorations: (plugin) => plugin.decorations },
-  );
+  return decorated((view) => colour(view, rules));
 }

@@ -10,13 +10,12 @@ import { type Extension, StateEffect } from "@codemirror/state";
 import { type EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
 import { h } from "../dom/dom";
 import { foldsOf, setFolds } from "./folding";
-import type { Folds } from "./folds";
 
 /** Returns the CSS class of a line's stripe, or null; lines are counted from 1. */
 export type StripeOf = (line: number) => string | null;
 
 /** The cost of a line: the length of its bar, 1 for the most expensive line, and its number. */
-export interface LineCost {
+interface LineCost {
   level: number;
   text: string;
 }
@@ -24,7 +23,7 @@ export interface LineCost {
 /** Returns the cost of a line; null if it is 0. */
 export type HeatOf = (line: number) => LineCost | null;
 
-export interface Bar {
+interface Bar {
   name: string;
   /** First row, and the row after the last one. */
   from: number;
@@ -48,11 +47,6 @@ export function barsOf(stripeOf: StripeOf, from: number, to: number): Bar[] {
     else bars.push({ name, from: row, to: row + 1 });
   }
   return bars;
-}
-
-function signOf(folds: Folds, line: number): string {
-  const range = folds.startsAt(line);
-  return range ? (folds.folded.has(range) ? "▸" : "▾") : "";
 }
 
 export const margin: Extension = ViewPlugin.fromClass(
@@ -111,7 +105,7 @@ export const margin: Extension = ViewPlugin.fromClass(
       const top = documentPadding.top + (viewportLineBlocks[0]?.top ?? 0) / scaleY;
       const height = (viewportLineBlocks[0]?.height ?? 0) / scaleY;
       this.numbers.textContent = lines.map((line) => `${line}\n`).join("");
-      this.signs.textContent = folds.ranges.length ? lines.map((line) => `${signOf(folds, line)}\n`).join("") : "";
+      this.signs.textContent = folds.ranges.length ? lines.map((line) => `${folds.signAt(line)}\n`).join("") : "";
       for (const part of [this.numbers, this.signs, this.bars, this.heat]) part.style.top = `${top}px`;
       const createBar = ({ name, from, to }: Bar): HTMLElement => {
         const bar = h("div", { class: name });

@@ -1,12 +1,12 @@
 /** Marks in a code pane: linked lines and block stripes. Only visible lines get marks. */
 
 import { type Extension, RangeSetBuilder, StateEffect, StateField } from "@codemirror/state";
-import { Decoration, type DecorationSet, type EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
+import { Decoration, type DecorationSet, type EditorView } from "@codemirror/view";
 import type { StageText } from "../store/links";
 import type { FoldRange } from "./fold-ranges";
 import { folding, foldsOf, setFolds } from "./folding";
 import { type StripeOf, margin } from "./margin";
-import { visibleLines } from "./visible-lines";
+import { decorated, visibleLines } from "./visible-lines";
 
 export const HOVER = 1;
 export const PINNED = 2;
@@ -96,20 +96,8 @@ function build(view: EditorView): DecorationSet {
   return builder.finish();
 }
 
-const linkedLines = ViewPlugin.fromClass(
-  class {
-    decorations: DecorationSet;
-    constructor(view: EditorView) {
-      this.decorations = build(view);
-    }
-    update(update: ViewUpdate): void {
-      const flagged = update.transactions.some((transaction) =>
-        transaction.effects.some((effect) => effect.is(setFlags) || effect.is(setFolds)),
-      );
-      if (flagged || update.docChanged || update.viewportChanged) this.decorations = build(update.view);
-    }
-  },
-  { decorations: (plugin) => plugin.decorations },
+const linkedLines = decorated(build, ({ transactions }) =>
+  transactions.some(({ effects }) => effects.some((effect) => effect.is(setFlags) || effect.is(setFolds))),
 );
 
 /** Return the stripe of each line: hue of the main block, pattern of the role. */

@@ -9,7 +9,7 @@ export interface Rule {
   end: RegExp | null;
 }
 
-export interface Token {
+interface Token {
   from: number;
   to: number;
   name: string;

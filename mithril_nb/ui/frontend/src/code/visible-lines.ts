@@ -1,8 +1,9 @@
-/** Yields the visible lines of an editor once each; a very long line can have several visible ranges. */
+/** The visible lines of an editor, and decorations of them. */
 
-import type { Line } from "@codemirror/state";
-import type { EditorView } from "@codemirror/view";
+import type { Extension, Line } from "@codemirror/state";
+import { type DecorationSet, type EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
 
+/** Yield the visible lines once each; a very long line can have several visible ranges. */
 export function* visibleLines({
   state: { doc },
   visibleRanges,
@@ -16,4 +17,23 @@ export function* visibleLines({
       at = line.to + 1;
     }
   }
+}
+
+/** Decorate the visible lines, again after other changes if `isStale` returns true for an update. */
+export function decorated(
+  build: (view: EditorView) => DecorationSet,
+  isStale: (update: ViewUpdate) => boolean = () => false,
+): Extension {
+  return ViewPlugin.fromClass(
+    class {
+      decorations: DecorationSet;
+      constructor(view: EditorView) {
+        this.decorations = build(view);
+      }
+      update(update: ViewUpdate): void {
+        if (update.docChanged || update.viewportChanged || isStale(update)) this.decorations = build(update.view);
+      }
+    },
+    { decorations: (plugin) => plugin.decorations },
+  );
 }

@@ -1,8 +1,10 @@
 /** Groups of buttons: radio buttons, toggle buttons, and removable chips. */
 
+import { Button } from "../dom/view";
+import { handled, hasModifier } from "../dom/events";
 import { useRef } from "preact/hooks";
 
-export interface Choice<T extends string> {
+interface Choice<T extends string> {
   value: T;
   title: string;
   hint?: string;
@@ -18,24 +20,17 @@ interface GroupProps<T extends string> {
 function Toggle<T extends string>(props: { of: GroupProps<T>; choice: Choice<T>; role?: "radio"; state: object }) {
   const { of, choice, role, state } = props;
   return (
-    <button
-      type="button"
+    <Button
       class="mnb-toggle"
       role={role}
       title={choice.hint}
-      data-mnb-action={`${of.action}.${choice.value}`}
+      action={`${of.action}.${choice.value}`}
       onClick={() => of.pick(choice.value)}
       {...state}
     >
       {choice.title}
-    </button>
+    </Button>
   );
-}
-
-/** Prevent the default of a key that has moved the focus, and that no other part may handle. */
-export function handled(event: Event): void {
-  event.preventDefault();
-  event.stopPropagation();
 }
 
 /** A radio group with one stop in the tab order. */
@@ -43,7 +38,7 @@ export function Radios<T extends string>({ value, ...props }: GroupProps<T> & { 
   const { label, choices, pick } = props;
   const press = (event: KeyboardEvent): void => {
     const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (by === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (by === undefined || hasModifier(event)) return;
     handled(event);
     const buttons = (event.currentTarget as Element).children;
     const next = ([...buttons].indexOf(event.target as Element) + by + choices.length) % choices.length;
@@ -100,16 +95,15 @@ export function Chips({ label, verb, chips, remove, home }: ChipsProps) {
   return (
     <div class="mnb-toggles" role="group" aria-label={label} hidden={chips.length === 0} ref={root}>
       {chips.map(({ key, label }, at) => (
-        <button
+        <Button
           key={key}
-          type="button"
           class="mnb-toggle mnb-removable"
           aria-label={`${verb} ${label}`}
           title={label}
           onClick={() => press(key, at)}
         >
           {`${label} ✕`}
-        </button>
+        </Button>
       ))}
     </div>
   );

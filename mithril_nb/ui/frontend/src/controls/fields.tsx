@@ -1,15 +1,15 @@
 /** Fields of forms. A snapshot does not take away the text that the user types, or the slider that is dragged. */
 
+import { Button } from "../dom/view";
 import { type Signal, batch, useSignal } from "@preact/signals";
 import type { JSX, TargetedEvent } from "preact";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { uid } from "../dom/dom";
-import { fromSlider, short, toSlider } from "../dom/format";
-import { focusedAt } from "../dom/view";
+import { focusedAt, uid } from "../dom/dom";
+import { fromSlider, grouped, short, toSlider } from "../dom/format";
 import type { FieldValue, SettingField } from "../kernel/contract";
 
 /** A field; a setting of the kernel has all parts. */
-export type Field = Pick<SettingField, "name" | "type" | "value"> & Partial<SettingField>;
+type Field = Pick<SettingField, "name" | "type" | "value"> & Partial<SettingField>;
 
 interface FieldProps {
   field: Field;
@@ -40,8 +40,6 @@ export function readInts(value: string): number[] | null {
   return numbers.every(Number.isInteger) && numbers.length > 0 ? numbers : null;
 }
 
-const formatCount = (value: number): string => value.toLocaleString("en-US");
-
 /** Return the number in a text, or NaN. "0,01" is 0.01, as in most of Europe; "1,000" is ambiguous, so NaN. */
 export const numberOf = (raw: string): number => Number(raw.replace(/^(-?0),(\d+)$/, "$1.$2"));
 
@@ -50,11 +48,11 @@ export function numberProblem(raw: string, { type, min, max }: Pick<Field, "type
   const kind = type === "int" ? "whole number" : "number";
   const range =
     min != null && max != null
-      ? ` from ${formatCount(min)} to ${formatCount(max)}`
+      ? ` from ${grouped(min)} to ${grouped(max)}`
       : min != null
-        ? ` of at least ${formatCount(min)}`
+        ? ` of at least ${grouped(min)}`
         : max != null
-          ? ` of at most ${formatCount(max)}`
+          ? ` of at most ${grouped(max)}`
           : "";
   const advice = `Enter a ${kind}${range}.`;
   if (raw === "") return advice;
@@ -66,7 +64,7 @@ export function numberProblem(raw: string, { type, min, max }: Pick<Field, "type
 }
 
 /** A text control. `parse` returns the value of a text, or undefined with the reason in `problem`. */
-function TextControl(
+export function TextControl(
   props: InputProps & {
     shown: string;
     parse: (text: string) => FieldValue | undefined;
@@ -118,19 +116,50 @@ function TextControl(
   );
 }
 
+/**
+ * Return the attributes of a logarithmic slider, and a function that forgets where it was dragged.
+ * While the user drags it, an older value must not move it back.
+ */
+export function useSlider(
+  value: number | null,
+  rangeOf: (isHeld: boolean) => readonly [min: number, max: number],
+  isInteger: boolean,
+  take: (value: number) => void,
+) {
+  const slider = useRef<HTMLInputElement>(null);
+  const dragged = useSignal<number | null>(null);
+  const isHeld = slider.current !== null && focusedAt(slider.current) === slider.current;
+  const range = rangeOf(isHeld);
+  const attributes: JSX.IntrinsicElements["input"] = {
+    type: "range",
+    class: "mnb-slider",
+    min: 0,
+    max: 1000,
+    step: 1,
+    value: (isHeld ? dragged.value : null) ?? (value === null ? 0 : toSlider(value, ...range)),
+    ref: slider,
+    onInput: (event) =>
+      batch(() => {
+        dragged.value = Number(event.currentTarget.value);
+        take(fromSlider(dragged.value, ...range, isInteger));
+      }),
+  };
+  return { attributes, forget: () => void (dragged.value = null) };
+}
+
 function NumberInput(props: InputProps) {
   const { field, value, send, problem } = props;
   const integer = field.type === "int";
   const [min, max] = [field.min ?? (integer ? 1 : 0), field.max ?? (integer ? 4096 : 1)];
-  const slider = useRef<HTMLInputElement>(null);
-  // While the user drags the slider, an older snapshot must not move it back.
-  const dragged = useSignal<number | null>(null);
   const end = useRef(max);
-  const isHeld = slider.current !== null && focusedAt(slider.current) === slider.current;
   const number = typeof value === "number" ? value : null;
-  // A slider up to a million would leave no room for common sizes, so its end stays near the value.
-  if (!isHeld && integer)
-    end.current = Math.min(max, Math.max(1024, 2 ** Math.ceil(Math.log2(4 * Math.max(1, number ?? 1)))));
+  const rangeOf = (isHeld: boolean): [number, number] => {
+    // A slider up to a million would leave no room for common sizes, so its end stays near the value.
+    if (!isHeld && integer)
+      end.current = Math.min(max, Math.max(1024, 2 ** Math.ceil(Math.log2(4 * Math.max(1, number ?? 1)))));
+    return [min, end.current];
+  };
+  const slider = useSlider(number, rangeOf, integer, (next) => next !== number && take(next));
   const take = (value: number): void => {
     problem.value = "";
     send(value);
@@ -138,7 +167,7 @@ function NumberInput(props: InputProps) {
   const step = (direction: number): void => {
     const from = number ?? min;
     const by = integer ? 1 : Math.pow(10, Math.floor(Math.log10(Math.max(Math.abs(from), 1e-6))) - 1);
-    dragged.value = null;
+    slider.forget();
     take(Math.min(max, Math.max(min, Number((from + direction * by).toPrecision(6)))));
   };
   const steps: Record<string, number> = { ArrowUp: 1, ArrowDown: -1 };
@@ -153,17 +182,11 @@ function NumberInput(props: InputProps) {
     problem.value = numberProblem(text, field);
     return problem.value ? undefined : numberOf(text);
   };
-  const drag = (event: TargetedEvent<HTMLInputElement>): void => {
-    dragged.value = Number(event.currentTarget.value);
-    const next = fromSlider(dragged.value, min, end.current, integer);
-    if (next !== number) take(next);
-  };
   const button = (by: number, sign: string, verb: string): JSX.Element => (
-    <button type="button" class="mnb-step" tabIndex={-1} aria-label={`${verb} ${field.name}`} onClick={() => step(by)}>
+    <Button class="mnb-step" tabIndex={-1} aria-label={`${verb} ${field.name}`} onClick={() => step(by)}>
       {sign}
-    </button>
+    </Button>
   );
-  const position = number === null ? 0 : toSlider(number, min, end.current);
   return (
     <>
       <span class="mnb-stepper">
@@ -183,16 +206,9 @@ function NumberInput(props: InputProps) {
         {button(1, "+", "Increase")}
       </span>
       <input
-        type="range"
-        class="mnb-slider"
-        min={0}
-        max={1000}
-        step={1}
+        {...slider.attributes}
         aria-label={`${field.name}, logarithmic slider`}
         aria-valuetext={number === null ? "inferred" : short(number)}
-        value={(isHeld ? dragged.value : null) ?? position}
-        ref={slider}
-        onInput={drag}
         onKeyDown={(event) => press(event, notches[event.key]) && event.preventDefault()}
       />
     </>

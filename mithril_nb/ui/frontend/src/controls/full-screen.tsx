@@ -36,75 +36,81 @@ function paint(button: HTMLElement, isOn: boolean): void {
 }
 
 /** Fills the screen with a part, or the widget if the page does not allow full screen. The focus stays. */
-export class FullScreen {
-  private part: HTMLElement | null = null;
-  private isOn = false;
-  private readonly followBrowser = (): void => {
+export function createFullScreen(root: HTMLElement, main: HTMLElement) {
+  let filling: HTMLElement | null = null;
+  let isOn = false;
+  const followBrowser = (): void => {
     // The browser handles Esc itself.
-    if (this.isOn && this.wasNative && !this.isNative) this.leave();
-    this.wasNative = this.isNative;
+    if (isOn && wasNative && !isNative()) leave();
+    wasNative = isNative();
   };
-  private wasNative = false;
+  let wasNative = false;
+  root.addEventListener("mnb-full", (event) => toggle(event.target as Element));
+  document.addEventListener("fullscreenchange", followBrowser);
 
-  constructor(
-    private readonly root: HTMLElement,
-    private readonly main: HTMLElement,
-  ) {
-    root.addEventListener("mnb-full", (event) => this.toggle(event.target as Element));
-    document.addEventListener("fullscreenchange", this.followBrowser);
-  }
-
-  destroy(): void {
-    document.removeEventListener("fullscreenchange", this.followBrowser);
-    this.leave();
+  function destroy(): void {
+    document.removeEventListener("fullscreenchange", followBrowser);
+    leave();
   }
 
   /** Whether a part of the widget fills the screen. */
-  get hasPart(): boolean {
-    return this.part !== null;
+  function hasPart(): boolean {
+    return filling !== null;
   }
 
   /** Enter with the part around an element, or the whole widget if there is none; leave if it is shown already. */
-  toggle(from: Element): void {
+  function toggle(from: Element): void {
     const part = from.closest<HTMLElement>("[data-mnb-full]");
-    if (this.isOn && part === this.part) this.leave();
-    else this.enter(part && this.main.contains(part) ? part : null);
+    if (isOn && part === filling) leave();
+    else enter(part && main.contains(part) ? part : null);
   }
 
   /** Return whether full screen was left. */
-  leave(): boolean {
-    if (!this.isOn) return false;
-    this.isOn = false;
-    this.part = null;
-    this.update();
-    if (this.isNative) void document.exitFullscreen().catch(() => undefined);
+  function leave(): boolean {
+    if (!isOn) return false;
+    isOn = false;
+    filling = null;
+    update();
+    if (isNative()) void document.exitFullscreen().catch(() => undefined);
     return true;
   }
 
   /** Hide everything but the part; call again after parts have moved. */
-  update(): void {
-    const { root, main, part } = this;
+  function update(): void {
+    const part = filling;
     for (const one of root.querySelectorAll("[data-mnb-away]")) one.removeAttribute("data-mnb-away");
     for (const one of root.querySelectorAll("[data-mnb-filling]")) one.removeAttribute("data-mnb-filling");
-    attr(root, "data-mnb-screen", this.isOn);
+    attr(root, "data-mnb-screen", isOn);
     for (let at = part; at && at !== main; at = at.parentElement) {
       attr(at, "data-mnb-filling", true);
       for (const other of at.parentElement!.children) if (other !== at) attr(other, "data-mnb-away", true);
     }
     for (const button of root.querySelectorAll<HTMLElement>('[data-mnb-action^="full."]')) {
       const own = button.closest("[data-mnb-full]");
-      paint(button, this.isOn && (own === part || (part !== null && own === null)));
+      paint(button, isOn && (own === part || (part !== null && own === null)));
     }
   }
 
-  private get isNative(): boolean {
-    return (this.root.getRootNode() as Document | ShadowRoot).fullscreenElement === this.root;
+  function isNative(): boolean {
+    return (root.getRootNode() as Document | ShadowRoot).fullscreenElement === root;
   }
 
-  private enter(part: HTMLElement | null): void {
-    this.isOn = true;
-    this.part = part;
-    this.update();
-    if (!this.isNative) void this.root.requestFullscreen?.().catch(() => undefined);
+  function enter(part: HTMLElement | null): void {
+    isOn = true;
+    filling = part;
+    update();
+    if (!isNative()) void root.requestFullscreen?.().catch(() => undefined);
   }
+
+  return {
+    destroy,
+    get hasPart() {
+      return hasPart();
+    },
+    toggle,
+    leave,
+    update,
+  };
 }
+
+export type FullScreen = ReturnType<typeof createFullScreen>;

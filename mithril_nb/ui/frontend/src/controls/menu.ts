@@ -1,5 +1,6 @@
 /** Menus of actions: of a button, and at the pointer. */
 
+import { handled, hasModifier } from "../dom/events";
 import { attr, h, text, zoomOf } from "../dom/dom";
 
 export interface MenuAction {
@@ -59,8 +60,7 @@ export function openMenu(
   list.classList.add("mnb-popup");
   list.addEventListener("keydown", (event) => {
     if (!press(event, list, leave)) return;
-    event.preventDefault();
-    event.stopPropagation();
+    handled(event);
   });
   list.addEventListener("contextmenu", (event) => event.preventDefault());
   list.addEventListener("focusout", (event) => list.contains(event.relatedTarget as Node | null) || close());
@@ -73,71 +73,58 @@ export function openMenu(
   (list.firstElementChild as HTMLElement | null)?.focus({ preventScroll: true });
 }
 
-export class MenuButton {
-  readonly root: HTMLElement;
-  private readonly button: HTMLButtonElement;
-  private readonly list: HTMLElement;
-
-  constructor(
-    private readonly label: string,
-    name: string,
-    action: string,
-    items: readonly MenuAction[],
-  ) {
-    this.button = h(
-      "button",
-      {
-        type: "button",
-        class: "mnb-select",
-        "aria-haspopup": "menu",
-        "aria-expanded": "false",
-        title: name,
-        "data-mnb-action": action,
-        onclick: () => this.show(this.list.hidden === true),
-      },
-      label,
-    );
-    this.list = listOf(name, items, (act) => {
-      this.leave();
-      act();
-    });
-    this.list.hidden = true;
-    this.root = h("span", { class: "mnb-menu-button" }, this.button, this.list);
-    this.root.addEventListener("keydown", (event) => this.key(event));
-    this.root.addEventListener(
-      "focusout",
-      (event) => this.root.contains(event.relatedTarget as Node | null) || this.show(false),
-    );
-  }
+export function createMenuButton(label: string, name: string, action: string, items: readonly MenuAction[]) {
+  const button = h(
+    "button",
+    {
+      type: "button",
+      class: "mnb-select",
+      "aria-haspopup": "menu",
+      "aria-expanded": "false",
+      title: name,
+      "data-mnb-action": action,
+      onclick: () => show(list.hidden === true),
+    },
+    label,
+  );
+  const list = listOf(name, items, (act) => {
+    leave();
+    act();
+  });
+  list.hidden = true;
+  const root = h("span", { class: "mnb-menu-button" }, button, list);
+  root.addEventListener("keydown", key);
+  root.addEventListener("focusout", (event) => root.contains(event.relatedTarget as Node | null) || show(false));
 
   /** Show the name of the running work on the button; "" shows the title again. */
-  report(work: string): void {
-    text(this.button, work || this.label);
-    attr(this.button, "aria-busy", work ? "true" : null);
+  function report(work: string): void {
+    text(button, work || label);
+    attr(button, "aria-busy", work ? "true" : null);
   }
 
-  private show(isOpen: boolean): void {
-    if (this.list.hidden === !isOpen) return;
-    this.list.hidden = !isOpen;
-    attr(this.button, "aria-expanded", String(isOpen));
+  function show(isOpen: boolean): void {
+    if (list.hidden === !isOpen) return;
+    list.hidden = !isOpen;
+    attr(button, "aria-expanded", String(isOpen));
     if (!isOpen) return;
-    this.list.classList.remove("mnb-left");
-    this.list.classList.toggle("mnb-left", this.list.getBoundingClientRect().left < 0);
-    (this.list.firstElementChild as HTMLElement | null)?.focus({ preventScroll: true });
+    list.classList.remove("mnb-left");
+    list.classList.toggle("mnb-left", list.getBoundingClientRect().left < 0);
+    (list.firstElementChild as HTMLElement | null)?.focus({ preventScroll: true });
   }
 
-  private leave(): void {
-    this.button.focus({ preventScroll: true });
-    this.show(false);
+  function leave(): void {
+    button.focus({ preventScroll: true });
+    show(false);
   }
 
-  private key(event: KeyboardEvent): void {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (this.list.hidden) {
+  function key(event: KeyboardEvent): void {
+    if (hasModifier(event)) return;
+    if (list.hidden) {
       if (event.key !== "ArrowDown") return;
-      this.show(true);
-    } else if (!press(event, this.list, () => this.leave())) return;
-    event.preventDefault();
-    event.stopPropagation();
+      show(true);
+    } else if (!press(event, list, leave)) return;
+    handled(event);
   }
+
+  return { root, report };
 }

@@ -1,6 +1,7 @@
 /** A row of toggle buttons. Buttons without room move into a list that a button at the end opens. */
 
-import { attr, h } from "../dom/dom";
+import { watchSize } from "../dom/events";
+import { attr, focusedAt, h } from "../dom/dom";
 
 /** Gap between the row and the button at its end, in px. */
 const GAP = 4;
@@ -32,98 +33,90 @@ export function withoutRoom(
   return away;
 }
 
-export class OverflowRow {
-  readonly root: HTMLElement;
-  private readonly row: HTMLElement;
-  private readonly menu: HTMLElement;
-  private readonly more: HTMLButtonElement;
-  private readonly list: HTMLElement;
-  private readonly watcher: ResizeObserver | null;
-  private readonly press = (event: Event): void => void (event.composedPath().includes(this.menu) || this.open(false));
-  private buttons: HTMLElement[] = [];
+export function createOverflowRow(label: string, action: string) {
+  const press = (event: Event): void => void (event.composedPath().includes(menu) || open(false));
+  let allButtons: HTMLElement[] = [];
+  const row = h("div", { class: "mnb-toggles", role: "group", "aria-label": label });
+  const list = h("div", {
+    class: "mnb-actions mnb-overflow",
+    role: "group",
+    "aria-label": `More: ${label}`,
+    hidden: true,
+  });
+  const more = h(
+    "button",
+    {
+      type: "button",
+      class: "mnb-toggle",
+      "aria-expanded": "false",
+      title: "Show the other buttons",
+      "data-mnb-action": action,
+      onclick: () => open(list.hidden === true),
+    },
+    "More",
+  );
+  const menu = h("span", { class: "mnb-menu-button", hidden: true }, more, list);
+  const root = h("div", { class: "mnb-overflow-row" }, row, menu);
+  menu.addEventListener(
+    "focusout",
+    (event) => event.relatedTarget && !menu.contains(event.relatedTarget as Node) && open(false),
+  );
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || list.hidden) return;
+    event.stopPropagation();
+    more.focus();
+    open(false);
+  });
+  const unwatch = watchSize(root, fit);
 
-  constructor(label: string, action: string) {
-    this.row = h("div", { class: "mnb-toggles", role: "group", "aria-label": label });
-    this.list = h("div", {
-      class: "mnb-actions mnb-overflow",
-      role: "group",
-      "aria-label": `More: ${label}`,
-      hidden: true,
-    });
-    this.more = h(
-      "button",
-      {
-        type: "button",
-        class: "mnb-toggle",
-        "aria-expanded": "false",
-        title: "Show the other buttons",
-        "data-mnb-action": action,
-        onclick: () => this.open(this.list.hidden === true),
-      },
-      "More",
-    );
-    this.menu = h("span", { class: "mnb-menu-button", hidden: true }, this.more, this.list);
-    this.root = h("div", { class: "mnb-overflow-row" }, this.row, this.menu);
-    this.menu.addEventListener(
-      "focusout",
-      (event) => event.relatedTarget && !this.menu.contains(event.relatedTarget as Node) && this.open(false),
-    );
-    this.menu.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" || this.list.hidden) return;
-      event.stopPropagation();
-      this.more.focus();
-      this.open(false);
-    });
-    this.watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.fit());
-    this.watcher?.observe(this.root);
-  }
-
-  destroy(): void {
-    this.open(false);
-    this.watcher?.disconnect();
+  function destroy(): void {
+    open(false);
+    unwatch();
   }
 
   /** Replace the buttons. */
-  set(buttons: HTMLElement[]): void {
-    this.open(false);
-    this.buttons = buttons;
-    this.list.replaceChildren();
-    this.row.replaceChildren(...buttons);
-    this.fit();
+  function set(buttons: HTMLElement[]): void {
+    open(false);
+    allButtons = buttons;
+    list.replaceChildren();
+    row.replaceChildren(...buttons);
+    fit();
   }
 
   /** Move the focus to a button; if it is in the closed list, to the button that opens it. */
-  focus(button: HTMLElement | undefined): void {
-    if (button && this.list.contains(button) && this.list.hidden) this.more.focus({ preventScroll: true });
+  function focus(button: HTMLElement | undefined): void {
+    if (button && list.contains(button) && list.hidden) more.focus({ preventScroll: true });
     else button?.focus({ preventScroll: true });
   }
 
-  private open(isOpen: boolean): void {
-    this.list.hidden = !isOpen;
-    attr(this.more, "aria-expanded", String(isOpen));
+  function open(isOpen: boolean): void {
+    list.hidden = !isOpen;
+    attr(more, "aria-expanded", String(isOpen));
     // A press on something that takes no focus closes the list, too.
-    document[isOpen ? "addEventListener" : "removeEventListener"]("pointerdown", this.press, true);
+    document[isOpen ? "addEventListener" : "removeEventListener"]("pointerdown", press, true);
   }
 
-  private fit(): void {
-    const room = this.root.clientWidth;
+  function fit(): void {
+    const room = root.clientWidth;
     if (!room) return; // hidden
-    const { row, list, menu, buttons } = this;
+    const buttons = allButtons;
     const wraps = getComputedStyle(row).flexWrap === "wrap";
-    const { activeElement } = this.root.getRootNode() as Document | ShadowRoot;
+    const activeElement = focusedAt(root);
     menu.hidden = wraps;
     row.append(...list.children); // buttons in the closed list have no width
     const width = (element: HTMLElement): number =>
       element.offsetWidth + (parseFloat(getComputedStyle(element).marginLeft) || 0);
     const pressed = buttons.map((one) => one.getAttribute("aria-pressed") === "true");
-    const away = wraps ? new Set<number>() : withoutRoom(buttons.map(width), pressed, room, width(this.more) + GAP);
+    const away = wraps ? new Set<number>() : withoutRoom(buttons.map(width), pressed, room, width(more) + GAP);
     const kept = buttons.filter((_, at) => !away.has(at));
     // Moving an element drops its focus, so move only those that are not in their place.
     kept.forEach((button, at) => row.children[at] !== button && row.insertBefore(button, row.children[at] ?? null));
     list.append(...buttons.filter((_, at) => away.has(at)));
     menu.hidden = away.size === 0;
     const focused = buttons.find((button) => button === activeElement);
-    if (!away.size || (focused && row.contains(focused))) this.open(false);
-    this.focus(focused);
+    if (!away.size || (focused && row.contains(focused))) open(false);
+    focus(focused);
   }
+
+  return { root, set, focus, destroy };
 }

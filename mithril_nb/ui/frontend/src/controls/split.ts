@@ -1,9 +1,10 @@
 /** Dividers that move by dragging or with the arrow keys. */
 
+import { followPointer, handled, hasModifier } from "../dom/events";
 import type { Memory } from "../dom/memory";
 import { attr, h } from "../dom/dom";
 
-export interface SplitOptions {
+interface SplitOptions {
   /** "x": a vertical bar that moves left and right; "y": a horizontal one. */
   axis: "x" | "y";
   label: string;
@@ -18,74 +19,63 @@ export interface SplitOptions {
   step?: number;
 }
 
-export class Splitter {
-  readonly root: HTMLElement;
-
-  constructor(private readonly options: SplitOptions) {
-    this.root = h("div", { role: "separator", tabindex: 0, "aria-label": options.label });
-    this.root.addEventListener("pointerdown", (event) => this.drag(event));
-    this.root.addEventListener("keydown", (event) => this.key(event));
-    // Its size also changes with the window.
-    this.root.addEventListener("focus", () => this.update());
-    this.update();
-  }
+export function createSplitter(options: SplitOptions) {
+  const root = h("div", { role: "separator", tabindex: 0, "aria-label": options.label });
+  root.addEventListener("pointerdown", drag);
+  root.addEventListener("keydown", key);
+  // Its size also changes with the window.
+  root.addEventListener("focus", update);
+  update();
 
   /** Change the direction. */
-  turn(axis: "x" | "y"): void {
-    this.options.axis = axis;
-    this.update();
+  function turn(axis: "x" | "y"): void {
+    options.axis = axis;
+    update();
   }
 
-  update(): void {
-    const { axis, get, length, min = 0.1, max = 0.9 } = this.options;
+  function update(): void {
+    const { axis, get, length, min = 0.1, max = 0.9 } = options;
     const unit = length ? 100 : 1; // shares in percent
-    attr(this.root, "class", `mnb-split mnb-split-${axis}`);
-    attr(this.root, "aria-orientation", axis === "x" ? "vertical" : "horizontal");
-    attr(this.root, "aria-valuemin", Math.round(min * unit));
-    attr(this.root, "aria-valuemax", Math.round(max * unit));
+    attr(root, "class", `mnb-split mnb-split-${axis}`);
+    attr(root, "aria-orientation", axis === "x" ? "vertical" : "horizontal");
+    attr(root, "aria-valuemin", Math.round(min * unit));
+    attr(root, "aria-valuemax", Math.round(max * unit));
     attr(
-      this.root,
+      root,
       "aria-valuenow",
       Math.min(Math.round(max * unit), Math.max(Math.round(min * unit), Math.round(get() * unit))),
     );
-    attr(this.root, "aria-valuetext", length ? null : `${Math.round(get())} pixels`);
+    attr(root, "aria-valuetext", length ? null : `${Math.round(get())} pixels`);
   }
 
-  private move(size: number): void {
-    const { set, min = 0.1, max = 0.9 } = this.options;
+  function move(size: number): void {
+    const { set, min = 0.1, max = 0.9 } = options;
     set(Math.min(max, Math.max(min, size)));
-    this.update();
+    update();
   }
 
-  private drag(event: PointerEvent): void {
-    const { root, options } = this;
+  function drag(event: PointerEvent): void {
     event.preventDefault();
     root.focus({ preventScroll: true });
-    root.setPointerCapture(event.pointerId);
     const at = (moved: PointerEvent): number => (options.axis === "x" ? moved.clientX : moved.clientY);
     const from = options.get();
     const whole = Math.max(1, options.length?.() ?? 1);
-    const drag = (moved: PointerEvent): void => this.move(from + (at(moved) - at(event)) / whole);
-    const done = (): void => {
-      root.removeEventListener("pointermove", drag);
-      root.removeEventListener("pointerup", done);
-      root.removeEventListener("pointercancel", done);
-    };
-    root.addEventListener("pointermove", drag);
-    root.addEventListener("pointerup", done);
-    root.addEventListener("pointercancel", done);
+    followPointer(root, event, (moved) => move(from + (at(moved) - at(event)) / whole));
   }
 
-  private key(event: KeyboardEvent): void {
-    const { get, min = 0.1, max = 0.9, step = 0.02 } = this.options;
+  function key(event: KeyboardEvent): void {
+    const { get, min = 0.1, max = 0.9, step = 0.02 } = options;
     const direction = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
     const to = direction === undefined ? { Home: min, End: max }[event.key] : get() + direction * step;
-    if (to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    event.stopPropagation();
-    this.move(to);
+    if (to === undefined || hasModifier(event)) return;
+    handled(event);
+    move(to);
   }
+
+  return { root, turn, update };
 }
+
+export type Splitter = ReturnType<typeof createSplitter>;
 
 /** Return the length of an element on the screen, like the coordinates of pointer events also in a zoomed widget. */
 export function lengthOf(element: HTMLElement, axis: "x" | "y"): number {
@@ -107,7 +97,7 @@ export function divider(
   const set = (pixels: number): void => whole.style.setProperty(variable, `${pixels}px`);
   const remembered = memory.get(variable, 0);
   if (remembered > 0) set(remembered);
-  return new Splitter({
+  return createSplitter({
     axis: "y",
     label,
     min: 0.15,

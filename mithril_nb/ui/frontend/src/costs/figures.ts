@@ -70,6 +70,10 @@ export function formatExactly(figure: Quantity, value: number | null | undefined
   return exact(value, FIGURE_TITLES[figure][1]);
 }
 
+function formatBoth(figure: Quantity, value: number | null): [rounded: string, exact: string] {
+  return [formatFigure(figure, value), formatExactly(figure, value)];
+}
+
 /** Return "≥ " for a sum with unknown parts. 0 is exact, because a sum without known parts is null. */
 export function atLeast(row: Pick<CostTableRow, "unknown">, figure: Quantity, value: unknown): string {
   return value && (row.unknown?.[figure] ?? 0) > 0 ? "≥ " : "";
@@ -169,10 +173,9 @@ export interface Column {
   title: string;
   hint: string;
   figure: Quantity | null;
-  /** Cell of a line: sort value, text and tooltip. */
+  /** Cell of a line: sort value; text and tooltip. */
   value: (line: TableLine) => number | null;
-  text: (line: TableLine) => string;
-  title_of: (line: TableLine) => string;
+  texts: (line: TableLine) => [text: string, title: string];
   /** Cell in a CSV file: all digits, or the full formula; empty if unknown. */
   exact?: (line: TableLine) => string;
   /** Parts of the bar behind the number, by role; "" is the rest. */
@@ -212,30 +215,21 @@ export function costColumns(costs: readonly CostTableData[], figure: Figure): Co
     hint: `${one.hint}. With the blocks inside the block, as in the graph and the inspector`,
     bar: undefined,
     ...Object.fromEntries(
-      (["value", "text", "title_of", "exact"] as const).map((name) => [
-        name,
-        (line: TableLine) => one[name]?.(totalLineOf(line)),
-      ]),
+      (["value", "texts", "exact"] as const).map((name) => [name, (line: TableLine) => one[name]?.(totalLineOf(line))]),
     ),
   });
   // If the total is a formula, there are no shares, and roles have no numbers.
   const share = first.total.formulas?.[figure] ? [] : [shareColumn(first, figure)];
-  const totals = hasGroups
-    ? [column(first.source, figure, figure, FIGURE_TITLES[figure][0], FIGURE_TITLES[figure][2]), ...share].map(total)
-    : [];
+  const totals = hasGroups ? [column(first.source, figure), ...share].map(total) : [];
   const shares = [...share.map(self), ...totals];
   if (costs.length > 1) {
     const [title] = FIGURE_TITLES[figure];
     return [
-      ...costs.map(({ source }) =>
-        column(
-          source,
-          figure,
-          source,
-          `${SOURCE_TITLES[source][0]}${hasGroups ? `, ${titled(title, true)}` : ""}`,
-          SOURCE_TITLES[source][1],
-        ),
-      ),
+      ...costs.map(({ source }): Column => {
+        const [name, hint] = SOURCE_TITLES[source];
+        const own = hasGroups ? `, ${titled(title, true)}` : "";
+        return { ...column(source, figure), key: source, title: name + own, hint };
+      }),
       ...shares,
     ];
   }
@@ -245,7 +239,7 @@ export function costColumns(costs: readonly CostTableData[], figure: Figure): Co
       ? first.total.time_s !== null || source === "measured"
       : one !== "params" || one === figure || hasParams(first),
   );
-  const columns = figures.map((one) => self(column(source, one, one, FIGURE_TITLES[one][0], FIGURE_TITLES[one][2])));
+  const columns = figures.map((one) => self(column(source, one)));
   const roles = ROLES.filter((role) => first.rows.some((row) => row.roles?.[role]?.[figure]));
   const parts = roles.length > 1 && shares.length ? roles.map((role) => roleColumn(source, figure, role)) : [];
   return [...columns, ...shares, ...parts];
@@ -255,18 +249,16 @@ function totalLineOf(line: TableLine): TableLine {
   return { ...line, by: Object.fromEntries(Object.entries(line.by).map(([source, row]) => [source, totalOf(row)])) };
 }
 
-function column(source: Source, figure: Quantity, key: string, title: string, hint: string): Column {
+function column(source: Source, figure: Quantity): Column {
+  const [title, , hint] = FIGURE_TITLES[figure];
   const value = (line: TableLine): number | null => (line.by[source] ? figureOf(line.by[source], figure) : null);
-  const texts = (line: TableLine): [string, string] =>
-    line.by[source] ? figureText(line.by[source], figure) : [formatFigure(figure, null), formatExactly(figure, null)];
   return {
-    key,
+    key: figure,
     title,
     hint,
     figure,
     value,
-    text: (line) => texts(line)[0],
-    title_of: (line) => texts(line)[1],
+    texts: ({ by }) => (by[source] ? figureText(by[source], figure) : formatBoth(figure, null)),
     exact: (line) =>
       (value(line) === null ? line.by[source]?.formulas?.[figure]?.[1] : undefined) ?? String(value(line) ?? ""),
     bar: (line) => partsOf(line.by[source], figure),
@@ -290,16 +282,19 @@ function partsOf(row: CostTableRow | undefined, figure: Quantity): [Role | "", n
 }
 
 function shareColumn({ source, total }: CostTableData, figure: Figure): Column {
-  const share = (line: TableLine): ReturnType<typeof shareOf> =>
-    line.by[source] ? shareOf(line.by[source], total, figure) : [null, ""];
+  const shareIn = ({ by }: TableLine): ReturnType<typeof shareOf> =>
+    by[source] ? shareOf(by[source], total, figure) : [null, ""];
+  const [title] = FIGURE_TITLES[figure];
   return {
     key: "share",
-    title: `Share of ${FIGURE_TITLES[figure][0]}`,
-    hint: `Share of the program's ${FIGURE_TITLES[figure][0]}`,
+    title: `Share of ${title}`,
+    hint: `Share of the program's ${title}`,
     figure: null,
-    value: (line) => share(line)[0],
-    text: (line) => (share(line)[0] === null ? "–" : share(line)[1] + percent(share(line)[0])),
-    title_of: (line) => (share(line)[0] === null ? "unknown" : String(share(line)[0])),
+    value: (line) => shareIn(line)[0],
+    texts: (line) => {
+      const [share, bound] = shareIn(line);
+      return share === null ? ["–", "unknown"] : [bound + percent(share), String(share)];
+    },
   };
 }
 
@@ -313,8 +308,7 @@ function roleColumn(source: Source, figure: Figure, role: Role): Column {
     hint: `${FIGURE_TITLES[figure][0]} ${role === "update" ? "of the optimizer's update" : `in the ${role} pass`}`,
     figure,
     value,
-    text: (line) => formatFigure(figure, value(line)),
-    title_of: (line) => formatExactly(figure, value(line)),
+    texts: (line) => formatBoth(figure, value(line)),
   };
 }
 

@@ -6,7 +6,7 @@ import type { CostTableData, Figure } from "../kernel/contract";
 import type { StageText } from "../store/links";
 
 /** The parts of a cost that lines need; saved pages have no more. */
-export type CostOfLines = Pick<CostTableData, "lines" | "source">;
+type CostOfLines = Pick<CostTableData, "lines" | "source">;
 
 /** Return the figure if lines of Python have it, else a figure that they have. */
 export function figureOfLines(cost: CostOfLines, figure: Figure): Figure {

@@ -1,5 +1,6 @@
 /** A picture of costs drawn by the kernel, in a separate shadow root, with linked blocks and a text version. */
 
+import { handled, hasModifier } from "../dom/events";
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect } from "preact/hooks";
 import type { Tip } from "../controls/tip";
@@ -97,123 +98,106 @@ const PICTURE_CSS = `
 `;
 
 /** A drawing whose blocks react to the pointer and the keyboard. */
-export class Drawing {
-  readonly root = h("div", { class: "mnb-drawing" });
-  private readonly shadow: ShadowRoot;
-  private marks: SVGElement[] = [];
-  private svg: SVGSVGElement | null = null;
-  readonly destroy: () => void;
-
-  constructor(
-    private readonly store: Store,
-    private readonly tip: Tip,
-    open: (block: string) => void,
-  ) {
-    this.shadow = this.root.attachShadow({ mode: "open" });
-    this.shadow.append(h("style", {}, PICTURE_CSS));
-    this.shadow.addEventListener("pointerover", (event) => this.hover(event as PointerEvent));
-    this.root.addEventListener("pointerleave", () => {
-      store.setHover([]);
-      tip.hide();
-    });
-    this.shadow.addEventListener("click", (event) => this.click(event as MouseEvent));
-    this.shadow.addEventListener("dblclick", (event) => {
-      const mark = this.markAt(event.target);
-      if (mark) open(this.blockOf(mark));
-    });
-    this.shadow.addEventListener("keydown", (event) => this.key(event as KeyboardEvent));
-    this.destroy = store.on("links", () => this.paintLinks());
-  }
+export function createDrawing(store: Store, tip: Tip, open: (block: string) => void) {
+  const root = h("div", { class: "mnb-drawing" });
+  let marks: SVGElement[] = [];
+  let picture: SVGSVGElement | null = null;
+  const shadow = root.attachShadow({ mode: "open" });
+  shadow.append(h("style", {}, PICTURE_CSS));
+  shadow.addEventListener("pointerover", (event) => hover(event as PointerEvent));
+  root.addEventListener("pointerleave", () => {
+    store.setHover([]);
+    tip.hide();
+  });
+  shadow.addEventListener("click", (event) => click(event as MouseEvent));
+  shadow.addEventListener("dblclick", (event) => {
+    const mark = markAt(event.target);
+    if (mark) open(blockOf(mark));
+  });
+  shadow.addEventListener("keydown", (event) => key(event as KeyboardEvent));
+  const destroy = store.on("links", paintLinks);
 
   /** Show a drawing; return whether it could be parsed. */
-  show(markup: string, theme: Theme): boolean {
-    const focusedBlock = (this.shadow.activeElement as SVGElement | null)?.dataset["block"];
-    this.svg?.remove();
-    this.svg = markup ? drawingOf(markup, theme) : null;
-    this.marks = [];
-    if (!this.svg) return false;
-    for (const mark of this.svg.querySelectorAll<SVGElement>("[data-block]")) {
+  function show(markup: string, theme: Theme): boolean {
+    const focusedBlock = (shadow.activeElement as SVGElement | null)?.dataset["block"];
+    picture?.remove();
+    picture = markup ? drawingOf(markup, theme) : null;
+    marks = [];
+    if (!picture) return false;
+    for (const mark of picture.querySelectorAll<SVGElement>("[data-block]")) {
       const title = mark.querySelector(":scope > title");
       const label = title?.textContent?.trim() || pathOfKey(mark.dataset["block"]!);
       title?.remove(); // the widget's tooltip replaces it
       attr(mark, "aria-label", label.replace(/\s*\n\s*/g, ", "));
       mark.dataset["label"] = label;
       attr(mark, "role", "button");
-      attr(mark, "tabindex", this.marks.length ? -1 : 0);
-      this.marks.push(mark);
+      attr(mark, "tabindex", marks.length ? -1 : 0);
+      marks.push(mark);
     }
     // Screen readers do not expose the children of role "img".
-    if (this.marks.length) attr(this.svg, "role", "group");
-    this.shadow.append(this.svg);
+    if (marks.length) attr(picture, "role", "group");
+    shadow.append(picture);
     const next =
-      focusedBlock === undefined
-        ? null
-        : (this.marks.find((mark) => mark.dataset["block"] === focusedBlock) ?? this.marks[0]);
-    if (next) this.focus(next);
-    this.paintLinks();
+      focusedBlock === undefined ? null : (marks.find((mark) => mark.dataset["block"] === focusedBlock) ?? marks[0]);
+    if (next) focus(next);
+    paintLinks();
     return true;
   }
 
-  /** The blocks in the drawing. */
-  get blocks(): ReadonlySet<string> {
-    return new Set(this.marks.map((mark) => this.blockOf(mark)));
-  }
-
-  private markAt(target: EventTarget | null): SVGElement | null {
+  function markAt(target: EventTarget | null): SVGElement | null {
     return (target as Element | null)?.closest?.<SVGElement>("[data-block]") ?? null;
   }
 
-  private blockOf(mark: SVGElement): string {
+  function blockOf(mark: SVGElement): string {
     return pathOfKey(mark.dataset["block"]!) || "(unattributed)";
   }
 
-  private hover(event: PointerEvent): void {
-    const mark = this.markAt(event.target);
-    this.store.setHover(mark ? [{ kind: "block", path: this.blockOf(mark) }] : []);
-    if (!mark || event.buttons !== 0) return this.tip.hide();
-    this.tip.later(mark.dataset["label"]!.split("\n"), event.clientX, event.clientY);
+  function hover(event: PointerEvent): void {
+    const mark = markAt(event.target);
+    store.setHover(mark ? [{ kind: "block", path: blockOf(mark) }] : []);
+    if (!mark || event.buttons !== 0) return tip.hide();
+    tip.later(mark.dataset["label"]!.split("\n"), event.clientX, event.clientY);
   }
 
-  private click(event: MouseEvent): void {
-    const mark = this.markAt(event.target);
-    this.tip.hide();
+  function click(event: MouseEvent): void {
+    const mark = markAt(event.target);
+    tip.hide();
     if (mark) {
-      this.focus(mark);
-      this.store.pinBlocks([this.blockOf(mark)], event.shiftKey);
-    } else if (!event.shiftKey) this.store.pin([]);
+      focus(mark);
+      store.pinBlocks([blockOf(mark)], event.shiftKey);
+    } else if (!event.shiftKey) store.pin([]);
   }
 
-  private focus(mark: SVGElement): void {
-    for (const one of this.marks) attr(one, "tabindex", one === mark ? 0 : -1);
+  function focus(mark: SVGElement): void {
+    for (const one of marks) attr(one, "tabindex", one === mark ? 0 : -1);
     mark.focus({ preventScroll: true });
   }
 
-  private key(event: KeyboardEvent): void {
-    const mark = this.markAt(event.target);
-    if (!mark || event.ctrlKey || event.metaKey || event.altKey) return;
-    const at = this.marks.indexOf(mark);
+  function key(event: KeyboardEvent): void {
+    const mark = markAt(event.target);
+    if (!mark || hasModifier(event)) return;
+    const at = marks.indexOf(mark);
     const to = {
       ArrowRight: at + 1,
       ArrowDown: at + 1,
       ArrowLeft: at - 1,
       ArrowUp: at - 1,
       Home: 0,
-      End: this.marks.length - 1,
+      End: marks.length - 1,
     }[event.key];
     if (to !== undefined) {
-      const next = this.marks[Math.max(0, Math.min(to, this.marks.length - 1))]!;
-      this.focus(next);
-      this.store.setHover([{ kind: "block", path: this.blockOf(next) }]);
-    } else if (event.key === "Enter" || event.key === " ") this.store.pinBlocks([this.blockOf(mark)], event.shiftKey);
+      const next = marks[Math.max(0, Math.min(to, marks.length - 1))]!;
+      focus(next);
+      store.setHover([{ kind: "block", path: blockOf(next) }]);
+    } else if (event.key === "Enter" || event.key === " ") store.pinBlocks([blockOf(mark)], event.shiftKey);
     else return;
-    event.preventDefault();
-    event.stopPropagation();
+    handled(event);
   }
 
-  private paintLinks(): void {
-    const { hoverLinks, pinLinks } = this.store;
-    for (const mark of this.marks) {
-      const block = this.blockOf(mark);
+  function paintLinks(): void {
+    const { hoverLinks, pinLinks } = store;
+    for (const mark of marks) {
+      const block = blockOf(mark);
       const [pinned, hovered] = [pinLinks.blocks.has(block), hoverLinks.blocks.has(block)];
       mark.classList.toggle("mnb-pinned", pinned);
       mark.classList.toggle("mnb-hovered", hovered && !pinned);
@@ -221,7 +205,19 @@ export class Drawing {
       attr(mark, "aria-pressed", String(pinned));
     }
   }
+
+  return {
+    root,
+    show,
+    /** The blocks in the drawing. */
+    get blocks(): ReadonlySet<string> {
+      return new Set(marks.map(blockOf));
+    },
+    destroy,
+  };
 }
+
+export type Drawing = ReturnType<typeof createDrawing>;
 
 interface PictureProps {
   drawing: Drawing;

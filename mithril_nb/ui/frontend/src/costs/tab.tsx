@@ -1,5 +1,6 @@
 /** The Cost tab: a bar to select view, sources and figure; below it a table, or a picture drawn by the kernel. */
 
+import { counted } from "../dom/format";
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { Chips, Presses, Radios } from "../controls/choice";
@@ -22,8 +23,8 @@ import {
   shownSources,
   toCsv,
 } from "./figures";
-import { Drawing, PictureView } from "./picture";
-import { TableView, focusRow } from "./table";
+import { createDrawing, PictureView } from "./picture";
+import { TableView } from "./table";
 import { WhatIf } from "./what-if";
 
 const PROGRESS: Record<Source, string> = {
@@ -43,13 +44,6 @@ const NOT_MEASURED = "Not measured yet. Press “Measure” to run the program."
 const titleOf = (path: string): string => path.split("/").join(" / ");
 const reasonPicture = (reason: string): CostPicture => ({ svg: "", text: "", reason });
 
-/** Show the table of costs in a Cost tab, and move the focus to the row of a block; return whether there is one. */
-export function showRow(store: Store, tab: HTMLElement, block: string): boolean {
-  store.showTab("cost");
-  store.showCost({ view: "table" });
-  return focusRow(tab, block);
-}
-
 function Notes({ notes }: { notes: readonly string[] }) {
   const lines = notes.map((note) => (
     <p key={note} class="mnb-note">
@@ -62,7 +56,7 @@ function Notes({ notes }: { notes: readonly string[] }) {
       {lines.slice(0, FIRST_NOTES)}
       {more > 0 && (
         <details class="mnb-words">
-          <summary>{`${more} more ${more === 1 ? "note" : "notes"}`}</summary>
+          <summary>{counted(more, "more note")}</summary>
           {lines.slice(FIRST_NOTES)}
         </details>
       )}
@@ -109,7 +103,7 @@ export function CostTab({ store, tip }: { store: Store; tip: Tip }) {
   const latest = useRef(openBlocks);
   latest.current = (blocks) =>
     blocks.every((block) => opened.value.includes(block) || canOpen(block)) && openBlocks(blocks);
-  const drawing = useMemo(() => new Drawing(store, tip, (block) => latest.current([...opened.value, block])), []);
+  const drawing = useMemo(() => createDrawing(store, tip, (block) => latest.current([...opened.value, block])), []);
 
   useSize(root, () => {
     const steps = Math.floor(root.current!.clientWidth / STEP_PX) * STEP_PX;

@@ -2,12 +2,12 @@
  * The table of costs: sortable, with bars by role, rows that expand to their equations, unattributed costs and totals.
  */
 
+import { handled, hasModifier } from "../dom/events";
 import { type ReadonlySignal, useComputed, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { handled } from "../controls/choice";
-import { percent } from "../dom/format";
-import { Icon, useStart } from "../dom/view";
+import { grouped, percent } from "../dom/format";
+import { Button, Icon, useStart } from "../dom/view";
 import type { CostDetails, CostTableData, Figure } from "../kernel/contract";
 import { UNATTRIBUTED, lineage } from "../store/links";
 import type { Store } from "../store/store";
@@ -56,8 +56,7 @@ function scalesOf(columns: readonly Column[], lines: readonly TableLine[], isSha
 }
 
 function Cell({ column, line, most }: { column: Column; line: TableLine; most: number }) {
-  const text = column.text(line);
-  const title = column.title_of(line);
+  const [text, title] = column.texts(line);
   const parts = most > 0 ? (column.bar?.(line) ?? []) : [];
   return (
     // Screen readers get the full formula instead of the shortened one.
@@ -120,7 +119,7 @@ function DetailTable({ details, source, figure }: { details: Details; source: st
               <td class="mnb-code">{row.opcode + (row.share < 1 ? ` (${percent(row.share, 0)})` : "")}</td>
               <td>{row.role}</td>
               <td class="mnb-num">
-                {row.repeats === null ? "?" : row.repeats === 1 ? "" : `×${row.repeats.toLocaleString("en-US")}`}
+                {row.repeats === null ? "?" : row.repeats === 1 ? "" : `×${grouped(row.repeats)}`}
               </td>
               {shown.map((name) => (
                 <td key={name} class="mnb-num">
@@ -134,9 +133,7 @@ function DetailTable({ details, source, figure }: { details: Details; source: st
           ))}
         </tbody>
       </table>
-      {left > 0 && (
-        <p class="mnb-hint">{`and ${left.toLocaleString("en-US")} more with fewer ${FIGURE_TITLES[figure][0]}`}</p>
-      )}
+      {left > 0 && <p class="mnb-hint">{`and ${grouped(left)} more with fewer ${FIGURE_TITLES[figure][0]}`}</p>}
     </>
   );
 }
@@ -169,7 +166,7 @@ function LinkedRow({ shared, block, look, ...props }: RowProps) {
   });
   const press = (event: KeyboardEvent): void => {
     const row = event.currentTarget as HTMLElement;
-    if (event.target !== row || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target !== row || hasModifier(event)) return;
     const rows = [...row.closest("table")!.querySelectorAll<HTMLElement>(ROWS)];
     const at = rows.indexOf(row);
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
@@ -220,16 +217,9 @@ function Row({ shared, line }: { shared: TableContext; line: TableLine }) {
       }}
     >
       <th scope="row" title={block} style={{ paddingLeft: `${4 + 12 * inside}px` }}>
-        <button
-          type="button"
-          class="mnb-open"
-          tabIndex={-1}
-          aria-label="Show equations"
-          data-mnb-action="cost.open"
-          onClick={open}
-        >
+        <Button class="mnb-open" tabIndex={-1} aria-label="Show equations" action="cost.open" onClick={open}>
           <Icon name="chevron" />
-        </button>
+        </Button>
         <i class="mnb-swatch" />
         <span>{label}</span>
       </th>
@@ -284,15 +274,14 @@ function Heads(props: { columns: readonly Column[]; order: Order; sort: (key: st
           class={key === NAME ? "" : "mnb-num"}
           aria-sort={key !== order.key ? undefined : order.direction === 1 ? "ascending" : "descending"}
         >
-          <button
-            type="button"
+          <Button
             class="mnb-sort"
             title={`${hint}. Click to sort.`}
-            data-mnb-action={`cost.sort.${key}`}
+            action={`cost.sort.${key}`}
             onClick={() => sort(key)}
           >
             {title}
-          </button>
+          </Button>
         </th>
       ))}
     </tr>

@@ -1,5 +1,6 @@
 /** The What if view: change settings on a copy of the program, and compare its costs. */
 
+import { focusedAt } from "../dom/dom";
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { Chips } from "../controls/choice";
@@ -7,11 +8,11 @@ import { Problem } from "../controls/diagnostic";
 import { FieldRow } from "../controls/fields";
 import type { Tip } from "../controls/tip";
 import { percent } from "../dom/format";
-import { Button, focusedAt, useElapsed, useStart } from "../dom/view";
+import { Button, useElapsed, useStart } from "../dom/view";
 import type { ComparedFigure, FieldValue, Figure, SettingChange, SettingField, WhatIfAnswer } from "../kernel/contract";
 import type { Store } from "../store/store";
 import { FIGURE_TITLES, VIEW_TITLES, formatFigure, formatExactly } from "./figures";
-import { Drawing, PictureView } from "./picture";
+import { createDrawing, PictureView } from "./picture";
 
 const TYPES = new Set(["int", "float", "bool", "choice", "ints"]);
 
@@ -58,7 +59,7 @@ export function WhatIf({ store, tip, hidden }: { store: Store; tip: Tip; hidden:
   const settings = info.settings ?? [];
   const root = useRef<HTMLDivElement>(null);
   const main = useRef<HTMLDivElement>(null);
-  const drawing = useMemo(() => new Drawing(store, tip, () => {}), []);
+  const drawing = useMemo(() => createDrawing(store, tip, () => {}), []);
   const changes = useSignal<ReadonlyMap<string, SettingChange>>(new Map());
   /** Fields with invalid text. */
   const invalid = useSignal<ReadonlySet<string>>(new Set());

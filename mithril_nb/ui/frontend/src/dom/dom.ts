@@ -67,6 +67,11 @@ export function text(element: Element, value: string): void {
   if (element.textContent !== value) element.textContent = value;
 }
 
+/** Return the focused element of the document or shadow root of an element. */
+export function focusedAt(element: Element): Element | null {
+  return (element.getRootNode() as Document | ShadowRoot).activeElement;
+}
+
 /**
  * Make the children of `parent` match `items`. Elements are reused by key, so focus, caret and scroll position stay.
  */
@@ -84,7 +89,7 @@ export function keyed<T>(
   }
   const kept = new Set(items.map(key));
   for (const [k, element] of old) if (!kept.has(k)) element.remove();
-  const focused = (parent.getRootNode() as Document | ShadowRoot).activeElement ?? null;
+  const focused = focusedAt(parent);
   let at: Element | null = null;
   for (const item of items) {
     const k = key(item);
@@ -104,22 +109,7 @@ export function keyed<T>(
   }
 }
 
-/** Create an icon from a path in a 16 × 16 box, in the text colour. */
-export function icon(d: string): SVGSVGElement {
-  return svg(
-    "svg",
-    { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true", class: "mnb-icon" },
-    svg("path", {
-      d,
-      fill: "none",
-      stroke: "currentColor",
-      "stroke-width": "1.5",
-      "stroke-linecap": "round",
-      "stroke-linejoin": "round",
-    }),
-  );
-}
-
+/** Paths of icons in a 16 × 16 box. */
 export const ICONS = {
   undo: "M6 4 3 7l3 3M3 7h6.5a3.5 3.5 0 0 1 0 7H7",
   redo: "M10 4l3 3-3 3M13 7H6.5a3.5 3.5 0 0 0 0 7H9",
@@ -144,27 +134,6 @@ export const ICONS = {
   tab: "M7 3H3v10h10V9M9 3h4v4M13 3 7.5 8.5",
   trash: "M3 4h10M6 4V2.5h4V4M4.5 4l.5 9.5h6l.5-9.5",
 } as const;
-
-/** Create an icon button with a tooltip and a name for screen readers. */
-export function iconButton(
-  name: keyof typeof ICONS,
-  label: string,
-  action: string,
-  onclick: (event: MouseEvent) => void,
-): HTMLButtonElement {
-  return h(
-    "button",
-    {
-      type: "button",
-      class: "mnb-button mnb-icon-button",
-      "aria-label": label,
-      title: label,
-      "data-mnb-action": action,
-      onclick,
-    },
-    icon(ICONS[name]),
-  );
-}
 
 /**
  * Return the CSS zoom of an element, 1.4 in the Lecture preset. A length on the screen divided by the zoom is a CSS

@@ -30,6 +30,20 @@ function asInPython(text: string): string {
   return text.replace(/e([+-])(\d)$/, "e$10$2");
 }
 
+/** `84200` → `84,200`. */
+export function grouped(value: number): string {
+  return value.toLocaleString("en-US");
+}
+
+/** `1, "match"` → `1 match`; `1200, "match"` → `1,200 matches`. */
+export function counted(
+  count: number,
+  noun: string,
+  many = `${noun}${noun.endsWith("ch") || noun.endsWith("ss") ? "es" : "s"}`,
+): string {
+  return `${grouped(count)} ${count === 1 ? noun : many}`;
+}
+
 /** `84200000, "FLOP"` → `84.2 MFLOP`. Unknown is an en dash, never 0. */
 export function si(value: number | null | undefined, unit = ""): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
@@ -85,7 +99,7 @@ function exactNumber(value: number): string {
   if (Number.isInteger(value)) return BigInt(value).toLocaleString("en-US");
   if (size < 1e-4) return asInPython(value.toExponential());
   const [whole, fraction] = String(value).split(".");
-  return `${Number(whole) === 0 ? whole : Number(whole).toLocaleString("en-US")}.${fraction}`;
+  return `${Number(whole) === 0 ? whole : grouped(Number(whole))}.${fraction}`;
 }
 
 /** The exact time for a tooltip, with nine digits. */

@@ -1,5 +1,6 @@
 /** Components of Preact among the elements of other code, and the controls that they share. */
 
+import { watchSize } from "./events";
 import { signal } from "@preact/signals";
 import { type ComponentChildren, type JSX, options, render } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
@@ -57,17 +58,7 @@ export function useStart(start: () => void | (() => void)): void {
 
 /** Call a function with each size of an element, and at first. */
 export function useSize(element: { current: HTMLElement | null }, changed: () => void): void {
-  useStart(() => {
-    if (typeof ResizeObserver === "undefined") return;
-    const watcher = new ResizeObserver(changed);
-    watcher.observe(element.current!);
-    return () => watcher.disconnect();
-  });
-}
-
-/** Return the focused element of the document or shadow root of an element. */
-export function focusedAt(element: Element): Element | null {
-  return (element.getRootNode() as Document | ShadowRoot).activeElement;
+  useStart(() => watchSize(element.current!, changed));
 }
 
 export function Icon({ name }: { name: keyof typeof ICONS }) {
@@ -83,6 +74,11 @@ export function Icon({ name }: { name: keyof typeof ICONS }) {
       />
     </svg>
   );
+}
+
+/** Create an icon for elements of other code. */
+export function icon(name: keyof typeof ICONS): HTMLElement {
+  return mount(<Icon name={name} />).root;
 }
 
 type ButtonProps = JSX.IntrinsicElements["button"] & {
@@ -110,6 +106,11 @@ export function IconButton({ icon, label, ...props }: { icon: keyof typeof ICONS
       <Icon name={icon} />
     </Button>
   );
+}
+
+/** Create an icon button for elements of other code. */
+export function iconButton(name: keyof typeof ICONS, label: string, action: string, act: () => void): HTMLElement {
+  return mount(<IconButton icon={name} label={label} action={action} onClick={act} />).root;
 }
 
 /** A menu of texts; "" is shown as "choose…". */

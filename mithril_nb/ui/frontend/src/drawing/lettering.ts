@@ -29,38 +29,33 @@ export function times(name: string, repeat: number): string {
   return repeat > 1 ? `${name} ×${repeat}` : name;
 }
 
-export class Lettering {
-  private widths = new Map<string, number>();
-  private cuts = new Map<string, string>();
-  private used = "";
-
-  constructor(
-    private readonly context: CanvasRenderingContext2D,
-    readonly family: string,
-  ) {}
+export function createLettering(context: CanvasRenderingContext2D, family: string) {
+  let widths = new Map<string, number>();
+  let cuts = new Map<string, string>();
+  let used = "";
 
   /** Use a font of a size in px for the following texts. */
-  use(size: number, bold = false): void {
-    const font = `${bold ? "600 " : ""}${size}px ${this.family}`;
+  function use(size: number, bold = false): void {
+    const font = `${bold ? "600 " : ""}${size}px ${family}`;
     // Setting the same font again takes as long as drawing a text.
-    if (font !== this.used) this.context.font = this.used = font;
+    if (font !== used) context.font = used = font;
   }
 
   /** Forget the font, because the context was reset. */
-  reset(): void {
-    this.used = "";
+  function reset(): void {
+    used = "";
   }
 
   /** Return the width in px of a text at a size. */
-  width(text: string, size: number, bold = false): number {
+  function widthOf(text: string, size: number, bold = false): number {
     const key = `${bold ? "b" : ""}${text}`;
-    let width = this.widths.get(key);
+    let width = widths.get(key);
     if (width === undefined) {
-      if (this.widths.size > MOST_KEPT) this.widths.clear();
+      if (widths.size > MOST_KEPT) widths.clear();
       // Measured at one size: widths are proportional to it.
-      this.use(100, bold);
-      width = this.context.measureText(text).width / 100;
-      this.widths.set(key, width);
+      use(100, bold);
+      width = context.measureText(text).width / 100;
+      widths.set(key, width);
     }
     return width * size;
   }
@@ -69,22 +64,22 @@ export class Lettering {
    * Return one line of a text, shortened to a width by replacing its middle with `…`; "" if not even `…` fits.
    * The end is kept because names often differ in their ends: `linear_0`, `linear_1`.
    */
-  fit(text: string, size: number, room: number, bold = false): string {
+  function fit(text: string, size: number, room: number, bold = false): string {
     const key =
       `${bold ? "b" : ""}${Math.round((room / size) * 8)} ` +
       `${text.length > LONGEST ? text.slice(0, LONGEST) + text.slice(-LONGEST) : text}`;
-    let cut = this.cuts.get(key);
+    let cut = cuts.get(key);
     if (cut === undefined) {
-      if (this.cuts.size > MOST_KEPT) this.cuts.clear();
-      cut = this.shortened(text, size, room, bold);
-      this.cuts.set(key, cut);
+      if (cuts.size > MOST_KEPT) cuts.clear();
+      cut = shortened(text, size, room, bold);
+      cuts.set(key, cut);
     }
     return cut;
   }
 
-  private shortened(text: string, size: number, room: number, bold: boolean): string {
+  function shortened(text: string, size: number, room: number, bold: boolean): string {
     const line = oneLine(text.length > 2 * LONGEST ? `${text.slice(0, LONGEST)}${text.slice(-LONGEST)}` : text);
-    if (text.length <= 2 * LONGEST && this.width(line, size, bold) <= room) return line;
+    if (text.length <= 2 * LONGEST && widthOf(line, size, bold) <= room) return line;
     const characters = Array.from(line);
     const kept = (count: number): string => {
       const tail = Math.floor(count / 3);
@@ -94,10 +89,14 @@ export class Lettering {
     while (low < high) {
       const count = Math.ceil((low + high) / 2);
       // Not cached: a search measures a dozen texts that are never drawn.
-      this.use(100, bold);
-      if ((this.context.measureText(kept(count)).width / 100) * size <= room) low = count;
+      use(100, bold);
+      if ((context.measureText(kept(count)).width / 100) * size <= room) low = count;
       else high = count - 1;
     }
     return low < 0 ? "" : kept(low);
   }
+
+  return { family, use, reset, width: widthOf, fit };
 }
+
+export type Lettering = ReturnType<typeof createLettering>;

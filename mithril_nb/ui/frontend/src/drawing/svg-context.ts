@@ -42,19 +42,8 @@ export class SvgContext {
   }
 
   save(): void {
-    const { fillStyle, strokeStyle, lineWidth, lineJoin, lineCap, globalAlpha, font, textAlign, dashes, matrix } = this;
-    this.kept.push({
-      fillStyle,
-      strokeStyle,
-      lineWidth,
-      lineJoin,
-      lineCap,
-      globalAlpha,
-      font,
-      textAlign,
-      dashes,
-      matrix,
-    });
+    const { d: _, ...state } = this; // the path is not part of the state
+    this.kept.push(state);
   }
 
   restore(): void {
@@ -113,9 +102,8 @@ export class SvgContext {
   }
 
   roundRect(x: number, y: number, w: number, h: number, radii: number | readonly number[]): void {
-    const most = Math.min(w, h) / 2;
-    const [a, b, c, d] = (typeof radii === "number" ? [radii, radii, radii, radii] : radii).map((one) =>
-      Math.min(one, most),
+    const [a, b, c, d] = (typeof radii === "number" ? [radii, radii, radii, radii] : radii).map((radius) =>
+      Math.min(radius, w / 2, h / 2),
     ) as [number, number, number, number];
     this.add("M", x + a, y);
     this.add("L", x + w - b, y);

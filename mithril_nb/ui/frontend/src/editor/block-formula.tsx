@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { copyFrom } from "../dom/clipboard";
-import { exact, si } from "../dom/format";
+import { exact, grouped, si } from "../dom/format";
 import { IconButton, useStart } from "../dom/view";
 import type { BlockFormula, FormulaTerm } from "../kernel/contract";
 import { errorOf } from "../kernel/messages";
@@ -13,10 +13,8 @@ type ShownFormula = BlockFormula & { hasFailed?: boolean };
 
 function TermLine({ term }: { term: FormulaTerm }) {
   const { formula, letters, times, role, opcodes, flops, why } = term;
-  const count = times === 1 || !formula ? "" : `${times === null ? "?" : times.toLocaleString("en-US")} × `;
-  const values = letters.map(
-    ([letter, value]) => `${letter} = ${typeof value === "number" ? value.toLocaleString("en-US") : value}`,
-  );
+  const count = times === 1 || !formula ? "" : `${times === null ? "?" : grouped(times)} × `;
+  const values = letters.map(([letter, value]) => `${letter} = ${typeof value === "number" ? grouped(value) : value}`);
   const sum = flops === null ? `unknown: ${why}` : si(flops, "FLOP");
   return (
     <li class={flops === null ? "mnb-term mnb-term-unknown" : "mnb-term"}>

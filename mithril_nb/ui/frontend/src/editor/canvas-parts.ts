@@ -1,6 +1,7 @@
 /** The texts and controls of the canvas' nodes and edges. */
 
-import { ICONS, attr, h, icon } from "../dom/dom";
+import { icon } from "../dom/view";
+import { attr, h } from "../dom/dom";
 import { titled } from "../costs/figures";
 import { percent } from "../dom/format";
 import type { Description } from "../graph/items";
@@ -8,7 +9,7 @@ import { times } from "../drawing/lettering";
 import { type Port, type SceneEdge, type SceneNode, endId, isPill } from "../graph/scene";
 import type { ProblemData } from "../kernel/contract";
 
-export interface PartActions {
+interface PartActions {
   wire(event: PointerEvent, node: SceneNode, port: Port): void;
   problem(index: number): void;
 }
@@ -75,7 +76,7 @@ export function addParts(
           "aria-label": problem.summary,
           onclick: open,
         },
-        icon(ICONS.warning),
+        icon("warning"),
       ),
     );
   }

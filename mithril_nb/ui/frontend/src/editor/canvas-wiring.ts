@@ -1,5 +1,6 @@
 /** Drags a connection from an output to the nearest input, and shows a reason if it is not allowed. */
 
+import { followPointer } from "../dom/events";
 import type { Tip } from "../controls/tip";
 import type { Wire } from "../graph/painter";
 import { type Port, type SceneNode, endId } from "../graph/scene";
@@ -9,54 +10,42 @@ import { type PortRef, connectionProblem, portsOf } from "./graph";
 
 const SNAP = 28;
 
-export class Wiring {
-  constructor(
-    private readonly store: Store,
-    private readonly tip: Tip,
-    private readonly view: GraphView,
-  ) {}
-
-  begin(event: PointerEvent, node: SceneNode, port: Port): void {
-    const { board } = this.view;
+export function createWiring(store: Store, tip: Tip, view: GraphView) {
+  function begin(event: PointerEvent, node: SceneNode, port: Port): void {
+    const { board } = view;
     const source: PortRef = { node, port, side: "output", endpoint: endId(node.key, port.name) };
     const from = [node.x + port.x, node.y + port.y] as const;
     board.classList.add("mnb-wiring");
-    board.setPointerCapture(event.pointerId);
     let target: PortRef | null = null;
     let problem: string | null = null;
     const move = (moved: PointerEvent): void => {
-      const at = this.view.toScene(moved.clientX, moved.clientY);
-      target = this.nearest(source, at);
-      problem = target ? connectionProblem(this.view.index, source, target) : null;
+      const at = view.toScene(moved.clientX, moved.clientY);
+      target = nearest(source, at);
+      problem = target ? connectionProblem(view.index, source, target) : null;
       const to = target
         ? ([target.node.x + target.port.x, target.node.y + target.port.y] as const)
         : ([at.x, at.y] as const);
       const wire: Wire = { from, to, tone: problem ? "bad" : target ? "good" : "plain" };
-      this.view.paint({ wire });
-      if (problem) this.tip.show([problem], moved.clientX, moved.clientY, "error");
-      else if (target) this.tip.show([`${source.endpoint} → ${target.endpoint}`], moved.clientX, moved.clientY);
-      else this.tip.hide();
+      view.paint({ wire });
+      if (problem) tip.show([problem], moved.clientX, moved.clientY, "error");
+      else if (target) tip.show([`${source.endpoint} → ${target.endpoint}`], moved.clientX, moved.clientY);
+      else tip.hide();
     };
-    const finish = (ended: PointerEvent): void => {
-      board.removeEventListener("pointermove", move);
-      board.removeEventListener("pointerup", finish);
-      board.removeEventListener("pointercancel", finish);
+    const finish = (_: PointerEvent, isReleased: boolean): void => {
       board.classList.remove("mnb-wiring");
-      this.view.paint({ wire: null });
-      this.tip.hide();
-      if (ended.type === "pointerup" && target && !problem)
-        this.store.command("connect", { source: source.endpoint, target: target.endpoint });
+      view.paint({ wire: null });
+      tip.hide();
+      if (isReleased && target && !problem)
+        store.command("connect", { source: source.endpoint, target: target.endpoint });
     };
-    board.addEventListener("pointermove", move);
-    board.addEventListener("pointerup", finish);
-    board.addEventListener("pointercancel", finish);
+    followPointer(board, event, move, finish);
     move(event);
   }
 
-  private nearest(source: PortRef, at: { x: number; y: number }): PortRef | null {
+  function nearest(source: PortRef, at: { x: number; y: number }): PortRef | null {
     let best: PortRef | null = null;
     let least = SNAP;
-    for (const ref of portsOf(this.view.scene, "input")) {
+    for (const ref of portsOf(view.scene, "input")) {
       const { node, port } = ref;
       // A drop anywhere on a block with one input connects to that input.
       const inside =
@@ -74,4 +63,6 @@ export class Wiring {
     }
     return best;
   }
+
+  return begin;
 }

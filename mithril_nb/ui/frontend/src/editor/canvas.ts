@@ -1,23 +1,25 @@
 /** The logical graph of a model in a `GraphView`: selection, editing, wiring. */
 
+import { iconButton } from "../dom/view";
+import { hasModifier, watchSize } from "../dom/events";
 import { createElement, render } from "preact";
 import type { MenuAction } from "../controls/menu";
 import { NameField } from "../controls/rename";
 import type { Tip } from "../controls/tip";
 import { together } from "../dom/calls";
-import { h, iconButton, zoomOf } from "../dom/dom";
+import { h, zoomOf } from "../dom/dom";
 import { STILL } from "../graph/painter";
 import type { SceneEdge, SceneNode } from "../graph/scene";
-import { GraphView } from "../graph/view";
-import { Questions } from "../search/questions";
+import { createGraphView, type GraphView } from "../graph/view";
+import { createQuestions } from "../search/questions";
 import type { ReplyHead } from "../kernel/contract";
-import { KernelOverlay } from "../stages/kernel-overlay";
+import { createKernelOverlay } from "../stages/kernel-overlay";
 import type { Store } from "../store/store";
 import { addParts, describeEdge, describeNode, fillEdge } from "./canvas-parts";
-import { Wiring } from "./canvas-wiring";
-import { ConnectMenu } from "./connect-menu";
+import { createWiring } from "./canvas-wiring";
+import { openConnectMenu } from "./connect-menu";
 import { draggedTo, parentOf } from "./graph";
-import { LaidOut } from "./laid-out";
+import { createLaidOut } from "./laid-out";
 
 /** Width of the open list of the palette. */
 const PALETTE_PX = 250;
@@ -33,278 +35,242 @@ const STEPS: Readonly<Record<string, readonly [number, number]>> = {
   ArrowDown: [0, 1],
 };
 
-export class Canvas {
-  readonly root: HTMLElement;
-  readonly destroy: () => void;
-  private readonly view: GraphView;
-  private readonly overlay: KernelOverlay;
-  readonly questions: Questions;
-  private readonly watched: (() => void)[] = [];
-  private readonly empty: HTMLElement;
-  private readonly wiring: Wiring;
-  private readonly menu: ConnectMenu;
+export function createCanvas(store: Store, tip: Tip) {
+  let unwatch = (): void => {};
+  let closeMenu = (): void => {};
   /** Element that may lie over a side of the graph. */
-  private cover: HTMLElement | null = null;
-  private isPaletteOpen = false;
-  private readonly tools: HTMLElement | undefined;
-  private readonly laidOut: LaidOut;
+  let covering: HTMLElement | null = null;
+  let isPaletteOpen = false;
+  let tools: HTMLElement | undefined;
   /** The block that the keys move, and its place. */
-  private nudged: { node: SceneNode; x: number; y: number } | null = null;
-
-  constructor(
-    private readonly store: Store,
-    tip: Tip,
-  ) {
-    this.laidOut = new LaidOut(store, (anchor) => this.show(anchor));
-    this.view = this.makeView(tip);
-    this.overlay = new KernelOverlay(store, this.view, () => true);
-    this.questions = new Questions(this.view, {
-      graph: () => this.laidOut.nested,
-      open: (keys) => keys.forEach((key) => this.laidOut.open(key, true)),
-    });
-    this.wiring = new Wiring(store, tip, this.view);
-    this.empty = h(
+  let nudging: { node: SceneNode; x: number; y: number } | null = null;
+  const laidOut = createLaidOut(store, show);
+  const view = makeView(tip);
+  const overlay = createKernelOverlay(store, view, () => true);
+  const questions = createQuestions(view, {
+    graph: () => laidOut.nested,
+    open: (keys) => keys.forEach((key) => laidOut.open(key, true)),
+  });
+  const wire = createWiring(store, tip, view);
+  const empty = h(
+    "div",
+    { class: "mnb-empty", hidden: true },
+    h("p", {}, "This model has no blocks yet."),
+    h(
       "div",
-      { class: "mnb-empty", hidden: true },
-      h("p", {}, "This model has no blocks yet."),
+      { class: "mnb-row" },
       h(
-        "div",
-        { class: "mnb-row" },
-        h(
-          "button",
-          {
-            type: "button",
-            class: "mnb-button mnb-primary",
-            "data-mnb-action": "empty.add",
-            onclick: () => this.startFromBlock(),
-          },
-          "Start from a block",
-        ),
-        h(
-          "button",
-          {
-            type: "button",
-            class: "mnb-button",
-            "data-mnb-action": "empty.example",
-            onclick: () => store.command("load_example"),
-          },
-          "Load an example",
-        ),
+        "button",
+        {
+          type: "button",
+          class: "mnb-button mnb-primary",
+          "data-mnb-action": "empty.add",
+          onclick: startFromBlock,
+        },
+        "Start from a block",
       ),
-    );
-    this.root = h(
-      "section",
-      { class: "mnb-canvas", "aria-label": "Logical graph" },
-      this.view.root,
-      this.empty,
-      (this.tools = h(
-        "div",
-        { class: "mnb-canvas-tools" },
-        this.overlay.menu.root,
-        this.overlay.exports,
-        iconButton("plus", "Zoom in", "canvas.in", () => this.view.zoomBy(1.25)),
-        iconButton("minus", "Zoom out", "canvas.out", () => this.view.zoomBy(0.8)),
-        iconButton("fit", "Fit the graph into view", "canvas.fit", () => this.view.fit()),
-        iconButton("tidy", "Tidy up the layout", "canvas.tidy", () => void store.command("tidy")),
-      )),
-    );
-    this.menu = new ConnectMenu(store, this.view, this.root);
-    for (const type of ["keyup", "focusout"]) this.view.board.addEventListener(type, () => this.endNudge());
-    this.destroy = together(
-      store.on("snapshot", () => this.update()),
-      store.on("links", () => this.paintLinks()),
-      store.on("edge", () => this.checkEdge()),
-      () => this.laidOut.destroy(),
-      this.overlay.destroy,
-      () => this.view.destroy(),
-      () => this.menu.close(),
-      () => this.watched.forEach((end) => end()),
-    );
-    this.update();
-  }
-
-  /** Convert a point of the window to graph coordinates. */
-  toScene(clientX: number, clientY: number): { x: number; y: number } {
-    return this.view.toScene(clientX, clientY);
-  }
-
-  contains(clientX: number, clientY: number): boolean {
-    return this.view.contains(clientX, clientY);
-  }
+      h(
+        "button",
+        {
+          type: "button",
+          class: "mnb-button",
+          "data-mnb-action": "empty.example",
+          onclick: () => store.command("load_example"),
+        },
+        "Load an example",
+      ),
+    ),
+  );
+  const root = h(
+    "section",
+    { class: "mnb-canvas", "aria-label": "Logical graph" },
+    view.root,
+    empty,
+    (tools = h(
+      "div",
+      { class: "mnb-canvas-tools" },
+      overlay.menu.root,
+      overlay.exports,
+      iconButton("plus", "Zoom in", "canvas.in", () => view.zoomBy(1.25)),
+      iconButton("minus", "Zoom out", "canvas.out", () => view.zoomBy(0.8)),
+      iconButton("fit", "Fit the graph into view", "canvas.fit", () => view.fit()),
+      iconButton("tidy", "Tidy up the layout", "canvas.tidy", () => void store.command("tidy")),
+    )),
+  );
+  for (const type of ["keyup", "focusout"]) view.board.addEventListener(type, endNudge);
+  const destroy = together(
+    store.on("snapshot", laidOut.update),
+    store.on("links", paintLinks),
+    store.on("edge", checkEdge),
+    laidOut.destroy,
+    overlay.destroy,
+    view.destroy,
+    () => closeMenu(),
+    () => unwatch(),
+  );
+  laidOut.update();
 
   /** Keep the graph clear of an element that lies over one of its sides while it is shown. */
-  keepClearOf(cover: HTMLElement): void {
-    this.cover = cover;
-    if (typeof ResizeObserver === "undefined") return;
+  function keepClearOf(cover: HTMLElement): void {
+    covering = cover;
     let covered = 0;
-    const watcher = new ResizeObserver(() => {
+    unwatch = watchSize(cover, () => {
       if (covered === cover.offsetWidth) return; // only its height has changed
       covered = cover.offsetWidth;
-      this.view.refit();
+      view.refit();
       if (!covered) cover.removeAttribute(AT_LEFT);
     });
-    watcher.observe(cover);
-    this.watched.push(() => watcher.disconnect());
   }
 
   /**
    * Keep clear of the list of the palette, which lies over the left side of the graph, and of the cover, while it is
    * open.
    */
-  showPalette(isOpen: boolean): void {
-    this.isPaletteOpen = isOpen;
-    if (isOpen) this.cover?.removeAttribute(AT_LEFT);
-    if (isOpen && this.store.selection.length) this.view.reveal(this.view.active);
+  function showPalette(isOpen: boolean): void {
+    isPaletteOpen = isOpen;
+    if (isOpen) covering?.removeAttribute(AT_LEFT);
+    if (isOpen && store.selection.length) view.reveal(view.active);
   }
 
-  private coveredAt(side: "left" | "right"): number {
-    const { cover, isAtLeft } = this;
-    if (!cover?.offsetWidth || isAtLeft !== (side === "left")) return 0;
-    const [board, box] = [this.view.board.getBoundingClientRect(), cover.getBoundingClientRect()];
+  function coveredAt(side: "left" | "right"): number {
+    const cover = covering;
+    const isLeft = isAtLeft();
+    if (!cover?.offsetWidth || isLeft !== (side === "left")) return 0;
+    const [board, box] = [view.board.getBoundingClientRect(), cover.getBoundingClientRect()];
     if (box.left >= board.right) return 0; // beside the graph
-    return Math.max(0, isAtLeft ? box.right - board.left : board.right - box.left) / zoomOf(this.view.board);
+    return Math.max(0, isLeft ? box.right - board.left : board.right - box.left) / zoomOf(view.board);
   }
 
-  private get isAtLeft(): boolean {
-    return this.cover?.hasAttribute(AT_LEFT) ?? false;
+  function isAtLeft(): boolean {
+    return covering?.hasAttribute(AT_LEFT) ?? false;
   }
 
   /** Move the cover to the side where it does not lie over the pointer. */
-  private uncover({ clientX }: MouseEvent): void {
-    const { left, width } = this.view.board.getBoundingClientRect();
-    const from = (clientX - left) / zoomOf(this.view.board);
-    const distance = this.isAtLeft ? from : width - from;
-    if (distance < Math.min(COVER_PX, width / 2) && !this.isPaletteOpen)
-      this.cover?.toggleAttribute(AT_LEFT, !this.isAtLeft);
+  function uncover({ clientX }: MouseEvent): void {
+    const { left, width } = view.board.getBoundingClientRect();
+    const from = (clientX - left) / zoomOf(view.board);
+    const distance = isAtLeft() ? from : width - from;
+    if (distance < Math.min(COVER_PX, width / 2) && !isPaletteOpen) covering?.toggleAttribute(AT_LEFT, !isAtLeft());
   }
 
   /** Move the focus to the search for a new block. */
-  startFromBlock(): boolean {
-    this.root.dispatchEvent(new CustomEvent("mnb-focus-palette", { bubbles: true }));
+  function startFromBlock(): boolean {
+    root.dispatchEvent(new CustomEvent("mnb-focus-palette", { bubbles: true }));
     return true;
   }
 
-  private makeView(tip: Tip): GraphView {
-    const { store } = this;
+  function makeView(tip: Tip): GraphView {
     const problems = (): typeof store.snapshot.problems => store.snapshot.problems;
     const goTo = (index: number): void => {
       store.showTab("problems");
       store.goTo(problems()[index]!);
     };
-    return new GraphView({
+    return createGraphView({
       label: "Blocks of the model",
       tip,
-      describe: (node) => this.overlay.layer.describe(node.key, describeNode(node, problems())),
+      describe: (node) => overlay.layer.describe(node.key, describeNode(node, problems())),
       describeEdge: (edge) => describeEdge(edge, problems()),
       hover: (node) => store.setHover(node ? pathsOf(node).map((path) => ({ kind: "block", path })) : []),
       select: (node, add, event) => {
         const paths = pathsOf(node);
-        if (event) this.uncover(event);
+        if (event) uncover(event);
         if (paths.length) store.pinBlocks([...paths], add);
         else if (!add) store.release();
       },
-      toggle: (node) => this.toggle(node),
+      toggle: toggle,
       clear: () => store.release(),
       covered: () => ({
-        left: Math.max(this.isPaletteOpen ? PALETTE_PX : 0, this.coveredAt("left")),
-        right: this.coveredAt("right"),
-        top: this.tools ? this.tools.offsetTop + this.tools.offsetHeight : 0,
-        bottom: this.questions?.root.offsetHeight ?? 0,
+        left: Math.max(isPaletteOpen ? PALETTE_PX : 0, coveredAt("left")),
+        right: coveredAt("right"),
+        top: tools ? tools.offsetTop + tools.offsetHeight : 0,
+        bottom: questions?.root.offsetHeight ?? 0,
       }),
       selectEdge: (edge) => store.selectEdge(edge.id),
-      open: (node) => (node.group ? this.toggle(node) : this.rename(node.key)),
-      actions: (node, edge) => this.actionsFor(node, edge),
+      open: (node) => (node.group ? toggle(node) : rename(node.key)),
+      actions: actionsFor,
       drag: {
         isMovable: (node) => node.path !== "",
-        move: (node, x, y) => this.view.move(draggedTo(this.view.index, node, x, y)),
-        drop: (node, x, y) => this.drop(node, x, y),
-        cancel: () => this.view.move(STILL),
+        move: (node, x, y) => view.move(draggedTo(view.index, node, x, y)),
+        drop: drop,
+        cancel: () => view.move(STILL),
       },
       decorate: (parts, node) =>
         addParts(parts, node, problems(), {
-          wire: (event, source, port) => this.wiring.begin(event, source, port),
+          wire: (event, source, port) => wire(event, source, port),
           problem: goTo,
         }),
       decorateEdge: (element, edge) => fillEdge(element, edge, problems()),
-      key: (event, node) => this.key(event, node),
+      key: key,
     });
   }
 
-  private update(): void {
-    this.laidOut.update();
-  }
-
   /** Show the scene. The group at `anchor`, which the user opened or closed, stays in its place. */
-  private show(anchor?: string): void {
-    this.view.show(this.laidOut.scene, { anchor });
-    this.empty.hidden = this.view.scene.nodes.some((node) => node.path !== "");
-    this.checkEdge();
+  function show(anchor?: string): void {
+    view.show(laidOut.scene, { anchor });
+    empty.hidden = view.scene.nodes.some((node) => node.path !== "");
+    checkEdge();
   }
 
   /** Keep the selected edge only if it is drawn. */
-  private checkEdge(): void {
-    const { selectedEdge } = this.store;
-    if (selectedEdge !== null && !this.view.scene.edges.some(({ id }) => id === selectedEdge))
-      return this.store.selectEdge(null);
-    this.paintLinks();
+  function checkEdge(): void {
+    const { selectedEdge } = store;
+    if (selectedEdge !== null && !view.scene.edges.some(({ id }) => id === selectedEdge)) return store.selectEdge(null);
+    paintLinks();
   }
 
-  private paintLinks(): void {
-    const { hoverLinks, pinLinks, selectedEdge } = this.store;
+  function paintLinks(): void {
+    const { hoverLinks, pinLinks, selectedEdge } = store;
     const keys = (blocks: ReadonlySet<string>): Set<string> =>
-      new Set(
-        this.view.scene.nodes.filter((node) => pathsOf(node).some((path) => blocks.has(path))).map(({ key }) => key),
-      );
-    this.questions.paint({ hovered: keys(hoverLinks.blocks), selected: keys(pinLinks.blocks), selectedEdge });
+      new Set(view.scene.nodes.filter((node) => pathsOf(node).some((path) => blocks.has(path))).map(({ key }) => key));
+    questions.paint({ hovered: keys(hoverLinks.blocks), selected: keys(pinLinks.blocks), selectedEdge });
   }
 
-  private toggle(node: SceneNode): void {
+  function toggle(node: SceneNode): void {
     if (!node.group) return;
-    this.laidOut.open(node.key, !node.expanded);
+    laidOut.open(node.key, !node.expanded);
   }
 
-  private drop(node: SceneNode, x: number, y: number): void {
-    const frame = this.view.index.node(node.parent);
-    this.laidOut.move(node.path, [Math.round(x - (frame?.x ?? 0)), Math.round(y - (frame?.y ?? 0))]);
+  function drop(node: SceneNode, x: number, y: number): void {
+    const frame = view.index.node(node.parent);
+    laidOut.move(node.path, [Math.round(x - (frame?.x ?? 0)), Math.round(y - (frame?.y ?? 0))]);
   }
 
   /** Move a block by a step with each key; the release of a key sends the new place once. */
-  private nudge(node: SceneNode, key: string): boolean {
+  function nudge(node: SceneNode, key: string): boolean {
     const [dx, dy] = STEPS[key] ?? [0, 0];
-    const from = this.nudged?.node.key === node.key ? this.nudged : node;
-    this.nudged = { node, x: Math.max(0, from.x + dx * STEP), y: Math.max(0, from.y + dy * STEP) };
-    this.view.move(draggedTo(this.view.index, node, this.nudged.x, this.nudged.y));
+    const from = nudging?.node.key === node.key ? nudging : node;
+    nudging = { node, x: Math.max(0, from.x + dx * STEP), y: Math.max(0, from.y + dy * STEP) };
+    view.move(draggedTo(view.index, node, nudging.x, nudging.y));
     return true;
   }
 
-  private endNudge(): void {
-    const { nudged } = this;
-    this.nudged = null;
-    if (nudged) this.drop(nudged.node, nudged.x, nudged.y);
+  function endNudge(): void {
+    const nudged = nudging;
+    nudging = null;
+    if (nudged) drop(nudged.node, nudged.x, nudged.y);
   }
 
-  private key(event: KeyboardEvent, node: SceneNode | undefined): boolean {
+  function key(event: KeyboardEvent, node: SceneNode | undefined): boolean {
     const isMove = event.altKey && event.shiftKey && !event.ctrlKey && !event.metaKey && event.key in STEPS;
-    if (isMove && node?.path) return this.nudge(node, event.key);
-    if (event.ctrlKey || event.metaKey || event.altKey) return false;
-    if (event.key === "Delete" || event.key === "Backspace") return this.removeSelected(node);
-    if (this.questions.key(event)) return true;
+    if (isMove && node?.path) return nudge(node, event.key);
+    if (hasModifier(event)) return false;
+    if (event.key === "Delete" || event.key === "Backspace") return removeSelected(node);
+    if (questions.key(event)) return true;
     if (!node) return false;
     if (isRepeat(node) && (event.key === "F2" || event.key === "c"))
-      this.toggle(node); // its blocks can be edited
-    else if (event.key === "F2") this.rename(node.key);
-    else if (event.key === "c") this.connect(node);
+      toggle(node); // its blocks can be edited
+    else if (event.key === "F2") rename(node.key);
+    else if (event.key === "c") connect(node);
     else return false;
     return true;
   }
 
-  private actionsFor(node: SceneNode | null, edge: SceneEdge | null): MenuAction[] {
-    const { store } = this;
-    const remove = { title: "Remove (Delete)", act: () => void this.removeSelected(node ?? undefined) };
+  function actionsFor(node: SceneNode | null, edge: SceneEdge | null): MenuAction[] {
+    const remove = { title: "Remove (Delete)", act: () => void removeSelected(node ?? undefined) };
     if (edge) return [remove];
     if (!node)
       return [
-        { title: "Add a block… (n)", act: () => void this.startFromBlock() },
+        { title: "Add a block… (n)", act: () => void startFromBlock() },
         {
           title: "Select all blocks (Ctrl+A)",
           act: () => store.pinBlocks(Object.keys(store.snapshot.blocks).filter((path) => parentOf(path) === "")),
@@ -312,23 +278,25 @@ export class Canvas {
         { title: "Tidy up the layout", act: () => void store.command("tidy") },
       ];
     const edits = [
-      { title: "Rename (F2)", act: () => void this.rename(node.key) },
-      { title: "Connect to… (c)", act: () => this.connect(node) },
+      { title: "Rename (F2)", act: () => void rename(node.key) },
+      { title: "Connect to… (c)", act: () => connect(node) },
       remove,
     ];
-    return [...(node.path ? edits : pathsOf(node).length ? [remove] : []), ...this.questions.actions()];
+    return [...(node.path ? edits : pathsOf(node).length ? [remove] : []), ...questions.actions()];
   }
 
-  private connect(node: SceneNode): void {
-    this.menu.open(node, this.view.elementOf(node.key) ?? this.view.root);
+  function connect(node: SceneNode): void {
+    const beside = view.elementOf(node.key) ?? view.root;
+    closeMenu();
+    closeMenu = openConnectMenu(store, view, root, node, beside);
   }
 
   /** Rename a block in place; return whether it is drawn. */
-  private rename(key: string): boolean {
-    const node = this.view.scene.nodes.find((one) => one.key === key);
+  function rename(key: string): boolean {
+    const node = view.scene.nodes.find((one) => one.key === key);
     if (!node?.path) return false;
-    this.view.reveal(key);
-    const element = this.view.elementOf(key);
+    view.reveal(key);
+    const element = view.elementOf(key);
     if (!element || element.querySelector(".mnb-rename")) return false;
     const slot = h("div", { class: "mnb-rename-slot" });
     element.append(slot);
@@ -337,37 +305,46 @@ export class Canvas {
       render(null, slot);
       slot.remove();
     };
-    const take = (name: string): Promise<ReplyHead> => this.store.command("rename", { path: node.path, name });
+    const take = (name: string): Promise<ReplyHead> => store.command("rename", { path: node.path, name });
     render(createElement(NameField, { name: node.name, take, close }), slot);
     return true;
   }
 
-  /** Rename the first selected block in place; return whether a block is selected. */
-  renameSelected(): boolean {
-    return this.rename(this.store.selection[0] ?? "");
-  }
-
   /** Remove the selected edge or blocks, else the focused block; return whether anything was removed. */
-  removeSelected(focused?: SceneNode): boolean {
-    const edge = this.view.scene.edges.find((candidate) => candidate.id === this.store.selectedEdge);
+  function removeSelected(focused?: SceneNode): boolean {
+    const edge = view.scene.edges.find((candidate) => candidate.id === store.selectedEdge);
     if (edge) {
       const { source, target } = edge;
-      const repeat = this.view.scene.nodes.find(
-        (node) => isRepeat(node) && (node.key === source || node.key === target),
-      );
+      const repeat = view.scene.nodes.find((node) => isRepeat(node) && (node.key === source || node.key === target));
       if (repeat) {
-        this.toggle(repeat); // the connection belongs to a block inside
+        toggle(repeat); // the connection belongs to a block inside
         return true;
       }
-      this.store.command("disconnect", { source, target }, `Removed ${source} → ${target}. Undo: Ctrl+Z`);
+      store.command("disconnect", { source, target }, `Removed ${source} → ${target}. Undo: Ctrl+Z`);
       return true;
     }
-    const { selection } = this.store;
+    const { selection } = store;
     const paths = selection.length ? selection : focused ? [...pathsOf(focused)] : [];
-    if (paths.length) this.store.remove(paths);
+    if (paths.length) store.remove(paths);
     return paths.length > 0;
   }
+
+  return {
+    root,
+    destroy,
+    questions,
+    toScene: view.toScene,
+    contains: view.contains,
+    keepClearOf,
+    showPalette,
+    startFromBlock,
+    /** Rename the first selected block in place; return whether a block is selected. */
+    renameSelected: () => rename(store.selection[0] ?? ""),
+    removeSelected,
+  };
 }
+
+export type Canvas = ReturnType<typeof createCanvas>;
 
 /** Return whether a node represents a repeated part of the model. */
 function isRepeat(node: SceneNode): boolean {

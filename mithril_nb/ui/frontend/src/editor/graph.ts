@@ -29,7 +29,7 @@ export function portsOf({ nodes }: Scene, side: PortRef["side"]): PortRef[] {
 }
 
 /** Return the keys of the nodes on a path from `start` to `goal` along edges, or null. */
-export function pathBetween(index: SceneIndex, start: string, goal: string): string[] | null {
+function pathBetween(index: SceneIndex, start: string, goal: string): string[] | null {
   const cameFrom = new Map<string, string | null>([[start, null]]);
   const queue = [start];
   for (const node of queue) {

@@ -1,8 +1,7 @@
 /** The graph of the model, laid out. Changes of the view are shown at once, before the kernel confirms them. */
 
 import { EMPTY, type Scene, SceneIndex } from "../graph/scene";
-import type { ModelGraph } from "../kernel/contract";
-import type { ProblemData } from "../kernel/contract";
+import type { ModelGraph, ProblemData } from "../kernel/contract";
 import { NestedGraph } from "../layout/data";
 import { layout } from "../layout/layout";
 import type { Store } from "../store/store";
@@ -19,63 +18,69 @@ interface LayoutChange {
   isDone: boolean;
 }
 
-export class LaidOut {
-  scene: Scene = EMPTY;
-  nested: NestedGraph | null = null;
-  private shown: { graph: ModelGraph; problems: readonly ProblemData[]; name: string } | null = null;
-  private changes: LayoutChange[] = [];
-  private isEnded = false;
+export function createLaidOut(store: Store, changed: (anchor?: string) => void) {
+  let scene: Scene = EMPTY;
+  let nested: NestedGraph | null = null;
+  let shown: { graph: ModelGraph; problems: readonly ProblemData[]; name: string } | null = null;
+  let changes: LayoutChange[] = [];
+  let isEnded = false;
 
-  /** `show` is called with the key of the group that the user opened or closed, if any. */
-  constructor(
-    private readonly store: Store,
-    private readonly show: (anchor?: string) => void,
-  ) {}
-
-  destroy(): void {
-    this.isEnded = true;
+  function destroy(): void {
+    isEnded = true;
   }
 
   /** Lay out the graph of the latest snapshot. */
-  update(): void {
-    const { graph, problems, name } = this.store.snapshot;
-    const { shown } = this;
-    this.changes = this.changes.filter(({ isDone }) => !isDone);
+  function update(): void {
+    const { graph, problems, name } = store.snapshot;
+    changes = changes.filter(({ isDone }) => !isDone);
     if (shown?.graph === graph && shown.problems === problems && shown.name === name) return;
-    if (shown?.graph !== graph) this.nested = new NestedGraph(graph);
-    this.draw();
+    if (shown?.graph !== graph) nested = new NestedGraph(graph);
+    draw();
   }
 
   /** Open or close a group. */
-  open(key: string, isOpen: boolean): void {
+  function open(key: string, isOpen: boolean): void {
     const apply = ({ opened }: LaidOutView): void => void (isOpen ? opened.add(key) : opened.delete(key));
-    this.change(isOpen ? "expand" : "collapse", { path: key }, apply, key);
+    change(isOpen ? "expand" : "collapse", { path: key }, apply, key);
   }
 
   /** Move a block to a position relative to the frame of its group. */
-  move(path: string, place: [number, number]): void {
-    this.change("move", { path, x: place[0], y: place[1] }, ({ moved }) => void moved.set(path, place));
+  function move(path: string, place: [number, number]): void {
+    change("move", { path, x: place[0], y: place[1] }, ({ moved }) => void moved.set(path, place));
   }
 
-  private change(name: string, args: Record<string, unknown>, apply: LayoutChange["apply"], anchor?: string): void {
+  function change(name: string, args: Record<string, unknown>, apply: LayoutChange["apply"], anchor?: string): void {
     const change = { apply, isDone: false };
-    this.changes.push(change);
-    this.draw(anchor);
-    void this.store.command(name, args).then(({ ok, error }) => {
+    changes.push(change);
+    draw(anchor);
+    void store.command(name, args).then(({ ok, error }) => {
       change.isDone = ok;
-      if (ok || this.isEnded || (name !== "move" && !error)) return; // groups open without a kernel
-      this.changes = this.changes.filter((one) => one !== change);
-      this.draw(anchor);
+      if (ok || isEnded || (name !== "move" && !error)) return; // groups open without a kernel
+      changes = changes.filter((one) => one !== change);
+      draw(anchor);
     });
   }
 
-  private draw(anchor?: string): void {
-    const { graph, problems, name } = this.store.snapshot;
+  function draw(anchor?: string): void {
+    const { graph, problems, name } = store.snapshot;
     const view: LaidOutView = { opened: new Set(graph.opened), moved: new Map(Object.entries(graph.moved)) };
-    for (const { apply } of this.changes) apply(view);
-    const scene = layout(this.nested!, view.opened, view.moved);
-    this.scene = { ...withInnerProblems(new SceneIndex(scene), problems), title: `Model ${name}` };
-    this.shown = { graph, problems, name };
-    this.show(anchor);
+    for (const { apply } of changes) apply(view);
+    const laidOut = layout(nested!, view.opened, view.moved);
+    scene = { ...withInnerProblems(new SceneIndex(laidOut), problems), title: `Model ${name}` };
+    shown = { graph, problems, name };
+    changed(anchor);
   }
+
+  return {
+    get scene() {
+      return scene;
+    },
+    get nested() {
+      return nested;
+    },
+    update,
+    open,
+    move,
+    destroy,
+  };
 }

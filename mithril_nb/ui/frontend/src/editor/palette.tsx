@@ -3,11 +3,11 @@
  * focus.
  */
 
+import { push } from "../dom/lists";
 import { batch, useSignal } from "@preact/signals";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { handled } from "../controls/choice";
-import { h, uid } from "../dom/dom";
-import { focusedAt } from "../dom/view";
+import { followPointer, handled } from "../dom/events";
+import { focusedAt, h, uid } from "../dom/dom";
 import type { PaletteEntry } from "../kernel/contract";
 import type { Store } from "../store/store";
 import type { Canvas } from "./canvas";
@@ -41,10 +41,7 @@ export function searchPalette(items: readonly PaletteEntry[], query: string): Pa
 /** Return the entries by category, or those that match a query in one group. */
 function groupsOf(palette: readonly PaletteEntry[], query: string): Map<string, PaletteEntry[]> {
   const groups = new Map<string, PaletteEntry[]>();
-  for (const entry of searchPalette(palette, query)) {
-    const group = query.trim() ? "" : entry.category;
-    groups.set(group, [...(groups.get(group) ?? []), entry]);
-  }
+  for (const entry of searchPalette(palette, query)) push(groups, query.trim() ? "" : entry.category, entry);
   return groups;
 }
 
@@ -92,8 +89,6 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
     if (event.button !== 0) return;
     event.preventDefault();
     input.current!.focus({ preventScroll: true });
-    const option = event.currentTarget as HTMLElement;
-    option.setPointerCapture(event.pointerId);
     const widget = root.current!.closest(".mnb-root")!;
     let ghost: HTMLElement | null = null;
     const move = (moved: PointerEvent): void => {
@@ -103,19 +98,16 @@ export function Palette({ store, canvas }: { store: Store; canvas: Canvas }) {
       ghost.style.transform = `translate(${moved.clientX - frame.left + 8}px, ${moved.clientY - frame.top + 8}px)`;
       ghost.classList.toggle("mnb-ok", canvas.contains(moved.clientX, moved.clientY));
     };
-    const end = new AbortController();
-    const done = (ended: PointerEvent): void => {
-      end.abort();
+    const done = (ended: PointerEvent, isReleased: boolean): void => {
       ghost?.remove();
-      if (ended.type !== "pointerup") return;
+      if (!isReleased) return;
       if (!ghost) add(entry);
       else if (canvas.contains(ended.clientX, ended.clientY)) {
         const { x, y } = canvas.toScene(ended.clientX, ended.clientY);
         add(entry, { x: Math.round(x), y: Math.round(y) });
       }
     };
-    option.addEventListener("pointermove", move, end);
-    for (const type of ["pointerup", "pointercancel"] as const) option.addEventListener(type, done, end);
+    followPointer(event.currentTarget as HTMLElement, event, move, done);
   };
   return (
     <section class="mnb-palette" aria-label="Palette" data-mnb-open={isOpen.value ? "" : undefined} ref={root}>

@@ -8,7 +8,7 @@ import { drawCells, drawChevron, drawReturn, drawRole, drawSign } from "../drawi
 import { type SceneNode, isPill } from "./scene";
 
 /** How a node is drawn: with all texts; with its name only; as a coloured rectangle; as one too small for a border. */
-export type Detail = "full" | "name" | "box" | "dot";
+type Detail = "full" | "name" | "box" | "dot";
 
 /**
  * A value shown on a node: a number as a bar from 0 to 1, a category as a hue, or unknown if it has neither; and its
@@ -40,12 +40,20 @@ const NAME_PX = { most: 13, least: 9 };
 const LEFT = 14; // from the node's edge to its text; includes the strip of the hue
 const RIGHT = 10;
 const LEAST_GAP = 6; // between the texts of one row
-const NAME = 13;
+/** How a text is written; `size` is in px. */
+interface Style {
+  size: number;
+  look: "ink" | "muted";
+  bold?: boolean;
+}
+const TITLE: Style = { size: 13, look: "ink", bold: true };
+const NOTE: Style = { size: 11, look: "muted" };
+const VALUE: Style = { size: 11, look: "ink" };
+const SHARE: Style = { size: 9.5, look: "muted" };
 /** Height of a block, and width of an input or output with the room beside it. */
 const [BLOCK_H, PILL_ROOM] = [52, 112];
 /** Least room for a note or shape beside a value. */
 const LEAST_BELOW = 30;
-const SMALL = 11;
 /**
  * Opacity of a value's colour behind the text, as in `viz/diagrams/overlays.py`; more would make the text hard to read.
  */
@@ -85,8 +93,9 @@ function frameTexts(
 }
 
 /** Draw an open group: its area, its rim and its title. */
-export function drawFrame(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: Overlay | undefined): void {
+export function drawFrame(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined): void {
   const { c, colours, lettering, k, isModel } = brush;
+  const { x, y, w, h } = rect;
   const colour = hueOf(colours, node.hue);
   const isBad = node.problem !== null;
   c.lineWidth = Math.max(1, 1 / k);
@@ -94,9 +103,9 @@ export function drawFrame(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, o
     c.strokeStyle = colour;
     c.save();
     c.globalAlpha *= 0.5;
-    for (const off of [6, 3]) outline(c, x + off, y - off, w - off, h, 6);
+    for (const behind of stacked(rect)) outline(c, behind, 6);
     c.restore();
-    plate(c, x, y, w, h, 6, colours.ground);
+    plate(c, rect, 6, colours.ground);
   }
   c.save();
   c.globalAlpha *= 0.07;
@@ -105,20 +114,19 @@ export function drawFrame(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, o
   c.restore();
   c.strokeStyle = isBad ? colours.bad : colour;
   c.setLineDash(isBad ? [5, 3] : DASHED.has(node.kind) ? [6, 3] : []);
-  outline(c, x, y, w, h, 6);
+  outline(c, rect, 6);
   c.setLineDash([]);
   const detail = detailOf({ w, h: 24 }, k);
   if (detail === "full") {
     const [title, rest] = frameTexts(node, isModel, overlay);
     drawChevron(c, colours, x + 11, y + 13.5, true);
     const left = x + 19;
-    const name = lettering.fit(title, NAME, (w - 30) * (rest ? 0.75 : 1), true);
-    write(brush, left, y + 18, name, NAME, "ink", true);
-    const at = left + lettering.width(name, NAME, true) + 8;
-    asValue(brush, () => write(brush, at, y + 18, lettering.fit(rest, SMALL, x + w - 10 - at), SMALL, "muted"));
+    const name = lettering.fit(title, TITLE.size, (w - 30) * (rest ? 0.75 : 1), true);
+    write(brush, left, y + 18, name, TITLE);
+    const at = left + lettering.width(name, TITLE.size, true) + 8;
+    asValue(brush, () => write(brush, at, y + 18, rest, NOTE, x + w - 10 - at));
   } else if (detail === "name" || (detail === "box" && 24 * k >= 8)) {
-    const size = 10 / k;
-    write(brush, x + 6, y + 18, lettering.fit(times(node.name, node.repeat), size, w - 12, true), size, "ink", true);
+    write(brush, x + 6, y + 18, times(node.name, node.repeat), { ...TITLE, size: 10 / k }, w - 12);
   }
   if (isModel && detail === "full") drawPorts(brush, node, x, y);
   if (isBad) drawSign(c, colours, x + w - 1, y + 1, Math.min(3, Math.max(1, 0.7 / k)));
@@ -144,10 +152,10 @@ export function drawBox(brush: Brush, node: SceneNode, rect: Rect, overlay: Over
 /** Draw the number of matches at the lower right corner of a node. */
 export function drawCount(brush: Brush, { x, y, w, h }: Rect, count: number): void {
   const { c, colours, lettering, k } = brush;
-  const size = SMALL / Math.min(1, k);
+  const size = NOTE.size / Math.min(1, k);
   const label = String(count);
   const width = Math.max(size * 1.5, lettering.width(label, size, true) + size);
-  plate(c, x + w - width + size / 2, y + h - size, width, size * 1.5, size * 0.75, colours.match);
+  plate(c, { x: x + w - width + size / 2, y: y + h - size, w: width, h: size * 1.5 }, size * 0.75, colours.match);
   lettering.use(size, true);
   c.fillStyle = colours.ground;
   c.textAlign = "center";
@@ -165,56 +173,56 @@ export function rectangleColour(colours: Colours, node: SceneNode, overlay: Over
 }
 
 /** Draw a block of a model: kind and label, name and shape, its share as a bar, and its ports. */
-function drawBlock(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: Overlay | undefined): void {
+function drawBlock(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined): void {
   const { c, colours, lettering } = brush;
-  if (node.group || node.repeat > 1) {
-    // A second edge behind the box marks a group.
-    box(brush, x + 4, y + 4, w, h);
-  }
-  boxWithStrip(brush, node, x, y, w, h, overlay);
+  const { x, y, w, h } = rect;
+  // A second edge behind the box marks a group.
+  if (node.group || node.repeat > 1) box(brush, { x: x + 4, y: y + 4, w, h });
+  boxWithStrip(brush, node, rect, overlay);
   const [left, right] = [x + LEFT, x + w - RIGHT];
   const room = right - left;
   const shown = overlay ?? (node.share === null ? undefined : { text: percent(node.share), level: node.share });
   const [upper, lower] = shown ? [y + 17, y + 34] : [y + 21, y + 39];
-  const kind = times(node.kind, node.repeat);
-  row(brush, left, right, upper, kind, SMALL, "muted", node.label, "ink", false);
-  row(brush, left, right, lower, node.name, NAME, "ink", node.shape, "muted", true);
+  row(brush, left, right, upper, times(node.kind, node.repeat), NOTE, node.label, VALUE);
+  row(brush, left, right, lower, node.name, TITLE, node.shape, NOTE);
   if (shown) {
-    const text = lettering.fit(shown.text, 9.5, room * 0.7);
-    drawValue(brush, left, y + 42, room - Math.max(40, lettering.width(text, 9.5) + 6), shown);
-    asValue(brush, () => write(brush, right, y + 47, text, 9.5, "muted", false, "right"));
+    const text = lettering.fit(shown.text, SHARE.size, room * 0.7);
+    drawValue(brush, left, y + 42, room - Math.max(40, lettering.width(text, SHARE.size) + 6), shown);
+    asValue(brush, () => write(brush, right, y + 47, text, SHARE, room, "right"));
   }
   if (node.group) drawChevron(c, colours, x + 9, y + h / 2, false);
   drawPorts(brush, node, x, y);
 }
 
 /** Draw an input or output: name and shape, in one row in a model, in two in a program. */
-function drawPill(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: Overlay | undefined): void {
-  const { c, colours, lettering, isModel } = brush;
-  plate(c, x, y, w, h, h / 2, colours.surface);
+function drawPill(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined): void {
+  const { c, colours, isModel } = brush;
+  const { x, y, w, h } = rect;
+  plate(c, rect, h / 2, colours.surface);
   c.strokeStyle = colours.line;
   c.lineWidth = 1;
-  outline(c, x, y, w, h, h / 2);
+  outline(c, rect, h / 2);
   const middle = x + w / 2;
   if (!isModel) {
     // The last key of a name such as `params['head']['kernel']` distinguishes it from others.
     const last = /\['?([^'\]]+)'?\]$/.exec(node.name)?.[1];
     const name = last !== undefined && !/^\d+$/.test(last) ? last : node.name;
-    write(brush, middle, y + 14.5, lettering.fit(name, SMALL, w - 24, true), SMALL, "ink", true, "center");
-    write(brush, middle, y + 27, lettering.fit(overlay?.text ?? node.shape, 10, w - 24), 10, "muted", false, "center");
+    write(brush, middle, y + 14.5, name, { ...VALUE, bold: true }, w - 24, "center");
+    write(brush, middle, y + 27, overlay?.text ?? node.shape, { ...NOTE, size: 10 }, w - 24, "center");
     return;
   }
-  if (node.shape) row(brush, x + LEFT, x + w - LEFT, y + 20, node.name, NAME, "ink", node.shape, "muted", true);
-  else write(brush, middle, y + 20, lettering.fit(node.name, NAME, w - 2 * LEFT, true), NAME, "ink", true, "center");
+  if (node.shape) row(brush, x + LEFT, x + w - LEFT, y + 20, node.name, TITLE, node.shape, NOTE);
+  else write(brush, middle, y + 20, node.name, TITLE, w - 2 * LEFT, "center");
   drawPorts(brush, node, x, y);
 }
 
 /** Draw a node of a program: its name, its note or shape and its share, and a pattern for each role. */
-function drawStep(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: Overlay | undefined): void {
+function drawStep(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined): void {
   const { c, colours, lettering, hasRoles } = brush;
+  const { x, y, w, h } = rect;
   // A stack of boxes marks a repeated node.
-  if (node.repeat > 1) for (const off of [6, 3]) box(brush, x + off, y - off, w - off, h);
-  boxWithStrip(brush, node, x, y, w, h, overlay);
+  if (node.repeat > 1) for (const behind of stacked(rect)) box(brush, behind);
+  boxWithStrip(brush, node, rect, overlay);
   const [left, right] = [x + LEFT, x + w - RIGHT];
   const isInstruction = node.kind === "instruction";
   const counts = (node.counts ?? []).slice(0, -1);
@@ -222,23 +230,14 @@ function drawStep(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: 
   const first = y + (hasCells ? 22 : h / 2 - 3);
   const repeat = node.repeat > 1 ? `×${node.repeat}` : "";
   const room =
-    right - left - (hasRoles && isInstruction ? 18 : 0) - (repeat ? lettering.width(repeat, NAME, true) + 8 : 0);
-  write(brush, left, first, lettering.fit(node.name, NAME, room, true), NAME, "ink", true);
-  write(brush, right, first, repeat, NAME, "ink", true, "right");
+    right - left - (hasRoles && isInstruction ? 18 : 0) - (repeat ? lettering.width(repeat, TITLE.size, true) + 8 : 0);
+  write(brush, left, first, node.name, TITLE, room);
+  write(brush, right, first, repeat, TITLE, undefined, "right");
   const share = overlay?.text ?? (node.share === null ? "" : percent(node.share));
-  const below = right - left - (share ? lettering.width(share, SMALL) + 8 : 0);
-  if (below > LEAST_BELOW)
-    write(
-      brush,
-      left,
-      first + 17,
-      lettering.fit((node.kind === "lines" && node.shape) || node.label || node.shape, SMALL, below),
-      SMALL,
-      "muted",
-    );
-  asValue(brush, () =>
-    write(brush, right, first + 17, lettering.fit(share, SMALL, right - left), SMALL, "ink", false, "right"),
-  );
+  const below = right - left - (share ? lettering.width(share, VALUE.size) + 8 : 0);
+  const note = (node.kind === "lines" && node.shape) || node.label || node.shape;
+  if (below > LEAST_BELOW) write(brush, left, first + 17, note, NOTE, below);
+  asValue(brush, () => write(brush, right, first + 17, share, VALUE, right - left, "right"));
   if (overlay) drawValue(brush, left, y + h - 6, right - left, overlay);
   if (hasCells) drawCells(c, colours, left, y + h - 8, right - left, counts, node.hue);
   else if (hasRoles && isInstruction) {
@@ -252,8 +251,9 @@ function drawStep(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: 
  * Draw a node with its name only, in letters that stay readable while the picture is small. Hundreds of these are in
  * view, so they are plain rectangles, which are drawn several times faster than round corners.
  */
-function drawName(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: Overlay | undefined): void {
+function drawName(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined): void {
   const { c, colours, lettering, k } = brush;
+  const { x, y, w, h } = rect;
   const isBad = node.problem !== null;
   const rim = Math.max(1, 0.7 / k);
   const plain = (left: number, top: number, colour: string, edge: string): void => {
@@ -264,35 +264,24 @@ function drawName(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: 
   };
   if (node.repeat > 1 || node.group) plain(x + 4, y + (brush.isModel ? 4 : -4), colours.surface, colours.line);
   plain(x, y, colours.surface, isBad ? colours.bad : colours.line);
-  if (overlay) tint(brush, x, y, w, h, 0, overlay);
+  if (overlay) tint(brush, rect, 0, overlay);
   const strip = (): void => {
     c.fillStyle = overlay ? rectangleColour(colours, node, overlay) : stripColour(colours, node);
     c.fillRect(x, y, 6, h);
   };
   overlay ? asValue(brush, strip) : strip();
-  const size = Math.min(NAME_PX.most, Math.max(NAME_PX.least, NAME * k)) / k;
-  if (isPill(node))
-    return write(
-      brush,
-      x + w / 2,
-      y + h / 2 + size * 0.36,
-      lettering.fit(node.name, size, Math.max(w, PILL_ROOM), true),
-      size,
-      "ink",
-      true,
-      "center",
-    );
+  const size = Math.min(NAME_PX.most, Math.max(NAME_PX.least, TITLE.size * k)) / k;
+  const [style, middle] = [{ ...TITLE, size }, y + h / 2 + size * 0.36];
+  if (isPill(node)) return write(brush, x + w / 2, middle, node.name, style, Math.max(w, PILL_ROOM), "center");
   const repeat = node.repeat > 1 ? ` ×${node.repeat}` : "";
   const [left, room] = [x + 6 + 3 / k, w - 6 - 6 / k];
   const count = repeat && lettering.width(repeat, size, true) < room * 0.6 ? repeat : "";
   write(
     brush,
     left,
-    y + h / 2 + size * 0.36,
-    `${lettering.fit(node.name, size, room - lettering.width(count, size, true), true)}${count}`,
-    size,
-    "ink",
-    true,
+    middle,
+    lettering.fit(node.name, size, room - lettering.width(count, size, true), true) + count,
+    style,
   );
 }
 
@@ -301,15 +290,16 @@ function stripColour(colours: Colours, node: SceneNode): string {
 }
 
 /** Draw the bar of a value, 4 high: as long as the number, full for a category, hatched if unknown. */
-export function drawValue(brush: Brush, x: number, y: number, length: number, { level, hue }: Overlay): void {
+function drawValue(brush: Brush, x: number, y: number, length: number, { level, hue }: Overlay): void {
   const { c, colours } = brush;
-  plate(c, x, y, length, 4, 2, colours.track);
+  const bar = { x, y, w: length, h: 4 };
+  plate(c, bar, 2, colours.track);
   asValue(brush, () => {
-    if (hue !== undefined) plate(c, x, y, length, 4, 2, hueOf(colours, hue));
-    else if (level === undefined) hatch(brush, x, y, length, 4);
+    if (hue !== undefined) plate(c, bar, 2, hueOf(colours, hue));
+    else if (level === undefined) hatch(brush, bar);
     else {
       const filled = Math.max(0, Math.min(1, level)) * length;
-      if (filled >= 0.5) plate(c, x, y, filled, 4, Math.min(2, filled / 2), colours.cost);
+      if (filled >= 0.5) plate(c, { ...bar, w: filled }, Math.min(2, filled / 2), colours.cost);
     }
   });
 }
@@ -342,28 +332,28 @@ export function drawLegend(
   draws = true,
 ): number {
   const { lettering } = brush;
-  if (draws) write(brush, x, y + 12, lettering.fit(heading, SMALL, width, true), SMALL, "ink", true);
+  if (draws) write(brush, x, y + 12, heading, { ...VALUE, bold: true }, width);
   let [left, top] = [x, y + 24];
   for (const one of legend) {
-    const text = lettering.fit(one.text, SMALL, Math.min(LEGEND.text, width - LEGEND.bar - 6));
-    const needed = LEGEND.bar + 6 + lettering.width(text, SMALL);
+    const text = lettering.fit(one.text, NOTE.size, Math.min(LEGEND.text, width - LEGEND.bar - 6));
+    const needed = LEGEND.bar + 6 + lettering.width(text, NOTE.size);
     if (left > x && left + needed > x + width) [left, top] = [x, top + LEGEND.row];
     if (draws) {
       if (one.role === undefined) drawValue(brush, left, top, LEGEND.bar, one);
       else if (one.role !== "returns") drawRole(brush.c, brush.colours, left, top - 1, LEGEND.bar, one.role, HUES - 1);
       else drawReturn(brush.c, brush.colours, left, top + 2.5, LEGEND.bar);
-      write(brush, left + LEGEND.bar + 6, top + 6, text, SMALL, "muted");
+      write(brush, left + LEGEND.bar + 6, top + 6, text, NOTE);
     }
     left += needed + 18;
   }
   for (const note of notes) {
     top += LEGEND.row;
-    if (draws) write(brush, x, top + 6, lettering.fit(note, SMALL, width), SMALL, "muted");
+    if (draws) write(brush, x, top + 6, note, NOTE, width);
   }
   return top + LEGEND.row - y;
 }
 
-function hatch({ c, colours }: Brush, x: number, y: number, w: number, h: number): void {
+function hatch({ c, colours }: Brush, { x, y, w, h }: Rect): void {
   c.strokeStyle = colours.wire;
   c.lineWidth = 1;
   c.beginPath();
@@ -375,19 +365,11 @@ function hatch({ c, colours }: Brush, x: number, y: number, w: number, h: number
 }
 
 /** Draw the colour of a value behind the text of a node. */
-function tint(
-  { c, colours, isOld }: Brush,
-  x: number,
-  y: number,
-  w: number,
-  h: number,
-  radius: number,
-  { level, hue }: Overlay,
-): void {
+function tint({ c, colours, isOld }: Brush, rect: Rect, radius: number, { level, hue }: Overlay): void {
   if (hue === undefined && !level) return;
   c.save();
   c.globalAlpha *= (isOld ? OLD : 1) * (hue === undefined ? TINT * level! : TINT);
-  plate(c, x, y, w, h, radius, hue === undefined ? colours.cost : hueOf(colours, hue));
+  plate(c, rect, radius, hue === undefined ? colours.cost : hueOf(colours, hue));
   c.restore();
 }
 
@@ -406,35 +388,32 @@ function drawPorts({ c, colours }: Brush, node: SceneNode, x: number, y: number)
   c.stroke();
 }
 
-function box({ c, colours, k }: Brush, x: number, y: number, w: number, h: number): void {
-  plate(c, x, y, w, h, 4, colours.surface);
+/** Return the boxes behind that of a repeated node. */
+function stacked({ x, y, w, h }: Rect): Rect[] {
+  return [6, 3].map((off) => ({ x: x + off, y: y - off, w: w - off, h }));
+}
+
+function box({ c, colours, k }: Brush, rect: Rect): void {
+  plate(c, rect, 4, colours.surface);
   c.strokeStyle = colours.line;
   c.lineWidth = Math.max(1, 0.7 / k);
-  outline(c, x, y, w, h, 4);
+  outline(c, rect, 4);
 }
 
 /** Draw the box of a node, and the strip in its hue. */
-function boxWithStrip(
-  brush: Brush,
-  node: SceneNode,
-  x: number,
-  y: number,
-  w: number,
-  h: number,
-  overlay: Overlay | undefined,
-): void {
+function boxWithStrip(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined): void {
   const { c, colours, k } = brush;
-  plate(c, x, y, w, h, 4, colours.surface);
-  if (overlay) tint(brush, x, y, w, h, 4, overlay);
+  plate(c, rect, 4, colours.surface);
+  if (overlay) tint(brush, rect, 4, overlay);
   const isBad = node.problem !== null;
   c.strokeStyle = isBad ? colours.bad : colours.line;
   c.lineWidth = Math.max(isBad ? 1.5 : 1, 0.7 / k);
   if (isBad) c.setLineDash([5, 3]);
-  outline(c, x, y, w, h, 4);
+  outline(c, rect, 4);
   c.setLineDash([]);
   c.fillStyle = stripColour(colours, node);
   c.beginPath();
-  c.roundRect(x, y, 6, h, [4, 0, 0, 4]);
+  c.roundRect(rect.x, rect.y, 6, rect.h, [4, 0, 0, 4]);
   c.fill();
 }
 
@@ -445,53 +424,44 @@ function row(
   right: number,
   y: number,
   first: string,
-  size: number,
-  look: "ink" | "muted",
+  style: Style,
   second: string,
-  other: "ink" | "muted",
-  bold: boolean,
+  other: Style,
 ): void {
   const { lettering } = brush;
   const room = right - left - (second ? LEAST_GAP : 0);
-  const kept = Math.min(lettering.width(first, size, bold), room * 0.6);
-  const beside = lettering.fit(second, SMALL, room - kept);
-  write(brush, left, y, lettering.fit(first, size, room - lettering.width(beside, SMALL), bold), size, look, bold);
-  write(brush, right, y, beside, SMALL, other, false, "right");
+  const kept = Math.min(lettering.width(first, style.size, style.bold), room * 0.6);
+  const beside = lettering.fit(second, other.size, room - kept);
+  write(brush, left, y, first, style, room - lettering.width(beside, other.size));
+  write(brush, right, y, beside, other, undefined, "right");
 }
 
+/** Write a text; with `room`, it is cut to this width. */
 function write(
   { c, colours, lettering }: Brush,
   x: number,
   y: number,
   text: string,
-  size: number,
-  look: "ink" | "muted",
-  bold = false,
+  { size, look, bold = false }: Style,
+  room?: number,
   align: CanvasTextAlign = "left",
 ): void {
-  if (!text) return;
+  const shown = room === undefined ? text : lettering.fit(text, size, room, bold);
+  if (!shown) return;
   lettering.use(size, bold);
   c.fillStyle = colours[look];
   c.textAlign = align;
-  c.fillText(text, x, y);
+  c.fillText(shown, x, y);
 }
 
-function plate(
-  c: CanvasRenderingContext2D,
-  x: number,
-  y: number,
-  w: number,
-  h: number,
-  radius: number,
-  colour: string,
-): void {
+function plate(c: CanvasRenderingContext2D, { x, y, w, h }: Rect, radius: number, colour: string): void {
   c.fillStyle = colour;
   c.beginPath();
   c.roundRect(x, y, w, h, radius);
   c.fill();
 }
 
-function outline(c: CanvasRenderingContext2D, x: number, y: number, w: number, h: number, radius: number): void {
+function outline(c: CanvasRenderingContext2D, { x, y, w, h }: Rect, radius: number): void {
   c.beginPath();
   c.roundRect(x, y, w, h, radius);
   c.stroke();

@@ -1,6 +1,6 @@
 /** The menu that exports a graph: its picture, with the legend of its overlay, and what else the page has. */
 
-import { type MenuAction, MenuButton } from "../controls/menu";
+import { createMenuButton, type MenuAction } from "../controls/menu";
 import { h } from "../dom/dom";
 import type { GraphView } from "./view";
 
@@ -59,7 +59,7 @@ export function exportMenu(
     menu.report(done);
     if (done) setTimeout(() => menu.report(""), DONE_MS);
   };
-  const menu = new MenuButton(
+  const menu = createMenuButton(
     "Export",
     "Save the graph or the program as a file",
     "graph.export",

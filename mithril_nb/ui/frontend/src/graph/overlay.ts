@@ -11,7 +11,7 @@ import type { Scene } from "./scene";
 /** The values in an overlay; saved pages have no keys. */
 export type OverlayValues = Omit<OverlayData, "keys" | "own"> & { own?: boolean | null };
 
-export const UNKNOWN = "?";
+const UNKNOWN = "?";
 
 export class GraphOverlay {
   readonly marks = new Map<string, Overlay>();
@@ -75,79 +75,76 @@ export class GraphOverlay {
 }
 
 /** Return the legend of the patterns in the boxes of a program: as in viz/diagrams/svg.py. Null for a single role. */
-export function legendOfRoles({ nodes, edges, roles }: Scene): PaintState["legend"] {
+function legendOfRoles({ nodes, edges, roles }: Scene): PaintState["legend"] {
   const used = roles.flatMap((text, role) => (nodes.some((node) => node.counts?.[role]) ? [{ text, role }] : []));
   const back = edges.some((edge) => edge.returns) ? [{ text: "gradient flows back", role: "returns" as const }] : [];
   return used.length > 1 ? { heading: "bars: instructions", legend: [...used, ...back], notes: [] } : null;
 }
 
 /** The overlay of a view, with its legend in the lower left corner; without one, the legend of the roles. */
-export class OverlayLayer {
-  readonly legend = h("div", { class: "mnb-legend", role: "note", "aria-label": "Legend", hidden: true });
-  private now: GraphOverlay | null = null;
+export function createOverlayLayer(view: { root: HTMLElement; paint(state: Partial<PaintState>): void }) {
+  const legend = h("div", { class: "mnb-legend", role: "note", "aria-label": "Legend", hidden: true });
+  let now: GraphOverlay | null = null;
   /** Why the overlay is missing, or drawn faintly. */
-  private failure = "";
-  private old = "";
-  private roles: PaintState["legend"] = null;
+  let why = "";
+  let old = "";
+  let roleLegend: PaintState["legend"] = null;
+  view.root.append(legend);
 
-  constructor(private readonly view: { root: HTMLElement; paint(state: Partial<PaintState>): void }) {
-    view.root.append(this.legend);
-  }
-
-  /** Name of the shown overlay; "" for none. */
-  get name(): string {
-    return this.now?.data.name ?? "";
-  }
-
-  show(overlay: GraphOverlay | null, failure = ""): void {
-    [this.now, this.failure] = [overlay, failure];
-    this.fill();
-    this.view.paint({ overlay: overlay?.marks ?? new Map(), legend: overlay ?? this.roles });
+  function show(overlay: GraphOverlay | null, failure = ""): void {
+    [now, why] = [overlay, failure];
+    fill();
+    view.paint({ overlay: overlay?.marks ?? new Map(), legend: overlay ?? roleLegend });
   }
 
   /** Explain the roles of a new scene while no overlay is shown. */
-  explain(scene: Scene): void {
+  function explain(scene: Scene): void {
     const roles = legendOfRoles(scene);
-    if (JSON.stringify(roles) === JSON.stringify(this.roles)) return;
-    this.roles = roles;
-    if (!this.now) this.show(null, this.failure);
-  }
-
-  /** Show why the overlay is missing. */
-  fail(why: string): void {
-    this.show(null, why);
+    if (JSON.stringify(roles) === JSON.stringify(roleLegend)) return;
+    roleLegend = roles;
+    if (!now) show(null, why);
   }
 
   /** Draw values faintly, and show why; "" draws them normally again. */
-  fade(why: string): void {
-    if (this.old === why) return;
-    this.old = why;
-    this.fill();
-    this.view.paint({ isOld: why !== "" });
+  function fade(why: string): void {
+    if (old === why) return;
+    old = why;
+    fill();
+    view.paint({ isOld: why !== "" });
   }
 
   /** Return a description with the value of the node. */
-  describe(key: string, { name, tip }: Description): Description {
-    const value = this.now?.describe(key) ?? "";
+  function describe(key: string, { name, tip }: Description): Description {
+    const value = now?.describe(key) ?? "";
     return value ? { name: `${name}, ${value}`, tip: [...tip, value] } : { name, tip };
   }
 
-  private fill(): void {
-    const { now, roles } = this;
-    const shown = now ?? (this.failure ? null : roles);
-    this.legend.hidden = !shown && !this.failure && !this.old;
+  function fill(): void {
+    const roles = roleLegend;
+    const shown = now ?? (why ? null : roles);
+    legend.hidden = !shown && !why && !old;
     const part = (mark: Overlay): HTMLElement =>
       h("span", { class: "mnb-legend-part" }, swatch(mark), h("span", {}, mark.text));
     const heading = shown && h(now ? "b" : "span", now ? {} : { class: "mnb-muted" }, shown.heading);
     const explained = shown
       ? [heading!, ...shown.legend.map(part), ...shown.notes.map((note) => h("span", { class: "mnb-muted" }, note))]
       : [];
-    this.legend.replaceChildren(
-      ...explained,
-      this.failure,
-      ...(this.old ? [h("span", { class: "mnb-badge", role: "status" }, this.old)] : []),
-    );
+    legend.replaceChildren(...explained, why, ...(old ? [h("span", { class: "mnb-badge", role: "status" }, old)] : []));
   }
+
+  return {
+    legend,
+    /** Name of the shown overlay; "" for none. */
+    get name() {
+      return now?.data.name ?? "";
+    },
+    show,
+    explain,
+    /** Show why the overlay is missing. */
+    fail: (why: string) => show(null, why),
+    fade,
+    describe,
+  };
 }
 
 function swatch({ level, hue, role }: Overlay): SVGSVGElement {
@@ -184,15 +181,14 @@ function swatch({ level, hue, role }: Overlay): SVGSVGElement {
 const SLOW = new Set(["memory"]);
 
 /** The menus in a graph's toolbar: the values on its nodes, and the convention of numbers. */
-export class OverlayMenu {
-  readonly root: HTMLElement;
-  private readonly menu = h("select", {
+export function createOverlayMenu(chosen: (name: string, own: boolean) => void) {
+  const menu = h("select", {
     class: "mnb-select",
     "aria-label": "Values on the nodes",
     title: "Show values on the nodes of the graph",
     "data-mnb-action": "graph.overlay",
   }) as HTMLSelectElement;
-  private readonly convention = h(
+  const convention = h(
     "select",
     {
       class: "mnb-select",
@@ -203,43 +199,41 @@ export class OverlayMenu {
     h("option", { value: "inner" }, "with inner blocks"),
     h("option", { value: "own" }, "own"),
   ) as HTMLSelectElement;
-
   /** Whether a slow choice waits for Enter. */
-  private isWaiting = false;
+  let isWaiting = false;
+  const send = (): void => {
+    isWaiting = false;
+    chosen(menu.value, convention.value === "own");
+  };
+  // Arrow keys select every choice on the way, and a slow choice would start the compiler.
+  let key = "";
+  menu.addEventListener("pointerdown", () => (key = ""));
+  menu.addEventListener("keydown", (event) => {
+    key = event.key;
+    if (key === "Enter" && isWaiting) send();
+  });
+  menu.addEventListener("blur", () => isWaiting && send());
+  menu.addEventListener("change", () => {
+    isWaiting = SLOW.has(menu.value) && key !== "" && key !== "Enter";
+    if (!isWaiting) send();
+  });
+  convention.addEventListener("change", send);
+  const root = h("span", { class: "mnb-overlay-menu" }, menu, convention);
 
-  constructor(chosen: (name: string, own: boolean) => void) {
-    const send = (): void => {
-      this.isWaiting = false;
-      chosen(this.menu.value, this.convention.value === "own");
-    };
-    // Arrow keys select every choice on the way, and a slow choice would start the compiler.
-    let key = "";
-    this.menu.addEventListener("pointerdown", () => (key = ""));
-    this.menu.addEventListener("keydown", (event) => {
-      key = event.key;
-      if (key === "Enter" && this.isWaiting) send();
-    });
-    this.menu.addEventListener("blur", () => this.isWaiting && send());
-    this.menu.addEventListener("change", () => {
-      this.isWaiting = SLOW.has(this.menu.value) && key !== "" && key !== "Enter";
-      if (!this.isWaiting) send();
-    });
-    this.convention.addEventListener("change", send);
-    this.root = h("span", { class: "mnb-overlay-menu" }, this.menu, this.convention);
-  }
-
-  update({ name, own, choices }: OverlayChoice, hasGroups: boolean): void {
+  function update({ name, own, choices }: OverlayChoice, hasGroups: boolean): void {
     const all = [["", name ? "none" : "show values…"], ...choices] as [string, string][];
     const listed = all.some(([one]) => one === name) ? all : [...all, [name, name] as [string, string]];
     if (
-      Array.from(this.menu.options, (option) => `${option.value}\n${option.text}`).join() !==
+      Array.from(menu.options, (option) => `${option.value}\n${option.text}`).join() !==
       listed.map((one) => one.join("\n")).join()
     ) {
-      this.menu.replaceChildren(...listed.map(([value, title]) => h("option", { value }, title)));
+      menu.replaceChildren(...listed.map(([value, title]) => h("option", { value }, title)));
     }
-    if (!this.isWaiting) this.menu.value = name;
-    this.convention.value = own ? "own" : "inner";
-    this.convention.hidden = !hasGroups;
-    attr(this.root, "data-mnb-overlay", name || null);
+    if (!isWaiting) menu.value = name;
+    convention.value = own ? "own" : "inner";
+    convention.hidden = !hasGroups;
+    attr(root, "data-mnb-overlay", name || null);
   }
+
+  return { root, update };
 }

@@ -1,5 +1,6 @@
 /** A small picture of a whole scene: for the minimap, and for zooms at which each node is about a pixel. */
 
+import { push } from "../dom/lists";
 import type { Colours } from "../drawing/colours";
 import type { Rect } from "../drawing/lines";
 import { DIM, OLD, type Overlay, rectangleColour } from "./boxes";
@@ -14,38 +15,38 @@ export interface OverviewState {
 
 const LARGEST = { side: 8192, area: 6e6, scale: 0.25 };
 
-export class Overview {
-  private canvas: HTMLCanvasElement | null = null;
-  private colours: Colours | null = null;
-  private state: OverviewState | null = null;
+export function createOverview() {
+  let drawn: HTMLCanvasElement | null = null;
+  let drawnColours: Colours | null = null;
+  let drawnState: OverviewState | null = null;
 
-  clear(): void {
-    this.canvas = null;
+  function clear(): void {
+    drawn = null;
   }
 
   /** Return the pixels of the picture per unit of a scene. */
-  scaleOf({ w, h }: Rect): number {
+  function scaleOf({ w, h }: Rect): number {
     return Math.min(LARGEST.scale, LARGEST.side / Math.max(1, w, h), Math.sqrt(LARGEST.area / Math.max(1, w * h)));
   }
 
   /** Draw the whole scene into `bounds`, in the coordinates of the context. */
-  blit(c: CanvasRenderingContext2D, scene: Scene, bounds: Rect, colours: Colours, state: OverviewState): void {
-    const canvas = this.picture(scene, bounds, colours, state);
+  function blit(c: CanvasRenderingContext2D, scene: Scene, bounds: Rect, colours: Colours, state: OverviewState): void {
+    const canvas = picture(scene, bounds, colours, state);
     if (canvas) c.drawImage(canvas, bounds.x, bounds.y, bounds.w, bounds.h);
   }
 
-  private picture(scene: Scene, bounds: Rect, colours: Colours, state: OverviewState): HTMLCanvasElement | null {
+  function picture(scene: Scene, bounds: Rect, colours: Colours, state: OverviewState): HTMLCanvasElement | null {
     const { overlay, dimmed, isOld } = state;
     if (
-      this.canvas &&
-      this.colours === colours &&
-      this.state?.overlay === overlay &&
-      this.state.dimmed === dimmed &&
-      this.state.isOld === isOld
+      drawn &&
+      drawnColours === colours &&
+      drawnState?.overlay === overlay &&
+      drawnState.dimmed === dimmed &&
+      drawnState.isOld === isOld
     )
-      return this.canvas;
+      return drawn;
     if (bounds.w <= 0 || bounds.h <= 0) return null;
-    const scale = this.scaleOf(bounds);
+    const scale = scaleOf(bounds);
     const canvas = document.createElement("canvas");
     canvas.width = Math.max(1, Math.ceil(bounds.w * scale));
     canvas.height = Math.max(1, Math.ceil(bounds.h * scale));
@@ -61,10 +62,7 @@ export class Overview {
         c.fillRect(node.x, node.y, node.w, node.h);
         continue;
       }
-      const colour = rectangleColour(colours, node, overlay.get(node.key));
-      const some = byColour.get(colour);
-      if (some) some.push(node);
-      else byColour.set(colour, [node]);
+      push(byColour, rectangleColour(colours, node, overlay.get(node.key)), node);
     }
     const plain = isOld && overlay.size ? OLD : 1;
     for (const [colour, nodes] of byColour) {
@@ -75,7 +73,9 @@ export class Overview {
         c.fillRect(x, y, w, h);
       }
     }
-    [this.canvas, this.colours, this.state] = [canvas, colours, { overlay, dimmed, isOld }];
+    [drawn, drawnColours, drawnState] = [canvas, colours, { overlay, dimmed, isOld }];
     return canvas;
   }
+
+  return { clear, scaleOf, blit };
 }

@@ -1,8 +1,10 @@
 /** Draws the visible part of a scene into a canvas. */
 
+import { grouped } from "../dom/format";
+import { push } from "../dom/lists";
 import type { Colours } from "../drawing/colours";
 import { Grid } from "../drawing/grid";
-import { Lettering } from "../drawing/lettering";
+import { createLettering, type Lettering } from "../drawing/lettering";
 import { type Line, type Point, type Rect, bend, boxOf, distanceTo, piecesIn, trace } from "../drawing/lines";
 import { SvgContext } from "../drawing/svg-context";
 import type { View } from "../drawing/zoom";
@@ -19,7 +21,7 @@ import {
   drawLegend,
   rectangleColour,
 } from "./boxes";
-import { Overview } from "./overview";
+import { createOverview } from "./overview";
 import { type SceneEdge, type SceneNode, SceneIndex, EMPTY, boundsOf, isPill } from "./scene";
 import {
   type DrawnEdge,
@@ -95,51 +97,52 @@ const SVG_MOST = 20_000;
 const LEAST_WITH_LEGEND = 480;
 const PNG = { margin: 14, side: 16_000, area: 100e6 };
 
-export class Painter {
-  index = new SceneIndex(EMPTY);
-  bounds: Rect = { x: 0, y: 0, w: 0, h: 0 };
-  private nodes = new Grid([]);
-  private boxes: Rect[] = [];
-  private edges = new Grid([]);
-  private labels: PlacedLabel[] | null = null;
-  private lettering: Lettering | null = null;
-  private hasRoles = false;
+export function createPainter() {
+  let index = new SceneIndex(EMPTY);
+  let bounds: Rect = { x: 0, y: 0, w: 0, h: 0 };
+  let nodeGrid = new Grid([]);
+  let edgeBoxes: Rect[] = [];
+  let edgeGrid = new Grid([]);
+  let placedLabels: PlacedLabel[] | null = null;
+  let letters: Lettering | null = null;
+  let rolesShown = false;
   /** Whether an exported picture is drawn, which needs all details. */
-  private isExported = false;
-  readonly overview = new Overview();
+  let isExported = false;
+  const overview = createOverview();
 
-  show(index: SceneIndex): void {
-    const { scene } = (this.index = index);
-    this.bounds = boundsOf(scene) ?? { x: 0, y: 0, w: 0, h: 0 };
-    this.nodes = new Grid(scene.nodes);
-    this.boxes = scene.edges.map(boxOf);
-    this.edges = new Grid(this.boxes);
-    this.hasRoles = scene.roles.filter((_, role) => scene.nodes.some((node) => node.counts?.[role])).length > 1;
-    this.labels = null;
-    this.overview.clear();
+  function show(shown: SceneIndex): void {
+    index = shown;
+    const { scene } = index;
+    bounds = boundsOf(scene) ?? { x: 0, y: 0, w: 0, h: 0 };
+    nodeGrid = new Grid(scene.nodes);
+    edgeBoxes = scene.edges.map(boxOf);
+    edgeGrid = new Grid(edgeBoxes);
+    rolesShown = scene.roles.filter((_, role) => scene.nodes.some((node) => node.counts?.[role])).length > 1;
+    placedLabels = null;
+    overview.clear();
   }
 
   /** Return the nodes that meet a part of the scene, in reading order. */
-  nodesIn(part: Rect): SceneNode[] {
-    return this.nodes.find(part).map((at) => this.index.scene.nodes[at]!);
+  function nodesIn(part: Rect): SceneNode[] {
+    return nodeGrid.find(part).map((at) => index.scene.nodes[at]!);
   }
 
   /** Return the edges whose surrounding rectangle meets a part of the scene. */
-  linesIn(part: Rect): SceneEdge[] {
-    return this.edges.find(part).map((at) => this.index.scene.edges[at]!);
+  function linesIn(part: Rect): SceneEdge[] {
+    return edgeGrid.find(part).map((at) => index.scene.edges[at]!);
   }
 
   /** Return the node at a point: a box, or else the innermost frame. */
-  nodeAt(x: number, y: number): SceneNode | null {
-    const found = this.nodesIn({ x, y, w: 0, h: 0 });
+  function nodeAt(x: number, y: number): SceneNode | null {
+    const found = nodesIn({ x, y, w: 0, h: 0 });
     return found.findLast((node) => !node.expanded) ?? found.at(-1) ?? null;
   }
 
   /** Return the edge nearest to a point, at most `reach` away. */
-  edgeAt(x: number, y: number, reach: number): SceneEdge | null {
+  function edgeAt(x: number, y: number, reach: number): SceneEdge | null {
     let best: SceneEdge | null = null;
-    for (const at of this.edges.find({ x: x - reach, y: y - reach, w: 2 * reach, h: 2 * reach })) {
-      const edge = this.index.scene.edges[at]!;
+    for (const at of edgeGrid.find({ x: x - reach, y: y - reach, w: 2 * reach, h: 2 * reach })) {
+      const edge = index.scene.edges[at]!;
       const distance = distanceTo(edge, x, y);
       if (distance <= reach) [best, reach] = [edge, distance];
     }
@@ -147,7 +150,7 @@ export class Painter {
   }
 
   /** Draw the part of the scene that is visible in a frame of this size in CSS pixels. */
-  draw(
+  function draw(
     c: CanvasRenderingContext2D,
     view: View,
     size: { width: number; height: number; ratio: number },
@@ -155,18 +158,18 @@ export class Painter {
     state: PaintState,
     moved: Moved,
   ): void {
-    if (this.lettering?.family !== colours.family) {
-      this.lettering = new Lettering(c, colours.family);
-      this.labels = null;
+    if (letters?.family !== colours.family) {
+      letters = createLettering(c, colours.family);
+      placedLabels = null;
     }
     const { k } = view;
     const brush: Brush = {
       c,
       colours,
-      lettering: this.lettering,
+      lettering: letters,
       k,
-      isModel: this.index.scene.is_model,
-      hasRoles: this.hasRoles,
+      isModel: index.scene.is_model,
+      hasRoles: rolesShown,
       isOld: state.isOld,
     };
     c.setTransform(1, 0, 0, 1, 0, 0);
@@ -180,28 +183,25 @@ export class Painter {
       w: size.width / k + 2 * margin,
       h: size.height / k + 2 * margin,
     };
-    this.lettering.reset();
-    const isSharp = this.overview.scaleOf(this.bounds) >= SHARP * k * size.ratio;
-    if (
-      !this.isExported &&
-      this.estimate(part) * this.index.scene.nodes.length > (isSharp ? MOST_BOXES.ifSharp : MOST_BOXES.always)
-    )
-      this.overview.blit(c, this.index.scene, this.bounds, colours, state);
-    else this.drawPart(brush, part, state, moved);
-    this.drawOutlines(brush, part, state, moved);
-    if (moved === STILL) this.drawMatches(brush, part, state);
+    letters.reset();
+    const isSharp = overview.scaleOf(bounds) >= SHARP * k * size.ratio;
+    if (!isExported && estimate(part) * index.scene.nodes.length > (isSharp ? MOST_BOXES.ifSharp : MOST_BOXES.always))
+      overview.blit(c, index.scene, bounds, colours, state);
+    else drawPart(brush, part, state, moved);
+    drawOutlines(brush, part, state, moved);
+    if (moved === STILL) drawMatches(brush, part, state);
     if (state.wire) drawWire(brush, state.wire);
   }
 
   /** Draw the whole scene as PNG, with the legend of the overlay. */
-  toPng(colours: Colours, state: PaintState, scale: number): Promise<Blob> {
+  function toPng(colours: Colours, state: PaintState, scale: number): Promise<Blob> {
     const canvas = document.createElement("canvas");
     const c = canvas.getContext("2d");
     if (!c) return Promise.reject(new Error("This browser cannot draw pictures."));
-    const { width, height } = this.sheet(c, colours, state);
+    const { width, height } = sheet(c, colours, state);
     const k = Math.min(scale, PNG.side / Math.max(width, height), Math.sqrt(PNG.area / (width * height)));
     Object.assign(canvas, { width: Math.ceil(width * k), height: Math.ceil(height * k) });
-    this.drawSheet(c, colours, state, k, canvas);
+    drawSheet(c, colours, state, k, canvas);
     c.globalCompositeOperation = "destination-over";
     c.setTransform(1, 0, 0, 1, 0, 0);
     c.fillStyle = colours.ground;
@@ -213,36 +213,34 @@ export class Painter {
   }
 
   /** Return the whole scene as SVG, with the legend of the overlay. */
-  toSvg(colours: Colours, state: PaintState, title: string): string {
-    const { nodes } = this.index.scene;
+  function toSvg(colours: Colours, state: PaintState, title: string): string {
+    const { nodes } = index.scene;
     if (nodes.length > SVG_MOST)
-      throw new Error(
-        `An SVG of ${nodes.length.toLocaleString("en-US")} nodes is too large. Export PNG, or close groups.`,
-      );
+      throw new Error(`An SVG of ${grouped(nodes.length)} nodes is too large. Export PNG, or close groups.`);
     const c = new SvgContext(document.createElement("canvas").getContext("2d"));
-    const size = this.sheet(c as unknown as CanvasRenderingContext2D, colours, state);
-    this.drawSheet(c as unknown as CanvasRenderingContext2D, colours, state, 1, size);
+    const size = sheet(c as unknown as CanvasRenderingContext2D, colours, state);
+    drawSheet(c as unknown as CanvasRenderingContext2D, colours, state, 1, size);
     return c.toText(size.width, size.height, colours.ground, title);
   }
 
-  private sheet(c: CanvasRenderingContext2D, colours: Colours, state: PaintState): { width: number; height: number } {
-    const width = Math.max(this.bounds.w, state.legend ? LEAST_WITH_LEGEND : 0) + 2 * PNG.margin;
-    const below = this.drawLegend(c, colours, state, 1, false);
-    return { width, height: this.bounds.h + 2 * PNG.margin + below };
+  function sheet(c: CanvasRenderingContext2D, colours: Colours, state: PaintState): { width: number; height: number } {
+    const width = Math.max(bounds.w, state.legend ? LEAST_WITH_LEGEND : 0) + 2 * PNG.margin;
+    const below = drawLegendOf(c, colours, state, 1, false);
+    return { width, height: bounds.h + 2 * PNG.margin + below };
   }
 
-  private drawSheet(
+  function drawSheet(
     c: CanvasRenderingContext2D,
     colours: Colours,
     state: PaintState,
     k: number,
     size: { width: number; height: number },
   ): void {
-    const { x, y } = this.bounds;
+    const { x, y } = bounds;
     const plain = { ...state, hovered: PLAIN.hovered, hoveredEdge: null, wire: null };
-    this.lettering = null; // it measures with the context that it draws to
-    this.isExported = true;
-    this.draw(
+    letters = null; // it measures with the context that it draws to
+    isExported = true;
+    draw(
       c,
       { x: (PNG.margin - x) * k, y: (PNG.margin - y) * k, k },
       { width: size.width, height: size.height, ratio: 1 },
@@ -250,13 +248,13 @@ export class Painter {
       plain,
       STILL,
     );
-    this.isExported = false;
-    this.drawLegend(c, colours, state, k, true);
-    this.lettering = null;
+    isExported = false;
+    drawLegendOf(c, colours, state, k, true);
+    letters = null;
   }
 
   /** Draw the legend below the graph, and return its height; 0 without an overlay. */
-  private drawLegend(
+  function drawLegendOf(
     c: CanvasRenderingContext2D,
     colours: Colours,
     { legend, isOld }: PaintState,
@@ -264,11 +262,11 @@ export class Painter {
     draws: boolean,
   ): number {
     if (!legend) return 0;
-    const { x, y, w, h } = this.bounds;
+    const { x, y, w, h } = bounds;
     const brush: Brush = {
       c,
       colours,
-      lettering: new Lettering(c, colours.family),
+      lettering: createLettering(c, colours.family),
       k,
       isModel: true,
       hasRoles: false,
@@ -278,17 +276,17 @@ export class Painter {
   }
 
   /** Return the share of the scene that a part contains. */
-  private estimate(part: Rect): number {
-    const { x, y, w, h } = this.bounds;
+  function estimate(part: Rect): number {
+    const { x, y, w, h } = bounds;
     const share = (from: number, length: number, start: number, whole: number): number =>
       whole ? Math.max(0, Math.min(from + length, start + whole) - Math.max(from, start)) / whole : 1;
     return share(part.x, part.w, x, w) * share(part.y, part.h, y, h);
   }
 
-  private drawPart(brush: Brush, part: Rect, state: PaintState, moved: Moved): void {
-    const drawn = this.nodesIn(part).filter((node) => !moved.nodes.has(node.key));
+  function drawPart(brush: Brush, part: Rect, state: PaintState, moved: Moved): void {
+    const drawn = nodesIn(part).filter((node) => !moved.nodes.has(node.key));
     const moving = [...moved.nodes].flatMap(([key, rect]) => {
-      const node = this.index.node(key);
+      const node = index.node(key);
       return node && meets(rect, part) ? [{ node, rect }] : [];
     });
     const dim = (key: string, opacity = 1): void =>
@@ -303,9 +301,8 @@ export class Painter {
       dim(node.key, rect.opacity);
       drawFrame(brush, node, rect, state.overlay.get(node.key));
     }
-    const isCrowded =
-      brush.k < DISTANT_ZOOM && this.estimate(part) * this.index.scene.edges.length > MOST_DISTANT_EDGES;
-    const edges = isCrowded ? [] : this.edgesIn(part, moved);
+    const isCrowded = brush.k < DISTANT_ZOOM && estimate(part) * index.scene.edges.length > MOST_DISTANT_EDGES;
+    const edges = isCrowded ? [] : edgesIn(part, moved);
     if (edges.length) {
       const plain = edges.filter(({ edge }) => !state.dimmed.has(edge.id) && !moved.lines.get(edge.id)?.opacity);
       brush.c.globalAlpha = 1;
@@ -325,8 +322,8 @@ export class Painter {
       }
     }
     brush.c.globalAlpha = 1;
-    this.drawLitEdges(brush, edges, state);
-    this.drawBoxes(brush, drawn, state, dim);
+    drawLitEdges(brush, edges, state);
+    drawBoxes(brush, drawn, state, dim);
     for (const { node, rect } of moving) {
       if (node.expanded) continue;
       dim(node.key, rect.opacity);
@@ -334,10 +331,10 @@ export class Painter {
     }
     brush.c.globalAlpha = 1;
     if (brush.k >= LABEL_ZOOM && moved === STILL) {
-      this.labels ??= placeLabels(this.index, brush);
+      placedLabels ??= placeLabels(index, brush);
       drawLabels(
         brush,
-        this.labels.filter(({ edge, x, y }) => !state.dimmed.has(edge.id) && meets({ x, y, w: 180, h: 1 }, part)),
+        placedLabels.filter(({ edge, x, y }) => !state.dimmed.has(edge.id) && meets({ x, y, w: 180, h: 1 }, part)),
       );
     }
     for (const one of edges)
@@ -349,11 +346,11 @@ export class Painter {
     drawEdgeSigns(brush, edges);
   }
 
-  private edgesIn(part: Rect, moved: Moved): DrawnEdge[] {
-    const { edges } = this.index.scene;
+  function edgesIn(part: Rect, moved: Moved): DrawnEdge[] {
+    const { edges } = index.scene;
     const found: DrawnEdge[] = [];
-    for (const at of this.edges.find(part)) {
-      const [edge, box] = [edges[at]!, this.boxes[at]!];
+    for (const at of edgeGrid.find(part)) {
+      const [edge, box] = [edges[at]!, edgeBoxes[at]!];
       if (moved.lines.has(edge.id)) continue;
       if (box.w <= LONG * part.w && box.h <= LONG * part.h) found.push({ edge, line: edge });
       else
@@ -372,7 +369,7 @@ export class Painter {
     return found;
   }
 
-  private drawLitEdges(brush: Brush, edges: readonly DrawnEdge[], state: PaintState): void {
+  function drawLitEdges(brush: Brush, edges: readonly DrawnEdge[], state: PaintState): void {
     for (const one of edges) {
       if (one.edge.id === state.selectedEdge) drawLit(brush, one, brush.colours.accent, 3);
       else if (one.edge.id === state.hoveredEdge)
@@ -381,7 +378,7 @@ export class Painter {
   }
 
   /** Draw closed nodes. Rectangles are drawn colour by colour: changing the colour costs more than a rectangle. */
-  private drawBoxes(brush: Brush, nodes: readonly SceneNode[], state: PaintState, dim: (key: string) => void): void {
+  function drawBoxes(brush: Brush, nodes: readonly SceneNode[], state: PaintState, dim: (key: string) => void): void {
     const rectangles = new Map<string, SceneNode[]>();
     for (const node of nodes) {
       if (node.expanded) continue;
@@ -391,10 +388,7 @@ export class Painter {
         drawBox(brush, node, node, state.overlay.get(node.key));
         continue;
       }
-      const colour = rectangleColour(brush.colours, node, state.overlay.get(node.key));
-      const some = rectangles.get(colour);
-      if (some) some.push(node);
-      else rectangles.set(colour, [node]);
+      push(rectangles, rectangleColour(brush.colours, node, state.overlay.get(node.key)), node);
     }
     brush.c.globalAlpha = state.isOld && state.overlay.size ? OLD : 1;
     for (const [colour, some] of rectangles) {
@@ -407,13 +401,13 @@ export class Painter {
   /**
    * Draw a rim around each match, and the number of matches on groups. Thousands of them are a picture by themselves.
    */
-  private drawMatches(brush: Brush, part: Rect, { matches }: PaintState): void {
+  function drawMatches(brush: Brush, part: Rect, { matches }: PaintState): void {
     if (!matches.size) return;
     const { c, colours, k } = brush;
     const unit = 1 / Math.min(1, k);
     c.strokeStyle = colours.match;
     c.lineWidth = 2 * unit;
-    const found = this.nodesIn(part)
+    const found = nodesIn(part)
       .filter(({ key, expanded }) => !expanded && matches.has(key))
       .slice(0, MOST_MATCHES);
     for (const node of found) {
@@ -424,12 +418,12 @@ export class Painter {
   }
 
   /** Draw the rims of hovered and selected nodes. */
-  private drawOutlines({ c, colours, k }: Brush, part: Rect, state: PaintState, moved: Moved): void {
+  function drawOutlines({ c, colours, k }: Brush, part: Rect, state: PaintState, moved: Moved): void {
     const unit = 1 / Math.min(1, k);
     c.lineWidth = 2 * unit;
     c.strokeStyle = colours.accent;
     const rim = (key: string, opacity: number): void => {
-      const node = this.index.node(key);
+      const node = index.node(key);
       const rect = moved.nodes.get(key) ?? node;
       if (!node || !rect || !meets(rect, part)) return;
       const isRound = !node.expanded && isPill(node);
@@ -448,7 +442,27 @@ export class Painter {
     for (const key of state.selected) rim(key, 1);
     c.globalAlpha = 1;
   }
+
+  return {
+    get index() {
+      return index;
+    },
+    get bounds() {
+      return bounds;
+    },
+    overview,
+    show,
+    nodesIn,
+    linesIn,
+    nodeAt,
+    edgeAt,
+    draw,
+    toPng,
+    toSvg,
+  };
 }
+
+export type Painter = ReturnType<typeof createPainter>;
 
 function drawWire({ c, colours, k }: Brush, { from, to, tone }: Wire): void {
   c.strokeStyle = tone === "good" ? colours.good : tone === "bad" ? colours.bad : colours.ink;

@@ -1,20 +1,21 @@
 /** The view of a graph: a canvas with pan and zoom, and an accessible tree over it. */
 
+import { handled, watchSize } from "../dom/events";
 import { type MenuAction, openMenu } from "../controls/menu";
 import type { Tip } from "../controls/tip";
 import { oncePerFrame, together } from "../dom/calls";
-import { h, zoomOf } from "../dom/dom";
+import { focusedAt, h, zoomOf } from "../dom/dom";
 import { isWriting } from "../dom/focus";
 import { type Colours, readColours, watchColours } from "../drawing/colours";
 import type { Rect } from "../drawing/lines";
-import { LEAST, type View, Zoom } from "../drawing/zoom";
-import { type DragOptions, Gestures } from "./gestures";
-import { type Description, Items } from "./items";
+import { createZoom, LEAST, type View } from "../drawing/zoom";
+import { createGestures, type DragOptions } from "./gestures";
+import { createItems, type Description } from "./items";
 import { Motion } from "./motion";
-import { Crumbs, Minimap } from "./orientation";
-import { type Moved, type PaintState, PLAIN, Painter, STILL } from "./painter";
+import { createCrumbs, createMinimap } from "./orientation";
+import { createPainter, type Moved, type PaintState, PLAIN, STILL } from "./painter";
 import { type Scene, type SceneEdge, SceneIndex, type SceneNode } from "./scene";
-import { Walk } from "./walk";
+import { type GraphWalk, createWalk } from "./walk";
 
 export interface GraphOptions {
   /** The accessible name of the tree. */
@@ -54,138 +55,105 @@ const KEPT_PX = 80;
 /** The tree items follow when the view has rested for this time. */
 const REST_MS = 90;
 
-export class GraphView {
-  readonly root: HTMLElement;
-  readonly board: HTMLElement;
-  readonly destroy: () => void;
-  private readonly canvas = h("canvas", { class: "mnb-graph-canvas", "aria-hidden": "true" }) as HTMLCanvasElement;
-  private readonly painter = new Painter();
-  private readonly items: Items;
-  private readonly zoom: Zoom;
-  private readonly minimap: Minimap;
-  private readonly crumbs: Crumbs;
-  private readonly redraw = oncePerFrame(() => this.draw());
-  private state: PaintState = PLAIN;
-  private moved: Moved = STILL;
-  private motion: Motion | null = null;
-  private colours: Colours | null = null;
-  private size = { width: 0, height: 0 };
-  private hasUserView = false;
-  private rest: ReturnType<typeof setTimeout> | undefined;
-
-  constructor(private readonly options: GraphOptions) {
-    this.items = new Items(this.painter, options);
-    this.board = h(
-      "div",
-      { class: "mnb-board", role: "tree", "aria-label": options.label, "aria-multiselectable": "true", tabindex: -1 },
-      this.canvas,
-      this.items.root,
-    );
-    this.minimap = new Minimap(
-      this.painter,
-      (x, y) => this.centre(x, y, true),
-      () => this.redraw(),
-    );
-    this.crumbs = new Crumbs(
-      (key) => this.focus(key),
-      () => this.fit(),
-    );
-    this.root = h("div", { class: "mnb-graph" }, this.board, this.crumbs.root, this.minimap.root);
-    const gestures = new Gestures(
-      this.board,
-      this.painter,
-      this.items,
-      {
-        describe: options.describe,
-        describeEdge:
-          options.describeEdge ??
-          ((edge) => [edge.is_carried ? "For the next round of the loop" : "", edge.shape].filter(Boolean)),
-        open: options.open,
-        drag: options.drag,
-        hover: (node, edge) => this.hover(node, edge),
-        press: (node) => this.focusItem(node.key),
-        click: (node, edge, event) => this.click(node, edge, event),
-        menu: (node, edge, event) => this.openMenu(node, edge, event),
-      },
-      (event) => (this.size.width ? { ...this.toScene(event.clientX, event.clientY), k: this.zoom.view.k } : null),
-      options.tip,
-    );
-    this.zoom = new Zoom(this.board, {
-      pans: (event) => gestures.pans(event),
-      // The wheel scrolls the notebook unless the graph has the focus or Ctrl is pressed.
-      wheels: (event) => event.ctrlKey || event.metaKey || this.root.contains(this.activeElement()),
-      changed: (_, byUser) => this.changedView(byUser),
-      kept: (view) => this.kept(view),
-    });
-    const walk = new Walk(this.walked());
-    this.board.addEventListener("keydown", (event) => {
-      if ((event.target as Element).closest("input")) return;
-      if (!options.key?.(event, this.painter.index.node(this.items.active)) && !walk.press(event)) return;
-      event.preventDefault();
-      event.stopPropagation();
-    });
-    this.board.addEventListener("focusin", (event) => {
-      const key = this.items.keyOf(event.target as Element);
-      if (key === null) return;
-      this.setActive(key);
-      this.items.paint(this.state);
-    });
-    this.board.addEventListener("focusout", () => this.items.paint(this.state));
-    // The browser scrolls to focused or found elements; the view moves instead.
-    this.board.addEventListener("scroll", () => {
-      const { scrollLeft, scrollTop } = this.board;
-      if (!scrollLeft && !scrollTop) return;
-      this.board.scrollTo(0, 0);
-      this.pan(-scrollLeft, -scrollTop);
-    });
-    const watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.resized());
-    watcher?.observe(this.board);
-    this.destroy = together(
-      () => watcher?.disconnect(),
-      watchColours(this.root, () => this.recolour()),
-      () => clearTimeout(this.rest),
-      () => this.minimap.destroy(),
-      () => options.tip?.hide(),
-    );
-  }
-
-  get scene(): Scene {
-    return this.index.scene;
-  }
-
-  get index(): SceneIndex {
-    return this.painter.index;
-  }
-
-  /** Key of the node in the tab order. */
-  get active(): string {
-    return this.items.active;
-  }
-
-  get scale(): number {
-    return this.zoom.view.k;
-  }
+export function createGraphView(options: GraphOptions) {
+  const canvas = h("canvas", { class: "mnb-graph-canvas", "aria-hidden": "true" }) as HTMLCanvasElement;
+  const painter = createPainter();
+  const redraw = oncePerFrame(draw);
+  let look: PaintState = PLAIN;
+  let places: Moved = STILL;
+  let motion: Motion | null = null;
+  let palette: Colours | null = null;
+  let size = { width: 0, height: 0 };
+  let hasUserView = false;
+  let rest: ReturnType<typeof setTimeout> | undefined;
+  const items = createItems(painter, options);
+  const board = h(
+    "div",
+    { class: "mnb-board", role: "tree", "aria-label": options.label, "aria-multiselectable": "true", tabindex: -1 },
+    canvas,
+    items.root,
+  );
+  const minimap = createMinimap(
+    painter,
+    (x, y) => centre(x, y, true),
+    () => redraw(),
+  );
+  const crumbs = createCrumbs(focus, () => fit());
+  const root = h("div", { class: "mnb-graph" }, board, crumbs.root, minimap.root);
+  const pans = createGestures(
+    board,
+    painter,
+    items,
+    {
+      describe: options.describe,
+      describeEdge:
+        options.describeEdge ??
+        ((edge) => [edge.is_carried ? "For the next round of the loop" : "", edge.shape].filter(Boolean)),
+      open: options.open,
+      drag: options.drag,
+      hover: hover,
+      press: (node) => focusItem(node.key),
+      click: click,
+      menu: openMenuOf,
+    },
+    (event) => (size.width ? { ...toScene(event.clientX, event.clientY), k: zooming.view.k } : null),
+    options.tip,
+  );
+  const zooming = createZoom(board, {
+    pans,
+    // The wheel scrolls the notebook unless the graph has the focus or Ctrl is pressed.
+    wheels: (event) => event.ctrlKey || event.metaKey || root.contains(focusedAt(root)),
+    changed: (_, byUser) => changedView(byUser),
+    kept: kept,
+  });
+  const walk = createWalk();
+  board.addEventListener("keydown", (event) => {
+    if ((event.target as Element).closest("input")) return;
+    if (!options.key?.(event, painter.index.node(items.active)) && !walk(event, walked())) return;
+    handled(event);
+  });
+  board.addEventListener("focusin", (event) => {
+    const key = items.keyOf(event.target as Element);
+    if (key === null) return;
+    setActive(key);
+    items.paint(look);
+  });
+  board.addEventListener("focusout", () => items.paint(look));
+  // The browser scrolls to focused or found elements; the view moves instead.
+  board.addEventListener("scroll", () => {
+    const { scrollLeft, scrollTop } = board;
+    if (!scrollLeft && !scrollTop) return;
+    board.scrollTo(0, 0);
+    pan(-scrollLeft, -scrollTop);
+  });
+  const destroy = together(
+    watchSize(board, resized),
+    watchColours(root, recolour),
+    () => clearTimeout(rest),
+    minimap.destroy,
+    () => options.tip?.hide(),
+  );
 
   /** Show a scene. The node at `anchor` stays where it is on the screen, and the others move to their new places. */
-  show(scene: Scene, { anchor }: { anchor?: string | undefined } = {}): void {
-    const part = this.part();
+  function show(scene: Scene, { anchor }: { anchor?: string | undefined } = {}): void {
+    const part = visiblePart();
     const old = {
-      index: this.painter.index,
-      view: this.zoom.view,
-      moved: this.moved,
-      keys: part ? this.painter.nodesIn(part).map(({ key }) => key) : [],
+      index: painter.index,
+      view: zooming.view,
+      moved: places,
+      keys: part ? painter.nodesIn(part).map(({ key }) => key) : [],
     };
-    const hadFocus = this.items.focused && !isWriting(this.activeElement());
-    const place = old.index.at(this.items.active);
-    this.painter.show(new SceneIndex(scene));
-    this.moved = STILL;
-    const { index } = this.painter;
-    if (!index.node(this.items.active)) {
+    const hadFocus = items.focused && !isWriting(focusedAt(root));
+    const place = old.index.at(items.active);
+    painter.show(new SceneIndex(scene));
+    places = STILL;
+    const { index } = painter;
+    if (!index.node(items.active)) {
       // Renamed or removed: the focus moves to the node that replaced it.
       const next =
-        scene.nodes.find(({ key }) => this.state.selected.has(key) && !old.index.node(key)) ??
+        scene.nodes.find(({ key }) => look.selected.has(key) && !old.index.node(key)) ??
         scene.nodes[Math.min(Math.max(place, 0), scene.nodes.length - 1)];
-      this.items.active = next?.key ?? "";
+      items.active = next?.key ?? "";
     }
     const isNew =
       scene.width !== old.index.scene.width ||
@@ -193,71 +161,60 @@ export class GraphView {
       scene.nodes.length !== old.index.scene.nodes.length ||
       scene.nodes.some(({ key }, i) => key !== old.index.scene.nodes[i]!.key);
     const [before, after] = anchor === undefined ? [] : [old.index.node(anchor), index.node(anchor)];
-    const { view } = this.zoom;
+    const { view } = zooming;
     if (before && after)
-      this.zoom.set({ ...view, x: view.x + (before.x - after.x) * view.k, y: view.y + (before.y - after.y) * view.k });
-    else if (isNew && !this.hasUserView) this.fitFirst();
-    else if (isNew) this.zoom.view = this.kept(view);
-    const fresh = this.part();
-    this.motion =
+      zooming.set({ ...view, x: view.x + (before.x - after.x) * view.k, y: view.y + (before.y - after.y) * view.k });
+    else if (isNew && !hasUserView) fit(SMALLEST_FIRST);
+    else if (isNew) zooming.view = kept(view);
+    const fresh = visiblePart();
+    motion =
       fresh && old.keys.length && !prefersLessMotion()
-        ? Motion.plan(old, this.painter, this.zoom.view, fresh, performance.now())
+        ? Motion.plan(old, painter, zooming.view, fresh, performance.now())
         : null;
-    this.updateItems();
-    if (hadFocus && !this.items.focused) this.focusItem(this.items.active);
-    this.redraw();
+    updateItems();
+    if (hadFocus && !items.focused) focusItem(items.active);
+    redraw();
   }
 
   /** Change the state of the picture: hover, selection, dimmed nodes, overlay, edges. */
-  paint(state: Partial<PaintState>): void {
-    const before = this.state;
-    this.state = { ...before, ...state };
-    if (before.selectedEdge === this.state.selectedEdge && before.overlay === this.state.overlay)
-      this.items.paint(this.state);
-    else this.updateItems();
-    this.redraw();
+  function paint(state: Partial<PaintState>): void {
+    const before = look;
+    look = { ...before, ...state };
+    if (before.selectedEdge === look.selectedEdge && before.overlay === look.overlay) items.paint(look);
+    else updateItems();
+    redraw();
   }
 
   /**
    * Draw some nodes and edges elsewhere, until the next call or the next scene. Moved nodes stay where they are put.
    */
-  move(moved: Moved): void {
-    this.hasUserView ||= moved !== STILL;
-    this.items.place(moved, this.moved);
-    this.moved = moved;
-    this.motion = null;
-    this.redraw();
-  }
-
-  /** Show the whole graph. */
-  fit(): void {
-    this.fitTo(0);
-  }
-
-  /** Zoom about the centre. */
-  zoomBy(factor: number): void {
-    this.zoom.by(factor);
+  function move(moved: Moved): void {
+    hasUserView ||= moved !== STILL;
+    items.place(moved, places);
+    places = moved;
+    motion = null;
+    redraw();
   }
 
   /** Move the focus to a node, and show it. */
-  focus(key: string): void {
-    if (!this.painter.index.node(key)) return;
-    this.reveal(key);
-    this.focusItem(key);
+  function focus(key: string): void {
+    if (!painter.index.node(key)) return;
+    reveal(key);
+    focusItem(key);
   }
 
   /** Move the view as little as possible, so that a node is visible. */
-  reveal(key: string): void {
-    const node = this.painter.index.node(key);
-    const { top, height, ...free } = this.free;
-    const left = this.options.covered?.().left ?? 0;
-    const width = free.width - left;
-    if (!node || !free.width) return;
-    this.setActive(key);
-    const { view } = this.zoom;
+  function reveal(key: string): void {
+    const node = painter.index.node(key);
+    const { top, height, ...room } = free();
+    const left = options.covered?.().left ?? 0;
+    const width = room.width - left;
+    if (!node || !room.width) return;
+    setActive(key);
+    const { view } = zooming;
     if (Math.min(node.w, node.h) * view.k < LEAST_REVEALED_PX) {
-      this.zoom.view = { ...view, k: 1 };
-      return this.centre(node.x + node.w / 2, node.y + node.h / 2, true);
+      zooming.view = { ...view, k: 1 };
+      return centre(node.x + node.w / 2, node.y + node.h / 2, true);
     }
     const shift = (from: number, length: number, room: number): number =>
       from < MARGIN || length > room - 2 * MARGIN ? MARGIN - from : Math.min(0, room - MARGIN - from - length);
@@ -267,121 +224,116 @@ export class GraphView {
       y >= 0 &&
       x + Math.min(node.w * view.k, width) <= width &&
       y + Math.min(node.h * view.k, height) <= height;
-    if (!isIn) this.pan(shift(x, node.w * view.k, width), shift(y, node.h * view.k, height));
+    if (!isIn) pan(shift(x, node.w * view.k, width), shift(y, node.h * view.k, height));
   }
 
   /** Convert a point of the window to the coordinates of the scene. */
-  toScene(clientX: number, clientY: number): { x: number; y: number } {
-    const box = this.board.getBoundingClientRect();
-    const zoom = zoomOf(this.board);
-    return this.zoom.invert((clientX - box.left) / zoom, (clientY - box.top) / zoom);
+  function toScene(clientX: number, clientY: number): { x: number; y: number } {
+    const box = board.getBoundingClientRect();
+    const zoom = zoomOf(board);
+    return zooming.invert((clientX - box.left) / zoom, (clientY - box.top) / zoom);
   }
 
-  contains(clientX: number, clientY: number): boolean {
-    const box = this.board.getBoundingClientRect();
+  function contains(clientX: number, clientY: number): boolean {
+    const box = board.getBoundingClientRect();
     return clientX >= box.left && clientX <= box.right && clientY >= box.top && clientY <= box.bottom;
   }
 
-  /** Return the element of a node; nodes far outside of the view have none. */
-  elementOf(key: string): HTMLElement | undefined {
-    return this.items.elementOf(key);
+  /** Draw the whole graph, with the legend of its overlay, as PNG (very large graphs smaller than `scale`) or SVG. */
+  function toPng(scale = 2): Promise<Blob> {
+    return painter.toPng((palette ??= readColours(root)), look, scale);
   }
 
-  /** Draw the whole graph, with the legend of its overlay, as PNG (very large graphs smaller than `scale`) or SVG. */
-  toPng = (scale = 2): Promise<Blob> =>
-    this.painter.toPng((this.colours ??= readColours(this.root)), this.state, scale);
-  toSvg = (title: string): string => this.painter.toSvg((this.colours ??= readColours(this.root)), this.state, title);
+  function toSvg(title: string): string {
+    return painter.toSvg((palette ??= readColours(root)), look, title);
+  }
 
-  private walked(): ConstructorParameters<typeof Walk>[0] {
-    const view = this;
+  /** What the keys act on. */
+  function walked(): GraphWalk {
     return {
-      get index() {
-        return view.painter.index;
-      },
-      get active() {
-        return view.items.active;
-      },
-      isSelected: (key) => view.state.selected.has(key),
-      focus: (key) => view.focus(key),
-      select: (node, add) => view.options.select(node, add),
-      toggle: (node) => view.options.toggle?.(node),
-      zoomBy: (factor) => view.zoomBy(factor),
-      fit: () => view.fit(),
+      index: painter.index,
+      active: items.active,
+      isSelected: (key) => look.selected.has(key),
+      focus,
+      select: options.select,
+      toggle: (node) => options.toggle?.(node),
+      zoomBy: (factor) => zooming.by(factor),
+      fit,
     };
   }
 
-  private hover(node: SceneNode | null, edge: SceneEdge | null): void {
+  function hover(node: SceneNode | null, edge: SceneEdge | null): void {
     const pointed = node?.key ?? "";
-    if (pointed !== this.items.pointed) this.options.hover?.(node);
-    this.items.pointed = pointed;
-    this.paint({ hoveredEdge: edge?.id ?? null });
+    if (pointed !== items.pointed) options.hover?.(node);
+    items.pointed = pointed;
+    paint({ hoveredEdge: edge?.id ?? null });
   }
 
-  private click(node: SceneNode | null, edge: SceneEdge | null, event: MouseEvent): void {
+  function click(node: SceneNode | null, edge: SceneEdge | null, event: MouseEvent): void {
     if (node) {
-      this.setActive(node.key);
-      this.options.select(node, event.shiftKey, event);
-    } else if (edge && this.options.selectEdge) {
-      this.options.selectEdge(edge);
-      this.board.focus({ preventScroll: true }); // the board handles Delete
-    } else this.options.clear?.(event);
+      setActive(node.key);
+      options.select(node, event.shiftKey, event);
+    } else if (edge && options.selectEdge) {
+      options.selectEdge(edge);
+      board.focus({ preventScroll: true }); // the board handles Delete
+    } else options.clear?.(event);
   }
 
-  private openMenu(node: SceneNode | null, edge: SceneEdge | null, event: MouseEvent): void {
-    const { options } = this;
+  function openMenuOf(node: SceneNode | null, edge: SceneEdge | null, event: MouseEvent): void {
     if (node) {
-      this.focusItem(node.key);
-      if (!this.state.selected.has(node.key)) options.select(node, false, event);
+      focusItem(node.key);
+      if (!look.selected.has(node.key)) options.select(node, false, event);
     } else {
       if (edge) options.selectEdge?.(edge);
-      this.board.focus({ preventScroll: true });
+      board.focus({ preventScroll: true });
     }
     const toggle =
       node?.group && options.toggle
-        ? [{ title: node.expanded ? "Close" : "Open", act: () => options.toggle!(this.index.node(node.key) ?? node) }]
+        ? [
+            {
+              title: node.expanded ? "Close" : "Open",
+              act: () => options.toggle!(painter.index.node(node.key) ?? node),
+            },
+          ]
         : [];
     const actions = [
       ...toggle,
       ...(options.actions?.(node, edge) ?? []),
-      { title: "Show the whole graph", act: () => this.fit() },
+      { title: "Show the whole graph", act: () => fit() },
     ];
-    openMenu(this.root, node ? node.name : "Graph", actions, event.clientX, event.clientY, () =>
-      node ? this.focusItem(node.key) : this.board.focus({ preventScroll: true }),
+    openMenu(root, node ? node.name : "Graph", actions, event.clientX, event.clientY, () =>
+      node ? focusItem(node.key) : board.focus({ preventScroll: true }),
     );
   }
 
-  private setActive(key: string): void {
-    if (this.items.active !== key) {
-      this.items.active = key;
-      if (this.items.elementOf(key)) this.items.paint(this.state);
-      else this.updateItems();
+  function setActive(key: string): void {
+    if (items.active !== key) {
+      items.active = key;
+      if (items.elementOf(key)) items.paint(look);
+      else updateItems();
     }
-    this.crumbs.show(this.painter.index.groupsOf(key));
+    crumbs.show(painter.index.groupsOf(key));
   }
 
   /** Move the focus to a node. A node outside of the view gets an element first. */
-  private focusItem(key: string): void {
-    this.setActive(key);
-    if (!this.items.elementOf(key)) this.updateItems();
-    this.items.elementOf(key)?.focus({ preventScroll: true });
-  }
-
-  private activeElement(): Element | null {
-    return (this.root.getRootNode() as Document | ShadowRoot).activeElement;
+  function focusItem(key: string): void {
+    setActive(key);
+    if (!items.elementOf(key)) updateItems();
+    items.elementOf(key)?.focus({ preventScroll: true });
   }
 
   /** Return the visible part of the scene; null while the size of the frame is unknown. */
-  private part(): Rect | null {
-    if (!this.size.width && this.board.clientWidth) this.resized();
-    const { width, height } = this.size;
-    const { x, y, k } = this.zoom.view;
+  function visiblePart(): Rect | null {
+    if (!size.width && board.clientWidth) resized();
+    const { width, height } = size;
+    const { x, y, k } = zooming.view;
     return width ? { x: -x / k, y: -y / k, w: width / k, h: height / k } : null;
   }
 
   /** The size of the frame without what something else covers. */
-  private get free(): { top: number; width: number; height: number } {
-    const { width, height } = this.size;
-    const { right, top, bottom } = this.options.covered?.() ?? { right: 0, top: 0, bottom: 0 };
+  function free(): { top: number; width: number; height: number } {
+    const { width, height } = size;
+    const { right, top, bottom } = options.covered?.() ?? { right: 0, top: 0, bottom: 0 };
     return {
       top: Math.min(height / 4, top),
       width: Math.max(width / 2, width - right),
@@ -393,59 +345,55 @@ export class GraphView {
    * Fit the graph again, because something else covers more or less of the frame, unless the user has moved the view.
    * After a click in the graph nothing moves: the second click of a double-click would miss.
    */
-  refit(): void {
-    const isPointed = this.root.closest<HTMLElement>("[data-mnb-input]")?.dataset["mnbInput"] === "pointer";
-    if (isPointed && this.root.contains(this.activeElement())) return;
-    if (!this.hasUserView) this.fitFirst();
-    else this.reveal(this.items.active);
+  function refit(): void {
+    const isPointed = root.closest<HTMLElement>("[data-mnb-input]")?.dataset["mnbInput"] === "pointer";
+    if (isPointed && root.contains(focusedAt(root))) return;
+    if (!hasUserView) fit(SMALLEST_FIRST);
+    else reveal(items.active);
   }
 
-  private measure(): void {
-    this.size = { width: this.board.clientWidth, height: this.board.clientHeight };
+  function measure(): void {
+    size = { width: board.clientWidth, height: board.clientHeight };
   }
 
-  private resized(): void {
-    const { width, height } = this.size;
-    this.measure();
-    if (this.size.width === width && this.size.height === height) return;
-    if (this.hasUserView) this.zoom.set(this.kept(this.zoom.view));
-    else this.fitFirst();
-    this.redraw();
-  }
-
-  private fitFirst(): void {
-    this.fitTo(SMALLEST_FIRST);
+  function resized(): void {
+    const { width, height } = size;
+    measure();
+    if (size.width === width && size.height === height) return;
+    if (hasUserView) zooming.set(kept(zooming.view));
+    else fit(SMALLEST_FIRST);
+    redraw();
   }
 
   /** Show the whole graph, or its start if it would become smaller than `least`. */
-  private fitTo(least: number): void {
-    if (!this.size.width) this.measure();
-    const { top, width, height } = this.free;
-    const { x, y, w, h: tall } = this.painter.bounds;
-    if (!width || !height || !this.scene.nodes.length) return;
+  function fit(least = 0): void {
+    if (!size.width) measure();
+    const { top, width, height } = free();
+    const { x, y, w, h: tall } = painter.bounds;
+    if (!width || !height || !painter.index.scene.nodes.length) return;
     const edge = top ? MARGIN / 2 : MARGIN; // the cover has its own margin
     const whole = Math.min(LARGEST_FIT, (width - 2 * MARGIN) / Math.max(1, w), (height - 2 * edge) / Math.max(1, tall));
     const k = Math.max(least, whole);
-    this.zoom.least = Math.min(LEAST, whole);
-    this.zoom.set({
+    zooming.least = Math.min(LEAST, whole);
+    zooming.set({
       x: Math.max(MARGIN, (width - w * k) / 2) - x * k,
       y: top + Math.max(edge, (height - tall * k) / 2) - y * k,
       k,
     });
-    this.hasUserView = false;
+    hasUserView = false;
   }
 
-  private pan(dx: number, dy: number): void {
-    const { view } = this.zoom;
-    this.zoom.set(this.kept({ ...view, x: view.x + dx, y: view.y + dy }));
-    this.hasUserView = true;
+  function pan(dx: number, dy: number): void {
+    const { view } = zooming;
+    zooming.set(kept({ ...view, x: view.x + dx, y: view.y + dy }));
+    hasUserView = true;
   }
 
   /** Return the nearest view in which a part of the graph is visible. */
-  private kept(view: View): View {
-    const { x, y, w, h: tall } = this.painter.bounds;
-    const { top, width, height } = this.free;
-    if (!width || !this.scene.nodes.length) return view;
+  function kept(view: View): View {
+    const { x, y, w, h: tall } = painter.bounds;
+    const { top, width, height } = free();
+    if (!width || !painter.index.scene.nodes.length) return view;
     const keep = (at: number, start: number, length: number, from: number, to: number): number => {
       const least = Math.min(KEPT_PX, length * view.k, (to - from) / 2);
       return Math.max(from + least - (start + length) * view.k, Math.min(at, to - least - start * view.k));
@@ -453,52 +401,87 @@ export class GraphView {
     return { ...view, x: keep(view.x, x, w, 0, width), y: keep(view.y, y, tall, top, top + height) };
   }
 
-  private centre(x: number, y: number, isByUser: boolean): void {
-    const { k } = this.zoom.view;
-    this.zoom.set({ x: this.size.width / 2 - x * k, y: this.size.height / 2 - y * k, k });
-    this.hasUserView = isByUser;
+  function centre(x: number, y: number, isByUser: boolean): void {
+    const { k } = zooming.view;
+    zooming.set({ x: size.width / 2 - x * k, y: size.height / 2 - y * k, k });
+    hasUserView = isByUser;
   }
 
-  private changedView(byUser: boolean): void {
-    this.redraw();
-    if (!byUser) return this.updateItems();
-    this.hasUserView = true;
+  function changedView(byUser: boolean): void {
+    redraw();
+    if (!byUser) return updateItems();
+    hasUserView = true;
     // While the user moves the view, only the picture follows.
-    this.board.classList.add("mnb-moving");
-    clearTimeout(this.rest);
-    this.rest = setTimeout(() => this.updateItems(), REST_MS);
+    board.classList.add("mnb-moving");
+    clearTimeout(rest);
+    rest = setTimeout(updateItems, REST_MS);
   }
 
-  private updateItems(): void {
-    clearTimeout(this.rest);
-    this.board.classList.remove("mnb-moving");
-    this.items.update(this.part(), this.zoom.view, this.state);
-    this.items.place(this.moved, STILL);
-    this.crumbs.show(this.painter.index.groupsOf(this.items.active));
+  function updateItems(): void {
+    clearTimeout(rest);
+    board.classList.remove("mnb-moving");
+    items.update(visiblePart(), zooming.view, look);
+    items.place(places, STILL);
+    crumbs.show(painter.index.groupsOf(items.active));
   }
 
-  private recolour(): void {
-    this.colours = null;
-    this.redraw();
+  function recolour(): void {
+    palette = null;
+    redraw();
   }
 
-  private draw(): void {
-    const part = this.part();
-    const c = this.canvas.getContext("2d");
-    if (!part || !c || !this.root.isConnected) return;
-    const { width, height } = this.size;
-    const ratio = Math.min(3, (globalThis.devicePixelRatio || 1) * zoomOf(this.board));
-    if (this.canvas.width !== Math.round(width * ratio) || this.canvas.height !== Math.round(height * ratio)) {
-      Object.assign(this.canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
+  function draw(): void {
+    const part = visiblePart();
+    const c = canvas.getContext("2d");
+    if (!part || !c || !root.isConnected) return;
+    const { width, height } = size;
+    const ratio = Math.min(3, (globalThis.devicePixelRatio || 1) * zoomOf(board));
+    if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+      Object.assign(canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
     }
-    const colours = (this.colours ??= readColours(this.root));
-    const moved = this.motion?.at(performance.now()) ?? null;
-    if (this.motion && !moved) this.motion = null;
-    this.painter.draw(c, this.zoom.view, { width, height, ratio }, colours, this.state, moved ?? this.moved);
-    this.minimap.draw(part, ratio, colours, this.state);
-    if (this.motion) this.redraw();
+    const colours = (palette ??= readColours(root));
+    const moved = motion?.at(performance.now()) ?? null;
+    if (motion && !moved) motion = null;
+    painter.draw(c, zooming.view, { width, height, ratio }, colours, look, moved ?? places);
+    minimap.draw(part, ratio, colours, look);
+    if (motion) redraw();
   }
+
+  return {
+    root,
+    board,
+    destroy,
+    get scene() {
+      return painter.index.scene;
+    },
+    get index() {
+      return painter.index;
+    },
+    /** Key of the node in the tab order. */
+    get active() {
+      return items.active;
+    },
+    get scale() {
+      return zooming.view.k;
+    },
+    show,
+    paint,
+    move,
+    fit: () => fit(),
+    /** Zoom about the centre. */
+    zoomBy: (factor: number) => zooming.by(factor),
+    focus,
+    reveal,
+    toScene,
+    contains,
+    elementOf: items.elementOf,
+    toPng,
+    toSvg,
+    refit,
+  };
 }
+
+export type GraphView = ReturnType<typeof createGraphView>;
 
 function prefersLessMotion(): boolean {
   return globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false;

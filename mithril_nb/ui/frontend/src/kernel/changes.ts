@@ -1,5 +1,6 @@
 /** Keeps the snapshot of a model current. The kernel sends its changes, in the format of `ui/widgets/changes.py`. */
 
+import { push } from "../dom/lists";
 import type { WidgetModel } from "./model";
 
 /** Changes inside a dict or list; or [], [value], [value, next key], [start, count, values]. */
@@ -19,10 +20,8 @@ export function applyChange(old: unknown, change: Change): unknown {
   // Build entries: assigning to the key "__proto__" would set the prototype.
   const entries: [string, unknown][] = [];
   const before = new Map<unknown, [string, unknown][]>();
-  for (const [key, one] of changes) {
-    if (Object.hasOwn(old as object, key) || !Array.isArray(one)) continue;
-    before.set(one[1], [...(before.get(one[1]) ?? []), [key, one[0]]]);
-  }
+  for (const [key, one] of changes)
+    if (!Object.hasOwn(old as object, key) && Array.isArray(one)) push(before, one[1], [key, one[0]]);
   for (const [key, value] of Object.entries(old as object)) {
     entries.push(...(before.get(key) ?? []));
     const one = changes.get(key);

@@ -1,46 +1,47 @@
 /** A graph in levels as data: boxes and the data that flows between them. It mirrors `viz/diagrams/nested.py`. */
 
+import { push } from "../dom/lists";
 import { NEXT_ROUND, endId } from "../graph/scene";
-import type { GraphOfStage, ModelGraph } from "../kernel/contract";
+import type { ModelGraph, PackedGraph } from "../kernel/contract";
 
-export interface Box {
-  key: string;
-  name: string;
-  kind: string;
-  w: number;
-  h: number;
-  title_w: number;
+/** The values of columns that the kernel leaves out. */
+const BOX = {
+  key: "",
+  name: "",
+  kind: "",
+  w: 0,
+  h: 0,
+  title_w: 0,
   /** Key of the box around this box; `""` at the top. */
-  parent: string;
-  is_group: boolean;
-  hue: number;
-  path: string;
-  label: string;
-  shape: string;
-  repeat: number;
-  share: number | null;
-  problem: number | null;
-  counts: number[];
-  blocks: string[];
-  equations: string[];
-  inputs: string[];
-  outputs: string[];
-}
+  parent: "",
+  is_group: false,
+  hue: 0,
+  path: "",
+  label: "",
+  shape: "",
+  repeat: 1,
+  share: null as number | null,
+  problem: null as number | null,
+  counts: [] as number[],
+  blocks: [] as string[],
+  equations: [] as string[],
+  inputs: [] as string[],
+  outputs: [] as string[],
+};
+export type Box = typeof BOX;
 
-export interface Flow {
-  source: string;
-  target: string;
-  out: string;
-  into: string;
-  roles: number[];
-  shapes: number[];
-  problem: number | null;
+const FLOW = {
+  source: "",
+  target: "",
+  out: "",
+  into: "",
+  roles: [] as number[],
+  shapes: [] as number[],
+  problem: null as number | null,
   /** Key of the loop if the data is for its next round, else `""`. */
-  loop: string;
-}
-
-/** A graph as the kernel sends it. */
-export type PackedGraph = Omit<GraphOfStage, "opened">;
+  loop: "",
+};
+type Flow = typeof FLOW;
 
 export const NO_GRAPH: ModelGraph = {
   title: "",
@@ -55,7 +56,7 @@ export const NO_GRAPH: ModelGraph = {
 };
 
 /** All flows between the same two visible ends, drawn as one wire. */
-export type Bundle = Flow;
+type Bundle = Flow;
 
 /** The part of a bundle on one level; `""` as tail or head is the border of the level. */
 export interface Piece {
@@ -66,29 +67,6 @@ export interface Piece {
   bundle: Bundle;
 }
 
-const BOX: Box = {
-  key: "",
-  name: "",
-  kind: "",
-  w: 0,
-  h: 0,
-  title_w: 0,
-  parent: "",
-  is_group: false,
-  hue: 0,
-  path: "",
-  label: "",
-  shape: "",
-  repeat: 1,
-  share: null,
-  problem: null,
-  counts: [],
-  blocks: [],
-  equations: [],
-  inputs: [],
-  outputs: [],
-};
-const FLOW: Flow = { source: "", target: "", out: "", into: "", roles: [], shapes: [], problem: null, loop: "" };
 /** In `Flow.roles`: a gradient that sums pass on, from the user of data to its producer; not drawn by itself. */
 export const GRADIENT = 3;
 
@@ -131,7 +109,7 @@ export class NestedGraph {
     this.isModel = packed.is_model;
     this.roles = packed.roles;
     this.shapes = packed.shapes;
-    for (const [group, port] of packed.idle) this.idlePorts.set(group, [...(this.idlePorts.get(group) ?? []), port]);
+    for (const [group, port] of packed.idle) push(this.idlePorts, group, port);
     this.boxes = rows<Box>(packed.boxes, BOX);
     this.flows = rows<Flow>(packed.flows, FLOW);
     this.rounds = rows<Flow>(packed.rounds ?? {}, FLOW);
@@ -139,9 +117,7 @@ export class NestedGraph {
     for (const box of this.boxes) {
       box.parent = typeof box.parent === "number" ? keyAt(box.parent) : box.parent;
       this.byKey.set(box.key, box);
-      const siblings = this.children.get(box.parent);
-      if (siblings) siblings.push(box);
-      else this.children.set(box.parent, [box]);
+      push(this.children, box.parent, box);
     }
     for (const flow of [...this.flows, ...this.rounds])
       [flow.source, flow.target, flow.loop] = [keyAt(flow.source), keyAt(flow.target), keyAt(flow.loop)];
@@ -185,16 +161,8 @@ export class NestedGraph {
       const ends = paired(paired(paired(tail, head), paired(out, into)), flow.loop);
       const known = found.get(ends);
       if (!known) {
-        found.set(ends, {
-          source: tail,
-          target: head,
-          out,
-          into,
-          roles: [...flow.roles],
-          shapes: [...flow.shapes],
-          problem: flow.problem,
-          loop: flow.loop,
-        });
+        const [roles, shapes] = [[...flow.roles], [...flow.shapes]];
+        found.set(ends, { ...flow, source: tail, target: head, out, into, roles, shapes });
         continue;
       }
       known.roles.push(...flow.roles);
@@ -211,11 +179,6 @@ export class NestedGraph {
   /** Return the pieces of wires on each level, by key of the group. */
   pieces(bundles: readonly Bundle[]): Map<string, Piece[]> {
     const levels = new Map<string, Piece[]>();
-    const add = (level: string, piece: Piece): void => {
-      const known = levels.get(level);
-      if (known) known.push(piece);
-      else levels.set(level, [piece]);
-    };
     for (const bundle of this.drawn(bundles)) {
       const [tails, heads] = [this.above(bundle.source), this.above(bundle.target)];
       // The data for a next round may flow from a box to itself, around it.
@@ -227,10 +190,10 @@ export class NestedGraph {
       const port = bundle.into || name;
       let source = bundle.out || name;
       for (let at = 0; at + 1 < outOf.length; at++) {
-        add(outOf[at + 1]!, { tail: outOf[at]!, source, head: "", port: name, bundle });
+        push(levels, outOf[at + 1]!, { tail: outOf[at]!, source, head: "", port: name, bundle });
         source = name;
       }
-      add(common, {
+      push(levels, common, {
         tail: outOf.at(-1) ?? "",
         source,
         head: into.at(-1) ?? "",
@@ -238,7 +201,7 @@ export class NestedGraph {
         bundle,
       });
       for (let at = into.length - 1; at > 0; at--)
-        add(into[at]!, { tail: "", source: name, head: into[at - 1]!, port: at === 1 ? port : name, bundle });
+        push(levels, into[at]!, { tail: "", source: name, head: into[at - 1]!, port: at === 1 ? port : name, bundle });
     }
     return levels;
   }

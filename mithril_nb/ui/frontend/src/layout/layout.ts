@@ -6,11 +6,11 @@
  * main thread: 1,000 boxes on one level take about 20 ms.
  */
 
+import { getOrCreate } from "../dom/lists";
 import { type Point, bend } from "../drawing/lines";
 import { NEXT_ROUND, type Port, type Scene, type SceneEdge, type SceneNode, endId } from "../graph/scene";
-import type { Box } from "./data";
-import { type NestedGraph, type Piece, paired, wireId } from "./data";
-import { type Part, arrangeLines } from "./rows";
+import { type Box, type NestedGraph, paired, type Piece, wireId } from "./data";
+import { type Net, type Part, arrangeLines } from "./rows";
 
 const MARGIN = 12;
 const PAD = 10;
@@ -34,6 +34,10 @@ interface Level {
   outs: Map<string, number>;
 }
 
+interface WiredNet extends Net {
+  wires: Piece[][];
+}
+
 interface RowItem {
   node: SceneNode;
   part: Part;
@@ -51,54 +55,25 @@ export function layout(
 ): Scene {
   const shown = graph.shownGroups(opened);
   const bundles = graph.bundles(shown);
-  const level = new Plan(graph, shown, graph.pieces(bundles), graph.returned(bundles), moved).level("");
-  shift(level, MARGIN, MARGIN);
-  return {
-    title: graph.title,
-    width: level.w + 2 * MARGIN,
-    height: level.h + 2 * MARGIN,
-    nodes: level.nodes,
-    edges: level.edges,
-    is_model: graph.isModel,
-    roles: graph.roles,
-  };
-}
+  const pieces = graph.pieces(bundles);
+  const returned = graph.returned(bundles);
+  const { w, h, nodes, edges } = shift(levelOf(""), MARGIN, MARGIN);
+  const { title, isModel, roles } = graph;
+  return { title, width: w + 2 * MARGIN, height: h + 2 * MARGIN, nodes, edges, is_model: isModel, roles };
 
-/** Move the content of a level, which belongs to this layout alone. */
-function shift(level: Level, dx: number, dy: number): void {
-  for (const node of level.nodes) [node.x, node.y] = [node.x + dx, node.y + dy];
-  for (const edge of level.edges) edge.points = edge.points.map(([x, y]): Point => [x + dx, y + dy]);
-}
-
-class Plan {
-  constructor(
-    private readonly graph: NestedGraph,
-    private readonly shown: ReadonlySet<string>,
-    private readonly pieces: ReadonlyMap<string, Piece[]>,
-    private readonly returned: ReadonlySet<string>,
-    private readonly moved: ReadonlyMap<string, Point>,
-  ) {}
-
-  level(key: string): Level {
-    const boxes = this.graph.children.get(key) ?? [];
+  function levelOf(key: string): Level {
+    const boxes = graph.children.get(key) ?? [];
     let usual = 0;
-    for (const box of boxes) if (isEven(box) && !this.shown.has(box.key)) usual = Math.max(usual, box.w);
-    const items = new Map(boxes.map((box) => [box.key, this.item(box, usual)]));
-    const nets = this.netsOf(key);
+    for (const box of boxes) if (isEven(box) && !shown.has(box.key)) usual = Math.max(usual, box.w);
+    const items = new Map(boxes.map((box) => [box.key, item(box, usual)]));
+    const nets = netsOf(key);
     const parts = new Map([...items].map(([name, { part }]) => [name, part]));
-    const idle = this.graph.idlePorts.get(key) ?? [];
+    const idle = graph.idlePorts.get(key) ?? [];
     const placed = arrangeLines(parts.size ? parts : EMPTY, nets, idle);
     const corners = new Map([...placed.corners].filter(([name]) => items.has(name)));
-    const moved = this.move(corners, key);
-    const level: Level = {
-      w: placed.w,
-      h: placed.h,
-      nodes: [],
-      edges: [],
-      borders: [],
-      ins: placed.ins,
-      outs: placed.outs,
-    };
+    const moved = move(corners, key);
+    const { w, h, ins, outs } = placed;
+    const level: Level = { w, h, nodes: [], edges: [], borders: [], ins, outs };
     for (const [name, { part }] of items) {
       const [x, y] = corners.get(name)!;
       [level.w, level.h] = [Math.max(level.w, x + part.w), Math.max(level.h, y + part.h)];
@@ -116,19 +91,15 @@ class Plan {
         let points: readonly Point[] = placed.routes[n]![i]!;
         const isCurve = moved.has(net.tail) || moved.has(head.part);
         if (isCurve) {
-          const at = (name: string, dx: number, y: number | undefined): Point => [
-            corners.get(name)![0] + dx,
-            corners.get(name)![1] + (y ?? items.get(name)!.part.h / 2),
-          ];
-          const start = net.tail
-            ? at(net.tail, items.get(net.tail)!.part.w, items.get(net.tail)!.part.outs.get(net.source))
-            : points[0]!;
-          const end: Point = head.part
-            ? at(head.part, 0, items.get(head.part)!.part.ins.get(head.port))
-            : [level.w, points.at(-1)![1]];
+          const at = (name: string, side: "ins" | "outs", port: string): Point => {
+            const [[x, y], { part }] = [corners.get(name)!, items.get(name)!];
+            return [side === "ins" ? x : x + part.w, y + (part[side].get(port) ?? part.h / 2)];
+          };
+          const start = net.tail ? at(net.tail, "outs", net.source) : points[0]!;
+          const end: Point = head.part ? at(head.part, "ins", head.port) : [level.w, points.at(-1)![1]];
           points = bend(...start, ...end).points;
         }
-        level.edges.push(this.edge(key, net.wires[i]!, head.part || key, points, isCurve));
+        level.edges.push(edgeOf(key, net.wires[i]!, head.part || key, points, isCurve));
         level.borders.push([!net.tail, !head.part]);
       }),
     );
@@ -137,20 +108,15 @@ class Plan {
   }
 
   /** Return the nets of a level, with the pieces of each wire. */
-  private netsOf(
-    key: string,
-  ): { tail: string; source: string; heads: { part: string; port: string }[]; wires: Piece[][] }[] {
-    const nets = new Map<
-      string,
-      { tail: string; source: string; heads: { part: string; port: string }[]; wires: Piece[][] }
-    >();
+  function netsOf(key: string): WiredNet[] {
+    const nets = new Map<string, WiredNet>();
     const places = new Map<string, number>();
-    for (const source of this.graph.byKey.get(key)?.inputs ?? [])
+    for (const source of graph.byKey.get(key)?.inputs ?? [])
       nets.set(paired("", source), { tail: "", source, heads: [], wires: [] });
-    for (const piece of this.pieces.get(key) ?? []) {
+    for (const piece of pieces.get(key) ?? []) {
       const id = paired(piece.tail, piece.source);
-      let net = nets.get(id);
-      if (!net) nets.set(id, (net = { tail: piece.tail, source: piece.source, heads: [], wires: [] }));
+      const { tail, source } = piece;
+      const net = getOrCreate(nets, id, () => ({ tail, source, heads: [], wires: [] }));
       const end = paired(id, paired(piece.head, piece.port));
       const place = places.get(end);
       if (place !== undefined) net.wires[place]!.push(piece);
@@ -164,11 +130,11 @@ class Plan {
   }
 
   /** Apply the positions that the user chose, and return the keys of the boxes that have one. */
-  private move(corners: Map<string, Point>, key: string): Set<string> {
+  function move(corners: Map<string, Point>, key: string): Set<string> {
     const found = new Set<string>();
     const [dx, dy] = key ? [PAD, TITLE_H] : [MARGIN, MARGIN];
     for (const name of corners.keys()) {
-      const place = this.moved.get(name);
+      const place = moved.get(name);
       if (!place) continue;
       corners.set(name, [Math.max(0, Math.round(place[0]) - dx), Math.max(0, Math.round(place[1]) - dy)]);
       found.add(name);
@@ -179,7 +145,7 @@ class Plan {
   /**
    * Return an edge of a level. A wire that crosses the frame of a group has one on each side, so ids name the level.
    */
-  private edge(
+  function edgeOf(
     level: string,
     wires: readonly Piece[],
     end: string,
@@ -193,53 +159,34 @@ class Plan {
       id: `${source} -> ${target}${first.loop ? NEXT_ROUND : ""}${level && ` in ${level}`}`,
       source,
       target,
-      shape: this.graph.shapeText(first.shapes),
+      shape: graph.shapeText(first.shapes),
       points,
       curve: isCurve,
       problem: first.problem,
       is_backward: !wires.some(({ bundle }) => bundle.roles.includes(0) || bundle.roles.length === 0),
-      returns: wires.some(({ bundle }) => this.returned.has(wireId(bundle.source, bundle.target, bundle.loop))),
+      returns: wires.some(({ bundle }) => returned.has(wireId(bundle.source, bundle.target, bundle.loop))),
       is_end: end === first.target,
       is_carried: first.loop !== "",
     };
   }
 
-  private item(box: Box, usual: number): RowItem {
-    const expanded = this.shown.has(box.key);
+  function item(box: Box, usual: number): RowItem {
+    const expanded = shown.has(box.key);
     const w = isEven(box) ? Math.max(box.w, usual) : box.w;
     const [inputs, outputs] = expanded ? [[], []] : [portsAt(box.inputs, 0, box.h), portsAt(box.outputs, w, box.h)];
-    const { key, name, kind, hue, path, parent, label, shape, repeat, share, problem, counts, blocks, equations } = box;
-    const node: SceneNode = {
-      key,
-      name,
-      kind,
-      x: 0,
-      y: 0,
-      w,
-      h: box.h,
-      hue,
-      path,
-      parent,
-      group: box.is_group,
-      expanded,
-      label,
-      shape,
-      repeat,
-      share,
-      problem,
-      counts,
-      blocks,
-      equations,
-      inputs,
-      outputs,
-    };
-    if (expanded) return frame(node, this.level(key), box.title_w);
-    return {
-      node,
-      part: { w, h: box.h, ins: heights(inputs), outs: heights(outputs), isInput: kind === "input" },
-      inner: null,
-    };
+    const { title_w, is_group: group, ...data } = box;
+    const node: SceneNode = { ...data, x: 0, y: 0, w, group, expanded, inputs, outputs };
+    if (expanded) return frame(node, levelOf(box.key), title_w);
+    const part = { w, h: box.h, ins: heights(inputs), outs: heights(outputs), isInput: box.kind === "input" };
+    return { node, part, inner: null };
   }
+}
+
+/** Move the content of a level, which belongs to this layout alone. */
+function shift(level: Level, dx: number, dy: number): Level {
+  for (const node of level.nodes) [node.x, node.y] = [node.x + dx, node.y + dy];
+  for (const edge of level.edges) edge.points = edge.points.map(([x, y]): Point => [x + dx, y + dy]);
+  return level;
 }
 
 function isEven(box: Box): boolean {

@@ -6,6 +6,7 @@
  * part. It mirrors `viz/diagrams/layout.py`; a test compares the two.
  */
 
+import { firstWhere } from "../dom/lists";
 import type { Point } from "../drawing/lines";
 import { Pins, TRACK, Tracks } from "./tracks";
 
@@ -33,7 +34,7 @@ export interface Net {
 }
 
 /** Top left corners of the parts in reading order, the routes by net and head, and the pins by source and by port. */
-export interface Placed {
+interface Placed {
   w: number;
   h: number;
   corners: Map<string, Point>;
@@ -43,259 +44,169 @@ export interface Placed {
 }
 
 /**
- * Place parts and route nets. A net from the border without heads is an input that nothing reads; `idle` are ports of
- * the border that nothing feeds.
+ * Place parts, at least one, and route nets. A net from the border without heads is an input that nothing reads; `idle`
+ * are ports of the border that nothing feeds.
  */
 export function arrangeLines(parts: ReadonlyMap<string, Part>, nets: readonly Net[], idle: readonly string[]): Placed {
-  if (parts.size === 0) return { w: 0, h: 0, corners: new Map(), routes: [], ins: new Map(), outs: new Map() };
-  return new Lines(parts, nets, idle).placed();
-}
+  const partOf = (key: string): Part => parts.get(key)!;
+  const lines = wrapped(columnsOf(parts, nets), parts);
+  const last = lines.length - 1;
+  const spot = new Map<string, Point>();
+  lines.forEach((line, row) => line.forEach((column, at) => column.forEach((key) => spot.set(key, [row, at]))));
+  const marginTracks = new Tracks();
+  const laneTracks = Array.from({ length: lines.length + 1 }, () => new Tracks());
+  const channels = lines.map((line) => Array.from({ length: line.length + 1 }, () => new Tracks()));
 
-type Line = string[][];
+  /** The lanes of each wire, by net and head. */
+  const ways = nets.map((net) => net.heads.map((head) => wayOf(net, head.part)));
+  eachWay((net, n, head, lanes) => {
+    const [[, at], [, toAt]] = [endOf(net.tail, true), endOf(head.part, false)];
+    if (lanes.length === 1) laneTracks[lanes[0]!]!.add(n, at, toAt);
+    else if (lanes.length) {
+      laneTracks[lanes[0]!]!.add(n, at, -1);
+      laneTracks[lanes[1]!]!.add(n, -1, toAt);
+      marginTracks.add(n, lanes[0]!, lanes[1]!);
+    }
+  });
+  const laneH = laneTracks.map((lane, at) => {
+    const count = lane.settle();
+    return count ? (count + 1) * TRACK : at === 0 || at === lines.length ? 6 : LANE;
+  });
 
-class Lines {
-  private readonly lines: Line[];
-  private readonly spot = new Map<string, Point>();
-  private readonly lanes: Tracks[];
-  private readonly channels: Tracks[][];
-  private readonly margin = new Tracks();
-  private readonly lineH: number[];
-  private laneH: number[] = [];
-  private tops: number[] = [];
-  private readonly yOf = new Map<string, number>();
-  private readonly ins = new Map<string, number>();
-  private readonly outs = new Map<string, number>();
-  private readonly lefts: number[][] = [];
-  private readonly channelX: number[][] = [];
-  private readonly channelW: number[][] = [];
-  private width = 0;
-  /** Lanes of each wire, by net and head. */
-  private ways: number[][][] = [];
-  private ends: Point[][] = [];
+  const lineH = lines.map((line) => Math.max(...line.map((column) => stackHeight(column, parts))));
+  // Pins stay within the heights of the first and last row: below them they would overlap other parts.
+  const entering = nets.filter((net) => !net.tail).map((net) => net.source);
+  const leaving = nets.flatMap((net) => net.heads.filter((head) => !head.part).map((head) => head.port));
+  for (const [row, pins] of [
+    [0, entering],
+    [last, [...idle, ...leaving]],
+  ] as const)
+    lineH[row] = Math.max(lineH[row]!, (new Set(pins).size + 1) * TRACK);
+  /** The top of each row, and the bottom of the last. */
+  const tops: number[] = [];
+  const yOf = new Map<string, number>();
+  let bottom = 0;
+  lines.forEach((line, row) => {
+    tops.push((bottom += laneH[row]!));
+    for (const column of line) {
+      let top = bottom + Math.floor((lineH[row]! - stackHeight(column, parts)) / 2);
+      for (const key of column) {
+        yOf.set(key, top);
+        top += partOf(key).h + ROW_GAP;
+      }
+    }
+    bottom += lineH[row]!;
+  });
+  tops.push(bottom);
 
-  constructor(
-    private readonly parts: ReadonlyMap<string, Part>,
-    private readonly nets: readonly Net[],
-    private readonly idle: readonly string[],
-  ) {
-    this.lines = wrapped(columnsOf(parts, nets), parts);
-    this.lines.forEach((line, row) =>
-      line.forEach((column, at) => column.forEach((key) => this.spot.set(key, [row, at]))),
-    );
-    this.lanes = Array.from({ length: this.lines.length + 1 }, () => new Tracks());
-    this.channels = this.lines.map((line) => Array.from({ length: line.length + 1 }, () => new Tracks()));
-    this.lineH = this.lines.map((line) => Math.max(...line.map((column) => stackHeight(column, parts))));
-    // Pins stay within the heights of the first and last row: below them they would overlap other parts.
-    const last = this.lines.length - 1;
-    const entering = new Set(nets.filter((net) => !net.tail).map((net) => net.source));
-    const leaving = new Set([
-      ...idle,
-      ...nets.flatMap((net) => net.heads.filter((head) => !head.part).map((head) => head.port)),
-    ]);
-    for (const [row, pins] of [
-      [0, entering],
-      [last, leaving],
-    ] as const)
-      this.lineH[row] = Math.max(this.lineH[row]!, (pins.size + 1) * TRACK);
+  const [inPins, outPins] = [new Map<string, number>(), new Map<string, number>()];
+  const [ins, outs] = [new Pins(inPins, tops[0]! + lineH[0]!), new Pins(outPins, bottom)];
+  const isAt = (part: string, row: number, column: number): boolean =>
+    spot.get(part)?.[0] === row && spot.get(part)?.[1] === column;
+  for (const net of nets) {
+    if (net.tail === "") {
+      const near = net.heads.find((head) => isAt(head.part, 0, 0));
+      ins.add(net.source, near ? portY(near.part, "ins", near.port) : middle(lines[0]!));
+    }
+    for (const { part, port } of net.heads) {
+      if (part) continue;
+      const isLast = isAt(net.tail, last, lines[last]!.length - 1);
+      outs.add(port, isLast ? portY(net.tail, "outs", net.source) : middle(lines[last]!));
+    }
   }
+  for (const port of idle) outs.add(port, middle(lines[last]!));
 
-  placed(): Placed {
-    this.ways = this.nets.map((net) => net.heads.map((head) => this.wayOf(net, head.part)));
-    this.planLanes();
-    this.placeRows();
-    this.placePins();
-    this.planChannels();
-    this.placeColumns();
-    const corners = new Map<string, Point>();
-    this.lines.forEach((line, row) =>
-      line.forEach((column, at) => {
-        const room = Math.max(...column.map((key) => this.part(key).w));
-        for (const key of column)
-          corners.set(key, [this.lefts[row]![at]! + Math.floor((room - this.part(key).w) / 2), this.yOf.get(key)!]);
-      }),
-    );
-    const routes = this.nets.map((net, n) => net.heads.map((head, i) => this.route(n, i, head.part, corners)));
-    return {
-      w: this.width,
-      h: this.tops.at(-1)! + this.laneH.at(-1)!,
-      corners,
-      routes,
-      ins: this.ins,
-      outs: this.outs,
-    };
-  }
+  const ends = nets.map((net) => net.heads.map((): Point => [0, 0]));
+  eachWay((net, n, head, lanes, i) => {
+    const [[row, at], [toRow, toAt]] = [endOf(net.tail, true), endOf(head.part, false)];
+    const start = net.tail ? portY(net.tail, "outs", net.source) : inPins.get(net.source)!;
+    const end = head.part ? portY(head.part, "ins", head.port) : outPins.get(head.port)!;
+    ends[n]![i] = [start, end];
+    if (lanes.length === 0) {
+      if (start !== end) channels[row]![at]!.add(n, start, end);
+      return;
+    }
+    channels[row]![at]!.add(n, start, laneY(lanes[0]!, n));
+    channels[toRow]![toAt]!.add(n, laneY(lanes.at(-1)!, n), end);
+  });
 
-  private part(key: string): Part {
-    return this.parts.get(key)!;
-  }
+  const corners = new Map<string, Point>();
+  const margin = marginTracks.settle();
+  let width = 0;
+  lines.forEach((line, row) => {
+    let x = margin ? (margin + 1) * TRACK : 0;
+    channels[row]!.forEach((channel, at) => {
+      const count = channel.settle();
+      const least = at > 0 && at < line.length ? CHANNEL : count ? 2 * TRACK : 6;
+      const room = Math.max(least, (count + 2) * TRACK);
+      channel.start = x + (room - TRACK * (count - 1)) / 2;
+      x += room;
+      const column = line[at] ?? [];
+      const wide = Math.max(0, ...column.map((key) => partOf(key).w));
+      for (const key of column) corners.set(key, [x + Math.floor((wide - partOf(key).w) / 2), yOf.get(key)!]);
+      x += wide;
+    });
+    width = Math.max(width, x);
+  });
+  const routes = nets.map((net, n) => net.heads.map((head, i) => route(n, i, head.part)));
+  return { w: width, h: bottom + laneH.at(-1)!, corners, routes, ins: inPins, outs: outPins };
 
   /** Return the row and channel where a wire leaves or reaches a part. */
-  private end(key: string, isTail: boolean): Point {
-    if (key) {
-      const [row, at] = this.spot.get(key)!;
-      return isTail ? [row, at + 1] : [row, at];
-    }
-    const last = this.lines.length - 1;
-    return isTail ? [0, 0] : [last, this.lines[last]!.length];
+  function endOf(key: string, isTail: boolean): Point {
+    if (!key) return isTail ? [0, 0] : [last, lines[last]!.length];
+    const [row, at] = spot.get(key)!;
+    return isTail ? [row, at + 1] : [row, at];
   }
 
   /** Return the lanes that a wire uses: none, one, or two connected through the margin. */
-  private wayOf(net: Net, head: string): number[] {
-    const [[row, at], [toRow, toAt]] = [this.end(net.tail, true), this.end(head, false)];
+  function wayOf(net: Net, head: string): number[] {
+    const [[row, at], [toRow, toAt]] = [endOf(net.tail, true), endOf(head, false)];
     if (row === toRow && at === toAt) return [];
     if (row === toRow) return at < toAt ? [row] : [row + 1];
     if (toRow === row + 1) return [toRow];
     return toRow > row ? [row + 1, toRow] : [row, toRow + 1];
   }
 
-  private eachWay(
-    visit: (net: Net, n: number, head: { part: string; port: string }, i: number, lanes: number[]) => void,
-  ): void {
-    this.nets.forEach((net, n) => net.heads.forEach((head, i) => visit(net, n, head, i, this.ways[n]![i]!)));
+  function eachWay(visit: (net: Net, n: number, head: Net["heads"][0], lanes: number[], i: number) => void): void {
+    nets.forEach((net, n) => net.heads.forEach((head, i) => visit(net, n, head, ways[n]![i]!, i)));
   }
 
-  private planLanes(): void {
-    this.eachWay((net, n, head, _, lanes) => {
-      const [[, at], [, toAt]] = [this.end(net.tail, true), this.end(head.part, false)];
-      if (lanes.length === 1) this.lanes[lanes[0]!]!.add(n, at, toAt);
-      else if (lanes.length) {
-        this.lanes[lanes[0]!]!.add(n, at, -1);
-        this.lanes[lanes[1]!]!.add(n, -1, toAt);
-        this.margin.add(n, lanes[0]!, lanes[1]!);
-      }
-    });
-    this.laneH = this.lanes.map((lane, at) => {
-      const count = lane.settle();
-      const isEdge = at === 0 || at === this.lanes.length - 1;
-      return count ? (count + 1) * TRACK : isEdge ? 6 : LANE;
-    });
-  }
-
-  /** Set the top of each row, the bottom of the last, and the tops of the parts. */
-  private placeRows(): void {
-    let y = 0;
-    this.lineH.forEach((height, row) => {
-      y += this.laneH[row]!;
-      this.tops.push(y);
-      y += height;
-    });
-    this.tops.push(y);
-    this.lines.forEach((line, row) => {
-      for (const column of line) {
-        let top = this.tops[row]! + Math.floor((this.lineH[row]! - stackHeight(column, this.parts)) / 2);
-        for (const key of column) {
-          this.yOf.set(key, top);
-          top += this.part(key).h + ROW_GAP;
-        }
-      }
-    });
-  }
-
-  private placePins(): void {
-    const [first, last] = [this.lines[0]!, this.lines.at(-1)!];
-    const [ins, outs] = [new Pins(this.ins, this.tops[0]! + this.lineH[0]!), new Pins(this.outs, this.tops.at(-1)!)];
-    const isAt = (part: string, row: number, column: number): boolean =>
-      this.spot.get(part)?.[0] === row && this.spot.get(part)?.[1] === column;
-    for (const net of this.nets) {
-      if (net.tail === "") {
-        const near = net.heads.find((head) => isAt(head.part, 0, 0));
-        ins.add(net.source, near ? this.inPort(near.part, near.port) : this.middle(first));
-      }
-      for (const { part, port } of net.heads) {
-        if (part) continue;
-        const isLast = isAt(net.tail, this.lines.length - 1, last.length - 1);
-        outs.add(port, isLast ? this.outPort(net.tail, net.source) : this.middle(last));
-      }
-    }
-    for (const port of this.idle) outs.add(port, this.middle(last));
-  }
-
-  private middle(line: Line): number {
+  function middle(line: Line): number {
     const column = line[0]!;
-    return (this.yOf.get(column[0]!)! + this.yOf.get(column.at(-1)!)! + this.part(column.at(-1)!).h) / 2;
+    const below = column.at(-1)!;
+    return (yOf.get(column[0]!)! + yOf.get(below)! + partOf(below).h) / 2;
   }
 
-  private inPort(key: string, port: string): number {
-    const part = this.part(key);
-    return this.yOf.get(key)! + (part.ins.get(port) ?? part.h / 2);
+  function portY(key: string, side: "ins" | "outs", port: string): number {
+    const part = partOf(key);
+    return yOf.get(key)! + (part[side].get(port) ?? part.h / 2);
   }
 
-  private outPort(key: string, source: string): number {
-    const part = this.part(key);
-    return this.yOf.get(key)! + (part.outs.get(source) ?? part.h / 2);
+  function laneY(lane: number, net: number): number {
+    const above = lane < lines.length ? tops[lane]! - laneH[lane]! : bottom;
+    return above + TRACK * (laneTracks[lane]!.places.get(net)! + 1);
   }
 
-  private planChannels(): void {
-    this.ends = this.nets.map((net) => net.heads.map((): Point => [0, 0]));
-    this.eachWay((net, n, head, i, lanes) => {
-      const [[row, at], [toRow, toAt]] = [this.end(net.tail, true), this.end(head.part, false)];
-      const start = net.tail ? this.outPort(net.tail, net.source) : this.ins.get(net.source)!;
-      const end = head.part ? this.inPort(head.part, head.port) : this.outs.get(head.port)!;
-      this.ends[n]![i] = [start, end];
-      if (lanes.length === 0) {
-        if (start !== end) this.channels[row]![at]!.add(n, start, end);
-        return;
-      }
-      this.channels[row]![at]!.add(n, start, this.laneY(lanes[0]!, n));
-      this.channels[toRow]![toAt]!.add(n, this.laneY(lanes.at(-1)!, n), end);
-    });
-  }
-
-  private laneY(lane: number, net: number): number {
-    const above = lane < this.lines.length ? this.tops[lane]! - this.laneH[lane]! : this.tops.at(-1)!;
-    return above + TRACK * (this.lanes[lane]!.places.get(net)! + 1);
-  }
-
-  /** Set the left edges of the columns and the channels of each row, and the total width. */
-  private placeColumns(): void {
-    const margin = this.margin.settle();
-    const marginW = margin ? (margin + 1) * TRACK : 0;
-    this.lines.forEach((line, row) => {
-      const [lefts, xs, ws]: number[][] = [[], [], []];
-      let x = marginW;
-      for (let at = 0; at <= line.length; at++) {
-        const count = this.channels[row]![at]!.settle();
-        const isEdge = at === 0 || at === line.length;
-        const least = isEdge ? (count ? 2 * TRACK : 6) : CHANNEL;
-        const room = Math.max(least, (count + 2) * TRACK);
-        xs!.push(x);
-        ws!.push(room);
-        x += room;
-        if (at < line.length) {
-          lefts!.push(x);
-          x += Math.max(...line[at]!.map((key) => this.part(key).w));
-        }
-      }
-      this.lefts.push(lefts!);
-      this.channelX.push(xs!);
-      this.channelW.push(ws!);
-      this.width = Math.max(this.width, x);
-    });
-  }
-
-  private trackX(row: number, at: number, net: number): number {
-    const tracks = this.channels[row]![at]!;
-    const spare = this.channelW[row]![at]! - TRACK * (tracks.count - 1);
-    return this.channelX[row]![at]! + spare / 2 + TRACK * tracks.places.get(net)!;
-  }
-
-  private route(n: number, i: number, head: string, corners: ReadonlyMap<string, Point>): Point[] {
-    const { tail } = this.nets[n]!;
-    const lanes = this.ways[n]![i]!;
-    const [startY, endY] = this.ends[n]![i]!;
-    const start: Point = [tail ? corners.get(tail)![0] + this.part(tail).w : 0, startY];
-    const end: Point = [head ? corners.get(head)![0] : this.width, endY];
-    const [[row, at], [toRow, toAt]] = [this.end(tail, true), this.end(head, false)];
+  function route(n: number, i: number, head: string): Point[] {
+    const { tail } = nets[n]!;
+    const lanes = ways[n]![i]!;
+    const [startY, endY] = ends[n]![i]!;
+    const start: Point = [tail ? corners.get(tail)![0] + partOf(tail).w : 0, startY];
+    const end: Point = [head ? corners.get(head)![0] : width, endY];
     if (lanes.length === 0 && startY === endY) return [start, end];
-    const x0 = this.trackX(row, at, n);
+    const [x0, x1] = [endOf(tail, true), endOf(head, false)].map(([row, at]) => {
+      const { start, places } = channels[row]![at]!;
+      return start + TRACK * places.get(n)!;
+    }) as [number, number];
     if (lanes.length === 0) return [start, [x0, startY], [x0, endY], end];
-    const x1 = this.trackX(toRow, toAt, n);
-    const [first, last] = [this.laneY(lanes[0]!, n), this.laneY(lanes.at(-1)!, n)];
+    const [first, last] = [laneY(lanes[0]!, n), laneY(lanes.at(-1)!, n)];
     if (lanes.length === 1) return [start, [x0, startY], [x0, first], [x1, first], [x1, endY], end];
-    const xm = TRACK * (this.margin.places.get(n)! + 1);
+    const xm = TRACK * (marginTracks.places.get(n)! + 1);
     return [start, [x0, startY], [x0, first], [xm, first], [xm, last], [x1, last], [x1, endY], end];
   }
 }
+
+type Line = string[][];
 
 /** Return the parts by rank: each part right of its producers, and sources close to their consumers. */
 function columnsOf(parts: ReadonlyMap<string, Part>, nets: readonly Net[]): string[][] {
@@ -390,12 +301,7 @@ function wrapped(columns: string[][], parts: ReadonlyMap<string, Part>): Line[] 
     return ((whole / high) * SCREEN.h) / SCREEN.w;
   };
   // A larger limit gives a wider picture, so the best limit is where the ratio reaches 1.
-  let [low, high] = [0, limits.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (ratio(limits[middle]!) < 1) low = middle + 1;
-    else high = middle;
-  }
+  const low = firstWhere(limits.length, (at) => ratio(limits[at]!) >= 1);
   const distance = (limit: number): number => Math.max(ratio(limit), 1 / ratio(limit));
   const best = limits
     .slice(Math.max(0, low - 1), low + 1)

@@ -1,7 +1,7 @@
 /** Tracks of wires in the gaps between parts, and pins of wires on the border. */
 
+import { firstWhere } from "../dom/lists";
 import type { Point } from "../drawing/lines";
-import { Heap } from "./heap";
 
 /** Distance between wires in px. */
 export const TRACK = 8;
@@ -10,27 +10,24 @@ export const TRACK = 8;
 export class Tracks {
   private readonly intervals = new Map<number, Point>();
   readonly places = new Map<number, number>();
-  count = 0;
+  /** The place of the first track in a channel. */
+  start = 0;
 
   add(net: number, one: number, other: number): void {
-    const known = this.intervals.get(net);
-    const [low, high] = [Math.min(one, other), Math.max(one, other)];
-    this.intervals.set(net, known ? [Math.min(low, known[0]), Math.max(high, known[1])] : [low, high]);
+    const [low, high] = this.intervals.get(net) ?? [Infinity, -Infinity];
+    this.intervals.set(net, [Math.min(one, other, low), Math.max(one, other, high)]);
   }
 
-  /** Assign a track to each net; return the number of tracks. */
+  /** Assign the first free track to each net; return the number of tracks. */
   settle(): number {
-    const busy = new Heap<Point>((a, b) => a[0] < b[0] || (a[0] === b[0] && a[1] < b[1]));
-    const free = new Heap<number>((a, b) => a < b);
-    const sorted = [...this.intervals].sort(([, a], [, b]) => a[0] - b[0] || a[1] - b[1]);
-    for (const [net, [low, high]] of sorted) {
-      while (busy.size && busy.least![0] < low) free.push(busy.pop()![1]);
-      if (free.size === 0) free.push(this.count++);
-      const track = free.pop()!;
+    const ends: number[] = [];
+    for (const [net, [low, high]] of [...this.intervals].sort(([, a], [, b]) => a[0] - b[0] || a[1] - b[1])) {
+      const free = ends.findIndex((end) => end < low);
+      const track = free < 0 ? ends.length : free;
       this.places.set(net, track);
-      busy.push([high, track]);
+      ends[track] = high;
     }
-    return this.count;
+    return ends.length;
   }
 }
 
@@ -62,12 +59,6 @@ export class Pins {
 
   /** Return the index of the first run that reaches above a height. */
   private firstAbove(height: number): number {
-    let [from, to] = [0, this.runs.length];
-    while (from < to) {
-      const middle = (from + to) >> 1;
-      if (this.runs[middle]![1] > height) to = middle;
-      else from = middle + 1;
-    }
-    return from;
+    return firstWhere(this.runs.length, (at) => this.runs[at]![1] > height);
   }
 }

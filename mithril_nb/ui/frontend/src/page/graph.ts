@@ -1,15 +1,15 @@
 /** The graph of a saved page: it opens and closes groups without a kernel. */
 
 import canvas from "../../styles/canvas.css";
-import { Tip } from "../controls/tip";
+import { createTip } from "../controls/tip";
 import { h } from "../dom/dom";
 import { type ExportChoice, exportMenu } from "../graph/export";
-import { GraphOverlay, type OverlayValues, OverlayLayer, OverlayMenu } from "../graph/overlay";
-import { GraphView } from "../graph/view";
-import type { PackedGraph } from "../layout/data";
+import { createOverlayLayer, createOverlayMenu, GraphOverlay, type OverlayValues } from "../graph/overlay";
+import { createGraphView } from "../graph/view";
+import type { PackedGraph } from "../kernel/contract";
 import { NestedGraph } from "../layout/data";
 import { layout } from "../layout/layout";
-import { Questions } from "../search/questions";
+import { createQuestions } from "../search/questions";
 import { anchorsOf, describe, linkedKeys } from "../stages/graph-nodes";
 import type { Look, Selection } from "./selection";
 
@@ -26,113 +26,106 @@ export interface SavedGraph {
   overlay?: string;
 }
 
-export class PageGraph {
-  private readonly graph: NestedGraph;
-  private readonly layer: OverlayLayer;
-  private readonly view: GraphView;
-  readonly questions: Questions;
-  private readonly first: ReadonlySet<string>;
-  private opened: Set<string>;
+export function createPageGraph(
+  frame: HTMLElement,
+  { opened, overlays = [], overlay = "", ...packed }: PackedGraph & SavedGraph,
+  selection: Selection,
+  search: HTMLElement,
+  endSearch: () => boolean,
+  files: readonly ExportChoice[] = [],
+) {
+  let openKeys: Set<string>;
+  const nested = new NestedGraph(packed);
+  const first = new Set(opened);
+  openKeys = new Set(opened);
+  frame.replaceChildren();
+  frame.classList.add("mnb-live-graph");
+  const tip = createTip(frame);
+  const view = createGraphView({
+    label: "Nodes of the graph",
+    tip,
+    describe: (node) => layer.describe(node.key, describe(node, view.scene)),
+    hover: (node) => selection.hover(node && anchorsOf(node)),
+    select: (node, add) => selection.pin(anchorsOf(node), add),
+    toggle: (node) => toggle(node.key),
+    open: (node) => toggle(node.key),
+    clear: (event) => event.shiftKey || selection.pin(null),
+    key: (event) => {
+      if (questions.key(event)) return true;
+      if (event.key === "Escape") endSearch() || selection.pin(null);
+      return event.key === "Escape";
+    },
+  });
+  const layer = createOverlayLayer(view);
+  const keys = nested.boxes.map(({ key }) => key);
+  const hasGroups = overlays.some(({ own }) => own);
+  const choices = overlays
+    .filter(({ own }) => !own)
+    .map(({ name, title }): [string, string] => [name, title.replace(WITH_INNER, "")]);
+  const menu = createOverlayMenu((name, own) => show(name, own));
+  const show = (name: string, own: boolean): void => {
+    menu.update({ name, own, choices }, hasGroups);
+    const data =
+      overlays.find((one) => one.name === name && !!one.own === own) ?? overlays.find((one) => one.name === name);
+    layer.show(data ? new GraphOverlay(data, keys) : null);
+  };
+  const questions = createQuestions(view, {
+    graph: () => nested,
+    open: (keys) => open(new Set([...openKeys, ...keys]), keys[0]),
+  });
+  const button = (label: string, act: () => void): HTMLElement => h("button", { type: "button", onclick: act }, label);
+  const tools = h(
+    "div",
+    { class: "tools" },
+    button("Reset view", () => open(new Set(first))),
+    button("Close all", () => open(new Set())),
+    button("Smaller", () => view.zoomBy(0.8)),
+    button("Larger", () => view.zoomBy(1.25)),
+    ...(overlays.length ? [menu.root] : []),
+    search,
+    exportMenu(
+      view,
+      () => document.title || "graph",
+      (why) => layer.fail(why),
+      [...files, { title: "PDF or paper: print the page", suffix: "", make: () => globalThis.print() }],
+    ),
+    h("span", { class: "quiet" }, "Click a block to pin its lines, double-click to open it"),
+  );
+  frame.before(tools);
+  frame.append(h("style", {}, canvas), view.root, tip.root);
+  const scene = layout(nested, openKeys);
+  frame.style.height = `${Math.min(MOST, Math.max(LEAST, scene.height + MARGIN))}px`;
+  view.show(scene);
+  layer.explain(scene);
+  show(overlay, false);
 
-  /** Replace the picture in `frame`. */
-  constructor(
-    frame: HTMLElement,
-    { opened, overlays = [], overlay = "", ...packed }: PackedGraph & SavedGraph,
-    private readonly selection: Selection,
-    search: HTMLElement,
-    endSearch: () => boolean,
-    files: readonly ExportChoice[] = [],
-  ) {
-    this.graph = new NestedGraph(packed);
-    this.first = new Set(opened);
-    this.opened = new Set(opened);
-    frame.replaceChildren();
-    frame.classList.add("mnb-live-graph");
-    const tip = new Tip(frame);
-    this.view = new GraphView({
-      label: "Nodes of the graph",
-      tip,
-      describe: (node) => this.layer.describe(node.key, describe(node, this.view.scene)),
-      hover: (node) => selection.hover(node && anchorsOf(node)),
-      select: (node, add) => selection.pin(anchorsOf(node), add),
-      toggle: (node) => this.toggle(node.key),
-      open: (node) => this.toggle(node.key),
-      clear: (event) => event.shiftKey || selection.pin(null),
-      key: (event) => {
-        if (this.questions.key(event)) return true;
-        if (event.key === "Escape") endSearch() || selection.pin(null);
-        return event.key === "Escape";
-      },
-    });
-    this.layer = new OverlayLayer(this.view);
-    const keys = this.graph.boxes.map(({ key }) => key);
-    const hasGroups = overlays.some(({ own }) => own);
-    const choices = overlays
-      .filter(({ own }) => !own)
-      .map(({ name, title }): [string, string] => [name, title.replace(WITH_INNER, "")]);
-    const menu = new OverlayMenu((name, own) => show(name, own));
-    const show = (name: string, own: boolean): void => {
-      menu.update({ name, own, choices }, hasGroups);
-      const data =
-        overlays.find((one) => one.name === name && !!one.own === own) ?? overlays.find((one) => one.name === name);
-      this.layer.show(data ? new GraphOverlay(data, keys) : null);
-    };
-    this.questions = new Questions(this.view, {
-      graph: () => this.graph,
-      open: (keys) => this.open(new Set([...this.opened, ...keys]), keys[0]),
-    });
-    const button = (label: string, act: () => void): HTMLElement =>
-      h("button", { type: "button", onclick: act }, label);
-    const tools = h(
-      "div",
-      { class: "tools" },
-      button("Reset view", () => this.open(new Set(this.first))),
-      button("Close all", () => this.open(new Set())),
-      button("Smaller", () => this.view.zoomBy(0.8)),
-      button("Larger", () => this.view.zoomBy(1.25)),
-      ...(overlays.length ? [menu.root] : []),
-      search,
-      exportMenu(
-        this.view,
-        () => document.title || "graph",
-        (why) => this.layer.fail(why),
-        [...files, { title: "PDF or paper: print the page", suffix: "", make: () => globalThis.print() }],
-      ),
-      h("span", { class: "quiet" }, "Click a block to pin its lines, double-click to open it"),
-    );
-    frame.before(tools);
-    frame.append(h("style", {}, canvas), this.view.root, tip.root);
-    const scene = layout(this.graph, this.opened);
-    frame.style.height = `${Math.min(MOST, Math.max(LEAST, scene.height + MARGIN))}px`;
-    this.view.show(scene);
-    this.layer.explain(scene);
-    show(overlay, false);
-  }
-
-  paint(look: Look): void {
-    const { selection } = this;
-    if (look === "found") return this.questions.search(selection.found);
+  function paint(look: Look): void {
+    if (look === "found") return questions.search(selection.found);
     const keys = linkedKeys(
-      this.view.scene.nodes,
+      view.scene.nodes,
       selection.anchors[look],
       selection.links[look].blocks,
       new Set(selection.equations(look)),
     );
-    this.questions.paint(look === "pin" ? { selected: keys } : { hovered: keys });
+    questions.paint(look === "pin" ? { selected: keys } : { hovered: keys });
   }
 
-  private toggle(key: string): void {
-    if (!this.graph.byKey.get(key)?.is_group) return;
-    const opened = new Set(this.opened);
+  function toggle(key: string): void {
+    if (!nested.byKey.get(key)?.is_group) return;
+    const opened = new Set(openKeys);
     if (!opened.delete(key)) opened.add(key);
-    this.open(opened, key);
+    open(opened, key);
   }
 
-  private open(opened: Set<string>, anchor?: string): void {
-    this.opened = opened;
-    this.view.show(layout(this.graph, opened), { anchor });
-    this.layer.explain(this.view.scene);
-    if (anchor === undefined) this.view.fit();
-    for (const look of ["on", "pin"] as const) this.paint(look);
+  function open(opened: Set<string>, anchor?: string): void {
+    openKeys = opened;
+    view.show(layout(nested, opened), { anchor });
+    layer.explain(view.scene);
+    if (anchor === undefined) view.fit();
+    for (const look of ["on", "pin"] as const) paint(look);
   }
+
+  return { questions, paint };
 }
+
+export type PageGraph = ReturnType<typeof createPageGraph>;

@@ -6,7 +6,7 @@
 
 import type { RawInstruction } from "../kernel/messages";
 import { type Anchor, StageText } from "../store/links";
-import { type Look, Selection, hasSelectedText, pressByKeys, walkByKeys } from "./selection";
+import { Selection, hasSelectedText, type Look, pressByKeys, walkByKeys } from "./selection";
 
 const LINKED = "[data-e],[data-block]";
 

@@ -7,10 +7,10 @@ import { heatOf } from "../costs/line-costs";
 import { type Anchor, type StageText, sameAnchor } from "../store/links";
 import { CostRows } from "./cost-rows";
 import { pageFiles } from "./files";
-import { PageGraph } from "./graph";
+import { createPageGraph, type PageGraph } from "./graph";
 import { showPasses } from "./pass-list";
 import { type Saved, decodeSaved, stagesOf } from "./saved";
-import { type Look, Selection, hasSelectedText, pressByKeys } from "./selection";
+import { Selection, hasSelectedText, type Look, pressByKeys } from "./selection";
 import { readLink, showShared } from "./shared";
 import { MARK } from "../store/address";
 import { TextPane } from "./text-pane";
@@ -26,7 +26,7 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
   const costOf = costTexts(saved.costs ?? null, "flops");
   const texts = new Map<string, StageText>();
   const panes = new Map<string, TextPane>();
-  const parts = new Parts(page, saved);
+  const parts = createParts(page, saved);
   let costs: CostRows | null = null;
   let graph: PageGraph | null = null;
   const selection = new Selection(texts, (look) => {
@@ -91,7 +91,7 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
     goToLine: goTo,
   });
   if (frame && saved.graph)
-    graph = new PageGraph(frame, saved.graph, selection, search.root, () => search.clear(), files);
+    graph = createPageGraph(frame, saved.graph, selection, search.root, () => search.clear(), files);
   else live.before(h("div", { class: "tools" }, search.root));
   parts.gather();
   listen(page, selection, parts);
@@ -129,32 +129,31 @@ async function showLink(page: HTMLElement): Promise<boolean> {
 }
 
 /** Rows of the tables. */
-class Parts {
-  private found: { part: Element; block: string }[] = [];
+function createParts(page: HTMLElement, saved: Saved) {
+  let found: { part: Element; block: string }[] = [];
 
-  constructor(
-    private readonly page: HTMLElement,
-    private readonly saved: Saved,
-  ) {}
-
-  gather(): void {
-    const rows = [...this.page.querySelectorAll<HTMLElement>(PARTS)].filter((part) => !part.dataset["line"]);
-    this.found = rows.map((part) => ({ part, block: this.path(part.dataset["block"]!) }));
+  function gather(): void {
+    const rows = [...page.querySelectorAll<HTMLElement>(PARTS)].filter((part) => !part.dataset["line"]);
+    found = rows.map((part) => ({ part, block: path(part.dataset["block"]!) }));
   }
 
-  paint(look: Look, selection: Selection): void {
+  function paint(look: Look, selection: Selection): void {
     const { blocks } = selection.links[look];
-    for (const { part, block } of this.found) part.classList.toggle(look, blocks.has(block));
+    for (const { part, block } of found) part.classList.toggle(look, blocks.has(block));
   }
 
-  anchorOf({ dataset }: HTMLElement): Anchor | null {
-    return dataset["block"] ? { kind: "block", path: this.path(dataset["block"]) } : null;
+  function anchorOf({ dataset }: HTMLElement): Anchor | null {
+    return dataset["block"] ? { kind: "block", path: path(dataset["block"]) } : null;
   }
 
-  private path(key: string): string {
-    return this.saved.paths[key] ?? key;
+  function path(key: string): string {
+    return saved.paths[key] ?? key;
   }
+
+  return { gather, paint, anchorOf };
 }
+
+type Parts = ReturnType<typeof createParts>;
 
 /** Select rows of the tables by pointer and keys. */
 function listen(page: HTMLElement, selection: Selection, parts: Parts): void {

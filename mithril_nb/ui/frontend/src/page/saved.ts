@@ -1,8 +1,7 @@
 /** The data of a saved page, and what is read from them. */
 
 import { decodeJson, unpackEquations, unpackStage } from "../kernel/messages";
-import type { CostTableData, PackedEquations, PackedStage } from "../kernel/contract";
-import type { PackedGraph } from "../layout/data";
+import type { CostTableData, PackedEquations, PackedGraph, PackedStage } from "../kernel/contract";
 import { StageText } from "../store/links";
 import type { SavedGraph } from "./graph";
 import { type PackedText, textOf } from "./packed-text";

@@ -1,5 +1,6 @@
 /** The selection of a page without a kernel: the anchors of the hovered and of the pinned parts. */
 
+import { hasModifier } from "../dom/events";
 import type { Found } from "../search/found";
 import { type Anchor, type Links, type StageText, linksOf, noLinks, sameAnchors, withAnchors } from "../store/links";
 
@@ -7,7 +8,7 @@ import { type Anchor, type Links, type StageText, linksOf, noLinks, sameAnchors,
 export type Look = "on" | "pin" | "found";
 
 /** One anchor, several of a part that represents several blocks, or none. */
-export type Anchors = Anchor | readonly Anchor[] | null;
+type Anchors = Anchor | readonly Anchor[] | null;
 
 export class Selection {
   readonly anchors: Record<Look, readonly Anchor[]> = { on: [], pin: [], found: [] };
@@ -64,7 +65,7 @@ function listed(anchors: Anchors): readonly Anchor[] {
 }
 
 /** A pane that the keys move through; lines count from 1, and `here` is 0 before the first key. */
-export interface Walked {
+interface Walked {
   readonly here: number;
   readonly lineCount: number;
   go: (line: number) => void;
@@ -84,7 +85,7 @@ export function walkByKeys(element: HTMLElement, pane: Walked): void {
   };
   const pinned = (line: number): boolean => pane.isPinned(line);
   element.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (hasModifier(event)) return;
     if (event.target !== element && event.key === "Enter") return; // a fold opens
     if (event.key === "ArrowDown") next(1);
     else if (event.key === "ArrowUp") next(-1);

@@ -3,11 +3,12 @@
  * it is used as markup or code.
  */
 
+import { grouped } from "../dom/format";
 import { copyText } from "../dom/clipboard";
 import { h } from "../dom/dom";
-import type { PackedGraph } from "../layout/data";
+import type { PackedGraph } from "../kernel/contract";
 import { MARK } from "../store/address";
-import { PageGraph } from "./graph";
+import { createPageGraph, type PageGraph } from "./graph";
 import { Selection } from "./selection";
 
 /** The limits of the fragment: as in models/saving/serialization.py. */
@@ -17,7 +18,7 @@ const MOST_BOXES = 5_000;
 const MOST_SIZE = 2_000;
 const MOST_TEXT = 5_000;
 
-export interface Shared {
+interface Shared {
   model: { name: string };
   graph: PackedGraph;
 }
@@ -25,10 +26,7 @@ export interface Shared {
 /** Read the fragment of a link. Throws an error with the reason if it is not a whole and valid one. */
 export async function readLink(fragment: string): Promise<Shared> {
   if (fragment.length > MOST_CHARACTERS)
-    throw new Error(
-      `it has ${fragment.length.toLocaleString("en")} characters, and the limit is ` +
-        `${MOST_CHARACTERS.toLocaleString("en")}`,
-    );
+    throw new Error(`it has ${grouped(fragment.length)} characters, and the limit is ` + `${grouped(MOST_CHARACTERS)}`);
   let data: unknown;
   try {
     data = JSON.parse(await inflated(fragment.slice(MARK.length)));
@@ -54,7 +52,7 @@ async function inflated(letters: string): Promise<string> {
     size += part.value.length;
     if (size > MOST_BYTES) {
       void reader.cancel();
-      throw new RangeError(`its data has more than ${MOST_BYTES.toLocaleString("en")} bytes`);
+      throw new RangeError(`its data has more than ${grouped(MOST_BYTES)} bytes`);
     }
     text += decoder.decode(part.value, { stream: true });
   }
@@ -180,7 +178,7 @@ export function showShared(page: HTMLElement, { model, graph }: Shared): void {
       throw new Error("Copying is not allowed here. Copy the address of the page.");
   };
   const selection: Selection = new Selection(new Map(), (look) => view?.paint(look));
-  const view: PageGraph | null = new PageGraph(frame, { opened: [], ...graph }, selection, h("span"), () => false, [
+  const view: PageGraph | null = createPageGraph(frame, { opened: [], ...graph }, selection, h("span"), () => false, [
     {
       title: "JSON: model",
       suffix: "json",

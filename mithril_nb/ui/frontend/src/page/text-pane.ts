@@ -1,12 +1,15 @@
 /** A pane of a saved page, which needs no editor. */
 
+import { grouped } from "../dom/format";
+import { hasModifier } from "../dom/events";
 import { RULES, type Rule, tokensFrom } from "../code/tokens";
 import { h, keyed } from "../dom/dom";
+import { getOrCreate } from "../dom/lists";
 import type { CostText } from "../code/folds";
 import type { HeatOf } from "../code/margin";
 import { describe } from "../store/description";
 import type { Anchor, Instruction, StageText } from "../store/links";
-import { FoldedPane } from "./folded-pane";
+import { createFoldedPane, type FoldedPane } from "./folded-pane";
 import type { SavedStage } from "./saved";
 import { ScrolledRows } from "./scrolled";
 import { type Look, type Selection, hasSelectedText } from "./selection";
@@ -63,7 +66,7 @@ export class TextPane extends ScrolledRows {
       lines.reduce((most, line) => Math.max(most, line.length), 0),
     );
     this.sight.style.setProperty("--w", String(digits));
-    this.folded = new FoldedPane(
+    this.folded = createFoldedPane(
       text,
       title,
       costOf,
@@ -83,9 +86,7 @@ export class TextPane extends ScrolledRows {
       this.sight,
     );
     code.append(this.tall);
-    const count = this.lineCount
-      ? `${this.lineCount.toLocaleString("en")} lines${heatOf ? ", FLOPs by line" : ""}`
-      : "";
+    const count = this.lineCount ? `${grouped(this.lineCount)} lines${heatOf ? ", FLOPs by line" : ""}` : "";
     this.root = h(
       "section",
       { class: "pane", "aria-label": title, "data-stage": text.stage },
@@ -106,7 +107,7 @@ export class TextPane extends ScrolledRows {
       this.pinHere();
     });
     code.addEventListener("keydown", (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey || !this.folded.key(event.key, this.here || 1)) return;
+      if (hasModifier(event) || !this.folded.key(event.key, this.here || 1)) return;
       event.preventDefault();
     });
   }
@@ -138,14 +139,14 @@ export class TextPane extends ScrolledRows {
     });
     const rest =
       count > MOST_PRINTED
-        ? h("p", { class: "quiet" }, `${(count - MOST_PRINTED).toLocaleString("en")} more rows are not printed.`)
+        ? h("p", { class: "quiet" }, `${grouped(count - MOST_PRINTED)} more rows are not printed.`)
         : null;
     this.root.append(h("div", { class: "printed" }, ...rows, rest));
   }
 
   override draw(): void {
     super.draw();
-    const signOf = (line: number): string => this.folded.signOf(line);
+    const signOf = (line: number): string => this.folds.signAt(line);
     keyed(
       this.edge,
       [...this.drawn.keys()].sort((a, b) => a - b),
@@ -294,14 +295,12 @@ export class TextPane extends ScrolledRows {
 
   /** Return one bar for each hue: a fusion may have thousands of blocks. */
   private barsOf(shares: Instruction["shares"]): [string, number][] {
-    let bars = this.bars.get(shares);
-    if (!bars) {
+    return getOrCreate(this.bars, shares, () => {
       const found = new Map<string, number>();
       for (const [block, share] of shares)
         found.set(this.hues[block] ?? "hx", (found.get(this.hues[block] ?? "hx") ?? 0) + share);
-      this.bars.set(shares, (bars = [...found]));
-    }
-    return bars;
+      return [...found];
+    });
   }
 
   /** Return a line in pieces, those of coloured tokens as elements. */

@@ -12,7 +12,7 @@ export type Hit =
   { kind: "instruction"; instruction: Instruction; blocks: readonly string[] } | { kind: "block"; path: string };
 
 /** Return the values of an instruction that a query is compared with. */
-export function itemOf(
+function itemOf(
   { opcode, shares, role, source, library, dtypes = [], numbers = {} }: Instruction,
   kinds: Readonly<Record<string, string>>,
 ): Item {

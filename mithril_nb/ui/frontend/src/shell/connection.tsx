@@ -1,5 +1,6 @@
 /** The banner of a disconnected widget: the state, what to do next, and the commands that were not run. */
 
+import { counted } from "../dom/format";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { copyFrom } from "../dom/clipboard";
 import { attr } from "../dom/dom";
@@ -14,10 +15,6 @@ export interface Work {
   can_undo?: boolean;
 }
 
-export function editCount(edits: number): string {
-  return edits === 1 ? "1 edit" : `${edits} edits`;
-}
-
 /** Return the file that edits are saved in, relative to the notebook if possible. */
 export function placeOf({ path }: Pick<AutosaveData, "path">): string {
   const [folder, file] = path.split(/[\\/]/).slice(-2);
@@ -30,7 +27,7 @@ export function adviceFor({ autosave, can_undo }: Work): string {
   const copy = "Copy the source before you run the cell again.";
   if (!autosave && can_undo) return `Your edits are not saved. ${copy}`;
   if (!autosave || autosave.edits === 0) return again;
-  const edits = `Your ${editCount(autosave.edits)}`;
+  const edits = `Your ${counted(autosave.edits, "edit")}`;
   if (autosave.problem) return `${edits} could not be saved (${autosave.problem}). ${copy}`;
   const [are, them] = autosave.edits === 1 ? ["is", "it"] : ["are", "them"];
   return `${edits} ${are} saved in ${placeOf(autosave)}. ${again} This cell then offers to restore ${them}.`;

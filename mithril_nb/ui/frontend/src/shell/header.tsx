@@ -1,9 +1,10 @@
 /** The header: model name, program, shapes, undo, redo, layout presets and search. */
 
+import { focusedAt } from "../dom/dom";
 import { batch, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { Button, IconButton, Select, focusedAt } from "../dom/view";
+import { Button, IconButton, Select } from "../dom/view";
 import type { Store } from "../store/store";
 
 /** Parse "32, 64" or "batch, 64" as a shape; the kernel validates it. */

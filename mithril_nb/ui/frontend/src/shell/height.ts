@@ -1,6 +1,6 @@
 /** The height of a widget: its lower edge can be dragged, or moved by keys. */
 
-import { Splitter, lengthOf } from "../controls/split";
+import { createSplitter, lengthOf } from "../controls/split";
 import { attr } from "../dom/dom";
 import type { Memory } from "../dom/memory";
 
@@ -12,7 +12,7 @@ export function lowerEdge(root: HTMLElement, memory: Memory): HTMLElement {
   const set = (height: number): void => root.style.setProperty("--mnb-height", `${Math.round(height)}px`);
   const remembered = memory.get("height", 0);
   if (remembered > 0) set(Math.min(MOST_PX, Math.max(LEAST_PX, remembered)));
-  const edge = new Splitter({
+  const edge = createSplitter({
     axis: "y",
     label: "Height of the widget",
     min: LEAST_PX,

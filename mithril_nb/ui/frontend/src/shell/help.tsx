@@ -1,8 +1,9 @@
 /** A card that lists all keyboard shortcuts. */
 
+import { focusedAt } from "../dom/dom";
 import type { Signal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { IconButton, focusedAt } from "../dom/view";
+import { IconButton } from "../dom/view";
 
 export type Keys = [string, [string, string][]][];
 

@@ -1,15 +1,16 @@
 /** The layout of the workbench: presets, sizes, and the places of stages, palette and inspector by width. */
 
+import { watchSize } from "../dom/events";
 import type { Signal } from "@preact/signals";
 import { Radios } from "../controls/choice";
 import type { FullScreen } from "../controls/full-screen";
-import { Splitter, lengthOf } from "../controls/split";
+import { createSplitter, lengthOf } from "../controls/split";
 import { together } from "../dom/calls";
-import { attr, h, keepScroll } from "../dom/dom";
+import { attr, focusedAt, h, keepScroll } from "../dom/dom";
 import type { Panes } from "../stages/panes";
 import type { Store } from "../store/store";
 
-export type Preset = "build" | "read" | "cost" | "train" | "lecture";
+type Preset = "build" | "read" | "cost" | "train" | "lecture";
 /** By width: "stacked" has stages below each other, "wide" has the stages and tabs beside the graph. */
 type Shape = "stacked" | "column" | "wide";
 
@@ -78,7 +79,7 @@ export function Presets({ preset, choose }: { preset: Signal<Preset>; choose: (p
   return <Radios label="Layout" action="layout" choices={choices} value={preset.value} pick={choose} />;
 }
 
-export interface LayoutParts {
+interface LayoutParts {
   root: HTMLElement;
   main: HTMLElement;
   /** The graph with palette and inspector. */
@@ -93,213 +94,193 @@ export interface LayoutParts {
   screen: FullScreen;
 }
 
-export class Layout {
-  private readonly graphEdge: Splitter;
-  private readonly stagesEdge: Splitter;
-  private readonly reopen: HTMLButtonElement;
-  private shape: Shape | null = null;
+export function createLayout(store: Store, chosen: Signal<Preset>, parts: LayoutParts) {
+  let room: Shape | null = null;
   /** True if the tab of the stages is shown again once the widget is narrower. */
-  private hadStages = false;
-  private isFitting = false;
-  readonly destroy: () => void;
-
-  constructor(
-    private readonly store: Store,
-    private readonly chosen: Signal<Preset>,
-    private readonly parts: LayoutParts,
-  ) {
-    const { root, main, rest, graph } = parts;
-    this.graphEdge = new Splitter({
-      axis: "y",
-      label: "Size of the graph",
-      min: 0.15,
-      max: 0.85,
-      length: () => lengthOf(main, this.axis),
-      get: () => this.graphShare,
-      set: (share) => this.resize("graph", share),
-    });
-    this.stagesEdge = new Splitter({
-      axis: "y",
-      label: "Size of the stages",
-      min: 0.15,
-      max: 0.85,
-      length: () => lengthOf(rest, "y"),
-      get: () => this.stagesShare,
-      set: (share) => this.resize("stages", share),
-    });
-    graph.after(this.graphEdge.root);
-    rest.prepend(this.stagesEdge.root);
-    this.reopen = h(
-      "button",
-      {
-        type: "button",
-        class: "mnb-button mnb-inspector-reopen",
-        title: "Show the inspector (I)",
-        "data-mnb-action": "inspector.show",
-        onclick: () => store.showInspector(true),
-      },
-      "Inspector",
-    );
-    graph.append(this.reopen);
-    const watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.fit());
-    watcher?.observe(root);
-    this.destroy = together(
-      store.on("tab", () => this.followTab()),
-      store.on("reveal", () => this.revealStages()),
-      store.on("layout", () => this.turnInspector()),
-      store.on("links", () => this.paintInspector()),
-      store.on("snapshot", () => this.paintInspector()),
-      () => watcher?.disconnect(),
-    );
-    this.fit();
-  }
+  let hadStages = false;
+  let isFitting = false;
+  const { root, main, graph, inspector, rest, panes, tabs, stagesPanel, screen } = parts;
+  const graphEdge = createSplitter({
+    axis: "y",
+    label: "Size of the graph",
+    min: 0.15,
+    max: 0.85,
+    length: () => lengthOf(main, axis()),
+    get: graphShare,
+    set: (share) => resize("graph", share),
+  });
+  const stagesEdge = createSplitter({
+    axis: "y",
+    label: "Size of the stages",
+    min: 0.15,
+    max: 0.85,
+    length: () => lengthOf(rest, "y"),
+    get: stagesShare,
+    set: (share) => resize("stages", share),
+  });
+  graph.after(graphEdge.root);
+  rest.prepend(stagesEdge.root);
+  const reopen = h(
+    "button",
+    {
+      type: "button",
+      class: "mnb-button mnb-inspector-reopen",
+      title: "Show the inspector (I)",
+      "data-mnb-action": "inspector.show",
+      onclick: () => store.showInspector(true),
+    },
+    "Inspector",
+  );
+  graph.append(reopen);
+  const destroy = together(
+    store.on("tab", followTab),
+    store.on("reveal", revealStages),
+    store.on("layout", turnInspector),
+    store.on("links", paintInspector),
+    store.on("snapshot", paintInspector),
+    watchSize(root, fit),
+  );
+  fit();
 
   /** Apply a preset. If it hides the focused part, the focus moves to the main part of the preset. */
-  choose(preset: Preset): void {
-    const focused = this.focused;
-    this.arrange(preset);
-    this.store.memory.set("preset", preset);
-    this.parts.screen.leave();
+  function choose(preset: Preset): void {
+    const focused = focusedPart();
+    arrange(preset);
+    store.memory.set("preset", preset);
+    screen.leave();
     const { tab } = PLANS[preset];
-    this.hadStages = this.isWide && tab === STAGES;
-    if (!this.hadStages) this.store.showTab(tab);
-    this.parts.panes.reveal();
-    if (focused?.closest("[hidden]")) this.focusMain();
+    hadStages = isWide() && tab === STAGES;
+    if (!hadStages) store.showTab(tab);
+    panes.reveal();
+    if (focused?.closest("[hidden]")) focusMain();
   }
 
   /**
    * Bring the palette into view: leave the full screen of another part, or choose Build if the preset has no palette.
    */
-  revealPalette(): void {
-    const { graph, screen } = this.parts;
+  function revealPalette(): void {
     if (graph.hasAttribute("data-mnb-away")) screen.leave();
-    if (graph.hidden || this.preset === "lecture") this.choose("build");
+    if (graph.hidden || chosen.value === "lecture") choose("build");
   }
 
-  toggleInspector(): boolean {
-    if (this.preset === "lecture") return false;
-    this.store.showInspector(!this.store.hasInspector);
+  function toggleInspector(): boolean {
+    if (chosen.value === "lecture") return false;
+    store.showInspector(!store.hasInspector);
     return true;
   }
 
-  private get preset(): Preset {
-    return this.chosen.value;
+  function isWide(): boolean {
+    return room === "wide";
   }
 
-  private get isWide(): boolean {
-    return this.shape === "wide";
+  function axis(): "x" | "y" {
+    return isWide() ? "x" : "y";
   }
 
-  private get axis(): "x" | "y" {
-    return this.isWide ? "x" : "y";
+  function focusedPart(): Element | null {
+    const focused = focusedAt(root);
+    return root.contains(focused) ? focused : null;
   }
 
-  private get focused(): Element | null {
-    const { activeElement } = this.parts.root.getRootNode() as Document | ShadowRoot;
-    return this.parts.root.contains(activeElement) ? activeElement : null;
+  function graphShare(): number {
+    const shape = room ?? "column";
+    return store.memory.get(`${chosen.value} graph ${shape}`, PLANS[chosen.value].graph?.[shape] ?? 0.5);
   }
 
-  private get graphShare(): number {
-    const shape = this.shape ?? "column";
-    return this.store.memory.get(`${this.preset} graph ${shape}`, PLANS[this.preset].graph?.[shape] ?? 0.5);
+  function stagesShare(): number {
+    return store.memory.get(`${chosen.value} stages ${room ?? "column"}`, 0.6);
   }
 
-  private get stagesShare(): number {
-    return this.store.memory.get(`${this.preset} stages ${this.shape ?? "column"}`, 0.6);
+  function resize(part: string, share: number): void {
+    store.memory.set(`${chosen.value} ${part} ${room ?? "column"}`, share);
+    paintSizes();
   }
 
-  private resize(part: string, share: number): void {
-    this.store.memory.set(`${this.preset} ${part} ${this.shape ?? "column"}`, share);
-    this.paintSizes();
-  }
-
-  private paintSizes(): void {
-    this.parts.main.style.setProperty("--mnb-graph", `${(this.graphShare * 100).toFixed(2)}%`);
-    this.parts.rest.style.setProperty("--mnb-stages", `${(this.stagesShare * 100).toFixed(2)}%`);
+  function paintSizes(): void {
+    main.style.setProperty("--mnb-graph", `${(graphShare() * 100).toFixed(2)}%`);
+    rest.style.setProperty("--mnb-stages", `${(stagesShare() * 100).toFixed(2)}%`);
   }
 
   /** Follow the width of the widget; a hidden widget has none. */
-  private fit(): void {
-    const width = this.parts.root.clientWidth;
+  function fit(): void {
+    const width = root.clientWidth;
     const shape = width >= WIDE_PX ? "wide" : width > 0 && width < STACKED_PX ? "stacked" : "column";
-    if (shape === this.shape || (width === 0 && this.shape !== null) || this.parts.screen.hasPart) return;
-    const wasWide = this.isWide;
-    this.shape = shape;
-    this.store.isNarrow = shape === "stacked";
-    this.arrange(this.preset);
-    this.isFitting = true;
-    if (this.isWide && this.store.tab === STAGES) {
-      this.hadStages = true;
-      this.store.showTab("cost");
-    } else if (wasWide && this.hadStages) {
-      this.hadStages = false;
-      this.store.showTab(STAGES);
+    if (shape === room || (width === 0 && room !== null) || screen.hasPart) return;
+    const wasWide = isWide();
+    room = shape;
+    store.isNarrow = shape === "stacked";
+    arrange(chosen.value);
+    isFitting = true;
+    if (isWide() && store.tab === STAGES) {
+      hadStages = true;
+      store.showTab("cost");
+    } else if (wasWide && hadStages) {
+      hadStages = false;
+      store.showTab(STAGES);
     }
-    this.isFitting = false;
+    isFitting = false;
   }
 
-  private arrange(preset: Preset): void {
-    const { root, graph, rest, panes, tabs, stagesPanel, screen } = this.parts;
-    const { isWide } = this;
+  function arrange(preset: Preset): void {
+    const isBeside = isWide();
     const plan = PLANS[preset];
-    this.chosen.value = preset;
+    chosen.value = preset;
     attr(root, "data-mnb-layout", preset);
-    attr(root, "data-mnb-room", this.shape);
-    const home = isWide ? rest : stagesPanel;
+    attr(root, "data-mnb-room", room);
+    const home = isBeside ? rest : stagesPanel;
     if (panes.root.parentElement !== home) keepScroll(panes.root, () => home.prepend(panes.root));
-    panes.turn(this.shape === "stacked" ? "y" : "x");
+    panes.turn(room === "stacked" ? "y" : "x");
     graph.hidden = plan.graph === null;
-    panes.root.hidden = isWide && plan.beside === "tabs";
-    tabs.hidden = isWide && plan.beside === "stages";
-    this.store.hasStagesBeside = isWide;
-    this.graphEdge.root.hidden = graph.hidden;
-    this.stagesEdge.root.hidden = !isWide || plan.beside !== "both";
-    this.graphEdge.turn(this.axis);
-    this.paintSizes();
-    this.paintInspector();
+    panes.root.hidden = isBeside && plan.beside === "tabs";
+    tabs.hidden = isBeside && plan.beside === "stages";
+    store.hasStagesBeside = isBeside;
+    graphEdge.root.hidden = graph.hidden;
+    stagesEdge.root.hidden = !isBeside || plan.beside !== "both";
+    graphEdge.turn(axis());
+    paintSizes();
+    paintInspector();
     screen.update();
   }
 
   /** Remember the tab; if the tabs are hidden, another part has opened one, such as Problems, so show them. */
-  private followTab(): void {
-    if (this.isFitting) return;
-    this.store.memory.set("tab", this.store.tab);
-    this.hadStages = false;
-    if (this.parts.tabs.hidden) this.arrange("build");
+  function followTab(): void {
+    if (isFitting) return;
+    store.memory.set("tab", store.tab);
+    hadStages = false;
+    if (tabs.hidden) arrange("build");
   }
 
-  private revealStages(): void {
-    if (this.isWide && this.parts.panes.root.hidden) this.arrange("build");
-    else if (!this.isWide && this.store.tab !== STAGES) this.store.showTab(STAGES);
+  function revealStages(): void {
+    if (isWide() && panes.root.hidden) arrange("build");
+    else if (!isWide() && store.tab !== STAGES) store.showTab(STAGES);
   }
 
-  private paintInspector(): void {
-    const isOpen = this.store.hasInspector;
-    const isOff = this.preset === "lecture" || (!this.isWide && this.store.selection.length === 0);
-    this.parts.inspector.hidden = isOff || !isOpen;
-    this.reopen.hidden = isOff || isOpen;
+  function paintInspector(): void {
+    const isOpen = store.hasInspector;
+    const isOff = chosen.value === "lecture" || (!isWide() && store.selection.length === 0);
+    inspector.hidden = isOff || !isOpen;
+    reopen.hidden = isOff || isOpen;
   }
 
   /** Show or hide the inspector, and keep the focus beside it. */
-  private turnInspector(): void {
-    const { inspector } = this.parts;
-    const { focused } = this;
-    const isBeside = focused !== null && (focused === this.reopen || inspector.contains(focused));
-    this.paintInspector();
+  function turnInspector(): void {
+    const focused = focusedPart();
+    const isBeside = focused !== null && (focused === reopen || inspector.contains(focused));
+    paintInspector();
     if (isBeside)
-      (this.reopen.hidden
-        ? inspector.querySelector<HTMLElement>('[data-mnb-action="inspector.hide"]')
-        : this.reopen
-      )?.focus();
+      (reopen.hidden ? inspector.querySelector<HTMLElement>('[data-mnb-action="inspector.hide"]') : reopen)?.focus();
   }
 
-  private focusMain(): void {
-    const { graph, panes, tabs } = this.parts;
+  function focusMain(): void {
     const [part, stop] = graph.hidden
-      ? this.store.tab === STAGES || tabs.hidden
+      ? store.tab === STAGES || tabs.hidden
         ? [panes.root, ".cm-content"]
         : [tabs, '[role="tab"][tabindex="0"]']
       : [graph, '[role="tree"] [tabindex="0"]'];
     (part as HTMLElement).querySelector<HTMLElement>(stop as string)?.focus();
   }
+
+  return { destroy, choose, revealPalette, toggleInspector };
 }
+
+export type Layout = ReturnType<typeof createLayout>;

@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { FixButton, Problem } from "../controls/diagnostic";
-import { IconButton } from "../dom/view";
+import { Button, IconButton } from "../dom/view";
 import type { Store } from "../store/store";
 
 export function ProblemsTab({ store }: { store: Store }) {
@@ -15,15 +15,14 @@ export function ProblemsTab({ store }: { store: Store }) {
       <div class="mnb-problem-list" role="list">
         {problems.map((problem, i) => (
           <div key={`${i} ${problem.code} ${problem.summary}`} role="listitem">
-            <button
-              type="button"
+            <Button
               class="mnb-problem"
               title="Go to the location"
               data-mnb-problem={problem.code}
               onClick={() => store.goTo(problem)}
             >
               <Problem problem={problem} />
-            </button>
+            </Button>
             <FixButton store={store} problem={problem} />
           </div>
         ))}

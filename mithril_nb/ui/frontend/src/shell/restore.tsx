@@ -1,8 +1,9 @@
 /** The offer to restore edits saved by an earlier run of the cell. */
 
+import { counted } from "../dom/format";
 import { Button } from "../dom/view";
 import type { Store } from "../store/store";
-import { editCount, placeOf } from "./connection";
+import { placeOf } from "./connection";
 
 const MOST_LABELS = 4;
 const LOOKS: Record<string, string> = { "+": "mnb-diff-added", "-": "mnb-diff-removed", "@": "mnb-diff-title" };
@@ -17,7 +18,7 @@ export function listOf(labels: readonly string[], edits: number): string {
 export function Restore({ store }: { store: Store }) {
   const { autosave } = store.snapshot;
   const offer = autosave?.offer;
-  const count = editCount(offer?.edits ?? 0);
+  const count = counted(offer?.edits ?? 0, "edit");
   const choose = (event: MouseEvent, command: string, done = ""): void => {
     void store.command(command, {}, done);
     const root = (event.currentTarget as Element).closest(".mnb-root");
@@ -29,7 +30,7 @@ export function Restore({ store }: { store: Store }) {
     `An earlier run of this cell saved ${count} on ${when}: ${listOf(offer.labels, offer.edits)}.`,
     !offer.can_restore && "They cannot be restored, because parts of the model cannot be saved to a file.",
     !offer.can_restore && "Copy what you need from the difference.",
-    offer.older && `An older version with ${editCount(offer.older)} is available after “Start from the code”.`,
+    offer.older && `An older version with ${counted(offer.older, "edit")} is available after “Start from the code”.`,
   ];
   const stays = autosave && `The saved ${count} stay${offer?.edits === 1 ? "s" : ""} in ${placeOf(autosave)}.`;
   return (

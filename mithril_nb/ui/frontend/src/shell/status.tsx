@@ -5,7 +5,7 @@
 
 import { useLayoutEffect, useState } from "preact/hooks";
 import { ATTRIBUTED, FIGURE_TITLES, figureText, shareOf, titled, totalOf } from "../costs/figures";
-import { elapsed, percent, seconds } from "../dom/format";
+import { counted, elapsed, percent, seconds } from "../dom/format";
 import type { Store } from "../store/store";
 
 const LONGEST = 40; // characters of a path; its whole name is in the tooltip
@@ -45,9 +45,7 @@ function partsOf(store: Store): StatusPart[] {
     ...(status.attributed === null
       ? []
       : [["attributed", `${percent(status.attributed)} of FLOPs attributed`, ATTRIBUTED] as StatusPart]),
-    ...(length
-      ? [["problems", `${length} ${length === 1 ? "problem" : "problems"}`, problems[0]!.summary] as StatusPart]
-      : []),
+    ...(length ? [["problems", counted(length, "problem"), problems[0]!.summary] as StatusPart] : []),
     ...time("trace", status.trace_s),
     ...time("lower", status.lower_s),
     ...time("optimize", status.optimize_s, " for XLA's passes and memory planning, without code generation"),

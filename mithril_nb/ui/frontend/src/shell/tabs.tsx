@@ -1,9 +1,10 @@
 /** A bar of tabs with their panels: Cost, Passes, Train and others. */
 
+import { handled } from "../dom/events";
 import { useMemo, useRef } from "preact/hooks";
 import { FullButton } from "../controls/full-screen";
 import { uid } from "../dom/dom";
-import { Holder, useSize } from "../dom/view";
+import { Button, Holder, useSize } from "../dom/view";
 import type { Store } from "../store/store";
 
 export interface Tab {
@@ -42,8 +43,7 @@ export function Tabs({ store, tabs, label = "Cost, passes, training, source, pro
   const press = (event: KeyboardEvent, at: number): void => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (by === undefined) return;
-    event.preventDefault();
-    event.stopPropagation();
+    handled(event);
     const others = tabs.map((_, i) => (at + by * (i + 1) + tabs.length * tabs.length) % tabs.length);
     const next = others.find((other) => !tabs[other]!.isAway?.())!;
     store.showTab(tabs[next]!.name);
@@ -56,9 +56,8 @@ export function Tabs({ store, tabs, label = "Cost, passes, training, source, pro
           {tabs.map(({ name, title, figure, isAway }, i) => {
             const isShown = store.tab === name;
             return (
-              <button
+              <Button
                 key={name}
-                type="button"
                 class="mnb-tab"
                 role="tab"
                 id={`${id}-${name}`}
@@ -73,7 +72,7 @@ export function Tabs({ store, tabs, label = "Cost, passes, training, source, pro
               >
                 <span>{title}</span>
                 <span class="mnb-tab-figure">{figure?.()}</span>
-              </button>
+              </Button>
             );
           })}
         </div>

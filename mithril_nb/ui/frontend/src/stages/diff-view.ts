@@ -1,10 +1,10 @@
 /** The diff of a pass: unified in one editor, or side by side in two that scroll together. */
 
-import { EditorState, type Range, StateEffect, StateField } from "@codemirror/state";
-import { Decoration, type DecorationSet, EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
+import { type Range, StateEffect, StateField } from "@codemirror/state";
+import { Decoration, EditorView } from "@codemirror/view";
 import { type Sign, type Sides, sidesOf } from "../code/diff-sides";
-import { readOnly } from "../code/read-only";
-import { visibleLines } from "../code/visible-lines";
+import { codeView, scrollToLine, setText } from "../code/read-only";
+import { decorated, visibleLines } from "../code/visible-lines";
 import { attr, h } from "../dom/dom";
 
 const LOOKS: Record<string, Decoration> = {
@@ -33,162 +33,122 @@ const shown = StateField.define<ShownDiff>({
 });
 
 /** Colours the visible lines. */
-const looks = ViewPlugin.fromClass(
-  class {
-    decorations: DecorationSet;
-    constructor(view: EditorView) {
-      this.decorations = this.build(view);
+const looks = decorated(
+  (view) => {
+    const { signOf, parts, query, at } = view.state.field(shown);
+    const found: Range<Decoration>[] = [];
+    for (const { number, from, text } of visibleLines(view)) {
+      const look = LOOKS[signOf(number, text) ?? " "];
+      if (look) found.push(look.range(from));
+      if (number === at) found.push(FOUND_LINE.range(from));
+      const part = parts.get(number);
+      if (part && part[1] > part[0]) found.push(PART.range(from + part[0], from + part[1]));
+      const lower = query && text.toLowerCase();
+      for (let i = lower ? lower.indexOf(query) : -1; i >= 0; i = (lower as string).indexOf(query, i + query.length))
+        found.push(FOUND.range(from + i, from + i + query.length));
     }
-    update(update: ViewUpdate): void {
-      if (update.docChanged || update.viewportChanged || update.startState.field(shown) !== update.state.field(shown))
-        this.decorations = this.build(update.view);
-    }
-    build(view: EditorView): DecorationSet {
-      const { signOf, parts, query, at } = view.state.field(shown);
-      const found: Range<Decoration>[] = [];
-      for (const { number, from, text } of visibleLines(view)) {
-        const look = LOOKS[signOf(number, text) ?? " "];
-        if (look) found.push(look.range(from));
-        if (number === at) found.push(FOUND_LINE.range(from));
-        const part = parts.get(number);
-        if (part && part[1] > part[0]) found.push(PART.range(from + part[0], from + part[1]));
-        const lower = query && text.toLowerCase();
-        for (let i = lower ? lower.indexOf(query) : -1; i >= 0; i = (lower as string).indexOf(query, i + query.length))
-          found.push(FOUND.range(from + i, from + i + query.length));
-      }
-      return Decoration.set(found, true);
-    }
+    return Decoration.set(found, true);
   },
-  { decorations: (plugin) => plugin.decorations },
+  ({ startState, state }) => startState.field(shown) !== state.field(shown),
 );
 
 function createView(label: string): EditorView {
-  return new EditorView({
-    state: EditorState.create({
-      extensions: [
-        readOnly,
-        shown,
-        looks,
-        EditorView.contentAttributes.of({
-          "aria-label": label,
-          "aria-readonly": "true",
-          tabindex: "0",
-          spellcheck: "false",
-        }),
-      ],
-    }),
-  });
+  return codeView(label, shown, looks);
 }
 
 function fill(view: EditorView, insert: string, more: Partial<ShownDiff>): void {
-  view.dispatch({
-    changes: { from: 0, to: view.state.doc.length, insert },
-    selection: { anchor: 0 },
-    effects: show.of(more),
-  });
+  setText(view, insert, [show.of(more)]);
   view.scrollDOM.scrollTop = view.scrollDOM.scrollLeft = 0;
 }
 
-export class DiffView {
-  readonly root: HTMLElement;
-  private readonly unified = createView("Changes of the pass, read only");
-  private readonly pair: [before: EditorView, after: EditorView] = [
+export function createDiffView() {
+  const unified = createView("Changes of the pass, read only");
+  const pair: [before: EditorView, after: EditorView] = [
     createView("Before the pass, read only"),
     createView("After the pass, read only"),
   ];
-  private readonly halves: HTMLElement;
-  private diff = "";
-  private sides: Sides | null = null;
-  private isBeside = false;
-  private query = "";
-  private at = 0;
-
-  constructor() {
-    const half = (title: string, { dom }: EditorView): HTMLElement =>
-      h(
-        "div",
-        { class: "mnb-diff-half", role: "group", "aria-label": title },
-        h("small", {}, title),
-        h("div", { class: "mnb-pass-text" }, dom),
-      );
-    this.halves = h(
+  let text = "";
+  let sides: Sides | null = null;
+  let areBeside = false;
+  let searched = "";
+  let at = 0;
+  const half = (title: string, { dom }: EditorView): HTMLElement =>
+    h(
       "div",
-      { class: "mnb-diff-halves", hidden: true },
-      half("before", this.pair[0]),
-      half("after", this.pair[1]),
+      { class: "mnb-diff-half", role: "group", "aria-label": title },
+      h("small", {}, title),
+      h("div", { class: "mnb-pass-text" }, dom),
     );
-    this.root = h("div", { class: "mnb-diff" }, h("div", { class: "mnb-pass-text" }, this.unified.dom), this.halves);
-    for (const [i, { scrollDOM }] of this.pair.entries()) {
-      const other = this.pair[1 - i]!.scrollDOM;
-      scrollDOM.addEventListener(
-        "scroll",
-        () => {
-          // Equal positions end the echo of the other side. Sides of different widths end at different positions.
-          if (other.scrollTop !== scrollDOM.scrollTop) other.scrollTop = scrollDOM.scrollTop;
-          const left = Math.min(scrollDOM.scrollLeft, other.scrollWidth - other.clientWidth);
-          if (Math.abs(other.scrollLeft - left) > 1 && scrollDOM.matches(":hover, :focus-within"))
-            other.scrollLeft = left;
-        },
-        { passive: true },
-      );
-    }
+  const halves = h("div", { class: "mnb-diff-halves", hidden: true }, half("before", pair[0]), half("after", pair[1]));
+  const root = h("div", { class: "mnb-diff" }, h("div", { class: "mnb-pass-text" }, unified.dom), halves);
+  for (const [i, { scrollDOM }] of pair.entries()) {
+    const other = pair[1 - i]!.scrollDOM;
+    scrollDOM.addEventListener(
+      "scroll",
+      () => {
+        // Equal positions end the echo of the other side. Sides of different widths end at different positions.
+        if (other.scrollTop !== scrollDOM.scrollTop) other.scrollTop = scrollDOM.scrollTop;
+        const left = Math.min(scrollDOM.scrollLeft, other.scrollWidth - other.clientWidth);
+        if (Math.abs(other.scrollLeft - left) > 1 && scrollDOM.matches(":hover, :focus-within"))
+          other.scrollLeft = left;
+      },
+      { passive: true },
+    );
   }
 
-  destroy(): void {
-    for (const view of [this.unified, ...this.pair]) view.destroy();
+  function destroy(): void {
+    for (const view of [unified, ...pair]) view.destroy();
   }
 
   /** Switch between unified and side by side. */
-  arrange(isBeside: boolean): void {
-    if (isBeside === this.isBeside) return;
-    this.isBeside = isBeside;
-    (this.unified.dom.parentElement as HTMLElement).hidden = isBeside;
-    this.halves.hidden = !isBeside;
-    attr(this.root, "data-mnb-diff", isBeside ? "beside" : "unified");
-    this.draw();
+  function arrange(isBeside: boolean): void {
+    if (isBeside === areBeside) return;
+    areBeside = isBeside;
+    (unified.dom.parentElement as HTMLElement).hidden = isBeside;
+    halves.hidden = !isBeside;
+    attr(root, "data-mnb-diff", isBeside ? "beside" : "unified");
+    draw();
   }
 
-  take(diff: string): void {
-    this.diff = diff;
-    this.sides = null;
-    this.at = 0;
-    this.draw();
+  function take(diff: string): void {
+    text = diff;
+    sides = null;
+    at = 0;
+    draw();
   }
 
   /** Mark a text in all lines, and scroll to a line of the diff; 0 does not scroll. */
-  find(query: string, line: number): void {
-    this.query = query.toLowerCase();
-    this.at = line;
-    if (this.isBeside) {
-      const row = (this.sides ??= sidesOf(this.diff)).rowOf[line] ?? 0;
-      for (const view of this.pair) this.goTo(view, row);
-    } else this.goTo(this.unified, line);
+  function find(query: string, line: number): void {
+    searched = query.toLowerCase();
+    at = line;
+    if (areBeside) {
+      const row = (sides ??= sidesOf(text)).rowOf[line] ?? 0;
+      for (const view of pair) goTo(view, row);
+    } else goTo(unified, line);
   }
 
-  private goTo(view: EditorView, line: number): void {
+  function goTo(view: EditorView, line: number): void {
     const isValid = line > 0 && line <= view.state.doc.lines;
     view.dispatch({
-      effects: show.of({ query: this.query, at: isValid ? line : 0 }),
+      effects: show.of({ query: searched, at: isValid ? line : 0 }),
       ...(isValid ? { selection: { anchor: view.state.doc.line(line).from } } : {}),
     });
-    if (!isValid) return;
-    const { scrollDOM } = view;
-    const { top, bottom } = view.lineBlockAt(view.state.doc.line(line).from);
-    if (top < scrollDOM.scrollTop || bottom > scrollDOM.scrollTop + scrollDOM.clientHeight)
-      scrollDOM.scrollTop = top - scrollDOM.clientHeight / 3;
+    if (isValid) scrollToLine(view, line, true);
   }
 
-  private draw(): void {
-    const { query } = this;
-    if (this.isBeside) {
-      const { left, right } = (this.sides ??= sidesOf(this.diff));
+  function draw(): void {
+    const query = searched;
+    if (areBeside) {
+      const { left, right } = (sides ??= sidesOf(text));
       for (const [view, { lines, signs, parts }] of [
-        [this.pair[0], left],
-        [this.pair[1], right],
+        [pair[0], left],
+        [pair[1], right],
       ] as const) {
         fill(view, lines.join("\n"), { signOf: (line) => signs[line - 1], parts, query, at: 0 });
       }
-    } else fill(this.unified, this.diff, { query, at: 0 });
-    if (this.at) this.find(query, this.at);
+    } else fill(unified, text, { query, at: 0 });
+    if (at) find(query, at);
   }
+
+  return { root, destroy, arrange, take, find };
 }

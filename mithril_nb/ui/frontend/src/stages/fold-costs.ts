@@ -1,7 +1,9 @@
 /** The cost of a block in a folded row, with the same numbers as the cost table. */
 
+import { isWithin } from "../store/links";
 import { FIGURE_TITLES, atLeast, formatFigure, shareOf, totalOf } from "../costs/figures";
 import { percent, si } from "../dom/format";
+import { getOrCreate } from "../dom/lists";
 import type { CostTableData, CostTableRow, Figure, Role } from "../kernel/contract";
 import type { CostText } from "../code/folds";
 
@@ -16,16 +18,12 @@ export function foldFigure(cost: CostTableData | null, figure: Figure): Figure {
 /** Return a function that formats the cost of a block, inner blocks included, in one role. */
 export function costTexts(cost: CostTableData | null, figure: Figure): CostText {
   const known = new Map<string, string>();
-  return (block, role) => {
-    const key = `${block}\n${role}`;
-    let text = known.get(key);
-    if (text === undefined) known.set(key, (text = cost ? textOf(cost, figure, block, role) : ""));
-    return text;
-  };
+  return (block, role) =>
+    getOrCreate(known, `${block}\n${role}`, () => (cost ? textOf(cost, figure, block, role) : ""));
 }
 
 function textOf(cost: CostTableData, figure: Figure, block: string, role: Role | null): string {
-  const rows = cost.rows.filter((row) => row.block === block || row.block.startsWith(`${block}/`));
+  const rows = cost.rows.filter((row) => isWithin(row.block, block));
   if (rows.length === 0) return "";
   const unknown = rows.reduce((sum, row) => sum + (row.unknown?.[figure] ?? 0), 0);
   const values = rows.map((row) => valueOf(row, figure, role));

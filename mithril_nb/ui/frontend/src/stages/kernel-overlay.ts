@@ -3,10 +3,10 @@
 import { together } from "../dom/calls";
 import { copyText } from "../dom/clipboard";
 import { type ExportChoice, exportMenu } from "../graph/export";
-import { GraphOverlay, OverlayLayer, OverlayMenu } from "../graph/overlay";
+import { createOverlayLayer, createOverlayMenu, GraphOverlay } from "../graph/overlay";
 import type { GraphView } from "../graph/view";
 import type { OverlayData, OverlayHead } from "../kernel/contract";
-import { RequestedFiles } from "../store/requested-files";
+import { createRequestedFiles, type RequestedFiles } from "../store/requested-files";
 import type { Store } from "../store/store";
 
 /** Overlays that need no costs. */
@@ -15,72 +15,53 @@ const LINK_HINT =
   "Copy #model=…, a text that contains the model. Append it to the address of a page saved as HTML, or pass it " +
   "to ml.load or mithril-nb lab --app";
 
-export class KernelOverlay {
-  readonly layer: OverlayLayer;
-  readonly menu: OverlayMenu;
-  /** The menu that exports the graph. */
-  readonly exports: HTMLElement;
-  readonly destroy: () => void;
+export function createKernelOverlay(store: Store, view: GraphView, isShown: (stage: string) => boolean) {
   /** The choice of the latest reply. */
-  private answered = "";
+  let answered = "";
+  const layer = createOverlayLayer(view);
+  const menu = createOverlayMenu((name, own) => store.command("show_overlay", { name, own }));
+  const files = createRequestedFiles(store);
+  const exports = exportMenu(
+    view,
+    () => store.snapshot.name,
+    (why) => layer.fail(why),
+    choicesOf(files, store.snapshot.palette.length > 0, view.root),
+  );
+  const destroy = together(
+    files.destroy,
+    store.kernel.receive("overlay", take, (why) => layer.fail(why)),
+    store.on("snapshot", update),
+  );
+  update();
 
-  /** `isShown` returns whether the graph of a stage is shown. */
-  constructor(
-    private readonly store: Store,
-    view: GraphView,
-    private readonly isShown: (stage: string) => boolean,
-  ) {
-    this.layer = new OverlayLayer(view);
-    this.menu = new OverlayMenu((name, own) => store.command("show_overlay", { name, own }));
-    const files = new RequestedFiles(store);
-    this.exports = exportMenu(
-      view,
-      () => store.snapshot.name,
-      (why) => this.layer.fail(why),
-      choicesOf(files, store.snapshot.palette.length > 0, view.root),
-    );
-    this.destroy = together(
-      files.destroy,
-      store.kernel.receive(
-        "overlay",
-        (head, data) => this.take(head, data),
-        (why) => this.layer.fail(why),
-      ),
-      store.on("snapshot", () => this.update()),
-    );
-    this.update();
-  }
-
-  private update(): void {
-    const { overlay, cost } = this.store.snapshot;
-    this.menu.root.hidden = !overlay;
-    if (overlay) this.menu.update(overlay, !!cost?.rows.some((row) => row.total));
-    const isOld = cost?.stale && !WITHOUT_COSTS.has(this.layer.name);
-    this.layer.fade(
-      isOld
-        ? "from the previous model"
-        : this.layer.name && this.answered !== this.chosen()
-          ? "computing the chosen values"
-          : "",
+  function update(): void {
+    const { overlay, cost } = store.snapshot;
+    menu.root.hidden = !overlay;
+    if (overlay) menu.update(overlay, !!cost?.rows.some((row) => row.total));
+    const isOld = cost?.stale && !WITHOUT_COSTS.has(layer.name);
+    layer.fade(
+      isOld ? "from the previous model" : layer.name && answered !== chosen() ? "computing the chosen values" : "",
     );
   }
 
-  private chosen(): string {
-    const { overlay } = this.store.snapshot;
+  function chosen(): string {
+    const { overlay } = store.snapshot;
     return overlay?.name ? `${overlay.name} ${overlay.own}` : "";
   }
 
-  private take({ stage, name, own, problem, is_stale }: OverlayHead, data: OverlayData | undefined): void {
+  function take({ stage, name, own, problem, is_stale }: OverlayHead, data: OverlayData | undefined): void {
     const of = name && `${name} ${own}`;
-    if (!this.isShown(stage) || of !== this.chosen()) return; // of an earlier graph or choice
-    const isNew = this.answered !== of;
-    this.answered = of;
-    if (problem) this.layer.fail(problem);
-    else if (data) this.layer.show(new GraphOverlay(data, data.keys));
-    else if (!name) this.layer.show(null);
-    else if (is_stale && isNew) this.layer.fail("Costs return once the errors are fixed.");
-    this.update();
+    if (!isShown(stage) || of !== chosen()) return; // of an earlier graph or choice
+    const isNew = answered !== of;
+    answered = of;
+    if (problem) layer.fail(problem);
+    else if (data) layer.show(new GraphOverlay(data, data.keys));
+    else if (!name) layer.show(null);
+    else if (is_stale && isNew) layer.fail("Costs return once the errors are fixed.");
+    update();
   }
+
+  return { layer, menu, exports, destroy };
 }
 
 /** The files that the kernel makes, as choices of the export menu. */

@@ -3,13 +3,16 @@
 import type { StateEffect } from "@codemirror/state";
 import type { EditorView } from "@codemirror/view";
 import { type FoldRange, foldRanges, rangesOutside } from "../code/fold-ranges";
-import { foldsOf, setFolds } from "../code/folding";
+import { setFolds } from "../code/folding";
 import { Folds } from "../code/folds";
-import type { StageText } from "../store/links";
+import { followFields } from "../dom/view";
+import { type StageText, isWithin } from "../store/links";
 
 export class PaneFolds {
   /** The blocks shown alone; empty to show all. */
   only: readonly string[] = [];
+  /** The folded parts that the pane shows. */
+  now = Folds.NONE;
   private text: StageText | null = null;
   /** The folded parts while all blocks are shown. */
   private all = Folds.NONE;
@@ -17,11 +20,8 @@ export class PaneFolds {
   constructor(
     private readonly view: EditorView,
     private readonly changed: () => void,
-  ) {}
-
-  /** The folded parts that the pane shows. */
-  get now(): Folds {
-    return foldsOf(this.view.state);
+  ) {
+    followFields(this, "only", "now");
   }
 
   /** Take a new text, and return the effect that folds it. */
@@ -29,20 +29,17 @@ export class PaneFolds {
     this.text = text;
     this.only = this.only.filter((block) => text.ofBlock(block).length > 0);
     this.all = this.all.carriedTo(foldRanges(text));
-    return setFolds.of({ folds: this.shown() });
+    this.now = this.shown();
+    return setFolds.of({ folds: this.now });
   }
 
   toggle(range: FoldRange): void {
     this.apply(this.now.toggle(range));
   }
 
-  /** Unfold the part whose label is in a line: the part that hides the line, or the part that starts at a character. */
-  unfold(line: number, character: string | undefined): void {
-    const { now } = this;
-    const range =
-      character === undefined
-        ? now.hiddenAt(line)
-        : now.spans.find(({ from, span }) => from === line && String(span![0]) === character);
+  /** Fold or unfold the part that starts at a line, or the part of the line at a character. */
+  toggleFrom(line: number, character?: string): void {
+    const range = this.now.partAt(line, character);
     if (range) this.toggle(range);
   }
 
@@ -72,6 +69,12 @@ export class PaneFolds {
     const { now } = this;
     const shown = now.show(line);
     if (shown !== now) this.apply(shown);
+  }
+
+  /** If only some blocks are shown, show others instead, unless they are inside of those. */
+  follow(blocks: readonly string[]): void {
+    const isInside = (block: string): boolean => this.only.some((one) => isWithin(block, one));
+    if (this.only.length && !blocks.every(isInside)) this.showOnly(blocks);
   }
 
   /** Show only the lines of some blocks; all lines without blocks. */
@@ -106,6 +109,7 @@ export class PaneFolds {
       effects: setFolds.of({ folds }),
       ...(hidden ? { selection: { anchor: state.doc.line(hidden.from).from } } : {}),
     });
+    this.now = folds;
     scrollDOM.scrollTop = view.lineBlockAt(first.from).top - shift;
     this.changed();
   }

@@ -1,6 +1,10 @@
 /** A code pane: the text of a stage, its linked lines, and a ruler beside the scrollbar. */
 
-import { EditorState, type StateEffect } from "@codemirror/state";
+import { mount } from "../dom/view";
+import { oncePerFrame } from "../dom/calls";
+import { createElement } from "preact";
+import { signal } from "@preact/signals";
+import type { StateEffect } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import { costTexts, foldFigure } from "./fold-costs";
 import { figureOfLines, heatOf } from "../costs/line-costs";
@@ -9,18 +13,18 @@ import { type CostText, foldLabel } from "../code/folds";
 import { colouredAs } from "../code/languages";
 import { setHeat, setStripes } from "../code/margin";
 import { FOUND, HOVER, INFERRED, KERNEL, type LineFlags, PINNED, marks, setFlags, stripesOf } from "../code/marks";
-import { readOnly } from "../code/read-only";
+import { codeView, scrollToLine, setText as replaceText } from "../code/read-only";
 import type { Tip } from "../controls/tip";
 import { FIGURE_TITLES, atLeast, formatFigure } from "../costs/figures";
 import { attr, h } from "../dom/dom";
-import { percent } from "../dom/format";
+import { grouped, percent } from "../dom/format";
 import type { CostTableData } from "../kernel/contract";
 import { describe } from "../store/description";
 import { type Anchor, type Links, type StageText, lineage } from "../store/links";
 import type { Store } from "../store/store";
 import { PaneBar } from "./pane-bar";
 import { PaneFolds } from "./pane-folds";
-import { Ruler } from "./ruler";
+import { createRuler } from "./ruler";
 import { type ScreenBox, merged } from "./traces";
 
 /** Move the caret by lines. The browser's own keys cannot reach lines that are not drawn. */
@@ -38,182 +42,147 @@ function moveCaret(view: EditorView, event: KeyboardEvent): boolean {
 /** Flag of each kind of link. */
 const FLAGS: Record<string, number> = { inferred: INFERRED, kernel: KERNEL };
 
-export class Pane {
-  readonly root: HTMLElement;
-  readonly view: EditorView;
-  readonly folds: PaneFolds;
-  text: StageText | null = null;
-  private readonly bar: PaneBar;
-  private readonly ruler: Ruler;
-  private readonly visibility: IntersectionObserver | null;
-  private painted = "";
-  private paintedCosts: CostTableData | null = null;
-  private hues = new Map<string, number>();
-  private costOf: CostText = () => "";
-  private costed: readonly unknown[] = [];
-  private flags: LineFlags = new Uint8Array(0);
-  private pressed: { x: number; y: number } | null = null;
+export function createPane(stage: string, store: Store, tip: Tip) {
+  const content = signal<StageText | null>(null);
+  /** The first visible line. */
+  const firstLine = signal(1);
+  /** Number of pinned lines. */
+  const linked = signal(0);
+  const costs = signal<CostText>(() => "");
+  /** Opens or closes the outline; set by the bar. */
+  let openOutline = (): void => {};
+  let visibility: IntersectionObserver | null;
+  let paintedFor = "";
+  let paintedCosts: CostTableData | null = null;
+  const hueByBlock = signal<ReadonlyMap<string, number>>(new Map());
+  let costed: readonly unknown[] = [];
+  let lineFlags: LineFlags = new Uint8Array(0);
+  let pressed: { x: number; y: number } | null = null;
+  const view = codeView(
+    `${store.titleOf(stage)}, read only. Enter pins the line, or unfolds a folded ` +
+      `one; z folds; o opens the outline; [ and ] move between linked lines.`,
+    marks,
+    colouredAs(store.languageOf(stage)),
+    EditorView.domEventHandlers({ keydown: key }),
+    // No screen keyboard for read-only text.
+    EditorView.contentAttributes.of({ "aria-multiline": "true", inputmode: "none" }),
+  );
+  const ruler = createRuler(scrollTo);
+  const paneFolds = new PaneFolds(view, () => {
+    readFirstLine();
+    paintTicks();
+  });
+  const text = h("div", { class: "mnb-pane-text" }, view.dom, ruler.root);
+  const root = h("div", { class: "mnb-pane-body" }, text);
+  const lines = view.contentDOM;
+  const scrolled = oncePerFrame(readFirstLine);
+  view.scrollDOM.addEventListener("scroll", scrolled, { passive: true });
+  view.scrollDOM.querySelector(".mnb-margin")!.addEventListener("click", (event) => {
+    const line = lineAtEvent(event as MouseEvent);
+    if (line !== null) paneFolds.toggleFrom(line);
+  });
+  // Use pointer events only. Mixed with mouse events, a leave can arrive after the next element's enter and clear its
+  // hover.
+  lines.addEventListener("pointermove", hover);
+  lines.addEventListener("pointerleave", () => {
+    store.setHover([]);
+    tip.hide();
+  });
+  lines.addEventListener("mousedown", (event) => (pressed = { x: event.clientX, y: event.clientY }));
+  lines.addEventListener("click", click);
+  // An editor that was filled while hidden has not measured its lines, so measure when it becomes visible.
+  visibility =
+    typeof IntersectionObserver === "undefined"
+      ? null
+      : new IntersectionObserver(([entry]) => {
+          if (entry?.isIntersecting) view.requestMeasure();
+        });
+  visibility?.observe(text);
 
-  constructor(
-    readonly stage: string,
-    private readonly store: Store,
-    private readonly tip: Tip,
-  ) {
-    this.view = new EditorView({
-      state: EditorState.create({
-        doc: "",
-        extensions: [
-          marks,
-          readOnly,
-          colouredAs(this.store.languageOf(stage)),
-          EditorView.domEventHandlers({ keydown: (event, view) => this.key(event, view) }),
-          EditorView.contentAttributes.of({
-            "aria-label":
-              `${this.store.titleOf(stage)}, read only. Enter pins the line, or unfolds a folded ` +
-              `one; z folds; o opens the outline; [ and ] move between linked lines.`,
-            "aria-readonly": "true",
-            tabindex: "0",
-            "aria-multiline": "true",
-            spellcheck: "false",
-            // No screen keyboard for read-only text.
-            inputmode: "none",
-          }),
-        ],
-      }),
-    });
-    this.ruler = new Ruler((line) => this.scrollTo(line));
-    this.folds = new PaneFolds(this.view, () => {
-      this.bar.paint();
-      this.paintTicks();
-    });
-    this.bar = new PaneBar({
-      stage,
-      title: store.titleOf(stage),
-      folds: this.folds,
-      content: () => this.text,
-      firstLine: () => this.firstLine(),
-      hueOf: (block) => this.hueOf(block),
-      costOf: (block, role) => this.costOf(block, role),
-      selected: () => store.selection,
-      goTo: (line) => this.caretTo(line),
-      focus: () => this.view.focus(),
-    });
-    const text = h("div", { class: "mnb-pane-text" }, this.view.dom, this.ruler.root);
-    this.root = h("div", { class: "mnb-pane-body" }, this.bar.root, text);
-    const content = this.view.contentDOM;
-    this.view.scrollDOM.addEventListener("scroll", this.bar.follow, { passive: true });
-    this.view.scrollDOM.querySelector(".mnb-margin")!.addEventListener("click", (event) => {
-      const line = this.lineAtEvent(event as MouseEvent);
-      const range = line === null ? null : this.folds.now.startsAt(line);
-      if (range) this.folds.toggle(range);
-    });
-    // Use pointer events only. Mixed with mouse events, a leave can arrive after the next element's enter and clear its
-    // hover.
-    content.addEventListener("pointermove", (event) => this.hover(event));
-    content.addEventListener("pointerleave", () => {
-      store.setHover([]);
-      tip.hide();
-    });
-    content.addEventListener("mousedown", (event) => (this.pressed = { x: event.clientX, y: event.clientY }));
-    content.addEventListener("click", (event) => this.click(event));
-    // An editor that was filled while hidden has not measured its lines, so measure when it becomes visible.
-    this.visibility =
-      typeof IntersectionObserver === "undefined"
-        ? null
-        : new IntersectionObserver(([entry]) => {
-            if (entry?.isIntersecting) this.view.requestMeasure();
-          });
-    this.visibility?.observe(text);
+  function destroy(): void {
+    visibility?.disconnect();
+    bar.destroy();
+    view.destroy();
   }
 
-  destroy(): void {
-    this.visibility?.disconnect();
-    this.view.destroy();
-  }
-
-  setText(text: StageText): void {
+  function setText(text: StageText): void {
     // Keep the scroll position, except between the full and the short form; there the caller scrolls to a pinned line.
-    const before = this.text;
-    const kept = before && (before.places === null) === (text.places === null) ? this.view.scrollDOM.scrollTop : 0;
-    this.text = text;
-    this.flags = new Uint8Array(text.lineCount + 1);
-    this.painted = "";
-    this.costed = [];
+    const before = content.value;
+    const kept = before && (before.places === null) === (text.places === null) ? view.scrollDOM.scrollTop : 0;
+    content.value = text;
+    lineFlags = new Uint8Array(text.lineCount + 1);
+    linked.value = 0;
+    paintedFor = "";
+    costed = [];
     // One dispatch for text and stripes, because each dispatch causes a layout of the page.
-    const effects = [setFlags.of(this.flags), ...this.stripes(), ...this.labels(), this.folds.take(text)];
-    this.view.dispatch({
-      changes: { from: 0, to: this.view.state.doc.length, insert: text.text },
-      selection: { anchor: 0 },
-      effects,
-    });
-    if (before) this.view.scrollDOM.scrollTop = kept;
-    attr(this.root, "data-mnb-version", text.version);
-    this.bar.reset();
+    const effects = [setFlags.of(lineFlags), ...stripes(), ...labels(), paneFolds.take(text)];
+    replaceText(view, text.text, effects);
+    if (before) view.scrollDOM.scrollTop = kept;
+    attr(root, "data-mnb-version", text.version);
+    readFirstLine();
   }
 
   /** Repaint stripes and costs. */
-  paintStripes(): void {
-    const effects = [...this.stripes(), ...this.labels()];
-    if (effects.length === 0) return;
-    this.view.dispatch({ effects });
-    this.bar.paint();
+  function paintStripes(): void {
+    const effects = [...stripes(), ...labels()];
+    if (effects.length) view.dispatch({ effects });
   }
 
   /** Return the effect for the costs in folded rows; none if they are unchanged. */
-  private labels(): StateEffect<unknown>[] {
-    const { lineCosts, cost } = this.store;
+  function labels(): StateEffect<unknown>[] {
+    const { lineCosts, cost } = store;
     const figure = foldFigure(lineCosts, cost.figure);
-    if (this.costed.length && this.costed[0] === lineCosts && this.costed[1] === figure) return [];
-    this.costed = [lineCosts, figure];
-    const costOf = (this.costOf = costTexts(lineCosts, figure));
+    if (costed.length && costed[0] === lineCosts && costed[1] === figure) return [];
+    costed = [lineCosts, figure];
+    const costOf = (costs.value = costTexts(lineCosts, figure));
     return [setFolds.of({ labelOf: (range) => foldLabel(range, costOf) })];
   }
 
   /** Return the hue of a block, or of the nearest group around it that has one. */
-  private hueOf(block: string): number | null {
+  function hueOf(block: string): number | null {
     for (const path of lineage(block)) {
-      const hue = this.hues.get(path);
+      const hue = hueByBlock.value.get(path);
       if (hue !== undefined) return hue;
     }
     return null;
   }
 
-  /** Return the first visible line. All rows have the same height; a call of the editor would measure again. */
-  private firstLine(): number {
-    const { scrollDOM, defaultLineHeight, documentPadding } = this.view;
-    return this.folds.now.lineOf(
+  /** Read the first visible line. All rows have the same height; a call of the editor would measure again. */
+  function readFirstLine(): void {
+    const { scrollDOM, defaultLineHeight, documentPadding } = view;
+    firstLine.value = paneFolds.now.lineOf(
       1 + Math.max(0, Math.floor((scrollDOM.scrollTop - documentPadding.top + 1) / defaultLineHeight)),
     );
   }
 
   /** Return effects for the stripes, and for the line costs of Python; none if they are unchanged. */
-  private stripes(): StateEffect<unknown>[] {
-    if (!this.text) return [];
-    const { blocks, cost } = this.store.snapshot;
+  function stripes(): StateEffect<unknown>[] {
+    if (!content.value) return [];
+    const { blocks, cost } = store.snapshot;
     const {
       lineCosts,
       cost: { figure },
-    } = this.store;
-    const isPython = this.stage === "python";
+    } = store;
+    const isPython = stage === "python";
     const hues = new Map<string, number>();
     for (const row of cost?.rows ?? []) if (row.hue >= 0) hues.set(row.block, row.hue);
     for (const block of Object.values(blocks)) hues.set(block.path, block.hue);
-    this.hues = hues;
-    const painted = `${this.text.version} ${[...hues].join()} ${isPython ? figure : ""}`;
-    if (painted === this.painted && (!isPython || lineCosts === this.paintedCosts)) return [];
-    this.painted = painted;
-    this.paintedCosts = lineCosts;
-    const stripes = setStripes.of(stripesOf(this.text, (block) => hues.get(block) ?? null));
-    return isPython ? [stripes, setHeat.of(heatOf(this.text, lineCosts, figure))] : [stripes];
+    hueByBlock.value = hues;
+    const painted = `${content.value.version} ${[...hues].join()} ${isPython ? figure : ""}`;
+    if (painted === paintedFor && (!isPython || lineCosts === paintedCosts)) return [];
+    paintedFor = painted;
+    paintedCosts = lineCosts;
+    const stripes = setStripes.of(stripesOf(content.value, (block) => hues.get(block) ?? null));
+    return isPython ? [stripes, setHeat.of(heatOf(content.value, lineCosts, figure))] : [stripes];
   }
 
   /** Repaint the linked lines without scrolling. */
-  paintLinks(hover: Links, pins: Links, found: Pick<Links, "lines"> | null = null): void {
-    const { text } = this;
+  function paintLinks(hover: Links, pins: Links, found: Pick<Links, "lines"> | null = null): void {
+    const text = content.value;
     if (!text) return;
     const flags = new Uint8Array(text.lineCount + 1);
     const paint = (links: Pick<Links, "lines">, bit: number): void => {
-      for (const index of links.lines.get(this.stage) ?? []) {
+      for (const index of links.lines.get(stage) ?? []) {
         const instruction = text.instructions[index];
         const lines = text.linesOf(index);
         if (!instruction || !lines) continue;
@@ -226,21 +195,22 @@ export class Pane {
     if (found) paint(found, FOUND);
     paint(pins, PINNED);
     paint(hover, HOVER);
-    if (flags.length === this.flags.length && flags.every((flag, i) => flag === this.flags[i])) return;
-    this.flags = flags;
-    this.view.dispatch({ effects: setFlags.of(flags) });
-    this.paintTicks();
+    if (flags.length === lineFlags.length && flags.every((flag, i) => flag === lineFlags[i])) return;
+    lineFlags = flags;
+    linked.value = linesWith(PINNED).length;
+    view.dispatch({ effects: setFlags.of(flags) });
+    paintTicks();
   }
 
-  /** Follow a new selection. */
-  followSelection(): void {
-    this.bar.followSelection();
+  /** Show only the selected blocks, or all again. */
+  function toggleOnly(): void {
+    paneFolds.showOnly(paneFolds.only.length ? [] : store.selection);
   }
 
   /** Return the numbers of lines with a flag. */
-  lines(bit: number): number[] {
+  function linesWith(bit: number): number[] {
     const found: number[] = [];
-    this.flags.forEach((flag, line) => {
+    lineFlags.forEach((flag, line) => {
       if (flag & bit) found.push(line);
     });
     return found;
@@ -251,20 +221,20 @@ export class Pane {
    * folded ones, and lines with a link preserved by the compiler before inferred ones: parameters at the top of the
    * text are rarely of interest.
    */
-  reveal(): void {
-    const pinned = this.lines(PINNED);
-    const folds = this.folds.now;
+  function reveal(): void {
+    const pinned = linesWith(PINNED);
+    const folds = paneFolds.now;
     const open = pinned.filter((line) => !folds.hiddenAt(line));
-    const tagged = (open.length ? open : pinned).filter((line) => !(this.flags[line]! & INFERRED));
+    const tagged = (open.length ? open : pinned).filter((line) => !(lineFlags[line]! & INFERRED));
     const lines = tagged.length ? tagged : open.length ? open : pinned;
     if (lines.length === 0) return;
-    const { scrollDOM } = this.view;
+    const { scrollDOM } = view;
     const top = scrollDOM.scrollTop;
     const bottom = top + scrollDOM.clientHeight;
     let best: number | null = null;
     let least = Infinity;
     for (const number of lines) {
-      const block = this.view.lineBlockAt(this.view.state.doc.line(number).from);
+      const block = view.lineBlockAt(view.state.doc.line(number).from);
       if (block.top >= top && block.bottom <= bottom) return;
       const distance = Math.min(Math.abs(block.top - top), Math.abs(block.bottom - bottom));
       if (distance < least) {
@@ -272,104 +242,100 @@ export class Pane {
         best = number;
       }
     }
-    if (best !== null) this.scrollTo(best);
+    if (best !== null) scrollTo(best);
   }
 
   /** Scroll a line to the end of the upper third. */
-  scrollTo(line: number): void {
-    const number = Math.max(1, Math.min(line, this.view.state.doc.lines));
-    const at = this.view.state.doc.line(number).from;
-    // EditorView.scrollIntoView would also scroll the notebook.
-    const { scrollDOM } = this.view;
-    scrollDOM.scrollTop = this.view.lineBlockAt(at).top - scrollDOM.clientHeight / 3;
+  function scrollTo(line: number): void {
+    scrollToLine(view, Math.max(1, Math.min(line, view.state.doc.lines)));
   }
 
   /** Return the visible pinned rows, in window coordinates. */
-  pinnedBoxes(): ScreenBox[] {
-    const rows = [...this.view.contentDOM.querySelectorAll(".mnb-pinned")];
+  function pinnedBoxes(): ScreenBox[] {
+    const rows = [...view.contentDOM.querySelectorAll(".mnb-pinned")];
     return merged(
       rows.map((row) => row.getBoundingClientRect()),
-      this.view.scrollDOM.getBoundingClientRect(),
+      view.scrollDOM.getBoundingClientRect(),
     );
   }
 
   /** Move the caret to the next (1) or previous (-1) linked line, or to the row of a folded part with such lines. */
-  walk(direction: 1 | -1): void {
-    const folds = this.folds.now;
-    const lines = [...new Set(this.lines(PINNED).map((line) => folds.hiddenAt(line)?.from ?? line))];
+  function walk(direction: 1 | -1): void {
+    const folds = paneFolds.now;
+    const lines = [...new Set(linesWith(PINNED).map((line) => folds.hiddenAt(line)?.from ?? line))];
     if (lines.length === 0) return;
-    const here = this.view.state.doc.lineAt(this.view.state.selection.main.head).number;
+    const here = view.state.doc.lineAt(view.state.selection.main.head).number;
     const ahead = direction > 0 ? lines.find((line) => line > here) : lines.findLast((line) => line < here);
     const line = ahead ?? (direction > 0 ? lines[0]! : lines.at(-1)!);
-    this.view.dispatch({ selection: { anchor: this.view.state.doc.line(line).from } });
-    this.scrollTo(line);
+    view.dispatch({ selection: { anchor: view.state.doc.line(line).from } });
+    scrollTo(line);
   }
 
   /** Move the caret to a line, unfolded. */
-  caretTo(line: number): void {
-    this.folds.reveal(line);
-    this.view.dispatch({
-      selection: { anchor: this.view.state.doc.line(Math.max(1, Math.min(line, this.view.state.doc.lines))).from },
+  function caretTo(line: number): void {
+    paneFolds.reveal(line);
+    view.dispatch({
+      selection: { anchor: view.state.doc.line(Math.max(1, Math.min(line, view.state.doc.lines))).from },
     });
-    this.scrollTo(line);
+    scrollTo(line);
   }
 
-  private paintTicks(): void {
-    this.ruler.paint(this.folds.now, this.text?.lineCount ?? 1, this.lines(HOVER | FOUND), this.lines(PINNED));
+  function paintTicks(): void {
+    ruler.paint(paneFolds.now, content.value?.lineCount ?? 1, linesWith(HOVER | FOUND), linesWith(PINNED));
   }
 
-  private lineAtEvent(event: MouseEvent): number | null {
-    if (!this.text || this.text.lineCount === 0) return null;
-    const block = this.view.lineBlockAtHeight(event.clientY - this.view.documentTop);
-    return this.view.state.doc.lineAt(block.from).number;
+  function lineAtEvent(event: MouseEvent): number | null {
+    if (!content.value || content.value.lineCount === 0) return null;
+    const block = view.lineBlockAtHeight(event.clientY - view.documentTop);
+    return view.state.doc.lineAt(block.from).number;
   }
 
-  private anchorAt(line: number | null): Anchor | null {
-    const folded = line === null ? null : this.folds.now.hiddenAt(line);
+  function anchorAt(line: number | null): Anchor | null {
+    const folded = line === null ? null : paneFolds.now.hiddenAt(line);
     if (folded) return folded.block ? { kind: "block", path: folded.block } : null;
-    const instruction = line === null ? null : this.text?.at(line);
-    return this.text && instruction
-      ? { kind: "instruction", stage: this.stage, version: this.text.version, index: instruction.index }
+    const instruction = line === null ? null : content.value?.at(line);
+    return content.value && instruction
+      ? { kind: "instruction", stage: stage, version: content.value.version, index: instruction.index }
       : null;
   }
 
-  private hover(event: PointerEvent): void {
-    const line = this.lineAtEvent(event);
-    const anchor = this.anchorAt(line);
-    this.store.setHover(anchor ? [anchor] : []);
-    const description = line === null ? null : this.describe(line);
-    if (description && event.buttons === 0) this.tip.later(description, event.clientX, event.clientY);
-    else this.tip.hide();
+  function hover(event: PointerEvent): void {
+    const line = lineAtEvent(event);
+    const anchor = anchorAt(line);
+    store.setHover(anchor ? [anchor] : []);
+    const description = line === null ? null : describeLine(line);
+    if (description && event.buttons === 0) tip.later(description, event.clientX, event.clientY);
+    else tip.hide();
   }
 
-  private click(event: MouseEvent): void {
-    const moved = this.pressed && Math.hypot(event.clientX - this.pressed.x, event.clientY - this.pressed.y) > 4;
+  function click(event: MouseEvent): void {
+    const moved = pressed && Math.hypot(event.clientX - pressed.x, event.clientY - pressed.y) > 4;
     // A drag selects text to copy; it is not a click.
     if (moved) return;
-    this.tip.hide();
+    tip.hide();
     const label = (event.target as Element).closest<HTMLElement>(".mnb-fold");
     if (label) {
-      this.folds.unfold(Number(label.dataset["mnbFold"]), label.dataset["mnbSpan"]);
+      paneFolds.toggleFrom(Number(label.dataset["mnbFold"]), label.dataset["mnbSpan"]);
       return;
     }
-    const anchor = this.anchorAt(this.lineAtEvent(event));
-    if (anchor) this.store.pin([anchor], event.shiftKey, this.stage);
-    else if (!event.shiftKey) this.store.pin([], false, this.stage);
+    const anchor = anchorAt(lineAtEvent(event));
+    if (anchor) store.pin([anchor], event.shiftKey, stage);
+    else if (!event.shiftKey) store.pin([], false, stage);
   }
 
-  private key(event: KeyboardEvent, view: EditorView): boolean {
+  function key(event: KeyboardEvent, view: EditorView): boolean {
     if (event.altKey) return false;
     const command = event.ctrlKey || event.metaKey;
     const line = view.state.doc.lineAt(view.state.selection.main.head).number;
     const letter = command ? "" : event.key.toLowerCase();
-    if (letter === "z" && event.shiftKey) this.folds.toggleAll();
-    else if (letter === "z") this.folds.toggleAt(line);
-    else if (letter === "o") this.bar.openOutline();
-    else if (letter === "b") this.bar.toggleOnly();
-    else if (event.key === "Enter" && !command && this.folds.now.hiddenAt(line)) this.folds.toggleAt(line);
+    if (letter === "z" && event.shiftKey) paneFolds.toggleAll();
+    else if (letter === "z") paneFolds.toggleAt(line);
+    else if (letter === "o") openOutline();
+    else if (letter === "b") toggleOnly();
+    else if (event.key === "Enter" && !command && paneFolds.now.hiddenAt(line)) paneFolds.toggleAt(line);
     else if (event.key === "Enter" && !command) {
-      const anchor = this.anchorAt(line);
-      if (anchor) this.store.pin([anchor], event.shiftKey, this.stage);
+      const anchor = anchorAt(line);
+      if (anchor) store.pin([anchor], event.shiftKey, stage);
     } else if (
       !event.shiftKey &&
       (command ? ["Home", "End"] : ["ArrowUp", "ArrowDown", "PageUp", "PageDown"]).includes(event.key)
@@ -381,8 +347,8 @@ export class Pane {
   }
 
   /** Format the cost of a line of Python, and its share of the program. */
-  private lineCost(source: string): string[] {
-    const { lineCosts, cost } = this.store;
+  function lineCost(source: string): string[] {
+    const { lineCosts, cost } = store;
     if (!lineCosts?.lines) return [];
     const figure = figureOfLines(lineCosts, cost.figure);
     const [line, whole] = [lineCosts.lines[source], lineCosts.total[figure]];
@@ -395,15 +361,53 @@ export class Pane {
   }
 
   /** Return the tooltip of a line, with the costs of a line of Python. */
-  private describe(line: number): string[] | null {
-    const folded = this.folds.now.hiddenAt(line);
+  function describeLine(line: number): string[] | null {
+    const folded = paneFolds.now.hiddenAt(line);
     if (folded)
-      return [
-        foldLabel(folded, this.costOf),
-        `Lines ${folded.from.toLocaleString("en-US")} to ${folded.to.toLocaleString("en-US")}, folded`,
-      ];
-    const instruction = this.text?.at(line);
-    if (!this.text || !instruction) return null;
-    return describe(this.text, instruction, this.stage === "python" ? this.lineCost(instruction.source[0] ?? "") : []);
+      return [foldLabel(folded, costs.value), `Lines ${grouped(folded.from)} to ${grouped(folded.to)}, folded`];
+    const instruction = content.value?.at(line);
+    if (!content.value || !instruction) return null;
+    return describe(content.value, instruction, stage === "python" ? lineCost(instruction.source[0] ?? "") : []);
   }
+
+  const pane = {
+    stage,
+    store,
+    root,
+    view,
+    folds: paneFolds,
+    destroy,
+    get text() {
+      return content.value;
+    },
+    get firstLine() {
+      return firstLine.value;
+    },
+    get linked() {
+      return linked.value;
+    },
+    get costOf() {
+      return costs.value;
+    },
+    get openOutline() {
+      return openOutline;
+    },
+    set openOutline(value) {
+      openOutline = value;
+    },
+    setText,
+    paintStripes,
+    hueOf,
+    paintLinks,
+    toggleOnly,
+    reveal,
+    pinnedBoxes,
+    walk,
+    caretTo,
+  };
+  const bar = mount(createElement(PaneBar, { pane }));
+  root.prepend(bar.root);
+  return pane;
 }
+
+export type Pane = ReturnType<typeof createPane>;

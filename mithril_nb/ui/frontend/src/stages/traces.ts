@@ -23,15 +23,15 @@ export function merged(boxes: readonly ScreenBox[], frame: ScreenBox): ScreenBox
   return found;
 }
 
-export class Traces {
-  readonly root = h("div", { class: "mnb-traces", "aria-hidden": "true" });
+export function createTraces() {
+  const root = h("div", { class: "mnb-traces", "aria-hidden": "true" });
 
   /** Move a shadow of each box in `from` to the boxes in `to`. */
-  show(from: readonly ScreenBox[], to: readonly ScreenBox[]): void {
+  function show(from: readonly ScreenBox[], to: readonly ScreenBox[]): void {
     if (!from.length || (globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? true)) return;
-    const frame = this.root.getBoundingClientRect();
+    const frame = root.getBoundingClientRect();
     // In a zoomed widget, lengths on the screen differ from those of styles.
-    const zoom = frame.width / this.root.offsetWidth || 1;
+    const zoom = frame.width / root.offsetWidth || 1;
     to.slice(0, MOST).forEach((goal, i) => {
       const source = from[Math.min(i, from.length - 1)]!;
       const trace = h("i", { class: "mnb-trace" });
@@ -41,7 +41,7 @@ export class Traces {
         width: `${goal.width / zoom}px`,
         height: `${goal.height / zoom}px`,
       });
-      this.root.append(trace);
+      root.append(trace);
       const start =
         `translate(${(source.left - goal.left) / zoom}px, ${(source.top - goal.top) / zoom}px) ` +
         `scale(${source.width / goal.width}, ${source.height / goal.height})`;
@@ -55,4 +55,6 @@ export class Traces {
       motion.onfinish = motion.oncancel = () => trace.remove();
     });
   }
+
+  return { root, show };
 }

@@ -6,6 +6,7 @@
  * the groups around them. Links are symmetric: B links to I exactly if I links to B, and the same for I and J.
  */
 
+import { getOrCreate, push } from "../dom/lists";
 import type { Role } from "../kernel/contract";
 import type { Equation, Origin, RawStage, StageName } from "../kernel/messages";
 
@@ -55,6 +56,11 @@ export function lineage(path: string): string[] {
   const found = [path];
   for (let at = path.lastIndexOf("/"); at > 0; at = path.lastIndexOf("/", at - 1)) found.push(path.slice(0, at));
   return found;
+}
+
+/** Return whether a path is that of a block or of a block inside it. */
+export function isWithin(path: string, block: string): boolean {
+  return path === block || path.startsWith(`${block}/`);
 }
 
 /** The text of a stage, with lookup tables between lines, instructions, blocks and equations. */
@@ -133,17 +139,22 @@ export class StageText {
       }
     // The lines of a kernel share one array of shares and one of equations. Each may have thousands of elements, so an
     // index of every line by every element would not fit into memory.
-    const byShares = new Map<unknown, number[]>();
-    const byEquations = new Map<unknown, number[]>();
-    for (const instruction of this.instructions) {
-      const { index, shares, equations } = instruction;
-      if (!byShares.has(shares))
-        for (const block of blocksOf(instruction)) push(this.byBlock, block, groupOf(byShares, shares));
-      groupOf(byShares, shares).push(index);
-      if (!byEquations.has(equations))
-        for (const equation of new Set(equations)) push(this.byEquation, equation, groupOf(byEquations, equations));
-      groupOf(byEquations, equations).push(index);
-    }
+    this.group(this.byBlock, "shares", blocksOf);
+    this.group(this.byEquation, "equations", ({ equations }) => new Set(equations));
+  }
+
+  private group(
+    byKey: Map<string, Group[]>,
+    name: "shares" | "equations",
+    keysOf: (instruction: Instruction) => Iterable<string>,
+  ): void {
+    const groups = new Map<unknown, number[]>();
+    for (const instruction of this.instructions)
+      getOrCreate(groups, instruction[name], () => {
+        const group: number[] = [];
+        for (const key of keysOf(instruction)) push(byKey, key, group);
+        return group;
+      }).push(instruction.index);
   }
 
   /** Return the first and last line of an instruction, or null if it is not shown. */
@@ -200,18 +211,6 @@ export class StageText {
   }
 }
 
-function push<T>(map: Map<string, T[]>, key: string, value: T): void {
-  const list = map.get(key);
-  if (list) list.push(value);
-  else map.set(key, [value]);
-}
-
-function groupOf(groups: Map<unknown, number[]>, key: unknown): number[] {
-  let group = groups.get(key);
-  if (!group) groups.set(key, (group = []));
-  return group;
-}
-
 export function noLinks(): Links {
   return { blocks: new Set(), lines: new Map() };
 }
@@ -222,9 +221,7 @@ const setsOfGroups = new WeakMap<Group, ReadonlySet<number>>();
 function union(groups: ReadonlySet<Group>): ReadonlySet<number> {
   const [first] = groups;
   if (groups.size !== 1 || !first) return new Set([...groups].flat());
-  let set = setsOfGroups.get(first);
-  if (!set) setsOfGroups.set(first, (set = new Set(first)));
-  return set;
+  return getOrCreate(setsOfGroups, first, () => new Set(first));
 }
 
 /** Return the paths of the blocks an instruction has shares in, and of their outer groups. */
@@ -238,8 +235,7 @@ export function linksOf(stages: ReadonlyMap<StageName, StageText>, anchors: read
   const { blocks, lines } = noLinks();
   const found = new Map<StageName, Set<Group>>();
   const add = (stage: StageName, groups: readonly Group[]): void => {
-    let set = found.get(stage);
-    if (!set) found.set(stage, (set = new Set()));
+    const set = getOrCreate(found, stage, () => new Set());
     for (const group of groups) set.add(group);
   };
   for (const anchor of anchors) {

@@ -7,24 +7,21 @@ import type { Kernel } from "../kernel/kernel";
 import type { CostTableData, Figure, ProblemData, ReplyHead, RunData, SettingField, Source } from "../kernel/contract";
 import type { StageName } from "../kernel/messages";
 import type { CostView, Snapshot } from "../kernel/model";
-import type { Anchor, Links, StageText } from "./links";
-import { UNATTRIBUTED, linksOf, noLinks, sameAnchors, selectionOf, withAnchors } from "./links";
+import {
+  type Anchor,
+  type Links,
+  linksOf,
+  noLinks,
+  sameAnchors,
+  selectionOf,
+  type StageText,
+  UNATTRIBUTED,
+  withAnchors,
+} from "./links";
 
-export type Topic =
-  | "snapshot"
-  | "run"
-  | "links"
-  | "stages"
-  | "panes"
-  | "edge"
-  | "tab"
-  | "passes"
-  | "cost"
-  | "outcome"
-  | "reveal"
-  | "layout";
+type Topic = "snapshot" | "links" | "stages" | "panes" | "edge" | "tab" | "cost" | "reveal" | "layout";
 
-export const PANE_ORDER = ["jaxpr", "stablehlo", "hlo"];
+const PANE_ORDER = ["jaxpr", "stablehlo", "hlo"];
 
 function sameSet(a: readonly string[], b: readonly string[]): boolean {
   const known = new Set(b);
@@ -161,7 +158,6 @@ export class Store {
   /** Update only the run: while training, it changes far more often than the rest of the snapshot. */
   takeRun(run: RunData): void {
     this.snapshot = { ...this.snapshot, run };
-    this.emit("run");
   }
 
   takeText(text: StageText): void {
@@ -308,23 +304,16 @@ export class Store {
     // The kernel adds blocks after the selection that it has received, and may select another block for any command.
     this.kernel.flush("select");
     this.isSelectionSure = false;
-    this.report("");
+    this.outcome = "";
     const turn = ++this.turn;
     const reply = await this.kernel.send(name, args);
-    if (reply.ok && turn === this.turn) this.report(done);
+    if (reply.ok && turn === this.turn) this.outcome = done;
     return reply;
   }
 
   /** Remove blocks, and name them in the status line: the change is easy to miss while the graph is out of view. */
   remove(paths: string[]): void {
     void this.command("remove", { paths }, `Removed ${paths.join(", ")}. Undo: Ctrl+Z`);
-  }
-
-  /** Show a result in the status line. */
-  report(outcome: string): void {
-    if (outcome === this.outcome) return;
-    this.outcome = outcome;
-    this.emit("outcome");
   }
 
   /** Select the location of a problem. */

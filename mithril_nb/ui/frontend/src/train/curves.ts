@@ -4,7 +4,7 @@ import type { Kernel } from "../kernel/kernel";
 import { bytesOf } from "../kernel/messages";
 
 /** Decode consecutive columns of float64. */
-export function decodeColumns(buffer: DataView | ArrayBuffer | Uint8Array, count: number): Float64Array[] {
+function decodeColumns(buffer: DataView | ArrayBuffer | Uint8Array, count: number): Float64Array[] {
   const bytes = bytesOf(buffer);
   const all = new Float64Array(bytes.buffer, 0, Math.floor(bytes.byteLength / 8));
   const rows = count > 0 ? Math.floor(all.length / count) : 0;

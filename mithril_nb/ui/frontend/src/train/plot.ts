@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import { attr, h, zoomOf } from "../dom/dom";
-import { figure } from "../dom/format";
+import { figure, grouped } from "../dom/format";
 import { oncePerFrame } from "../dom/calls";
 
 /** Return the exponential moving average with bias correction; gaps stay gaps. */
@@ -56,7 +56,7 @@ export function thin(
 /** Least height of the legend, so that a second row does not move the plot. */
 const LEGEND_PX = 42;
 
-export interface PlotData {
+interface PlotData {
   x: (number | null)[];
   train: (number | null)[];
   validation: (number | null)[];
@@ -73,141 +73,133 @@ export function shareRange(_plot: unknown, least: number | null, most: number | 
 const STEP_INCREMENTS = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
 
 /** Return the least distance in px between two ticks: room for the largest number. */
-export function tickSpace(_plot: unknown, _axis: number, _least: number, most: number): number {
-  return 14 + 7 * Math.round(most).toLocaleString("en-US").length;
+function tickSpace(_plot: unknown, _axis: number, _least: number, most: number): number {
+  return 14 + 7 * grouped(Math.round(most)).length;
 }
 
 function cssVar(element: Element, name: string, fallback: string): string {
   return getComputedStyle(element).getPropertyValue(name).trim() || fallback;
 }
 
-export class Plot {
-  readonly root: HTMLElement;
-  private chart: uPlot | null = null;
-  private readonly holder = h("div", { class: "mnb-plot-holder" });
-  private readonly watcher: ResizeObserver | null;
-  private data: PlotData = { x: [], train: [], validation: [] };
-  private scale: "linear" | "log" = "linear";
-  private weight = 0;
+export function createPlot(quantity: string, asPercent: boolean) {
+  let chart: uPlot | null = null;
+  const holder = h("div", { class: "mnb-plot-holder" });
+  let points: PlotData = { x: [], train: [], validation: [] };
+  let scaling: "linear" | "log" = "linear";
+  let smoothing = 0;
   /** Height of the legend. */
-  private legend = LEGEND_PX;
+  let legendPx = LEGEND_PX;
   /** The range of steps selected by dragging; null for all. */
-  private zoom: [number, number] | null = null;
-  private readonly queue = oncePerFrame(() => this.draw());
+  let range: [number, number] | null = null;
+  const queue = oncePerFrame(draw);
+  const root = h("figure", { class: "mnb-plot", role: "img", "aria-label": `${quantity} over steps` }, holder);
+  const watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(resize);
+  watcher?.observe(root);
 
-  /** `quantity` is "loss" or "accuracy". */
-  constructor(
-    readonly quantity: string,
-    private readonly asPercent: boolean,
-  ) {
-    this.root = h("figure", { class: "mnb-plot", role: "img", "aria-label": `${quantity} over steps` }, this.holder);
-    this.watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.resize());
-    this.watcher?.observe(this.root);
+  function destroy(): void {
+    watcher?.disconnect();
+    chart?.destroy();
+    chart = null;
   }
 
-  destroy(): void {
-    this.watcher?.disconnect();
-    this.chart?.destroy();
-    this.chart = null;
-  }
-
-  set(data: PlotData, scale: "linear" | "log", weight: number): void {
-    const recreate = scale !== this.scale || weight > 0 !== this.weight > 0; // the legend has another text
-    [this.data, this.scale, this.weight] = [data, scale, weight];
-    if (recreate) this.recreate();
-    else this.queue();
+  function set(data: PlotData, scale: "linear" | "log", weight: number): void {
+    const isOther = scale !== scaling || weight > 0 !== smoothing > 0; // the legend has another text
+    [points, scaling, smoothing] = [data, scale, weight];
+    if (isOther) recreate();
+    else queue();
   }
 
   /** Recreate the plot, for example after a theme change. */
-  recreate(): void {
-    this.zoom = null;
-    this.chart?.destroy();
-    this.chart = null;
-    this.queue();
+  function recreate(): void {
+    range = null;
+    chart?.destroy();
+    chart = null;
+    queue();
   }
 
-  private aligned(): uPlot.AlignedData {
-    const { x } = this.data;
-    const train = smooth(this.data.train, this.weight);
-    const { validation } = this.data;
-    const kept = thin([train, validation], ...this.visibleRows(), this.holder.clientWidth);
+  function aligned(): uPlot.AlignedData {
+    const { x } = points;
+    const train = smooth(points.train, smoothing);
+    const { validation } = points;
+    const kept = thin([train, validation], ...visibleRows(), holder.clientWidth);
     // Always include the first and last row, which set the axis range when the zoom is reset.
     if (x.length > 0 && kept[0] !== 0) kept.unshift(0);
     if (x.length > 1 && kept.at(-1) !== x.length - 1) kept.push(x.length - 1);
     // A logarithmic axis cannot show values of 0 or below.
-    const least = this.scale === "log" ? Number.MIN_VALUE : -Infinity;
+    const least = scaling === "log" ? Number.MIN_VALUE : -Infinity;
     const shown = (line: readonly (number | null)[]): (number | null)[] =>
       kept.map((i) => (line[i] != null && line[i]! >= least ? line[i]! : null));
     return [kept.map((i) => x[i] ?? i), shown(train), shown(validation)];
   }
 
   /** Return the rows within the zoom and one more on each side, so that lines reach the edge. */
-  private visibleRows(): [number, number] {
-    const { x } = this.data;
-    if (!this.zoom) return [0, x.length];
-    const [least, most] = this.zoom;
+  function visibleRows(): [number, number] {
+    const { x } = points;
+    if (!range) return [0, x.length];
+    const [least, most] = range;
     const first = x.findIndex((step) => step! >= least);
     const after = x.findIndex((step) => step! > most);
     return [Math.max(0, (first < 0 ? x.length : first) - 1), after < 0 ? x.length : after + 1];
   }
 
-  private zoomed(plot: uPlot): void {
+  function zoomed(plot: uPlot): void {
     const { min, max } = plot.scales["x"]!;
     const x = plot.data[0];
     const zoom: [number, number] | null =
       min == null || max == null || (min <= x[0]! && max >= x.at(-1)!) ? null : [min, max];
-    if (zoom?.join() === this.zoom?.join()) return;
-    this.zoom = zoom;
-    this.queue();
+    if (zoom?.join() === range?.join()) return;
+    range = zoom;
+    queue();
   }
 
-  private draw(): void {
-    if (this.holder.clientWidth < 40) {
+  function draw(): void {
+    if (holder.clientWidth < 40) {
       // Wait for a size. JupyterLab hides everything for less than a frame when the theme changes, which is no new
       // size.
-      this.watcher?.unobserve(this.root);
-      this.watcher?.observe(this.root);
+      watcher?.unobserve(root);
+      watcher?.observe(root);
       return;
     }
-    const { chart, zoom } = this;
-    if (!chart) this.chart = this.make();
-    else if (!zoom) chart.setData(this.aligned());
+    const zoom = range;
+    const shown = chart;
+    if (!shown) chart = make();
+    else if (!zoom) shown.setData(aligned());
     else
-      chart.batch(() => {
-        chart.setData(this.aligned(), false);
-        chart.setScale("x", { min: zoom[0], max: zoom[1] });
+      shown.batch(() => {
+        shown.setData(aligned(), false);
+        shown.setScale("x", { min: zoom[0], max: zoom[1] });
       });
-    const last = this.data.train.findLast((value) => value !== null);
-    attr(this.root, "aria-label", `${this.quantity} over steps, in the last batch ${figure(last)}`);
+    const last = points.train.findLast((value) => value !== null);
+    attr(root, "aria-label", `${quantity} over steps, in the last batch ${figure(last)}`);
   }
 
-  private resize(): void {
-    const { clientWidth: width, clientHeight: height } = this.holder;
+  function resize(): void {
+    const { clientWidth: width, clientHeight: height } = holder;
     if (width < 40) return;
-    this.legend = LEGEND_PX;
-    if (this.chart) this.chart.setSize({ width, height: this.height(height) });
-    this.queue();
+    legendPx = LEGEND_PX;
+    if (chart) chart.setSize({ width, height: heightIn(height) });
+    queue();
   }
 
   /**
    * Leave room for all rows of the legend. It only grows, so that the plot does not move with the values under the
    * pointer.
    */
-  private fitLegend(): void {
-    const legend = this.holder.querySelector<HTMLElement>(".u-legend")?.offsetHeight ?? 0;
-    if (!this.chart || legend <= this.legend) return;
-    this.legend = legend;
-    this.chart.setSize({ width: this.holder.clientWidth, height: this.height(this.holder.clientHeight) });
+  function fitLegend(): void {
+    const legend = holder.querySelector<HTMLElement>(".u-legend")?.offsetHeight ?? 0;
+    if (!chart || legend <= legendPx) return;
+    legendPx = legend;
+    chart.setSize({ width: holder.clientWidth, height: heightIn(holder.clientHeight) });
   }
 
-  private height(available: number): number {
-    return Math.max(90, available - this.legend);
+  function heightIn(available: number): number {
+    return Math.max(90, available - legendPx);
   }
 
-  private make(): uPlot {
-    const ink = cssVar(this.root, "--mnb-muted", "#555");
-    const grid = cssVar(this.root, "--mnb-grid", "#ddd");
-    const font = `11px ${cssVar(this.root, "--mnb-ui", "sans-serif")}`;
+  function make(): uPlot {
+    const ink = cssVar(root, "--mnb-muted", "#555");
+    const grid = cssVar(root, "--mnb-grid", "#ddd");
+    const font = `11px ${cssVar(root, "--mnb-ui", "sans-serif")}`;
     const axis = {
       stroke: ink,
       font,
@@ -221,13 +213,13 @@ export class Plot {
         shown ??
         (plot.data[series] as (number | null)[]).slice(0, (at ?? -1) + 1).findLast((point) => point !== null) ??
         null;
-      return current === null ? "–" : this.asPercent ? `${(current * 100).toFixed(1)} %` : figure(current);
+      return current === null ? "–" : asPercent ? `${(current * 100).toFixed(1)} %` : figure(current);
     };
-    const hasValidation = this.data.validation.some((point) => point !== null);
+    const hasValidation = points.validation.some((point) => point !== null);
     return new uPlot(
       {
-        width: this.holder.clientWidth,
-        height: this.height(this.holder.clientHeight),
+        width: holder.clientWidth,
+        height: heightIn(holder.clientHeight),
         padding: [8, 12, 0, 0],
         cursor: {
           drag: { x: true, y: false },
@@ -236,8 +228,8 @@ export class Plot {
         },
         // Without a pointer over the plot, show the last step in the legend; uPlot does not update it on new data.
         hooks: {
-          draw: [() => queueMicrotask(() => this.fitLegend())],
-          setScale: [(plot, scale) => scale === "x" && this.zoomed(plot)],
+          draw: [() => queueMicrotask(fitLegend)],
+          setScale: [(plot, scale) => scale === "x" && zoomed(plot)],
           setLegend: [
             (plot) =>
               plot.cursor.idx == null &&
@@ -247,7 +239,7 @@ export class Plot {
         },
         scales: {
           x: { time: false },
-          y: { distr: this.scale === "log" ? 3 : 1, ...(this.asPercent ? { range: shareRange } : {}) },
+          y: { distr: scaling === "log" ? 3 : 1, ...(asPercent ? { range: shareRange } : {}) },
         },
         axes: [
           { ...axis, size: 26, gap: 3, space: tickSpace, incrs: STEP_INCREMENTS },
@@ -257,27 +249,23 @@ export class Plot {
             gap: 3,
             values: (_u, splits) =>
               splits.map((split) =>
-                split === null
-                  ? ""
-                  : this.asPercent
-                    ? `${Math.round(split * 100)} %`
-                    : String(Number(split.toPrecision(3))),
+                split === null ? "" : asPercent ? `${Math.round(split * 100)} %` : String(Number(split.toPrecision(3))),
               ),
           },
         ],
         series: [
           { label: "step", value: (_u, shown) => (shown === null ? "–" : String(shown)) },
           {
-            label: `batch ${this.quantity}${this.weight > 0 ? ", smoothed" : ""}`,
-            stroke: cssVar(this.root, "--mnb-train", "#0072B2"),
+            label: `batch ${quantity}${smoothing > 0 ? ", smoothed" : ""}`,
+            stroke: cssVar(root, "--mnb-train", "#0072B2"),
             width: 1.5,
             points: { show: false },
             spanGaps: true,
             value,
           },
           {
-            label: `validation ${this.quantity}`,
-            stroke: cssVar(this.root, "--mnb-validation", "#D55E00"),
+            label: `validation ${quantity}`,
+            stroke: cssVar(root, "--mnb-validation", "#D55E00"),
             width: 1.5,
             dash: [6, 3],
             points: { show: hasValidation, size: 5 },
@@ -286,8 +274,10 @@ export class Plot {
           },
         ],
       },
-      this.aligned(),
-      this.holder,
+      aligned(),
+      holder,
     );
   }
+
+  return { root, set, destroy, recreate };
 }

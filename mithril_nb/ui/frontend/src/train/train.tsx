@@ -1,16 +1,16 @@
 /** The Train tab and the live-run widget: curves, figures, progress and controls of a run. */
 
-import { batch, useSignal } from "@preact/signals";
-import type { TargetedEvent } from "preact";
-import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { numberOf, numberProblem } from "../controls/fields";
-import { figure, fromSlider, seconds, short, si, toSlider } from "../dom/format";
+import { uid } from "../dom/dom";
+import { useSignal } from "@preact/signals";
+import { useLayoutEffect, useMemo } from "preact/hooks";
+import { TextControl, numberOf, numberProblem, useSlider } from "../controls/fields";
+import { figure, grouped, seconds, short, si } from "../dom/format";
 import { theme } from "../dom/theme";
-import { Button, Holder, Icon, Select, focusedAt, useElapsed, useStart } from "../dom/view";
+import { Button, Holder, Icon, Select, useElapsed, useStart } from "../dom/view";
 import type { ProblemData, RunData } from "../kernel/contract";
 import type { Connection, Kernel } from "../kernel/kernel";
 import type { Curves } from "./curves";
-import { Plot } from "./plot";
+import { createPlot } from "./plot";
 
 /** The state before the first run. */
 export const NO_RUN: RunData = {
@@ -32,8 +32,9 @@ export const NO_RUN: RunData = {
   is_current_model: true,
 };
 
-const RATE_MIN = 1e-6;
-const RATE_MAX = 1;
+const [RATE_MIN, RATE_MAX] = [1e-6, 1];
+/** Without a value: a schedule changes the rate, and must not take away an invalid text or its reason. */
+const RATE = { name: "learning rate", type: "float", value: null };
 
 const EPOCH_MEAN = "Mean over the batches of the current epoch. The curve shows each batch.";
 const AT_END = "On the validation data, at the end of the last complete epoch";
@@ -57,7 +58,7 @@ function shownRun(run: RunData, connection: Connection): RunData {
     replaced: "Replaced by a newer widget.",
     closed: "This widget was closed and does not follow the run any more.",
     // A run is a thread in the kernel, so it ends with the kernel.
-    lost: `The run ended with the kernel at step ${run.step.toLocaleString("en-US")}. Unsaved parameters are lost.`,
+    lost: `The run ended with the kernel at step ${grouped(run.step)}. Unsaved parameters are lost.`,
   };
   if (isActive && connection in messages)
     return { ...run, state: connection as RunData["state"], message: messages[connection]! };
@@ -88,14 +89,10 @@ export function toggleRun(panel: HTMLElement): true {
 }
 
 function RateControl({ kernel, run }: { kernel: Kernel; run: RunData }) {
-  const [slider, input] = [useRef<HTMLInputElement>(null), useRef<HTMLInputElement>(null)];
-  const draft = useSignal<string | null>(null);
-  const dragged = useSignal<number | null>(null);
+  const id = useMemo(() => uid("rate"), []);
   const problem = useSignal("");
   /** The rate that was sent last; shown until the kernel replies. */
   const chosen = useSignal<number | null>(null);
-  const isHeld = (control: { current: HTMLElement | null }): boolean =>
-    control.current !== null && focusedAt(control.current) === control.current;
   const range: [number, number] = run.learning_rate_is_relative ? [0.01, 100] : [RATE_MIN, RATE_MAX];
   const rate = kernel.busy("rate") ? (chosen.value ?? run.learning_rate) : run.learning_rate;
   const isOff = rate === null || kernel.isGone;
@@ -103,57 +100,40 @@ function RateControl({ kernel, run }: { kernel: Kernel; run: RunData }) {
     chosen.value = value;
     kernel.latest("rate", "set_learning_rate", { value });
   };
-  const drag = (event: TargetedEvent<HTMLInputElement>): void =>
-    batch(() => {
-      dragged.value = Number(event.currentTarget.value);
-      draft.value = null;
-      send(fromSlider(dragged.value, ...range, false));
-    });
-  const commit = (): void => {
-    if (draft.value === null) return;
-    const text = draft.value.trim();
+  const slider = useSlider(rate, () => range, false, send);
+  const parse = (text: string): number | undefined => {
     problem.value = numberProblem(text, { type: "float", min: 0 });
-    if (!problem.value) send(numberOf(text));
+    return problem.value ? undefined : numberOf(text);
   };
-  useLayoutEffect(() => {
-    if (draft.value !== null && !problem.value && !isHeld(input)) draft.value = null;
-  }, [run]);
   const text = rate === null ? "" : short(rate);
-  const position = rate === null ? 0 : toSlider(rate, ...range);
   return (
     <>
       <label class="mnb-train-control">
         <span>{run.learning_rate_is_relative ? "learning rate ×" : "learning rate"}</span>
         <input
-          type="range"
-          class="mnb-slider"
-          min={0}
-          max={1000}
-          step={1}
+          {...slider.attributes}
           aria-label="Learning rate, logarithmic"
           aria-valuetext={text || undefined}
           data-mnb-action="train.rate"
           disabled={isOff}
-          value={(isHeld(slider) ? dragged.value : null) ?? position}
-          ref={slider}
-          onInput={drag}
         />
-        <input
-          type="text"
-          inputMode="decimal"
-          class="mnb-input mnb-number"
-          aria-label="Learning rate"
-          aria-invalid={problem.value ? "true" : undefined}
-          autocomplete="off"
-          disabled={isOff}
-          value={draft.value ?? text}
-          ref={input}
-          onInput={(event) => void (draft.value = event.currentTarget.value)}
-          onChange={commit}
-          onKeyDown={(event) => event.key === "Enter" && commit()}
+        <TextControl
+          field={RATE}
+          value={rate}
+          send={(value) => send(value as number)}
+          problem={problem}
+          control={{ id }}
+          shown={text}
+          parse={parse}
+          attributes={{
+            class: "mnb-input mnb-number",
+            inputMode: "decimal",
+            "aria-label": "Learning rate",
+            disabled: isOff,
+          }}
         />
       </label>
-      <p class="mnb-field-problem" role="alert" hidden={!problem.value}>
+      <p class="mnb-field-problem" id={`${id}-problem`} role="alert" hidden={!problem.value}>
         {problem.value}
       </p>
     </>
@@ -163,11 +143,11 @@ function RateControl({ kernel, run }: { kernel: Kernel; run: RunData }) {
 /** The curves of loss and accuracy. */
 function Plots(props: { curves: Curves; isLog: boolean; weight: number; canStart: boolean }) {
   const { curves, isLog, weight, canStart } = props;
-  const [loss, accuracy] = useMemo(() => [new Plot("loss", false), new Plot("accuracy", true)] as const, []);
+  const [loss, accuracy] = useMemo(() => [createPlot("loss", false), createPlot("accuracy", true)] as const, []);
   const rows = useSignal(0);
   useStart(() => {
     const leave = curves.on(() => void rows.value++);
-    return () => [leave, () => loss.destroy(), () => accuracy.destroy()].forEach((end) => end());
+    return () => [leave, loss.destroy, accuracy.destroy].forEach((end) => end());
   });
   const has = curves.rows > 0;
   useLayoutEffect(() => {
@@ -240,7 +220,7 @@ export function Train({ kernel, curves, run: latest, canStart, loss }: TrainProp
           : [state === "done" ? "Train again" : "Train", "train"];
   const done = run.steps > 0 ? Math.min(1, run.step / run.steps) : 0;
   const status = (STATE_LABELS[state] ?? state) + (run.is_current_model === false ? ", earlier model" : "");
-  const [step, steps] = [run.step.toLocaleString("en-US"), run.steps.toLocaleString("en-US")];
+  const [step, steps] = [grouped(run.step), grouped(run.steps)];
   const figures = figuresOf(run, isActive);
   return (
     <div class="mnb-train" data-mnb-part="train" data-mnb-run={state} tabIndex={-1}>
@@ -344,15 +324,14 @@ export function Train({ kernel, curves, run: latest, canStart, loss }: TrainProp
             data-mnb-action="train.smooth"
             onInput={(event) => void (weight.value = Number(event.currentTarget.value) / 100)}
           />
-          <button
-            type="button"
+          <Button
             class="mnb-toggle"
             aria-pressed={isLog.value}
-            data-mnb-action="train.log"
+            action="train.log"
             onClick={() => void (isLog.value = !isLog.value)}
           >
             {"log loss"}
-          </button>
+          </Button>
         </label>
       </div>
       <Plots curves={curves} isLog={isLog.value} weight={weight.value} canStart={canStart} />
