@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import CHROMIUM_FLAGS, Browser, NotebookPage, Server
+from lab import CHROMIUM_FLAGS, Browser, NotebookPage, Server, watched_page
+from layered import inspected
 from playwright.sync_api import Error as PlaywrightError
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Page, sync_playwright
+from small_workbench import MODEL, OPEN, settled, shown
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = "MITHRIL_NB_CHROMIUM"
@@ -113,8 +115,8 @@ def run_cells(
 ) -> Iterator[Callable[..., NotebookPage]]:
     """Return a function that runs cells in the file's shared notebook: `run_cells(["code", ...])`.
 
-    Each test has new cells, values and widgets. Page and kernel, with its imports, are shared by the file, and replaced
-    after a failed test. The function accepts `width` and `height`.
+    Each test has new cells, values and widgets, and must leave no error in the page. Page and kernel, with its
+    imports, are shared by the file, and replaced after a failed test. The function accepts `width` and `height`.
     """
     name = _name(request)
 
@@ -132,6 +134,8 @@ def run_cells(
         if kept.page is not None:
             _picture_of_failure(kept.page, f"{name}-0")
         kept.close(is_sound=False)
+    elif kept.page is not None:
+        assert kept.page.problems == [], "errors in the page"
 
 
 @pytest.fixture
@@ -183,6 +187,51 @@ def _close(page: NotebookPage, is_sound: bool) -> None:
     except PlaywrightError as error:
         print(f"the page could not be closed: {error}")
         page.page.close()
+
+
+@pytest.fixture(scope="session")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the program in `layered.py`."""
+    path: Path = tmp_path_factory.mktemp("page") / "net.html"
+    inspected().to_html(path, stages=["jaxpr", "stablehlo"])
+    return path
+
+
+@pytest.fixture
+def page(chromium: Browser, page_file: Path) -> Iterator[Page]:
+    """The opened page; it must send no request and log nothing."""
+    with watched_page(chromium.context, page_file.as_uri(), 1000) as page:
+        page.wait_for_selector("main[data-ready]")
+        yield page
+
+
+@pytest.fixture
+def show_workbench(run_cells: Callable[..., NotebookPage]) -> Callable[..., NotebookPage]:
+    """Return a function that opens the small workbench and waits until some stages are ready."""
+
+    def show_one(cell: str = OPEN, *stages: str, **size: int) -> NotebookPage:
+        notebook = run_cells([MODEL, cell], **{"width": 1280, "height": 1000, **size})
+        shown(notebook)
+        if stages:
+            settled(notebook, *stages)
+        return notebook
+
+    return show_one
+
+
+@pytest.fixture
+def open_workbench(open_notebook: Callable[..., NotebookPage]) -> Callable[..., NotebookPage]:
+    """Return a function that opens the small workbench in a notebook of its own, as `show_workbench` does."""
+
+    def open_one(*stages: str, model: str = MODEL, more: tuple[str, ...] = (), **keywords: Any) -> NotebookPage:
+        notebook = open_notebook([model, OPEN, *more], **{"height": 1000, **keywords})
+        notebook.run_all()
+        shown(notebook)
+        if stages:
+            settled(notebook, *stages)
+        return notebook
+
+    return open_one
 
 
 @pytest.fixture(scope="session")

@@ -483,6 +483,12 @@ def focus(place: Locator) -> None:
     place.focus()
 
 
+def press(page: Page, *keys: str) -> None:
+    """Press keys one after the other."""
+    for key in keys:
+        page.keyboard.press(key)
+
+
 @contextmanager
 def watched_page(context: BrowserContext, address: str, height: int) -> Iterator[Page]:
     """Open a self-contained page, 1280 wide; it must send no further request, and log nothing."""

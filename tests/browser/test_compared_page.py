@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from lab import Browser, focus, watched_page
+from lab import Browser, focus, press, watched_page
 from playwright.sync_api import Page
 
 import mithril_nb as ml
@@ -48,7 +48,7 @@ def test_a_block_selects_its_partner_and_its_lines(page: Page):
     assert lines.count() > 0
     assert all("linear_2" in (of or "") for of in lines.evaluate_all("rows => rows.map(row => row.dataset.of)"))
     assert page.locator('tr.pin[data-block="linear_2"]').count() == 1
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     assert pinned_nodes(page) == [[], []]
 
 
@@ -62,17 +62,15 @@ def test_a_line_selects_its_blocks_and_other_stages(page: Page):
 
 def test_the_keyboard_alone_is_enough(page: Page):
     focus(page.locator('.side .node[data-block="linear_0"]').first)
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     assert [len(side) for side in pinned_nodes(page)] == [1, 1]
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     focus(page.locator('.changes button[data-block="gelu_0"]'))
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     assert [len(side) for side in pinned_nodes(page)] == [0, 1]
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     focus(page.locator('[data-stage="jaxpr"] .code'))
-    for _ in range(3):
-        page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
+    press(page, *["ArrowDown"] * 3, "Enter")
     assert page.locator('[data-stage="jaxpr"] .l.here.pin').count() == 1
 
 
@@ -80,11 +78,10 @@ def test_folds_open_by_keys_and_hide_lines_from_them(page: Page):
     fold = page.locator('[data-stage="jaxpr"] .fold').first
     assert fold.locator(".l").first.is_hidden()
     focus(page.locator('[data-stage="jaxpr"] .code'))
-    for _ in range(200):
-        page.keyboard.press("ArrowDown")
+    press(page, *["ArrowDown"] * 200)
     assert page.locator(".l.here").is_visible()
     focus(fold.locator("summary"))
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     assert fold.locator(".l").first.is_visible()
 
 

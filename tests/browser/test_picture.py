@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from lab import NotebookPage, focus
+from lab import NotebookPage, focus, press
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from playwright.sync_api import Error as PlaywrightError
@@ -81,7 +81,7 @@ def test_the_picture_of_the_readme(trained: NotebookPage, screenshots: Path) -> 
     for label, key, count in (("Height of the widget", "ArrowDown", 20), ("Size of the graph", "ArrowUp", 12)):
         focus(page.locator(f'[aria-label="{label}"]'))
         for _ in range(count):
-            page.keyboard.press(key)
+            press(page, key)
     page.get_by_role("tab", name="Stages").click()
     page.wait_for_timeout(500)  # panes scroll to what is lit up
     place = README_PICTURE if os.environ.get(REFRESH) else screenshots / "workbench.png"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from key_walk import CELLS, INSTALL
-from lab import NotebookPage
+from lab import NotebookPage, press
 from playwright.sync_api import Error as PlaywrightError
 from small_workbench import shown
 from stress import is_long
@@ -154,7 +154,7 @@ class User:
     def _press(self, key: str) -> None:
         before = self.page.evaluate(FOCUS)
         self.log.append(f"{key} with {before}")
-        self.page.keyboard.press(key)
+        press(self.page, key)
         acts = before["letters"] or (before["digits"] and key.isdigit())
         if len(key) == 1 and not acts and self.page.evaluate(FOCUS)["state"] != before["state"]:
             self.wrong.append(f"{self.log[-1]} is a shortcut outside of graph and stages")
@@ -164,7 +164,7 @@ class User:
         field = self.random.choice(("palette.search", "palette.search", "search", "rename"))
         word = self.random.choice(NAMES if field == "rename" else KINDS)
         if field == "rename":
-            self.page.keyboard.press("F2")
+            press(self.page, "F2")
         else:
             try:
                 self.page.locator(f'[data-mnb-action="{field}"]').first.click(timeout=300)
@@ -177,13 +177,13 @@ class User:
             if field != "rename" and self.page.evaluate("window.mnbPressed") == field:
                 self.wrong.append(f"{self.log[-1]}: the click did not focus it")
             return
-        self.page.keyboard.press("Control+a")
+        press(self.page, "Control+a")
         self.page.keyboard.type(word)
         after = self.page.evaluate(FOCUS)
         if after["value"] != word:
             self.wrong.append(f"{self.log[-1]}: it is {after}")
         if field != "palette.search" or self.notebook.evaluate("len([*wb.session.design.graph.walk()])") < MOST_BLOCKS:
-            self.page.keyboard.press("Enter")
+            press(self.page, "Enter")
         self.page.keyboard.press(self.random.choice(("Escape", "Shift")))
 
     def check(self) -> None:

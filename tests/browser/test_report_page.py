@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab import Browser, focus, watched_page
+from lab import Browser, focus, press, watched_page
 from playwright.sync_api import Page
 
 from mithril_nb import cli
@@ -72,13 +72,12 @@ def test_a_group_is_its_blocks(page: Page):
 
 def test_the_keyboard_alone_is_enough(page: Page):
     focus(page.locator('.node[data-block="linear_1"]'))
-    page.keyboard.press("Enter")
+    press(page, "Enter")
     assert pinned(page, "hlo")
     focus(page.locator('[data-stage="jaxpr"] .code'))
-    for key in ("]", "Enter"):
-        page.keyboard.press(key)
+    press(page, "]", "Enter")
     assert page.locator('[data-stage="jaxpr"] .l.here.pin').count() == 1
-    page.keyboard.press("Escape")
+    press(page, "Escape")
     assert pinned(page, "hlo") == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from lab import NotebookPage
-from small_workbench import MODEL, OPEN, STAGES, settled, shown
+from small_workbench import MODEL, STAGES, settled, shown
 from stress import is_long
 
 PLAIN_MIB = 0.024
@@ -48,12 +48,9 @@ def run_again(notebook: NotebookPage) -> None:
     settled(notebook, *(STAGES if is_long() else STAGES[:1]))
 
 
-def test_rerun_cells_leak_nothing(open_notebook, stress):
+def test_rerun_cells_leak_nothing(open_workbench, stress):
     runs, warm = stress.size(short=1, long=200), stress.size(short=1, long=10)
-    notebook = open_notebook([MODEL + COUNTS, OPEN], height=1000)
-    notebook.run_all()
-    shown(notebook)
-    settled(notebook)
+    notebook = open_workbench(*STAGES, model=MODEL + COUNTS)
     for _ in range(warm):
         run_again(notebook)
     before = counted(notebook)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import nbformat
 from key_walk import press_everywhere
-from small_workbench import BATCH, MODEL, OPEN, node, settled, shown
+from small_workbench import BATCH, MODEL, OPEN, STAGES, node, settled, shown
 
 SLIDER = """
 import ipywidgets
@@ -12,11 +12,8 @@ ipywidgets.IntSlider(value=3, min=0, max=10, description="width")
 """
 
 
-def test_a_reload_restores_the_widget(open_notebook) -> None:
-    notebook = open_notebook([MODEL, OPEN], height=1000)
-    notebook.run_all()
-    shown(notebook)
-    settled(notebook)
+def test_a_reload_restores_the_widget(open_workbench) -> None:
+    notebook = open_workbench(*STAGES)
     notebook.execute("wb.do('set_attribute', path='linear_0', name='dimension', value=41)")
     settled(notebook)
     notebook.save()
@@ -26,11 +23,8 @@ def test_a_reload_restores_the_widget(open_notebook) -> None:
     assert f"({BATCH}, 41)" in node(notebook, "linear_0").inner_text()
 
 
-def test_a_saved_notebook_shows_the_workbench_without_kernel(open_notebook, tmp_path) -> None:
-    notebook = open_notebook([MODEL, OPEN], height=1000)
-    notebook.run_all()
-    shown(notebook)
-    settled(notebook)
+def test_a_saved_notebook_shows_the_workbench_without_kernel(open_workbench, open_notebook, tmp_path) -> None:
+    notebook = open_workbench(*STAGES)
     twin = "[style*='--mnb-twin'] .mnb"
     # A new picture and the replaced one are both in the page for a while, hidden.
     notebook.page.locator(twin).first.wait_for(state="attached")
