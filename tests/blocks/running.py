@@ -63,6 +63,13 @@ def fit_or_raise(block: Model, **shapes: Any) -> dict[str, Any]:
     return dict(found.outputs)
 
 
+def back(model: Model, **shapes: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the shape of each input that inference derives from the given shapes and the model."""
+    inference = infer(model.graph, {port: TensorSpec(shape) for port, shape in shapes.items()})
+    assert inference.problems == ()
+    return {port: spec.shape for port, spec in inference.inputs.items()}
+
+
 def of_x(expression: Callable[[Any], Any]) -> Model:
     """Return a model of an expression of its input."""
     model = Model()

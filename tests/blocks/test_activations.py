@@ -1,4 +1,4 @@
-"""Activations: ports, extreme values, short floats, backward shape inference, messages."""
+"""Activations: extreme values, short floats, backward shape inference."""
 
 from __future__ import annotations
 
@@ -8,25 +8,12 @@ import numpy as np
 import pytest
 
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.models import KINDS, Elu, Glu, LeakyRelu, Linear, LogSigmoid, LogSoftmax, Model, SiLU, Softmax
+from mithril_nb.models import KINDS, Glu, Linear, Model
 from mithril_nb.models.library.operations import activations as family
 from mithril_nb.models.shape_inference.infer import infer
 from tests.blocks.running import apply
 
 KINDS_HERE = [kind for kind in family.__all__ if kind != "Dropout"]
-
-
-@pytest.mark.parametrize("kind", KINDS_HERE)
-def test_ports(kind: str):
-    block = KINDS[kind]()
-    more = ("slope",) if kind == "LeakyRelu" else ()
-    assert tuple(port.name for port in (*block.inputs, *block.outputs)) == ("input", *more, "output")
-
-
-def test_arguments_agree_with_mithril():
-    assert LeakyRelu(slope=0.2).options == {"slope": 0.2}
-    assert Softmax(axis=0).options == {"axis": 0}
-    assert SiLU().options == {}
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
@@ -41,16 +28,6 @@ def test_extreme_values_stay_finite_in_every_dtype(kind: str, dtype: str):
     assert apply(KINDS[kind](), jnp.zeros((0, 2), dtype)).shape[0] == 0
 
 
-def test_logarithms_do_not_round_to_nothing():
-    assert apply(LogSigmoid(), -200.0) == -200.0
-    assert apply(LogSoftmax(), [0.0, -200.0]).tolist() == [0.0, -200.0]
-
-
-def test_known_values():
-    assert apply(Elu(2.0), [-1e9, 3.0]).tolist() == [-2.0, 3.0]
-    assert apply(Glu("relu"), [2.0, 3.0, -1.0, 4.0]).tolist() == [0.0, 12.0]
-
-
 @pytest.mark.parametrize("kind", [kind for kind in KINDS_HERE if kind != "Glu"])
 def test_a_shape_flows_back(kind: str):
     model = Model() + KINDS[kind]()(input="x") + Linear(3, input_size=8)
@@ -58,9 +35,6 @@ def test_a_shape_flows_back(kind: str):
     assert found.inputs["x"].shape == ("...", 8)
 
 
-def test_a_gate_has_half_the_size():
-    for given, output in (((2, 6), (2, 3)), (("n", "m"), ("n", "(m)//2")), (("...", 4), ("...", 2))):
-        found = infer(Glu().graph, {"input": TensorSpec(given)})
-        assert found.outputs["output"].shape == output
+def test_a_gate_needs_twice_the_size():
     model = Model() + Glu()(input="x") + Linear(3, input_size=8)
     assert infer(model.graph, {"x": TensorSpec(("...",))}).inputs["x"].shape == ("...", 16)

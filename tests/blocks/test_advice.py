@@ -7,7 +7,7 @@ import pytest
 
 import mithril_nb.models as models
 from mithril_nb.errors import MithrilError
-from mithril_nb.models import GPT, KINDS, Constant, Embedding, Linear, Model, Residual
+from mithril_nb.models import GPT, KINDS, Constant, Embedding, Indexer, Linear, Model, Residual
 from mithril_nb.models.fields import example, fields_of
 
 BAD = (None, "bad!", object(), -(10**9), 10**9, 2.5, -1, 0, [], [1, 2, 3, 4, 5], {1: 2}, float("nan"), 10**400)
@@ -92,6 +92,14 @@ def test_millions_of_ports_are_rejected_quickly():
         with pytest.raises(MithrilError) as caught:
             KINDS[kind](3_000_000)
         assert "needs  a whole number from 1 to 1024" in str(caught.value)
+
+
+def test_the_limits_are_accepted():
+    for value in (2**31 - 1, -(2**31), [], [[]], True, [1, 2.5, 2**40], float("inf")):
+        Constant(value)
+    Constant(2**40, dtype="float32")
+    Constant(2**32 - 1, dtype="uint32")
+    Indexer(("...", None, 0, ("slice", 1, None, None), (0, 1)))
 
 
 @pytest.mark.parametrize("block", [None, 3, "relu", Linear])

@@ -3,7 +3,9 @@
 import pytest
 
 from mithril_nb import models
-from mithril_nb.models import KINDS
+from mithril_nb.models import KINDS, Log, Sqrt
+from mithril_nb.models.library.operations import activations
+from tests.blocks.cases.elementwise import COMPARISONS, ON_TRUTHS, SHIFTS
 
 PORTS = """
 SquaredError(): input target -> output
@@ -86,6 +88,52 @@ Split(split_size=2, axis=0): input split_size axis -> output
 Indexer(): input index -> output
 ScaledDotProduct(use_attn_mask=True): query key value attn_mask dropout_p is_causal scale -> output
 PositionalEncoding(8): input hidden_dim max_len -> output
+Log(robust=True, threshold=1e-6): input -> output
+Sqrt(robust=True, threshold=1e-6): input -> output
+Sign(): input -> output
+Square(): input -> output
+StopGradient(): input -> output
+Absolute(): input -> output
+Negate(): input -> output
+Exponential(): input -> output
+Sine(): input -> output
+Cosine(): input -> output
+Floor(): input -> output
+Buffer(): input -> output
+Add(): left right -> output
+Subtract(): left right -> output
+Multiply(): left right -> output
+Minimum(): left right -> output
+Maximum(): left right -> output
+MatrixMultiply(): left right -> output
+Divide(): numerator denominator -> output
+FloorDivide(): numerator denominator -> output
+StableReciprocal(threshold=1e-6): input threshold -> output
+Power(robust=True, threshold=1e-6): base exponent -> output
+Clamp(): input min_val max_val -> output
+NanToNum(nan=1.0, posinf=2.0, neginf=3.0): input nan posinf neginf -> output
+Greater(): left right -> output
+Less(): left right -> output
+Equal(): left right -> output
+NotEqual(): left right -> output
+LessEqual(): left right -> output
+GreaterEqual(): left right -> output
+LogicalAnd(): left right -> output
+LogicalOr(): left right -> output
+LogicalXOr(): left right -> output
+ShiftLeft(): input shift -> output
+ShiftRight(): input shift -> output
+IsNan(): input -> output
+LogicalNot(): input -> output
+Where(): cond input1 input2 -> output
+Mean(axis=-1, keepdim=True): input -> output
+Sum(axis=-1, keepdim=True): input -> output
+Max(axis=-1, keepdim=True): input -> output
+Min(axis=-1, keepdim=True): input -> output
+Prod(axis=-1, keepdim=True): input -> output
+ArgMax(axis=-1, keepdim=True): input -> output
+ArgMin(axis=-1, keepdim=True): input -> output
+Variance(axis=-1, keepdim=True): input correction -> output
 Trapezoid(): y x -> output
 Unique(): input -> output
 """  # noqa: E501 - one line for all outputs
@@ -106,6 +154,14 @@ ARGUMENTS = {
     "GroupNorm": "num_groups use_scale use_bias eps",
     "BatchNorm2D": "num_features use_scale use_bias eps momentum inference",
     "Flatten": "start_dim end_dim",
+    **dict.fromkeys(("Log", "Sqrt", "Power"), "robust threshold"),
+    "StableReciprocal": "threshold",
+    "NanToNum": "nan posinf neginf",
+    "LeakyRelu": "slope",
+    "Softmax": "axis",
+    **dict.fromkeys(("Mean", "Sum", "Max", "Min", "Prod", "ArgMax", "ArgMin"), "axis keepdim"),
+    "Variance": "axis keepdim correction",
+    **dict.fromkeys(("SiLU", *COMPARISONS, *ON_TRUTHS, *SHIFTS, "IsNan", "LogicalNot", "Where"), ""),
 }
 
 
@@ -119,5 +175,15 @@ def test_ports_have_the_usual_names(line: str):
 
 @pytest.mark.parametrize("kind", ARGUMENTS)
 def test_arguments_have_the_usual_names(kind: str):
-    names = ARGUMENTS[kind].split()
-    assert list(KINDS[kind]().options)[: len(names)] == names
+    assert list(KINDS[kind]().options)[: len(ARGUMENTS[kind].split()) or None] == ARGUMENTS[kind].split()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in activations.__all__ if kind != "Dropout"])
+def test_ports_of_activations(kind: str):
+    block = KINDS[kind]()
+    more = ("slope",) if kind == "LeakyRelu" else ()
+    assert tuple(port.name for port in (*block.inputs, *block.outputs)) == ("input", *more, "output")
+
+
+def test_a_name_follows_the_arguments():
+    assert [kind(True, name="root").name for kind in (Log, Sqrt)] == ["root", "root"]

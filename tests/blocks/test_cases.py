@@ -10,97 +10,90 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import LEADING, TensorSpec
-from mithril_nb.models import Model
 from mithril_nb.models.op import OPS
 from mithril_nb.models.shape_inference.flat import flat
 from mithril_nb.models.shape_inference.infer import Inference, infer
 from mithril_nb.program import run_with_state
-from tests.blocks.case import Arrays, Case, all_cases
+from tests.blocks.case import Arrays, all_cases, examples
 
 CASES = {case.name: case for case in all_cases()}
 MORE = int(os.environ.get("MITHRIL_NB_EXAMPLES", "1"))
-"""How many times as many examples. Each new shape is compiled op by op: the usual run takes few, always the same."""
-TRACED, RUN, DIFFERENTIATED = (settings(max_examples=count * MORE, derandomize=MORE == 1) for count in (2, 1, 1))
+"""How many examples. Each new shape is compiled op by op: the usual run takes few, always the same."""
 each = pytest.mark.parametrize("name", CASES)
 
 
 def test_each_op_has_a_case():
     """Without a case, an op would not be tested."""
-    ops: set[str] = set()
-    for case in CASES.values():
-        for _ in range(3):
-            ops |= {op.block.op for op in flat(_example(case)[0].graph).ops}
-    assert sorted(OPS.keys() - ops - _made_in_tests()) == []
+    ops = {op.block.op for case in CASES.values() for model, _ in examples(case) for op in flat(model.graph).ops}
+    made_in_tests = {op for op, made in OPS.items() if not made.__module__.startswith("mithril_nb.")}
+    assert sorted(OPS.keys() - ops - made_in_tests) == []
 
 
 @each
-@TRACED
-@given(data=st.data())
-def test_shapes_and_dtypes_agree_with_jax(name: str, data: st.DataObject):
-    model, inputs = _drawn(CASES[name], data)
-    graph = model.graph
-    found = _inferred(graph, inputs)
-    assert found.problems == ()
-    outputs = jax.eval_shape(lambda p, s, i: _run(graph, p, s, i), *_specs(found), _as(inputs, "float32"))
-    _assert_agrees(found, outputs)
-    # The same with named sizes: the known parts must agree.
-    named = infer(graph, {port: TensorSpec(_names(array), _dtype(array)) for port, array in inputs.items()})
-    for output, spec in named.outputs.items():
-        if isinstance(spec, TensorSpec) and spec.shape[:1] != (LEADING,) and output in outputs:
-            real = outputs[output].shape
-            assert len(spec.shape) == len(real), output
-            assert all(isinstance(a, str) or a == b for a, b in zip(spec.shape, real, strict=True)), output
+def test_shapes_and_dtypes_agree_with_jax(name: str):
+    drawn = examples(CASES[name], MORE)
+    for model, inputs in (*drawn[:MORE], *drawn[-MORE:]):  # the largest, and the smallest
+        graph = model.graph
+        inference = _inferred(graph, inputs)
+        assert inference.problems == ()
+        outputs = jax.eval_shape(
+            lambda p, s, i, graph=graph: _run(graph, p, s, i), *_specs(inference), _as(inputs, "float32")
+        )
+        _assert_agrees(inference, outputs)
+        # The same with named sizes: the known parts must agree.
+        named = infer(graph, {port: TensorSpec(_names(array), _dtype(array)) for port, array in inputs.items()})
+        for output, spec in named.outputs.items():
+            if isinstance(spec, TensorSpec) and spec.shape[:1] != (LEADING,) and output in outputs:
+                real = outputs[output].shape
+                assert len(spec.shape) == len(real), output
+                assert all(isinstance(a, str) or a == b for a, b in zip(spec.shape, real, strict=True)), output
 
 
 @each
-@RUN
-@given(data=st.data())
-def test_values_agree_with_references(name: str, data: st.DataObject):
+def test_values_agree_with_references(name: str):
     case = CASES[name]
     if case.reference is None:
         return
-    model, inputs = _drawn(case, data)
-    for dtype, tolerance in (("float64", case.tolerance64), ("float32", case.tolerance)):
-        with jax.enable_x64(dtype == "float64"):
-            params, state = _arrays(_inferred(model.graph, inputs, dtype))
-            # Both start from the same float32 values: only the computation is compared.
-            given_ = {port: _rounded(array, dtype) for port, array in inputs.items()}
-            compiled = jax.jit(lambda p, s, i, dtype=dtype: _run(model.graph, p, s, i, dtype))
-            found = compiled(_as(params, dtype), _as(state, dtype), _as(given_, dtype))
-            rounded = {name: _rounded(array, dtype) for name, array in {**params, **state}.items()}
-        expected = case.reference(model, rounded, given_)
-        for port, value in expected.items():
-            np.testing.assert_allclose(
-                np.asarray(found[port], "float64"), value, tolerance, tolerance, err_msg=f"{port}, {dtype}"
-            )
+    for model, inputs in examples(case, MORE)[:MORE]:
+        for dtype, tolerance in (("float64", case.tolerance64), ("float32", case.tolerance)):
+            with jax.enable_x64(dtype == "float64"):
+                params, state = _arrays(_inferred(model.graph, inputs, dtype))
+                # Both start from the same float32 values: only the computation is compared.
+                given = {port: _rounded(array, dtype) for port, array in inputs.items()}
+                compiled = jax.jit(lambda p, s, i, dtype=dtype, graph=model.graph: _run(graph, p, s, i, dtype))
+                outputs = compiled(_as(params, dtype), _as(state, dtype), _as(given, dtype))
+                rounded = {name: _rounded(array, dtype) for name, array in {**params, **state}.items()}
+            for port, value in case.expected(model, rounded, given).items():
+                np.testing.assert_allclose(
+                    np.asarray(outputs[port], "float64"),
+                    value,
+                    tolerance,
+                    tolerance,
+                    err_msg=f"{model}, {port}, {dtype}",
+                )
 
 
 @each
-@DIFFERENTIATED
-@given(data=st.data())
-def test_gradients_agree_with_finite_differences(name: str, data: st.DataObject):
+def test_gradients_agree_with_finite_differences(name: str):
     case = CASES[name]
-    if not case.is_differentiable:
-        return
-    model, inputs = _drawn(case, data)
-    with jax.enable_x64(True):
-        params, state = _arrays(_inferred(model.graph, inputs, "float64"))
-        floating = {port: array for port, array in inputs.items() if array.dtype.kind == "f"}
-        if not params and not floating:
-            return
-        whole = {port: array for port, array in inputs.items() if array.dtype.kind != "f"}
+    for model, inputs in examples(case, MORE)[:MORE] if case.is_differentiable else ():
+        with jax.enable_x64(True):
+            params, state = _arrays(_inferred(model.graph, inputs, "float64"))
+            floating = {port: array for port, array in inputs.items() if array.dtype.kind == "f"}
+            if not params and not floating:
+                continue
+            rest = _as({port: array for port, array in inputs.items() if port not in floating}, "float64")
+            state = _as(state, "float64")
 
-        def outputs(params: Any, floating: Any) -> Any:
-            found = _run(model.graph, params, _as(state, "float64"), {**floating, **_as(whole, "float64")}, "float64")
-            return [value for value in found.values() if jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating)]
+            def outputs(params: Any, floating: Any, model: Any = model, rest: Any = rest, state: Any = state) -> Any:
+                values = _run(model.graph, params, state, {**floating, **rest}, "float64").values()
+                return [value for value in values if jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating)]
 
-        _assert_agrees_with_differences(outputs, (params, floating))
+            _assert_agrees_with_differences(outputs, (params, floating))
 
 
 def _assert_agrees_with_differences(function: Any, at: Any, step: float = 1e-5, tolerance: float = 1e-4) -> None:
@@ -131,26 +124,6 @@ def _inner(left: Any, right: Any) -> float:
     return sum(float(np.vdot(a, b)) for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True))
 
 
-def _drawn(case: Case, data: st.DataObject) -> tuple[Model, Arrays]:
-    return data.draw(st.composite(case.draw)())
-
-
-def _example(case: Case) -> tuple[Model, Arrays]:
-    found: list[tuple[Model, Arrays]] = []
-
-    @settings(max_examples=1, database=None)
-    @given(st.composite(case.draw)())
-    def take(drawn: tuple[Model, Arrays]) -> None:
-        found.append(drawn)
-
-    take()
-    return found[-1]
-
-
-def _made_in_tests() -> set[str]:
-    return {op for op, made in OPS.items() if not made.__module__.startswith("mithril_nb.")}
-
-
 def _rounded(array: np.ndarray, dtype: str) -> np.ndarray:
     return array.astype(dtype).astype("float64") if array.dtype.kind == "f" else array
 
@@ -172,10 +145,10 @@ def _as(arrays: Arrays, dtype: str) -> dict[str, jax.Array]:
     return {port: jnp.asarray(array.astype(_dtype(array, dtype))) for port, array in arrays.items()}
 
 
-def _specs(found: Inference) -> tuple[dict[str, Any], dict[str, Any]]:
+def _specs(inference: Inference) -> tuple[dict[str, Any], dict[str, Any]]:
     params, state = (
-        {one.name: jax.ShapeDtypeStruct(one.spec.shape, one.spec.dtype) for one in ones}
-        for ones in (found.parameters, found.states)
+        {array.name: jax.ShapeDtypeStruct(array.spec.shape, array.spec.dtype) for array in group}
+        for group in (inference.parameters, inference.states)
     )
     return params, state
 

@@ -17,7 +17,6 @@ from mithril_nb.models import (
     AvgPool2d,
     Conv2d,
     Convolution2D,
-    ConvTranspose1d,
     ConvTranspose2d,
     GlobalAvgPool2d,
     MaxPool2D,
@@ -127,15 +126,3 @@ def test_means_in_16_bits_are_summed_in_32(dtype: str) -> None:
         out = ml.compile(block, backend, shapes={"input": x.shape}).evaluate({}, {"input": x})["output"]
         assert out.dtype == dtype
         np.testing.assert_array_equal(out.ravel(), x[0, 0, 0, :1])
-
-
-def specs(model: Model, *shape: Any) -> str:
-    return str(ml.compile(model, shapes={"input": shape}).output_specs["output"])
-
-
-def test_sizes_may_be_names() -> None:
-    assert specs(Conv2d(4, 3, stride=2, padding=1), "n", 3, "h", 9) == "('n', 4, '(h-1)//2+1', 5) float32"
-    assert specs(Conv2d(4, 3, dilation=2, padding="valid"), "n", 3, "h", 9) == "('n', 4, 'h-4', 5) float32"
-    assert specs(ConvTranspose1d(4, 4, stride=2), "n", 3, "t") == "('n', 4, '(t)*2') float32"
-    assert specs(AvgPool2d(2), "n", "c", "h", "w") == "('n', 'c', '(h-2)//2+1', '(w-2)//2+1') float32"
-    assert specs(AdaptiveAvgPool2d((2, 3)), "n", "c", "h", "w") == "('n', 'c', 2, 3) float32"

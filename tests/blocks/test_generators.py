@@ -14,7 +14,6 @@ from mithril_nb.models import (
     Full,
     Identity,
     Model,
-    OneHot,
     Ones,
     PrimitiveRandInt,
     PrimitiveRandn,
@@ -54,14 +53,6 @@ def test_sizes_may_be_connected():
     np.testing.assert_array_equal(outputs["row"], np.arange(2))
     np.testing.assert_array_equal(outputs["eye"], np.eye(2, 3))
     np.testing.assert_array_equal(outputs["others"], 1 - np.eye(3))
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_floats_have_the_models_dtype(dtype):
-    for block in (Ones((2,)), Full((2,), 0.5), Eye(2), Arange(0.0, 2.0, 0.5), Randn((2,)), OneHot(3)):
-        pm = ml.compile(block, ml.JaxBackend(dtype=dtype), shapes={"input": [2]} if block.kind == "OneHot" else None)
-        inputs = {"input": np.array([0, 1])} if block.kind == "OneHot" else {}
-        assert pm.evaluate({}, inputs)["output"].dtype == pm.output_specs["output"].dtype == dtype
 
 
 def test_with_a_key_the_numbers_are_a_function_of_it():

@@ -356,6 +356,94 @@ ShapeError: RandInt at 'rand_int' cannot use dtype='float32'.
     dtype  needs an integer dtype
     found  float32
     Try: dtype="int32"
+
+>>> fit_or_raise(Max(0), input=(0, 2))
+ShapeError: the input 'input' does not fit 'max.input'.
+    given  (0, 2) float32
+    input  needs at least one item along axis -2
+    found  axis -2: size 0
+    Try: use an array with at least one item along axis -2.
+
+>>> fit_or_raise(Min(0), input=(0, 2))
+ShapeError: the input 'input' does not fit 'min.input'.
+    given  (0, 2) float32
+    input  needs at least one item along axis -2
+    found  axis -2: size 0
+    Try: use an array with at least one item along axis -2.
+
+>>> fit_or_raise(ArgMax(0), input=(0, 2))
+ShapeError: the input 'input' does not fit 'arg_max.input'.
+    given  (0, 2) float32
+    input  needs at least one item along axis -2
+    found  axis -2: size 0
+    Try: use an array with at least one item along axis -2.
+
+>>> fit_or_raise(ArgMin(0), input=(0, 2))
+ShapeError: the input 'input' does not fit 'arg_min.input'.
+    given  (0, 2) float32
+    input  needs at least one item along axis -2
+    found  axis -2: size 0
+    Try: use an array with at least one item along axis -2.
+
+>>> Constant([[1, 2], [3]])
+UnknownOptionError: Constant cannot take value=((1, 2), (3,)).
+    needs  a number, or nested lists of numbers, of equal length at each depth
+    Try: Constant([[1.0, 2.0], [3.0, 4.0]])
+
+>>> Constant([[1], 2])
+UnknownOptionError: Constant cannot take value=((1,), 2).
+    needs  a number, or nested lists of numbers, of equal length at each depth
+    Try: Constant([[1.0, 2.0], [3.0, 4.0]])
+
+>>> Constant("abc")
+UnknownOptionError: Constant cannot take value='abc'.
+    needs  a number, or nested lists of numbers, of equal length at each depth
+    Try: Constant([[1.0, 2.0], [3.0, 4.0]])
+
+>>> Constant([None])
+UnknownOptionError: Constant cannot take value=(None,).
+    needs  a number, or nested lists of numbers, of equal length at each depth
+    Try: Constant([[1.0, 2.0], [3.0, 4.0]])
+
+>>> Model().__ior__(Add()(left="x", right=[[1], []]))
+UnknownOptionError: Constant cannot take value=((1,), ()).
+    needs  a number, or nested lists of numbers, of equal length at each depth
+    Try: Constant([[1.0, 2.0], [3.0, 4.0]])
+
+>>> Constant([1, 2**40])
+UnknownOptionError: Constant cannot hold 1099511627776 in int32.
+    needs  whole numbers from -2147483648 to 2147483647
+    Try: Constant(1099511627776, dtype="float32")
+
+>>> Constant(-1, dtype="uint8")
+UnknownOptionError: Constant cannot hold -1 in uint8.
+    needs  whole numbers from 0 to 255
+    Try: Constant(-1, dtype="float32")
+
+>>> Constant(10**400, dtype="float32")
+UnknownOptionError: Constant cannot hold 100000000000000000000... in 64 bits.
+    needs  whole numbers from -9223372036854775808 to 9223372036854775807
+    Try: Constant(1e30)
+
+>>> Indexer("a")
+UnknownOptionError: Indexer cannot take index='a'.
+    needs  whole numbers, slices, None, '...' and lists of numbers
+    Try: Indexer((0, ("slice", 1, None, None)))
+
+>>> Indexer(("slice", "a", None, None))
+UnknownOptionError: Indexer cannot take index=('slice', 'a', None, None).
+    needs  whole numbers, slices, None, '...' and lists of numbers
+    Try: Indexer((0, ("slice", 1, None, None)))
+
+>>> Indexer(1.5)
+UnknownOptionError: Indexer cannot take index=1.5.
+    needs  an index of whole numbers, slices, None, ... and arrays of numbers, not 1.5
+    Try: Indexer((0, ("slice", 1, None, None)))
+
+>>> IOKey(3)
+UnknownOptionError: IOKey cannot take name=3.
+    needs  a string, the name of a connection
+    Try: IOKey("x")  # or IOKey(value=3.0) for a constant
 """)  # noqa: E501 - as it is shown
 def test_message(call: str, text: str):
     assert error_of(call) == text

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -18,7 +16,7 @@ from mithril_nb.models.library.networks.sequences import (
     OneToMany,
     OneToManyInference,
 )
-from tests.blocks.cases.recurrent import _rnn_cell as rnn_cell
+from tests.blocks.cases.recurrent import rnn_cell
 
 random = np.random.default_rng(0)
 
@@ -127,30 +125,6 @@ def test_bidirectional_runs_one_block_per_direction(kind: type[Model], sequence:
         parts.append(out[:, ::-1] if way == "backward" and sequence else out)
     np.testing.assert_allclose(found["output"], np.concatenate(parts, -1), 1e-5, 1e-6)
     np.testing.assert_allclose(summed["output"], parts[0] + parts[1], 1e-5, 1e-6)
-
-
-@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
-def test_recurrent_blocks_agree_with_equinox(kind: str):
-    cell = {"LSTM": eqx.nn.LSTMCell, "GRU": eqx.nn.GRUCell}[kind](3, 4, key=jax.random.key(0))
-    model = {"LSTM": LSTM, "GRU": GRU}[kind](4)
-    params = {"w_ih": cell.weight_ih.T, "w_hh": cell.weight_hh.T, "bias": cell.bias}
-    params |= {"bias_n": cell.bias_n} if kind == "GRU" else {}
-    x = drawn(6, 3)
-
-    def theirs(x: jax.Array) -> jax.Array:
-        state = (jnp.zeros(4), jnp.zeros(4)) if kind == "LSTM" else jnp.zeros(4)
-        rows = []
-        for one in x:
-            state = cell(one, state)
-            rows.append(state[0] if kind == "LSTM" else state)
-        return jnp.stack(rows)
-
-    pm = ml.compile(model, shapes={"input": [6, 3]})
-    ours = lambda x: pm.forward(params, {"input": x})["output"]  # noqa: E731
-    found = [jax.jit(lambda x, f=f: (f(x), jax.grad(lambda x: (f(x) ** 2).sum())(x)))(x) for f in (ours, theirs)]
-    values, grads = zip(*found, strict=True)
-    np.testing.assert_allclose(*values, 1e-5, 1e-6)
-    np.testing.assert_allclose(*grads, 1e-4, 1e-6)
 
 
 def test_the_complement_has_the_omitted_rows():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from typing import Any
 
 import jax
@@ -19,6 +17,7 @@ from mithril_nb.models import KINDS, Flatten, Model
 from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.program import run, run_with_state
 from tests.blocks.case import Arrays
+from tests.blocks.singular import each_item, whole_arrays
 from tests.blocks.singular.by_case import (
     FINITE,
     FINITE_ONLY,
@@ -28,19 +27,9 @@ from tests.blocks.singular.by_case import (
     filled,
     is_network,
 )
-from tests.blocks.singular.each_item import EACH
 from tests.blocks.singular.point import Point, rounded
 
-
-def _all_points() -> dict[str, Point]:
-    package = importlib.import_module("tests.blocks.singular")
-    found = [
-        importlib.import_module(f"{package.__name__}.{one.name}") for one in pkgutil.iter_modules(package.__path__)
-    ]
-    return {one.name: one for module in found for one in getattr(module, "POINTS", ())}
-
-
-POINTS = _all_points()
+POINTS = {one.name: one for one in (*each_item.POINTS, *whole_arrays.POINTS)}
 REGISTERED = {kind for kind, made in KINDS.items() if made.__module__.startswith("mithril_nb.")}
 AT_POINTS = {one.block.kind for one in POINTS.values()} & REGISTERED
 BY_CASE = compared_by_case({kind for kind in REGISTERED - AT_POINTS - NOT_COMPARED.keys() if not is_network(kind)})
@@ -143,9 +132,7 @@ def _given(name: str) -> tuple[Arrays, Arrays, Arrays, Arrays]:
 def test_values_at_special_items(name: str, results_by_case: dict[str, Any]):
     case, model, _ = BY_CASE[name]
     params, state, special, _ = _given(name)
-    with np.errstate(all="ignore"):
-        expected = case.reference(model, {**params, **state}, special)
-    for port, value in expected.items():
+    for port, value in case.expected(model, {**params, **state}, special).items():
         with np.errstate(over="ignore"):
             rounded_value = np.asarray(value, "float64").astype("float32")
         np.testing.assert_allclose(results_by_case[name][port], rounded_value, 1e-4, 1e-5, err_msg=port)
@@ -175,7 +162,7 @@ def test_gradients_are_finite_at_zeros_and_ties(stress: Any):
 
 @pytest.mark.parametrize("shape", [(), (0, 3)])
 def test_elementwise_blocks_accept_0_d_and_empty_arrays(shape: tuple[int, ...]):
-    for name in EACH:
+    for name in each_item.EACH:
         graph = KINDS[name]().graph
         assert infer(graph, {"input": TensorSpec(shape)}).outputs["output"].shape == shape
 

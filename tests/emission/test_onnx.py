@@ -14,6 +14,7 @@ import mithril_nb as ml
 from mithril_nb.emission.onnx.emit import emit_onnx
 from mithril_nb.errors import UnsupportedPrimitiveError
 from tests.blocks import test_cases
+from tests.blocks.case import examples
 from tests.emission.libraries import differences
 from tests.emission.test_blocks import CASES
 
@@ -49,7 +50,7 @@ def forward_of(names: Collection[str]) -> tuple[Callable[[Any], Any], Any]:
     graphs: dict[str, Any] = {}
     arrays: dict[str, Any] = {}
     for name in names:
-        model, inputs = test_cases._example(CASES[name])
+        model, inputs = examples(CASES[name])[-1]
         params, state = test_cases._arrays(test_cases._inferred(model.graph, inputs))
         graphs[name] = model.graph
         arrays[name] = [test_cases._as(one, "float32") for one in (params, state, inputs)]

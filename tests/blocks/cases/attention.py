@@ -15,9 +15,7 @@ from mithril_nb.models import (
     ScaledDotProduct,
     SplitHeads,
 )
-from tests.blocks.case import Arrays, Case, arrays
-
-few = st.integers(1, 4)
+from tests.blocks.case import Arrays, Case, Draw, Drawn, arrays, few, leads
 
 
 def attention(
@@ -27,7 +25,7 @@ def attention(
     *,
     is_causal: bool = False,
     scale: float | None = None,
-    mask: np.ndarray | None = None,
+    attn_mask: np.ndarray | None = None,
     lengths: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return attention, one query at a time over its visible keys; keys may have fewer heads."""
@@ -37,7 +35,7 @@ def attention(
         key, value = np.repeat(key, served, -3), np.repeat(value, served, -3)
     key, value = (np.broadcast_to(array, (*lead, *array.shape[-2:])) for array in (key, value))
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    whole = np.zeros((*lead, times, steps)) if mask is None else np.broadcast_to(mask, (*lead, times, steps))
+    whole = np.broadcast_to(0.0 if attn_mask is None else attn_mask, (*lead, times, steps))
     out = np.zeros((*lead, times, value.shape[-1]))
     for at in np.ndindex(*lead, times):
         seen = np.ones(steps, bool) if whole.dtype != bool else whole[at].copy()
@@ -54,7 +52,7 @@ def attention(
     return out
 
 
-def _scaled_dot_product(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _scaled_dot_product(draw: Draw) -> Drawn:
     rank = draw(st.integers(2, 4))
     batch, heads, served, times, steps, size, out = (draw(few) for _ in range(7))
     lead = (batch, heads * served)[4 - rank :]
@@ -80,19 +78,8 @@ def _scaled_dot_product(draw: st.DrawFn) -> tuple[Model, Arrays]:
     return block, inputs
 
 
-def _scaled_dot_product_reference(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
-    options = model.options
-    return {
-        "output": attention(
-            inputs["query"],
-            inputs["key"],
-            inputs["value"],
-            is_causal=options["is_causal"],
-            scale=options["scale"],
-            mask=inputs.get("attn_mask"),
-            lengths=inputs.get("lengths"),
-        )
-    }
+def _scaled_dot_product_reference(inputs: Arrays, is_causal: bool, scale: float | None) -> np.ndarray:
+    return attention(**inputs, is_causal=is_causal, scale=scale)
 
 
 def split(x: np.ndarray, heads: int) -> np.ndarray:
@@ -100,47 +87,45 @@ def split(x: np.ndarray, heads: int) -> np.ndarray:
     return np.stack(np.split(x, heads, -1), -3)
 
 
-def _split_heads(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _split_heads(draw: Draw) -> Drawn:
     heads = tuple(draw(st.lists(few, min_size=1, max_size=3)))
     lead = draw(st.sampled_from(((), (2,), (2, 1))))
     return SplitHeads(heads), {"input": draw(arrays((*lead, draw(st.integers(0, 3)), sum(heads) * draw(few))))}
 
 
-def _split_heads_reference(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
-    heads = model.options["heads"]
+def _split_heads_reference(input: np.ndarray, heads: tuple[int, ...]) -> Arrays:
     names = {1: ["output"], 2: ["key", "value"], 3: ["query", "key", "value"]}[len(heads)]
-    parts = np.split(split(inputs["input"], sum(heads)), np.cumsum(heads)[:-1], -3)
+    parts = np.split(split(input, sum(heads)), np.cumsum(heads)[:-1], -3)
     return dict(zip(names, parts, strict=True))
 
 
-def _merge_heads(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _merge_heads(draw: Draw) -> Drawn:
     lead = draw(st.sampled_from(((), (2,), (2, 1))))
     return MergeHeads(), {"input": draw(arrays((*lead, draw(few), draw(few), draw(few))))}
 
 
-def _merge_heads_reference(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
-    x = inputs["input"]
-    return {"output": np.concatenate([x[..., head, :, :] for head in range(x.shape[-3])], -1)}
+def merged(heads: np.ndarray) -> np.ndarray:
+    """Return the array with its heads side by side."""
+    return np.concatenate([heads[..., head, :, :] for head in range(heads.shape[-3])], -1)
 
 
-def _positional_encoding(draw: st.DrawFn) -> tuple[Model, Arrays]:
-    width = draw(st.integers(1, 7))
-    lead = draw(st.sampled_from(((), (2,), (1, 3))))
+def _positional_encoding(draw: Draw) -> Drawn:
+    width, lead = draw(st.integers(1, 7)), draw(leads)
     return PositionalEncoding(width, 9), {"input": draw(arrays((*lead, draw(st.integers(1, 9)), width)))}
 
 
-def _positional_encoding_reference(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
-    out = inputs["input"].copy()
+def _positional_encoding_reference(input: np.ndarray) -> np.ndarray:
+    out = input.copy()
     *_, times, width = out.shape
     for t in range(times):
         for i in range(width):
             wave = np.cos if i % 2 else np.sin
             out[..., t, i] += wave(t / 10000 ** ((i - i % 2) / width))
-    return {"output": out}
+    return out
 
 
-def _rotary_embedding(draw: st.DrawFn) -> tuple[Model, Arrays]:
-    lead = draw(st.sampled_from(((), (2,), (1, 3))))
+def _rotary_embedding(draw: Draw) -> Drawn:
+    lead = draw(leads)
     block = RotaryEmbedding(draw(st.sampled_from((10000.0, 500.0))), draw(st.booleans()), draw(st.integers(0, 9)))
     return block, {"input": draw(arrays((*lead, draw(st.integers(1, 9)), 2 * draw(few))))}
 
@@ -156,12 +141,11 @@ def rotated(x: np.ndarray, base: float = 10000.0, is_interleaved: bool = False, 
     return np.stack((pairs.real, pairs.imag), -1).reshape(x.shape)
 
 
-def _learned_positions(draw: st.DrawFn) -> tuple[Model, Arrays]:
-    lead = draw(st.sampled_from(((), (2,), (1, 3))))
-    return LearnedPositions(5), {"input": draw(arrays((*lead, draw(st.integers(0, 5)), draw(few))))}
+def _learned_positions(draw: Draw) -> Drawn:
+    return LearnedPositions(5), {"input": draw(arrays((*draw(leads), draw(st.integers(0, 5)), draw(few))))}
 
 
-def _multi_head_attention(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _multi_head_attention(draw: Draw) -> Drawn:
     batch, served, groups = draw(few), draw(st.integers(1, 2)), draw(st.integers(1, 2))
     width, times = 2 * served * groups * draw(st.integers(1, 2)), draw(few)
     cross = draw(st.booleans())
@@ -199,35 +183,16 @@ def multi_head_attention(model: Model, params: Arrays, inputs: Arrays) -> np.nda
         query, key, value = np.split(whole, (heads, heads + served), -3)
     if o["use_rotary"]:
         query, key = rotated(query), rotated(key)
-    out = attention(
-        query,
-        key,
-        value,
-        is_causal=o["is_causal"],
-        mask=inputs.get("attn_mask"),
-        lengths=inputs.get("lengths"),
-    )
-    return linear("out", np.concatenate([out[:, head] for head in range(heads)], -1))
+    masks = {port: inputs[port] for port in ("attn_mask", "lengths") if port in inputs}
+    return linear("out", merged(attention(query, key, value, is_causal=o["is_causal"], **masks)))
 
 
 CASES = [
     Case("ScaledDotProduct", _scaled_dot_product, _scaled_dot_product_reference),
     Case("SplitHeads", _split_heads, _split_heads_reference),
-    Case("MergeHeads", _merge_heads, _merge_heads_reference),
+    Case("MergeHeads", _merge_heads, lambda input: merged(input)),
     Case("PositionalEncoding", _positional_encoding, _positional_encoding_reference),
-    Case(
-        "RotaryEmbedding",
-        _rotary_embedding,
-        lambda model, _, given: {"output": rotated(given["input"], **model.options)},
-    ),
-    Case(
-        "LearnedPositions",
-        _learned_positions,
-        lambda _, params, given: {"output": given["input"] + params["weight"][: given["input"].shape[-2]]},
-    ),
-    Case(
-        "MultiHeadAttention",
-        _multi_head_attention,
-        lambda model, params, given: {"output": multi_head_attention(model, params, given)},
-    ),
+    Case("RotaryEmbedding", _rotary_embedding, lambda model, input: rotated(input, **model.options)),
+    Case("LearnedPositions", _learned_positions, lambda input, weight: input + weight[: input.shape[-2]]),
+    Case("MultiHeadAttention", _multi_head_attention, multi_head_attention),
 ]

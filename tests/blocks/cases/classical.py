@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,46 +26,36 @@ from mithril_nb.models import (
     GPRVOuter,
     KernelizedSVM,
     MDSCore,
-    Model,
-    NormModifier,
-    PolynomialFeatures,
     PolynomialKernel,
     PolynomialRegression,
     RBFKernel,
     TSNECore,
     TsnePJoint,
 )
-from tests.blocks.case import Arrays, Case, arrays, filled_shapes, shapes
+from tests.blocks.case import Arrays, Case, Draw, Drawn, arrays, few, filled_shapes, on, shapes
 
 
-def _folded(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
+def folded(input: np.ndarray) -> np.ndarray:
     # Computed by walking back and forth, not by a remainder.
-    return {"output": np.interp(given["input"], np.arange(-47, 50, 4), [1, 5] * 12 + [1])}
+    return np.interp(input, np.arange(-47, 50, 4), [1, 5] * 12 + [1])
 
 
-def _distances(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _distances(draw: Draw) -> Drawn:
     width = draw(st.integers(1, 3))
     left, right = (draw(arrays((draw(st.integers(0, 4)), width), least)) for least in (-3.0, -2.0))
     return DistanceMatrix(), {"left": left, "right": right, "norm": np.asarray(draw(st.sampled_from((1.0, 1.5, 2.0))))}
 
 
-def _minkowski(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
-    norm = float(given["norm"])
-    return {"output": distance.cdist(given["left"], given["right"], "minkowski", p=norm) ** norm}
+def _minkowski(left: np.ndarray, right: np.ndarray, norm: np.ndarray) -> np.ndarray:
+    return distance.cdist(left, right, "minkowski", p=float(norm)) ** float(norm)
 
 
-def _polynomial(draw: st.DrawFn) -> tuple[Model, Arrays]:
-    return PolynomialFeatures(draw(st.integers(1, 3))), {"input": draw(arrays(draw(filled_shapes), -1.5, 1.5))}
+def _features(input: np.ndarray, degree: int) -> np.ndarray:
+    features = preprocessing.PolynomialFeatures(degree, include_bias=False)
+    return features.fit_transform(input.reshape(-1, input.shape[-1])).reshape(*input.shape[:-1], -1)
 
 
-def _features(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
-    x = given["input"]
-    made = preprocessing.PolynomialFeatures(model.options["degree"], include_bias=False)
-    rows = made.fit_transform(x.reshape(-1, x.shape[-1]))
-    return {"output": rows.reshape(*x.shape[:-1], -1)}
-
-
-def _joint(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _joint(draw: Draw) -> Drawn:
     points = draw(arrays((draw(st.integers(4, 8)), 3)))
     squares = distance.squareform(distance.pdist(points, "sqeuclidean"))
     return TsnePJoint(), {
@@ -73,9 +64,9 @@ def _joint(draw: st.DrawFn) -> tuple[Model, Arrays]:
     }
 
 
-def _joint_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
+def _probabilities(squared_distances: np.ndarray, target_perplexity: Any) -> np.ndarray:
     """Solve by Brent's method, because scikit-learn stops at an entropy difference of 1e-5."""
-    squares, wanted = given["squared_distances"], float(given["target_perplexity"])
+    squares, perplexity = squared_distances, float(target_perplexity)
     count = len(squares)
     conditional = np.zeros((count, count))
     for row in range(count):
@@ -85,125 +76,111 @@ def _joint_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, An
         def seen(exponent: float, beyond: np.ndarray = beyond) -> np.ndarray:
             return special.softmax(-np.exp(exponent) * beyond)
 
-        found = optimize.brentq(lambda e, seen=seen: special.entr(seen(e)).sum() - np.log(wanted), -20, 20, xtol=1e-14)
-        conditional[row, others] = seen(found)
-    near = manifold._binary_search_perplexity(squares.astype("float32"), wanted, 0)
+        root = optimize.brentq(
+            lambda e, seen=seen: special.entr(seen(e)).sum() - np.log(perplexity), -20, 20, xtol=1e-14
+        )
+        conditional[row, others] = seen(root)
+    near = manifold._binary_search_perplexity(squares.astype("float32"), perplexity, 0)
     np.testing.assert_allclose(conditional, near, atol=1e-3)
-    return {"output": (conditional + conditional.T) / (2 * count)}
+    return (conditional + conditional.T) / (2 * count)
 
 
-def _definite(draw: st.DrawFn, count: int) -> np.ndarray:
+def _definite(draw: Draw, count: int) -> np.ndarray:
     root = draw(arrays((count, count), -1.0, 1.0))
     return root @ root.T + np.eye(count)
 
 
-def _cholesky(draw: st.DrawFn) -> tuple[Model, Arrays]:
-    count = draw(st.integers(1, 4))
+def _cholesky(draw: Draw) -> Drawn:
+    count = draw(few)
     matrix = _definite(draw, count)
     batch = draw(st.sampled_from(((), (2,))))
     return Cholesky(), {"input": matrix * np.linspace(1, 2, int(np.prod(batch))).reshape(*batch, 1, 1)[..., :, :]}
 
 
-def _process(draw: st.DrawFn) -> tuple[int, Arrays]:
-    count = draw(st.integers(1, 4))
+def _process(draw: Draw) -> tuple[int, Arrays]:
+    count = draw(few)
     matrix = _definite(draw, count)
     return count, {"K_term": matrix, "L": np.linalg.cholesky(matrix)}
 
 
-def _alpha(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _alpha(draw: Draw) -> Drawn:
     count, given = _process(draw)
     shape = draw(st.sampled_from(((count,), (count, 1))))
     return GPRAlpha(), {**given, "label_mu_diff": draw(arrays(shape))}
 
 
-def _outer(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _outer(draw: Draw) -> Drawn:
     count, given = _process(draw)
     return GPRVOuter(), {**given, "K": draw(arrays((count, draw(st.integers(1, 3)))))}
 
 
-def _rows(draw: st.DrawFn, width: int, least: float = -2.0) -> np.ndarray:
-    return draw(arrays((draw(st.integers(1, 4)), width), least, 2.0))
+def _rows(draw: Draw, width: int, least: float = -2.0) -> np.ndarray:
+    return draw(arrays((draw(few), width), least, 2.0))
 
 
-def _sets(draw: st.DrawFn) -> Arrays:
+def _sets(draw: Draw) -> Arrays:
     width = draw(st.integers(1, 3))
     return {"input1": _rows(draw, width), "input2": _rows(draw, width, -1.5)}
 
 
-def _number(draw: st.DrawFn, *choices: float) -> np.ndarray:
+def _number(draw: Draw, *choices: float) -> np.ndarray:
     return np.asarray(draw(st.sampled_from(choices)))
 
 
-def _rbf(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _rbf(draw: Draw) -> Drawn:
     return RBFKernel(), {**_sets(draw), "l_scale": _number(draw, 0.7, 2.0), "sigma": _number(draw, 0.5, 1.5)}
 
 
-def _rbf_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
-    made = pairwise.rbf_kernel(given["input1"], given["input2"], 0.5 / float(given["l_scale"]) ** 2)
-    return {"output": given["sigma"] ** 2 * made}
+def _rbf_kernel(input1: np.ndarray, input2: np.ndarray, l_scale: Any, sigma: Any) -> np.ndarray:
+    return sigma**2 * pairwise.rbf_kernel(input1, input2, 0.5 / float(l_scale) ** 2)
 
 
-def _polynomial_kernel(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _polynomial_kernel(draw: Draw) -> Drawn:
     block = PolynomialKernel(draw(st.booleans()))
     return block, {**_sets(draw), "poly_coef": _number(draw, 0.5, 1.0), "degree": _number(draw, 1.0, 2.0, 3.0)}
 
 
-def _polynomial_kernel_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
-    degree, shift = float(given["degree"]), float(given["poly_coef"])
-    return {"output": pairwise.polynomial_kernel(given["input1"], given["input2"], degree, 1.0, shift)}
-
-
-def _svm(draw: st.DrawFn) -> tuple[Model, Arrays]:
-    return KernelizedSVM(RBFKernel()), _rbf(draw)[1]
-
-
-def _svm_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
-    kernel = _rbf_expected(model, params, given)["output"]
-    return {"output": kernel @ params["weight"] + params["bias"]}
-
-
-def _linear(kind: str):
+def _linear(kind: str) -> Callable[[Draw], Drawn]:
     return lambda draw: (KINDS[kind](), {"input": _rows(draw, draw(st.integers(1, 3)))})
 
 
-def _regression(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _affine(rows: np.ndarray, params: Arrays) -> np.ndarray:
+    return rows @ params["weight"] + params["bias"]
+
+
+def _regression(draw: Draw) -> Drawn:
     block = PolynomialRegression(draw(st.integers(1, 3)), draw(st.sampled_from((None, 2))))
     return block, {"input": _rows(draw, draw(st.integers(1, 2)))}
 
 
-def _regression_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
-    return {"output": _features(model, params, given)["output"] @ params["weight"] + params["bias"]}
-
-
-def _encoded(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _encoded(draw: Draw) -> Drawn:
     return EncoderDistanceMatrix(draw(st.booleans())), {**_sets(draw), "norm": _number(draw, 1.5, 2.0, 8.0)}
 
 
-def _encoded_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
-    norm = float(_folded(model, params, {"input": given["norm"]})["output"])
-    found = distance.cdist(given["input1"], given["input2"], "minkowski", p=norm)
-    return {"output": found if model.options["get_final_distance"] else found**norm}
+def _encoded_distances(
+    input1: np.ndarray, input2: np.ndarray, norm: np.ndarray, get_final_distance: bool
+) -> np.ndarray:
+    p = float(folded(norm))
+    distances = distance.cdist(input1, input2, "minkowski", p=p)
+    return distances if get_final_distance else distances**p
 
 
-def _square(draw: st.DrawFn, count: int, least: float) -> np.ndarray:
-    return distance.squareform(distance.pdist(draw(arrays((count, 3), least, 2.0))))
+def _square(draw: Draw, count: int, least: float) -> np.ndarray:
+    return _between(draw(arrays((count, 3), least, 2.0)))
 
 
-def _stress(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _stress(draw: Draw) -> Drawn:
     count = draw(st.integers(2, 4))
     given = {"distances": _square(draw, count, -2.0), "pred_distances": _square(draw, count, -1.0)}
     return MDSCore(draw(st.booleans())), {**given, "norm": _number(draw, 1.5, 2.0)}
 
 
-def _stress_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
-    norm = float(given["norm"])
-    wanted, found = given["distances"], given["pred_distances"]
-    if not model.options["exact_distances"]:
-        wanted, found = wanted ** (1 / norm), found ** (1 / norm)
-    return {"output": np.linalg.norm((wanted - found).ravel(), norm) / np.linalg.norm(wanted.ravel(), norm)}
+def _relative_error(distances: np.ndarray, pred_distances: np.ndarray, norm: np.ndarray, exact_distances: bool) -> Any:
+    true, near = (one if exact_distances else one ** (1 / norm) for one in (distances, pred_distances))
+    return np.linalg.norm((true - near).ravel(), float(norm)) / np.linalg.norm(true.ravel(), float(norm))
 
 
-def _neighbours(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _neighbours(draw: Draw) -> Drawn:
     count, calculates = draw(st.integers(4, 7)), draw(st.booleans())
     block = TSNECore(draw(st.booleans()), calculates, 2.0)
     given = {"pred_distances": _square(draw, count, -1.0)}
@@ -213,50 +190,45 @@ def _neighbours(draw: st.DrawFn) -> tuple[Model, Arrays]:
     return block, {**given, "p_joint": joint / joint.sum()}
 
 
-def _neighbours_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
-    power = 2 if model.options["exact_distances"] else 1
-    joint = given.get("p_joint")
-    if joint is None:
-        squares = {"squared_distances": given["distances"] ** power, "target_perplexity": np.asarray(2.0)}
-        joint = _joint_expected(model, params, squares)["output"]
-    near = 1 / (1 + given["pred_distances"] ** power)
+def _divergence(inputs: Arrays, exact_distances: bool) -> Any:
+    power = 2 if exact_distances else 1
+    joint = inputs.get("p_joint")
+    joint = _probabilities(inputs["distances"] ** power, 2.0) if joint is None else joint
+    near = 1 / (1 + inputs["pred_distances"] ** power)
     np.fill_diagonal(near, 0)
-    return {"output": special.rel_entr(joint, near / near.sum() + np.eye(len(near)) * 1e-300).sum()}
+    return special.rel_entr(joint, near / near.sum() + np.eye(len(near)) * 1e-300).sum()
 
 
-def _scaled(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _scaled(draw: Draw) -> Drawn:
     input_type = draw(st.sampled_from(("distances", "powers", "points")))
     count = draw(st.integers(2, 4))
     given = draw(arrays((count, 3))) if input_type == "points" else _square(draw, count, -2.0)
     return MDS(2, input_type), {"input": given, "norm": np.asarray(2.0)}
 
 
-def _scaled_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
-    wanted = given["input"]
-    if model.options["input_type"] == "powers":
-        wanted = np.sqrt(wanted)
-    elif model.options["input_type"] == "points":
-        wanted = distance.squareform(distance.pdist(wanted))
-    error = wanted - distance.squareform(distance.pdist(params["coords"]))
-    return {"output": np.linalg.norm(error) / np.linalg.norm(wanted), "predicted_coords": params["coords"]}
+def _between(points: np.ndarray) -> np.ndarray:
+    return distance.squareform(distance.pdist(points))
 
 
-def _embedded(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _scaled_error(input: np.ndarray, input_type: str, coords: np.ndarray) -> dict[str, Any]:
+    true = {"distances": np.positive, "powers": np.sqrt, "points": _between}[input_type](input)
+    error = np.linalg.norm(true - _between(coords)) / np.linalg.norm(true)
+    return {"output": error, "predicted_coords": coords}
+
+
+def _embedded(draw: Draw) -> Drawn:
     block = TSNE(2, perplexity=2.0, calculate_p_joint=True)
     return block, {"input": _square(draw, draw(st.integers(4, 6)), -2.0), "norm": np.asarray(2.0)}
 
 
-def _embedded_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
-    found = distance.squareform(distance.pdist(params["coords"]))
-    core = _neighbours_expected(
-        TSNECore(True, True, 2.0), params, {"distances": given["input"], "pred_distances": found}
-    )
-    return {**core, "predicted_coords": params["coords"]}
+def _embedded_divergence(input: np.ndarray, coords: np.ndarray) -> dict[str, Any]:
+    inputs = {"distances": input, "pred_distances": _between(coords)}
+    return {"output": _divergence(inputs, True), "predicted_coords": coords}
 
 
-def _gaussian(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _gaussian(draw: Draw) -> Drawn:
     new = draw(st.booleans())
-    x, others = draw(arrays((draw(st.integers(1, 4)), 2))), draw(arrays((draw(st.integers(1, 3)), 2), -2.0, 2.5))
+    x, others = draw(arrays((draw(few), 2))), draw(arrays((draw(st.integers(1, 3)), 2), -2.0, 2.5))
     given = {
         "label": draw(arrays((len(x), 1))),
         "mu": np.asarray(0.3),
@@ -270,59 +242,56 @@ def _gaussian(draw: st.DrawFn) -> tuple[Model, Arrays]:
     }
 
 
-def _gaussian_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
-    count, across = len(given["k"]), given.get("k_cross", given["k"])
-    term = given["k"] + float(given["s"]) * np.eye(count)
-    label = given["label"][:, 0]
-    loss = -stats.multivariate_normal(np.full(count, float(given["mu"])), term).logpdf(label)
+def _posterior(inputs: Arrays, k: np.ndarray, s: Any, label: np.ndarray, mu: Any, k_star: np.ndarray) -> dict[str, Any]:
+    count, across = len(k), inputs.get("k_cross", k)
+    term = k + float(s) * np.eye(count)
+    loss = -stats.multivariate_normal(np.full(count, float(mu)), term).logpdf(label[:, 0])
     inverse = np.linalg.inv(term)
-    left = np.diagonal(given["k_star"] - across.T @ inverse @ across)
-    prediction = given["mu"] + across.T @ inverse @ (given["label"] - given["mu"])
-    return {"loss": loss, "prediction": prediction, "confidence": left[:, None]}
+    confidence = np.diagonal(k_star - across.T @ inverse @ across)
+    prediction = mu + across.T @ inverse @ (label - mu)
+    return {"loss": loss, "prediction": prediction, "confidence": confidence[:, None]}
 
 
 CASES = [
-    Case("NormModifier", lambda draw: (NormModifier(), {"input": draw(arrays(draw(shapes), -30, 30))}), _folded),
+    Case("NormModifier", on("NormModifier", shapes, -30, 30), folded),
     Case("DistanceMatrix", _distances, _minkowski),
-    Case("PolynomialFeatures", _polynomial, _features),
+    Case("PolynomialFeatures", on("PolynomialFeatures", filled_shapes, -1.5, 1.5, degree=(1, 2, 3)), _features),
     # In float32 the entropy is accurate to about 1e-6, which limits the accuracy of the width.
-    Case("TsnePJoint", _joint, _joint_expected, is_differentiable=False, tolerance=3e-5),
-    Case("Cholesky", _cholesky, lambda _, __, given: {"output": np.linalg.cholesky(given["input"])}),
+    Case("TsnePJoint", _joint, _probabilities, is_differentiable=False, tolerance=3e-5),
+    Case("Cholesky", _cholesky, np.linalg.cholesky),
+    Case("Eigvalsh", lambda draw: (Eigvalsh(), _process(draw)[1]), lambda L: np.diagonal(L)),
+    Case("GPRAlpha", _alpha, lambda L, label_mu_diff: linalg.cho_solve((L, True), label_mu_diff)),
+    Case("GPRVOuter", _outer, lambda K, L: K.T @ linalg.cho_solve((L, True), K)),
+    Case("RBFKernel", _rbf, _rbf_kernel),
     Case(
-        "Eigvalsh",
-        lambda draw: (Eigvalsh(), _process(draw)[1]),
-        lambda _, __, given: {"output": np.diagonal(given["L"])},
+        "PolynomialKernel",
+        _polynomial_kernel,
+        lambda input1, input2, poly_coef, degree: pairwise.polynomial_kernel(
+            input1, input2, float(degree), 1.0, float(poly_coef)
+        ),
     ),
     Case(
-        "GPRAlpha",
-        _alpha,
-        lambda _, __, given: {"output": linalg.cho_solve((given["L"], True), given["label_mu_diff"])},
+        "KernelizedSVM",
+        lambda draw: (KernelizedSVM(RBFKernel()), _rbf(draw)[1]),
+        lambda params, inputs: _affine(_rbf_kernel(**inputs), params),
     ),
-    Case(
-        "GPRVOuter",
-        _outer,
-        lambda _, __, given: {"output": given["K"].T @ linalg.cho_solve((given["L"], True), given["K"])},
-    ),
-    Case("RBFKernel", _rbf, _rbf_expected),
-    Case("PolynomialKernel", _polynomial_kernel, _polynomial_kernel_expected),
-    Case("KernelizedSVM", _svm, _svm_expected),
-    Case(
-        "LinearSVM",
-        _linear("LinearSVM"),
-        lambda _, params, given: {"output": given["input"] @ params["weight"] + params["bias"]},
-    ),
+    Case("LinearSVM", _linear("LinearSVM"), lambda params, input: _affine(input, params)),
     Case(
         "LogisticRegression",
         _linear("LogisticRegression"),
-        lambda _, params, given: {"probs_output": special.expit(given["input"] @ params["weight"] + params["bias"])},
+        lambda params, input: {"probs_output": special.expit(_affine(input, params))},
     ),
-    Case("PolynomialRegression", _regression, _regression_expected),
-    Case("EncoderDistanceMatrix", _encoded, _encoded_expected),
+    Case(
+        "PolynomialRegression",
+        _regression,
+        lambda params, input, degree: _affine(_features(input, degree), params),
+    ),
+    Case("EncoderDistanceMatrix", _encoded, _encoded_distances),
     # A root of zero on the diagonal has only a one-sided slope: see test_classical.py.
-    Case("MDSCore", _stress, _stress_expected, is_differentiable=False),
+    Case("MDSCore", _stress, _relative_error, is_differentiable=False),
     # The output of TsnePJoint is data: finite differences would see it change.
-    Case("TSNECore", _neighbours, _neighbours_expected, is_differentiable=False, tolerance=3e-5),
-    Case("MDS", _scaled, _scaled_expected, is_differentiable=False),
-    Case("TSNE", _embedded, _embedded_expected, is_differentiable=False, tolerance=3e-5),
-    Case("GaussProcessRegressionCore", _gaussian, _gaussian_expected, tolerance=1e-4),
+    Case("TSNECore", _neighbours, _divergence, is_differentiable=False, tolerance=3e-5),
+    Case("MDS", _scaled, _scaled_error, is_differentiable=False),
+    Case("TSNE", _embedded, _embedded_divergence, is_differentiable=False, tolerance=3e-5),
+    Case("GaussProcessRegressionCore", _gaussian, _posterior, tolerance=1e-4),
 ]

@@ -6,41 +6,32 @@ import numpy as np
 from hypothesis import strategies as st
 
 from mithril_nb.models import Add, Cond, Model, Relu, Repeat, Scan, Tanh
-from tests.blocks.case import Arrays, Case, arrays
+from tests.blocks.case import Case, Draw, Drawn, arrays, few
 
 
-def _total() -> Model:
-    return Model() | Add()(left="x", right="before", output="sum")
-
-
-def _scan(draw: st.DrawFn) -> tuple[Model, Arrays]:
-    rows, columns = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+def _scan(draw: Draw) -> Drawn:
+    rows, columns = draw(few), draw(few)
+    body = Model() | Add()(left="x", right="before", output="sum")
     given = {"x": draw(arrays((rows, columns))), "before": draw(arrays((columns,)))}
-    return Scan(_total(), carry={"sum": "before"}, axis=0), given
+    return Scan(body, carry={"sum": "before"}, axis=0), given
 
 
-def _repeat(draw: st.DrawFn) -> tuple[Model, Arrays]:
-    return Repeat(Tanh(), draw(st.integers(1, 4))), {"input": draw(arrays((draw(st.integers(1, 4)), 3)))}
+def _repeat(draw: Draw) -> Drawn:
+    return Repeat(Tanh(), draw(few)), {"input": draw(arrays((draw(few), 3)))}
 
 
-def _repeat_reference(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
-    x = inputs["input"]
-    for _ in range(model.options["count"]):
-        x = np.tanh(x)
-    return {"output": x}
+def _repeated(input: np.ndarray, count: int) -> np.ndarray:
+    for _ in range(count):
+        input = np.tanh(input)
+    return input
 
 
-def _cond(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _cond(draw: Draw) -> Drawn:
     return Cond(Relu(), Tanh()), {"condition": np.asarray(draw(st.booleans())), "input": draw(arrays((2, 3)))}
 
 
-def _cond_reference(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
-    x = inputs["input"]
-    return {"output": np.maximum(x, 0) if inputs["condition"] else np.tanh(x)}
-
-
 CASES = [
-    Case("Scan", _scan, lambda _, __, given: {"sum": given["before"] + given["x"].sum(0)}),
-    Case("Repeat", _repeat, _repeat_reference),
-    Case("Cond", _cond, _cond_reference),
+    Case("Scan", _scan, lambda x, before: {"sum": before + x.sum(0)}),
+    Case("Repeat", _repeat, _repeated),
+    Case("Cond", _cond, lambda condition, input: np.maximum(input, 0) if condition else np.tanh(input)),
 ]

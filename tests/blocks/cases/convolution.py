@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
 from mithril_nb.models import KINDS, GlobalAvgPool2d, Model
-from tests.blocks.case import Arrays, Case, arrays
+from tests.blocks.case import Arrays, Case, Draw, Drawn, Shape, arrays
 
 
-def padded(x: np.ndarray, options: Any, reach: tuple[int, ...], fill: float) -> tuple[np.ndarray, list[Any]]:
+def padded(x: np.ndarray, options: Any, reach: Shape, fill: float) -> tuple[np.ndarray, list[Any]]:
     """Return the padded array and its padding, given as a keyword or numbers."""
     axes, padding = len(reach), options["padding"]
     pads: list[Any] = []
@@ -32,7 +32,7 @@ def padded(x: np.ndarray, options: Any, reach: tuple[int, ...], fill: float) -> 
     return np.pad(x, [(0, 0), (0, 0), *pads], constant_values=fill), pads
 
 
-def laid(x: np.ndarray, options: Any, size: tuple[int, ...], fill: float) -> tuple[np.ndarray, list[Any]]:
+def laid(x: np.ndarray, options: Any, size: Shape, fill: float) -> tuple[np.ndarray, list[Any]]:
     """Return all windows, `(batch, channels, *places, *items)`, and the padding."""
     axes = len(size)
     dilation = options.get("dilation", (1,) * axes)
@@ -45,22 +45,22 @@ def laid(x: np.ndarray, options: Any, size: tuple[int, ...], fill: float) -> tup
     return every[(slice(None), slice(None), *steps, *gaps)], pads
 
 
-def convolution(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
+def convolution(model: Model, params: Arrays, inputs: Arrays, input: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Return the sum over each window, group by group."""
-    weight, options = {**params, **inputs}["weight"], model.options
+    options = model.options
     axes, groups = weight.ndim - 2, options.get("groups", 1)
-    windows, _ = laid(inputs["input"], options, weight.shape[2:], 0.0)
+    windows, _ = laid(input, options, weight.shape[2:], 0.0)
     parts = []
     for some, part in zip(np.split(windows, groups, 1), np.split(weight, groups), strict=True):
         parts.append(np.tensordot(some, part, ([1, *range(-axes, 0)], [1, *range(2, axes + 2)])))
     out = np.moveaxis(np.concatenate(parts, -1), -1, 1)
     bias = {**params, **inputs}.get("bias")
-    return {"output": out if bias is None else out + bias.reshape(-1, *(1,) * axes)}
+    return out if bias is None else out + bias.reshape(-1, *(1,) * axes)
 
 
-def transposed(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
+def transposed(model: Model, params: Arrays, input: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Add a window to the output for each item of the input, and cut off the padding."""
-    x, weight, options = inputs["input"], params["weight"], model.options
+    x, options = input, model.options
     axes, groups, stride, gaps = weight.ndim - 2, options["groups"], options["stride"], options["dilation"]
     reach = [(size - 1) * gap + 1 for size, gap in zip(weight.shape[2:], gaps, strict=True)]
     full = [(n - 1) * s + r for n, s, r in zip(x.shape[2:], stride, reach, strict=True)]
@@ -80,25 +80,22 @@ def transposed(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
             _, pads = padded(x, options, tuple(reach), 0.0)
             before, size = pads[axis][0], length - sum(pads[axis])
         out = np.take(out, np.arange(before, before + size + extra), axis + 2)
-    return {"output": out + params["bias"].reshape(-1, *(1,) * axes) if "bias" in params else out}
+    return out + params["bias"].reshape(-1, *(1,) * axes) if "bias" in params else out
 
 
-def most(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
-    size = model.options["kernel_size"]
-    return {"output": laid(inputs["input"], model.options, size, -np.inf)[0].max(tuple(range(-len(size), 0)))}
+def most(model: Model, input: np.ndarray, kernel_size: Shape) -> np.ndarray:
+    return laid(input, model.options, kernel_size, -np.inf)[0].max(tuple(range(-len(kernel_size), 0)))
 
 
-def mean(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
-    x, size = inputs["input"], model.options["kernel_size"]
-    axes = tuple(range(-len(size), 0))
-    sums = laid(x, model.options, size, 0.0)[0].sum(axes)
-    counts = laid(np.ones_like(x), model.options, size, 0.0)[0].sum(axes)
-    return {"output": sums / (np.prod(size) if model.options.get("count_include_pad", True) else counts)}
+def mean(model: Model, input: np.ndarray, kernel_size: Shape) -> np.ndarray:
+    axes = tuple(range(-len(kernel_size), 0))
+    sums, counts = (laid(x, model.options, kernel_size, 0.0)[0].sum(axes) for x in (input, np.ones_like(input)))
+    return sums / (np.prod(kernel_size) if model.options.get("count_include_pad", True) else counts)
 
 
 def adaptive(reduce: Any) -> Any:
-    def reference(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
-        x, (rows, columns) = inputs["input"], model.options["output_size"]
+    def reference(input: np.ndarray, output_size: Shape) -> np.ndarray:
+        x, (rows, columns) = input, output_size
         out = np.zeros((*x.shape[:2], rows, columns))
         for i, j in itertools.product(range(rows), range(columns)):
             (top, bottom), (left, right) = (
@@ -106,29 +103,29 @@ def adaptive(reduce: Any) -> Any:
                 for k, size, count in ((i, x.shape[2], rows), (j, x.shape[3], columns))
             )
             out[:, :, i, j] = reduce(x[:, :, top:bottom, left:right], (2, 3))
-        return {"output": out}
+        return out
 
     return reference
 
 
-def padding(draw: st.DrawFn, axes: int, most_: int = 2) -> Any:
+def padding(draw: Draw, axes: int, most_: int = 2) -> Any:
     number = st.integers(0, most_)
     pair = st.tuples(number, number)
     several = st.tuples(*[st.one_of(number, pair)] * axes) if axes > 1 else pair
     return draw(st.one_of(st.sampled_from(("same", "valid")), number, several))
 
 
-def sizes(draw: st.DrawFn, axes: int, least: int, most_: int) -> tuple[int, ...]:
+def sizes(draw: Draw, axes: int, least: int, most_: int) -> Shape:
     return tuple(draw(st.integers(least, most_)) for _ in range(axes))
 
 
-def image(draw: st.DrawFn, channels: int, axes: int, reach: int = 1) -> np.ndarray:
+def image(draw: Draw, channels: int, axes: int, reach: int = 1) -> np.ndarray:
     batch = draw(st.integers(0 if axes < 3 else 1, 2))
     return draw(arrays((batch, channels, *sizes(draw, axes, reach, reach + 3))))
 
 
 def drawn_convolution(kind: str, axes: int, *more: str) -> Any:
-    def draw(draw: st.DrawFn) -> tuple[Model, Arrays]:
+    def draw(draw: Draw) -> Drawn:
         groups = draw(st.integers(1, 3)) if "groups" in more else 1
         out, channels = groups * draw(st.integers(1, 2)), groups * draw(st.integers(1, 2))
         kernel, gaps = sizes(draw, axes, 1, 3), sizes(draw, axes, 1, 2)
@@ -150,7 +147,7 @@ def drawn_convolution(kind: str, axes: int, *more: str) -> Any:
 
 
 def drawn_pool(kind: str, axes: int, *more: str) -> Any:
-    def draw(draw: st.DrawFn) -> tuple[Model, Arrays]:
+    def draw(draw: Draw) -> Drawn:
         kernel = sizes(draw, axes, 2, 3)
         given: dict[str, Any] = {"stride": draw(st.one_of(st.none(), st.just(sizes(draw, axes, 1, 3))))}
         given["padding"] = padding(draw, axes, 1)
@@ -168,10 +165,6 @@ def drawn_pool(kind: str, axes: int, *more: str) -> Any:
 
 def drawn_adaptive(kind: str) -> Any:
     return lambda draw: (KINDS[kind](sizes(draw, 2, 1, 6)), {"input": image(draw, 2, 2)})
-
-
-def _global(draw: st.DrawFn) -> tuple[Model, Arrays]:
-    return GlobalAvgPool2d(), {"input": image(draw, 3, 2)}
 
 
 CASES = [
@@ -199,5 +192,9 @@ CASES = [
     ),
     Case("AdaptiveAvgPool2d", drawn_adaptive("AdaptiveAvgPool2d"), adaptive(np.mean)),
     Case("AdaptiveMaxPool2d", drawn_adaptive("AdaptiveMaxPool2d"), adaptive(np.max)),
-    Case("GlobalAvgPool2d", _global, lambda _, __, given: {"output": given["input"].mean((2, 3))}),
+    Case(
+        "GlobalAvgPool2d",
+        lambda draw: (GlobalAvgPool2d(), {"input": image(draw, 3, 2)}),
+        lambda input: input.mean((2, 3)),
+    ),
 ]

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from mithril_nb.models import KINDS, Cumsum, Model, Trapezoid, Unique
-from tests.blocks.case import Arrays, Case, arrays, filled_shapes, shapes
-from tests.blocks.cases.arithmetic import truths, whole
+from mithril_nb.models import KINDS, Cumsum, Trapezoid, Unique
+from tests.blocks.case import Case, Draw, Drawn, arrays, axis, call, filled_shapes, shapes, truths, whole
 
 
-def _axes(draw: st.DrawFn, rank: int) -> int | list[int] | None:
+def _axes(draw: Draw, rank: int) -> int | list[int] | None:
     """Draw all, one or several axes, some counted from the end."""
     if draw(st.booleans()):
         return None
@@ -22,132 +21,109 @@ def _axes(draw: st.DrawFn, rank: int) -> int | list[int] | None:
     return axes[0] if len(axes) == 1 and draw(st.booleans()) else axes
 
 
-def _reduction(kind: str, reference: Callable[..., Any], can_be_empty: bool = True, kinds: str = "f", **more):
-    def drawn(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _reduction(kind: str, can_be_empty: bool = True, dtypes: str = "f", **more: Any) -> Callable[[Draw], Drawn]:
+    def draw_block(draw: Draw) -> Drawn:
         shape = draw(shapes)
         if can_be_empty and shape and draw(st.integers(0, 5)) == 0:
             shape = (0, *shape[1:])
         values = {"f": lambda s: draw(arrays(s)), "i": lambda s: whole(draw, s, -3, 3), "b": lambda s: truths(draw, s)}
-        x = values[draw(st.sampled_from(kinds))](shape)
-        options = {name: draw(strategy) for name, strategy in more.items()}
+        x = values[draw(st.sampled_from(dtypes))](shape)
+        options = {name: draw(st.sampled_from(choices)) for name, choices in more.items()}
         return KINDS[kind](axis=_axes(draw, len(shape)), keepdim=draw(st.booleans()), **options), {"input": x}
 
-    def compute(model: Model, params: Arrays, inputs: Arrays) -> dict[str, Any]:
-        options = {name: model.options[name] for name in more}
-        with np.errstate(all="ignore"):
-            return {
-                "output": reference(
-                    inputs["input"], axis=model.options["axis"], keepdims=model.options["keepdim"], **options
-                )
-            }
-
-    return drawn, compute
+    return draw_block
 
 
-def _empty_is_nan(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a NumPy reduction: an empty array gives NaN without a warning."""
-
-    def compute(x: np.ndarray, axis: Any, keepdims: bool, correction: float = 0.0) -> Any:
-        count = np.sum(np.ones(x.shape), axis=axis, keepdims=keepdims)
-        with np.errstate(all="ignore"):
-            mean = np.sum(x, axis=axis, keepdims=True) / np.sum(np.ones(x.shape), axis=axis, keepdims=True)
-            return function(x, mean, axis, keepdims, np.maximum(count - correction, 0))
-
-    return compute
+def _like(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda input, axis, keepdim: function(input, axis=axis, keepdims=keepdim)
 
 
-@_empty_is_nan
-def _mean(x: np.ndarray, mean: Any, axis: Any, keepdims: bool, count: Any) -> Any:
-    return np.sum(x, axis=axis, keepdims=keepdims) / count
+def _mean(input: np.ndarray, axis: Any, keepdim: bool) -> Any:
+    return np.sum(input, axis, keepdims=keepdim) / np.sum(np.ones(input.shape), axis, keepdims=keepdim)
 
 
-@_empty_is_nan
-def _variance(x: np.ndarray, mean: Any, axis: Any, keepdims: bool, count: Any) -> Any:
-    return np.sum((x - mean) ** 2, axis=axis, keepdims=keepdims) / count
+def _variance(input: np.ndarray, axis: Any, keepdim: bool, correction: float) -> Any:
+    count = np.sum(np.ones(input.shape), axis, keepdims=keepdim)
+    squares = np.sum((input - _mean(input, axis, True)) ** 2, axis, keepdims=keepdim)
+    return squares / np.maximum(count - correction, 0)
 
 
-def _log_sum_exp(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
-    return np.log(np.sum(np.exp(x), axis=axis, keepdims=keepdims))
+def _log_sum_exp(input: np.ndarray, axis: Any, keepdim: bool) -> Any:
+    return np.log(np.sum(np.exp(input), axis, keepdims=keepdim))
 
 
-def _norm(x: np.ndarray, axis: Any, keepdims: bool, p: float) -> Any:
+def _norm(input: np.ndarray, axis: Any, keepdim: bool, p: float) -> Any:
     if p == np.inf:
-        return np.max(np.abs(x), axis=axis, keepdims=keepdims, initial=0.0)
-    return np.sum(np.abs(x) ** p, axis=axis, keepdims=keepdims) ** (1 / p)
+        return np.max(np.abs(input), axis, keepdims=keepdim, initial=0.0)
+    return np.sum(np.abs(input) ** p, axis, keepdims=keepdim) ** (1 / p)
 
 
-def _place(kind: str, reference: Callable[..., Any]) -> Case:
-    def drawn(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _place(kind: str) -> Callable[[Draw], Drawn]:
+    def draw_block(draw: Draw) -> Drawn:
         shape = draw(shapes)
-        axis = draw(st.none() | st.integers(-len(shape), len(shape) - 1)) if shape else None
+        along = draw(st.none() | axis(shape)) if shape else None
         x = draw(arrays(shape)) if draw(st.booleans()) else whole(draw, shape, -1, 1)
-        return KINDS[kind](axis, draw(st.booleans())), {"input": x}
+        return KINDS[kind](along, draw(st.booleans())), {"input": x}
 
-    def compute(model: Model, params: Arrays, inputs: Arrays) -> dict[str, Any]:
-        axis, keepdim = model.options["axis"], model.options["keepdim"]
-        return {"output": reference(inputs["input"], axis=axis, keepdims=keepdim)}
-
-    return Case(kind, drawn, compute, is_differentiable=False)
+    return draw_block
 
 
-def _cumsum(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _cumsum(draw: Draw) -> Drawn:
     shape = draw(filled_shapes)
     x = draw(st.sampled_from((whole, truths)))(draw, shape) if draw(st.booleans()) else draw(arrays(shape))
-    return Cumsum(draw(st.integers(-len(shape), len(shape) - 1))), {"input": x}
+    return Cumsum(draw(axis(shape))), {"input": x}
 
 
-def _trapezoid(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _trapezoid(draw: Draw) -> Drawn:
     shape = draw(filled_shapes)
     x = draw(arrays(shape if draw(st.booleans()) else shape[-1:]))
     return Trapezoid(), {"y": whole(draw, shape) if draw(st.booleans()) else draw(arrays(shape)), "x": x}
 
 
-def _unique(draw: st.DrawFn) -> tuple[Model, Arrays]:
+def _unique(draw: Draw) -> Drawn:
     x = whole(draw, draw(shapes), -2, 2)
     return Unique(draw(st.integers(1, 8)), draw(st.none() | st.just(7.0))), {
         "input": x / 2 if draw(st.booleans()) else x
     }
 
 
-def _unique_reference(model: Model, params: Arrays, inputs: Arrays) -> dict[str, Any]:
-    size, fill = model.options["size"], model.options["fill_value"]
-    found = np.unique(inputs["input"])[:size]
-    rest = found[0] if fill is None else fill
-    return {"output": np.concatenate([found, np.full(size - len(found), rest)])}
+def _distinct(input: np.ndarray, size: int, fill_value: float | None) -> np.ndarray:
+    values = np.unique(input)[:size]
+    return np.concatenate([values, np.full(size - len(values), values[0] if fill_value is None else fill_value)])
 
 
-FLOATING = {
-    "Mean": _reduction("Mean", _mean, kinds="ib"),
-    "Variance": _reduction("Variance", _variance, kinds="ib", correction=st.sampled_from((0.0, 0.5))),
-    "LogSumExp": _reduction("LogSumExp", _log_sum_exp, kinds="i"),
-    "Norm": _reduction("Norm", _norm, kinds="i", p=st.sampled_from((1.0, 2.0, 3.5, np.inf))),
+FLOATING: dict[str, tuple[Any, str, dict[str, Any]]] = {
+    "Mean": (_mean, "ib", {}),
+    "Variance": (_variance, "ib", {"correction": (0.0, 0.5)}),
+    "LogSumExp": (_log_sum_exp, "i", {}),
+    "Norm": (_norm, "i", {"p": (1.0, 2.0, 3.5, np.inf)}),
 }
+"""Reference of each reduction to floats, the other dtypes that it accepts, and its attributes."""
 
 
-def _of_whole(draw: st.DrawFn) -> tuple[Model, Arrays]:
-    return FLOATING[draw(st.sampled_from(list(FLOATING)))][0](draw)
+def _of_whole(draw: Draw) -> Drawn:
+    kind = draw(st.sampled_from(list(FLOATING)))
+    _, dtypes, options = FLOATING[kind]
+    return _reduction(kind, dtypes=dtypes, **options)(draw)
 
 
 CASES = [
-    Case("Mean", *_reduction("Mean", _mean)),
-    Case("Sum", *_reduction("Sum", np.sum, kinds="fib")),
-    Case("Prod", *_reduction("Prod", np.prod, kinds="fib")),
-    Case("Max", *_reduction("Max", np.max, can_be_empty=False, kinds="fib")),
-    Case("Min", *_reduction("Min", np.min, can_be_empty=False, kinds="fib")),
-    Case("Variance", *_reduction("Variance", _variance, correction=st.sampled_from((0.0, 0.5)))),
-    Case("LogSumExp", *_reduction("LogSumExp", _log_sum_exp)),
-    Case("Norm", *_reduction("Norm", _norm, p=st.sampled_from((1.0, 2.0, 3.5, np.inf)))),
-    _place("ArgMax", np.argmax),
-    _place("ArgMin", np.argmin),
-    Case("Cumsum", _cumsum, lambda model, _, given: {"output": np.cumsum(given["input"], axis=model.options["axis"])}),
-    Case("Trapezoid", _trapezoid, lambda _, __, given: {"output": np.trapezoid(given["y"], given["x"])}),
+    *(Case(kind, _reduction(kind, **options), reference) for kind, (reference, _, options) in FLOATING.items()),
+    Case("Sum", _reduction("Sum", dtypes="fib"), _like(np.sum)),
+    Case("Prod", _reduction("Prod", dtypes="fib"), _like(np.prod)),
+    Case("Max", _reduction("Max", False, "fib"), _like(np.max)),
+    Case("Min", _reduction("Min", False, "fib"), _like(np.min)),
+    Case("ArgMax", _place("ArgMax"), _like(np.argmax), is_differentiable=False),
+    Case("ArgMin", _place("ArgMin"), _like(np.argmin), is_differentiable=False),
+    Case("Cumsum", _cumsum, np.cumsum),
+    Case("Trapezoid", _trapezoid, np.trapezoid),
     # The choice of kept items is discontinuous.
-    Case("Unique", _unique, _unique_reference, is_differentiable=False),
+    Case("Unique", _unique, _distinct, is_differentiable=False),
     # JAX computes with 32-bit integers in float32, in x64 mode too.
     Case(
         "floating reductions of whole numbers",
         _of_whole,
-        lambda model, params, given: FLOATING[model.kind][1](model, params, given),
+        lambda model, params, inputs: call(FLOATING[model.kind][0], model, params, inputs),
         tolerance64=1e-6,
     ),
 ]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 
 from mithril_nb.models import KINDS, Model
 from mithril_nb.models.composite import Composite
-from tests.blocks.case import Arrays, Case, all_cases
+from tests.blocks.case import Arrays, Case, all_cases, examples
 
 SPECIAL = np.array([0.0, np.inf, 1.0, -np.inf, np.nan, -0.0, 1e30])
 FINITE = np.array([0.0, 1.0, 1.0, -0.0, 2.0, -1.0, 1e4])
@@ -58,7 +56,7 @@ def is_network(kind: str) -> bool:
 def compared_by_case(kinds: set[str]) -> dict[str, tuple[Case, Model, Arrays]]:
     """Return the cases of some kinds, each with a block and inputs of shapes that have several items."""
     return {
-        case.name: (case, *_drawn(case))
+        case.name: (case, *examples(case)[0])
         for case in all_cases()
         if case.name.split(",")[0] in kinds and case.reference is not None
     }
@@ -69,15 +67,3 @@ def filled(inputs: Arrays, values: np.ndarray) -> Arrays:
     return {
         port: np.resize(values, array.shape) if array.dtype.kind == "f" else array for port, array in inputs.items()
     }
-
-
-def _drawn(case: Case) -> tuple[Model, Arrays]:
-    found: list[tuple[Model, Arrays]] = []
-
-    @settings(max_examples=3, database=None, derandomize=True, phases=[Phase.generate])
-    @given(st.composite(case.draw)())
-    def take(drawn: tuple[Model, Arrays]) -> None:
-        found.append(drawn)
-
-    take()
-    return max(found, key=lambda one: min((array.size for array in one[1].values()), default=0))

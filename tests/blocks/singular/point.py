@@ -10,8 +10,9 @@ import numpy as np
 
 from mithril_nb import models
 from mithril_nb.models import Model
+from tests.blocks.case import Arrays, all_cases
 
-Arrays = dict[str, np.ndarray]
+CASES = {case.name: case for case in all_cases()}
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,18 @@ def rounded(array: Any) -> np.ndarray:
 def point(
     name: str,
     given: Mapping[str, Any],
-    values: Any,
+    values: Any = None,
     weights: Any = 1.0,
     tolerance: float = 2e-6,
     block: Model | None = None,
     **slopes: Any,
 ) -> Point:
-    """Return a point, for the block that its name makes by default; other `values` than a mapping are the `output`."""
+    """Return a point, for the block that its name makes by default. The reference of its case gives the values."""
     block = eval(name.partition(";")[0], dict(vars(models))) if block is None else block
-    values = values if isinstance(values, Mapping) else {"output": values}
     arrays = {port: rounded(array) for port, array in given.items()}
-    return Point(name, block, arrays, values, slopes, rounded(weights), tolerance)
+    if values is None:
+        params = {port.name: arrays[port.name] for port in block.inputs if port.role == "param"}
+        inputs = {port: array for port, array in arrays.items() if port not in params}
+        values = CASES[block.kind].expected(block, params, inputs)
+    return Point(name, block, arrays, values if isinstance(values, Mapping) else {"output": values}, slopes,
+                 rounded(weights), tolerance)  # fmt: skip

@@ -37,24 +37,28 @@ def _norm_slope(x: np.ndarray, p: float) -> np.ndarray:
 def _reductions() -> list[Point]:
     found = []
     for kind, chosen in (("Max", ROWS.max(1)), ("Min", ROWS.min(1))):
-        found.append(point(f"{kind}(-1)", {"input": ROWS}, chosen, input=_ties(ROWS, chosen)))
+        found.append(point(f"{kind}(-1)", {"input": ROWS}, input=_ties(ROWS, chosen)))
+    empty = {"input": np.zeros((2, 0))}
     found += [
-        point("ArgMax(-1)", {"input": ROWS}, ROWS.argmax(1)),
-        point("ArgMin(-1)", {"input": ROWS}, ROWS.argmin(1)),
-        point("Sum(-1)", {"input": ROWS}, ROWS.sum(1), input=np.ones_like(ROWS)),
-        point("Sum(-1); empty", {"input": np.zeros((2, 0))}, [0, 0], input=np.zeros((2, 0))),
-        point("Mean(-1)", {"input": ROWS}, ROWS.mean(1), input=np.full_like(ROWS, 1 / 3)),
-        point("Mean(-1); empty", {"input": np.zeros((2, 0))}, [NAN, NAN]),
-        point("Prod(-1)", {"input": FINITE}, FINITE.prod(1), input=_others(FINITE)),
-        point("Prod(-1); empty", {"input": np.zeros((2, 0))}, [1, 1]),
-        point("Cumsum()", {"input": ROWS}, ROWS.cumsum(1), input=np.broadcast_to([3.0, 2, 1], ROWS.shape)),
-        point(
-            "Variance(-1)",
-            {"input": FINITE},
-            FINITE.var(1),
-            input=2 / 3 * (FINITE - FINITE.mean(1, keepdims=True)),
-        ),
+        point("ArgMax(-1)", {"input": ROWS}),
+        point("ArgMin(-1)", {"input": ROWS}),
+        point("Sum(-1)", {"input": ROWS}, input=np.ones_like(ROWS)),
+        point("Sum(-1); empty", empty, [0, 0], **empty),
+        point("Mean(-1)", {"input": ROWS}, input=np.full_like(ROWS, 1 / 3)),
+        point("Mean(-1); empty", empty, [NAN, NAN]),
+        point("Prod(-1)", {"input": FINITE}, input=_others(FINITE)),
+        point("Prod(-1); empty", empty, [1, 1]),
+        point("Cumsum()", {"input": ROWS}, input=np.broadcast_to([3.0, 2, 1], ROWS.shape)),
+        point("Variance(-1)", {"input": FINITE}, input=2 / 3 * (FINITE - FINITE.mean(1, keepdims=True))),
+        point("Variance(-1); empty", empty, [NAN, NAN]),
         point("Variance(-1, correction=1); one item", {"input": np.ones((2, 1))}, [NAN, NAN]),
+        point("Norm(axis=-1); empty", empty, [0, 0]),
+        point("Norm(); large", {"input": [3e30, 4e30]}, 5e30),
+        point("Norm(); infinite", {"input": [INF, 1.0]}, INF),
+        point("Norm(); NaN", {"input": [NAN, 1.0]}, NAN),
+        point("Max(0); no columns", {"input": np.zeros((2, 0))}),
+        point("Trapezoid(); empty", {"y": np.zeros((2, 0)), "x": np.zeros(0)}, [0, 0]),
+        point("ArgMax()", {"input": [[1.0, 3.0], [4.0, 2.0]]}),
         point(
             "LogSumExp(-1)",
             {"input": ROWS[:5]},
@@ -62,31 +66,15 @@ def _reductions() -> list[Point]:
             input=special.softmax(ROWS[:5], 1),
         ),
         point("LogSumExp(-1); infinite", {"input": ROWS[5:]}, special.logsumexp(ROWS[5:], 1)),
-        point("LogSumExp(-1); empty", {"input": np.zeros((2, 0))}, [-INF, -INF]),
-        point(
-            "Trapezoid()",
-            {"y": [[1, 2, 4], [0, 0, 0]], "x": [1, 1, 1]},
-            [0, 0],
-            y=np.zeros((2, 3)),
-            x=[-1.5, -1.5, 3.0],
-        ),
+        point("LogSumExp(-1); empty", empty, [-INF, -INF]),
+        point("Trapezoid()", {"y": [[1, 2, 4], [0, 0, 0]], "x": [1, 1, 1]}, y=np.zeros((2, 3)), x=[-1.5, -1.5, 3.0]),
+        point("Unique(3, 9.0); empty", {"input": np.zeros(0)}, [9, 9, 9]),
         point("Unique(size=3)", {"input": [2.0, 0.0, -0.0, 2.0, INF]}, [0, 2, INF]),
     ]
     for p in (1.0, 2.0, 3.0):
-        found.append(
-            point(
-                f"Norm({p}, -1)",
-                {"input": FINITE},
-                np.linalg.norm(FINITE, p, 1),
-                input=_norm_slope(FINITE, p),
-            )
-        )
-    infinite = np.array([[0.0, 0, 0], [2, -2, 1]])
-    found.append(
-        point(
-            "Norm(float('inf'), -1); ∞", {"input": infinite}, [0, 2], input=[[0, 0, 0], [0.5, -0.5, 0]], tolerance=1e-5
-        )
-    )
+        found.append(point(f"Norm({p}, -1)", {"input": FINITE}, input=_norm_slope(FINITE, p)))
+    rows, slopes = [[0.0, 0, 0], [2, -2, 1]], [[0, 0, 0], [0.5, -0.5, 0]]
+    found.append(point("Norm(float('inf'), -1); ∞", {"input": rows}, input=slopes, tolerance=1e-5))
     return found
 
 
@@ -101,7 +89,7 @@ def _softmaxes() -> list[Point]:
     return [
         point("Softmax()", {"input": ROWS}, shares, weights=WEIGHTS, input=shares * (WEIGHTS - mean)),
         point("LogSoftmax()", {"input": ROWS}, logs, weights=WEIGHTS, input=by_log),
-        point("Softmax(); empty", {"input": np.zeros((0, 3))}, np.zeros((0, 3)), input=np.zeros((0, 3))),
+        point("Softmax(); empty", {"input": np.zeros((0, 3))}, input=np.zeros((0, 3))),
     ]
 
 
@@ -178,7 +166,7 @@ def _entropies() -> list[Point]:
         ),
         point(
             "InfoNCE(1.0)",
-            {"input": np.zeros((2, 2)), "target": np.zeros((2, 2))},
+            dict.fromkeys(("input", "target"), np.zeros((2, 2))),
             [np.log(2)] * 2,
             input=np.zeros((2, 2)),
         ),
@@ -192,10 +180,10 @@ def _windows() -> list[Point]:
     image = np.zeros((2, 4, 4))
     corner = np.tile([[1.0, 0], [0, 0]], (2, 2, 2))
     found = [
-        point("MaxPool1d(2)", {"input": line[None]}, [[[1, 2, INF, -INF]]], input=first[None]),
+        point("MaxPool1d(2)", {"input": line[None]}, input=first[None]),
         point("MaxPool1d(2); NaN", {"input": missing}, [[NAN, NAN]]),
         point("MaxPool1d(2); no batch", {"input": line}, [[1, 2, INF, -INF]], input=first),
-        point("MaxPool2d(2)", {"input": image[None]}, np.zeros((1, 2, 2, 2)), input=corner[None]),
+        point("MaxPool2d(2)", {"input": image[None]}, input=corner[None]),
         point("AvgPool2d(2); no batch", {"input": image}, np.zeros((2, 2, 2)), input=0.25 * np.ones((2, 4, 4))),
     ]
     for kind in ("MaxPool1D", "PrimitiveMaxPool1D"):
@@ -205,53 +193,20 @@ def _windows() -> list[Point]:
     for kind in ("AvgPool2D", "PrimitiveAvgPool2D"):
         ones = np.ones((2, 4, 4))
         found.append(point(f"{kind}(2); no batch", {"input": ones}, np.ones((2, 2, 2)), input=0.25 * ones))
-    shared = np.full((1, 1, 4, 4), 0.25)
-    found.append(
-        point(
-            "AdaptiveMaxPool2d(2)",
-            {"input": image[None, :1]},
-            np.zeros((1, 1, 2, 2)),
-            input=shared,
-        )
-    )
+    found.append(point("AdaptiveMaxPool2d(2)", {"input": image[None, :1]}, input=np.full((1, 1, 4, 4), 0.25)))
     return found
 
 
 def _norms() -> list[Point]:
     """Return arrays without variance: the output is the bias, here 0, and no gradient reaches the input."""
     flat = np.full((2, 2, 2, 2), 3.0)
-    nothing = np.zeros_like(flat)
-    found = [
-        point(
-            name,
-            {"input": flat, "weight": np.ones(2), "bias": np.zeros(2)},
-            nothing,
-            input=nothing,
-        )
-        for name in ("GroupNorm(2)", "InstanceNorm()")
+    affine = {"weight": np.ones(2), "bias": np.zeros(2)}
+    same = (("GroupNorm(2)", flat), ("InstanceNorm()", flat), ("LayerNorm()", flat[0, 0]))
+    zeros = {"input": np.zeros((2, 2)), "weight": np.ones(2)}
+    return [
+        *(point(name, {"input": x, **affine}, np.zeros_like(x), input=np.zeros_like(x)) for name, x in same),
+        point("RMSNorm(eps=1e-6)", zeros, np.zeros((2, 2)), input=np.full((2, 2), 1e3), tolerance=1e-5),
     ]
-    found += [
-        point(
-            "LayerNorm()",
-            {"input": flat[0, 0], "weight": np.ones(2), "bias": np.zeros(2)},
-            np.zeros((2, 2)),
-            input=np.zeros((2, 2)),
-        ),
-        point(
-            "RMSNorm(eps=1e-6)",
-            {"input": np.zeros((2, 2)), "weight": np.ones(2)},
-            np.zeros((2, 2)),
-            input=np.full((2, 2), 1e3),
-            tolerance=1e-5,
-        ),
-    ]
-    return found
-
-
-def _connected(block: Model, *ports: str) -> Model:
-    model = Model()
-    model |= block(**{port: port for port in ports}, output="output")
-    return model
 
 
 def _others_points() -> list[Point]:
@@ -265,24 +220,23 @@ def _others_points() -> list[Point]:
             np.where(x >= 0, x, 0.25 * x),
             input=np.where(x >= 0, 1, 0.25),
             slope=-4.0,
-            block=_connected(LeakyRelu(), "input", "slope"),
+            block=Model() | LeakyRelu()(input="input", slope="slope", output="output"),
         ),
         point(
             "Where()",
             {"cond": chosen, "input1": values, "input2": values[::-1].copy()},
-            np.where(chosen, values, values[::-1]),
             input1=chosen,
             input2=~chosen,
         ),
-        point("L1()", {"input": [0.0, -0.0, 2, -3]}, 5, input=[0, 0, 1, -1]),
-        point("L2()", {"input": [0.0, -0.0, 2, -3]}, 6.5, input=[0, 0, 2, -3]),
+        point("L1()", {"input": [0.0, -0.0, 2, -3]}, input=[0, 0, 1, -1]),
+        point("L2()", {"input": [0.0, -0.0, 2, -3]}, input=[0, 0, 2, -3]),
     ]
 
 
 def _matrices() -> list[Point]:
     """Return matrices without a Cholesky factor, kernels of zeros, and coinciding neighbours."""
     ones, none = np.ones((2, 2)), np.full((2, 2), NAN)
-    others = 1 - np.eye(3)
+    others, far = 1 - np.eye(3), np.array([[0, 1, 4], [1, 0, 9], [4, 9, 0]])
     nothing = np.zeros((2, 2))
     return [
         point("Cholesky()", {"input": [[1, 2], [2, 1]]}, [[NAN, 0], [NAN, NAN]], input=nothing),
@@ -298,10 +252,15 @@ def _matrices() -> list[Point]:
         point(
             "PolynomialKernel()",
             {"input1": nothing, "input2": nothing, "poly_coef": 0, "degree": 2.0},
-            nothing,
             input1=nothing,
         ),
         point("TsnePJoint()", {"squared_distances": 0 * others, "target_perplexity": 2}, others / 6),
+        point("TsnePJoint(); impossible", {"squared_distances": far, "target_perplexity": 50}, others / 6),
+        point(
+            "PolynomialKernel(); negative",
+            {"input1": [[1.0, -1.0]], "input2": [[-2.0, 1.0]], "poly_coef": 1.0, "degree": 3.0},
+            [[-8]],
+        ),
     ]
 
 
@@ -311,18 +270,11 @@ def _distances() -> list[Point]:
     found = []
     for norm in (0.5, 1.0, 2.5):
         given: dict[str, Any] = {"left": same, "right": same, "norm": norm}
-        found.append(point(f"DistanceMatrix(); {norm:g}", given, np.zeros((3, 3)), left=same, norm=0))
+        found.append(point(f"DistanceMatrix(); {norm:g}", given, left=same, norm=0))
         if norm < 1:
             continue
         given = {"input1": same, "input2": same, "norm": norm}
-        found.append(
-            point(
-                f"EncoderDistanceMatrix(); {norm:g}",
-                given,
-                np.zeros((3, 3)),
-                input1=same,
-            )
-        )
+        found.append(point(f"EncoderDistanceMatrix(); {norm:g}", given, input1=same))
         wanted = 1 - np.eye(3)
         for exact in (True,) if norm == 1 else (True, False):
             name = f"MDSCore(exact_distances={exact}); {norm:g}"
@@ -340,24 +292,10 @@ def _distances() -> list[Point]:
         lengths = (ends**norm).sum(-1) ** (1 / norm)
         slope = 2 * _mds_slope(coordinates, norm)
         given = {"input": none, "coords": coordinates, "norm": norm}
-        found.append(
-            point(
-                f"MDS(2); {norm:g}, two coincide",
-                given,
-                (lengths**norm).sum() ** (1 / norm),
-                coords=slope,
-                tolerance=1e-5,
-            )
-        )
-    found.append(
-        point(
-            "RBFKernel()",
-            {"input1": same, "input2": same, "l_scale": 1.0, "sigma": 2.0},
-            np.full((3, 3), 4.0),
-            input1=same,
-        )
-    )
-    return found
+        value = (lengths**norm).sum() ** (1 / norm)
+        found.append(point(f"MDS(2); {norm:g}, two coincide", given, value, coords=slope, tolerance=1e-5))
+    given = {"input1": same, "input2": same, "l_scale": 1.0, "sigma": 2.0}
+    return [*found, point("RBFKernel()", given, input1=same)]
 
 
 def _mds_slope(points: np.ndarray, p: float) -> np.ndarray:
