@@ -102,6 +102,7 @@ class EmittedBackend(Backend):
         try:
             with self.on_device():
                 self.copied(self.zeros(1))
+        # PyTorch raises RuntimeError, or AssertionError if it is built without CUDA; MLX has no attribute of the name.
         except (RuntimeError, ValueError, AssertionError, AttributeError) as error:
             self.device = before
             raise DeviceNotFoundError(
@@ -158,6 +159,7 @@ class EmittedBackend(Backend):
         return np.asarray(array)
 
     def _from_numpy(self, array: np.ndarray) -> Any:
+        # A copy: the caller may change its array, and a broadcast view cannot be written to.
         return np.array(array)
 
     def as_own(self, value: Any) -> Any:
@@ -299,6 +301,8 @@ class EmittedBackend(Backend):
         library = self._library
         plain: dict[str, Callable[..., Any]] = {name: getattr(library, name) for name in _PLAIN}
         reduced = {name: self._reduction(name) for name in ("sum", "mean", "max", "min", "prod")}
+        # The libraries differ in names and keywords (axis or dim, transpose or permute): a function of each that does
+        # is a method, which a subclass overrides.
         return {
             **plain,
             **reduced,
@@ -314,6 +318,7 @@ class EmittedBackend(Backend):
         }
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        # `copy` and `pickle` look up private names before `__init__` has set the library.
         if name.startswith("_"):
             raise AttributeError(name)
         operations = self.operations()
@@ -324,6 +329,7 @@ class EmittedBackend(Backend):
 
     def _softmax(self, x: Any, axis: int = -1) -> Any:
         library = self._library
+        # The largest power is 1, so that no logit overflows.
         powers = library.exp(x - self._reduction("max")(x, axis, True))
         return powers / self._reduction("sum")(powers, axis, True)
 
@@ -340,6 +346,7 @@ class EmittedBackend(Backend):
 
     def one_hot(self, labels: Any, classes: int, outside: float = 0.0) -> Any:
         """Return rows with 1 at the index of the label and 0 elsewhere. For an invalid label, the row is `outside`."""
+        # On the host: PyTorch's one_hot rejects labels out of range, and MLX has none.
         numbers = self.to_numpy(labels)[..., None]
         is_class = (numbers >= 0) & (numbers < classes)
         return self.tensor(np.where(is_class, numbers == np.arange(classes), outside))

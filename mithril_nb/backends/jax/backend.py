@@ -31,8 +31,6 @@ from mithril_nb.models.op import OPS, PRIMITIVES, check_name, define, ports_of, 
 from mithril_nb.models.shape_inference.infer import Parameter
 from mithril_nb.program import Kernel, Toolkit
 
-_PRECISIONS = ("default", "high", "highest")
-
 
 class JaxBackend(ArrayMaker):
     """Runs models with JAX.
@@ -95,9 +93,16 @@ class JaxBackend(ArrayMaker):
                 f"cannot compute gradients in dtype {str(self.default_dtype)!r}.",
                 (("needs", "float16, bfloat16, float32 or float64"),),
             )
+        # JAX has no x64 mode per array: without this switch, it would truncate float64 to float32, with a warning.
         if self.default_dtype == "float64":
             jax.config.update("jax_enable_x64", True)
-        self.precision = _checked_precision(precision)
+        # A `jax.lax.Precision` has a name, and a text is one.
+        self.precision = None if precision is None else str(getattr(precision, "name", precision)).lower()
+        if self.precision not in (None, "default", "high", "highest"):
+            raise UnknownOptionError(
+                f"unknown precision {precision!r}.",
+                (("known", "default, high, highest, a jax.lax.Precision, or a dtype's name"),),
+            )
         for option, value in (("jit", jit), ("jit_compile", jit_compile), ("debug", debug)):
             check_switch(option, value)
         self.jit = True if jit is None and jit_compile is None else bool(jit if jit is not None else jit_compile)
@@ -228,8 +233,13 @@ class JaxBackend(ArrayMaker):
             if name not in kernels.KERNELS:
                 define(name, ports)
                 custom.REGISTERED.setdefault(name, WeakSet()).add(self)
-            else:
-                _check_ports(name, ports)
+            # A function with fewer arguments than a built-in op would fail only when the model runs.
+            elif name in OPS and len(OPS[name].input_ports) > len(ports):
+                raise UnknownOptionError(
+                    f"the function has {len(ports)} argument{'s' * (len(ports) != 1)}, but the op {name!r} has more "
+                    "inputs.",
+                    (("inputs", ", ".join(OPS[name].input_ports)),),
+                )
             self._own[name] = custom.plain(name, function)
             setattr(self, name, function)  # the instance attribute hides a built-in operation of that name
             return function
@@ -313,27 +323,6 @@ def _check_floating(leaf: Any) -> None:
             "cannot differentiate with respect to a value that is not floating point.",
             (("given", short_repr(leaf) if dtype is None else f"{jnp.shape(leaf)} {as_dtype(dtype)!s}"),),
         )
-
-
-def _check_ports(name: str, ports: tuple[str, ...]) -> None:
-    data = OPS[name].input_ports if name in OPS else ports
-    if len(data) > len(ports):
-        raise UnknownOptionError(
-            f"the function has {len(ports)} argument{'s' * (len(ports) != 1)}, but the op {name!r} has more inputs.",
-            (("inputs", ", ".join(data)),),
-        )
-
-
-def _checked_precision(precision: Any) -> str | None:
-    if precision is None:
-        return None
-    name = str(getattr(precision, "name", precision)).lower()
-    if name not in _PRECISIONS:
-        raise UnknownOptionError(
-            f"unknown precision {precision!r}.",
-            (("known", "default, high, highest, a jax.lax.Precision, or a dtype's name"),),
-        )
-    return name
 
 
 # Shape inference cannot import this package, so it receives the rule here. `cache` creates the default backend on first

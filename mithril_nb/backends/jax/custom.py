@@ -165,10 +165,12 @@ def shapes(
     if several backends have different functions with this name, and `inferring_for` selects none of the backends.
     """
     texts = [spec.shape for spec in inputs.values()]
-    if any(LEADING in shape or not all(_is_plain(dim) for dim in shape) for shape in texts):
+    # JAX's symbolic shapes have no unknown rank, and derived sizes, such as `(h-1)//2+1`, are in a form of our own.
+    if any(LEADING in shape or not all(isinstance(d, int) or d.isidentifier() for d in shape) for shape in texts):
         return None
     inferred: list[dict[str, TensorSpec] | None] = []
     refusals: list[MithrilError | MismatchError] = []
+    # Backends may have different functions of one name: all must agree, else the specs are unknown.
     for kernel in _kernels_of(cls.op, default):
         try:
             inferred.append(_specs(cls.op, kernel, options, inputs))
@@ -231,10 +233,6 @@ def _place(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
     return f"{own[-1].filename}:{own[-1].lineno}" if own else "a function that is not in a file"
-
-
-def _is_plain(dim: Any) -> bool:
-    return isinstance(dim, int) or dim.isidentifier()
 
 
 def _dim(dim: Any) -> int | str | None:

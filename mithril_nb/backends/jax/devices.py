@@ -25,6 +25,7 @@ def find_device(text: str | Device) -> Device:
         return text
     platform, _, number = str(text).partition(":")
     try:
+        # int() would accept "-1" and " 1", and a negative index would count from the end.
         if number and not number.isdecimal():
             raise IndexError
         return jax.devices(platform)[int(number or 0)]
@@ -205,18 +206,15 @@ def compiler_options(flags: Any, platform: str) -> dict[str, str]:
                 f"the XLA flag {name!r} comes too late: JAX reads it only at the start.",
             )
         if meant == platform:
-            options[name] = _python_bool(value) if is_set else "True"
+            # XLA_FLAGS accepts "true", but a compiler option must be "True".
+            is_bool = value.lower() in ("true", "false")
+            options[name] = (value.capitalize() if is_bool else value) if is_set else "True"
             _try(name, options[name], flag)
         else:  # do not try it: XLA may accept such a flag only on its own platform
             notice(
                 f"the XLA flag {name!r} has no effect: it is for {meant.upper()}s, and this backend runs on {platform}."
             )
     return options
-
-
-def _python_bool(value: str) -> str:
-    # XLA_FLAGS accepts "true", but a compiler option must be "True".
-    return value.capitalize() if value.lower() in ("true", "false") else value
 
 
 def _try(name: str, value: str, flag: str) -> None:

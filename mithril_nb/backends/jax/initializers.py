@@ -141,22 +141,15 @@ def _fill(request: Request) -> Fill:
     return fill
 
 
-def _uniform(random: np.random.Generator, piece: np.ndarray) -> None:
-    random.random(dtype="float32", out=piece)
-
-
 def _symmetric(random: np.random.Generator, piece: np.ndarray) -> None:
     random.random(dtype="float32", out=piece)
     piece *= 2
     piece -= 1
 
 
-def _normal(random: np.random.Generator, piece: np.ndarray) -> None:
-    random.standard_normal(dtype="float32", out=piece)
-
-
 def _cut_normal(random: np.random.Generator, piece: np.ndarray) -> None:
     random.standard_normal(dtype="float32", out=piece)
+    # Rejection draws 4.6 % of the numbers again.
     far = np.flatnonzero(np.abs(piece) > 2)
     while far.size:
         piece[far] = again = random.standard_normal(far.size, "float32")
@@ -164,9 +157,8 @@ def _cut_normal(random: np.random.Generator, piece: np.ndarray) -> None:
 
 
 _DRAWS: dict[str, Fill] = {
-    "uniform": _uniform,
-    "normal": _normal,
-    "orthogonal": _normal,
+    "uniform": lambda random, piece: random.random(dtype="float32", out=piece),
+    **dict.fromkeys(("normal", "orthogonal"), lambda random, piece: random.standard_normal(dtype="float32", out=piece)),
     "truncated_normal": _cut_normal,
 }
 """Functions that draw from the distribution of an initializer before its scale and shift are applied."""

@@ -40,6 +40,7 @@ def cross_entropy_grad(logits: Any, targets: Any) -> jax.Array:
         total = 1.0
     else:
         total = targets.sum(-1, keepdims=True)
+    # Without classes, Python would raise ZeroDivisionError; an empty batch must not divide by 0 either.
     count = max(logits.size // max(logits.shape[-1], 1), 1)
     return ((jax.nn.softmax(logits) * total - targets) / count).astype(logits.dtype)
 
@@ -51,6 +52,7 @@ def _known(logits: jax.Array, labels: jax.Array) -> jax.Array:
 
 def _checked(name: str, logits: Any, targets: Any) -> tuple[jax.Array, jax.Array]:
     logits, targets = jnp.asarray(logits), jnp.asarray(targets)
+    # Float targets are probabilities, so they need a class axis: broadcasting would hide float labels.
     is_integer = jnp.issubdtype(targets.dtype, jnp.integer)
     if logits.ndim == 0 or targets.shape != (logits.shape[:-1] if is_integer else logits.shape):
         needs = f"{logits.shape[:-1]} integers, or {logits.shape} probabilities" if logits.ndim else "a class axis"
@@ -72,6 +74,7 @@ def _flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> jax.Array:
     return jnp.reshape(x, (*shape[:start_dim], -1, *shape[end + 1 :]))
 
 
+# Named, because JAX's messages about arguments start with the name of the function.
 def _cast(x: Any, dtype: Any) -> jax.Array:
     return jnp.asarray(x).astype(str(as_dtype(dtype)))
 
@@ -192,9 +195,11 @@ SPELLINGS = {
 
 def operation_error(name: str, arrays: tuple[Any, ...], options: dict[str, Any], error: Exception) -> Exception:
     """Return the error for an operation that JAX rejects for these arguments."""
+    # JAX writes a function with its address, which differs from run to run.
     because = re.sub(r"<function (\w+) at 0x\w+>", r"\1", str(error).strip().partition("\n")[0])
     values = [array for value in arrays for array in (value if isinstance(value, list | tuple) else (value,))]
     named = [(key, _describe(value)) for key, value in options.items() if value is not None]
+    # JAX raises TypeError for some wrong shapes and ValueError for some wrong dtypes: only the text tells them apart.
     is_shape = "shape" in because or (isinstance(error, ValueError) and "dtype" not in because)
     return (ShapeError if is_shape else UnknownOptionError)(
         f"{name} does not accept these arguments.",

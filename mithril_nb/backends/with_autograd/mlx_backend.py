@@ -81,6 +81,7 @@ class MlxBackend(EmittedBackend):
 
         def flat(*arrays: Any) -> list[Any]:
             outputs = function(dict(zip(params, arrays, strict=True)))
+            # An integer output has no cotangent: it leaves through the closure.
             names[:] = [name for name, value in outputs.items() if library.issubdtype(value.dtype, library.floating)]
             others.update({name: value for name, value in outputs.items() if name not in names})
             return [outputs[name] for name in names]
@@ -92,6 +93,7 @@ class MlxBackend(EmittedBackend):
             if library.issubdtype(value.dtype, library.floating)
         ]
         values, gradients = library.vjp(flat, list(params.values()), weights)
+        # MLX is lazy: one evaluation of both shares the forward pass.
         library.eval(values, gradients)
         outputs = {**others, **dict(zip(names, values, strict=True))}
         return {name: outputs[name] for name in expected}, dict(zip(params, gradients, strict=True))
@@ -110,6 +112,7 @@ class MlxBackend(EmittedBackend):
 
     def to_numpy(self, array: Any) -> np.ndarray:
         """Return an array as a NumPy array. An array of bfloat16 is converted to float32."""
+        # NumPy has no bfloat16.
         if self.is_own(array) and array.dtype == self._library.bfloat16:
             array = array.astype(self._library.float32)
         return np.array(array)

@@ -81,6 +81,7 @@ class TorchBackend(EmittedBackend):
 
     def finished(self, arrays: list[Any], dtypes: Sequence[str]) -> list[Any]:
         """Return the results of an emitted function with the dtypes that JAX traced."""
+        # autocast returns bfloat16 from matrix products.
         if not self.use_amp:
             return arrays
         pairs = zip(arrays, dtypes, strict=True)
@@ -99,6 +100,7 @@ class TorchBackend(EmittedBackend):
         if names and leaves:
             weights = [output_gradients[name].to(outputs[name].dtype) for name in names]
             roots = [outputs[name] for name in names]
+            # allow_unused: a parameter that no output uses has no gradient in PyTorch, and zeros in JAX.
             grads = library.autograd.grad(roots, list(leaves.values()), weights, allow_unused=True)
         gradients = {
             name: library.zeros_like(value) if grad is None else grad
@@ -122,6 +124,7 @@ class TorchBackend(EmittedBackend):
             x = self.as_own(x).detach().requires_grad_()
             with self._library.enable_grad():
                 value = function(x, *others, **named)
+            # A constant function: PyTorch raises an error, and JAX returns zeros.
             if not value.requires_grad:
                 return self._library.zeros_like(x)
             (grad,) = self._library.autograd.grad(value, x)
@@ -131,6 +134,7 @@ class TorchBackend(EmittedBackend):
 
     def to_numpy(self, array: Any) -> np.ndarray:
         """Return a tensor as a NumPy array. A tensor of bfloat16 is converted to float32."""
+        # A leaf that requires a gradient, or a tensor on a GPU, cannot be read by NumPy.
         if not hasattr(array, "detach"):
             return np.asarray(array)
         array = array.detach().cpu()
@@ -159,6 +163,7 @@ class TorchBackend(EmittedBackend):
 
         def reduce(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
             axes = tuple(range(x.ndim)) if axis is None else axis
+            # torch.prod takes one axis; amax and amin, unlike max and min, take several, and return no indices.
             if name == "prod" and axis is None:
                 return function(x)
             return function(x, dim=axes, keepdim=keepdims)

@@ -49,11 +49,6 @@ def _absolute_slope(primals: tuple[jax.Array], changes: tuple[jax.Array]) -> tup
     return jnp.abs(x), (jnp.conj(jnp.sign(x)) * change).real
 
 
-@kernel("absolute")
-def _absolute_value(call: Call, arrays: Arrays) -> Result:
-    return absolute(arrays["input"])
-
-
 @kernel("power")
 def _power(call: Call, arrays: Arrays) -> Result:
     base, exponent = arrays["base"], arrays["exponent"]
@@ -67,7 +62,11 @@ def _power(call: Call, arrays: Arrays) -> Result:
     return _robust_power(base.astype(dtype), exponent.astype(dtype), call.options["threshold"])
 
 
+kernel("absolute")(lambda call, arrays: absolute(arrays["input"]))
+
+
 def _least(threshold: Any, dtype: Any) -> jax.Array:
+    # Not below the smallest normal number: CPUs flush smaller numbers to 0 in XLA's programs.
     tiny = jnp.asarray(jnp.finfo(dtype).tiny, dtype)
     return tiny if threshold is None else jnp.maximum(jnp.asarray(threshold, dtype), tiny)
 
@@ -77,6 +76,7 @@ def _robust_power(base: jax.Array, exponent: jax.Array, threshold: Any) -> jax.A
     tiny = jnp.finfo(base.dtype).tiny
     grows = exponent > 0
     if threshold is None:
+        # For a negative exponent e, the slope at t is about t**(e - 1): this t keeps it below 1 / sqrt(tiny).
         t = jnp.where(grows, tiny, jnp.power(tiny, 1 / (2 - 2 * jnp.minimum(exponent, 0)))).astype(base.dtype)
     else:
         t = _least(threshold, base.dtype)
@@ -97,6 +97,7 @@ def _sqrt(call: Call, arrays: Arrays) -> Result:
     x = in_floating(arrays["input"])
     if not call.options["robust"]:
         return jnp.sqrt(x)
+    # Below t, the line through 0 with the root's value at t: its slope is finite.
     t = _least(call.options["threshold"], x.dtype)
     is_near = jnp.abs(x) < t
     far = jnp.where(x < 0, -1, 1).astype(x.dtype) * jnp.sqrt(jnp.where(is_near, t, jnp.abs(x)))
@@ -108,6 +109,7 @@ def _log(call: Call, arrays: Arrays) -> Result:
     x = in_floating(arrays["input"])
     if not call.options["robust"]:
         return jnp.log(x)
+    # Below t, the logarithm is continued by point reflection, so that value and slope are continuous.
     t = _least(call.options["threshold"], x.dtype)
     is_low = x < t
     log = jnp.log(jnp.where(is_low, 2 * t - x, x))

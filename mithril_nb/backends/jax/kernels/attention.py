@@ -26,6 +26,7 @@ def _scaled_dot_product(call: Call, arrays: Arrays) -> Result:
     scores, seen = _masked(call, arrays, scores)
     weights = jax.nn.softmax(scores, -1)
     if seen is not None:
+        # A query that sees no key has equal scores, hence equal weights: it must return zeros.
         weights = jnp.where(seen, weights, 0)
     if call.training and _drops(call.options):
         assert call.key is not None
@@ -113,6 +114,7 @@ def _positional_encoding(call: Call, arrays: Arrays) -> Result:
     x = arrays["input"]
     time, width = x.shape[-2:]
     angles = _angles(jnp.arange(time), -(-width // 2), width, 10000.0, x.dtype)
+    # Sine and cosine alternate; an odd width ends with a sine.
     waves = jnp.stack((jnp.sin(angles), jnp.cos(angles)), -1).reshape(time, -1)[:, :width]
     return x + waves.astype(x.dtype)
 

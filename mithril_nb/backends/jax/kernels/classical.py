@@ -16,11 +16,6 @@ _STEPS = 64
 """Steps of a bisection between neighbouring powers of two: enough for float64."""
 
 
-@kernel("coordinates")
-def _coordinates(call: Call, arrays: Arrays) -> Result:
-    return arrays["coords"]
-
-
 @kernel("distance_matrix")
 def _distance_matrix(call: Call, arrays: Arrays) -> Result:
     left, right = arrays["left"], arrays["right"]
@@ -38,6 +33,7 @@ def _polynomial_features(call: Call, arrays: Arrays) -> Result:
         for columns in combinations_with_replacement(range(x.shape[-1]), degree):
             *before, last = columns
             column = x[..., last]
+            # One product each: the powers of a column would be computed again for each monomial.
             monomials[columns] = monomials[tuple(before)] * column if before else column
     return jnp.stack([*monomials.values()], -1) if monomials else x
 
@@ -67,6 +63,7 @@ def _tsne_p_joint(call: Call, arrays: Arrays) -> Result:
         wide_enough = entropy > target_entropy
         return jnp.where(wide_enough, exponent, low), jnp.where(wide_enough, high, exponent)
 
+    # A bisection, not Newton's method: it needs no start value, and cannot leave its bounds.
     # Bounds of the exponent of β, wide enough for the scale of the data and for float32. NaN stays NaN.
     mean = beyond.sum(1) / max(count - 1, 1)
     scale = -jnp.log2(jnp.where(mean > 0, mean, 1))
@@ -76,6 +73,7 @@ def _tsne_p_joint(call: Call, arrays: Arrays) -> Result:
     return ((conditional + conditional.T) / (2 * max(count, 1))).astype(squares.dtype)
 
 
+# JAX's own rule solves with the root, which is NaN for a matrix that is not positive definite.
 @jax.custom_jvp
 def _root(matrix: Array) -> Array:
     return jnp.linalg.cholesky(matrix)
@@ -104,6 +102,7 @@ def _eigvalsh(call: Call, arrays: Arrays) -> Result:
     def roots(matrix: Array, factor: Array) -> Array:
         return jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(matrix), jnp.asarray(least, matrix.dtype)))
 
+    # Different values, but the sum of their logarithms is the same: half the log-determinant.
     return _by_either(factor, diagonal, roots, matrix, factor)
 
 
@@ -139,12 +138,14 @@ def _by_either(factor: Array, with_it: Any, without: Any, *arrays: Array) -> Arr
 
 
 def _regular(matrix: Array) -> Array:
+    # Rounding may make a kernel matrix singular: add what is as small as its rounding error.
     identity = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
     return matrix + jnp.finfo(matrix.dtype).eps * jnp.trace(matrix) * identity
 
 
 register(
     {
+        "coordinates": lambda call, arrays: arrays["coords"],
         "cholesky": lambda call, arrays: _root(widened(arrays["input"])).astype(arrays["input"].dtype),
     }
 )

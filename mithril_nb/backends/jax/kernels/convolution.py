@@ -53,6 +53,7 @@ def _conv_transpose(call: Call, arrays: Arrays) -> Result:
     mirrored = jnp.flip(parts.reshape(groups * columns, rows // groups, *size), tuple(range(2, x.ndim)))
     extra = call.options["output_padding"]
     assert isinstance(extra, int)
+    # Not lax.conv_transpose, which has no groups.
     out = lax.conv_general_dilated(
         x,
         mirrored,
@@ -79,6 +80,7 @@ def _max_pool(axes: int, call: Call, arrays: Arrays) -> Result:
             indices = np.arange(count)[:, None] * step + np.arange(size) * gap - pad[0]
             x = _over(x, axis, indices, (indices >= 0) & (indices < x.shape[axis]), -jnp.inf, jnp.max)
         return x
+    # The gradient is a select_and_scatter, which goes to the first of equal items.
     # reduce_window has a gradient only if -inf is a Python number.
     unit, none = (1,) * lead, ((0, 0),) * lead
     size, stride = (*unit, *window.size), (*unit, *window.stride)
@@ -171,6 +173,7 @@ def _shifted(out: jax.Array, arrays: Arrays) -> jax.Array:
 
 
 def _shares(length: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    # PyTorch's adaptive windows: they overlap where `count` does not divide the length, and differ in size.
     starts = np.arange(count) * length // count
     ends = -(-(np.arange(count) + 1) * length // count)
     indices = starts[:, None] + np.arange((ends - starts).max())

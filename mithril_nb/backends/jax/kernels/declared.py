@@ -26,6 +26,7 @@ def declared(rules: type[OpRules]) -> Kernel:
             return static(call, name)
         return scalar(call, name, jax.ShapeDtypeStruct((), floating(dtype)))
 
+    # widens=False: a shift of 8 bits keeps its dtype.
     @kernel(rules.op, widens=False)
     def run(call: Call, arrays: Arrays) -> Arrays:
         operands = [arrays[port] for port in rules.input_ports]

@@ -60,6 +60,7 @@ def _key(call: Call) -> jax.Array:
     if key is None:
         assert call.key is not None
         return call.key
+    # A number, an array of a number, the two words of a raw key, or a typed key: each is what `jax.random` accepts.
     if isinstance(key, int):
         return jax.random.key(key)
     if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):

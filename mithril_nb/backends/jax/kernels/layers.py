@@ -43,12 +43,14 @@ def _linear(call: Call, arrays: Arrays) -> Result:
 
 @kernel("unembedding")
 def _unembedding(call: Call, arrays: Arrays) -> Result:
+    # The weight is that of an embedding, (vocabulary, width): contract its last axis, without a transposed copy.
     x, weight = promoted_all(arrays["input"], arrays["weight"])
     return lax.dot_general(x, weight, (((x.ndim - 1,), (1,)), ((), ())))
 
 
 @kernel("rms_norm")
 def _rms_norm(call: Call, arrays: Arrays) -> Result:
+    # In float16, squares overflow from 256 on.
     x = widened(arrays["input"])
     out = x * lax.rsqrt((x * x).mean(-1, keepdims=True) + call.options["eps"])
     return _affine(out.astype(arrays["input"].dtype), arrays)
@@ -99,6 +101,7 @@ def _batch_normal(call: Call, arrays: Arrays, wide: Any, mean: Any, variance: An
 
 
 def _moved(old: jax.Array, new: jax.Array, momentum: float) -> jax.Array:
+    # PyTorch's momentum, the share of the new batch; Flax and TensorFlow call the share of the old state momentum.
     return ((1 - momentum) * widened(old) + momentum * widened(new)).astype(old.dtype)
 
 

@@ -38,6 +38,7 @@ def _lstm_cell(call: Call, arrays: Arrays) -> Arrays:
 
 
 def _with_outputs(call: Call, states: Arrays, rest: Array, arrays: Arrays, weight: str, bias: str) -> Arrays:
+    # The sequences that have ended are rows after those of the input, so that their states leave here.
     if call.options["use_complement"]:
         states = {**states, "hidden_compl": rest.astype(states["hidden"].dtype)}
     if call.options["use_output"]:
@@ -102,7 +103,9 @@ def _gru(call: Call, arrays: Arrays) -> Arrays:
 def _gru_step(x: Array, hidden: Array, weight: Array, bias: Array | None) -> Array:
     reset, update, new = jnp.split(x, 3, -1)
     own_reset, own_update, own = jnp.split(hidden @ weight, 3, -1)
+    # As in PyTorch and Equinox, the reset gate acts after the product with the weight, not on the state (Cho et al.).
     new = jnp.tanh(new + jax.nn.sigmoid(reset + own_reset) * (own if bias is None else own + bias))
+    # h + z (h' - h), one product less than (1 - z) h + z h'.
     return new + jax.nn.sigmoid(update + own_update) * (hidden - new)
 
 

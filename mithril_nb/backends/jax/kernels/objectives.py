@@ -13,15 +13,11 @@ from mithril_nb.backends.jax.kernels.registry import Result, kernel, register, w
 from mithril_nb.program import Array, Arrays, Call
 
 
-@kernel("absolute_error")
-def _absolute_error(call: Call, arrays: Arrays) -> Result:
-    return absolute(arrays["input"] - arrays["target"])
-
-
 @kernel("huber_loss")
 def _huber_loss(call: Call, arrays: Arrays) -> Result:
     delta = call.options["delta"]
     distance = jnp.abs(arrays["input"] - arrays["target"])
+    # One formula for both cases: `jnp.where` would square large distances, and an overflow makes the gradient NaN.
     near = jnp.minimum(distance, delta)
     return near * near / 2 + delta * (distance - near)
 
@@ -38,6 +34,7 @@ def _log_cosh(call: Call, arrays: Arrays) -> Result:
 @kernel("quantile_loss")
 def _quantile_loss(call: Call, arrays: Arrays) -> Result:
     error, quantile = arrays["target"] - arrays["input"], call.options["quantile"]
+    # At an error of 0, `maximum` halves its gradient between both lines.
     return jnp.maximum(quantile * error, (quantile - 1) * error).astype(error.dtype)
 
 
@@ -50,6 +47,7 @@ def _shortfall(arrays: Arrays) -> Array:
 
 @kernel("kl_divergence")
 def _kl_divergence(call: Call, arrays: Arrays) -> Result:
+    # p (log p - log q), not p log(p / q): the quotient overflows where q is tiny.
     target, prediction = jnp.broadcast_arrays(arrays["target"], arrays["input"])
     dtype = jnp.result_type(target, prediction)
     threshold = _threshold(call, dtype)
@@ -81,6 +79,7 @@ def _focal_loss(call: Call, arrays: Arrays) -> Result:
     x, t = jnp.broadcast_arrays(widened(prediction), widened(target))
     yes, no = -jax.nn.softplus(-x), -jax.nn.softplus(x)
     alpha, gamma = call.options["alpha"], call.options["gamma"]
+    # The probability of the wrong answer, from its logarithm: 1 - sigmoid(x) would lose its digits.
     missed = jnp.exp(no) * t + jnp.exp(yes) * (1 - t)
     # A power below 1 has an infinite derivative at zero.
     loss = -(_times(t, yes) + _times(1 - t, no)) * jnp.maximum(missed, jnp.finfo(x.dtype).tiny) ** gamma
@@ -134,6 +133,7 @@ def _cosine_similarity(call: Call, arrays: Arrays) -> Result:
 def _info_nce(call: Call, arrays: Arrays) -> Result:
     left, right = (_unit(widened(arrays[port]), -1, 1e-8) for port in ("input", "target"))
     scores = left @ right.T / jnp.asarray(call.options["temperature"], left.dtype)
+    # The cross entropy with the label i in row i, without the other items of log_softmax.
     loss = jax.nn.logsumexp(scores, -1) - jnp.diagonal(scores)
     return loss.astype(jnp.result_type(arrays["input"], arrays["target"]))
 
@@ -145,6 +145,7 @@ def _threshold(call: Call, dtype: Any) -> Any:
 
 def _robust_log(x: Array, threshold: Any) -> Array:
     t = jnp.asarray(threshold, x.dtype)
+    # Below t, the logarithm is continued by point reflection, 2 log t - log(2 t - x): value and slope are continuous.
     near = x < t
     # Both cases receive valid inputs, so that the case that is not selected has a finite gradient.
     below = 2 * jnp.log(t) - jnp.log(2 * t - jnp.where(near, x, t))
@@ -170,11 +171,13 @@ def _kept_finite(call: Call, logarithm: Array, dtype: Any) -> Array:
 
 
 def _times(weight: Array, logarithm: Array) -> Array:
+    # 0 times -inf is 0, also in the gradient: a class with weight 0 does not count.
     safe = jnp.where((weight == 0) & jnp.isneginf(logarithm), 0, logarithm)
     return weight * safe
 
 
 def _ratio(above: Array, below: Array) -> Array:
+    # The inner `where`: a division by 0 in the case that is not selected would make the gradient NaN.
     return jnp.where(below > 0, above / jnp.where(below > 0, below, 1), 0)
 
 
@@ -233,6 +236,7 @@ def _classes_seen(call: Call, arrays: Arrays) -> Result:
 def _confusion_counts(call: Call, arrays: Arrays) -> Result:
     pred, label, count = arrays["pred"], arrays["label"], call.options["n_classes"]
     exists = (pred >= 0) & (pred < count) & (label >= 0)
+    # One index of a pair, so that one scatter counts all; the largest has 32 bits for at most 46,340 classes.
     counts = _counted(label * count + jnp.where(exists, pred, 0), exists, count * count)
     return counts.reshape(count, count)
 
@@ -255,6 +259,7 @@ def _auc_core(call: Call, arrays: Arrays) -> Result:
     scores, label = arrays["input"], arrays["label"] == 1
     curve = _curve
     for _ in scores.shape[:-1]:
+        # vmap, because searchsorted takes one row.
         # The first axis of the result contains the two rates.
         curve = jax.vmap(curve, out_axes=1)
     return curve(scores, label)
@@ -279,6 +284,7 @@ def _counted(numbers: Array, counts: Array, length: int) -> Array:
 
 register(
     {
+        "absolute_error": lambda call, arrays: absolute(arrays["input"] - arrays["target"]),
         "hinge_loss": lambda call, arrays: _shortfall(arrays),
         "quad_hinge_loss": lambda call, arrays: jnp.square(_shortfall(arrays)),
         "class_difference": lambda call, arrays: (arrays["pred"] - arrays["label"]).astype(jnp.int32),

@@ -51,6 +51,7 @@ def narrowed(result: Array, *operands: Array) -> Array:
     return result
 
 
+# Not canonicalize_dtype, which changes nothing in x64 mode.
 _IN_32_BITS = {"int64": "int32", "uint64": "uint32", "float64": "float32"}
 
 
@@ -113,6 +114,7 @@ def kernel(op: str, widens: bool = True) -> Callable[[Callable[[Call, Arrays], R
             values = [value for value in arrays.values() if isinstance(value, int | float | tuple)]
             if op in OPS and OPS[op].takes_values:
                 return function(call, arrays)
+            # Sizes of a shape stay Python numbers, because `reshape` cannot take a traced array.
             if op in FOLDS and values and len(values) == len(arrays) and not any(isinstance(v, tuple) for v in values):
                 return _folded(op, values)
             # 256 classes do not fit uint8: with labels of 8 bits, CrossEntropy was NaN.

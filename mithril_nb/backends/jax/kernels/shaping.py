@@ -29,11 +29,6 @@ from mithril_nb.models.shape_inference.folding import dtype_of
 from mithril_nb.program import Array, Arrays, Call
 
 
-@kernel("identity")
-def _identity(call: Call, arrays: Arrays) -> Result:
-    return arrays["input"]
-
-
 @kernel("reshape")
 def _reshape(call: Call, arrays: Arrays) -> Result:
     x, shape = as_array(call, arrays["input"]), static(call, "shape")
@@ -46,6 +41,7 @@ def _dims(x: Array) -> tuple[Dim, ...]:
 
 
 def _sizes_of(x: Array, dims: tuple[Dim, ...]) -> tuple[Any, ...]:
+    # The rule computes with texts, JAX with its own symbols: a text that is no size of `x` is the one that JAX infers.
     sizes = {str(size): size for size in x.shape}
     return tuple(dim if isinstance(dim, int) else sizes.get(dim, -1) for dim in dims)
 
@@ -87,19 +83,16 @@ def _indexer(call: Call, arrays: Arrays) -> Result:
     x, index = arrays["input"], call.options["index"]
     if isinstance(x, tuple) or is_value(x):
         items = index_items(static(call, "index"))
-        return _picked(x, items)
+        if is_value(x):
+            return picked_value(StaticSpec(x), items).value
+        for item in items:  # a tuple with arrays in it
+            x = x if item is ... else x[item]
+        return x
     if not isinstance(index, tuple) and not is_value(index):
         return x[widened_whole(index)]
     items = index_items(static(call, "index"))
+    # NumPy arrays, not lists: JAX rejects lists as indices.
     return x[tuple(np.asarray(entry.numbers, int) if isinstance(entry, IndexArray) else entry for entry in items)]
-
-
-def _picked(value: Any, items: tuple[Any, ...]) -> Any:
-    if is_value(value):
-        return picked_value(StaticSpec(value), items).value
-    for item in items:  # a tuple with arrays in it
-        value = value if item is ... else value[item]
-    return value
 
 
 def _taken(x: Array, indices: Array, axis: int | None) -> Array:
@@ -187,10 +180,9 @@ def _joined(function: Callable[..., Array]) -> Callable[[Call, Arrays], Array]:
 register(
     {
         "permute_tensor": lambda call, arrays: _taken(arrays["input"], arrays["indices"], 0),
-        "concat": lambda call, arrays: narrowed(
-            jnp.concatenate([*arrays.values()], static(call, "axis")), *arrays.values()
-        ),
-        "stack": lambda call, arrays: narrowed(jnp.stack([*arrays.values()], static(call, "axis")), *arrays.values()),
+        "identity": lambda call, arrays: arrays["input"],
+        "concat": _joined(jnp.concatenate),
+        "stack": _joined(jnp.stack),
         "repeat_items": lambda call, arrays: jnp.repeat(arrays["input"], call.options["repeats"], static(call, "axis")),
         "roll": lambda call, arrays: jnp.roll(arrays["input"], call.options["shift"], static(call, "axis")),
         "take": lambda call, arrays: _taken(arrays["input"], arrays["indices"], static(call, "axis")),
