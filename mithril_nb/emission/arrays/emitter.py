@@ -31,11 +31,12 @@ _MAY_EXCEED = frozenset(
 """Primitives whose uint32 result is cut to 32 bits in PyTorch, where it is an int64."""
 _WORDS: dict[str, dict[str, str]] = {
     "torch": {
-        "np.take_along_axis": "torch.take_along_dim", "np.copy": "torch.clone", "np.": "torch.",
+        "np.take_along_axis": "torch.take_along_dim", "np.copy(": "torch.clone(",
+        "np.linalg.svd(x, compute_uv=False)": "torch.linalg.svdvals(x)", "np.": "torch.",
         'axis=axis, kind="stable"': "dim=axis, stable=True", ".astype(": ".to(", ".transpose(": ".permute(",
         ".max(": ".amax(", ".min(": ".amin(", "keepdims": "keepdim",
     },
-    "mlx": {"np.copy": "mx.array", "np.": "mx.", ', kind="stable"': "", ".itemsize": ".size"},
+    "mlx": {"np.copy(": "mx.array(", "np.": "mx.", ', kind="stable"': "", ".itemsize": ".size"},
 }  # fmt: skip
 """The words of the libraries instead of those of NumPy in the file helpers/shared.py, applied in this order."""
 RULE_FILES = (contractions, elementwise, fused, shapes)
@@ -51,9 +52,10 @@ def emit_arrays(program: traced.Program, library: Library) -> Source:
     emitter = _JaxEmitter if library == "jax" else _ArrayEmitter
     options: dict[str, Any] = {"fuse": fused.fuse} if library == "torch" else {}
     keeps_gradients = library in ("torch", "mlx")
-    return emitter(library).source(
-        build(program, reserved_names(library), keeps_gradients, takes_names=True, **options)
-    )
+    # Names that the file uses itself, which arrays and blocks may not have.
+    reserved = {"functools", "math", "np", "torch", "mx", "step", "base64", "zlib", "decoded", *LAX_NAMES}
+    reserved |= helper_sources(library).keys()
+    return emitter(library).source(build(program, reserved, keeps_gradients, takes_names=True, **options))
 
 
 @cache
@@ -64,11 +66,6 @@ def helper_sources(library: Library) -> Helpers:
     for word, other in _WORDS.get(library, {}).items():
         shared = shared.replace(word, other)
     return read_helpers([shared, *own] if own else [])
-
-
-def reserved_names(library: Library) -> set[str]:
-    own = {"functools", "math", "np", "torch", "mx", "step", "base64", "zlib", "decoded", *LAX_NAMES}
-    return own | helper_sources(library).keys()
 
 
 class _ArrayEmitter(ArrayContext):

@@ -412,18 +412,17 @@ def _backward_loop(
     # An integer in the carry, such as a counter, has no gradient.
     carry = [index for index in range(forward["num_carry"]) if "float" in inner.inputs[index].dtype]
     totals = count - len(carry)  # JAX puts what it sums up, such as gradients of constants, before the carry
-    is_matched = totals >= 0 and all(_is_total(body, index, producers) for index in range(totals))
+    added = [producers.get(output) for output in body.outputs[: max(totals, 0)]]  # what a step only adds to
+    is_matched = totals >= 0 and all(
+        producer is not None and producer.primitive in ("add", "add_any") and start in producer.inputs
+        for producer, start in zip(added, body.inputs, strict=False)
+    )
     ends = body.inputs[max(totals, 0) : count]
     if not is_matched or [value.shape for value in ends] != [inner.inputs[index].shape for index in carry]:
         return _BackwardLoop(forward, steps, gradients, 0)
     results = [inner.outputs[index] for index in carry]
     gradients |= {end: value for end, value in zip(ends, results, strict=True) if isinstance(value, Value)}
     return _BackwardLoop(forward, steps, gradients, totals)
-
-
-def _is_total(body: Function, index: int, producers: Mapping[Operand, Statement]) -> bool:
-    producer = producers.get(body.outputs[index])
-    return producer is not None and producer.primitive in ("add", "add_any") and body.inputs[index] in producer.inputs
 
 
 def _repeated(value: Operand, axes: tuple[int, ...], producers: Mapping[Operand, Statement]) -> Operand | None:

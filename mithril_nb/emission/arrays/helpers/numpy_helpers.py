@@ -114,12 +114,6 @@ def to_integer(x, dtype, least, most):
     return np.where(x >= most, dtype(most), np.where(x <= least, dtype(least), found))
 
 
-def round_away(x):
-    """Round to the nearest integer, halves away from zero."""
-    whole = np.trunc(x)
-    return whole + np.copysign(np.abs(x - whole) >= 0.5, x).astype(x.dtype)
-
-
 def shift_left(x, count):
     """Shift left; a negative count, or a count of all bits or more, gives 0."""
     return np.where(count < 8 * x.dtype.itemsize, x << count, 0).astype(x.dtype)
@@ -208,14 +202,6 @@ def triangular_solve(a, b, left_side, lower, transpose_a, conjugate_a, unit_diag
     if left_side:
         return np.linalg.solve(a, b)
     return np.linalg.solve(a.swapaxes(-1, -2), b.swapaxes(-1, -2)).swapaxes(-1, -2)
-
-
-def svd(x, full_matrices, compute_uv):
-    """Return the singular values, U, and V transposed; without `compute_uv`, only the singular values."""
-    if not compute_uv:
-        return (np.linalg.svd(x, compute_uv=False),)
-    u, s, v = np.linalg.svd(x, full_matrices=full_matrices)
-    return s, u, v
 
 
 # NumPy has no LU factors, only what it solves with them.

@@ -15,6 +15,13 @@ def int_divide(x, y):
     return np.where(y == 0, np.zeros_like(quotient) - 1, np.where(is_minus, -x, quotient))
 
 
+# The functions `round` of the libraries round halves to even.
+def round_away(x):
+    """Round to the nearest integer, halves away from zero."""
+    whole = np.trunc(x)
+    return whole + np.copysign((np.abs(x - whole) >= 0.5).astype(x.dtype), x)
+
+
 def eq_to(x, y):
     """Return x == y in the order of sorting: NaN equals NaN."""
     return (x == y) | ((x != x) & (y != y))
@@ -294,6 +301,14 @@ def sign(x):
 def qr(x, full_matrices):
     """Return Q and R."""
     return np.linalg.qr(x, mode="complete" if full_matrices else "reduced")
+
+
+def svd(x, full_matrices, compute_uv):
+    """Return the singular values, U, and V transposed; without `compute_uv`, only the singular values."""
+    if not compute_uv:
+        return (np.linalg.svd(x, compute_uv=False),)
+    u, s, v = np.linalg.svd(x, full_matrices=full_matrices)
+    return s, u, v
 
 
 def eigh(x, lower):

@@ -87,12 +87,6 @@ def to_integer(x, dtype, least, most):
     return torch.where(x >= most, most, torch.where(x <= least, least, found)).to(dtype)
 
 
-def round_away(x):
-    """Round to the nearest integer, halves away from zero."""
-    whole = torch.trunc(x)
-    return whole + torch.copysign((torch.abs(x - whole) >= 0.5).to(x.dtype), x)
-
-
 # Shifts of PyTorch are those of C++, which has no result for a count of all bits or more.
 def shift_left(x, count, bits):
     """Shift left; a negative count, or a count of all bits or more, gives 0."""
@@ -134,14 +128,6 @@ def triangular_solve(a, b, left_side, lower, transpose_a, conjugate_a, unit_diag
     if transpose_a:
         a, upper = a.mT, not upper
     return torch.linalg.solve_triangular(a, b, upper=upper, left=left_side, unitriangular=unit_diagonal)
-
-
-def svd(x, full_matrices, compute_uv):
-    """Return the singular values, U, and V transposed; without `compute_uv`, only the singular values."""
-    if not compute_uv:
-        return (torch.linalg.svdvals(x),)
-    u, s, v = torch.linalg.svd(x, full_matrices=full_matrices)
-    return s, u, v
 
 
 def lu(x):
