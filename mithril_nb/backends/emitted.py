@@ -243,6 +243,7 @@ class EmittedBackend(Backend):
 
     def arange(self, *bounds: Any, dtype: Any = None) -> Any:
         """Return evenly spaced numbers, as `numpy.arange` does. Integers are int32 unless `dtype` is given."""
+        # NumPy counts in 64 bits, and models in 32.
         array = np.arange(*bounds)
         return self.tensor(array.astype("int32") if array.dtype.kind == "i" and dtype is None else array, dtype)
 
@@ -266,6 +267,7 @@ class EmittedBackend(Backend):
         Raises:
             UnknownOptionError: The seed is not an integer of 64 bits.
         """
+        # NumPy takes no negative seeds.
         self._random = np.random.Generator(np.random.Philox(check_seed(seed) % 2**64))
 
     def next_seed(self) -> int:

@@ -83,6 +83,7 @@ class ArrayMaker(Backend):
     ) -> jax.Array:
         """Return an array filled with one number. See `ones` for the other arguments."""
         name = self._dtype(dtype)
+        # Not the number itself: `tensor` checks that an integer fits the dtype.
         array = self._run("full", jnp.full, shape=_shape((shape,)), fill_value=self.tensor(value, name))
         return self._spread(array, device_mesh, tensor_split)
 
@@ -348,6 +349,7 @@ def _numpy(data: Any) -> Any:
 def _shape(args: tuple[Any, ...]) -> tuple[Any, ...]:
     try:
         dims = args[0] if len(args) == 1 and not isinstance(args[0], SupportsIndex) else args
+        # A symbolic size has no integer value, so `index` would raise an error.
         sizes = tuple(dim if export.is_symbolic_dim(dim) else index(dim) for dim in dims)
         if any(isinstance(size, int) and size < 0 for size in sizes):
             raise TypeError

@@ -293,6 +293,7 @@ class JaxBackend(ArrayMaker):
             ShapeError: An initializer needs an input axis and an output axis, and the parameter lacks one.
         """
         if seed is None:
+            # Each call without a seed draws other values, so that two models do not start equal.
             start, self._drawn = (self._seed, self._drawn + 1), self._drawn + 1
         else:
             start = (check_seed(seed) % 2**64,)

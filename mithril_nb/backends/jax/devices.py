@@ -111,6 +111,7 @@ def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,)) -> 
             f"tensor_split={tensor_split!r} does not match an array of shape {shape} and a mesh {mesh.axis_sizes}.",
             (("needs", "for each mesh axis, a different axis of the array, or None"),),
         )
+    # `tensor_split` has an array axis for each mesh axis; a PartitionSpec is the reverse.
     spec: list[str | None] = [None] * rank
     for name, axis in zip(mesh.axis_names, axes, strict=False):
         if axis is not None:

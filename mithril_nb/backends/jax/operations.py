@@ -70,6 +70,7 @@ def _concat(*arrays: Any, axis: int = 0) -> jax.Array:
 
 def _flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> jax.Array:
     shape = jnp.shape(x)
+    # A scalar becomes an array of one item.
     end = end_dim % len(shape) if shape else 0
     return jnp.reshape(x, (*shape[:start_dim], -1, *shape[end + 1 :]))
 

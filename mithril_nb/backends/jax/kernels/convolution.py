@@ -160,6 +160,7 @@ def _windows(call: Call, axes: int, size: tuple[int, ...] | None = None) -> Wind
 
 
 def _groups(call: Call) -> int:
+    # A connected attribute is an integer of NumPy or JAX, and XLA takes a Python one.
     return operator.index(call.options.get("groups", 1))
 
 

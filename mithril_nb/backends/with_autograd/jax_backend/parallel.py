@@ -40,6 +40,7 @@ def data_parallel(
             (("needs", "an integer, 1 or more"),),
         )
     mesh = make_mesh((count,), platform, "num_devices")
+    # Mithril uses PositionalSharding, which JAX 0.10 no longer has.
     sharding = NamedSharding(mesh, PartitionSpec("data"))
     jitted = jax.jit(fn, compiler_options=backend.compiler_options or None)
 
