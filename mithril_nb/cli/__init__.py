@@ -401,6 +401,6 @@ def _notebook(path: str | None) -> Path:
             return folder / NOTEBOOK
     new = Path("mithril_nb.ipynb")
     if not new.exists():
-        write_text(new, json.dumps(notebook_of("build", _NEW_CELL.splitlines(keepends=True)), indent=1))
+        write_text(new, json.dumps(notebook_of("build", [*_NEW_CELL.splitlines(keepends=True)]), indent=1))
         print(f"wrote {new}")
     return new

@@ -40,9 +40,10 @@ def check_options(options: Mapping[str, Any]) -> None:
     for option in needs:
         value = options.get(option)
         kind = {"name": str, "device": jax.Device | Device}.get(option)
-        is_valid = isinstance(value, kind or Mapping) and (
-            kind is not None or all(isinstance(key, str) for key in value)
-        )
+        if kind is None:
+            is_valid = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+        else:
+            is_valid = isinstance(value, kind)
         if value is not None and not is_valid:
             text = " ".join(short_repr(value, 60).split())  # an array takes several lines
             raise UnknownOptionError(f"the option {option}={text} is not valid.", (("needs", needs[option]),))
