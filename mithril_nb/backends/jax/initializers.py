@@ -110,7 +110,7 @@ def drawn(requests: Sequence[Request]) -> Iterator[np.ndarray]:
 
 
 _NONE = np.empty(0, "float32")
-Fill = Callable[[np.random.Generator, np.ndarray], None]
+Fill = Callable[[np.random.Generator, np.ndarray], object]
 
 
 def _fill(request: Request) -> Fill:
