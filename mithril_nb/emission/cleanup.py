@@ -140,7 +140,7 @@ class _Pass:
         # Others are rarely computed twice, and their params may hold large arrays.
         if statement.primitive not in ELEMENTWISE:
             return statement.outputs
-        operands = [  # the repr tells -0.0 from 0.0, and equals itself for NaN
+        operands = [  # the repr distinguishes -0.0 from 0.0, and equals itself for NaN
             (repr(operand.value), operand.dtype) if isinstance(operand, Number) else operand
             for operand in statement.inputs
         ]

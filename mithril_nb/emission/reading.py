@@ -121,7 +121,7 @@ class _JaxprReader:
                 jaxpr = jax_versions.open_jaxpr(closed)
                 scope = dict(zip(jaxpr.invars, inputs, strict=True))
                 self.bind_constants(closed, scope)
-                # Lines of the expansion stand for the equations of the body too, so that these keep a link.
+                # Lines of the expansion represent the equations of the body too, so that these keep a link.
                 replaced = [inner_site.id for _, body in site.bodies for inner_site in body]
                 expanded = self.statements(sites_of(jaxpr)[0], scope, record)
                 statements += [statement.also(replaced) for statement in expanded]

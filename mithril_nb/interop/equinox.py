@@ -80,7 +80,7 @@ def _walk(chain: Chain, module: Any, state: Any, path: str) -> None:
             for index, part in enumerate(module.layers):
                 _walk(chain, part, state, f"{path}.layers.{index}")
         case nn.MLP:
-            # A lambda, which is no function that `Chain.function` knows.
+            # A lambda, for which `Chain.function` has no rule.
             identity = inspect.signature(nn.MLP.__init__).parameters["final_activation"].default
             for index, part in enumerate(module.layers):
                 _walk(chain, part, state, f"{path}.layers.{index}")

@@ -170,7 +170,7 @@ def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, .
         return _behind_moved(op, shape, [len(spec.shape) for _, spec in read]) if is_moved else None
     order, spec = next((order, spec) for order, spec in read if order in others)
     assert isinstance(order, Image | FlatImages)
-    # Whatever no rule below knows: a wrong order would give wrong numbers without an error.
+    # Whatever no rule below covers: a wrong order would give wrong numbers without an error.
     after = Lost(f"{op.path!r} changes the order of the elements of an image in an unknown way")
     if is_window or any(not _goes_with(other, against.shape, order) for other, against in read):
         return after

@@ -200,7 +200,7 @@ def operation_error(name: str, arrays: tuple[Any, ...], options: dict[str, Any],
     because = re.sub(r"<function (\w+) at 0x\w+>", r"\1", str(error).strip().partition("\n")[0])
     values = [array for value in arrays for array in (value if isinstance(value, list | tuple) else (value,))]
     named = [(key, _describe(value)) for key, value in options.items() if value is not None]
-    # JAX raises TypeError for some wrong shapes and ValueError for some wrong dtypes: only the text tells them apart.
+    # JAX raises TypeError for some wrong shapes and ValueError for some wrong dtypes: only the text distinguishes them.
     is_shape = "shape" in because or (isinstance(error, ValueError) and "dtype" not in because)
     return (ShapeError if is_shape else UnknownOptionError)(
         f"{name} does not accept these arguments.",
