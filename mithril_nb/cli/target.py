@@ -50,7 +50,7 @@ def find_target(text: str, has_args: bool) -> Target:
     from mithril_nb.targets.lowered import is_program_file
     from mithril_nb.targets.mithril_models import graph_in, is_mithril_model
 
-    load_plugins()
+    load_plugins()  # before the file is read, which may contain blocks of a plugin
     if is_link(text):
         model = load(text)
         return Target(model.name or "model", model, model.graph, (), text)

@@ -353,5 +353,6 @@ def inspect_given(
     )
 
 
+# The stages of a function start with its trace, which `given` replaces.
 def _not_a_function(*_: Any) -> None:
     raise AssertionError("a program that starts at a later stage is not traced")

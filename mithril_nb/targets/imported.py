@@ -68,6 +68,7 @@ def _run(path: Path, name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
+    # In `sys.modules` before it runs, as for `import`: dataclasses look up the module of a class by its name.
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

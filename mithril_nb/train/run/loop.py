@@ -47,7 +47,7 @@ class TrainingLoop:
         """Train, and yield the events."""
         state, control = self.state, self.control
         try:
-            state.name, state.problem = "running", None
+            state.name, state.problem = "running", None  # a run that has failed may be resumed
             state.to_device()
             if state.saver is not None:
                 state.saver.begin()
