@@ -35,6 +35,10 @@ def test_a_shape_flows_back(kind: str):
     assert found.inputs["x"].shape == ("...", 8)
 
 
+def test_the_second_half_is_the_gate():
+    assert apply(Glu("relu"), [2.0, 3.0, -1.0, 4.0]).tolist() == [0.0, 12.0]
+
+
 def test_a_gate_needs_twice_the_size():
     model = Model() + Glu()(input="x") + Linear(3, input_size=8)
     assert infer(model.graph, {"x": TensorSpec(("...",))}).inputs["x"].shape == ("...", 16)

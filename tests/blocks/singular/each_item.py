@@ -216,7 +216,6 @@ def _points() -> list[Point]:
     points.append(point("NormModifier()", {"input": orders}, input=np.where((orders + 3) % 8 - 4 >= 0, 1, -1)))
     finite = np.isfinite(A) & np.isfinite(B)
     points += [point(f"{kind}()", {"left": A, "right": B}) for kind in COMPARISONS]
-    points.append(point("Glu('relu')", {"input": [2.0, 3.0, -1.0, 4.0]}))
     points += _pair_points(PAIRS, A, B) + _pair_points(FINITE_PAIRS, A[finite], B[finite])
     base, exponent = _every_pair([0.0, -0.0, 0.1, -0.1, 2, -2], [-1.0, -0.5, 0, 0.5, 1, 2, 3])
     slope = _robust_power_slope(base, exponent, 0.25)
