@@ -150,11 +150,12 @@ class StageMaker:
 
     def _accept(self, analysis: Analysis, stage: str = "", cost: Cost | None = None) -> bool:
         with self._lock:
-            if self._analysis is not analysis or (stage and stage not in self._wanted):
+            # Costs come with the jaxpr, but are shown without its pane, too.
+            if self._analysis is not analysis or (cost is None and stage not in self._wanted):
                 return False
             if cost is not None:
                 self.cost, self.cost_version = cost, analysis.version
-            if stage:
+            if stage in self._wanted:
                 computed = analysis.inspection.stage(stage)
                 self._made[stage] = (analysis.version, analysis.inspection)
                 self.states[stage] = state_of(computed, analysis.version, analysis.advice_for(computed))

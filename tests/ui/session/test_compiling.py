@@ -148,6 +148,16 @@ def test_hidden_stage_is_not_computed_for_new_designs(session, turns):
     assert session.snapshot()["stages"]["asm"]["version"] == session.snapshot()["version"]
 
 
+def test_costs_follow_an_edit_while_the_jaxpr_is_hidden(session):
+    assert session.wait(PATIENCE_S)
+    session.do("leave_stage", stage="jaxpr")
+    session.do("set_attribute", path="linear_0", name="dimension", value=8)
+    assert session.wait(PATIENCE_S)
+    snapshot = session.snapshot()
+    assert not snapshot["cost"]["stale"]
+    assert snapshot["stages"]["jaxpr"]["state"] == "stale"
+
+
 def test_stage_left_early_is_not_loading(session, monkeypatch):
     assert session.wait(PATIENCE_S)
     monkeypatch.setattr("mithril_nb.ui.session.stages._REST_S", 60.0)  # it has not begun
