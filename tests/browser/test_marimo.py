@@ -122,9 +122,10 @@ def test_marimo_shows_widgets_that_reach_python(marimo: Page, tmp_path: Path):
     workbench.locator('[data-mnb-action="inspector.show"]').click()  # closed at first in a narrow widget
     workbench.locator('[data-mnb-action="inspector.remove"]').click()
     workbench.locator('[data-mnb-node="linear_1"]').wait_for(state="detached")
-    assert "blocks linear_0 relu_0\n" in (tmp_path / "log").read_text()
     workbench.get_by_role("tab", name="Train").click()
     workbench.get_by_role("button", name="Train", exact=True).click()
     workbench.locator('[data-mnb-run="done"]').wait_for()
     assert "of 24" in workbench.locator(".mnb-run-state").inner_text()
     marimo.locator(".mnb-explorer").locator(".cm-line", has_text="sin").first.wait_for()
+    # Python prints in pieces, and the page may show the removal before the last one.
+    assert "blocks linear_0 relu_0\n" in (tmp_path / "log").read_text()
