@@ -175,6 +175,17 @@ def test_a_cumulative_sum_counts_each_element_once(name: str) -> None:
     assert cost_of(inspect(lambda x: getattr(lax, name)(x, axis=0), spec(0, 8))).total.flops == 0
 
 
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+@pytest.mark.parametrize("name", RUNNING)
+def test_a_cumulative_sum_counts_along_any_axis(name: str, dtype: str) -> None:
+    real = {"cumlogsumexp": 8}.get(name, 1)
+    of_complex = {"cumsum": 2, "cumprod": 6, "cummax": 9, "cummin": 9, "cumlogsumexp": 9 + 15 + 79 + 2}[name]
+    each = real if dtype == "float32" else of_complex
+    for axis, pairs in enumerate(((3 - 1) * 5 * 7, 3 * (5 - 1) * 7, 3 * 5 * (7 - 1))):
+        found = inspect(lambda x, axis=axis: getattr(lax, name)(x, axis=axis), spec(3, 5, 7, dtype=dtype))
+        assert found.cost().total.flops == each * pairs, axis
+
+
 @pytest.mark.parametrize("shape", [(1000,), (10, 100), (2, 5, 100), (1, 1000)], ids=str)
 @pytest.mark.parametrize("dtype", ["uint32", "uint16", "uint8"])
 def test_random_bits_count_as_xla_does_when_their_loop_counts_once(shape: tuple, dtype: str) -> None:

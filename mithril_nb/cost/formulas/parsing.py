@@ -153,8 +153,12 @@ _MEANINGS_IN = {
     },
     ("call_hi_primitive", "calls"): "transcendentals of the equations in the expansion",
     **{
-        (primitive, "N"): "length of the axis"
+        (primitive, letter): words
         for primitive in ("sort", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+        for letter, words in {
+            "N": "length of the axis",
+            "rows": "rows along the axis: product of the other axes",
+        }.items()
     },
     **{
         (primitive, letter): words

@@ -76,6 +76,7 @@ def running(equation: Equation) -> Letters:
     """
     axis: Any = equation.param["axis"]
     operand = equation.inputs[0]
+    # Rows along axis 0 are columns. An empty axis has no first element, so nothing is left out.
     rows = times(length(operand, other) for other in range(len(operand.shape)) if other != axis)
     along = length(operand, axis)
     return {"n": items(equation), "rows": 0 if along == 0 else rows, "N": call("max", along, 1)}
