@@ -16,6 +16,7 @@ from mithril_nb.models import (
     RotaryEmbedding,
     ScaledDotProduct,
 )
+from tests.blocks.cases.attention import rotated
 
 random = np.random.default_rng(0)
 
@@ -110,6 +111,8 @@ def test_dropped_weights_keep_the_mean():
 def test_rotary_agrees_with_equinox_and_depends_on_distances():
     x = drawn(6, 8)
     np.testing.assert_allclose(run(RotaryEmbedding(), input=x), eqx.nn.RotaryPositionalEmbedding(8)(x), 1e-5, 1e-5)
+    pairs = run(RotaryEmbedding(is_interleaved=True), input=x)
+    np.testing.assert_allclose(pairs, rotated(np.asarray(x), is_interleaved=True), 1e-5, 1e-5)
     query, key = (jnp.broadcast_to(drawn(8), (6, 8)) for _ in range(2))
     scores = run(RotaryEmbedding(), input=query) @ run(RotaryEmbedding(start=3), input=key).T
     np.testing.assert_allclose(np.diagonal(scores), scores[0, 0], 1e-4)
