@@ -28,15 +28,21 @@ def exactly(value: Value) -> object:
             return array("d", value).tobytes()  # pyright: ignore
         return tuple(map(exactly, value))
     if isinstance(value, float):
+        # The text separates 0.0 from -0.0, and makes equal NaNs equal.
         return float, value.hex()
     return (type(value), value) if isinstance(value, int) else value
 
 
 Dim = int | str
 """A size, or the name of an unknown one (`"batch"`)."""
+Dims = tuple[Dim, ...]
+"""A shape. It may start with `LEADING`."""
 
 LEADING = "..."
 """Represents any number of unknown leading dims at the front of a shape."""
+
+UNKNOWN_SHAPE: Dims = (LEADING,)
+"""The shape of an array of which nothing is known."""
 
 MOST_AXES = 64
 """Maximum number of axes of an array, as in NumPy, and of levels of nested lists, which are read recursively."""
@@ -82,6 +88,7 @@ def as_dtype(dtype: object) -> DType:
         >>> as_dtype("float32")
         mithril_nb.float32
     """
+    # `jnp.float32` is a class with a name, `np.dtype` has an attribute `name`.
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
     if name is None or str(name) not in ITEM_BYTES:
         raise UnknownDtypeError(
@@ -100,6 +107,7 @@ def as_shape(name: str, dims: Any) -> tuple[Dim, ...]:
         ('batch', 784)
     """
     try:
+        # `tuple("ab")` would be a shape of two names.
         if isinstance(dims, str):
             raise TypeError
         sizes = tuple(dims)
@@ -140,6 +148,7 @@ def _dim(axis: int, dim: Any) -> Dim:
             raise ValueError
         check_length(dim)
         return dim
+    # NumPy's integers have `__index__`, floats do not.
     if isinstance(dim, bool) or not isinstance(dim, int | SupportsIndex) or not 0 <= int(dim) <= MOST_ITEMS:
         raise ValueError
     return int(dim)
@@ -239,6 +248,7 @@ def full_dtype(name: str) -> str:
         >>> full_dtype("bf16"), full_dtype("pred"), full_dtype("float64")
         ('bfloat16', 'bool', 'float64')
     """
+    # With a suffix, as in f8e4m3fn.
     short = _SHORT.fullmatch(name)
     if short is None:
         return "bool" if name == "pred" else name

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from mithril_nb.errors import ConnectionError, UnknownOptionError, listed, short_repr
-from mithril_nb.graph.edit import Edit, annotate, annotate_array, composite, expose, find, label, merge, swap
+from mithril_nb.graph.edit import annotate, annotate_array, composite, expose, find, label, merge, swap
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, as_dtype, as_shape
 from mithril_nb.models.adding import with_dtype
@@ -63,6 +63,7 @@ class AnnotationMethods:
         """
 
         def edit(graph: LogicalGraph, name: str, dtype: Any) -> LogicalGraph:
+            # A block that creates an array takes the dtype as its attribute. That of any other output is only checked.
             dtype, end = str(as_dtype(dtype)), find(graph, name)
             if end.node:
                 graph = swap(graph, end.node, with_dtype(graph.by_name[end.node].block, end.port, dtype))
@@ -83,11 +84,13 @@ class AnnotationMethods:
             UnknownOptionError: `settings` is not a dict.
         """
         values = by_name("set_differentiability", settings, more, '{"linear_0.weight": False}')
+        # Computed once: the edits do not rename parameters.
         arrays = dict.fromkeys(
             name for op in flat(self.graph).ops for name in (*op.arrays.values(), *op.inner.values())
         )
 
         def edit(graph: LogicalGraph, name: str, value: bool) -> LogicalGraph:
+            # The dot at both ends: "linear_1" is no prefix of "linear_10.weight".
             own = sorted(array for array in arrays if f"{array}.".startswith(f"{name.replace('/', '.')}."))
             for array in own:
                 graph = annotate_array(graph, array, is_trainable=bool(value))
@@ -120,6 +123,7 @@ class AnnotationMethods:
 
         def edit(graph: LogicalGraph, name: str, initializer: str | Initializer) -> LogicalGraph:
             text, starts, dotted = initializer_text(initializer), _random_starts(graph), name.replace("/", ".")
+            # A name of a block applies to random parameters only: biases stay zero and scales one.
             inside = [array for array, draws in starts.items() if draws and array.startswith(f"{dotted}.")]
             names = [dotted] if dotted in starts else inside
             if not names:
@@ -182,19 +186,14 @@ class AnnotationMethods:
             ((names[0], second) for second in names[1:]),
         )
 
-    def _edit(self, edit: Edit) -> Self:
-        self._block = composite(edit(self.graph))
-        return self
-
     def _edit_each(
         self, edit: Callable[[LogicalGraph, str, Any], LogicalGraph], values: Iterable[tuple[str, Any]]
     ) -> Self:
-        def edit_all(graph: LogicalGraph) -> LogicalGraph:
-            for name, value in values:
-                graph = edit(graph, name, value)
-            return graph
-
-        return self._edit(edit_all)
+        graph = self.graph
+        for name, value in values:
+            graph = edit(graph, name, value)
+        self._block = composite(graph)
+        return self
 
 
 def by_name(setter: str, values: object, more: Mapping[str, Any], example: str) -> dict[str, Any]:
@@ -220,6 +219,7 @@ def _random_starts(graph: LogicalGraph) -> dict[str, bool]:
     for op in flat(graph).ops:
         rules = OPS[op.block.op].initializers
         for port, array in op.arrays.items():
+            # The first block that uses a shared parameter initialises it.
             starts.setdefault(array, rules.get(port, Initializer("normal")).name not in FIXED)
         inner = _random_starts(op.block.graph) if op.inner and op.block.graph is not None else {}
         starts |= {op.inner[name]: draws for name, draws in inner.items() if name in op.inner}

@@ -39,6 +39,7 @@ def _operators(kind: str, first: str = "left", second: str = "right") -> tuple[O
     def operation(self: Tensorlike, other: Any) -> Expression:
         return _binary(kind, first, self, second, other)
 
+    # In `2 - x`, Python calls `x.__rsub__(2)`.
     def reflected(self: Tensorlike, other: Any) -> Expression:
         return _binary(kind, first, other, second, self)
 
@@ -69,6 +70,7 @@ class Tensorlike:
     __mod__, __rmod__ = _operators("Mod", "numerator", "denominator")
     __pow__, __rpow__ = _operators("Power", "base", "exponent")
     __matmul__, __rmatmul__ = _operators("MatrixMultiply")
+    # Python reflects comparisons itself: `2 < x` is `x > 2`.
     __lt__ = _operators("Less")[0]
     __le__ = _operators("LessEqual")[0]
     __gt__ = _operators("Greater")[0]
@@ -95,6 +97,7 @@ class Tensorlike:
         return _unary("Absolute", self)
 
     def __bool__(self) -> bool:
+        # A TypeError, as JAX raises for a traced array.
         raise TypeError("a connection has no truth value before the model runs. Use the block Where or Cond.")
 
     def __iter__(self) -> Any:
@@ -136,6 +139,7 @@ class Tensorlike:
 
     def reshape(self, *shape: Any) -> Expression:
         """Return the array in another shape. One size may be -1, and a size may be an expression: `x.shape()[0]`."""
+        # `x.reshape(2, 3)` and `x.reshape((2, 3))`, as in NumPy.
         sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], Tensorlike | list | tuple) else shape
         if isinstance(sizes, Tensorlike):
             return Expression("Reshape", {"input": self, "shape": sizes})
@@ -145,6 +149,7 @@ class Tensorlike:
 
     def transpose(self, *axes: Any) -> Expression:
         """Return the array with its axes in the order of `axes`; without arguments, in reverse order."""
+        # `x.transpose(1, 0)` and `x.transpose((1, 0))`, as in NumPy.
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
         return _unary("Transpose", self, axes=order)
 
@@ -201,12 +206,14 @@ class Expression(Tensorlike):
         """True if the result is a static value, which is known before the program runs: `x.shape()[0] * 2`."""
         if self.kind in _VALUES:
             return True
+        # Whether the result is static depends on the indexed value, not on the index.
         data = [operand for port, operand in self.inputs.items() if port != "index"]
         return self.kind in _KEEP_VALUES and all(
             isinstance(operand, Expression) and operand.is_value for operand in data
         )
 
 
+# Compared by identity: two keys without a name are two connections.
 @dataclass(frozen=True, eq=False)
 class IOKey:
     """A connection with a name, a shape, a dtype and other properties that the user declares.
@@ -259,6 +266,7 @@ def _binary(kind: str, first: str, a: Any, second: str, b: Any) -> Expression:
     return Expression(kind, {first: a, second: b})
 
 
+# The kinds are named, because the blocks import this module.
 _VALUES = {"Shape", "Size", "Length", "ToTuple", "Slice", "Value", "Dtype"}
 _KEEP_VALUES = {"Indexer", "Add", "Subtract", "Multiply", "FloorDivide"}
 
@@ -272,6 +280,7 @@ def _value_of(item: Any) -> Tensorlike:
     if isinstance(item, Tensorlike):
         return item
     if not isinstance(item, slice):
+        # The spelling in attributes, which are JSON.
         return Expression("Value", {}, {"value": "..." if item is Ellipsis else item})
     bounds = {"start": item.start, "stop": item.stop, "step": item.step}
     connected = {port: bound for port, bound in bounds.items() if isinstance(bound, Tensorlike)}

@@ -13,13 +13,13 @@ from typing import Annotated, Any, ClassVar
 from mithril_nb.errors import NameTakenError, UnknownOptionError, short_repr
 from mithril_nb.graph.edit import Draft
 from mithril_nb.graph.records import Block, LogicalGraph, Port, Value
-from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
+from mithril_nb.graph.spec import LEADING, UNKNOWN_SHAPE, Dim, Spec, StaticSpec, TensorSpec
 from mithril_nb.models.fields import Range, fields_of, unmet_need
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names
 from mithril_nb.models.op import Operator
 from mithril_nb.models.rules import BodyRules, Infer, Inference, InferredBody, Specs
-from mithril_nb.models.shape_inference.dims import MismatchError, meet
+from mithril_nb.models.shape_inference.dims import MismatchError, is_open, meet
 
 __all__ = ["Cond", "Control", "Repeat", "Scan"]
 
@@ -38,9 +38,11 @@ class Control(BodyRules, Operator):
             draft.add(
                 model.block,
                 name=part,
+                # The names make the ports of the inner graph independent of names that the user gave inside the body.
                 connections={port.name: f"{part}_{port.name}" for port in ports if port.role == "data"},
             )
         graph = draft.graph()
+        # Only data ports: the parameters inside are listed by the inner graph, as those of a composite.
         inputs, outputs = self.outer_ports(graph)
         self._block = Block(type(self).__name__, tuple(attributes.items()), inputs, outputs, op=self.op, graph=graph)
 
@@ -96,8 +98,16 @@ class Scan(Control):
     ):
         self._check_body("body", body)
         inputs, outputs = input_names(body.block), tuple(port.name for port in body.outputs)
-        pairs, unscanned, axis = _pairs_of(carry), _names_of(fixed), _checked_number(Scan, "axis", axis)
+        pairs = _pairs_of(carry)
+        if not isinstance(fixed, list | tuple) or not all(isinstance(name, str) for name in fixed):
+            raise UnknownOptionError(
+                f"Scan cannot take fixed={short_repr(fixed)}.",
+                (("needs", "a list of input names of the body"),),
+                "Scan(body, fixed=['mask'])",
+            )
+        unscanned, axis = tuple(fixed), _checked_number(Scan, "axis", axis)
         facts = (("inputs", ", ".join(inputs) or "none"), ("outputs", ", ".join(outputs)))
+        # All ports are checked before anything is traced, so that the message names the argument.
         for argument, names, available in (
             ("carry", pairs, outputs),
             ("carry", pairs.values(), inputs),
@@ -123,6 +133,7 @@ class Scan(Control):
                 (facts[0], ("carried or fixed", ", ".join((*pairs.values(), *unscanned)))),
                 "Repeat(body, count=2)  # or a body with one more input, which Scan reads along the axis",
             )
+        # Sorted, so that two equal blocks have equal attributes and files.
         super().__init__(name, {"body": body}, carry=tuple(sorted(pairs.items())), axis=axis, fixed=unscanned)
 
     @classmethod
@@ -134,10 +145,13 @@ class Scan(Control):
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
         """Remove the axis from the inputs, infer one step, and add the axis to the outputs that are not carried."""
         axis, carry = block.options["axis"], cls.fed_back(block)
+        # A carried input has the shape of one step already, like a fixed one.
         unscanned = {*carry.values(), *block.options["fixed"]}
+        # A named length becomes a number if another scanned input has one.
         length: Dim = "rounds"
         inner: dict[str, TensorSpec] = {}
         for port, spec in specs.items():
+            # The axis counts from the start, so it cannot be removed from an open shape.
             if port in unscanned or LEADING in spec.shape:
                 inner[port] = spec
                 continue
@@ -163,8 +177,9 @@ class Scan(Control):
             elif port.name in carry:
                 _check_same(carry[port.name], inner[carry[port.name]], spec)
                 outputs[port.name] = spec
-            elif spec.shape[:1] == (LEADING,):
-                outputs[port.name] = TensorSpec((LEADING,), spec.dtype)
+            elif is_open(spec.shape):
+                outputs[port.name] = TensorSpec(UNKNOWN_SHAPE, spec.dtype)
+            # The output of a step may have fewer axes than its input, for example a sum.
             elif len(spec.shape) < axis:
                 raise MismatchError(
                     next(name for name in specs if name not in unscanned),
@@ -230,6 +245,7 @@ class Repeat(Control):
             spec = TensorSpec(meet(specs[first].shape, spec.shape, {}) or spec.shape, spec.dtype)
         else:
             spec = _array_of(block, out, spec)
+        # The count stacks the parameters; `Scan` shares them between steps.
         return InferredBody({out: spec}, inferred, block.options["count"])
 
 
@@ -266,6 +282,7 @@ class Cond(Control):
                     f"{part}=Model() | inner(condition='{part}_condition')  # inner is the block",
                     port="condition",
                 )
+        # `lax.cond` needs the same tree of results from both functions.
         first, second = ({port.name for port in block.outputs} for block in (then, otherwise))
         if first != second:
             raise UnknownOptionError(
@@ -278,7 +295,8 @@ class Cond(Control):
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
         """Infer both blocks, whose outputs must have the same shapes and dtypes."""
-        if specs["condition"].shape not in ((), (LEADING,)):
+        # A vector of conditions would need both blocks for each row: that is `Where`.
+        if specs["condition"].shape not in ((), UNKNOWN_SHAPE):
             advice = "connect one boolean, such as the output of Equal() for two scalars."
             raise MismatchError("condition", "one boolean, of shape ()", advice)
         data = {port: spec for port, spec in specs.items() if port != "condition"}
@@ -296,6 +314,7 @@ class Cond(Control):
             if not isinstance(then, TensorSpec) or not isinstance(other, TensorSpec):
                 outputs[port.name] = _array_of(block, port.name, other if isinstance(then, TensorSpec) else then)
                 continue
+            # Named sizes may turn out to be equal.
             both = meet(then.shape, other.shape, {})
             if both is None or then.dtype != other.dtype:
                 raise MismatchError(
@@ -312,6 +331,7 @@ def _pairs_of(carry: object) -> dict[str, str]:
     # A model file stores `carry` as pairs of output and input.
     argument: Any = () if carry is None else carry
     try:
+        # `dict("")` would be no error.
         pairs = [] if isinstance(argument, str) else [*dict(argument).items()]
         fits = not isinstance(argument, str) and all(isinstance(name, str) for pair in pairs for name in pair)
     except (TypeError, ValueError):
@@ -323,16 +343,6 @@ def _pairs_of(carry: object) -> dict[str, str]:
             "Scan(body, carry={'hidden': 'prev_hidden'})",
         )
     return dict(pairs)
-
-
-def _names_of(fixed: object) -> tuple[str, ...]:
-    if not isinstance(fixed, list | tuple) or not all(isinstance(name, str) for name in fixed):
-        raise UnknownOptionError(
-            f"Scan cannot take fixed={short_repr(fixed)}.",
-            (("needs", "a list of input names of the body"),),
-            "Scan(body, fixed=['mask'])",
-        )
-    return tuple(fixed)
 
 
 def _checked_number(kind: type, name: str, value: Any) -> int:
@@ -347,6 +357,7 @@ def _checked_number(kind: type, name: str, value: Any) -> int:
 
 
 def _array_of(block: Block, output: str, spec: Spec | None) -> TensorSpec:
+    # JAX carries arrays from step to step, and a static value is no array.
     if isinstance(spec, StaticSpec):
         raise MismatchError(
             block.inputs[-1].name,
@@ -354,7 +365,7 @@ def _array_of(block: Block, output: str, spec: Spec | None) -> TensorSpec:
             f"compute {output!r} outside of {block.kind}.",
             f"{output!r} of the body is a static value",
         )
-    return TensorSpec((LEADING,))
+    return TensorSpec(UNKNOWN_SHAPE)
 
 
 def _infer_inside(block: Block, specs: Specs, infer: Infer) -> Inference:

@@ -105,7 +105,9 @@ class Field:
     start: Value = None
 
 
+# Not `None`, which is the default of many attributes.
 _REQUIRED = object()
+_ONE_NUMBER = r"; one number for (?:both|all)(?=\.)"
 
 
 def keyword_field(*, default: Any = None, kw_only: Literal[True] = True) -> Any:
@@ -128,13 +130,15 @@ class Declared:
             for name, hint in inspect.get_annotations(cls).items()
             if not (name.startswith("_") or "ClassVar" in str(hint))
         }
+        # A constructor of its own takes over, as with dataclasses.
         if not own or "__init__" in cls.__dict__:
             return
         inherited = cls._fields
         if inherited:  # its hints name objects of the module that defines the base
             hints = get_type_hints(cls.__init__, include_extras=True)
             inherited = {name: (hints[name], default) for name, (_, default) in inherited.items()}
-        fields = {**inherited, **own}
+        # As in dataclasses, inherited fields come first. A class that declares all of them again chooses their order.
+        fields = own if inherited.keys() <= own.keys() else {**inherited, **own}
         for name in own.keys() & cls.__dict__.keys():
             delattr(cls, name)  # as an attribute it would hide the connection or the value of that name
         base = next(kind for kind in cls.__mro__[1:] if "__init__" in kind.__dict__ and "_fields" not in kind.__dict__)
@@ -167,22 +171,12 @@ def fields_of(constructor: type) -> tuple[Field, ...]:
     """
     hints = get_type_hints(constructor.__init__, include_extras=True)
     docs = _argument_docs(constructor.__doc__ or "")
-    fields = []
-    for parameter in list(inspect.signature(constructor.__init__).parameters.values())[1:]:
-        if parameter.name == "name" or parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-            continue
-        required = parameter.default is inspect.Parameter.empty
-        fields.append(
-            _field(
-                parameter.name,
-                constructor,
-                hints.get(parameter.name, Any),
-                None if required else parameter.default,
-                required,
-                docs.get(parameter.name, ""),
-            )
-        )
-    return tuple(fields)
+    return tuple(
+        _field(parameter, constructor, hints.get(parameter.name, Any), docs.get(parameter.name, ""))
+        # The signature of the class itself is that of the metaclass, see `BlockMeta`.
+        for parameter in list(inspect.signature(constructor.__init__).parameters.values())[1:]
+        if parameter.name != "name" and parameter.kind is not parameter.KEYWORD_ONLY
+    )
 
 
 def checked(kind: str, fields: tuple[Field, ...], attributes: Mapping[str, Any]) -> tuple[tuple[str, Value], ...]:
@@ -204,7 +198,8 @@ def checked(kind: str, fields: tuple[Field, ...], attributes: Mapping[str, Any])
         if need := unmet_need(field, value):
             raise UnknownOptionError(
                 f"{kind} cannot take {field.name}={short_repr(value)}.",
-                (("needs", need), *((("means", _meaning(field)),) if field.doc else ())),
+                # `_need` also says that one number is enough.
+                (("needs", need), *(() if not field.doc else (("means", re.sub(_ONE_NUMBER, "", field.doc)),))),
                 _call(kind, fields, field.name, attributes),
             )
         values.append((field.name, _fitting(field, value)))
@@ -234,7 +229,10 @@ def unmet_need(field: Field, value: Any) -> str:
         >>> unmet_need(fields_of(Dropout)[0], 0.5), unmet_need(fields_of(Dropout)[0], "much")
         ('', 'a number from 0 to 0.99')
     """
-    fits = _fitting(field, value) is not None or (value is None and _may_be_none(field))
+    if value is None:
+        fits = field.is_optional or (field.default is None and not field.is_required)
+    else:
+        fits = _fitting(field, value) is not None
     return "" if fits else _need(field)
 
 
@@ -246,14 +244,6 @@ def _fitting(field: Field, value: Any) -> Value:
     except (TypeError, ValueError, OverflowError):
         return None
     return fitting if field.range is None or field.range.admits(fitting) else None
-
-
-def _may_be_none(field: Field) -> bool:
-    return field.is_optional or (field.default is None and not field.is_required)
-
-
-def _meaning(field: Field) -> str:
-    return re.sub(r"; one number for (?:both|all)(?=\.)", "", field.doc)
 
 
 def _call(kind: str, fields: tuple[Field, ...], subject: str = "", attributes: Mapping[str, Any] | None = None) -> str:
@@ -272,6 +262,7 @@ def _call(kind: str, fields: tuple[Field, ...], subject: str = "", attributes: M
 def _converted(field: Field, value: Any) -> Value:
     match field.type:
         case "int":
+            # 2.0 is accepted as 2: arithmetic on widths often gives floats.
             if isinstance(value, bool) or int(value) != value:
                 raise ValueError
             return int(value)
@@ -280,6 +271,7 @@ def _converted(field: Field, value: Any) -> Value:
                 raise ValueError
             return float(value)
         case "bool":
+            # NumPy's booleans equal Python's.
             if value not in (True, False):
                 raise ValueError
             return bool(value)
@@ -289,6 +281,7 @@ def _converted(field: Field, value: Any) -> Value:
             return str(value)
         case "ints":
             if isinstance(value, str):
+                # A text field of the inspector sends "3, 3" or "(3, 3)".
                 value = [part for part in re.split(r"[,\s]+", value.strip("()[] ")) if part]
             values = [value] if isinstance(value, SupportsIndex) else list(value)
             if any(
@@ -306,14 +299,23 @@ def _converted(field: Field, value: Any) -> Value:
             return plain(value)
 
 
-def plain(value: Any) -> Value:
+def plain(value: Any, levels: int = MOST_AXES) -> Value:
     """Return a value as plain data: arrays and lists become tuples.
 
     Examples:
         >>> plain([[1, 2.5], "x"])
         ((1, 2.5), 'x')
     """
-    return _plain(value, MOST_AXES)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    # An array of NumPy, JAX or PyTorch, without an import of either.
+    if hasattr(value, "tolist"):
+        return plain(value.tolist(), levels)
+    if isinstance(value, list | tuple):
+        if not levels:
+            raise ValueError(f"more than {MOST_AXES} levels of lists")
+        return tuple(plain(entry, levels - 1) for entry in value)
+    raise TypeError(type(value).__name__)
 
 
 def is_constant(value: Any) -> bool:
@@ -322,18 +324,6 @@ def is_constant(value: Any) -> bool:
         return plain(value) is not None and not isinstance(value, str)
     except (TypeError, ValueError):
         return False
-
-
-def _plain(value: Any, levels: int) -> Value:
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist(), levels)
-    if isinstance(value, list | tuple):
-        if not levels:
-            raise ValueError(f"more than {MOST_AXES} levels of lists")
-        return tuple(_plain(entry, levels - 1) for entry in value)
-    raise TypeError(type(value).__name__)
 
 
 def _need(field: Field) -> str:
@@ -365,6 +355,7 @@ def example(field: Field) -> Value:
     for value in (field.start, field.default, limits and limits.sample):
         if value is not None:
             return value
+    # For `min_val` of `Clamp`, a valid number depends on `max_val`.
     if field.type == "float" and limits is None and field.is_optional:
         return None  # a valid number may depend on other arguments
     candidates: dict[FieldType, tuple[Value, ...]] = {
@@ -377,16 +368,20 @@ def example(field: Field) -> Value:
         "value": (1,),
     }
     fitting = [value for value in candidates[field.type] if limits is None or limits.admits(value)]
+    # No usual value is in the range, so its minimum is shown.
     return fitting[0] if fitting or limits is None else limits.least
 
 
-def _field(name: str, kind: Any, hint: Any, default: Any, required: bool, doc: str) -> Field:
+def _field(parameter: inspect.Parameter, kind: Any, hint: Any, doc: str) -> Field:
+    required = parameter.default is parameter.empty
+    default = None if required else parameter.default
     notes: list[Any] = []
     optional = False
     while True:
         options = get_args(hint)
         if get_origin(hint) is Annotated:
             hint, *more = options
+            # The last note of a kind counts: `Annotated[Many, Start(2)]` adds to the notes of `Many`.
             notes += [note.ranges[kind.axes - 1] if isinstance(note, RangeByAxes) else note for note in more]
         elif type(None) in options:
             optional = True
@@ -396,10 +391,10 @@ def _field(name: str, kind: Any, hint: Any, default: Any, required: bool, doc: s
     limits = next((note for note in reversed(notes) if isinstance(note, Range)), None)
     start = next((note.value for note in reversed(notes) if isinstance(note, Start)), None)
     if get_origin(hint) is Literal:
-        return Field(name, "choice", default, required, optional, None, options, doc, start)
+        return Field(parameter.name, "choice", default, required, optional, None, options, doc, start)
     types: dict[Any, FieldType] = {int: "int", float: "float", bool: "bool", str: "text", Any: "value"}
     value = tuple(default) if isinstance(default, list | tuple) else default
-    return Field(name, types.get(hint, "ints"), value, required, optional, limits, (), doc, start)
+    return Field(parameter.name, types.get(hint, "ints"), value, required, optional, limits, (), doc, start)
 
 
 def _argument_docs(doc: str) -> dict[str, str]:

@@ -82,12 +82,14 @@ def initializer_text(initializer: object) -> str:
     """
     name, settings = _parsed(initializer)
     plain = replace(Initializer(name), **settings)
+    # The axes depend on the block, so they are written only if the user gave them.
     fixed = [key for key in ("in_axis", "out_axis") if key in settings]
     arguments = {key: getattr(plain, key) for key in INITIALIZERS[name] if key in fixed}
     if plain.shift:
         arguments = {"scale": plain.scale, "shift": plain.shift, **arguments}
     elif plain.scale != 1:
         arguments = {"scale": plain.scale, **arguments}
+    # An integer without ".0"; `repr` is the shortest text of any other float.
     texts = [f"{value:.17g}" if value == int(value) else repr(value) for value in arguments.values()]
     texts = [text if key in ("scale", "shift") else f"{key}={text}" for key, text in zip(arguments, texts, strict=True)]
     return f"{name}({', '.join(texts)})" if texts else name

@@ -51,7 +51,12 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
     """
 
     def __init__(self, name: str | None = None):
-        self.name = _checked_name(name)
+        if name is not None and (not isinstance(name, str) or not name):
+            raise UnknownOptionError(
+                f"a model cannot be named {name!r}.", (("needs", "a string, or None"),), 'Model(name="classifier")'
+            )
+        check_length(name or "")
+        self.name = name
         self._block = _EMPTY
         # The added objects by `id`, each with the name of its block, so that `linear.output` can be resolved.
         self._members: dict[int, tuple[object, str]] = {}
@@ -393,12 +398,3 @@ class Placed:
 
 LogicalModel = Model
 """Mithril's name for `Model`."""
-
-
-def _checked_name(name: str | None) -> str | None:
-    if name is not None and (not isinstance(name, str) or not name):
-        raise UnknownOptionError(
-            f"a model cannot be named {name!r}.", (("needs", "a string, or None"),), 'Model(name="classifier")'
-        )
-    check_length(name or "")
-    return name

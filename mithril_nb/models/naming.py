@@ -30,6 +30,7 @@ def input_specs(
         {'input': ('batch', 784) float32}
     """
     ports = input_names(graph)
+    # Anything else is reported by `by_port` below, with the names of the inputs.
     if isinstance(shapes, Mapping):  # a parameter of the model, declared without a shape
         ports += tuple(port.name for port in graph.inputs if port.role == "param" and port.name in shapes)
     values = shapes.values() if isinstance(shapes, Mapping) else [shapes]
@@ -50,6 +51,7 @@ def input_range(graph: LogicalGraph, port: str) -> tuple[int, int] | None:
     """
     ranges = [rule.input_ranges(block.options).get(name) for block, rule, name in _readers(graph, port)]
     intervals = [interval for interval in ranges if interval is not None]
+    # All readers must accept the number, so the ranges intersect.
     return (max(least for least, _ in intervals), min(most for _, most in intervals)) if intervals else None
 
 
@@ -65,7 +67,10 @@ def takes_any_dtype(graph: LogicalGraph, port: str) -> bool:
     if note and note.dtype:
         return False
     dtypes = {
-        rule.required_dtype(name, "") for block, rule, name in _readers(graph, port) if name in input_names(block)
+        # An empty dtype of the model: only a requirement of the block itself remains.
+        rule.required_dtype(name, "")
+        for block, rule, name in _readers(graph, port)
+        if name in input_names(block)
     }
     return dtypes == {"any"}
 
@@ -126,6 +131,7 @@ def by_port(
         )
     names: dict[str, str] = {}
     for name in entries:
+        # Most models have one input, whose name a user should not need to look up.
         port = ports[0] if name == side and len(ports) == 1 else name
         if port not in ports:
             raise UnexpectedInputError(

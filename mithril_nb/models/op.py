@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from mithril_nb.errors import UnknownOpError, UnknownOptionError, similar
 from mithril_nb.graph.records import Block, Port
-from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
+from mithril_nb.graph.spec import LEADING, UNKNOWN_SHAPE, Dim, Dims, Spec, StaticSpec, TensorSpec
 from mithril_nb.models.fields import Range, Start, keyword_field, passed_on
 from mithril_nb.models.initializers import Initializer
 from mithril_nb.models.lazy_jax import jax, jnp, lax
@@ -26,7 +26,9 @@ __all__ = [
     "LEADING",
     "OPS",
     "UNKNOWN",
+    "UNKNOWN_SHAPE",
     "Dim",
+    "Dims",
     "Inferred",
     "Initializer",
     "MismatchError",
@@ -147,7 +149,7 @@ def set_shape_rule(rule: ShapeRule) -> None:
 def traced(cls: type[Operator], options: Options, inputs: Specs) -> Inferred:
     """Return the output shapes of a user-defined op, found by tracing it; unknown shapes if no trace is possible."""
     inferred = _rules[0](cls, options, inputs) if _rules else None
-    return Inferred({port: (LEADING,) for port in cls.ports(options).outputs} if inferred is None else inferred)
+    return Inferred({port: UNKNOWN_SHAPE for port in cls.ports(options).outputs} if inferred is None else inferred)
 
 
 def computed(cls: type[Operator]) -> None:

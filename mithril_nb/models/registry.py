@@ -124,6 +124,7 @@ def refuse_second(new: type, category: str, name: str, old: type | None) -> None
         name: The name to register.
         old: The class that has registered the name; `None` if no class has.
     """
+    # A cell of a notebook that runs again defines a new class of the same name.
     if old is None or (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__):
         return
     raise NameTakenError(
@@ -151,6 +152,7 @@ class BlockMeta(type):
         except TypeError as error:
             refuse_call(cls, error, args, named)
         model = super().__call__(*args, **named)
+        # After all constructors: a subclass may add blocks after `super().__init__`.
         model._seal()
         return model
 
@@ -184,10 +186,16 @@ def example_call(kind: type) -> str:
         >>> example_call(Linear), example_call(Relu)
         ('Linear(dimension=64)', 'Relu()')
     """
-    needed = _needed(kind)
+    fields = {field.name: field for field in fields_of(kind)} if kind in KINDS.values() else {}
+    needed: dict[str, Any] = {}
+    for name, parameter in inspect.signature(kind).parameters.items():
+        starts = name in fields and fields[name].start is not None and parameter.default is None
+        if starts or (parameter.default is parameter.empty and parameter.kind not in _STARRED):
+            needed[name] = example(fields[name]) if name in fields else ...
     arguments = (f"{name}={'...' if value is ... else repr(value)}" for name, value in needed.items())
     call = f"{kind.__name__}({', '.join(arguments)})"
     try:
+        # The example is tried, because some arguments are valid only together.
         if ... not in needed.values():
             kind(**needed)
     except MithrilError as error:  # the error of a kind that takes blocks has an example
@@ -215,13 +223,3 @@ def with_attributes(model: Handle, changes: Mapping[str, Any]) -> Any:
     if not runs_others:
         checked(model.kind, fields_of(kind_named(model.kind)), attributes)
     return construct(model.kind, model.block.graph if runs_others else None, {**attributes, "name": model.name})
-
-
-def _needed(kind: type) -> dict[str, Any]:
-    fields = {field.name: field for field in fields_of(kind)} if kind in KINDS.values() else {}
-    return {
-        parameter.name: example(fields[parameter.name]) if parameter.name in fields else ...
-        for parameter in inspect.signature(kind).parameters.values()
-        if (parameter.name in fields and fields[parameter.name].start is not None and parameter.default is None)
-        or (parameter.default is parameter.empty and parameter.kind not in _STARRED)
-    }

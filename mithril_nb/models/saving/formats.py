@@ -136,8 +136,17 @@ class _SourceWriter:
 
         The built model has the given name and kind. `path` is the path of the block that contains the graph.
         """
-        variable = self.free_variable(variable)
-        inner = {node.name: self.inside(node, path) for node in graph.nodes if _is_written_out(node.block)}
+        plain = "".join(char if char.isascii() and char.isalnum() else "_" for char in variable).strip("_") or "part"
+        is_reserved = keyword.iskeyword(plain) or plain in KINDS or plain == "Model"
+        variable = self.variables.take(f"block_{plain}" if plain[0].isdigit() or is_reserved else plain)
+        # Lines that build the inner graphs come first.
+        inner = {
+            node.name: self.graph(
+                node.block.graph or LogicalGraph(), node.name, node.name, node.block.kind, join_path(path, node.name)
+            )
+            for node in graph.nodes
+            if _is_written_out(node.block)
+        }
         self.lines.append((f"{variable} = Model({f'name={name!r}' if name else ''})", path))
         labels = {end: label for label, end in graph.labels}
         draft = Draft(LogicalGraph())  # the graph that the code builds, to compare it with `graph`
@@ -159,11 +168,6 @@ class _SourceWriter:
         if kind != "Model":
             self.lines.append((f"{variable} = Model.of({variable}.graph, {name or None!r}, {kind!r})", path))
         return variable
-
-    def inside(self, node: Node, path: str) -> str:
-        """Write the lines that build the inner graph of a block, and return the name of its variable."""
-        assert node.block.graph is not None
-        return self.graph(node.block.graph, node.name, node.name, node.block.kind, join_path(path, node.name))
 
     def call(self, node: Node, name: str, path: str) -> str:
         """Return the constructor call of a block. Before it, write the lines that build the call's arguments."""
@@ -201,13 +205,6 @@ class _SourceWriter:
             plain = all(name.isidentifier() and not keyword.iskeyword(name) for name in values)
             arguments = ", ".join(f"{name}={value!r}" for name, value in values.items()) if plain else repr(values)
             self.lines.append((f"{variable}.set_{setting}({arguments})", path))
-
-    def free_variable(self, name: str) -> str:
-        """Return an unused Python identifier derived from a name."""
-        plain = "".join(char if char.isascii() and char.isalnum() else "_" for char in name).strip("_") or "part"
-        is_reserved = keyword.iskeyword(plain) or plain in KINDS or plain == "Model"
-        plain = f"block_{plain}" if plain[0].isdigit() or is_reserved else plain
-        return self.variables.take(plain)
 
 
 def _connections(

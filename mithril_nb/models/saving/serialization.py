@@ -82,11 +82,6 @@ class LoadLimits:
 ADVICE = "ml.save(model, path)  # writes the file again; or restore an earlier copy of the file"
 
 
-def graph_of(data: Any, limits: LoadLimits) -> LogicalGraph:
-    """Build a graph from its data, as written by `to_dict`."""
-    return _ModelReader(limits).model(data)
-
-
 def part_of(data: Any, key: str, kind: type, path: str = "") -> Any:
     """Return the value of `key` in `data`.
 
@@ -121,9 +116,9 @@ def json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return parsed
 
 
-def broken(reason: str, path: str) -> ModelFileError:
-    """Return the error for data without the structure of a model."""
-    return ModelFileError(f"this model is broken{_place(path)}.", (("because", reason),), ADVICE, block=path)
+def broken(reason: str, path: str, state: str = "broken") -> ModelFileError:
+    """Return the error for data without the structure of a model, or in the state `"inconsistent"`."""
+    return ModelFileError(f"this model is {state}{_place(path)}.", (("because", reason),), ADVICE, block=path)
 
 
 class _Level(NamedTuple):
@@ -198,13 +193,13 @@ class _ModelReader:
             check_parts(nodes, edges, labels, path)
             graph = infer_boundary(nodes, edges, inputs | dict(labels), notes)
         except MithrilError as error:
-            raise inconsistent(_because(error), path) from error
+            raise broken(_because(error), path, "inconsistent") from error
         _check_names(inputs, labels, path)
         if len(notes) < len(noted):
-            raise inconsistent("two notes describe one port.", path)
+            raise broken("two notes describe one port.", path, "inconsistent")
         for end, note in noted:
             if end not in graph.note_at and note != Note():
-                raise inconsistent(f"a note describes '{end}', which does not exist.", path)
+                raise broken(f"a note describes '{end}', which does not exist.", path, "inconsistent")
         return graph
 
     def note(self, data: Any, path: str) -> tuple[Endpoint, Note]:
@@ -325,12 +320,12 @@ class _ModelReader:
 def _check_names(inputs: Collection[str], labels: list[tuple[str, Endpoint]], path: str) -> None:
     for name in (*inputs, *(label for label, _ in labels)):
         if "." in name:
-            raise inconsistent(f"the name {name!r} has a dot, which separates a block from its port.", path)
+            raise broken(f"the name {name!r} has a dot, which separates a block from its port.", path, "inconsistent")
     for label, end in labels:
         if end.node == BOUNDARY and label not in inputs:
-            raise inconsistent(f"the label {label!r} names an input that no block reads.", path)
+            raise broken(f"the label {label!r} names an input that no block reads.", path, "inconsistent")
         if end.node != BOUNDARY and label in inputs:
-            raise inconsistent(f"{label!r} is the name of an input and of the output '{end}'.", path)
+            raise broken(f"{label!r} is the name of an input and of the output '{end}'.", path, "inconsistent")
 
 
 def _because(error: Exception) -> str:
@@ -338,11 +333,6 @@ def _because(error: Exception) -> str:
     if isinstance(error, MithrilError):
         return "\n".join(str(replace(diagnostic, advice="")) for diagnostic in error.diagnostics)
     return str(error) if isinstance(error, TypeError | ValueError) else repr(error)
-
-
-def inconsistent(because: str, path: str) -> ModelFileError:
-    """Return the error for parts of a model that contradict each other."""
-    return ModelFileError(f"this model is inconsistent{_place(path)}.", (("because", because),), ADVICE, block=path)
 
 
 def _place(path: str) -> str:
@@ -445,7 +435,7 @@ def graph_from_dict(data: Mapping[str, Any], limits: LoadLimits | None) -> tuple
     limits.check("name_length", len(name), "characters in a name")
     check_keys(data, ("format", "version", "name", "graph"))
     try:
-        return graph_of(data.get("graph"), limits), name or None
+        return _ModelReader(limits).model(data.get("graph")), name or None
     except RecursionError as error:
         raise broken("its values are nested too deep", "") from error
 
@@ -532,32 +522,29 @@ def check_path(path: Any, action: str, advice: str) -> None:
 
 
 def _graph_data(graph: LogicalGraph) -> dict[str, Any]:
-    # Without the edges that `infer_boundary` creates again when the data is loaded.
-    return {
-        "nodes": [_node_data(node) for node in graph.nodes],
+    nodes: list[dict[str, Any]] = []
+    for node in graph.nodes:
+        block = node.block
+        nodes.append({"name": node.name, "kind": block.kind})
+        if block.attributes:
+            nodes[-1]["attributes"] = dict(block.attributes)
+        if block.graph is not None and not (block.is_composite and block.attributes):
+            # The op is stored too, because a user-defined composite may have the same kind as a built-in op.
+            nodes[-1] |= {"op": block.op, "graph": _graph_data(block.graph)}
+    data: dict[str, Any] = {
+        "nodes": nodes,
+        # Without the edges that `infer_boundary` creates again when the data is loaded.
         "edges": [[e.source.node, e.source.port, e.target.node, e.target.port] for e in made_edges(graph)],
         "labels": [[name, end.node, end.port] for name, end in graph.labels],
-        **({"notes": [_note_data(end, note) for end, note in graph.notes]} if graph.notes else {}),
     }
-
-
-def _note_data(end: Endpoint, note: Note) -> dict[str, Any]:
-    fields = {
-        "shape": None if note.shape is None else list(note.shape),
-        "dtype": note.dtype,
-        "is_trainable": note.is_trainable,
-        "is_exposed": note.is_exposed or None,
-        "initializer": note.initializer,
-    }
-    return {"node": end.node, "port": end.port, **{key: value for key, value in fields.items() if value is not None}}
-
-
-def _node_data(node: Node) -> dict[str, Any]:
-    block = node.block
-    data: dict[str, Any] = {"name": node.name, "kind": block.kind}
-    if block.attributes:
-        data["attributes"] = dict(block.attributes)
-    if block.graph is not None and not (block.is_composite and block.attributes):
-        # The op is stored too, because a user-defined composite may have the same kind as a built-in op.
-        data |= {"op": block.op, "graph": _graph_data(block.graph)}
+    if graph.notes:
+        data["notes"] = [
+            {"node": end.node, "port": end.port}
+            | {
+                key: list(value) if key == "shape" else value
+                for key in _NOTE
+                if (value := getattr(note, key)) is not None and (value or key != "is_exposed")
+            }
+            for end, note in graph.notes
+        ]
     return data

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import TypeVar
 
-from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
+from mithril_nb.graph.spec import LEADING, UNKNOWN_SHAPE, Dim, Dims, TensorSpec
 
 Terms = Mapping[tuple[str, ...], int]
 """A sum of products: maps the factors of each product to its coefficient. `()` is the constant term."""
+
+
+Item = TypeVar("Item")
+
+
+class UnknownShapeError(Exception):
+    """Raised by a shape rule whose result is known only at run time. `infer` then gives the output an unknown shape."""
 
 
 class MismatchError(Exception):
@@ -34,7 +43,40 @@ class MismatchError(Exception):
         return (need, ("found", self.detail)) if self.detail else (need,)
 
 
-def product(dims: tuple[Dim, ...]) -> Dim:
+def is_open(shape: Dims) -> bool:
+    """Return whether the leading axes of a shape, and so its rank, are unknown."""
+    return shape[:1] == UNKNOWN_SHAPE
+
+
+def closed(shape: Dims) -> Dims:
+    """Return a shape. Raise an `UnknownShapeError` if its rank is unknown."""
+    if is_open(shape):
+        raise UnknownShapeError
+    return shape
+
+
+def check_axis(port: str, shape: Dims, advice: str) -> None:
+    """Raise a `MismatchError` with this advice if an input is a scalar."""
+    if not shape:
+        raise MismatchError(port, "at least one axis", advice, "rank 0")
+
+
+def differ(size: Dim | None, other: Dim | None) -> bool:
+    """Return whether two sizes certainly differ: a name may be any size."""
+    return isinstance(size, int) and isinstance(other, int) and size != other
+
+
+def spliced(items: tuple[Item, ...], position: int, *new: Item) -> tuple[Item, ...]:
+    """Return a tuple with the item at a position replaced by `new`, or removed.
+
+    Examples:
+        >>> spliced(("batch", 3), 1), spliced(("batch", 3), 1, 4, 5)
+        (('batch',), ('batch', 4, 5))
+    """
+    return (*items[:position], *new, *items[position + 1 :])
+
+
+def product(dims: Dims) -> Dim:
     """Return the product of dims: a number if all dims are numbers, else an expression such as `"h*w*3"`.
 
     Examples:
@@ -45,7 +87,7 @@ def product(dims: tuple[Dim, ...]) -> Dim:
     return _written({tuple(factors.elements()): number})
 
 
-def quotient(dims: tuple[Dim, ...], by: tuple[Dim, ...]) -> Dim | None:
+def quotient(dims: Dims, by: Dims) -> Dim | None:
     """Return the product of `dims` divided by the product of `by`.
 
     Common factors are cancelled first. The result is `None` if it cannot be an integer, or if the remaining divisor is
@@ -58,6 +100,7 @@ def quotient(dims: tuple[Dim, ...], by: tuple[Dim, ...]) -> Dim | None:
         3
     """
     above, below = Counter(dims), Counter(by)
+    # Cancelled before the division, so that n * 0 / 0 is n: a size of 0 says nothing about the others.
     above, below = above - below, below - above
     number, factors = _factors(tuple(above.elements()))
     divisor, divisors = _factors(tuple(below.elements()))
@@ -82,6 +125,7 @@ def plus(*dims: Dim) -> Dim:
     total: dict[tuple[str, ...], int] = {}
     for dim in dims:
         for factors, number in _terms(dim).items():
+            # "n*m" and "m*n" are one term.
             key = tuple(sorted(factors))
             total[key] = total.get(key, 0) + number
     return _written(total)
@@ -133,6 +177,7 @@ def sliced(size: Dim, start: Dim | None, stop: Dim | None, step: Dim | None) -> 
         >>> sliced(5, 1, None, 2), sliced("n", 1, None, None), sliced("n", None, 3, None), sliced("n", None, None, -1)
         (2, 'max(n-1,0)', 'min(n,3)', 'n')
     """
+    # A bound of unknown sign may count from the end.
     if isinstance(start, str) or isinstance(stop, str) or isinstance(step, str):
         near, far = (bound is None or at_least_0(bound) == bound for bound in (start, stop))
         if not (near and far and step in (None, 1)):
@@ -158,7 +203,7 @@ def sliced(size: Dim, start: Dim | None, stop: Dim | None, step: Dim | None) -> 
     return length if step in (1, -1) else f"({plus(length, abs(step) - 1)})//{abs(step)}"
 
 
-def place_of(port: str, axis: int, shape: tuple[Dim, ...], more: int = 0) -> int | None:
+def place_of(port: str, axis: int, shape: Dims, more: int = 0) -> int | None:
     """Return the index of an axis in `shape`; `None` if it counts from the start and `shape` starts with `"..."`.
 
     Args:
@@ -172,7 +217,7 @@ def place_of(port: str, axis: int, shape: tuple[Dim, ...], more: int = 0) -> int
         (1, 1, None)
     """
     rank = len(shape) + more
-    if LEADING in shape[:1]:
+    if is_open(shape):
         return rank + axis if -rank < axis < 0 else None
     if not -rank <= axis < rank:
         advice = f"use an axis from {-rank} to {rank - 1}." if rank else "use an input with at least one axis."
@@ -180,7 +225,16 @@ def place_of(port: str, axis: int, shape: tuple[Dim, ...], more: int = 0) -> int
     return axis % rank
 
 
-def _factors(dims: tuple[Dim, ...]) -> tuple[int, Counter[str]]:
+def located(port: str, axis: object, shape: Dims, more: int = 0) -> int:
+    """Return the index of an axis as `place_of`. Raise an `UnknownShapeError` if it is unknown."""
+    # A connected axis may be known only at run time, or be a size that has only a name yet.
+    position = place_of(port, axis, shape, more) if isinstance(axis, int) else None
+    if position is None:
+        raise UnknownShapeError
+    return position
+
+
+def _factors(dims: Dims) -> tuple[int, Counter[str]]:
     number, factors = 1, Counter[str]()
     for dim in dims:
         terms = _terms(dim)
@@ -201,6 +255,7 @@ def _terms(dim: Dim) -> Terms:
         return {(dim,): 1}
     try:
         return _read(ast.parse(dim, mode="eval").body)
+    # A name such as "?n[:m-1]" that `sliced` made. It is compared as a text.
     except SyntaxError:
         return {(dim,): 1}
 
@@ -240,8 +295,11 @@ def _written(terms: Terms) -> Dim:
     if set(terms) <= {()}:
         return terms.get((), 0)
     texts: list[str] = []
+    # The constant comes last, as people write it.
     for factors, number in sorted(terms.items(), key=lambda term: not term[0]):
-        names = [name if _is_atom(name) else f"({name})" for name in factors]
+        names = [
+            name if name.isidentifier() or re.fullmatch(r"(min|max)\(.*\)", name) else f"({name})" for name in factors
+        ]
         if not names:
             texts.append(f"{number:+d}")
         elif number == 1 and len(factors) == 1:
@@ -250,10 +308,6 @@ def _written(terms: Terms) -> Dim:
             sign, size = "-" if number < 0 else "+", abs(number)
             texts.append(sign + "*".join([*names, *([str(size)] if size != 1 else [])]))
     return "".join(texts).removeprefix("+")
-
-
-def _is_atom(name: str) -> bool:
-    return name.isidentifier() or (name.startswith(("min(", "max(")) and name.endswith(")"))
 
 
 def window_size(size: Dim, window: int, stride: int, before: int, after: int) -> Dim:
@@ -266,6 +320,7 @@ def window_size(size: Dim, window: int, stride: int, before: int, after: int) ->
     if isinstance(size, int):
         return max((size + before + after - window) // stride + 1, 0)
     change = before + after - window
+    # Without a division, the expression is shorter and `plus` can cancel it.
     if stride == 1:
         return size if change == -1 else f"{size}{change + 1:+d}"
     return f"({size}{change:+d})//{stride}+1"
@@ -287,7 +342,7 @@ def same_padding(size: Dim, window: int, stride: int) -> tuple[int, int]:
     return total // 2, total - total // 2
 
 
-def broadcast(left: TensorSpec, right: TensorSpec) -> tuple[Dim, ...]:
+def broadcast(left: TensorSpec, right: TensorSpec) -> Dims:
     """Return the shape that two arrays broadcast to, by NumPy's rule.
 
     Examples:
@@ -312,7 +367,7 @@ def broadcast(left: TensorSpec, right: TensorSpec) -> tuple[Dim, ...]:
             result.append(a)
         elif a == 1:
             result.append(b)
-        elif isinstance(a, int) and isinstance(b, int):
+        elif differ(a, b):
             raise MismatchError(
                 "right",
                 f"a shape that broadcasts with {left.shape}",
@@ -324,7 +379,7 @@ def broadcast(left: TensorSpec, right: TensorSpec) -> tuple[Dim, ...]:
     return tuple(reversed(result))
 
 
-def agree(shape: tuple[Dim, ...], other: tuple[Dim, ...]) -> bool:
+def agree(shape: Dims, other: Dims) -> bool:
     """Return whether two shapes can be equal: a name can be any size, and `"..."` any leading axes.
 
     Examples:
@@ -334,7 +389,7 @@ def agree(shape: tuple[Dim, ...], other: tuple[Dim, ...]) -> bool:
     return meet(shape, other, {}) is not None
 
 
-def meet(shape: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) -> tuple[Dim, ...] | None:
+def meet(shape: Dims, other: Dims, names: dict[str, Dim]) -> Dims | None:
     """Return the shape that fits both shapes, or `None`. A name is any one size, `"..."` any leading axes.
 
     Args:
@@ -349,16 +404,12 @@ def meet(shape: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) 
         >>> meet(("n", "n"), (2, 3), {}) is None
         True
     """
-    if LEADING in shape[:1] and LEADING in other[:1]:
-        longer, shorter = (shape, other) if len(shape) >= len(other) else (other, shape)
-        tail = meet(longer[len(longer) - len(shorter) + 1 :], shorter[1:], names)
-        return None if tail is None else (*longer[: len(longer) - len(shorter) + 1], *tail)
-    if LEADING in shape[:1] or LEADING in other[:1]:
-        full, tail = (other, shape[1:]) if LEADING in shape[:1] else (shape, other[1:])
-        if len(full) < len(tail):
-            return None
+    if is_open(shape) or is_open(other):
+        # Of two open shapes, the longer one knows more axes; of one, the other knows all.
+        is_shorter = is_open(shape) and (not is_open(other) or len(shape) < len(other))
+        full, tail = (other, shape[1:]) if is_shorter else (shape, other[1:])
         split = len(full) - len(tail)
-        both = meet(full[split:], tail, names)
+        both = None if split < 0 else meet(full[split:], tail, names)
         return None if both is None else (*full[:split], *both)
     if len(shape) != len(other):
         return None
@@ -380,7 +431,7 @@ def meet(shape: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) 
     return tuple(dims)
 
 
-def renamed(shape: tuple[Dim, ...], names: Mapping[str, Dim]) -> tuple[Dim, ...]:
+def renamed(shape: Dims, names: Mapping[str, Dim]) -> Dims:
     """Return the shape with each name in `names` replaced.
 
     Examples:

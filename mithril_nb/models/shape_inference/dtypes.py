@@ -12,6 +12,9 @@ _ORDER = (
     "bfloat16", "float16", "float32", "float64", "complex64", "complex128",
 )  # fmt: skip
 
+_WIDER = {("bfloat16", "float16"): "float32", ("float64", "complex64"): "complex128"}
+"""The results that are neither of the two dtypes, because neither holds the values of the other."""
+
 
 def promoted(dtypes: Sequence[str]) -> str:
     """Return the dtype of an operation on arrays with these dtypes, by JAX's type promotion in 32-bit mode.
@@ -26,30 +29,18 @@ def promoted(dtypes: Sequence[str]) -> str:
     """
     result = dtypes[0]
     for dtype in dtypes[1:]:
-        result = _two(result, dtype)
+        low, high = sorted((result, dtype), key=_ORDER.index)
+        unsigned, signed = (low, high) if low.startswith("uint") else (high, low)
+        if (low, high) in _WIDER:
+            result = _WIDER[low, high]
+        elif unsigned.startswith("uint") and signed.startswith("int"):
+            bits = int(unsigned[4:])
+            # No signed type holds all uint64. For uint32, JAX would need int64, which 32-bit mode does not have.
+            wider = "float64" if bits == 64 else f"int{min(2 * bits, 32)}"
+            result = signed if bits < int(signed[3:]) else wider
+        else:
+            result = high
     return result
-
-
-def _two(dtype: str, other: str) -> str:
-    if dtype == other:
-        return dtype
-    low, high = sorted((dtype, other), key=_ORDER.index)
-    if {dtype, other} == {"bfloat16", "float16"}:
-        return "float32"
-    if high == "complex64" and low == "float64":
-        return "complex128"
-    if low.startswith("uint") and high.startswith("int"):
-        bits = int(low[4:])
-        if bits < int(high[3:]):
-            return high
-        return _signed(bits)
-    if high.startswith("uint") and low.startswith("int"):
-        return _signed(int(high[4:]))
-    return high
-
-
-def _signed(bits: int) -> str:
-    return "float64" if bits == 64 else f"int{min(2 * bits, 32)}"
 
 
 def input_dtype(graph: LogicalGraph, port: str, dtype: str) -> str:

@@ -6,7 +6,7 @@ Also finds the outputs that an activation reads, for the initializers of the blo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
@@ -14,7 +14,6 @@ from mithril_nb.graph.boundary import is_array
 from mithril_nb.graph.check import run_order
 from mithril_nb.graph.paths import component, join_path, parameter_name
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Note, PortRole
-from mithril_nb.models.initializers import Initializer
 from mithril_nb.models.rules import OPS, BodyRules
 
 
@@ -85,18 +84,15 @@ def flat(graph: LogicalGraph) -> Flat:
         >>> [op.path for op in flat(MLP(4, [3], 2).graph).ops]
         ['linear_0', 'relu_0', 'linear_1']
     """
+    # Inference, compilation and tables need the same result of one graph, and graphs compare by value.
     cached = _KNOWN.get(graph)
     if cached is None:
-        cached = _KNOWN[graph] = _flat(graph)
+        work = _Flattening([], {}, {})
+        fed = {port.name: Endpoint(BOUNDARY, port.name) for port in graph.inputs if port.role == "data"}
+        arrays = {port.name: parameter_name("", port.name) for port in graph.inputs if port.role in _ARRAYS}
+        outputs = work.level(graph, "", fed, arrays, {name: str(end) for name, end in fed.items()})
+        cached = _KNOWN[graph] = Flat(tuple(work.ops), outputs, work.groups, work.notes)
     return cached
-
-
-def _flat(graph: LogicalGraph) -> Flat:
-    work = _Flattening([], {}, {})
-    fed = {port.name: Endpoint(BOUNDARY, port.name) for port in graph.inputs if port.role == "data"}
-    arrays = {port.name: parameter_name("", port.name) for port in graph.inputs if port.role in _ARRAYS}
-    outputs = work.level(graph, "", fed, arrays, {name: str(end) for name, end in fed.items()})
-    return Flat(tuple(work.ops), outputs, work.groups, work.notes)
 
 
 _ARRAYS: tuple[PortRole, ...] = ("param", "state")
@@ -125,6 +121,7 @@ class _Flattening:
             arrays: A dict from each other input to the name of its parameter or state.
             origins: The sources in `fed` as text for messages.
         """
+        # From an endpoint of this graph to its source in the flat model.
         source_of: dict[Endpoint, Endpoint] = {Endpoint(BOUNDARY, name): source for name, source in fed.items()}
         for end, _ in graph.notes:
             if is_array(end):
@@ -140,6 +137,7 @@ class _Flattening:
                 if source is None:
                     if port.role in _ARRAYS:
                         names[port.name] = parameter_name(path, port.name)
+                        # The note at an input of an inner graph belongs to the source outside.
                         self.note(graph, end, names[port.name])
                 elif source in source_of:
                     sources[port.name] = source_of[source]
@@ -150,6 +148,7 @@ class _Flattening:
                     )
                 else:
                     names[port.name] = arrays[source.port]
+            # A block that runs others is one op: its steps share one name in a program.
             if block.graph is None or not block.is_composite:
                 inner = (
                     {} if block.graph is None else {name: f"{path.replace('/', '.')}.{name}" for name in inside(block)}
@@ -172,6 +171,7 @@ class _Flattening:
     def note(self, graph: LogicalGraph, end: Endpoint, target: Endpoint | str) -> None:
         if end in graph.note_at:
             note = graph.note_at[end]
+            # Inner graphs come first here, and a note nearer to the op wins.
             self.notes[target] = self.notes[target].over(note) if target in self.notes else note
 
 
@@ -199,18 +199,6 @@ def origin(end: Endpoint) -> str:
     return f"{end.node}.{component(end.port)}" if end.node else str(end)
 
 
-def without_activation(initializer: Initializer) -> Initializer:
-    """Return the initializer for a block whose output no activation reads: He's formula is replaced by LeCun's.
-
-    Other initializers are returned unchanged.
-
-    Examples:
-        >>> without_activation(Initializer("he_normal")).name
-        'lecun_normal'
-    """
-    return replace(initializer, name=initializer.name.replace("he_", "lecun_"))
-
-
 def activated(model: Flat, outputs: Iterable[str] = ()) -> set[Endpoint]:
     """Return the outputs of ops, and inputs of the model, that an activation reads.
 
@@ -227,6 +215,7 @@ def activated(model: Flat, outputs: Iterable[str] = ()) -> set[Endpoint]:
         ['dropout_0', 'linear_0']
     """
     ends = {model.outputs[name] for name in outputs if name in model.outputs}
+    # Backwards, because an activation marks the outputs that it reads, and a Dropout passes the mark on.
     for op in reversed(model.ops):
         rule = OPS.get(op.block.op)
         if rule is None:
@@ -237,6 +226,7 @@ def activated(model: Flat, outputs: Iterable[str] = ()) -> set[Endpoint]:
             inner = activated(flat(op.block.graph), activated_inside(op, ends))
             inputs = {end.port for end in inner if end.node == BOUNDARY}
             for port, source in op.sources.items():
+                # The inner graph names its inputs by part and port, see `Control`.
                 if any(f"{part.name}_{port}" in inputs for part in op.block.graph.nodes):
                     ends.add(source)
     return ends
@@ -269,6 +259,7 @@ def activated_inside(op: FlatOp, ends: set[Endpoint]) -> set[str]:
             for source, target in rule.fed_back(op.block).items()
             if Endpoint(BOUNDARY, f"{part}_{target}") in inner
         }
+        # The carry of the next step may mark more outputs. Each round adds one, so the loop ends.
         if again <= names:
             return names
         names |= again

@@ -7,9 +7,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mithril_nb.graph.records import Value
-from mithril_nb.graph.spec import ITEM_BYTES, LEADING, Dim, Spec, StaticSpec, TensorSpec
+from mithril_nb.graph.spec import (
+    ITEM_BYTES,
+    LEADING,
+    UNKNOWN_SHAPE,
+    Dim,
+    Spec,
+    StaticSpec,
+    TensorSpec,
+)
 from mithril_nb.models.shape_inference.dims import MismatchError, plus, product, quotient, times
 
+# Python's integers are exact for products of sizes, where the 32 bits of a program would overflow.
 FOLDS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "subtract": operator.sub,
@@ -32,11 +41,6 @@ _BY_NAME: dict[str, Callable[..., Dim | None]] = {
 """The functions for sizes that are names, such as `"batch"`. The other ops of `FOLDS` give an unknown result."""
 
 
-def all_values(op: str, inputs: Mapping[str, Spec]) -> bool:
-    """Return whether an op is arithmetic and all its inputs are static values."""
-    return op in FOLDS and bool(inputs) and all(isinstance(spec, StaticSpec) for spec in inputs.values())
-
-
 def folded(op: str, inputs: Mapping[str, Spec]) -> StaticSpec:
     """Return the result of an arithmetic op on static values, such as sizes.
 
@@ -57,6 +61,7 @@ def folded(op: str, inputs: Mapping[str, Spec]) -> StaticSpec:
     if all(isinstance(value, int | float) for value in values):
         try:
             return StaticSpec(FOLDS[op](*values))
+        # A division by 0 is no mismatch of shapes. The program reports it if it runs.
         except ArithmeticError:
             return StaticSpec(is_known=False)
     if op in _BY_NAME and all(isinstance(value, int | str) for value in values):
@@ -85,9 +90,10 @@ def as_array(port: str, spec: Spec, dtype: str) -> TensorSpec:
     if isinstance(spec, TensorSpec):
         return spec
     if not spec.is_known:
-        return TensorSpec((LEADING,), dtype)
+        return TensorSpec(UNKNOWN_SHAPE, dtype)
+    # A shape of unknown rank has an unknown number of sizes.
     if isinstance(spec.value, tuple) and LEADING in spec.value:
-        return TensorSpec((LEADING,), "int32")
+        return TensorSpec(UNKNOWN_SHAPE, "int32")
     if spec.value is None or not _is_numeric(spec.value):
         raise MismatchError(port, "an array", "connect an array, or numbers.", f"{spec.value!r} is not an array")
     return TensorSpec(shape_of(spec.value), dtype_of(spec.value) or dtype)
@@ -96,6 +102,7 @@ def as_array(port: str, spec: Spec, dtype: str) -> TensorSpec:
 def _is_numeric(value: Value) -> bool:
     if isinstance(value, tuple):
         return all(_is_numeric(entry) for entry in value)
+    # A text is the name of a size, and so a number, unless it is the name of a dtype.
     return value is not None and not (isinstance(value, str) and value in ITEM_BYTES)
 
 

@@ -14,12 +14,20 @@ from mithril_nb.errors import Diagnostic, UnknownDtypeError, UnknownOpError, sho
 from mithril_nb.graph.edit import annotate
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, BlockSpecs, Endpoint, LogicalGraph, Note
-from mithril_nb.graph.spec import ITEM_BYTES, LEADING, Dim, Spec, StaticSpec, TensorSpec, Value
+from mithril_nb.graph.spec import (
+    ITEM_BYTES,
+    UNKNOWN_SHAPE,
+    Dim,
+    Dims,
+    Spec,
+    StaticSpec,
+    TensorSpec,
+)
 from mithril_nb.models.fields import fields_of, unmet_need
 from mithril_nb.models.initializers import Initializer, initializer_of
 from mithril_nb.models.registry import KINDS
 from mithril_nb.models.rules import OPS, UNKNOWN, BodyRules, Inference, Inferred, OpRules, Parameter
-from mithril_nb.models.shape_inference.dims import MismatchError, agree, meet, renamed
+from mithril_nb.models.shape_inference.dims import MismatchError, UnknownShapeError, agree, meet, renamed
 from mithril_nb.models.shape_inference.dtypes import input_dtype, promoted
 from mithril_nb.models.shape_inference.flat import (
     Flat,
@@ -29,35 +37,12 @@ from mithril_nb.models.shape_inference.flat import (
     flat,
     is_activated,
     origin,
-    without_activation,
 )
-from mithril_nb.models.shape_inference.folding import all_values, as_arrays, folded
-
-
-def _check_dtype(port: str, spec: TensorSpec, expected: str, is_computed: bool) -> None:
-    kind = _kind(expected)
-    if expected == "any" or (_kind(spec.dtype) == kind and "complex" not in spec.dtype):
-        return
-    raise MismatchError(
-        port,
-        f"{kind} ({expected})",
-        f'x.cast("{expected}")  # or a Cast(dtype="{expected}") before it'
-        if is_computed
-        else f'array.astype("{expected}")  # or a separate input for this block',
-        str(spec.dtype),
-    )
+from mithril_nb.models.shape_inference.folding import FOLDS, as_arrays, folded
 
 
 def _kind(dtype: str) -> str:
     return "whole numbers" if "int" in dtype else "booleans" if dtype == "bool" else "floating-point numbers"
-
-
-def _check_option(kind: str, port: str, value: Value) -> None:
-    fields = fields_of(KINDS[kind]) if kind in KINDS else ()
-    field = next((field for field in fields if field.name == port and field.type in ("int", "float")), None)
-    is_name = isinstance(value, str) and value not in ITEM_BYTES  # of a size that is not known yet
-    if field and not is_name and (need := unmet_need(field, value)):
-        raise MismatchError(port, need, f"connect a number, or leave {port!r} open.", short_repr(value))
 
 
 def _rule_of(op: FlatOp) -> type[OpRules]:
@@ -71,8 +56,6 @@ def _rule_of(op: FlatOp) -> type[OpRules]:
     return OPS[op.block.op]
 
 
-ANYTHING: tuple[Dim, ...] = (LEADING,)
-"""The shape of an array of which nothing is known."""
 _ROUNDS = 50
 """Maximum number of forward and backward passes. Few are needed; the limit stops a rule that changes its result."""
 
@@ -113,7 +96,7 @@ def infer(
     for port in graph.inputs:
         if port.role == "data":
             end = Endpoint(BOUNDARY, port.name)
-            spec = inputs.get(port.name) or TensorSpec(ANYTHING, input_dtype(graph, port.name, dtype))
+            spec = inputs.get(port.name) or TensorSpec(UNKNOWN_SHAPE, input_dtype(graph, port.name, dtype))
             work.specs[end] = spec
     work.solve()
     return work.result()
@@ -126,7 +109,7 @@ class _Work:
     prefix: str = ""
     activated: set[Endpoint] = field(default_factory=set[Endpoint])
     specs: dict[Endpoint, Spec | None] = field(default_factory=dict)  # `None` after a mismatch
-    needed: dict[Endpoint, tuple[Dim, ...]] = field(default_factory=dict)  # the shapes that readers require
+    needed: dict[Endpoint, Dims] = field(default_factory=dict)  # the shapes that readers require
     names: dict[str, Dim] = field(default_factory=dict)  # the sizes found for names
     arrays: dict[str, Parameter] = field(default_factory=dict)  # parameters and states by name
     sizes: dict[str, TensorSpec] = field(default_factory=dict)  # specs of arrays that blocks read as inputs
@@ -160,18 +143,29 @@ class _Work:
         if len(available) < len(data):
             self.specs.update(dict.fromkeys(outputs))  # the mismatch that caused this is already recorded
             return
-        if all_values(op.block.op, available):
+        if op.block.op in FOLDS and all(isinstance(spec, StaticSpec) for spec in available.values()):
             self.specs.update(dict.fromkeys(outputs, folded(op.block.op, available)))
             return
         try:
             options = self.options(op)
             specs: dict[str, Any] = available if rule.takes_values else {**as_arrays(available, self.dtype)}
             for port, spec in specs.items():
-                if isinstance(spec, TensorSpec):
-                    source = op.sources.get(port)
-                    _check_dtype(port, spec, rule.required_dtype(port, self.dtype), bool(source and source.node))
-            specs = {**specs, **self.option_specs(op)} if rule.takes_values else specs
-            inferred = self.body(op, rule, specs) if issubclass(rule, BodyRules) else rule.infer(options, specs)
+                expected = rule.required_dtype(port, self.dtype)
+                if not isinstance(spec, TensorSpec) or expected == "any":
+                    continue
+                if (need := _kind(expected)) != _kind(spec.dtype) or "complex" in spec.dtype:
+                    advice = f'x.cast("{expected}")  # or a Cast(dtype="{expected}") before it'
+                    if port not in op.sources or not op.sources[port].node:
+                        advice = f'array.astype("{expected}")  # or a separate input for this block'
+                    raise MismatchError(port, f"{need} ({expected})", advice, str(spec.dtype))
+            if rule.takes_values:
+                connected = self.specs_at(op.sources)
+                names = [port.name for port in op.block.inputs if port.role == "option"]
+                specs = {**specs, **{name: connected[name] for name in names if connected.get(name) is not None}}
+            try:
+                inferred = self.body(op, rule, specs) if issubclass(rule, BodyRules) else rule.infer(options, specs)
+            except UnknownShapeError:
+                inferred = Inferred(dict.fromkeys(op.outputs, UNKNOWN_SHAPE))
             if not isinstance(inferred, Inferred):
                 inferred = Inferred({"output": inferred})
             if inferred.params:  # a rule may return the shapes of all parameters that its kind can have
@@ -201,7 +195,10 @@ class _Work:
         for end in outputs:
             output = inferred.outputs[end.port]
             spec = output if isinstance(output, TensorSpec | StaticSpec) else TensorSpec(output, dtype)
-            self.specs[end] = self.with_note(end, self.restricted(end, spec))
+            if end in self.needed and isinstance(spec, TensorSpec):
+                both = meet(spec.shape, self.needed[end], self.names)
+                spec = spec if both is None else replace(spec, shape=both)
+            self.specs[end] = self.with_note(end, spec)
         for port, name in op.arrays.items():
             self.array(op, port, name, inferred, rule)
 
@@ -247,15 +244,18 @@ class _Work:
         for port in op.block.inputs:
             if port.role == "option" and port.name in op.sources:
                 spec = self.specs.get(op.sources[port.name])
+                options[port.name] = UNKNOWN
                 if isinstance(spec, StaticSpec) and spec.is_known:
-                    _check_option(op.block.kind, port.name, spec.value)
-                options[port.name] = spec.value if isinstance(spec, StaticSpec) and spec.is_known else UNKNOWN
+                    options[port.name] = value = spec.value
+                    fields = fields_of(KINDS[op.block.kind]) if op.block.kind in KINDS else ()
+                    is_name = isinstance(value, str) and value not in ITEM_BYTES  # of a size that is not known yet
+                    for field in () if is_name else fields:
+                        if field.name != port.name or field.type not in ("int", "float"):
+                            continue
+                        if need := unmet_need(field, value):
+                            advice = f"connect a number, or leave {port.name!r} open."
+                            raise MismatchError(port.name, need, advice, short_repr(value))
         return options
-
-    def option_specs(self, op: FlatOp) -> dict[str, Spec]:
-        """Return the specs of the connected attributes of an op, by port."""
-        options = {port.name for port in op.block.inputs if port.role == "option"}
-        return {port: spec for port, spec in self.specs_at(op.sources).items() if port in options and spec is not None}
 
     def specs_at(self, ends: Mapping[str, Endpoint]) -> dict[str, Spec | None]:
         return {name: self.specs.get(end) for name, end in ends.items()}
@@ -268,7 +268,7 @@ class _Work:
         if name in self.sizes:
             return self.sizes[name]
         note = self.flat.notes.get(name, Note())
-        return TensorSpec(ANYTHING if note.shape is None else note.shape, note.dtype or self.dtype)
+        return TensorSpec(UNKNOWN_SHAPE if note.shape is None else note.shape, note.dtype or self.dtype)
 
     def array(self, op: FlatOp, port: str, name: str, inferred: Inferred, rule: type[OpRules]) -> None:
         """Add a parameter or a state to `arrays`. Adds a problem if two blocks share it in two shapes."""
@@ -288,7 +288,8 @@ class _Work:
         trainable = port not in inferred.states and not (note and note.is_trainable is False)
         initializer = rule.initializers.get(port, Initializer("normal"))
         if rule.init_depends_on_reader and not is_activated(op, self.activated):
-            initializer = without_activation(initializer)
+            # He's formula assumes an activation that halves the mean square. LeCun's assumes none.
+            initializer = replace(initializer, name=initializer.name.replace("he_", "lecun_"))
         if note and note.initializer:
             initializer = initializer_of(note.initializer, initializer)
         if port not in shapes:
@@ -325,6 +326,8 @@ class _Work:
             )
             try:
                 needs = rule.refine(self.options(op), inputs, outputs)
+            except UnknownShapeError:
+                continue
             except MismatchError as mismatch:
                 readers = [
                     f"{self.at(reader.path)}.{component(port)}"
@@ -353,7 +356,7 @@ class _Work:
                     self.specs[end] = replace(spec, shape=renamed(spec.shape, self.names))
         return changed
 
-    def restrict(self, end: Endpoint, shape: tuple[Dim, ...]) -> bool:
+    def restrict(self, end: Endpoint, shape: Dims) -> bool:
         """Combine the known shape of an endpoint with one that a block needs. Return whether it changed."""
         spec = self.specs.get(end)
         if not isinstance(spec, TensorSpec):
@@ -366,13 +369,6 @@ class _Work:
         self.needed[end] = both
         self.specs[end] = replace(spec, shape=both)
         return True
-
-    def restricted(self, end: Endpoint, spec: Spec) -> Spec:
-        """Return the spec of an endpoint, combined with the shape that its readers need."""
-        if end not in self.needed or not isinstance(spec, TensorSpec):
-            return spec
-        both = meet(spec.shape, self.needed[end], self.names)
-        return spec if both is None else replace(spec, shape=both)
 
     def with_note(self, end: Endpoint, spec: Spec | None) -> Spec | None:
         """Return the spec of an endpoint, combined with the user's annotation. Adds a problem if they contradict."""

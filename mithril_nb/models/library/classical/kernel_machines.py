@@ -35,7 +35,7 @@ from mithril_nb.models.library.operations import (
 from mithril_nb.models.library.operations import Size as SizeOf
 from mithril_nb.models.library.operations.reshaping import last_axis
 from mithril_nb.models.model import Model
-from mithril_nb.models.op import LEADING, Operator, Range
+from mithril_nb.models.op import UNKNOWN_SHAPE, Operator, Range
 
 __all__ = [
     "GPRLoss",
@@ -71,9 +71,11 @@ class PolynomialFeatures(Operator):
         """Map `(*lead, d)` to `(*lead, C(d + degree, degree) - 1)`."""
         (lead, width), degree = last_axis(inputs), options["degree"]
         if width is None or not isinstance(degree, int):
-            return (LEADING,)
+            return UNKNOWN_SHAPE
+        # The number of monomials of degree 1 to n in d variables; the constant is the bias of the `Linear`.
         if isinstance(width, int):
             return (*lead, comb(width + degree, degree) - 1)
+        # The binomial coefficient as an expression of the name, which becomes a number with the first input.
         steps = "*".join(f"({width}+{step})" for step in range(1, degree + 1))
         return (*lead, f"{steps}//{factorial(degree)}-1")
 
@@ -98,6 +100,7 @@ class PolynomialRegression(Composite):
 
     def compose(self):
         self |= (features := PolynomialFeatures(self.degree))(input="input")
+        # Mithril's names of the parameters, without the name of the block.
         self |= Linear(self.dimension or 1)(input=features.output, weight="weight", bias="bias", output="output")
 
 
@@ -116,6 +119,7 @@ class LogisticRegression(Composite):
     formula = "output = x w + b, probs_output = sigmoid(output)"
 
     def compose(self):
+        # Exposed: the sigmoid reads it, so it would be no output otherwise.
         output = IOKey("output", expose=True)
         self |= (linear := Linear(1))(input="input", weight="weight", bias="bias", output=output)
         self |= Sigmoid()(input=linear.output, output="probs_output")
@@ -156,6 +160,7 @@ class RBFKernel(Composite):
     formula = "y[i, j] = sigma² exp(-|input1[i] - input2[j]|² / (2 l_scale²))"
 
     def compose(self):
+        # Differences and not |a|² - 2 a·b + |b|², which cancels for near points and can be negative.
         self |= (difference := CartesianDifference())(left="input1", right="input2")
         self |= (squares := Square())(input=difference.output)
         self |= (distance := Sum(axis=-1))(input=squares.output)
@@ -213,6 +218,7 @@ class KernelizedSVM(Composite):
     formula = "y = kernel(input1, input2) w + b"
 
     def __init__(self, kernel: Model, name: str | None = None):
+        # A kernel need not call its inputs input1 and input2, as with `MatrixMultiply`.
         takes = [port.name for port in kernel.inputs if port.role == "data"] if isinstance(kernel, Model) else []
         named = ["input1", "input2"] if {"input1", "input2"} <= set(takes) else takes[:2]
         if len(named) < 2 or not kernel.outputs:
@@ -252,9 +258,11 @@ class GPRLoss(Composite):
         self |= (difference := Subtract())(left="labels", right="mu")
         self |= (each := Multiply())(left=difference.output, right="alpha")
         self |= (fit := Sum())(input=each.output)
+        # Half the log-determinant is the sum of the logarithms of the factor's diagonal.
         self |= (roots := Eigvalsh())(K_term="K_term", L="L")
         self |= (logarithms := Log(self.robust))(input=roots.output)
         self |= (determinant := Sum())(input=logarithms.output)
+        # A static value: the constant is folded while shapes are inferred.
         self |= (count := SizeOf(dim=0))(input="labels")
         self |= (constant := Multiply())(left=count.output, right=log(2 * pi) / 2)
         self |= Add()(left=0.5 * fit.output + determinant.output, right=constant.output, output="output")
@@ -295,6 +303,7 @@ class GaussProcessRegressionCore(Composite):
         self |= (count := SizeOf(dim=0))(input="k")
         self |= (identity := Eye())(N=count.output)
         self |= (noise := Multiply())(left=identity.output, right="s")
+        # The noise is on the diagonal, which also makes the matrix positive definite.
         self |= (term := Add())(left="k", right=noise.output)
         self |= (root := Cholesky())(input=term.output)
         self |= (difference := Subtract())(left="label", right="mu")
@@ -302,6 +311,7 @@ class GaussProcessRegressionCore(Composite):
         self |= GPRLoss()(
             labels="label", mu="mu", L=root.output, K_term=term.output, alpha=alpha.output, output=IOKey("loss")
         )
+        # For the labelled points themselves, the cross kernel is k.
         across = "k_cross" if self.new_points else "k"
         self |= (turned := Transpose())(input=across)
         self |= (learnt := MatrixMultiply())(left=turned.output, right=alpha.output)

@@ -23,9 +23,11 @@ from mithril_nb.models.library.operations import (
     Where,
 )
 from mithril_nb.models.model import Model, Placed
+from mithril_nb.models.naming import input_names
 from mithril_nb.models.op import Options, Range
 
 __all__ = ["MDS", "TSNE", "DistanceEncoder", "EncoderDistanceMatrix", "MDSCore", "TSNECore"]
+# Mithril's names of the three forms of input.
 InputType = Literal["distances", "powers", "points"]
 Perplexity = Annotated[float, Range(1.0, 1e6)]
 
@@ -51,6 +53,7 @@ class EncoderDistanceMatrix(Composite):
     formula = "y[i, j] = (Σ_k |input1[i, k] - input2[j, k]| ^ p) ^ (1 / p)"
 
     def compose(self):
+        # The order may be trained, and an update may leave the useful range.
         self |= (order := NormModifier())(input="norm")
         powers = DistanceMatrix()
         if not self.get_final_distance:
@@ -95,6 +98,7 @@ class MDSCore(Composite):
         self |= (all_errors := Sum())(input=errors.output)
         self |= (powers := Power())(base=target, exponent=order.output)
         self |= (total := Sum())(input=powers.output)
+        # Dividing by 0 would give NaN in the gradient even where the quotient is not used.
         self |= (norm := Where())(cond=total.output == 0, input1=1.0, input2=total.output)
         self |= (share := Divide())(numerator=all_errors.output, denominator=norm.output)
         self |= Power(self.robust)(base=share.output, exponent=root.output, output="output")
@@ -128,6 +132,7 @@ class TSNECore(Composite):
 
     def compose(self):
 
+        # `__ior__` by name: inside a function, `self |= ...` would make `self` a local variable.
         def squared(port: str) -> object:
             if not self.exact_distances:
                 return port
@@ -137,8 +142,10 @@ class TSNECore(Composite):
         if self.calculate_p_joint:
             joint = TsnePJoint()
             self |= joint(squared_distances=squared("distances"), target_perplexity=self.perplexity, output="p_joint")
+        # Student's t-distribution with one degree of freedom: 1 / (1 + d²).
         self |= (beyond := Add())(left=squared("pred_distances"), right=1.0)
         self |= (size := Size(dim=0))(input="pred_distances")
+        # A point is no neighbour of itself. The zeros also remove the diagonal from the sum.
         self |= (others := EyeComplement())(N=size.output)
         self |= (near := Divide())(numerator=others.output, denominator=beyond.output)
         self |= (total := Sum())(input=near.output)
@@ -178,9 +185,10 @@ class DistanceEncoder(Composite):
         _check_base(base_model, input_type)
         super().__init__(name)
         self |= (points := Coordinates(prediction_dim))(input="input", coords="coords")
+        # The loss compares powers with powers, which saves a root whose gradient at 0 is infinite.
         encoded = EncoderDistanceMatrix(get_final_distance=input_type != "powers")
         self |= encoded(input1=points.output, input2=points.output, norm="norm")
-        takes = [port.name for port in base_model.inputs if port.role == "data"]
+        takes = input_names(base_model.block)
         feeds: dict[str, object] = {port: port for port in takes}
         feeds["pred_distances"] = encoded.output
         if "distances" in takes:
@@ -189,6 +197,7 @@ class DistanceEncoder(Composite):
                 self |= (distances := EncoderDistanceMatrix())(input1="input", input2="input", norm="norm")
                 feeds["distances"] = distances.output
         self |= base_model(**feeds, output="output")
+        # A name for the result of the training. The distances read it too, so it is no output otherwise.
         self |= Buffer()(input=points.output, output="predicted_coords")
 
 
@@ -233,6 +242,7 @@ class TSNE(Composite):
 
     prediction_dim: Width
     input_type: InputType = "distances"
+    # Mithril's spelling, which its documents use.
     preplexity: Perplexity = 20.0
     calculate_p_joint: bool = False
     perplexity: Perplexity | None = None
@@ -265,6 +275,7 @@ def _check_base(base_model: object, input_type: object) -> None:
             (("needs", "the ports 'pred_distances' and 'output'"), ("has", ", ".join(ports) or "none")),
             call,
         )
+    # Checked here, because `Literal` is checked only for attributes, and this block takes a block.
     if input_type not in ("distances", "powers", "points"):
         raise UnknownOptionError(
             f"DistanceEncoder cannot take input_type={input_type!r}.",

@@ -5,13 +5,23 @@ Numbers of algorithms refer to Rasmussen and Williams (2006), Gaussian Processes
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.library.operations.elementwise import Threshold
 from mithril_nb.models.library.operations.reshaping import KeepsShape
-from mithril_nb.models.op import LEADING, Dim, Inferred, Initializer, MismatchError, Operator, Specs
-from mithril_nb.models.shape_inference.dims import meet
+from mithril_nb.models.op import (
+    LEADING,
+    UNKNOWN_SHAPE,
+    Dim,
+    Dims,
+    Inferred,
+    Initializer,
+    MismatchError,
+    Operator,
+    Specs,
+)
+from mithril_nb.models.shape_inference.dims import check_axis, differ, is_open, meet
 
 __all__ = [
     "Cholesky",
@@ -40,14 +50,16 @@ class Cholesky(KeepsShape, Operator):
     def infer(cls, options, inputs):
         """Keep the shape `(*batch, n, n)`."""
         shape = inputs["input"].shape
-        if shape == (LEADING,):
+        if shape == UNKNOWN_SHAPE:
             return shape
+        # Of ("...", n), the number of rows is unknown.
         rows, columns = shape[-2:] if len(shape) > 1 else (LEADING, LEADING)
-        if len(shape) < 2 or (isinstance(rows, int) and isinstance(columns, int) and rows != columns):
+        if len(shape) < 2 or (differ(rows, columns)):
             raise MismatchError("input", "a square matrix", "x.T @ x  # or another square matrix")
         return shape
 
 
+# `K_term` is an input too, for the case that its factor is NaN.
 class _Factored(Operator):
     category = "Classical"
 
@@ -104,8 +116,9 @@ class GPRAlpha(_Factored):
         """Return the shape of `label_mu_diff`, `(n,)` or `(n, 1)`. The matrices `K_term` and `L` are `(n, n)`."""
         size = _same_square(inputs, "K_term", "L")[0]
         shape = inputs["label_mu_diff"].shape
-        if shape[:1] == (LEADING,):
+        if is_open(shape):
             return shape
+        # Labels of shape (n, n) would give n solutions, whose meaning is undefined here.
         if not 1 <= len(shape) <= 2 or meet((size, 1)[: len(shape)], shape, {}) is None:
             raise MismatchError("label_mu_diff", f"({size}, 1)", f"use labels and a mean of shape ({size}, 1).")
         return shape
@@ -137,14 +150,16 @@ class GPRVOuter(_Factored):
         """Map `K` of shape `(n, m)` to `(m, m)`. The matrices `K_term` and `L` are `(n, n)`."""
         size = _same_square(inputs, "K_term", "L")[0]
         shape = inputs["K"].shape
-        if shape[:1] == (LEADING,):
-            return (LEADING,)
+        if is_open(shape):
+            return UNKNOWN_SHAPE
         if len(shape) != 2 or meet((size,), shape[:1], {}) is None:
             raise MismatchError("K", f"({size}, new points)", "use the kernel of labelled points and new points as K.")
+        # The covariance of the new points with each other.
         return (shape[1], shape[1])
 
 
 def _triangle_wave(x: Any) -> Any:
+    # Mithril's function. Clipping instead would stop the gradient at the bounds.
     return 1 + abs((x + 3) % 8 - 4)
 
 
@@ -180,18 +195,20 @@ class DistanceMatrix(Operator):
     @classmethod
     def infer(cls, options, inputs):
         """Map `(n, features)`, `(m, features)` and a number to `(n, m)`."""
+        # One order for all distances: a vector would broadcast over points.
         scalar(inputs, "norm", "use one order for all distances.")
         (rows, width), (columns, other) = points(inputs, "left"), points(inputs, "right")
-        if isinstance(width, int) and isinstance(other, int) and width != other:
+        if differ(width, other):
             detail = f"axis 1: {other} != {width}"
             raise MismatchError("right", f"(points, {width})", f"use points with {width} features.", detail)
-        return (LEADING,) if rows is None or columns is None else (rows, columns)
+        return UNKNOWN_SHAPE if rows is None or columns is None else (rows, columns)
 
     @classmethod
     def refine(cls, options, inputs, outputs):
         """Infer the number of points of each input from the output, and the number of features from the other input."""
-        shapes: dict[str, tuple[Dim, ...]] = {"norm": ()}
+        shapes: dict[str, Dims] = {"norm": ()}
         sizes = outputs["output"].shape
+        # The features of both sets are the same; each number of points is an axis of the result.
         for axis, (port, other) in enumerate((("left", "right"), ("right", "left"))):
             size, width = points(inputs, port)[0], points(inputs, other)[1]
             if len(sizes) == 2 and LEADING not in sizes:
@@ -234,6 +251,7 @@ class TsnePJoint(Operator):
     @classmethod
     def refine(cls, options, inputs, outputs):
         """Infer the shape of the distances: it is the output's."""
+        # The perplexity is one number.
         return {"squared_distances": outputs["output"].shape, "target_perplexity": ()}
 
 
@@ -253,34 +271,36 @@ class Coordinates(Operator):
     op = "coordinates"
     category = "Classical"
     formula = "y = coords"
-    initializers: ClassVar = {"coords": Initializer("normal", scale=0.01)}
-    input_dtypes: ClassVar = {"*": "any"}
+    initializers = {"coords": Initializer("normal", scale=0.01)}
+    input_dtypes = {"*": "any"}
 
     @classmethod
     def infer(cls, options, inputs):
         """Map `(n, ...)` to `(n, dimension)`."""
         shape, dimension = inputs["input"].shape, options["dimension"]
-        if not shape:
-            raise MismatchError("input", "at least one axis", "use an input with one row for each point.", "rank 0")
+        check_axis("input", shape, "use an input with one row for each point.")
+        # A placeholder name: the parameter exists before the number of points is known.
         points: Dim = "points" if shape[0] == LEADING else shape[0]
         width: Dim = dimension if isinstance(dimension, int) else "prediction_dim"
         return Inferred({"output": (points, width)}, {"coords": (points, width)})
 
 
-def square(inputs: Specs, port: str) -> tuple[Dim, ...]:
+def square(inputs: Specs, port: str) -> Dims:
     """Return the shape of a square matrix: `(3, 3)` for an input `("n", 3)`, because both sizes are equal."""
     shape = inputs[port].shape
-    if shape == (LEADING,):
+    if shape == UNKNOWN_SHAPE:
         return shape
-    if LEADING in shape[:1]:
+    if is_open(shape):
+        # The "..." contains the rows, as many as columns.
         return (shape[-1], shape[-1])
     numbers = {dim for dim in shape if isinstance(dim, int)}
     if len(shape) != 2 or len(numbers) > 1:
         raise MismatchError(port, "a square matrix", "use a matrix with one row and one column for each point.")
+    # A number on one axis is also that of the other.
     return (next(iter(numbers)),) * 2 if numbers else shape
 
 
-def _same_square(inputs: Specs, port: str, other: str) -> tuple[Dim, ...]:
+def _same_square(inputs: Specs, port: str, other: str) -> Dims:
     left, right = square(inputs, port), square(inputs, other)
     both = meet(left, right, {})
     if both is None:
@@ -291,7 +311,7 @@ def _same_square(inputs: Specs, port: str, other: str) -> tuple[Dim, ...]:
 def points(inputs: Specs, port: str) -> tuple[Dim | None, Dim | None]:
     """Return the numbers of points and features of an input `(points, features)`; `None` for an unknown number."""
     shape = inputs[port].shape
-    if LEADING in shape[:1]:
+    if is_open(shape):
         return None, (shape[-1] if len(shape) > 1 else None)
     if len(shape) != 2:
         raise MismatchError(
@@ -303,5 +323,5 @@ def points(inputs: Specs, port: str) -> tuple[Dim | None, Dim | None]:
 def scalar(inputs: Specs, port: str, advice: str) -> None:
     """Raise a `MismatchError` with this advice if an input is not a single number."""
     shape = inputs[port].shape
-    if shape != (LEADING,) and shape != ():
+    if shape != UNKNOWN_SHAPE and shape != ():
         raise MismatchError(port, "one number, of shape ()", advice)

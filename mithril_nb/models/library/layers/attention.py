@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.records import Value
@@ -14,7 +14,9 @@ from mithril_nb.models.library.operations.reshaping import KeepsShape
 from mithril_nb.models.model import Model
 from mithril_nb.models.op import (
     LEADING,
+    UNKNOWN_SHAPE,
     Dim,
+    Dims,
     Inferred,
     Initializer,
     MismatchError,
@@ -24,7 +26,7 @@ from mithril_nb.models.op import (
     Range,
     TensorSpec,
 )
-from mithril_nb.models.shape_inference.dims import broadcast, product, quotient
+from mithril_nb.models.shape_inference.dims import broadcast, differ, is_open, product, quotient
 from mithril_nb.models.shape_inference.dtypes import promoted
 
 __all__ = [
@@ -40,7 +42,7 @@ __all__ = [
 _AXES = {1: "(..., features)", 2: "(..., time, features)", 3: "(..., heads, time, size)"}
 
 
-def ends(port: str, spec: TensorSpec, count: int) -> tuple[tuple[Dim, ...], tuple[Dim | None, ...]]:
+def ends(port: str, spec: TensorSpec, count: int) -> tuple[Dims, tuple[Dim | None, ...]]:
     """Return the leading sizes of an array, and its last `count` sizes; `None` for an unknown size.
 
     Examples:
@@ -48,16 +50,17 @@ def ends(port: str, spec: TensorSpec, count: int) -> tuple[tuple[Dim, ...], tupl
         ((('batch', 8), (10, 64)), (('...',), (None, 64)))
     """
     shape = spec.shape
-    if shape[:1] == (LEADING,):
+    if is_open(shape):
+        # The "..." may contain some of the requested axes, whose sizes are then unknown.
         tail = shape[1:]
         if len(tail) < count:
-            return (LEADING,), (*(None,) * (count - len(tail)), *tail)
+            return UNKNOWN_SHAPE, (*(None,) * (count - len(tail)), *tail)
     elif len(shape) < count:
         raise MismatchError(port, _AXES[count], f"use an array with at least {count} axes.", f"rank {len(shape)}")
     return shape[: len(shape) - count], shape[len(shape) - count :]
 
 
-def joined(lead: tuple[Dim, ...], last: tuple[Dim | None, ...]) -> tuple[Dim, ...]:
+def joined(lead: Dims, last: tuple[Dim | None, ...]) -> Dims:
     """Return the shape `(*lead, *last)`, the inverse of `ends`. `"..."` replaces the sizes up to the last `None`.
 
     Examples:
@@ -65,6 +68,7 @@ def joined(lead: tuple[Dim, ...], last: tuple[Dim | None, ...]) -> tuple[Dim, ..
         ('...', 64)
     """
     dims: list[Dim] = []
+    # A shape can only be open at its start, so known sizes before an unknown one are lost.
     for dim in reversed(last):
         if dim is None:
             return (LEADING, *reversed(dims))
@@ -77,7 +81,7 @@ def check_equal(port: str, other: str, size: Dim | None, expected: Dim | None, a
 
     Unknown sizes are accepted: `None` and names.
     """
-    if isinstance(size, int) and isinstance(expected, int) and size != expected:
+    if differ(size, expected):
         raise MismatchError(
             port,
             f"size {expected} on axis {axis}, like the {other}",
@@ -86,7 +90,7 @@ def check_equal(port: str, other: str, size: Dim | None, expected: Dim | None, a
         )
 
 
-def broadcast_heads(port: str, lead: tuple[Dim, ...], other: tuple[Dim, ...]) -> tuple[Dim, ...]:
+def broadcast_heads(port: str, lead: Dims, other: Dims) -> Dims:
     """Broadcast the leading sizes of queries with those of keys or values, which may have fewer heads.
 
     The last leading size is the number of heads.
@@ -102,6 +106,7 @@ def broadcast_heads(port: str, lead: tuple[Dim, ...], other: tuple[Dim, ...]) ->
     """
     if lead[-1:] and other[-1:] and other[-1] != LEADING:
         heads, fewer = lead[-1], other[-1]
+        # Grouped queries (Ainslie et al., 2023): fewer heads of keys and values serve several heads of queries.
         divides = isinstance(heads, int) and isinstance(fewer, int) and 0 < fewer < heads and heads % fewer == 0
         if heads == LEADING or divides:
             other = (*other[:-1], 1)
@@ -118,9 +123,11 @@ def broadcast_heads(port: str, lead: tuple[Dim, ...], other: tuple[Dim, ...]) ->
 
 def check_mask(mask: TensorSpec, scores: tuple[Dim | None, ...]) -> None:
     """Raise a `MismatchError` if a mask has integers, or does not broadcast to the shape `scores`."""
+    # A mask of 0 and 1 could mean both forms: visible or not, or numbers to add to scores.
     if "int" in mask.dtype:
         need = "booleans, or floating-point numbers that are added to the scores"
         raise MismatchError("attn_mask", need, 'array.astype("bool")', str(mask.dtype))
+    # An open shape may have more axes than are listed.
     unknown = LEADING in scores or LEADING in mask.shape
     pairs = list(zip(reversed(mask.shape), reversed(scores), strict=False))
     fits = all(
@@ -145,6 +152,7 @@ def check_divides(model: Model, **numbers: int) -> None:
     """Raise an `UnknownOptionError` if the first of two arguments, `heads=8, width=64`, does not divide the second."""
     (part, few), (total, many) = numbers.items()
     if many % few:
+        # The advice is the largest number of parts that works.
         near = max(number for number in range(1, few + 1) if many % number == 0)
         raise UnknownOptionError(
             f"{type(model).__name__} cannot split {total}={many} into {part}={few}.",
@@ -154,6 +162,7 @@ def check_divides(model: Model, **numbers: int) -> None:
 
 
 Heads = Annotated[int, Range(1, 4096)]
+# The sample is small, so that it divides any even number of heads.
 ServedHeads = Annotated[int, Range(1, 4096, sample=2)]
 
 
@@ -178,6 +187,7 @@ class ScaledDotProduct(Operator):
         ['query', 'key', 'value', 'attn_mask']
     """
 
+    # As in Mithril. PyTorch's default is False.
     is_causal: bool = True
     scale: float | None = None
     dropout_p: Annotated[float, Range(0.0, 0.99)] = 0.0
@@ -187,8 +197,9 @@ class ScaledDotProduct(Operator):
     op = "scaled_dot_product"
     category = "Layers"
     formula = "y = softmax(query keyᵀ scale) value"
-    option_ports: ClassVar = ("dropout_p", "is_causal", "scale")
-    input_dtypes: ClassVar = {"attn_mask": "any", "lengths": "int32"}
+    # As in Mithril.
+    option_ports = ("dropout_p", "is_causal", "scale")
+    input_dtypes = {"attn_mask": "any", "lengths": "int32"}
 
     @classmethod
     def ports(cls, options: Options) -> PortNames:
@@ -206,6 +217,7 @@ class ScaledDotProduct(Operator):
         check_equal("value", "key", value_steps, steps, -2)
         for port, other in (("key", key_lead), ("value", value_lead)):
             lead = broadcast_heads(port, lead, other)
+        # The mask does not take part in the promotion: it may be boolean.
         dtype = promoted([inputs[port].dtype for port in ("query", "key", "value")])
         if "attn_mask" in inputs:
             check_mask(inputs["attn_mask"], (*lead, time, steps))
@@ -217,6 +229,7 @@ class ScaledDotProduct(Operator):
         features, key_features = (ends(port, inputs[port], 1)[1][0] for port in ("query", "key"))
         if features is None and key_features is not None:
             return {"query": (LEADING, key_features)}
+        # The value may have another number of features than query and key.
         return {"key": (LEADING, features)} if key_features is None and features is not None else {}
 
 
@@ -235,6 +248,7 @@ class SplitHeads(Operator):
     heads: Annotated[Sequence[int], Range(1, 4096)]
 
     op = "split_heads"
+    # The kernel slices query, key and value from one array in this order, so source can name each line after its port.
     computes_in_order = True
     category = "Shape"
     formula = "y[h, t] = x[t, h]"
@@ -260,6 +274,7 @@ class SplitHeads(Operator):
                 f"Linear({-(-width // total) * total})  # before it, or other numbers of heads",
                 f"{width} = {total} * {width // total} + {width % total}",
             )
+        # All heads have one size, so the widths of the outputs are proportional to their heads.
         size = None if width is None else quotient((width,), (total,))
         ports = cls.ports(options).outputs
         return Inferred(
@@ -295,21 +310,23 @@ class PositionalEncoding(_Positions):
     """
 
     hidden_dim: Size
+    # As in Mithril.
     max_len: Size = 5000
 
     op = "positional_encoding"
     formula = "y[t, 2i] = x + sin(t / 10000^(2i/d)), y[t, 2i+1] = x + cos(...)"
-    option_ports: ClassVar = ("hidden_dim", "max_len")
+    option_ports = ("hidden_dim", "max_len")
 
     @classmethod
     def infer(cls, options, inputs):
         """Keep the shape."""
         lead, (time, width) = ends("input", inputs["input"], 2)
         hidden, most = options["hidden_dim"], options["max_len"]
-        if isinstance(width, int) and isinstance(hidden, int) and width != hidden:
+        if differ(width, hidden):
             raise MismatchError(
                 "input", f"(..., time, {hidden})", f"PositionalEncoding({width})", f"{width} != {hidden}"
             )
+        # A named time is not checked here: it may be short enough.
         check_time(time, most, f"PositionalEncoding({hidden}, max_len={time})")
         return joined(lead, (time, hidden if isinstance(hidden, int) else width))
 
@@ -333,12 +350,13 @@ class RotaryEmbedding(_Positions):
 
     op = "rotary_embedding"
     formula = "y[t] = R(t base^(-2i/d)) x[t]"
-    option_ports: ClassVar = ("start",)
+    option_ports = ("start",)
 
     @classmethod
     def infer(cls, options, inputs):
         """Keep the shape, after checking that the number of features is even."""
         _, (_, width) = ends("input", inputs["input"], 2)
+        # Features rotate in pairs.
         if isinstance(width, int) and width % 2:
             raise MismatchError(
                 "input", "an even number of features", f"use {width + 1} features per head.", f"axis -1: {width}"
@@ -357,7 +375,8 @@ class LearnedPositions(_Positions):
 
     op = "learned_positions"
     formula = "y[t] = x[t] + W[t]"
-    initializers: ClassVar = {"weight": Initializer("normal", scale=0.02)}
+    # As in GPT-2.
+    initializers = {"weight": Initializer("normal", scale=0.02)}
 
     @classmethod
     def infer(cls, options, inputs):
@@ -410,6 +429,7 @@ class MultiHeadAttention(Composite):
     def compose(self):
         width, heads = self.width, self.heads
         served = self.kv_heads or heads
+        # Checked here and not by `SplitHeads`, so that the message names the arguments of this block.
         check_divides(self, heads=heads, width=width)
         check_divides(self, kv_heads=served, heads=heads)
         size = width // heads

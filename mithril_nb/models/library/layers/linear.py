@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.library.operations.reshaping import last_axis
 from mithril_nb.models.op import (
     LEADING,
+    UNKNOWN_SHAPE,
     Dim,
     Inferred,
     Initializer,
@@ -19,7 +20,7 @@ from mithril_nb.models.op import (
     Specs,
     Start,
 )
-from mithril_nb.models.shape_inference.dims import agree
+from mithril_nb.models.shape_inference.dims import agree, is_open
 
 __all__ = ["Embedding", "Linear"]
 
@@ -40,6 +41,7 @@ class Linear(Operator):
         Linear(dimension=64, use_bias=True, input_size=784)
     """
 
+    # Optional, as in Mithril: the weight may come from another block.
     dimension: Annotated[Size | None, Start(64)] = None
     use_bias: bool = True
     input_size: Size | None = None
@@ -48,21 +50,23 @@ class Linear(Operator):
     category = "Layers"
     formula = "y = x W + b"
     init_depends_on_reader = True
-    initializers: ClassVar = {"weight": Initializer("he_uniform"), "bias": Initializer("zeros")}
+    initializers = {"weight": Initializer("he_uniform"), "bias": Initializer("zeros")}
 
     @classmethod
     def ports(cls, options: Options) -> PortNames:
         """Return the ports. Without `dimension`, weight and bias are inputs."""
         weights = ("weight", "bias") if options["use_bias"] else ("weight",)
+        # As data inputs, the weights have no initializer and must be connected or passed.
         return PortNames(("input", *weights)) if options["dimension"] is None else PortNames(params=weights)
 
     @classmethod
     def infer(cls, options, inputs):
         """Map `(*lead, in)` to `(*lead, dimension)`."""
+        # As in Keras and Flax, any number of axes may come before the last.
         (lead, last), width, size = last_axis(inputs), options["dimension"], options["input_size"]
         if width is None:
             columns = _columns(inputs, last)
-            return (LEADING,) if columns == LEADING else (*lead, columns)
+            return UNKNOWN_SHAPE if columns == LEADING else (*lead, columns)
         if size is not None and isinstance(last, int) and last != size:
             raise MismatchError(
                 "input",
@@ -70,6 +74,7 @@ class Linear(Operator):
                 f"Linear({width}, input_size={last})  # or leave input_size out",
                 f"axis {len(lead)}: {last} != {size}",
             )
+        # The placeholder is a name, which the first input replaces by a number.
         rows = size or ("input_size" if last is None else last)
         return Inferred({"output": (*lead, width)}, {"weight": (rows, width), "bias": (width,)})
 
@@ -80,8 +85,9 @@ class Linear(Operator):
         last = size if isinstance(size, int) else shape[-1] if shape and shape[-1] != LEADING else None
         if last is None:
             return {}
-        output = outputs["output"].shape if "output" in outputs else ()
-        return {"input": (*(output[:-1] if len(output) > 1 else (LEADING,) if output else shape[:-1]), last)}
+        output = outputs["output"].shape
+        # An output of rank 1 may also be open: then only the last axis of the input is known.
+        return {"input": (*(output[:-1] if len(output) > 1 else UNKNOWN_SHAPE if output else shape[:-1]), last)}
 
 
 class Embedding(Operator):
@@ -100,8 +106,9 @@ class Embedding(Operator):
     op = "embedding"
     category = "Layers"
     formula = "y = W[x]"
-    initializers: ClassVar = {"weight": Initializer("normal", scale=0.02)}
-    input_dtypes: ClassVar = {"input": "int32"}
+    # As in GPT-2; PyTorch's standard normal would make tied logits large.
+    initializers = {"weight": Initializer("normal", scale=0.02)}
+    input_dtypes = {"input": "int32"}
 
     @classmethod
     def ports(cls, options: Options) -> PortNames:
@@ -113,6 +120,7 @@ class Embedding(Operator):
     def input_ranges(cls, options: Options) -> Mapping[str, tuple[int, int]]:
         """Return the range of the indices: from 0 to the last row."""
         rows = options["num_embeddings"]
+        # For random inputs, and for checks before a run: in a compiled program, a wrong index raises no error.
         return {} if rows is None else {"input": (0, rows - 1)}
 
     @classmethod
@@ -122,8 +130,8 @@ class Embedding(Operator):
         if "weight" not in inputs:
             return Inferred({"output": (*inputs["input"].shape, length)}, {"weight": (rows, length)})
         weight = inputs["weight"].shape
-        if weight[:1] == (LEADING,):
-            return (LEADING,)
+        if is_open(weight):
+            return UNKNOWN_SHAPE
         if not agree(weight, (rows or "rows", length or "dim")):
             need = f"({rows or 'rows'}, {length or 'dim'})"
             raise MismatchError("weight", need, f"use a weight of the shape {need}.")
@@ -132,13 +140,13 @@ class Embedding(Operator):
     @classmethod
     def refine(cls, options, inputs, outputs):
         """Infer the input's shape: that of the output without the last axis."""
-        shape = outputs["output"].shape if "output" in outputs else ()
-        return {"input": shape[:-1]} if shape and shape != (LEADING,) else {}
+        shape = outputs["output"].shape
+        return {"input": shape[:-1]} if shape and shape != UNKNOWN_SHAPE else {}
 
 
 def _columns(inputs: Specs, last: Dim | None) -> Dim:
     weight = inputs["weight"].shape
-    if weight[:1] == (LEADING,):
+    if is_open(weight):
         return LEADING
     need, advice = f"({'input_size' if last is None else last}, dimension)", "Linear(64)  # with its own weight"
     if len(weight) != 2:

@@ -8,7 +8,18 @@ from mithril_nb.models.connection import Connection
 from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.library.operations.reshaping import KeepsShape, last_axis
 from mithril_nb.models.model import Placed
-from mithril_nb.models.op import LEADING, Dim, Inferred, Initializer, MismatchError, Operator, Options, PortNames, Range
+from mithril_nb.models.op import (
+    Dim,
+    Dims,
+    Inferred,
+    Initializer,
+    MismatchError,
+    Operator,
+    Options,
+    PortNames,
+    Range,
+)
+from mithril_nb.models.shape_inference.dims import is_open
 
 __all__ = [
     "BatchNorm",
@@ -29,7 +40,7 @@ STATES = ("running_mean", "running_var")
 class _Norm(KeepsShape, Operator):
     category = "Layers"
     keeps_scale = True
-    initializers: ClassVar = {"weight": Initializer("ones"), "bias": Initializer("zeros")}
+    initializers = {"weight": Initializer("ones"), "bias": Initializer("zeros")}
 
     @classmethod
     def ports(cls, options: Options) -> PortNames:
@@ -43,7 +54,8 @@ class _LastAxis(_Norm):
     def infer(cls, options, inputs):
         """Keep the shape. The parameters have the size of the last axis."""
         _, last = last_axis(inputs)
-        size: tuple[Dim, ...] = ("features" if last is None else last,)
+        # A placeholder name: the parameter exists, and its size is known with the first input.
+        size: Dims = ("features" if last is None else last,)
         return Inferred({"output": inputs["input"].shape}, {"weight": size, "bias": size})
 
 
@@ -60,6 +72,7 @@ class LayerNorm(_LastAxis):
 
     use_scale: bool = True
     use_bias: bool = True
+    # As in Mithril and PyTorch; 1e-6 in Flax and 1e-3 in Keras.
     eps: Share = 1e-5
 
     op = "layer_norm"
@@ -67,6 +80,7 @@ class LayerNorm(_LastAxis):
 
     def __call__(self, /, **settings: Any) -> Placed:
         """Connect ports and set attributes, as `Model.__call__`. `b` is another name of the port `bias`."""
+        # Mithril names this port `b`. The parameter keeps its name, so that files of both spellings fit.
         return super().__call__(**{"bias" if key == "b" else key: value for key, value in settings.items()})
 
     @property
@@ -84,11 +98,12 @@ class RMSNorm(_LastAxis):
     """
 
     use_scale: bool = True
+    # As in Flax.
     eps: Share = 1e-6
 
     op = "rms_norm"
     formula = "y = x / √(mean(x²) + eps) w"
-    initializers: ClassVar = {"weight": Initializer("ones")}
+    initializers = {"weight": Initializer("ones")}
 
 
 class ElementWiseAffine(_LastAxis):
@@ -115,25 +130,26 @@ class _Channels(_Norm):
     def infer(cls, options, inputs):
         """Keep the shape. Parameters and states have one number per channel."""
         shape = inputs["input"].shape
-        is_open = shape[:1] == (LEADING,)
-        if not is_open and (len(shape) < 2 or len(shape) not in (cls.ranks or (len(shape),))):
+        if not is_open(shape) and (len(shape) < 2 or len(shape) not in (cls.ranks or (len(shape),))):
+            # The texts name the axes that a user of PyTorch's block of the same name expects.
             need = {(2, 3): "(batch, channels), or (batch, channels, length)", (4,): "(batch, channels, height, width)"}
             expected = need.get(cls.ranks, "(batch, channels, ...)")
             has = f"rank {len(shape)} != {cls.ranks[0]}" if len(cls.ranks) == 1 else f"rank {len(shape)}"
             raise MismatchError("input", expected, f"use an input of the shape {expected}.", has)
+        # Only the batch norms have it, as in PyTorch. It makes the parameters known before the first input.
         declared = options.get("num_features")
-        channels: Dim = "channels" if is_open else shape[1]
+        channels: Dim = "channels" if is_open(shape) else shape[1]
         if isinstance(declared, int):
             if isinstance(channels, int) and channels != declared:
                 advice = f"{cls.__name__}({channels})  # or leave num_features out"
                 raise MismatchError("input", f"(batch, {declared}, ...)", advice, f"axis 1: {channels} != {declared}")
             channels = declared
         cls.check(options, shape, channels)
-        params: dict[str, tuple[Dim, ...]] = {"weight": (channels,), "bias": (channels,)}
+        params: dict[str, Dims] = {"weight": (channels,), "bias": (channels,)}
         return Inferred({"output": shape}, params, {port: (channels,) for port in cls.state_ports})
 
     @classmethod
-    def check(cls, options: Options, shape: tuple[Dim, ...], channels: Dim) -> None:
+    def check(cls, options: Options, shape: Dims, channels: Dim) -> None:
         """Raise a `MismatchError` if the block does not support this number of channels. The default does nothing."""
 
 
@@ -147,6 +163,7 @@ class GroupNorm(_Channels):
         eps: Added to the variance, to avoid a division by zero for a constant group.
     """
 
+    # As in Wu and He (2018), Flax and Keras. PyTorch requires the argument.
     num_groups: Size = 32
     use_scale: bool = True
     use_bias: bool = True
@@ -156,17 +173,14 @@ class GroupNorm(_Channels):
     formula = "y = (x - mean of group) / √(var of group + eps) w + b"
 
     @classmethod
-    def check(cls, options: Options, shape: tuple[Dim, ...], channels: Dim) -> None:
+    def check(cls, options: Options, shape: Dims, channels: Dim) -> None:
         """Raise a `MismatchError` if the number of groups does not divide the number of channels."""
         groups = options["num_groups"]
         if isinstance(channels, int) and isinstance(groups, int) and (channels % groups or not channels):
             need = f"a number of channels that num_groups={groups} divides"
-            advice = f"GroupNorm({_divisor(channels, groups)})"
+            fitting = next(count for count in range(min(channels, groups) or 1, 0, -1) if channels % count == 0)
+            advice = f"GroupNorm({fitting})"
             raise MismatchError("input", need, advice, f"axis 1: {channels} channels")
-
-
-def _divisor(channels: int, most: int) -> int:
-    return next(groups for groups in range(min(channels, most) or 1, 0, -1) if channels % groups == 0)
 
 
 class InstanceNorm(_Channels):
@@ -210,13 +224,14 @@ class BatchNorm(_Channels):
     use_scale: bool = True
     use_bias: bool = True
     eps: Share = 1e-5
+    # The weight of the new batch, as in PyTorch. In Flax and Keras it is the weight of the old statistics, 0.99.
     momentum: Share = 0.1
     inference: bool | None = None
 
     op = "batch_norm"
     formula = "y = (x - mean of channel) / √(var of channel + eps) w + b"
     state_ports = STATES
-    initializers: ClassVar = {
+    initializers = {
         **_Norm.initializers,
         "running_mean": Initializer("zeros"),
         "running_var": Initializer("ones"),
@@ -287,6 +302,7 @@ class BatchNorm2D(BatchNorm):
     use_bias: bool = True
     eps: Share = 1e-5
     momentum: Share = 0.1
+    # The default of Mithril, which suits a model that is only evaluated.
     inference: bool | None = True
 
     op = "table_batch_norm2d"

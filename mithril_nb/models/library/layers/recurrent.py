@@ -9,7 +9,9 @@ from typing import ClassVar
 from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.op import (
     LEADING,
+    UNKNOWN_SHAPE,
     Dim,
+    Dims,
     Inferred,
     Initializer,
     MismatchError,
@@ -18,7 +20,7 @@ from mithril_nb.models.op import (
     PortNames,
     TensorSpec,
 )
-from mithril_nb.models.shape_inference.dims import agree, meet, plus, times
+from mithril_nb.models.shape_inference.dims import agree, differ, is_open, meet, plus, times
 
 __all__ = [
     "GRU",
@@ -30,6 +32,7 @@ __all__ = [
     "RNNCell",
 ]
 
+# An orthogonal recurrent weight keeps the norm of the state over many steps. Keras and Flax use it too.
 WEIGHT, RECURRENT, BIAS = Initializer("lecun_uniform"), Initializer("orthogonal"), Initializer("zeros")
 OPEN = Initializer("ones")
 """Initializer of the forget gate's bias: an untrained gate keeps most of the state (Jozefowicz et al., 2015)."""
@@ -48,6 +51,7 @@ class _Cell(Operator):
     # A batch has sequences of different lengths, longest first. If some ended at the previous step, `input` has fewer
     # rows than the previous state. `hidden_compl` contains the other rows of the previous hidden state.
 
+    # Optional, as in Mithril, where the size follows from `prev_hidden`.
     hidden_size: Size | None = None
     output_size: Size | None = None
     use_output: bool = True
@@ -61,6 +65,7 @@ class _Cell(Operator):
     def ports(cls, options: Options) -> PortNames:
         """Return the ports. The output map has parameters only if `use_output` is true."""
         more = (("hidden_compl", "use_complement"), ("output", "use_output"))
+        # Without an output map there are no parameters that training would leave at their first values.
         unused = () if options["use_output"] else cls.of_output
         return PortNames(
             ("input", *(f"prev_{state}" for state in cls.states)),
@@ -72,26 +77,30 @@ class _Cell(Operator):
     def infer(cls, options, inputs):
         """Return the shapes of the outputs: for n rows of input and m rows of state, `hidden_compl` has m - n rows."""
         step = _last("input", inputs["input"])
+        # All states have one size. The first that has a number decides.
         size = _size(options["hidden_size"], [("prev_" + state, inputs["prev_" + state]) for state in cls.states])
         shape = inputs["input"].shape
-        state = (*shape[:-1], size) if size is not None and shape != (LEADING,) else _only(size)
-        outputs: dict[str, tuple[Dim, ...]] = dict.fromkeys(cls.states, state)
+        state = (*shape[:-1], size) if size is not None and shape != UNKNOWN_SHAPE else _only(size)
+        # The new state has the rows of the input: sequences that ended are dropped.
+        outputs: dict[str, Dims] = dict.fromkeys(cls.states, state)
         for port in cls.states:
             _check_rows(f"prev_{port}", shape, inputs[f"prev_{port}"].shape)
         if options["use_complement"]:
             before = inputs["prev_hidden"].shape
             is_known = size is not None and LEADING not in (shape[0], before[0])
+            # For named rows, an expression such as "m-n".
             rest = plus(before[0], times(shape[0], -1)) if is_known else LEADING
             outputs["hidden_compl"] = (rest, *before[1:-1], size) if is_known and size is not None else _only(size)
         declared = options["output_size"]
+        # The output can be the next input, so by default it has as many features.
         out = declared if declared is not None else step
         if options["use_output"]:
-            outputs["output"] = (*shape[:-1], out) if out is not None and shape != (LEADING,) else _only(out)
+            outputs["output"] = (*shape[:-1], out) if out is not None and shape != UNKNOWN_SHAPE else _only(out)
         named = "input_size" if step is None else step, "hidden_size" if size is None else size
         return Inferred(outputs, cls.shapes(*named, "input_size" if out is None else out))
 
     @classmethod
-    def shapes(cls, step: Dim, size: Dim, out: Dim) -> Mapping[str, tuple[Dim, ...]]:
+    def shapes(cls, step: Dim, size: Dim, out: Dim) -> Mapping[str, Dims]:
         """Return the shapes of the parameters, by port.
 
         Args:
@@ -108,10 +117,11 @@ class _Cell(Operator):
         The last size of the states is `hidden_size`. If `output_size` is `None`, the last size of `input` is that of
         the output.
         """
-        shapes: dict[str, tuple[Dim, ...]] = {}
+        shapes: dict[str, Dims] = {}
         if options["hidden_size"] is not None:
             shapes |= {f"prev_{state}": (LEADING, options["hidden_size"]) for state in cls.states}
-        if options["output_size"] is None and "output" in outputs and outputs["output"].shape[-1:] != (LEADING,):
+        # Only then do input and output have the same number of features.
+        if options["output_size"] is None and "output" in outputs and outputs["output"].shape[-1:] != UNKNOWN_SHAPE:
             shapes["input"] = (LEADING, *outputs["output"].shape[-1:])
         return shapes
 
@@ -134,11 +144,12 @@ class RNNCell(_Cell):
 
     op = "rnn_cell"
     formula = "h = tanh(x W_ih + h₋₁ W_hh + b_h), y = h W_ho + b_o"
-    of_output: ClassVar = ("w_ho", "bias_o")
-    initializers: ClassVar = {"w_ih": WEIGHT, "w_hh": RECURRENT, "w_ho": WEIGHT, "bias_h": BIAS, "bias_o": BIAS}
+    of_output = ("w_ho", "bias_o")
+    # The order of the keys is the order of the ports, and so of the parameters.
+    initializers = {"w_ih": WEIGHT, "w_hh": RECURRENT, "w_ho": WEIGHT, "bias_h": BIAS, "bias_o": BIAS}
 
     @classmethod
-    def shapes(cls, step: Dim, size: Dim, out: Dim) -> Mapping[str, tuple[Dim, ...]]:
+    def shapes(cls, step: Dim, size: Dim, out: Dim) -> Mapping[str, Dims]:
         """Return the shapes of the parameters. A weight is `(in, out)`."""
         return {"w_ih": (step, size), "w_hh": (size, size), "w_ho": (size, out), "bias_h": (size,), "bias_o": (out,)}
 
@@ -162,17 +173,18 @@ class LSTMCell(_Cell):
     """
 
     op = "lstm_cell"
+    # Separate weights per gate, as in Mithril. `LSTM` below concatenates them, which is one matrix product.
     formula = "c = f c₋₁ + i tanh([x, h₋₁] W_c + b_c), h = o tanh(c), y = h W_out + b_out"
-    states: ClassVar = ("hidden", "cell")
-    of_output: ClassVar = ("w_out", "bias_out")
-    initializers: ClassVar = {
+    states = ("hidden", "cell")
+    of_output = ("w_out", "bias_out")
+    initializers = {
         **dict.fromkeys(("w_i", "w_f", "w_c", "w_o", "w_out"), WEIGHT),
         **dict.fromkeys(("bias_f", "bias_i", "bias_c", "bias_o", "bias_out"), BIAS),
         **_OF_LSTM,
     }
 
     @classmethod
-    def shapes(cls, step: Dim, size: Dim, out: Dim) -> Mapping[str, tuple[Dim, ...]]:
+    def shapes(cls, step: Dim, size: Dim, out: Dim) -> Mapping[str, Dims]:
         """Return the shapes of the parameters. A gate's weight is `(step + size, size)`."""
         return {**_gates(step, size), "w_out": (size, out), "bias_out": (out,)}
 
@@ -196,7 +208,7 @@ class LSTMCellBody(Operator):
     category = "Layers"
     formula = "y = [c, o tanh(c)], c = f c₋₁ + i tanh([x, h₋₁] W_c + b_c)"
     input_ports = ("input", "prev_hidden", "prev_cell")
-    initializers: ClassVar = {
+    initializers = {
         **dict.fromkeys(("w_i", "w_f", "w_c", "w_o"), WEIGHT),
         **dict.fromkeys(("bias_f", "bias_i", "bias_c", "bias_o"), BIAS),
         **_OF_LSTM,
@@ -212,6 +224,7 @@ class LSTMCellBody(Operator):
             _check_rows(port, shape, spec.shape, may_be_more=False)
         rows = shape[0] if shape else LEADING
         is_known = rows != LEADING and size is not None
+        # Concatenated on the first axis, and not stacked, as in Mithril.
         output = (times(rows, 2), *shape[1:-1], size) if is_known and size is not None else _only(size)
         gates = _gates("input_size" if step is None else step, "hidden_size" if size is None else size)
         return Inferred({"output": output}, gates)
@@ -237,13 +250,14 @@ class GRUCell(_Cell):
 
     hidden_size: Size | None = None
     output_size: Size | None = None
+    # The defaults of the cells above are those of Mithril. A plain cell returns its state only.
     use_output: bool = False
     use_complement: bool = False
 
     op = "gru_cell"
     formula = "n = tanh(x W_n + r (h₋₁ U_n + b_n)), h = n + z (h₋₁ - n)"
-    of_output: ClassVar = ("w_out", "bias_out")
-    initializers: ClassVar = {
+    of_output = ("w_out", "bias_out")
+    initializers = {
         **gate_initializers(1, 1, 2),
         "bias": BIAS,
         "bias_n": BIAS,
@@ -252,12 +266,13 @@ class GRUCell(_Cell):
     }
 
     @classmethod
-    def shapes(cls, step: Dim, size: Dim, out: Dim) -> Mapping[str, tuple[Dim, ...]]:
+    def shapes(cls, step: Dim, size: Dim, out: Dim) -> Mapping[str, Dims]:
         """Return the shapes of the parameters. The three gates are concatenated along the last axis."""
         return {**gate_shapes(step, size, 3), "bias_n": (size,), "w_out": (size, out), "bias_out": (out,)}
 
 
 def _last(port: str, spec: TensorSpec) -> Dim | None:
+    # A scalar has no last axis; the check below refuses it like a vector.
     *rest, last = spec.shape or (None,)
     if not rest and last != LEADING:
         need = "(batch, ..., features)"
@@ -265,8 +280,8 @@ def _last(port: str, spec: TensorSpec) -> Dim | None:
     return None if last == LEADING else last
 
 
-def _only(size: Dim | None) -> tuple[Dim, ...]:
-    return (LEADING,) if size is None else (LEADING, size)
+def _only(size: Dim | None) -> Dims:
+    return UNKNOWN_SHAPE if size is None else (LEADING, size)
 
 
 def _size(hidden: Dim | None, states: list[tuple[str, TensorSpec]]) -> Dim | None:
@@ -275,30 +290,33 @@ def _size(hidden: Dim | None, states: list[tuple[str, TensorSpec]]) -> Dim | Non
         size = _last(port, spec)
         if hidden is None:
             first, hidden = port, size
-        elif isinstance(size, int) and isinstance(hidden, int) and size != hidden:
+        # `prev_cell` must have the size of `prev_hidden`, and both that of the attribute.
+        elif differ(size, hidden):
             need = f"(..., {hidden}), like {first}"
             detail = f"axis {len(spec.shape) - 1}: {size} != {hidden}"
             raise MismatchError(port, need, f"use {hidden} as the last size of {port}.", detail)
     return hidden
 
 
-def _check_rows(port: str, shape: tuple[Dim, ...], state: tuple[Dim, ...], *, may_be_more: bool = True) -> None:
+def _check_rows(port: str, shape: Dims, state: Dims, *, may_be_more: bool = True) -> None:
     """Raise a `MismatchError` if the leading sizes of the input and of the state at `port` differ."""
     if LEADING in (*shape[:1], *state[:1]):
         return
     rows, state_rows = shape[:1], state[:1]
+    # Rows beyond those of the input belong to sequences that have ended. Named rows may turn out to be more.
     more = may_be_more and isinstance(state_rows[0], int) and isinstance(rows[0], int) and state_rows[0] > rows[0]
     if not agree(state[:-1], (*state_rows, *shape[1:-1]) if more else shape[:-1]):
         need = f"{shape[:-1]} as the leading sizes, like the input" + (", or more rows" if may_be_more else "")
         raise MismatchError(port, need, "use one state for each row of the input.", f"{state[:-1]}")
 
 
-def _gates(step: Dim, size: Dim) -> dict[str, tuple[Dim, ...]]:
+def _gates(step: Dim, size: Dim) -> dict[str, Dims]:
+    # Each gate reads [x, h], so the sizes of both are added.
     weights = dict.fromkeys(("w_i", "w_f", "w_c", "w_o"), (plus(step, size), size))
     return {**weights, **dict.fromkeys(("bias_f", "bias_i", "bias_c", "bias_o"), (size,))}
 
 
-def gate_shapes(step: Dim, size: Dim, count: int) -> dict[str, tuple[Dim, ...]]:
+def gate_shapes(step: Dim, size: Dim, count: int) -> dict[str, Dims]:
     """Return the shapes of the concatenated weights and biases of `count` gates, by port."""
     return {"w_ih": (step, times(size, count)), "w_hh": (size, times(size, count)), "bias": (times(size, count),)}
 
@@ -308,19 +326,21 @@ class _Recurrent(Operator):
     return_sequence: bool = True
     return_state: bool = False
     use_initial_state: bool = False
+    # The order of the result is not reversed: step t of the output belongs to step t of the input.
     is_reversed: bool = False
     use_bias: bool = True
 
     category = "Layers"
     states: ClassVar[tuple[str, ...]] = ("hidden",)
     gates: ClassVar[int] = 1
-    initializers: ClassVar = {"w_ih": WEIGHT, "w_hh": RECURRENT, "bias": BIAS}
+    initializers = {"w_ih": WEIGHT, "w_hh": RECURRENT, "bias": BIAS}
 
     @classmethod
     def ports(cls, options: Options) -> PortNames:
         """Return the ports. Each parameter concatenates those of all gates."""
         return PortNames(
             ("input", *(f"initial_{state}" for state in cls.states if options["use_initial_state"])),
+            # `GRU` has a second bias inside the reset gate, as in cuDNN, PyTorch and Keras (reset_after).
             tuple(port for port in cls.initializers if options["use_bias"] or not port.startswith("bias")),
             ("output", *(cls.states if options["return_state"] else ())),
         )
@@ -329,17 +349,18 @@ class _Recurrent(Operator):
     def infer(cls, options, inputs):
         """Map `(..., time, in)` to `(..., time, hidden)`, or to `(..., hidden)` without `return_sequence`."""
         shape, size = inputs["input"].shape, options["hidden_size"]
-        unknown = shape[:1] == (LEADING,)
+        unknown = is_open(shape)
         if len(shape) < 2 and not unknown:
             need = "(..., time, features)"
             raise MismatchError("input", need, "use an array with at least 2 axes.", f"rank {len(shape)}")
+        # A state has no time axis. An open shape of one known axis does not show where it is.
         state = (*shape[:-2], size) if not unknown or len(shape) > 2 else (LEADING, size)
         for port in cls.ports(options).inputs[1:]:
             if meet(inputs[port].shape, state, {}) is None:
                 advice = "connect the final state of another recurrent block, or leave use_initial_state out."
                 raise MismatchError(port, str(state), advice, str(inputs[port].shape))
-        output = (*shape[:-1], size) if shape != (LEADING,) else (LEADING, size)
-        step: Dim = "input_size" if shape == (LEADING,) else tuple(shape)[-1]
+        output = (*shape[:-1], size) if shape != UNKNOWN_SHAPE else (LEADING, size)
+        step: Dim = "input_size" if shape == UNKNOWN_SHAPE else tuple(shape)[-1]
         return Inferred(
             {"output": output if options["return_sequence"] else state, **dict.fromkeys(cls.states, state)},
             {**gate_shapes(step, size, cls.gates), "bias_n": (size,)},
@@ -392,9 +413,9 @@ class LSTM(_Recurrent):
 
     op = "lstm"
     formula = "c[t] = f c[t-1] + i g, h[t] = o tanh(c[t])"
-    states: ClassVar = ("hidden", "cell")
+    states = ("hidden", "cell")
     gates = 4
-    initializers: ClassVar = {**gate_initializers(1, 1, 2, 1), "bias": replace(OPEN, parts=(0, 1, 0, 0))}
+    initializers = {**gate_initializers(1, 1, 2, 1), "bias": replace(OPEN, parts=(0, 1, 0, 0))}
 
 
 class GRU(_Recurrent):
@@ -419,4 +440,4 @@ class GRU(_Recurrent):
     op = "gru"
     formula = "h[t] = n + z (h[t-1] - n), n = tanh(x W_n + r (h[t-1] U_n + b_n))"
     gates = 3
-    initializers: ClassVar = {**gate_initializers(1, 1, 2), "bias": BIAS, "bias_n": BIAS}
+    initializers = {**gate_initializers(1, 1, 2), "bias": BIAS, "bias_n": BIAS}

@@ -13,7 +13,9 @@ from mithril_nb.models.library.operations.reshaping import is_count
 from mithril_nb.models.op import (
     LEADING,
     UNKNOWN,
+    UNKNOWN_SHAPE,
     Dim,
+    Dims,
     Inferred,
     Initializer,
     MismatchError,
@@ -26,7 +28,7 @@ from mithril_nb.models.op import (
     Start,
     TensorSpec,
 )
-from mithril_nb.models.shape_inference.dims import same_padding, window_size
+from mithril_nb.models.shape_inference.dims import differ, is_open, same_padding, window_size
 
 __all__ = [
     "AdaptiveAvgPool2d",
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from mithril_nb.models.model import Model
 
 Size = Annotated[int, Range(1, 2**20)]
+# Windows of audio can be long. Those of images and volumes are small, which a slider can show.
 _RANGES = (Range(1, 2**16, length=1), Range(1, 64, length=2), Range(1, 64, length=3))
 Line = Annotated[int | Sequence[int], _RANGES[0]]
 Pair = Annotated[int | Sequence[int], _RANGES[1]]
@@ -88,22 +91,26 @@ class Windows:
     @property
     def reach(self) -> tuple[int, ...]:
         """For each axis, the number of positions that a window with dilation covers."""
+        # As in PyTorch: the items of a window are `dilation` apart, so n items cover (n - 1) * dilation + 1 positions.
         return tuple((size - 1) * step + 1 for size, step in zip(self.size, self.dilation, strict=True))
 
     def pads(self, sizes: Sequence[Dim]) -> tuple[tuple[int, int], ...]:
         """Return the numbers of items added before and after each axis. `sizes` are the sizes of the axes."""
         if isinstance(self.padding, tuple):
             return self.padding
+        # The two names are those of TensorFlow, Keras and Flax.
         if self.padding == "valid":
             return ((0, 0),) * len(self.size)
+        # The padding of "same" depends on the size of the input, except for stride 1.
         return tuple(same_padding(*args) for args in zip(sizes, self.reach, self.stride, strict=True))
 
-    def counts(self, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    def counts(self, shape: Dims) -> Dims:
         """Return the numbers of windows on the last axes of an array of this shape."""
         reach, lead = self.reach, len(shape) - len(self.size)
         sizes = zip(shape[lead:], reach, self.stride, self.pads(shape[lead:]), strict=True)
         counts = tuple(window_size(size, window, step, *pads) for size, window, step, pads in sizes)
         for axis, (count, window) in enumerate(zip(counts, reach, strict=True), start=lead):
+            # JAX returns an empty array here, and a mean over it later gives NaN. So it is reported where it arises.
             if count == 0:
                 raise MismatchError(
                     "input",
@@ -127,6 +134,7 @@ def windows(options: Mapping[str, Any], axes: int, size: Sequence[int] | None = 
         >>> windows({"stride": 2, "padding": 1}, 2, size=(3, 3))
         Windows(size=(3, 3), stride=(2, 2), dilation=(1, 1), padding=((1, 1), (1, 1)))
     """
+    # `_given_weight` passes the sizes of a weight that comes from another block.
     kernel = options.get("kernel_size") if size is None else tuple(size)
     stride, padding, dilation = options.get("stride"), options.get("padding", "valid"), options.get("dilation", 1)
     if kernel is None or UNKNOWN in (kernel, stride, padding, dilation):
@@ -134,6 +142,7 @@ def windows(options: Mapping[str, Any], axes: int, size: Sequence[int] | None = 
     lengths = each("kernel_size", kernel, axes)
     return Windows(
         lengths,
+        # As in PyTorch and Keras. Flax has a stride of 1 by default.
         lengths if stride is None else each("stride", stride, axes),
         each("dilation", dilation, axes),
         paddings("padding", padding, axes),
@@ -161,6 +170,7 @@ def transposed_pads(window: Windows, extra: int = 0) -> tuple[tuple[int, int], .
             pads.append((before, total - before + extra))
         else:
             before, after = (0, 0) if isinstance(window.padding, str) else window.padding[axis]
+            # A convolution with padding p removes p items of its transpose at both ends, as in PyTorch.
             pads.append((reach - 1 - before, reach - 1 - after + extra))
     return tuple(pads)
 
@@ -173,6 +183,7 @@ def each(port: str, value: Value, axes: int) -> tuple[int, ...]:
         ((2, 2, 2), (1, 2))
     """
     numbers = (value,) * axes if isinstance(value, int) else value
+    # A connected shape of one axis is a tuple too.
     if isinstance(numbers, tuple) and len(numbers) == 1:
         numbers *= axes
     if not isinstance(numbers, tuple) or len(numbers) != axes or not all(is_count(number, 1) for number in numbers):
@@ -193,6 +204,7 @@ def paddings(port: str, value: Value, axes: int) -> str | tuple[tuple[int, int],
     if value in ("same", "valid"):
         return str(value)
     pads: Any = (value,) * axes if isinstance(value, int) else value
+    # (1, 2) is one pair for one axis, and two paddings for two axes.
     if axes == 1 and isinstance(pads, tuple) and len(pads) == 2:
         pads = (pads,)  # before and after the only axis
     if isinstance(pads, tuple) and len(pads) == axes:
@@ -215,12 +227,14 @@ def refuse_padding(block: Model, axes: int) -> None:
     try:
         paddings("padding", value, axes)
     except MismatchError:
+        # The error quotes the docstring, which says what each form of a padding means.
         doc = next(field.doc for field in fields_of(type(block)) if field.name == "padding")
         raise refusal(block, "padding", (("needs", padding_need(axes)), ("means", doc)), "same") from None
 
 
 def refusal(block: Model, key: str, facts: tuple[tuple[str, str], ...], better: Value) -> UnknownOptionError:
     """Return the error for an invalid attribute `key` of a block, with the valid value `better` in its advice."""
+    # The advice must be a call that works, and `out_channels` may be required.
     attributes = {key: value for key, value in block.options.items() if key == "out_channels" and value is not None}
     call = ", ".join(f"{name}={value!r}" for name, value in {**attributes, key: better}.items())
     return UnknownOptionError(
@@ -228,7 +242,7 @@ def refusal(block: Model, key: str, facts: tuple[tuple[str, str], ...], better: 
     )
 
 
-def shape_with_channels(spec: TensorSpec, axes: int, needs_batch: bool = True) -> tuple[Dim, ...] | None:
+def shape_with_channels(spec: TensorSpec, axes: int, needs_batch: bool = True) -> Dims | None:
     """Return the shape of an array `(batch, channels, ...)`; `None` if leading axes are unknown.
 
     Args:
@@ -236,8 +250,9 @@ def shape_with_channels(spec: TensorSpec, axes: int, needs_batch: bool = True) -
         axes: Number of axes after the channels.
         needs_batch: If false, the batch axis may be missing.
     """
-    if spec.shape[:1] == (LEADING,):
+    if is_open(spec.shape):
         return None
+    # Channels come first, as in PyTorch. Keras, Flax and TensorFlow have them last.
     if len(spec.shape) != axes + 2 and (needs_batch or len(spec.shape) != axes + 1):
         example, names = [32, 1, *(28,) * axes], ", ".join(SPATIAL[axes])
         single = "" if needs_batch else f", or (channels, {names})"
@@ -257,14 +272,12 @@ def as_output(inputs: Specs, outputs: Specs, axes: int) -> Shapes:
     The last `axes` sizes are the known sizes of the input. The result is empty if the shape of the input or of the
     output is unknown.
     """
-    shape, output = inputs["input"].shape, outputs["output"].shape if "output" in outputs else (LEADING,)
+    shape, output = inputs["input"].shape, outputs["output"].shape
     lead = len(shape) - axes
+    # The sizes of windows do not follow from their number, so only the axes before them are inferred.
     if lead < 1 or len(output) < lead or LEADING in (shape[0], output[0]):
         return {}
     return {"input": (*output[:lead], *shape[lead:])}
-
-
-Shape = tuple[Dim, ...]
 
 
 class Convolution(Operator):
@@ -280,13 +293,15 @@ class Convolution(Operator):
     category = "Layers"
     formula = "y[o] = Σ_i w[o, i] ⋆ x[i] + b[o]"
     init_depends_on_reader = True
-    initializers: ClassVar = {"weight": Initializer("he_normal", in_axis=1, out_axis=0), "bias": Initializer("zeros")}
+    # He et al. (2015) derive this for convolutions with ReLU. Keras uses Glorot, Flax LeCun, PyTorch a uniform one.
+    initializers = {"weight": Initializer("he_normal", in_axis=1, out_axis=0), "bias": Initializer("zeros")}
 
     def __init__(self, name: str | None = None, **attributes: Any):
         super().__init__(name, **attributes)
         refuse_padding(self, self.axes)
         groups = self.options.get("groups", 1)
         for key in ("out_channels", "in_channels"):
+            # A missing number is known only from the input; `infer` checks it.
             if (self.options.get(key) or groups) % groups:
                 need = f"a number that divides {key}={self.options[key]}"
                 raise refusal(self, "groups", (("needs", need),), 1)
@@ -301,9 +316,10 @@ class Convolution(Operator):
     def infer(cls, options, inputs):
         """Map `(batch, in, ...)` to `(batch, out, ...)`."""
         shape, groups = shape_with_channels(inputs["input"], cls.axes), options.get("groups", 1)
-        unknown = (LEADING,)
+        unknown = UNKNOWN_SHAPE
         if groups == UNKNOWN:
             return unknown
+        # A connected `groups` may be a tuple of one number, such as a shape.
         (count,) = each("groups", groups, 1)
         if _is_sized(options):
             weight = cls.weight_shape(options, shape[1] if shape else "in_channels", count)
@@ -311,45 +327,51 @@ class Convolution(Operator):
             return unknown
         cls._check_channels(options, shape, weight, count)
         out = cls.channels(weight, count)[1]
+        # A weight of out_channels=6 cannot be split over 4 groups, whoever gave it.
         if isinstance(out, int) and out % count:
             raise MismatchError("groups", f"a number that divides out_channels={out}", "groups=1", str(count))
+        # A connected weight may have named sizes. Then the number of windows is unknown.
         kernel = [size for size in weight[2:] if isinstance(size, int)]
         window = windows(options, cls.axes, kernel) if len(kernel) == cls.axes else None
-        output = (LEADING,) if shape is None or window is None else (shape[0], out, *cls.sizes(options, shape, window))
+        output = (
+            UNKNOWN_SHAPE if shape is None or window is None else (shape[0], out, *cls.sizes(options, shape, window))
+        )
         return Inferred({"output": output}, {"weight": weight, "bias": (out,)})
 
     @classmethod
     def refine(cls, options, inputs, outputs):
         """Infer the batch size of the input from the output, and its channels from `in_channels`."""
-        shape: Shape = inputs["input"].shape
-        output: Shape = outputs["output"].shape if "output" in outputs else ()
+        shape, output = inputs["input"].shape, outputs["output"].shape
         if len(shape) != cls.axes + 2 or shape[0] == LEADING:
             return {}
-        batch = output[:1] if len(output) == len(shape) and LEADING not in output[:1] else shape[:1]
+        # The output has the batch of the input; a reader may require it.
+        batch = output[:1] if len(output) == len(shape) and not is_open(output) else shape[:1]
         channels = options.get("in_channels")
         return {"input": (*batch, channels if isinstance(channels, int) else shape[1], *shape[2:])}
 
     @classmethod
-    def weight_shape(cls, options: Options, channels: Dim, groups: int) -> Shape:
+    def weight_shape(cls, options: Options, channels: Dim, groups: int) -> Dims:
         """Return the shape of the weight, `(out, in / groups, ...)`, for an input with a number of channels."""
         out, declared = options["out_channels"], options.get("in_channels")
         return (out, _divided(declared if isinstance(declared, int) else channels, groups), *_kernel(options, cls.axes))
 
     @classmethod
-    def channels(cls, weight: Shape, groups: int) -> tuple[Dim | None, Dim]:
+    def channels(cls, weight: Dims, groups: int) -> tuple[Dim | None, Dim]:
         """Return the numbers of input and output channels for a weight; `None` for an unknown number."""
+        # The weight stores only the channels of one group.
         return weight[1] * groups if isinstance(weight[1], int) else None, weight[0]
 
     @classmethod
-    def sizes(cls, options: Options, shape: Shape, window: Windows) -> Shape:
+    def sizes(cls, options: Options, shape: Dims, window: Windows) -> Dims:
         """Return the sizes of the output's axes after batch and channels."""
         return window.counts(shape)
 
     @classmethod
-    def _check_channels(cls, options: Options, shape: Shape | None, weight: Shape, groups: int) -> None:
+    def _check_channels(cls, options: Options, shape: Dims | None, weight: Dims, groups: int) -> None:
+        # `in_channels` is optional, and needed only to list parameters before the first input.
         has, declared = shape[1] if shape else None, options.get("in_channels")
         needs = declared if _is_sized(options) else cls.channels(weight, groups)[0]
-        if isinstance(has, int) and isinstance(needs, int) and has != needs:
+        if differ(has, needs):
             advice = f"{cls.__name__}({options.get('out_channels')}, in_channels={has})  # or leave in_channels out"
             raise MismatchError(
                 "input",
@@ -362,9 +384,9 @@ class Convolution(Operator):
             raise MismatchError("input", need, advice, f"axis 1: {has} channels")
 
     @classmethod
-    def _given_weight(cls, options: Options, inputs: Specs, groups: int) -> Shape | None:
+    def _given_weight(cls, options: Options, inputs: Specs, groups: int) -> Dims | None:
         weight = inputs["weight"].shape
-        if weight[:1] == (LEADING,):
+        if is_open(weight):
             return None
         kernel = _kernel(options, cls.axes) if options.get("kernel_size") is not None else weight[2:]
         out = options.get("out_channels") or (cls.channels(weight, groups)[1] if len(weight) > 1 else 0)
@@ -376,7 +398,7 @@ class Convolution(Operator):
             need = f"a number of output channels that groups={groups} divides"
             raise MismatchError("weight", need, "groups=1", f"axis 0: {out}")
         bias = inputs["bias"].shape if "bias" in inputs else (out,)
-        if bias[:1] != (LEADING,) and (len(bias) != 1 or (isinstance(bias[0], int) and bias[0] != out)):
+        if not is_open(bias) and (len(bias) != 1 or (isinstance(bias[0], int) and bias[0] != out)):
             raise MismatchError("bias", f"({out},)", "use a bias with one number for each channel of the output.")
         return weight
 
@@ -386,6 +408,7 @@ class _OwnWeight(Convolution):
     kernel_size: Window = 3
     in_channels: Size | None = None
     stride: Window = 1
+    # As in Flax. Keras and PyTorch add nothing by default.
     padding: Any = "same"
     use_bias: bool = True
     dilation: Window = 1
@@ -470,30 +493,33 @@ class Conv3d(_OwnWeight):
 
 
 class _Transposed(_OwnWeight):
+    # As in PyTorch: with a stride above 1, inputs of several sizes have a convolution of one size. This selects one.
     output_padding: Annotated[int, Range(0, 63)] = 0
     formula = "y[o] = Σ_i w[i, o] * (x[i] with stride - 1 zeros between its items) + b[o]"
-    initializers: ClassVar = {"weight": Initializer("he_normal", in_axis=0, out_axis=1), "bias": Initializer("zeros")}
+    # The weight has the layout of PyTorch's, with input channels first.
+    initializers = {"weight": Initializer("he_normal", in_axis=0, out_axis=1), "bias": Initializer("zeros")}
 
     @classmethod
-    def weight_shape(cls, options: Options, channels: Dim, groups: int) -> Shape:
+    def weight_shape(cls, options: Options, channels: Dim, groups: int) -> Dims:
         """Return the shape of the weight, `(in, out / groups, ...)`, for an input with a number of channels."""
         out, declared = options["out_channels"], options["in_channels"]
         channels = declared if isinstance(declared, int) else channels
         return (channels, _divided(out, groups), *_kernel(options, cls.axes))
 
     @classmethod
-    def channels(cls, weight: Shape, groups: int) -> tuple[Dim | None, Dim]:
+    def channels(cls, weight: Dims, groups: int) -> tuple[Dim | None, Dim]:
         """Return the numbers of input and output channels for a weight."""
         assert isinstance(weight[1], int)
         return weight[0], weight[1] * groups
 
     @classmethod
-    def sizes(cls, options: Options, shape: Shape, window: Windows) -> Shape:
+    def sizes(cls, options: Options, shape: Dims, window: Windows) -> Dims:
         """Return the sizes of the output's axes after batch and channels."""
         extra = options["output_padding"]
         sizes: list[Dim] = []
         spans = zip(shape[2:], window.stride, window.reach, transposed_pads(window, extra), strict=True)
         for axis, (size, step, reach, pads) in enumerate(spans, start=2):
+            # From (size - 1) * stride + 1 items after inserting zeros, plus the pads, less reach - 1.
             change = sum(pads) + 2 - reach - step
             sizes.append(
                 size * step + change
@@ -611,6 +637,7 @@ class Pool(Operator):
     keeps_scale = True
 
     def __init__(self, name: str | None = None, **attributes: Any):
+        # Stored, so that the inspector shows a number. As a port, `None` stays: the size may be connected too.
         if attributes["stride"] is None and "stride" not in self.option_ports:
             attributes["stride"] = attributes["kernel_size"]
         super().__init__(name, **attributes)
@@ -621,7 +648,7 @@ class Pool(Operator):
         """Return the shape of the output, whose axes after the channels contain one item per window."""
         shape, window = shape_with_channels(inputs["input"], cls.axes, needs_batch=False), windows(options, cls.axes)
         if shape is None or window is None:
-            return (LEADING,)
+            return UNKNOWN_SHAPE
         return (*shape[: -cls.axes], *window.counts(shape))
 
     @classmethod
@@ -630,6 +657,7 @@ class Pool(Operator):
         return as_output(inputs, outputs, cls.axes)
 
 
+# A padded item is -∞, so it is never the maximum.
 class _MaxPool(Pool):
     kernel_size: Window = 2
     stride: Window | None = None
@@ -642,6 +670,7 @@ class _AvgPool(Pool):
     kernel_size: Window = 2
     stride: Window | None = None
     padding: Any = "valid"
+    # Keras leaves the padding out of the mean.
     count_include_pad: bool = True
     formula = "y = mean over each window of x"
 
@@ -775,10 +804,12 @@ class _Adaptive(Operator):
         """Map `(batch, channels, h, w)` to `(batch, channels, *output_size)`, or to `(batch, channels)` if global."""
         shape, size = shape_with_channels(inputs["input"], 2), options.get("output_size", ())
         if shape is None:
-            return (LEADING,)
+            return UNKNOWN_SHAPE
         for axis, length in enumerate(shape[2:], start=2):
+            # The mean of no items is NaN.
             if length == 0:
                 raise MismatchError("input", "a non-empty image", "use a larger image.", f"axis {axis}: 0")
+        # `GlobalAvgPool2d` has no output_size, and drops the axes.
         dims: list[Dim] = [dim for dim in size if isinstance(dim, int)]
         return (*shape[:2], *dims)
 
@@ -831,6 +862,7 @@ class GlobalAvgPool2d(_Adaptive):
     kernel = _mean_of_image
 
 
+# The convolutions below have the names, arguments and ports of Mithril, whose documents run unchanged.
 class Convolution1D(Convolution):
     """Cross-correlation of series with windows, like `Conv1d`.
 
@@ -890,6 +922,7 @@ class Convolution2D(Convolution):
     kernel_size: Annotated[Pair | None, Start((3, 3))] = None
     out_channels: Annotated[Size | None, Start(16)] = None
     stride: Pair = (1, 1)
+    # No padding by default, as in Mithril.
     padding: Any = (0, 0)
     dilation: Pair = (1, 1)
     groups: Size = 1

@@ -16,6 +16,7 @@ from mithril_nb.models.library.layers import BatchNorm2d, Conv2d, GlobalAvgPool2
 from mithril_nb.models.library.layers.windows import Pair, Size
 from mithril_nb.models.library.operations import Add, Flatten, Gelu, Relu, Sigmoid, Tanh
 from mithril_nb.models.model import Model
+from mithril_nb.models.naming import input_names
 from mithril_nb.models.op import Range
 
 __all__ = ["CNN", "MLP", "Layer", "ResNet", "Residual", "ResidualBlock", "Sequential"]
@@ -24,6 +25,7 @@ _ACTIVATIONS = {"relu": Relu, "gelu": Gelu, "sigmoid": Sigmoid, "tanh": Tanh}
 Sizes = Annotated[Sequence[int], Range(1, 2**20)]
 Small = Annotated[int, Range(1, 64)]
 _BY_DEPTH = {
+    # The number counts the layers with weights. It does not determine the stages, so it is refused with this advice.
     18: "ResNet((2, 2, 2, 2))",
     34: "ResNet((3, 4, 6, 3))",
     50: "ResNet((3, 4, 6, 3), bottleneck=True)",
@@ -47,6 +49,7 @@ class Sequential(Composite):
 
     def __init__(self, *blocks: Model, name: str | None = None):
         super().__init__(name)
+        # A copy is added, see `Model`: a block given twice has two sets of parameters, unlike in PyTorch.
         for block in blocks:
             self += block
 
@@ -74,6 +77,7 @@ class Layer(Composite):
             raise UnknownOptionError(
                 f"cannot build Layer with {short_repr(activation)}.", (("needs", "an activation"),), "Layer(Relu(), 64)"
             )
+        # The parameters are named, as in Mithril: `layer.weight`, not `layer.linear_0.weight`.
         self |= Linear(dimension)(input="input", weight="weight", bias="bias")
         self += activation
 
@@ -97,6 +101,7 @@ class Residual(Composite):
 
     def __init__(self, block: Model, shortcut: Model | None = None, name: str | None = None):
         super().__init__(name)
+        # The shortcut comes second, so that the main path is computed first in the order of blocks.
         branch = self._reading(block)
         around = "input" if shortcut is None else self._reading(shortcut)
         self |= Add()(left=around, right=branch, output="output")
@@ -108,7 +113,7 @@ class Residual(Composite):
                 (("needs", "a block with an input and an output"),),
                 "Residual(Linear(64))",
             )
-        data = [port.name for port in block.inputs if port.role == "data"]
+        data = input_names(block.block)
         if not data or not block.outputs:
             raise UnknownOptionError(
                 f"cannot build Residual around {block!r}: the block has no {'output' if data else 'input'}.",
@@ -160,8 +165,10 @@ class MLP(Composite):
         dimensions: Sequence[int | None] | None = None,
         input_name_templates: Mapping[str, str] | None = None,
     ):
+        # Mithril's arguments by position: activations come first, then dimensions.
         if isinstance(input_size, list | tuple):
             activations, dimensions = input_size, hidden_sizes
+        # Blocks cannot be attributes, so a file stores the inner blocks of such a model instead of its arguments.
         if activations is not None or dimensions is not None or input_name_templates is not None:
             super().__init__(name)
             self._layers(activations or (), dimensions or (), input_name_templates or {})
@@ -170,6 +177,7 @@ class MLP(Composite):
             name, input_size=input_size, hidden_sizes=hidden_sizes, output_size=output_size, activation=activation
         )
         options: Any = self.options
+        # Only the first block needs the size of the input. The others take it from the block before.
         self += Linear((*options["hidden_sizes"], options["output_size"])[0], input_size=options["input_size"])
         for width in (*options["hidden_sizes"], options["output_size"])[1:]:
             self += _ACTIVATIONS[options["activation"]]()
@@ -191,6 +199,7 @@ class MLP(Composite):
             checked("Linear", fields_of(Linear), {"dimension": dimension})
         source: Any = "input"
         for number, (activation, dimension) in enumerate(zip(activations, dimensions, strict=True)):
+            # Mithril's names: weight0, bias0, weight1, ...
             named = {port: f"{names.get(port, port)}{number}" for port in ("weight", "bias")}
             layer = Layer(activation, dimension)
             self |= layer(input=source, **named)
@@ -221,6 +230,7 @@ class CNN(Composite):
 
     def compose(self):
         for count in self.channels:
+            # The norm subtracts the mean, so a bias before it has no effect.
             self += Conv2d(count, self.kernel_size, use_bias=not self.use_norm)
             if self.use_norm:
                 self += BatchNorm2d()
@@ -262,6 +272,7 @@ class ResidualBlock(Composite):
         else:
             wide = width
             branch = [*_normed(width, 3, step), Relu(), *_normed(width, 3)]
+        # The ReLU comes after the sum, as in the first version of the paper and in torchvision.
         self += Residual(Sequential(*branch), Sequential(*_normed(wide, 1, step)) if self.project else None)
         self += Relu()
 
@@ -316,9 +327,11 @@ class ResNet(_Stages):
             self += block
         self += Relu()
         if not self.small:
+            # As in torchvision; TensorFlow's "same" would pad at the end only.
             self += MaxPool2d(3, stride=2, padding=1)
         for stage, count in enumerate(self.layers):
             for index in range(count):
+                # Only the first block of a stage halves the image, and so needs a projection.
                 step = 2 if stage and not index else 1
                 changes = step == 2 or (self.bottleneck and not index)
                 self += ResidualBlock(self.width * 2**stage, step, self.bottleneck, changes)

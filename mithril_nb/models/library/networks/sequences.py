@@ -7,14 +7,16 @@ not ended.
 from __future__ import annotations
 
 from inspect import signature
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.connection import IOKey
 from mithril_nb.models.library.operations import Add, Concat, PermuteTensor
+from mithril_nb.models.library.operations.reshaping import is_count
 from mithril_nb.models.model import Model, with_attributes
 from mithril_nb.models.op import LEADING, MismatchError, Operator, TensorSpec
+from mithril_nb.models.shape_inference.dims import check_axis
 
 __all__ = [
     "Bidirectional",
@@ -39,19 +41,20 @@ class RowsLike(Operator):
     category = "Shape"
     formula = "y = input[:rows of like]"
     input_ports = ("input", "like")
-    input_dtypes: ClassVar = {"*": "any"}
+    input_dtypes = {"*": "any"}
 
     @classmethod
     def infer(cls, options, inputs):
         """Map an input `(m, *rest)` to `(n, *rest)`, for n rows of `like`."""
+        # Only the number of rows of `like` is used; its other axes may have any size.
         rows, shape = inputs["like"].shape[:1], inputs["input"].shape
         for port in cls.input_ports:
-            if not inputs[port].shape:
-                raise MismatchError(port, "at least one axis", f"use an input {port} with rows.", "rank 0")
+            check_axis(port, inputs[port].shape, f"use an input {port} with rows.")
         if isinstance(rows[0], int) and isinstance(shape[0], int) and rows[0] > shape[0]:
             advice = "sort the sequences by length, longest first."
             need = f"at most {shape[0]} rows, like the input"
             raise MismatchError("like", need, advice, f"axis 0: {rows[0]}")
+        # The rows are unknown, and so may be the axes after them.
         output = (LEADING, *shape[1:]) if LEADING in (rows[0], shape[0]) else (*rows, *shape[1:])
         return TensorSpec(output, inputs["input"].dtype)
 
@@ -83,6 +86,7 @@ class OneToMany(Composite):
         self, cell_type: Model, max_sequence_length: int, teacher_forcing: bool = False, name: str | None = None
     ):
         super().__init__(name)
+        # A decoder reads its outputs. No sequence is added back later, so no `hidden_compl` is needed.
         cell = _cell(self, cell_type, use_output=True, use_complement=False)
         _check_length(self, "max_sequence_length", max_sequence_length)
         for step in range(max_sequence_length):
@@ -90,6 +94,7 @@ class OneToMany(Composite):
             if step:
                 before = f"target{step - 1}" if teacher_forcing else f"step_{step - 1}.output"
                 self |= RowsLike(name=f"rows_{step}")(input=before, like=f"target{step}")
+                # Sequences without a target at this step have ended. They are the last rows: longer ones come first.
                 source = f"rows_{step}.output"
             _add_step(self, cell, step, source, is_last=step == max_sequence_length - 1)
 
@@ -152,6 +157,7 @@ class ManyToOne(Composite):
         last = max_sequence_length - 1
         for step in range(max_sequence_length):
             _add_step(self, cell if step else first, step, f"input{step}", is_last=step == last, ends={"hidden"})
+        # The longest sequences are the first rows, so the states of later steps come first.
         ended = [f"step_{last}.hidden", *(f"step_{step}.hidden_compl" for step in range(last, 0, -1))]
         joined = {f"input{index}": source for index, source in enumerate(ended, start=1)}
         self |= Concat(len(ended), axis=0, name="ends")(**joined, output="hidden_concat")
@@ -188,6 +194,7 @@ class EncoderDecoder(Composite):
         name: str | None = None,
     ):
         super().__init__(name)
+        # Checked first: the message then names this block, and not the encoder inside it.
         _cell(self, cell_type)
         _check_length(self, "max_target_sequence_length", max_target_sequence_length)
         decoder = OneToMany(cell_type, max_target_sequence_length, teacher_forcing, name="decoder")
@@ -243,6 +250,7 @@ class Bidirectional(Composite):
 
     def __init__(self, layer: Model, merge: Literal["concat", "sum"] = "concat", name: str | None = None):
         super().__init__(name)
+        # Any block with this attribute, so also a user-defined one.
         if not isinstance(layer, Model) or "is_reversed" not in layer.options:
             raise UnknownOptionError(
                 f"Bidirectional cannot reverse {layer!r}.", (("needs", "RNN, LSTM or GRU"),), "Bidirectional(LSTM(32))"
@@ -255,6 +263,7 @@ class Bidirectional(Composite):
             )
         for direction, is_reversed in (("forward", False), ("backward", True)):
             self |= _named(with_attributes(layer, {"is_reversed": is_reversed}), direction)(input="input")
+        # The two blocks name their inputs differently.
         ends = ("input1", "input2") if merge == "concat" else ("left", "right")
         both = Concat(2, axis=-1, name="merge") if merge == "concat" else Add(name="merge")
         self |= both(**dict(zip(ends, ("forward.output", "backward.output"), strict=True)), output="output")
@@ -264,11 +273,13 @@ def _cell(model: Model, cell: Model, **flags: bool) -> Model:
     if not isinstance(cell, Model):
         raise _cell_error(model, cell, "a block")
     ports = {port.name for port in cell.inputs}
+    # A user-defined cell need not have these attributes.
     cell = with_attributes(cell, {key: value for key, value in flags.items() if key in cell.options})
     outputs = {port.name for port in cell.outputs}
     for port in ("input", "prev_hidden"):
         if port not in ports:
             raise _cell_error(model, cell, f"an input {port}")
+    # The convention of all cells: state `x` is read as `prev_x`.
     needed = {port.removeprefix("prev_") for port in ports if port.startswith("prev_")}
     for port in sorted(needed | ({"output"} if flags.get("use_output") else set())):
         if port not in outputs:
@@ -282,12 +293,13 @@ def _cell_error(model: Model, cell: Any, needs: str) -> UnknownOptionError:
 
 
 def _call(model: Model) -> str:
+    # The advice must be a call that works for each of the six networks.
     lengths = [name for name in signature(type(model)).parameters if name.startswith("max_")]
     return f"{type(model).__name__}(RNNCell(hidden_size=32), {', '.join(f'{name}=10' for name in lengths)})"
 
 
 def _check_length(model: Model, name: str, length: Any) -> None:
-    if isinstance(length, bool) or not isinstance(length, int) or length < 1:
+    if not is_count(length, 1):
         kind = type(model).__name__
         raise UnknownOptionError(
             f"{kind} cannot take {name}={short_repr(length)}.", (("needs", "a whole number, 1 or more"),), _call(model)
@@ -297,11 +309,13 @@ def _check_length(model: Model, name: str, length: Any) -> None:
 def _add_step(
     model: Model, cell: Model, step: int, source: str, *, is_last: bool, ends: frozenset[str] | set[str] = frozenset()
 ) -> None:
+    # One name for all steps, so that they share their parameters.
     params = {port.name: port.name for port in cell.inputs if port.role == "param"}
     outputs = {port.name for port in cell.outputs}
     states = [port.name.removeprefix("prev_") for port in cell.inputs if port.name.startswith("prev_")]
     before = {f"prev_{state}": f"step_{step - 1}.{state}" if step else f"initial_{state}" for state in states}
     names = {"output": IOKey(f"output{step}", expose=True)} if "output" in outputs else {}
+    # Only the last state is an output of the network; a `ManyToOne` collects hidden states itself.
     last = {state: state for state in states if is_last and state not in ends}
     model |= _named(cell, f"step_{step}")(input=source, **params, **before, **names, **last)
 

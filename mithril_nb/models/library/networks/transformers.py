@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from mithril_nb.graph.boundary import infer_boundary, made_edges
-from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph, Note
+from mithril_nb.graph.edit import composite
+from mithril_nb.graph.records import BOUNDARY, Endpoint, Note
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.library.layers import Embedding, LayerNorm, LearnedPositions, Linear, MultiHeadAttention, RMSNorm
 from mithril_nb.models.library.layers.attention import Heads, ServedHeads
@@ -45,6 +45,7 @@ class SwiGLU(Composite):
 
     def compose(self):
         width = self.width
+        # Three matrices instead of two, so two thirds of the usual width of 4 give as many parameters.
         hidden = self.hidden_size or max(1, 8 * width // 3)
         self |= Linear(hidden, self.use_bias, input_size=width, name="gate")(input="input")
         self += SiLU(name="silu")
@@ -78,12 +79,14 @@ class FeedForward(Composite):
     def compose(self):
         width = self.width
         self |= Linear(self.hidden_size or 4 * width, self.use_bias, input_size=width, name="up")(input="input")
+        # GPT-2 was trained with the tanh approximation. The exact formula gives other numbers.
         self += Relu() if self.activation == "relu" else Gelu(approximate=self.activation == "gelu_tanh")
         self += Linear(width, self.use_bias, name="down")
 
 
 class _Transformer(Composite):
     def _shared(self, kind: type[Composite]) -> dict[str, Any]:
+        # The inner block takes the arguments that it shares with this one, under the same names.
         return {key: value for key, value in self._attributes if key in kind._fields}
 
 
@@ -206,8 +209,10 @@ class TransformerEncoder(_Transformer):
         source = "input"
         for number in range(self.layers):
             more = {"lengths": "lengths"} if self.use_lengths else {}
+            # The block is built once: the layers are equal, and each copy only needs a name.
             self |= self.of_block(block.block, f"block_{number}")(input=source, **more)
             source = f"block_{number}.output"
+        # With norms at the inputs of blocks, nothing normalises the last sum.
         if self.norm_first:
             self += (LayerNorm if self.norm == "layer" else RMSNorm)(name="norm")
 
@@ -226,12 +231,13 @@ class Unembedding(Operator):
     op = "unembedding"
     category = "Layers"
     formula = "y = x Wᵀ"
-    initializers: ClassVar = {"weight": Initializer("normal", scale=0.02)}
+    initializers = {"weight": Initializer("normal", scale=0.02)}
 
     @classmethod
     def infer(cls, options, inputs):
         """Map `(..., dim)` to `(..., num_embeddings)`."""
         (lead, last), rows = last_axis(inputs), options["num_embeddings"]
+        # The layout of `Embedding`, whose weight is shared, and not (in, out) as for `Linear`.
         return Inferred({"output": (*lead, rows)}, {"weight": (rows, "input_size" if last is None else last)})
 
 
@@ -273,6 +279,7 @@ class GPT(Composite):
     def compose(self):
         layers = self.layers
         block = TransformerBlock(self.width, self.heads, None, "gelu_tanh", True, self.dropout)
+        # One name at both ports makes one parameter.
         weight = {"weight": "embedding"} if self.is_tied else {}
         self |= Embedding(self.vocabulary, self.width, name="tokens")(input="input", **weight)
         self += LearnedPositions(self.context, name="positions")
@@ -285,15 +292,14 @@ class GPT(Composite):
             self += Unembedding(self.vocabulary, name="head")(**weight)
         else:
             self += Linear(self.vocabulary, use_bias=False, input_size=self.width, name="head")
+        # GPT-2 scales the weights before residual sums by 1 / √N. Each layer has two of the N sums.
         plain, ending = "normal(0.02)", f"normal({0.02 / (2 * layers) ** 0.5})"
         starts = {"attention.qkv": plain, "attention.out": ending, "mlp.up": plain, "mlp.down": ending}
         names = {f"block_{number}.{part}.weight": text for number in range(layers) for part, text in starts.items()}
         if not self.is_tied:
             names["head.weight"] = plain
-        self._edit(lambda graph: _starting(graph, names))
-
-
-def _starting(graph: LogicalGraph, starts: Mapping[str, str]) -> LogicalGraph:
-    # One call for all parameters: each infers the inputs of the graph again.
-    notes = {Endpoint(BOUNDARY, name): Note(initializer=text) for name, text in starts.items()}
-    return infer_boundary(graph.nodes, made_edges(graph), dict(graph.labels), {**graph.note_at, **notes})
+        graph = self.graph
+        notes = {Endpoint(BOUNDARY, name): Note(initializer=text) for name, text in names.items()}
+        # Not `set_initializers`, which infers the inputs of the graph again for each parameter.
+        graph = infer_boundary(graph.nodes, made_edges(graph), dict(graph.labels), {**graph.note_at, **notes})
+        self._block = composite(graph)

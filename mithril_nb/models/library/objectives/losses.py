@@ -6,15 +6,25 @@ regularizer returns one number. All logarithms are natural.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.fields import plain
 from mithril_nb.models.library.operations import Absolute, MatrixMultiply, Multiply, Square, Sum
 from mithril_nb.models.library.operations.elementwise import Threshold
-from mithril_nb.models.op import LEADING, Dim, MismatchError, Operator, Options, Range, Specs, jnp
-from mithril_nb.models.shape_inference.dims import agree, broadcast, meet, place_of
+from mithril_nb.models.op import (
+    UNKNOWN_SHAPE,
+    Dim,
+    Dims,
+    MismatchError,
+    Operator,
+    Options,
+    Range,
+    Specs,
+    jnp,
+)
+from mithril_nb.models.shape_inference.dims import agree, broadcast, meet, place_of, spliced
 
 __all__ = [
     "L1",
@@ -36,10 +46,11 @@ __all__ = [
     "SquaredError",
 ]
 
+# The range of the inspector's slider; the shape rule checks against the real rank.
 Axis = Annotated[int, Range(-8, 7)]
 
 
-def paired(inputs: Specs, port: str, other: str) -> tuple[Dim, ...]:
+def paired(inputs: Specs, port: str, other: str) -> Dims:
     """Return the shape of an elementwise result of two inputs, the ports named `port` and `other`.
 
     One of the inputs may broadcast to the shape of the other. Shapes such as `(n,)` and `(n, 1)` are rejected, because
@@ -56,9 +67,20 @@ def paired(inputs: Specs, port: str, other: str) -> tuple[Dim, ...]:
         shape = broadcast(left, right)
     except MismatchError as error:
         raise MismatchError(other, str(left.shape), advice, error.detail) from None
+    # (n,) and (n, 1) broadcast to (n, n): the usual mistake with targets, which trains without an error.
     if not agree(shape, left.shape) and not agree(shape, right.shape):
         raise MismatchError(other, str(left.shape), advice, f"both inputs would broadcast to {shape}")
     return shape
+
+
+class SameShapes(Operator):
+    """Base of the ops on two arrays of one shape."""
+
+    @classmethod
+    def refine(cls, options, inputs, outputs):
+        """Infer that both inputs have the same shape."""
+        port, other = cls.input_ports
+        return {port: inputs[other].shape, other: inputs[port].shape}
 
 
 class Paired(Operator):
@@ -107,6 +129,7 @@ class HuberLoss(Paired):
         delta: Largest absolute difference with a quadratic loss.
     """
 
+    # 1 as in PyTorch and Keras.
     delta: Annotated[float, Range(1e-6, 1e6)] = 1.0
 
     op = "huber_loss"
@@ -120,6 +143,7 @@ class LogCosh(Paired):
     formula = "y = log cosh(input - target)"
 
 
+# The quantile is a port, as in Mithril, so that a model can predict several quantiles.
 class QuantileLoss(Paired):
     """Pinball loss, whose minimiser is a quantile (Koenker and Bassett, 1978).
 
@@ -164,6 +188,7 @@ class KLDivergence(Paired):
         threshold: The threshold t; by default the dtype's smallest normal number.
     """
 
+    # `None` is the smallest normal number of the dtype, which is known only when the program is traced.
     threshold: Threshold | None = None
 
     op = "kl_divergence"
@@ -180,6 +205,7 @@ class CosineSimilarity(Operator):
     """
 
     axis: Axis = -1
+    # As in PyTorch.
     eps: Annotated[float, Range(1e-18, 1.0)] = 1e-8
 
     op = "cosine_similarity"
@@ -193,10 +219,11 @@ class CosineSimilarity(Operator):
         shape = paired(inputs, "left", "right")
         axis = options["axis"]
         position = place_of("left", axis, shape)
-        return (LEADING,) if position is None else (*shape[:position], *shape[position + 1 :])
+        return UNKNOWN_SHAPE if position is None else spliced(shape, position)
 
 
-class InfoNCE(Operator):
+# One direction only, as in van den Oord et al. CLIP adds the loss of the swapped inputs.
+class InfoNCE(SameShapes):
     """Contrastive loss: each row should be nearest to the target row with the same index.
 
     The scores of a row are the cosine similarities with all rows of the target, divided by the temperature. The loss of
@@ -218,6 +245,7 @@ class InfoNCE(Operator):
     @classmethod
     def infer(cls, options, inputs):
         """Map inputs `(batch, features)` to `(batch,)`."""
+        # The names only say that there are two axes.
         both = meet(("batch", "features"), inputs["input"].shape, {})
         if both is None:
             raise MismatchError("input", "(batch, features)", "use an input with one row for each sample.")
@@ -226,11 +254,6 @@ class InfoNCE(Operator):
         if shape is None:
             raise MismatchError("target", str(both), "use a target with the shape of the input.")
         return shape[:1]
-
-    @classmethod
-    def refine(cls, options, inputs, outputs):
-        """Infer that input and target have the same shape."""
-        return {"input": inputs["target"].shape, "target": inputs["input"].shape}
 
 
 class L1(Composite):
@@ -249,6 +272,7 @@ class L1(Composite):
         self += Sum()(output="output")
 
 
+# Half the sum, so that the gradient is the weight itself, as in weight decay.
 class L2(Composite):
     """Half the sum of the squares of all items (Goodfellow et al., 2016, §7.1.1).
 
@@ -263,6 +287,7 @@ class L2(Composite):
     def compose(self):
         self |= (square := Square())(input="input")
         self |= (total := Sum())(input=square.output)
+        # A block and not `0.5 * total.output`, so that the output has the name that Mithril gives it.
         self |= Multiply()(left=total.output, right=0.5, output="output")
 
 
@@ -293,8 +318,26 @@ class _Weighted(Operator):
 
     def __init__(self, name: str | None = None, **attributes: Any):
         for port in ("pos_weight", "weights"):
-            if port in attributes:
-                _check_weights(type(self).__name__, port, attributes[port])
+            if port not in attributes:
+                continue
+            # Mithril spells "no weights" as an empty text, and only for classes.
+            words = ("auto",) if port == "pos_weight" else ("", "auto")
+            try:
+                weights = plain(attributes[port])
+            except TypeError:
+                weights = None
+            numbers = weights if isinstance(weights, tuple) else (weights,)
+            is_row = all(isinstance(n, int | float) and not isinstance(n, bool) and n >= 0 for n in numbers)
+            if weights not in words and not (is_row and (isinstance(weights, tuple) or port == "pos_weight")):
+                kind, single = type(self).__name__, "a number, or " if port == "pos_weight" else ""
+                raise UnknownOptionError(
+                    f"{kind} cannot take {port}={attributes[port]!r}.",
+                    (("needs", f"{single}a number per class, each 0 or more, or {' or '.join(map(repr, words))}"),),
+                    f'{kind}({port}="auto")',
+                )
+        if not attributes.get("categorical", True):
+            # Targets with probabilities need another op, because the targets of "cross_entropy" are integers.
+            self.op = SoftCrossEntropy.op  # pyright: ignore[reportAttributeAccessIssue]
         super().__init__(name, **attributes)
 
 
@@ -311,7 +354,9 @@ class BinaryCrossEntropy(_Weighted, Paired):
             of the probability is at least `log t`.
     """
 
+    # Logits by default: the logarithm of a computed probability loses all digits near 0.
     input_type: Literal["logits", "probs"] = "logits"
+    # Any: a number, one number per item of the last axis, or "auto".
     pos_weight: Any = 1.0
     threshold: Threshold | None = None
     robust: bool = False
@@ -329,6 +374,7 @@ class FocalLoss(Paired):
         alpha: Weight of positives; negatives have the weight `1 - alpha`. With `None`, all items have the weight 1.
     """
 
+    # The defaults of Lin et al.
     gamma: Annotated[float, Range(0.0, 10.0)] = 2.0
     alpha: Annotated[float, Range(0.0, 1.0)] | None = 0.25
 
@@ -336,7 +382,7 @@ class FocalLoss(Paired):
     formula = "y = -α (1 - p)^γ log p, p the probability of the target"
 
 
-class SoftCrossEntropy(_Weighted):
+class SoftCrossEntropy(_Weighted, SameShapes):
     """Cross entropy with probabilities of all classes as targets: the op of `CrossEntropy(categorical=False)`.
 
     Args:
@@ -357,6 +403,7 @@ class SoftCrossEntropy(_Weighted):
     weights: Any = ""
     robust: bool = False
     threshold: Threshold | None = None
+    # As in PyTorch. The classes of Keras, Flax and optax are on the last axis.
     axis: Axis = 1
     label_smoothing: Annotated[float, Range(0.0, 1.0)] = 0.0
 
@@ -372,12 +419,7 @@ class SoftCrossEntropy(_Weighted):
         _check_count(options["weights"], classes)
         if meet(shape, target, {}) is None:
             raise MismatchError("target", str(shape), "CrossEntropy()  # for targets that are class indices")
-        return (LEADING,) if rest is None else rest
-
-    @classmethod
-    def refine(cls, options, inputs, outputs):
-        """Infer that input and target have the same shape."""
-        return {"input": inputs["target"].shape, "target": inputs["input"].shape}
+        return UNKNOWN_SHAPE if rest is None else rest
 
 
 class CrossEntropy(SoftCrossEntropy):
@@ -402,35 +444,17 @@ class CrossEntropy(SoftCrossEntropy):
         (True, 'soft_cross_entropy')
     """
 
+    input_type: Literal["logits", "probs", "log_probs"] = "logits"
+    weights: Any = ""
+    robust: bool = False
+    threshold: Threshold | None = None
+    categorical: bool = True
+    axis: Axis = 1
+    label_smoothing: Annotated[float, Range(0.0, 1.0)] = 0.0
+
     op = "cross_entropy"
     formula = "y = -w[t] log p[t]"
-    input_dtypes: ClassVar = {"target": "int32"}
-
-    def __init__(
-        self,
-        input_type: Literal["logits", "probs", "log_probs"] = "logits",
-        weights: Any = "",
-        robust: bool = False,
-        threshold: Threshold | None = None,
-        categorical: bool = True,
-        axis: Axis = 1,
-        label_smoothing: Annotated[float, Range(0.0, 1.0)] = 0.0,
-        name: str | None = None,
-    ):
-        if not categorical:
-            # Targets with probabilities need another op, because the targets of "cross_entropy" are integers.
-            self.op = SoftCrossEntropy.op  # pyright: ignore[reportAttributeAccessIssue]
-        _Weighted.__init__(
-            self,
-            name,
-            input_type=input_type,
-            weights=weights,
-            robust=robust,
-            threshold=threshold,
-            categorical=categorical,
-            axis=axis,
-            label_smoothing=label_smoothing,
-        )
+    input_dtypes = {"target": "int32"}
 
     @classmethod
     def infer(cls, options, inputs):
@@ -443,6 +467,7 @@ class CrossEntropy(SoftCrossEntropy):
             advice = "use one class index for each sample as the target."
             if agree(shape, target):
                 advice = "CrossEntropy(categorical=False)  # for targets that are probabilities"
+            # Targets fit another axis, which is the most frequent mistake with sequences.
             elif agree(shape[:-1], target):
                 advice = "CrossEntropy(axis=-1)  # for classes on the last axis"
             raise MismatchError("target", str(rest), advice)
@@ -455,10 +480,10 @@ class CrossEntropy(SoftCrossEntropy):
         return {"target": outputs["output"].shape if rest is None else rest}
 
 
-def _without_classes(options: Options, shape: tuple[Dim, ...]) -> tuple[tuple[Dim, ...] | None, Dim | None]:
+def _without_classes(options: Options, shape: Dims) -> tuple[Dims | None, Dim | None]:
     axis = options["axis"]
     position = place_of("input", axis, shape)
-    return (None, None) if position is None else ((*shape[:position], *shape[position + 1 :]), shape[position])
+    return (None, None) if position is None else (spliced(shape, position), shape[position])
 
 
 def _check_count(weights: Any, classes: Dim | None) -> None:
@@ -467,21 +492,4 @@ def _check_count(weights: Any, classes: Dim | None) -> None:
             "input",
             f"{len(weights)} classes, one for each of the weights",
             f"weights={[1.0] * classes if classes <= 16 else 'auto'!r}",
-        )
-
-
-def _check_weights(kind: str, argument: str, weights: Any) -> None:
-    words = ("auto",) if argument == "pos_weight" else ("", "auto")
-    try:
-        converted = plain(weights)
-    except TypeError:
-        converted = None
-    numbers = converted if isinstance(converted, tuple) else (converted,)
-    is_row = all(isinstance(number, int | float) and not isinstance(number, bool) and number >= 0 for number in numbers)
-    if converted not in words and not (is_row and (isinstance(converted, tuple) or argument == "pos_weight")):
-        single = "a number, or " if argument == "pos_weight" else ""
-        raise UnknownOptionError(
-            f"{kind} cannot take {argument}={weights!r}.",
-            (("needs", f"{single}a number per class, each 0 or more, or {' or '.join(map(repr, words))}"),),
-            f'{kind}({argument}="auto")',
         )

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.connection import Connection, IOKey, Tensorlike
-from mithril_nb.models.library.objectives.losses import SquaredError
+from mithril_nb.models.library.objectives.losses import SameShapes, SquaredError
 from mithril_nb.models.library.operations import (
     ArgMax,
     Buffer,
@@ -25,7 +25,17 @@ from mithril_nb.models.library.operations import (
     Transpose,
     Trapezoid,
 )
-from mithril_nb.models.op import LEADING, Dim, Inferred, MismatchError, Operator, Range, Specs, TensorSpec
+from mithril_nb.models.op import (
+    LEADING,
+    UNKNOWN_SHAPE,
+    Dims,
+    Inferred,
+    MismatchError,
+    Operator,
+    Range,
+    Specs,
+    TensorSpec,
+)
 from mithril_nb.models.shape_inference.dims import meet, plus
 
 __all__ = [
@@ -49,17 +59,13 @@ __all__ = [
 Classes = Annotated[int, Range(1, 2**20)]
 
 
-class _ClassIndices(Operator):
+class _ClassIndices(SameShapes):
     category = "Metrics"
     input_ports = ("pred", "label")
-    input_dtypes: ClassVar = {"*": "int32"}
-
-    @classmethod
-    def refine(cls, options, inputs, outputs):
-        """Infer that both inputs have the same shape."""
-        return {"pred": inputs["label"].shape, "label": inputs["pred"].shape}
+    input_dtypes = {"*": "int32"}
 
 
+# Not `Subtract`, which would broadcast (n,) and (n, 1) to (n, n).
 class ClassDifference(_ClassIndices):
     """Index of the predicted class minus the index of the true class: 0 for a correct prediction.
 
@@ -113,6 +119,7 @@ class ClassesSeen(_ClassIndices):
     def infer(cls, options, inputs):
         """Return the spec of one integer."""
         _same(inputs, "pred", "label")
+        # The number depends on the values, the shape does not.
         return TensorSpec((), "int32")
 
 
@@ -151,7 +158,7 @@ class TopKHits(Operator):
     op = "top_k_hits"
     category = "Metrics"
     input_ports = ("pred", "label")
-    input_dtypes: ClassVar = {"label": "int32"}
+    input_dtypes = {"label": "int32"}
     formula = "y = label is among the k highest of pred"
 
     @classmethod
@@ -160,7 +167,8 @@ class TopKHits(Operator):
         scores, label = inputs["pred"].shape, inputs["label"].shape
         if not scores:
             raise MismatchError("pred", "(..., classes)", "use an input with a score for each class.", "rank 0")
-        rest = scores if scores == (LEADING,) else scores[:-1]
+        # The axis of the classes is removed; of an open shape it is not known which one that is.
+        rest = scores if scores == UNKNOWN_SHAPE else scores[:-1]
         both = meet(rest, label, {})
         if both is None:
             raise MismatchError("label", str(rest), "use one class index for each sample.")
@@ -182,7 +190,7 @@ class AUCCore(Operator):
     op = "auc_core"
     category = "Metrics"
     input_ports = ("input", "label")
-    input_dtypes: ClassVar = {"label": "any"}
+    input_dtypes = {"label": "any"}
     formula = "y[0] = false positives / negatives, y[1] = true positives / positives"
 
     @classmethod
@@ -191,12 +199,13 @@ class AUCCore(Operator):
         shape = _same(inputs, "input", "label")
         if not shape:
             raise MismatchError("input", "(..., samples)", "use an input with one score for each sample.", "rank 0")
+        # The number of points is the number of samples and one more, so it needs the last axis.
         if LEADING in shape:
-            return TensorSpec((LEADING,), "float32")
+            return TensorSpec(UNKNOWN_SHAPE, "float32")
         return TensorSpec((2, *shape[:-1], plus(shape[-1], 1)), "float32")
 
 
-def _same(inputs: Specs, port: str, other: str) -> tuple[Dim, ...]:
+def _same(inputs: Specs, port: str, other: str) -> Dims:
     shape = meet(inputs[port].shape, inputs[other].shape, {})
     if shape is None:
         advice = f"reshape {port} or {other}, so that they have the same shape."
@@ -218,8 +227,10 @@ class _Classified(Composite):
                 (("because", "a threshold needs is_binary=True; otherwise the class with the highest score counts"),),
                 f"{kind}(is_binary=True, threshold={valid!r})",
             )
+        # Mithril's outputs.
         pred, label = IOKey("pred_formatted", expose=True), IOKey("label_formatted", expose=True)
         if is_binary:
+            # Only reached with `is_binary`: the error above refuses a threshold without it.
             self |= (above := Greater())(left="pred", right=0.5 if threshold is None else threshold)
             self |= (predicted := Cast("int32"))(input=above.output, output=pred)
             self |= (true := Cast("int32"))(input="label", output=label)
@@ -261,6 +272,7 @@ class Accuracy(_Classified):
 
     def compose(self):
         difference = self._classify(self.threshold, self.is_binary, self.is_pred_one_hot, self.is_label_one_hot)
+        # float32 whatever the dtype of the model: 16 bits cannot count above 2,048.
         self |= Mean()(input=(difference == 0).cast("float32"), output="output")
 
 
@@ -277,6 +289,7 @@ class _Counted(_Classified):
     is_pred_one_hot: bool = True
     is_label_one_hot: bool = True
 
+    # A static method, so that Python does not bind it to the block.
     _quotient: ClassVar[Callable[..., tuple[Tensorlike, Tensorlike]]]
 
     def compose(self):
@@ -294,6 +307,7 @@ class _Counted(_Classified):
         if per_class or self.is_binary:
             self |= (counts := ClassCounts(self.n_classes if per_class else 2))(**numbers)
             totals = [getattr(counts, port) for port in ClassCounts.output_ports]
+            # With two classes, only the counts of the positive class are used.
             totals = totals if per_class else [count[1] for count in totals]
         else:
             # Each wrong prediction is a false positive of one class and a false negative of another.
@@ -304,12 +318,14 @@ class _Counted(_Classified):
             self |= (buffer := Buffer())(input=count, output=IOKey(port, expose=True))
             outputs.append(buffer.output)
         above, below = self._quotient(*outputs)
+        # Without predictions the quotient is 0 / 1 and not NaN, as scikit-learn reports by default.
         self |= (divisor := Maximum())(left=below, right=1)
         if not per_class:
             self |= Divide()(numerator=above, denominator=divisor.output, output="output")
             return
         self |= (score := Divide())(numerator=above, denominator=divisor.output)
         weight = outputs[0] + outputs[2] if self.average == "weighted" else None
+        # The mean over the classes that occur: those that do not would lower it. scikit-learn does the same.
         scores, count = (score.output, seen.output) if weight is None else (score.output * weight, weight.sum())
         self |= (most := Maximum())(left=count, right=1)
         self |= Divide()(numerator=scores.sum(), denominator=most.output, output="output")
@@ -424,6 +440,7 @@ class AUC(Composite):
     def compose(self):
         many = self.n_classes > 1
         # `model += AUC(3)` connects the first input, which must be `pred`. So the block that reads it comes first.
+        # The curve runs along the last axis, so each row contains the scores of one class.
         self |= (scores := Transpose() if many else Buffer())(input="pred")
         self |= (numbers := _number(many and self.is_label_one_hot))(
             input="label", output=IOKey("label_argmax", expose=True)
@@ -521,6 +538,7 @@ class R2(Composite):
         self |= (error := SquaredError())(input="input", target="target")
         self |= (middle := Mean(axis=0, keepdim=True))(input="target")
         self |= (spread := SquaredError())(input="target", target=middle.output)
+        # A quotient of sums per column, so targets of different units weigh the same.
         share = error.output.sum(axis=0) / spread.output.sum(axis=0)
         self |= Mean()(input=1.0 - share, output="output")
 

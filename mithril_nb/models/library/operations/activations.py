@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from mithril_nb.models.library.operations.elementwise import Elementwise
 from mithril_nb.models.library.operations.reductions import Axis, axes_of, negative_axes
-from mithril_nb.models.op import LEADING, MismatchError, Range, jax, jnp
+from mithril_nb.models.op import UNKNOWN_SHAPE, MismatchError, Range, jax, jnp
 
 __all__ = [
     "Celu",
@@ -39,7 +39,8 @@ class Activation(Elementwise):
 
     category = "Activations"
     is_activation = True
-    input_dtypes: ClassVar = {}
+    # Not any dtype: activations are part of networks, where an integer is nearly always a mistake.
+    input_dtypes = {}
     takes = ("floating",)
 
 
@@ -51,6 +52,7 @@ class Relu(Activation):
     kernel = jax.nn.relu
 
 
+# JAX and Flax approximate by default. PyTorch and this block do not.
 class Gelu(Activation):
     """Gaussian error linear unit: x times the normal distribution function of x (Hendrycks and Gimpel, 2016).
 
@@ -103,6 +105,7 @@ class LeakyRelu(Activation):
         slope: The factor of negative items.
     """
 
+    # As in JAX and PyTorch; the default of Keras is 0.3.
     slope: float = 0.01
 
     op = "leaky_relu"
@@ -111,6 +114,7 @@ class LeakyRelu(Activation):
     kernel = _leaky_relu
 
 
+# `jax.nn.softplus` is `logaddexp(x, 0)`, which does not overflow for large x.
 class Softplus(Activation):
     """Smooth approximation of Relu."""
 
@@ -167,6 +171,7 @@ class Celu(Activation):
         alpha: The value approaches -alpha towards -∞.
     """
 
+    # Not 0: the formula divides by alpha.
     alpha: Annotated[float, Range(1e-6, 1e6)] = 1.0
 
     op = "celu"
@@ -174,6 +179,7 @@ class Celu(Activation):
     kernel = jax.nn.celu
 
 
+# As in JAX, Keras 3 and PyTorch. Keras 2 has the slope 0.2 instead of 1 / 6.
 class HardSigmoid(Activation):
     """Hard sigmoid: x / 6 + ½, clipped to the range from 0 to 1. The gradient at -3 and 3 is 0, as in PyTorch."""
 
@@ -221,6 +227,7 @@ class _AlongAxis(Activation):
     @classmethod
     def infer(cls, options, inputs):
         """Keep the shape, after checking the axis."""
+        # `negative_axes` returns `None` for an open shape. The shape is kept all the same.
         negative_axes(cls.__name__, inputs["input"].shape, axes_of(options["axis"]))
         return super().infer(options, inputs)
 
@@ -287,8 +294,9 @@ class Glu(Activation):
         shape = inputs["input"].shape
         at = negative_axes("Glu", shape, axes_of(options["axis"]))
         if at is None:
-            return (LEADING,)
+            return UNKNOWN_SHAPE
         (position,) = at
+        # A named size may be odd. The program then fails when it is traced with the real size.
         size = shape[position]
         if isinstance(size, int) and size % 2:
             advice = f"use an even size on axis {position}, such as {size + 1}."
@@ -302,6 +310,7 @@ class Glu(Activation):
         """Infer the input's shape from the output's, which has half the size on the axis."""
         output = outputs["output"].shape
         at = negative_axes("Glu", output, axes_of(options["axis"]))
+        # From a half size such as "h//2", the whole size does not follow.
         half = None if at is None else output[at[0]]
         if at is None or not isinstance(half, int):
             return {}
@@ -318,10 +327,12 @@ class Dropout(Activation):
         training: If true, always drop items; if false, never. With `None`, drop items only in `fit`.
     """
 
+    # The probability to drop, as in Flax, Keras and PyTorch. A probability of 1 would divide by 0.
     p: Annotated[float, Range(0.0, 0.99)] = 0.5
     training: bool | None = None
 
     op = "dropout"
+    # An `Activation` only for its dtypes and shapes: it has no effect on initializers, so both flags are reset.
     category = "Layers"
     is_activation = False
     keeps_scale = True

@@ -6,8 +6,19 @@ from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
 from mithril_nb.models.library.operations.reshaping import broadcast_all, broadcast_back
-from mithril_nb.models.op import LEADING, Dim, MismatchError, Operator, Range, TensorSpec, jnp, lax
-from mithril_nb.models.shape_inference.dims import broadcast
+from mithril_nb.models.op import (
+    LEADING,
+    UNKNOWN_SHAPE,
+    Dim,
+    Dims,
+    MismatchError,
+    Operator,
+    Range,
+    TensorSpec,
+    jnp,
+    lax,
+)
+from mithril_nb.models.shape_inference.dims import broadcast, check_axis, differ
 from mithril_nb.models.shape_inference.dtypes import promoted
 
 __all__ = [
@@ -82,6 +93,7 @@ def kind_of(dtype: str) -> Kind:
     """
     if dtype == "bool":
         return "truth"
+    # "int" is also in the names of unsigned integers.
     return "whole" if "int" in dtype else "complex" if dtype.startswith("complex") else "floating"
 
 
@@ -93,18 +105,15 @@ def floating(dtype: str) -> str:
         ('float32', 'float64', 'bfloat16')
     """
     if kind_of(dtype) in ("truth", "whole"):
+        # JAX computes functions of integers in its default float type, and keeps a 64-bit operand wide.
         return "float64" if dtype.endswith("64") else "float32"
     return dtype
-
-
-def given_dtype(gives: str, dtype: str) -> str:
-    """Return the dtype of an op's output. `gives` is that of `Broadcasting`, and `dtype` the promoted input dtype."""
-    return {"same": dtype, "floating": floating(dtype), "truth": "bool"}[gives]
 
 
 def check_kind(port: str, spec: TensorSpec, accepted: tuple[Kind, ...]) -> None:
     """Raise a `MismatchError` if the dtype of an input is not of one of the kinds `accepted`."""
     if kind_of(spec.dtype) not in accepted:
+        # The message names booleans last, because they are no numbers.
         words = " or ".join(_WORDS[kind] for kind in accepted if kind != "truth") + " numbers"
         raise MismatchError(
             port,
@@ -125,7 +134,8 @@ class Broadcasting(Operator):
 
     input_ports = ("left", "right")
     category = "Arithmetic"
-    input_dtypes: ClassVar = {"*": "any"}
+    input_dtypes = {"*": "any"}
+    # The common case. Complex numbers have no order and no remainder, and JAX refuses to negate or subtract booleans.
     takes: ClassVar[tuple[Kind, ...]] = ("floating", "whole")
     gives: ClassVar[Literal["same", "floating", "truth"]] = "same"
 
@@ -134,12 +144,15 @@ class Broadcasting(Operator):
         """Return the shape that all inputs broadcast to."""
         for port, spec in inputs.items():
             check_kind(port, spec, cls.takes)
-        dtype = given_dtype(cls.gives, promoted([spec.dtype for spec in inputs.values()]))
-        return TensorSpec(broadcast_all(inputs), dtype)
+        dtype = promoted([spec.dtype for spec in inputs.values()])
+        # The dtype is computed here and not traced, so that a model can be composed and checked without JAX.
+        gives = {"same": dtype, "floating": floating(dtype), "truth": "bool"}
+        return TensorSpec(broadcast_all(inputs), gives[cls.gives])
 
     @classmethod
     def refine(cls, options, inputs, outputs):
         """Infer the shapes of inputs from the output's shape. A connected attribute is a scalar."""
+        # A connected attribute, such as the threshold of a loss, is one number for all items.
         return {**broadcast_back(inputs, outputs["output"].shape), **dict.fromkeys(cls.option_ports, ())}
 
 
@@ -191,6 +204,7 @@ class Absolute(Elementwise):
     def infer(cls, options, inputs):
         """Keep the shape. The modulus of a complex number is a float."""
         spec = inputs["input"]
+        # JAX returns |z| as a float of half the width.
         lengths = {"complex64": "float32", "complex128": "float64"}
         if spec.dtype not in lengths:
             return super().infer(options, inputs)
@@ -206,6 +220,7 @@ class Negate(Elementwise):
     takes = NUMBERS
 
 
+# JAX defines the sign of a complex number as z / |z|, PyTorch refuses it. So this block takes real numbers only.
 class Sign(Elementwise):
     """Sign of each item: -1, 0 or 1; NaN for NaN. The gradient is 0 everywhere."""
 
@@ -223,6 +238,7 @@ class Square(Elementwise):
     takes = NUMBERS
 
 
+# Rounded integers stay integers, as in JAX. NumPy before 2.1 returned floats.
 class Floor(Elementwise):
     """Rounds each item down. The gradient is 0 everywhere."""
 
@@ -329,12 +345,14 @@ class Erf(Elementwise):
     gives = "floating"
 
 
+# PyTorch's names. A saved model contains the name of the class, so both names load the same block.
 Abs, Exp, Sin, Cos = Absolute, Exponential, Sine, Cosine
 
 
 Threshold = Annotated[float, Range(0.0, 1.0)]
 
 
+# The sum of booleans is "or", and their product "and", as in NumPy.
 class Add(Broadcasting):
     """Sum of two arrays, with NumPy broadcasting.
 
@@ -388,6 +406,7 @@ class Divide(Broadcasting):
     gives = "floating"
 
 
+# Rounds towards -∞, as Python and NumPy; C and StableHLO round integers towards 0.
 class FloorDivide(Broadcasting):
     """Elementwise quotient, rounded down. The gradient is 0 everywhere."""
 
@@ -406,6 +425,7 @@ class Mod(Broadcasting):
     kernel = jnp.mod
 
 
+# JAX orders complex numbers by their real parts first, as NumPy. PyTorch refuses them, and so does this block.
 class Minimum(Broadcasting):
     """Elementwise minimum; NaN if either item is NaN. Equal items share the gradient."""
 
@@ -424,6 +444,7 @@ class Maximum(Broadcasting):
     takes = ("floating", "whole", "truth")
 
 
+# No `kernel`: the gradients at a base of 0 need the hand-written rule in backends/jax.
 class Power(Broadcasting):
     """Raises the items of `base` to the powers in `exponent`, with NumPy broadcasting.
 
@@ -518,6 +539,7 @@ class StableReciprocal(Elementwise):
     gives = "floating"
 
 
+# The bounds are ports, so that a model can learn or compute them, as in Mithril.
 class Clamp(Elementwise):
     """Clips items to a lower and an upper bound. NaN stays NaN.
 
@@ -571,17 +593,17 @@ class MatrixMultiply(Operator):
     category = "Arithmetic"
     formula = "y[i, j] = Σ_k left[i, k] right[k, j]"
     kernel = jnp.matmul
-    input_dtypes: ClassVar = {"*": "any"}
+    input_dtypes = {"*": "any"}
 
     @classmethod
     def infer(cls, options, inputs):
         """Map `(*batch, n, k)` and `(*batch, k, m)` to `(*batch, n, m)`."""
         left, right = inputs["left"].shape, inputs["right"].shape
         for port, spec in inputs.items():
-            if not spec.shape:
-                raise MismatchError(port, "at least one axis", "Multiply()  # for a single number", "rank 0")
+            check_axis(port, spec.shape, "Multiply()  # for a single number")
+        # A vector on the right is summed over its only axis, so its size is on axis -1 and not -2.
         size, other = _inner(left, "left"), _inner(right, "right")
-        if isinstance(size, int) and isinstance(other, int) and size != other:
+        if differ(size, other):
             axis = -1 if len(right) == 1 else -2
             raise MismatchError(
                 "right",
@@ -596,16 +618,19 @@ class MatrixMultiply(Operator):
     def refine(cls, options, inputs, outputs):
         """Infer the summed size of each input from the other, and the rows and columns from the output."""
         left, right, output = inputs["left"].shape, inputs["right"].shape, outputs["output"].shape
-        shapes: dict[str, tuple[Dim, ...]] = {}
+        shapes: dict[str, Dims] = {}
+        # The summed size is known from either side. Here it is read from the right, then from the left.
         inner = _inner(right, "right")
         if isinstance(inner, int):
             shapes["left"] = (LEADING, inner)
         inner = _inner(left, "left")
         if _is_matrix(right):
-            column = output[-1] if output[-1:] not in ((), (LEADING,)) else right[-1]
+            # The output knows more than the input if a reader of the product requires a shape.
+            column = output[-1] if output[-1:] not in ((), UNKNOWN_SHAPE) else right[-1]
             shapes["right"] = (LEADING, inner if isinstance(inner, int) else right[-2], column)
-        elif len(right) == 1 and right != (LEADING,) and isinstance(inner, int):
+        elif len(right) == 1 and right != UNKNOWN_SHAPE and isinstance(inner, int):
             shapes["right"] = (inner,)
+        # With a vector on either side, the output has no axis of rows or columns to infer from.
         if _is_matrix(left) and _is_matrix(right) and len(output) > 1 and output[-2] != LEADING:
             shapes["left"] = (LEADING, output[-2], shapes["left"][-1] if "left" in shapes else left[-1])
         return shapes
@@ -615,25 +640,26 @@ MatMul = MatrixMultiply
 """PyTorch's and NumPy's name of `MatrixMultiply`."""
 
 
-def _is_matrix(shape: tuple[Dim, ...]) -> bool:
+def _is_matrix(shape: Dims) -> bool:
     return len(shape) >= 2 and shape[-2] != LEADING
 
 
-def _inner(shape: tuple[Dim, ...], side: str) -> Dim | None:
-    if shape == (LEADING,):
+def _inner(shape: Dims, side: str) -> Dim | None:
+    if shape == UNKNOWN_SHAPE:
         return None
     if side == "left" or len(shape) == 1:
         return shape[-1]
+    # Of a right side with an unknown rank, the last axis alone does not tell: of a matrix it is not summed over.
     return shape[-2] if _is_matrix(shape) else None
 
 
-def _product_shape(left: tuple[Dim, ...], right: tuple[Dim, ...]) -> tuple[Dim, ...]:
+def _product_shape(left: Dims, right: Dims) -> Dims:
     if LEADING not in right and len(right) == 1:
-        return left if left == (LEADING,) else left[:-1]
+        return left if left == UNKNOWN_SHAPE else left[:-1]
     if LEADING not in left and len(left) == 1:
-        return (*right[:-2], right[-1]) if _is_matrix(right) else (LEADING,)
+        return (*right[:-2], right[-1]) if _is_matrix(right) else UNKNOWN_SHAPE
     if not _is_matrix(right):
-        return (LEADING,)  # right may be a vector
+        return UNKNOWN_SHAPE  # right may be a vector
     if not _is_matrix(left):
         return (LEADING, right[-1])  # left may be a vector
     try:  # The last two axes are replaced by 1, so that an error counts axes as in the inputs.
@@ -644,6 +670,7 @@ def _product_shape(left: tuple[Dim, ...], right: tuple[Dim, ...]) -> tuple[Dim, 
     return (*batch, left[-2], right[-1])
 
 
+# Complex numbers have no order. JAX compares them as pairs, as NumPy; PyTorch raises an error.
 class _Comparison(Broadcasting):
     category = "Logic"
     gives = "truth"
@@ -718,13 +745,14 @@ class LogicalNot(Elementwise):
     category = "Logic"
     formula = "y = not x"
     kernel = jnp.logical_not
-    input_dtypes: ClassVar = {"*": "bool"}
+    input_dtypes = {"*": "bool"}
     takes = ("truth",)
 
 
+# Only booleans: `jnp.logical_and` would take any number as a truth value, which hides mistakes.
 class _Logical(Broadcasting):
     category = "Logic"
-    input_dtypes: ClassVar = {"*": "bool"}
+    input_dtypes = {"*": "bool"}
     takes = ("truth",)
 
 
@@ -752,10 +780,11 @@ class LogicalXOr(_Logical):
     kernel = jnp.logical_xor
 
 
+# A shift by more than the width of the dtype gives 0, or -1 for a negative number; in C it is undefined.
 class _Shift(Broadcasting):
     category = "Logic"
     input_ports = ("input", "shift")
-    input_dtypes: ClassVar = {"*": "int32"}
+    input_dtypes = {"*": "int32"}
     takes = ("whole",)
 
 
@@ -796,10 +825,11 @@ class Where(Broadcasting):
     input_ports = ("cond", "input1", "input2")
     formula = "y = input1 if cond else input2"
     kernel = jnp.where
-    input_dtypes: ClassVar = {"cond": "bool", "*": "any"}
+    input_dtypes = {"cond": "bool", "*": "any"}
 
     @classmethod
     def infer(cls, options, inputs):
         """Return the shape that all inputs broadcast to, and the promoted dtype of `input1` and `input2`."""
+        # The condition does not take part in the promotion.
         dtype = promoted([inputs["input1"].dtype, inputs["input2"].dtype])
         return TensorSpec(broadcast_all(inputs), dtype)

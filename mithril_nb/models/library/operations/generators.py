@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import ITEM_BYTES, as_dtype
-from mithril_nb.models.library.operations.reshaping import KeepsShape, as_sizes
+from mithril_nb.models.library.operations.reshaping import KeepsShape, as_sizes, is_count
 from mithril_nb.models.library.operations.statics import Typed, dtype_option
-from mithril_nb.models.op import LEADING, UNKNOWN, Dim, MismatchError, Operator, Spec, TensorSpec, jnp
+from mithril_nb.models.op import (
+    LEADING,
+    UNKNOWN,
+    UNKNOWN_SHAPE,
+    Dim,
+    Dims,
+    MismatchError,
+    Operator,
+    Spec,
+    TensorSpec,
+    jnp,
+)
 from mithril_nb.models.shape_inference.dims import at_least_0, plus, times
 from mithril_nb.models.shape_inference.folding import dtype_of, shape_of
 
@@ -33,7 +44,8 @@ __all__ = [
 class _Generator(Typed):
     input_ports = ()
     category = "Values"
-    input_dtypes: ClassVar = {"*": "int32", "key": "uint32"}
+    # A connected key is a seed, or the words of a JAX random key.
+    input_dtypes = {"*": "int32", "key": "uint32"}
 
     @classmethod
     def infer(cls, options, inputs):
@@ -84,7 +96,8 @@ class Full(_Generator):
 
     op = "full"
     option_ports = ("shape", "value", "dtype")
-    input_dtypes: ClassVar = {"shape": "int32"}
+    # Not "*": the value may be connected to a float.
+    input_dtypes = {"shape": "int32"}
     formula = "y = value"
 
 
@@ -93,7 +106,7 @@ class ZerosLike(KeepsShape, Operator):
 
     op = "zeros_like"
     category = "Values"
-    input_dtypes: ClassVar = {"*": "any"}
+    input_dtypes = {"*": "any"}
     formula = "y = 0"
     kernel = jnp.zeros_like
 
@@ -127,9 +140,10 @@ class Eye(_Generator):
     def infer(cls, options, inputs):
         """Return `(N, M)`."""
         rows, columns = options["N"], options["M"]
+        # UNKNOWN is a string too, so it is checked before the sizes, which may be names.
         columns = rows if columns is None else columns
         if UNKNOWN in (rows, columns):
-            return _inferred((LEADING,), options["dtype"])
+            return _inferred(UNKNOWN_SHAPE, options["dtype"])
         return _inferred((_size("N", rows), _size("M", columns)), options["dtype"])
 
 
@@ -176,12 +190,14 @@ class Arange(_Generator):
         """Infer the number of items and the dtype."""
         start, stop, step = (options[port] for port in ("start", "stop", "step"))
         if UNKNOWN in (start, stop, step):
-            return _inferred((LEADING,), options["dtype"])
+            return _inferred(UNKNOWN_SHAPE, options["dtype"])
         for port, bound in (("start", start), ("stop", stop), ("step", step)):
+            # Larger integers do not fit into the 64-bit arithmetic of a program.
             is_number = isinstance(bound, int | float) and not isinstance(bound, bool) and abs(bound) < 2**63
             if not (is_number or isinstance(bound, str)) or (port == "step" and bound == 0):
                 need = "a number below 2**63" if port != "step" else "a number other than 0"
                 raise MismatchError(port, need, "Arange(0, 10, 2)  # or stop=x.shape()[0], the size of an axis")
+        # A connected bound that is a name is the size of an axis, so an integer.
         is_whole = not any(isinstance(bound, float) for bound in (start, stop, step))
         return _inferred((steps(start, stop, step),), options["dtype"] or ("int32" if is_whole else None))  # pyright: ignore
 
@@ -206,6 +222,7 @@ class Randn(_Generator):
     formula = "y ~ N(0, 1)"
 
 
+# Mithril has layers and primitives with equal names. The primitives load from its documents under these names.
 class PrimitiveRandn(Randn):
     """The same as `Randn`, under the name of a primitive of Mithril.
 
@@ -247,6 +264,7 @@ class RandInt(_Generator):
     def infer(cls, options, inputs):
         """Return the requested shape."""
         low, high, dtype = options["low"], options["high"], options["dtype"] or "int32"
+        # A connected bound may be known only at run time, when a program can raise no error.
         if isinstance(low, int) and isinstance(high, int) and low >= high:
             raise MismatchError(
                 "high", f"a number above low={low}", f"RandInt(shape, {low}, {low + 10})", f"high={high}"
@@ -272,7 +290,7 @@ class PrimitiveRandInt(RandInt):
     category = "As in Mithril"
 
 
-def wanted_shape(value: Value) -> tuple[Dim, ...]:
+def wanted_shape(value: Value) -> Dims:
     """Return the attribute `shape` as a tuple of sizes; `("...",)` if its value is known only at run time.
 
     Examples:
@@ -280,7 +298,7 @@ def wanted_shape(value: Value) -> tuple[Dim, ...]:
         ((2, 'batch'), (3,))
     """
     if value == UNKNOWN:
-        return (LEADING,)
+        return UNKNOWN_SHAPE
     sizes = as_sizes("shape", value)
     if any(isinstance(size, int) and size < 0 for size in sizes):
         raise MismatchError("shape", "sizes of 0 or more", "shape=(2, 3)", f"shape={sizes}")
@@ -299,8 +317,10 @@ def steps(start: int | float | str, stop: int | float | str, step: int | float |
     if not isinstance(start, str) and not isinstance(stop, str) and not isinstance(step, str):
         if all(isinstance(bound, int) for bound in (start, stop, step)):
             return len(range(int(start), int(stop), int(step)))
+        # The ceiling of (stop - start) / step, as in NumPy, without a conversion that rounds the quotient first.
         return max(0, int(-((start - stop) // step)))
     if isinstance(step, int) and not isinstance(start, float) and not isinstance(stop, float):
+        # A name may be smaller than the other bound. The range is then empty, not negative.
         far, near = (stop, start) if step > 0 else (start, stop)
         length = at_least_0(plus(far, times(near, -1)))
         return length if step in (1, -1) else f"({plus(length, abs(step) - 1)})//{abs(step)}"
@@ -308,12 +328,13 @@ def steps(start: int | float | str, stop: int | float | str, step: int | float |
 
 
 def _size(port: str, value: Value) -> Dim:
-    if isinstance(value, bool) or not isinstance(value, int | str) or (isinstance(value, int) and value < 0):
+    # A string is the name of an unknown size.
+    if not (is_count(value) or isinstance(value, str)):
         raise MismatchError(port, "a size of 0 or more", f"{port}=3  # or a connected size: {port}=x.shape()[0]")
-    return value
+    return value  # pyright: ignore[reportReturnType]
 
 
-def _inferred(shape: tuple[Dim, ...], dtype: Value) -> Spec | tuple[Dim, ...]:
+def _inferred(shape: Dims, dtype: Value) -> Spec | Dims:
     return shape if dtype is None else TensorSpec(shape, dtype_option("dtype", dtype))
 
 
@@ -336,9 +357,29 @@ class Constant(Operator):
     formula = "y = value"
 
     def __init__(self, value: Any = 0.0, dtype: str | None = None, name: str | None = None):
+        # The value is stored as nested tuples, which JSON keeps and which hash.
         super().__init__(name, value=value, dtype=None if dtype is None else str(as_dtype(dtype)))
-        attributes = dict(self.block.attributes)
-        _check_numbers(attributes["value"], attributes["dtype"])
+        value, dtype = self.options["value"], self.options["dtype"]
+        numbers = _leaves(value, shape_of(value))
+        if numbers is None or not all(isinstance(number, int | float) for number in numbers):
+            raise UnknownOptionError(
+                f"Constant cannot take value={short_repr(value)}.",
+                (("needs", "a number, or nested lists of numbers, of equal length at each depth"),),
+                "Constant([[1.0, 2.0], [3.0, 4.0]])",
+            )
+        # "None" for floats without a dtype: they take the dtype of the model, which is not known here.
+        named = str(dtype or dtype_of(value))
+        bits, is_signed = 8 * ITEM_BYTES.get(named, 8), not named.startswith("uint")
+        # The conversion of an integer to a float goes through a 64-bit integer.
+        width = bits if "int" in named else 64
+        least, most = (-(2 ** (width - 1)), 2 ** (width - 1) - 1) if is_signed else (0, 2**width - 1)
+        for number in numbers:
+            if isinstance(number, int) and not least <= number <= most:
+                raise UnknownOptionError(
+                    f"Constant cannot hold {short_repr(number, 24)} in {named if 'int' in named else '64 bits'}.",
+                    (("needs", f"whole numbers from {least} to {most}"),),
+                    f'Constant({number}, dtype="float32")' if abs(number) < 2**63 else "Constant(1e30)",
+                )
 
     @classmethod
     def infer(cls, options, inputs):
@@ -348,29 +389,8 @@ class Constant(Operator):
         return TensorSpec(shape, str(dtype)) if dtype else shape
 
 
-def _check_numbers(value: Value, dtype: Value) -> None:
-    numbers = _leaves(value, shape_of(value))
-    if numbers is None or not all(isinstance(number, int | float) for number in numbers):
-        raise UnknownOptionError(
-            f"Constant cannot take value={short_repr(value)}.",
-            (("needs", "a number, or nested lists of numbers, of equal length at each depth"),),
-            "Constant([[1.0, 2.0], [3.0, 4.0]])",
-        )
-    named = str(dtype or dtype_of(value))
-    bits, is_signed = 8 * ITEM_BYTES.get(named, 8), not named.startswith("uint")
-    # The conversion of an integer to a float goes through a 64-bit integer.
-    width = bits if "int" in named else 64
-    least, most = (-(2 ** (width - 1)), 2 ** (width - 1) - 1) if is_signed else (0, 2**width - 1)
-    for number in numbers:
-        if isinstance(number, int) and not least <= number <= most:
-            raise UnknownOptionError(
-                f"Constant cannot hold {short_repr(number, 24)} in {named if 'int' in named else '64 bits'}.",
-                (("needs", f"whole numbers from {least} to {most}"),),
-                f'Constant({number}, dtype="float32")' if abs(number) < 2**63 else "Constant(1e30)",
-            )
-
-
 def _leaves(value: Value, shape: tuple[int, ...]) -> list[Value] | None:
+    # Python lists can be ragged; `shape_of` only reads the first entry at each depth.
     if not shape or not isinstance(value, tuple):
         return None if shape or isinstance(value, tuple) else [value]
     if len(value) != shape[0]:

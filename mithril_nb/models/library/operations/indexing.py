@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import Value
-from mithril_nb.models.library.operations.reshaping import NOTHING_KNOWN, KeepsShape, Rearranging
+from mithril_nb.models.library.operations.reshaping import KeepsShape, Rearranging
 from mithril_nb.models.library.operations.statics import Typed
 from mithril_nb.models.op import (
     LEADING,
     UNKNOWN,
+    UNKNOWN_SHAPE,
     Dim,
+    Dims,
     MismatchError,
     Operator,
     Range,
@@ -20,7 +22,7 @@ from mithril_nb.models.op import (
     TensorSpec,
     jnp,
 )
-from mithril_nb.models.shape_inference.dims import broadcast, least, place_of, sliced
+from mithril_nb.models.shape_inference.dims import broadcast, is_open, least, place_of, sliced, spliced
 from mithril_nb.models.shape_inference.folding import shape_of
 
 __all__ = [
@@ -37,7 +39,7 @@ __all__ = [
 class IndexArray(NamedTuple):
     """An array of integers in an index. `numbers` are nested tuples, or `None` if they are known only at run time."""
 
-    shape: tuple[Dim, ...]
+    shape: Dims
     numbers: Value = None
 
 
@@ -50,14 +52,17 @@ def index_items(index: Value) -> tuple[Any, ...]:
         >>> index_items((0, ("slice", 1, None, None), "...", (0, 2)))
         (0, slice(1, None, None), Ellipsis, IndexArray(shape=(2,), numbers=(0, 2)))
     """
+    # A slice is stored as a tuple, so x[1:3] and x["slice", 1, 3, None] must be told apart.
     items = index if isinstance(index, tuple) and not _is_slice(index) else (index,)
     converted: list[Any] = []
     for item in items:
         if _is_slice(item):
             _, *bounds = item  # pyright: ignore
-            if not all(_is_bound(bound) for bound in bounds) or bounds[2] == 0:
+            wrong = [bound for bound in bounds if isinstance(bound, bool) or not isinstance(bound, int | str | None)]
+            if wrong or bounds[2] == 0:
                 raise MismatchError("input", f"a slice with whole numbers as bounds, not {bounds}", "x[1:3]")
             converted.append(slice(*bounds))
+        # JSON has no Ellipsis. The text "..." also starts open shapes, and no axis can have this name.
         elif item == LEADING:
             converted.append(...)
         elif isinstance(item, tuple):
@@ -70,22 +75,25 @@ def index_items(index: Value) -> tuple[Any, ...]:
                 f"an index of whole numbers, slices, None, ... and arrays of numbers, not {item!r}",
                 "x[0], x[1:], x[[0, 2]]",
             )
+    # As in NumPy: two of them would not say which axes each covers.
     if converted.count(...) > 1:
         raise MismatchError("input", f"one '...' at most, not {index!r}", "x[..., 0]")
     return tuple(converted)
 
 
-def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
+def indexed(shape: Dims, items: tuple[Any, ...]) -> Dims:
     """Return the shape of an array of this shape after indexing it with `items`, which `index_items` returned.
 
     Examples:
         >>> indexed(("batch", 4, 6), (slice(1, None), 0)), indexed((2, 3, 4), (..., IndexArray((5,)), None))
         (('max(batch-1,0)', 6), (2, 3, 5, 1))
     """
+    # `None` adds an axis and "..." covers any number, so neither uses one of the input.
     used = sum(item is not None and item is not ... for item in items)
-    if LEADING in shape[:1]:
+    if is_open(shape):
+        # x[..., 0] reads known axes from the end. Any other index may read an unknown axis.
         is_tail = bool(items) and items[0] is ... and used < len(shape)
-        return (LEADING, *indexed(shape[1:], items)) if is_tail else (LEADING,)
+        return (LEADING, *indexed(shape[1:], items)) if is_tail else UNKNOWN_SHAPE
     if used > len(shape):
         raise MismatchError(
             "input",
@@ -93,6 +101,7 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
             f"use an index of at most {len(shape)} items.",
             f"rank {len(shape)}",
         )
+    # Axes that the index leaves out are kept, in the place of the "...", else at the end.
     fill = (slice(None),) * (len(shape) - used)
     position = items.index(...) if ... in items else len(items)
     # As in NumPy, a number counts as an array if the index contains an array. The axis that the arrays produce replaces
@@ -103,7 +112,7 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
     before: int | None = None
     is_apart, last = False, -1
     axis = 0
-    spread = (*items[:position], *fill, *items[position + 1 :])
+    spread = spliced(items, position, *fill)
     # Arrays on both sides of a '...' are not next to each other, even if the '...' covers no axis.
     gap = position if ... in items and not fill else None
     for number, item in enumerate(spread):
@@ -125,7 +134,8 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
         axis += 1
     if not arrays:
         return tuple(sizes)
-    picked: tuple[Dim, ...] = ()
+    # Index arrays broadcast with each other, not with the input.
+    picked: Dims = ()
     for rows in arrays:
         try:
             picked = broadcast(TensorSpec(picked), TensorSpec(rows.shape))
@@ -133,6 +143,7 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
             raise MismatchError(
                 "input", "arrays in the index that broadcast", "use arrays of the same shape.", error.detail
             ) from None
+    # NumPy's rule for arrays with a slice between them, which JAX and PyTorch share.
     front = 0 if is_apart or before is None else before
     return (*sizes[:front], *picked, *sizes[front:])
 
@@ -152,12 +163,13 @@ def picked_value(value: StaticSpec, items: tuple[Any, ...]) -> StaticSpec:
             continue
         if isinstance(item, IndexArray) and item.numbers is None:
             return StaticSpec(is_known=False)
-        bounds = (item.start, item.stop, item.step) if isinstance(item, slice) else (item,)
-        if any(isinstance(bound, str) for bound in bounds):
+        # A name as a bound: the item is unknown until the size is.
+        if any(isinstance(bound, str) for bound in _bounds(item)):
             return StaticSpec(is_known=False)
         if not isinstance(picked, tuple) or not isinstance(item, int | slice):
             raise MismatchError("input", "a whole number or a slice for a tuple", "x.shape()[0]", f"{picked!r}")
         if LEADING in picked[:1]:
+            # Of a shape such as ("...", 3), the last sizes are known.
             is_known = isinstance(item, int) and -len(picked) < item < 0
             if not is_known:
                 return StaticSpec(is_known=False)
@@ -173,17 +185,15 @@ def _check_range(number: Value, size: Dim, axis: int) -> None:
     if isinstance(number, tuple):
         for entry in number:
             _check_range(entry, size, axis)
+    # JAX clips an index out of range and says nothing. Here it is refused wherever the size is known.
     elif isinstance(number, int) and isinstance(size, int) and not -size <= number < size:
         advice = f"use an index from {-size} to {size - 1}." if size else "use an input that is not empty."
         need = f"an item with index {number} on axis {axis}"
         raise MismatchError("input", need, advice, f"axis {axis}: {size} items")
 
 
-def _is_bound(bound: Value) -> bool:
-    return bound is None or (isinstance(bound, int | str) and not isinstance(bound, bool))
-
-
 def _is_slice(item: Value) -> bool:
+    # A row of four indices cannot be a slice: its first entry is no text.
     return isinstance(item, tuple) and len(item) == 4 and item[0] == "slice"
 
 
@@ -196,6 +206,7 @@ def _rows(item: tuple[Value, ...]) -> list[IndexArray]:
         return [
             IndexArray((len(positions),), tuple(position[axis] for position in positions)) for axis in range(len(shape))
         ]
+    # NumPy would read mixed booleans and integers as integers. Here they are refused, like floats.
     if kinds - {int}:
         raise MismatchError("input", f"whole numbers in the index, not {item!r}", "x[[0, 2]]")
     return [IndexArray(shape_of(item), item)]
@@ -229,6 +240,7 @@ class Indexer(Rearranging):
     takes_values = True
 
     def __init__(self, index: Any = (), name: str | None = None):
+        # Not annotated fields: the index is also checked as a whole, which `Range` cannot express.
         Operator.__init__(self, name, index=index)
         attribute = dict(self.block.attributes)["index"]
         try:
@@ -244,17 +256,19 @@ class Indexer(Rearranging):
         """Return the shape of the indexed array, or the selected items of a static value."""
         spec, index = inputs["input"], inputs.get("index")
         if isinstance(index, TensorSpec):
+            # A connected array of booleans would select an unknown number of items, which XLA cannot compile.
             if "int" not in index.dtype:
                 raise MismatchError("index", "whole numbers", "Where()  # selects by booleans", str(index.dtype))
             items = (IndexArray(index.shape),)
+        # The index comes from a block whose value is not known yet, for example a `Slice` with a connected bound.
         elif options["index"] == UNKNOWN:
             items = None
         else:
             items = index_items(options["index"])
         if isinstance(spec, StaticSpec):
             return StaticSpec(is_known=False) if items is None else picked_value(spec, items)
-        if items is None or (isinstance(index, TensorSpec) and LEADING in index.shape[:1]):
-            return TensorSpec((LEADING,), spec.dtype)
+        if items is None or (isinstance(index, TensorSpec) and is_open(index.shape)):
+            return TensorSpec(UNKNOWN_SHAPE, spec.dtype)
         return TensorSpec(indexed(spec.shape, items), spec.dtype)
 
 
@@ -268,6 +282,7 @@ def _index_error(index: Value, need: str) -> UnknownOptionError:
     )
 
 
+# JAX fills with NaN, because an error cannot be raised in a compiled program. NumPy raises IndexError.
 class Take(Rearranging):
     """Selects items along an axis by an array of indices, like `jnp.take`.
 
@@ -287,7 +302,7 @@ class Take(Rearranging):
     op = "take"
     input_ports = ("input", "indices")
     option_ports = ("axis",)
-    input_dtypes: ClassVar = {"indices": "int32", **Rearranging.input_dtypes}
+    input_dtypes = {"indices": "int32", **Rearranging.input_dtypes}
     formula = "y[i] = x[indices[i]]"
 
     @classmethod
@@ -296,10 +311,11 @@ class Take(Rearranging):
         shape, some, axis = inputs["input"].shape, inputs["indices"].shape, options["axis"]
         if axis is None:
             return some
+        # An open shape of indices may only come first: behind other axes, its rank would shift them.
         position = place_of("input", axis, shape) if isinstance(axis, int) else None
-        if position is None or (LEADING in some[:1] and position):
-            return NOTHING_KNOWN
-        return (*shape[:position], *some, *shape[position + 1 :])
+        if position is None or (is_open(some) and position):
+            return UNKNOWN_SHAPE
+        return spliced(shape, position, *some)
 
 
 class Gather(Rearranging):
@@ -314,17 +330,18 @@ class Gather(Rearranging):
     op = "gather"
     input_ports = ("input", "indices")
     option_ports = ("axis",)
-    input_dtypes: ClassVar = {"indices": "int32", **Rearranging.input_dtypes}
+    input_dtypes = {"indices": "int32", **Rearranging.input_dtypes}
     formula = "y[i, j] = x[i, indices[i, j]]"
 
     @classmethod
     def infer(cls, options, inputs):
         """Return the shape of the indices. On the other axes, it broadcasts with that of the input."""
         shape, some, axis = inputs["input"].shape, inputs["indices"].shape, options["axis"]
-        if not isinstance(axis, int) or LEADING in shape[:1] or LEADING in some[:1]:
-            return NOTHING_KNOWN
+        if not isinstance(axis, int) or is_open(shape) or is_open(some):
+            return UNKNOWN_SHAPE
         position = place_of("input", axis, shape)
         assert position is not None
+        # The other axes broadcast, as in `jnp.take_along_axis`. `torch.gather` takes the first items of a longer axis.
         if len(some) != len(shape):
             raise MismatchError(
                 "indices",
@@ -363,16 +380,17 @@ class OneHot(Typed, Rearranging):
 
     op = "one_hot"
     option_ports = ("num_classes",)
-    input_dtypes: ClassVar = {"*": "int32"}
+    input_dtypes = {"*": "int32"}
     formula = "y[i, c] = 1 if x[i] = c, else 0"
 
     @classmethod
     def infer(cls, options, inputs):
         """Insert `num_classes` at the position of the new axis."""
         shape, count, axis, dtype = inputs["input"].shape, options["num_classes"], options["axis"], options["dtype"]
+        # The last axis is located without a rank, which may be unknown.
         position = len(shape) if axis == -1 else place_of("input", axis, shape, more=1)
         is_known = count != UNKNOWN and position is not None and isinstance(count, int | str)
-        sizes = (*shape[:position], count, *shape[position:]) if is_known else (LEADING,)
+        sizes = (*shape[:position], count, *shape[position:]) if is_known else UNKNOWN_SHAPE
         return TensorSpec(sizes, str(dtype)) if dtype else sizes  # pyright: ignore
 
 
@@ -384,7 +402,8 @@ class _Triangle(KeepsShape, Rearranging):
     def infer(cls, options, inputs):
         """Keep the shape."""
         shape = inputs["input"].shape
-        if LEADING not in shape[:1] and len(shape) < 2:
+        # NumPy would repeat a vector to a matrix; JAX refuses it while it traces, without the name of the block.
+        if not is_open(shape) and len(shape) < 2:
             raise MismatchError(
                 "input", "(..., rows, columns)", "use an input with at least two axes.", f"rank {len(shape)}"
             )
@@ -430,9 +449,10 @@ class TransposedDiagonal(Rearranging):
     def infer(cls, options, inputs):
         """Map `(n, m)` to `(min(n, m), 1)`."""
         shape = inputs["input"].shape
-        if LEADING in shape[:1]:
-            return NOTHING_KNOWN
+        if is_open(shape):
+            return UNKNOWN_SHAPE
         if len(shape) != 2:
             raise MismatchError("input", "(rows, columns)", "x.reshape(rows, -1)", f"rank {len(shape)} != 2")
-        sizes: tuple[Dim, ...] = (least(*shape), 1)
+        # A diagonal ends at the shorter side.
+        sizes: Dims = (least(*shape), 1)
         return sizes

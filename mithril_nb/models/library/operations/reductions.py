@@ -8,7 +8,20 @@ from typing import Annotated, Any, ClassVar, Literal
 from mithril_nb.graph.records import Value
 from mithril_nb.models.library.operations.elementwise import ANY, NUMBERS, Kind, check_kind, floating, kind_of
 from mithril_nb.models.library.operations.reshaping import KeepsShape, broadcast_all
-from mithril_nb.models.op import LEADING, Dim, MismatchError, Operator, Options, Range, Shapes, TensorSpec, jax, jnp
+from mithril_nb.models.op import (
+    LEADING,
+    UNKNOWN_SHAPE,
+    Dims,
+    MismatchError,
+    Operator,
+    Options,
+    Range,
+    Shapes,
+    TensorSpec,
+    jax,
+    jnp,
+)
+from mithril_nb.models.shape_inference.dims import check_axis, differ, is_open
 from mithril_nb.models.shape_inference.dtypes import promoted
 
 __all__ = [
@@ -27,6 +40,7 @@ __all__ = [
     "Variance",
 ]
 
+# The range only feeds the slider of the inspector; the shape rule checks against the real rank.
 Axis = Annotated[int, Range(-32, 31)]
 Axes = Annotated[int | Sequence[int], Range(-32, 31)]
 
@@ -38,6 +52,7 @@ def summed(dtype: str) -> str:
         >>> summed("bool"), summed("uint8"), summed("float16")
         ('int32', 'uint32', 'float16')
     """
+    # JAX sums narrow integers in 32 bits, as NumPy does in its default integer. Floats keep their width, also 16 bits.
     if kind_of(dtype) in ("truth", "whole") and not dtype.endswith("64"):
         return "uint32" if dtype.startswith("uint") else "int32"
     return dtype
@@ -48,11 +63,12 @@ def axes_of(axis: Value) -> tuple[int, ...] | None:
     if axis is None:
         return None
     axes = axis if isinstance(axis, tuple) else (axis,)
+    # `axis` of a reduction is no port, so it is never UNKNOWN.
     assert all(isinstance(number, int) for number in axes)
     return axes  # pyright: ignore[reportReturnType]
 
 
-def negative_axes(kind: str, shape: tuple[Dim, ...], axes: tuple[int, ...] | None) -> tuple[int, ...] | None:
+def negative_axes(kind: str, shape: Dims, axes: tuple[int, ...] | None) -> tuple[int, ...] | None:
     """Return axes as negative numbers; `None` if their position is unknown.
 
     Negative axes count from the end, so the last axis is -1. A shape that starts with `"..."` has unknown leading axes.
@@ -68,10 +84,10 @@ def negative_axes(kind: str, shape: tuple[Dim, ...], axes: tuple[int, ...] | Non
         >>> negative_axes("Sum", ("...", 3), (-1,)), negative_axes("Sum", ("...", 3), (0,))
         ((-1,), None)
     """
-    is_open = shape[:1] == (LEADING,)
     if axes is None:
-        return None if is_open else tuple(range(-len(shape), 0))
-    if is_open:
+        return None if is_open(shape) else tuple(range(-len(shape), 0))
+    if is_open(shape):
+        # A negative axis can be located in an open shape, unless it may be one of the unknown axes.
         return axes if all(-len(shape) < axis < 0 for axis in axes) and len(set(axes)) == len(axes) else None
     positions: list[int] = []
     for axis in axes:
@@ -79,6 +95,7 @@ def negative_axes(kind: str, shape: tuple[Dim, ...], axes: tuple[int, ...] | Non
             nearest = f"{kind}(axis={-1 if axis < 0 else len(shape) - 1})"
             advice = nearest if shape else "use an input with at least one axis."
             raise MismatchError("input", f"an array that has axis {axis}", advice, f"rank {len(shape)}")
+        # Negative positions hold for open and closed shapes alike, so all callers count from the end.
         position = axis - len(shape) if axis >= 0 else axis
         if position in positions:
             raise MismatchError(
@@ -88,15 +105,16 @@ def negative_axes(kind: str, shape: tuple[Dim, ...], axes: tuple[int, ...] | Non
     return tuple(positions)
 
 
-def reduced(shape: tuple[Dim, ...], at: tuple[int, ...] | None, axis: Value, keepdim: bool) -> tuple[Dim, ...]:
+def reduced(shape: Dims, at: tuple[int, ...] | None, axis: Value, keepdim: bool) -> Dims:
     """Return the shape after a reduction of the axes `at`, which `negative_axes` found from the attribute `axis`."""
     if at is None:
-        return () if axis is None and not keepdim else (LEADING,)
+        # Without axes the rank of the result is 0, whatever the rank of the input.
+        return () if axis is None and not keepdim else UNKNOWN_SHAPE
     sizes = [1 if position in at else shape[position] for position in range(-len(shape), 0)]
     return tuple(sizes if keepdim else [shape[position] for position in range(-len(shape), 0) if position not in at])
 
 
-def sizes_before_reduction(options: Options, output: tuple[Dim, ...]) -> Shapes:
+def sizes_before_reduction(options: Options, output: Dims) -> Shapes:
     """Infer the input's shape from the output's: the sizes after the last reduced axis are equal.
 
     The result is empty if the output determines no size of the input.
@@ -105,11 +123,13 @@ def sizes_before_reduction(options: Options, output: tuple[Dim, ...]) -> Shapes:
         >>> sizes_before_reduction({"axis": (-2,), "keepdim": False}, ("batch", 5))
         {'input': ('...', 5)}
     """
+    # Nothing is known about sizes that are summed away.
     axes = axes_of(options["axis"])
     if not axes:
         return {} if axes is None else {"input": output}
+    # An axis that counts from the start is one of the input, which also has the removed axes.
     rank = len(output) + (0 if options["keepdim"] else len(axes))
-    if output[:1] == (LEADING,) and max(axes) >= 0:
+    if is_open(output) and max(axes) >= 0:
         return {}
     after = -1 - max(axis - rank if axis >= 0 else axis for axis in axes)
     tail = output[len(output) - after :]
@@ -130,9 +150,10 @@ class Reduction(Operator):
     keepdim: bool = False
 
     category = "Reductions"
-    input_dtypes: ClassVar = {"*": "any"}
+    input_dtypes = {"*": "any"}
     takes: ClassVar[tuple[Kind, ...]] = ("floating", "whole", "truth")
     gives: ClassVar[Literal["same", "floating", "summed", "place"]] = "floating"
+    # JAX raises while it traces the maximum of no items, without the name of the block.
     needs_items: ClassVar[bool] = False
 
     @classmethod
@@ -268,6 +289,7 @@ class Variance(Reduction):
 
     axis: Axes | None = None
     keepdim: bool = False
+    # As in NumPy and JAX; PyTorch's default is 1, the unbiased estimate.
     correction: float = 0.0
 
     op = "variance"
@@ -298,20 +320,16 @@ class Norm(Reduction):
         keepdim: If true, the reduced axes stay, with size 1.
     """
 
+    p: Annotated[float, Range(1.0, float("inf"))] = 2.0
+    axis: Axes | None = None
+    keepdim: bool = False
+
     op = "norm"
     formula = "y = (Σ |x|ᵖ)^(1/p)"
     takes = ("floating", "whole")
 
-    def __init__(
-        self,
-        p: Annotated[float, Range(1.0, float("inf"))] = 2.0,
-        axis: Axes | None = None,
-        keepdim: bool = False,
-        name: str | None = None,
-    ):
-        Operator.__init__(self, name, p=p, axis=axis, keepdim=keepdim)
 
-
+# One axis, or all: JAX has no index along several axes.
 class _ArgReduction(Reduction):
     axis: Axis | None = None
     keepdim: bool = False
@@ -348,6 +366,7 @@ class ArgMin(_ArgReduction):
 def _cumsum(x: Any, axis: int) -> Any:
     dtype = summed(str(x.dtype))
     # Accumulate 16-bit items in float32, because each of the many steps rounds.
+    # `jnp.cumsum` has no argument `promote_integers`, so the items are converted before it.
     wide = "float32" if x.dtype in ("float16", "bfloat16") else dtype
     return jnp.cumsum(x.astype(wide), axis).astype(dtype)
 
@@ -365,7 +384,7 @@ class Cumsum(KeepsShape, Operator):
     category = "Reductions"
     formula = "y[i] = Σ x[0..i]"
     kernel = _cumsum
-    input_dtypes: ClassVar = {"*": "any"}
+    input_dtypes = {"*": "any"}
 
     @classmethod
     def infer(cls, options, inputs):
@@ -390,36 +409,31 @@ class Trapezoid(Operator):
     category = "Reductions"
     formula = "∫ y dx = Σ (y[i] + y[i+1]) (x[i+1] - x[i]) / 2"
     kernel = jnp.trapezoid
-    input_dtypes: ClassVar = {"*": "any"}
+    input_dtypes = {"*": "any"}
 
     @classmethod
     def infer(cls, options, inputs):
         """Return the shape that the leading axes of both inputs broadcast to."""
         for port, spec in inputs.items():
             check_kind(port, spec, NUMBERS)
-            if not spec.shape:
-                raise MismatchError(
-                    port,
-                    "at least one axis",
-                    f"use an input {port} with at least one axis.",
-                    "rank 0",
-                )
+            check_axis(port, spec.shape, f"use an input {port} with at least one axis.")
         y, x = inputs["y"], inputs["x"]
+        # The rule uses the differences of neighbours, so a single position does not broadcast.
         n, m = y.shape[-1], x.shape[-1]
-        if isinstance(n, int) and isinstance(m, int) and n != m:
+        if differ(n, m):
             raise MismatchError("x", f"(..., {n})", "use as many positions x as values y.", f"axis -1: {m} != {n}")
-        lead = {port: TensorSpec(_lead(spec.shape)) for port, spec in inputs.items()}
+        lead = {
+            port: TensorSpec(spec.shape if spec.shape == UNKNOWN_SHAPE else spec.shape[:-1])
+            for port, spec in inputs.items()
+        }
         return TensorSpec(broadcast_all(lead), floating(promoted([y.dtype, x.dtype])))
 
     @classmethod
     def refine(cls, options, inputs, outputs):
         """Infer the size of the last axis of each input from the other input."""
+        # A name says nothing about the other input, a number does.
         sizes = [spec.shape[-1] for spec in inputs.values() if spec.shape and isinstance(spec.shape[-1], int)]
         return {port: (LEADING, sizes[0]) for port in inputs} if sizes else {}
-
-
-def _lead(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    return shape if shape == (LEADING,) else shape[:-1]
 
 
 class Unique(Operator):
@@ -439,18 +453,20 @@ class Unique(Operator):
     op = "unique"
     category = "Reductions"
     formula = "y = sorted set of x"
-    input_dtypes: ClassVar = {"*": "any"}
+    input_dtypes = {"*": "any"}
 
     @classmethod
     def infer(cls, options, inputs):
         """Map any shape to `(size,)`."""
         spec, size = inputs["input"], options["size"]
+        # `None` is the default all the same, so that the palette can add the block before the user knows the size.
         if size is None:
             raise MismatchError(
                 "input",
                 "a size for the result: the number of distinct items is known only at run time",
                 "Unique(size=10, fill_value=0)  # the 10 smallest items, padded with zeros",
             )
+        # JAX pads with the smallest item, and there is none.
         if size and spec.size == 0 and options["fill_value"] is None:
             raise MismatchError("input", "at least one item", f"Unique(size={size}, fill_value=0.0)", "size 0")
         return TensorSpec((size,), spec.dtype)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 from mithril_nb.graph.records import Value
 from mithril_nb.models.op import (
     LEADING,
     UNKNOWN,
+    UNKNOWN_SHAPE,
     Dim,
+    Dims,
     MismatchError,
     Operator,
     Options,
@@ -20,7 +23,20 @@ from mithril_nb.models.op import (
     jnp,
 )
 from mithril_nb.models.rules import OpRules, Shapes, Specs
-from mithril_nb.models.shape_inference.dims import broadcast, place_of, plus, product, quotient
+from mithril_nb.models.shape_inference.dims import (
+    UnknownShapeError,
+    broadcast,
+    check_axis,
+    closed,
+    differ,
+    is_open,
+    located,
+    place_of,
+    plus,
+    product,
+    quotient,
+    spliced,
+)
 from mithril_nb.models.shape_inference.folding import as_array
 
 __all__ = [
@@ -57,28 +73,35 @@ class KeepsShape(OpRules):
     @classmethod
     def refine(cls, options, inputs, outputs):
         """Infer the input's shape: it is the output's."""
+        # A mismatch at the output leaves it unknown, and then nothing follows for the input.
         return {"input": outputs["output"].shape} if "output" in outputs else {}
 
 
-def last_axis(inputs: Specs) -> tuple[tuple[Dim, ...], Dim | None]:
+def last_axis(inputs: Specs) -> tuple[Dims, Dim | None]:
     """Return the sizes of `input` before its last axis, and that of the last axis; `None` if it is unknown."""
     shape = inputs["input"].shape
-    if not shape:
-        raise MismatchError(
-            "input", "at least one axis", "use an input with axes, such as (batch, features).", "rank 0"
-        )
-    return (shape, None) if shape == (LEADING,) else (shape[:-1], shape[-1])
+    check_axis("input", shape, "use an input with axes, such as (batch, features).")
+    # Of ("...", 3) the last size is known, and the sizes before it are ("...",).
+    return (shape, None) if shape == UNKNOWN_SHAPE else (shape[:-1], shape[-1])
 
 
-def as_sizes(port: str, value: Value) -> tuple[Dim, ...]:
+def known(value: Value) -> Any:
+    """Return the value of an attribute. Raise an `UnknownShapeError` if it is connected and known only at run time."""
+    if value == UNKNOWN:
+        raise UnknownShapeError
+    return value
+
+
+def as_sizes(port: str, value: Value) -> Dims:
     """Return the value of an attribute, one size or a tuple of sizes, as a tuple. A size is an integer or a name."""
     sizes = value if isinstance(value, tuple) else (value,)
+    # `True` is an int in Python, and no size.
     if any(isinstance(size, bool) or not isinstance(size, int | str) for size in sizes):
         raise MismatchError(port, "sizes", f"{port}=(2, 3)  # or a connected shape: {port}=x.shape()")
     return tuple(size for size in sizes if isinstance(size, int | str))
 
 
-def reshaped(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = False) -> tuple[Dim, ...]:
+def reshaped(shape: Dims, target: Dims, connected: bool = False) -> Dims:
     """Return the shape of an array after reshaping it to `target`, for `Reshape`.
 
     Args:
@@ -97,38 +120,38 @@ def reshaped(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = 
         >>> reshaped((2, 4, 6), ("batch", -1)), reshaped((2, 4, 6), ("rows", 6))
         ((2, 24), (8, 6))
     """
-    if LEADING in target[:1]:
-        return target if -1 not in target else (LEADING,)
+    if is_open(target):
+        # A connected shape of unknown rank, such as that of another open array.
+        return target if -1 not in target else UNKNOWN_SHAPE
     if target.count(-1) > 1 or any(isinstance(size, int) and size < -1 for size in target):
         raise MismatchError("input", f"a shape with at most one -1, not {target}", "shape=(2, -1)")
+    # In `Reshape(("batch", -1))` a name copies the size of the same axis. A connected name is the size itself.
     names = [] if connected else [position for position, size in enumerate(target) if isinstance(size, str)]
     sizes = list(target)
     if len(names) == 1 and -1 not in target:
-        (open_one,) = names
+        # A single name is inferred from the number of items, so its axis may be another one in the input.
+        (inferred,) = names
     else:
-        open_one = target.index(-1) if -1 in target else None
+        inferred = target.index(-1) if -1 in target else None
         for position in names:
             sizes[position] = _kept(shape, target, position)
-    others = tuple(size for position, size in enumerate(sizes) if position != open_one)
-    if LEADING in shape[:1]:
+    others = tuple(size for position, size in enumerate(sizes) if position != inferred)
+    if is_open(shape):
         # The number of items is unknown. An inferred size keeps its name. A -1 has no name, so its size is unknown.
-        return tuple(sizes) if -1 not in sizes else (LEADING,)
+        return tuple(sizes) if -1 not in sizes else UNKNOWN_SHAPE
     total = product(shape)
     rest = product(others)
-    if open_one is None:
-        ratio = (
-            1
-            if rest == total
-            else None
-            if isinstance(rest, int) and isinstance(total, int)
-            else quotient(shape, others)
-        )
+    if inferred is None:
+        # Named sizes may turn out equal, so only a number, or a quotient that is no integer, is refused.
+        ratio = 1 if rest == total else None if differ(rest, total) else quotient(shape, others)
         fits = ratio == 1 or isinstance(ratio, str)
     else:
-        ratio, name = quotient(shape, others), target[open_one]
+        ratio, name = quotient(shape, others), target[inferred]
+        # A name of the input stands for one size: (n, 4) cannot become (m * n,) under the name n.
         fits = ratio is not None and (ratio == name or name not in shape)
-        sizes[open_one] = -1 if ratio is None else ratio
+        sizes[inferred] = -1 if ratio is None else ratio
     if not fits:
+        # With a -1, any multiple fits. Without, only one number does.
         needed = f"a multiple of {rest}" if -1 in target else product(tuple(target) if names else tuple(sizes))
         raise MismatchError(
             "input",
@@ -139,10 +162,10 @@ def reshaped(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = 
     return tuple(sizes)
 
 
-def _kept(shape: tuple[Dim, ...], target: tuple[Dim, ...], position: int) -> Dim:
+def _kept(shape: Dims, target: Dims, position: int) -> Dim:
     """Return the size for the name `target[place]` of a reshape: the input's size on the same axis."""
     name = target[position]
-    if LEADING in shape[:1]:
+    if is_open(shape):
         return name
     if position >= len(shape):
         raise MismatchError(
@@ -152,22 +175,19 @@ def _kept(shape: tuple[Dim, ...], target: tuple[Dim, ...], position: int) -> Dim
             f"rank {len(shape)}",
         )
     if name in shape and shape[position] != name:
+        each = (
+            f"x.shape()[{shape.index(dim)}]" if dim in shape and isinstance(dim, str) else str(dim) for dim in target
+        )
         raise MismatchError(
             "input",
             f"{name!r} on axis {position}, for shape {target}",
-            f"x.reshape({_by_place(shape, target)})  # each size from its axis",
+            f"x.reshape({', '.join(each)})  # each size from its axis",
             f"axis {position}: {shape[position]} != {name}",
         )
     return shape[position]
 
 
-def _by_place(shape: tuple[Dim, ...], target: tuple[Dim, ...]) -> str:
-    return ", ".join(
-        f"x.shape()[{shape.index(size)}]" if isinstance(size, str) and size in shape else str(size) for size in target
-    )
-
-
-def stretched(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = False) -> tuple[Dim, ...]:
+def stretched(shape: Dims, target: Dims, connected: bool = False) -> Dims:
     """Return the shape of an array after broadcasting it to `target`, for `BroadcastTo`.
 
     Args:
@@ -179,7 +199,7 @@ def stretched(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool =
         >>> stretched((1, 3), (2, 3)), stretched(("batch", 1), ("batch", 4))
         ((2, 3), ('batch', 4))
     """
-    if LEADING in shape[:1] or LEADING in target[:1]:
+    if is_open(shape) or is_open(target):
         return target
     if len(target) < len(shape):
         raise MismatchError(
@@ -191,7 +211,9 @@ def stretched(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool =
     sizes = list(target)
     offset = len(target) - len(shape)
     for axis, size in enumerate(target):
+        # Axes are aligned at the end, as in NumPy. An axis that the array lacks has size 1.
         own = shape[axis - offset] if axis >= offset else 1
+        # PyTorch's `expand` keeps a size for -1. Here a name does that, and a negative size is a mistake.
         if isinstance(size, int) and size < 0:
             raise MismatchError(
                 "input",
@@ -208,7 +230,7 @@ def stretched(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool =
                     f"rank {len(shape)}",
                 )
             sizes[axis] = own
-        elif isinstance(own, int) and isinstance(size, int) and own not in (1, size):
+        elif differ(own, size) and own != 1:
             raise MismatchError(
                 "input",
                 f"a shape that broadcasts to {target}",
@@ -218,7 +240,7 @@ def stretched(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool =
     return tuple(sizes)
 
 
-def flat_span(shape: tuple[Dim, ...], start: int, end: int) -> tuple[int, int] | None:
+def flat_span(shape: Dims, start: int, end: int) -> tuple[int, int] | None:
     """Return `(a, b)` if `Flatten` merges the axes `shape[a:b]`; `None` if their positions are unknown.
 
     If a equals b, `Flatten` inserts an axis of size 1.
@@ -228,9 +250,10 @@ def flat_span(shape: tuple[Dim, ...], start: int, end: int) -> tuple[int, int] |
         ((1, 3), (1, 1))
     """
     rank = len(shape)
-    if LEADING not in shape[:1]:
-        if rank == 0 and start > 0:
-            raise MismatchError("input", "at least one axis", "use an input with a batch axis.", "rank 0")
+    if not is_open(shape):
+        if start > 0:
+            check_axis("input", shape, "use an input with a batch axis.")
+        # `Flatten()` of a vector of samples adds an axis of size 1, so that a `Linear` can follow.
         if (start, end) == (rank, -1) or (rank == 0 and start in (0, -1) and end in (0, -1)):
             return rank, rank
     first, last = place_of("input", start, shape), place_of("input", end, shape)
@@ -246,7 +269,7 @@ def flat_span(shape: tuple[Dim, ...], start: int, end: int) -> tuple[int, int] |
     return first, last + 1
 
 
-def places_of(port: str, axes: Value, shape: tuple[Dim, ...], adds: bool = False) -> list[int] | None:
+def places_of(port: str, axes: Value, shape: Dims, adds: bool = False) -> list[int] | None:
     """Return axes as non-negative numbers; `None` if one is unknown because the shape has unknown leading axes.
 
     Args:
@@ -264,6 +287,7 @@ def places_of(port: str, axes: Value, shape: tuple[Dim, ...], adds: bool = False
     several = axes if isinstance(axes, tuple) else (axes,)
     if any(isinstance(axis, bool) or not isinstance(axis, int) for axis in several):
         raise MismatchError("input", f"whole numbers as {port}, not {axes!r}", f"{port}=0")
+    # Positions of new axes count in the result, as in `np.expand_dims`.
     more = len(several) if adds else 0
     resolved = [place_of("input", axis, shape, more) for axis in several if isinstance(axis, int)]
     positions = [position for position in resolved if position is not None]
@@ -281,13 +305,14 @@ def is_count(value: object, least: int = 0) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def broadcast_all(inputs: Specs) -> tuple[Dim, ...]:
+def broadcast_all(inputs: Specs) -> Dims:
     """Return the shape that several inputs broadcast to.
 
     Examples:
         >>> broadcast_all({"a": TensorSpec((3, 1)), "b": TensorSpec((4,)), "c": TensorSpec(())})
         (3, 4)
     """
+    # One by one, so that an error names the port that does not fit.
     (_, so_far), *rest = inputs.items()
     for port, spec in rest:
         try:
@@ -297,7 +322,7 @@ def broadcast_all(inputs: Specs) -> tuple[Dim, ...]:
     return so_far.shape
 
 
-def broadcast_back(inputs: Specs, output: tuple[Dim, ...]) -> Shapes:
+def broadcast_back(inputs: Specs, output: Dims) -> Shapes:
     """Infer the shapes of broadcast inputs from the shape of the result.
 
     If all inputs except one have size 1 on an axis, this one input has the size of the result. An input is omitted if
@@ -311,13 +336,15 @@ def broadcast_back(inputs: Specs, output: tuple[Dim, ...]) -> Shapes:
         >>> broadcast_back({"left": TensorSpec(("...",)), "right": TensorSpec(())}, ("batch", 3))
         {'left': ('batch', 3)}
     """
-    shapes: dict[str, tuple[Dim, ...]] = {}
+    shapes: dict[str, Dims] = {}
     for port, spec in inputs.items():
         others = [other.shape for name, other in inputs.items() if name != port]
+        # Scalars add no axes, so the rank of the result is that of this input.
         if all(shape == () for shape in others):
             shapes[port] = output
         elif LEADING not in (*spec.shape[:1], *output[:1], *(dim for shape in others for dim in shape[:1])):
             shape = list(spec.shape)
+            # A size of the result comes from this input if it is the only one that does not have size 1 there.
             for offset in range(1, len(shape) + 1):
                 if all(offset > len(other) or other[-offset] == 1 for other in others) and offset <= len(output):
                     shape[-offset] = output[-offset]
@@ -325,7 +352,7 @@ def broadcast_back(inputs: Specs, output: tuple[Dim, ...]) -> Shapes:
     return shapes
 
 
-def same_sizes(inputs: Specs, except_axis: int | None = None) -> tuple[Dim, ...]:
+def same_sizes(inputs: Specs, except_axis: int | None = None) -> Dims:
     """Return the common shape of all inputs. A size is a name only if it is a name in all inputs.
 
     Args:
@@ -346,17 +373,15 @@ def same_sizes(inputs: Specs, except_axis: int | None = None) -> tuple[Dim, ...]
                 port, need, "use arrays with the same number of axes.", f"rank {len(spec.shape)} != {len(sizes)}"
             )
         for axis, (size, other) in enumerate(zip(sizes, spec.shape, strict=True)):
-            if axis == except_axis or size == other:
+            if axis == except_axis:
                 continue
-            if isinstance(size, int) and isinstance(other, int):
+            if differ(size, other):
                 raise MismatchError(
                     port, need, f"use arrays with the same size on axis {axis}.", f"axis {axis}: {other} != {size}"
                 )
+            # A number is more precise than a name.
             sizes[axis] = other if isinstance(other, int) else size
     return tuple(sizes)
-
-
-NOTHING_KNOWN: tuple[Dim, ...] = (LEADING,)
 
 
 class Rearranging(Operator):
@@ -364,7 +389,15 @@ class Rearranging(Operator):
 
     category = "Shape"
     keeps_scale = True
-    input_dtypes: ClassVar = {"*": "any", "option": "int32"}
+    # Connected attributes are axes and sizes; the data may have any dtype.
+    input_dtypes = {"*": "any", "option": "int32"}
+
+
+def _to_sizes(rule: Callable[[Dims, Dims, bool], Dims], options: Options, inputs: Mapping[str, Spec]) -> TensorSpec:
+    array, target = as_array("input", inputs["input"], "float32"), options["shape"]
+    if target == UNKNOWN:
+        return TensorSpec(UNKNOWN_SHAPE, array.dtype)
+    return TensorSpec(rule(array.shape, as_sizes("shape", target), "shape" in inputs), array.dtype)
 
 
 class Reshape(Rearranging):
@@ -386,11 +419,7 @@ class Reshape(Rearranging):
     @classmethod
     def infer(cls, options, inputs: dict[str, Spec]):
         """Return the shape, with -1 and names resolved."""
-        array, target = as_array("input", inputs["input"], "float32"), options["shape"]
-        if target == UNKNOWN:
-            return TensorSpec((LEADING,), array.dtype)
-        shape = reshaped(array.shape, as_sizes("shape", target), connected="shape" in inputs)
-        return TensorSpec(shape, array.dtype)
+        return _to_sizes(reshaped, options, inputs)
 
 
 class Flatten(Rearranging):
@@ -412,11 +441,9 @@ class Flatten(Rearranging):
     def infer(cls, options, inputs):
         """Replace the sizes of the merged axes by their product."""
         shape, start, end = inputs["input"].shape, options["start_dim"], options["end_dim"]
-        if not isinstance(start, int) or not isinstance(end, int):
-            return NOTHING_KNOWN
-        span = flat_span(shape, start, end)
+        span = flat_span(shape, start, end) if isinstance(start, int) and isinstance(end, int) else None
         if span is None:
-            return NOTHING_KNOWN
+            raise UnknownShapeError
         first, last = span
         return (*shape[:first], product(shape[first:last]), *shape[last:])
 
@@ -437,18 +464,18 @@ class Squeeze(Rearranging):
     @classmethod
     def infer(cls, options, inputs):
         """Remove axes of size 1. Without `axis`, it is unknown whether to remove an axis whose size is a name."""
-        shape, axis = inputs["input"].shape, options["axis"]
-        if axis == UNKNOWN:
-            return NOTHING_KNOWN
+        shape, axis = inputs["input"].shape, known(options["axis"])
         if axis is None:
+            # A named size may turn out to be 1. Only the axes after the last name keep their positions from the end.
             named = [position for position, size in enumerate(shape) if isinstance(size, str)]
             tail = tuple(size for size in shape[named[-1] + 1 if named else 0 :] if size != 1)
             return (LEADING, *tail) if named else tail
         positions = places_of("axis", axis, shape)
         if positions is None:
-            return NOTHING_KNOWN
+            raise UnknownShapeError
         for position in positions:
-            if isinstance(shape[position], int) and shape[position] != 1:
+            # A named size is accepted: it may be 1.
+            if differ(shape[position], 1):
                 raise MismatchError(
                     "input",
                     f"size 1 on axis {position}",
@@ -475,12 +502,11 @@ class ExpandDims(Rearranging):
     @classmethod
     def infer(cls, options, inputs):
         """Insert a 1 at each position."""
-        shape, axis = inputs["input"].shape, options["axis"]
-        if axis == UNKNOWN:
-            return NOTHING_KNOWN
-        positions = places_of("axis", axis, shape, adds=True)
+        shape = inputs["input"].shape
+        positions = places_of("axis", known(options["axis"]), shape, adds=True)
         if positions is None:
-            return NOTHING_KNOWN
+            raise UnknownShapeError
+        # The old axes keep their order between the new ones.
         sizes = iter(shape)
         return tuple(1 if position in positions else next(sizes) for position in range(len(shape) + len(positions)))
 
@@ -515,14 +541,11 @@ class BroadcastTo(Rearranging):
     @classmethod
     def infer(cls, options, inputs: dict[str, Spec]):
         """Return the shape, if the input broadcasts to it."""
-        array, target = as_array("input", inputs["input"], "float32"), options["shape"]
-        if target == UNKNOWN:
-            return TensorSpec((LEADING,), array.dtype)
-        shape = stretched(array.shape, as_sizes("shape", target), connected="shape" in inputs)
-        return TensorSpec(shape, array.dtype)
+        return _to_sizes(stretched, options, inputs)
 
 
 def _transpose(x: Any, axes: Any) -> Any:
+    # JAX iterates over the axes, so a number must be a tuple. It takes () for a permutation of no axes.
     return jnp.transpose(x, (axes,) if isinstance(axes, int) else axes or None)
 
 
@@ -543,12 +566,11 @@ class Transpose(Rearranging):
     @classmethod
     def infer(cls, options, inputs):
         """Permute the sizes."""
-        shape, axes = inputs["input"].shape, options["axes"]
-        if axes == UNKNOWN or LEADING in shape[:1]:
-            return NOTHING_KNOWN
+        axes, shape = known(options["axes"]), closed(inputs["input"].shape)
         if axes is None or axes == ():
             return shape[::-1]
         positions = places_of("axes", axes, shape)
+        # The rank is known, so all axes can be located.
         assert positions is not None
         if len(positions) != len(shape):
             raise MismatchError(
@@ -562,11 +584,10 @@ class Transpose(Rearranging):
     @classmethod
     def refine(cls, options, inputs, outputs):
         """Infer the input's shape: the output's sizes in the order of the input's axes."""
-        shape, axes = outputs["output"].shape if "output" in outputs else (LEADING,), options["axes"]
-        if LEADING in shape[:1]:
-            return {}
+        shape, axes = closed(outputs["output"].shape), options["axes"]
         if axes is None or axes == ():
             return {"input": shape[::-1]}
+        # `infer` reports axes that are no permutation. From here nothing would follow.
         order = [axis % len(shape) for axis in axes if isinstance(axis, int)] if isinstance(axes, tuple) else []
         if sorted(order) != list(range(len(shape))):
             return {}
@@ -592,12 +613,9 @@ class SwapAxes(Rearranging):
     @classmethod
     def infer(cls, options, inputs):
         """Swap the two sizes."""
-        shape, axes = inputs["input"].shape, (options["axis1"], options["axis2"])
-        positions = [place_of("input", axis, shape) for axis in axes if isinstance(axis, int)]
-        if len(positions) < 2 or None in positions:
-            return NOTHING_KNOWN
+        shape = inputs["input"].shape
         sizes = list(shape)
-        first, other = (position for position in positions if position is not None)
+        first, other = (located("input", options[port], shape) for port in cls.option_ports)
         sizes[first], sizes[other] = sizes[other], sizes[first]
         return tuple(sizes)
 
@@ -612,18 +630,16 @@ class PermuteTensor(Rearranging):
 
     op = "permute_tensor"
     input_ports = ("input", "indices")
-    input_dtypes: ClassVar = {"indices": "int32", **Rearranging.input_dtypes}
+    input_dtypes = {"indices": "int32", **Rearranging.input_dtypes}
     formula = "y[i] = x[indices[i]]"
 
     @classmethod
     def infer(cls, options, inputs):
         """Replace the first size of the input by the shape of the indices."""
+        # Not `Take`: Mithril has this block under its own name, for rows only.
         shape, some = inputs["input"].shape, inputs["indices"].shape
-        if shape == ():
-            raise MismatchError("input", "at least one axis", "use an input with at least one axis.", "rank 0")
-        if LEADING in shape[:1]:
-            return NOTHING_KNOWN
-        return (*some, *shape[1:])
+        check_axis("input", shape, "use an input with at least one axis.")
+        return (*some, *closed(shape)[1:])
 
 
 class Identity(KeepsShape, Rearranging):
@@ -652,6 +668,7 @@ def numbered_ports(n: Value) -> tuple[str, ...]:
     return tuple(f"input{number}" for number in range(1, n + 1)) if isinstance(n, int) else ()
 
 
+# The number of inputs is no port: it changes which ports there are.
 class _Several(Rearranging):
     option_ports = ("axis",)
 
@@ -674,6 +691,7 @@ class Concat(_Several):
     """
 
     n: Many = 2
+    # 0 as in Mithril and PyTorch. From the palette -1, which joins features.
     axis: Annotated[int | None, Start(-1)] = 0
 
     op = "concat"
@@ -682,16 +700,13 @@ class Concat(_Several):
     @classmethod
     def infer(cls, options, inputs):
         """Add the sizes along the axis. All other sizes must match."""
-        shapes, axis = [spec.shape for spec in inputs.values()], options["axis"]
+        shapes, axis = [closed(spec.shape) for spec in inputs.values()], options["axis"]
         if axis is None:
-            if any(LEADING in shape[:1] for shape in shapes):
-                return NOTHING_KNOWN
-            return (plus(*(product(shape) for shape in shapes)),)
-        if not isinstance(axis, int) or any(LEADING in shape[:1] for shape in shapes):
-            return NOTHING_KNOWN
-        position = place_of("input1", axis, shapes[0])
-        assert position is not None
+            # As in NumPy, `axis=None` joins the flattened arrays.
+            return (plus(*map(product, shapes)),)
+        position = located("input1", axis, shapes[0])
         sizes = list(same_sizes(inputs, position))
+        # "n" and "n" give "n*2"; the sum of two names stays an expression.
         sizes[position] = plus(*(shape[position] for shape in shapes))
         return tuple(sizes)
 
@@ -713,21 +728,20 @@ class Stack(_Several):
     @classmethod
     def infer(cls, options, inputs):
         """Return the common shape with a new axis."""
-        axis = options["axis"]
-        if not isinstance(axis, int) or any(LEADING in spec.shape[:1] for spec in inputs.values()):
-            return NOTHING_KNOWN
+        if not isinstance(options["axis"], int) or any(is_open(spec.shape) for spec in inputs.values()):
+            raise UnknownShapeError
         sizes = same_sizes(inputs)
-        position = place_of("input1", axis, sizes, more=1)
+        position = located("input1", options["axis"], sizes, more=1)
         return (*sizes[:position], len(inputs), *sizes[position:])
 
     @classmethod
     def refine(cls, options, inputs, outputs):
         """Infer the shape of each input: that of the output without the new axis."""
-        shape, axis = outputs["output"].shape if "output" in outputs else (LEADING,), options["axis"]
-        if LEADING in shape[:1] or not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+        shape, axis = outputs["output"].shape, options["axis"]
+        if is_open(shape) or not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
             return {}
         position = axis % len(shape)
-        return dict.fromkeys(numbered_ports(options["n"]), (*shape[:position], *shape[position + 1 :]))
+        return dict.fromkeys(numbered_ports(options["n"]), spliced(shape, position))
 
 
 class RepeatItems(Rearranging):
@@ -738,6 +752,7 @@ class RepeatItems(Rearranging):
         axis: The axis; `None` repeats the items of the flattened array.
     """
 
+    # `np.repeat`. PyTorch calls this `repeat_interleave`, and its `repeat` is `Tile`.
     repeats: Annotated[int, Range(0, 2**20)] = 2
     axis: int | None = None
 
@@ -750,11 +765,9 @@ class RepeatItems(Rearranging):
         """Multiply the size of the axis by `repeats`."""
         shape, axis, repeats = inputs["input"].shape, options["axis"], options["repeats"]
         if axis is None:
-            return NOTHING_KNOWN if LEADING in shape[:1] else (product((*shape, repeats)),)
-        position = place_of("input", axis, shape) if isinstance(axis, int) else None
-        if position is None:
-            return NOTHING_KNOWN
-        return (*shape[:position], product((shape[position], repeats)), *shape[position + 1 :])
+            return (product((*closed(shape), repeats)),)
+        position = located("input", axis, shape)
+        return spliced(shape, position, product((shape[position], repeats)))
 
 
 class Tile(Rearranging):
@@ -775,17 +788,14 @@ class Tile(Rearranging):
     @classmethod
     def infer(cls, options, inputs):
         """Multiply each size by its number of copies."""
-        shape, reps = inputs["input"].shape, options["reps"]
-        if reps == UNKNOWN:
-            return NOTHING_KNOWN
+        reps = known(options["reps"])
         times_ = reps if isinstance(reps, tuple) else (reps,)
-        if any(isinstance(count, bool) or not isinstance(count, int) or count < 0 for count in times_):
+        if not all(map(is_count, times_)):
             raise MismatchError("input", f"reps of whole numbers, each 0 or more, not {reps!r}", "Tile((2, 1))")
-        if LEADING in shape[:1]:
-            return NOTHING_KNOWN
+        shape = closed(inputs["input"].shape)
+        # Shorter rows are filled with 1 in front, as in NumPy.
         rank = max(len(shape), len(times_))
-        sizes = (*(1,) * (rank - len(shape)), *shape)
-        counts = (*(1,) * (rank - len(times_)), *(count for count in times_ if isinstance(count, int)))
+        sizes, counts = ((*(1,) * (rank - len(row)), *row) for row in (shape, times_))
         return tuple(product(pair) for pair in zip(sizes, counts, strict=True))
 
 
@@ -808,13 +818,9 @@ class Pad(Rearranging):
     @classmethod
     def infer(cls, options, inputs):
         """Add the padding to each size."""
-        shape, width = inputs["input"].shape, options["pad_width"]
-        if width == UNKNOWN:
-            return NOTHING_KNOWN
-        if LEADING in shape[:1]:
-            pad_pairs(width, None)
-            return NOTHING_KNOWN
-        pairs = pad_pairs(width, len(shape))
+        shape, width = inputs["input"].shape, known(options["pad_width"])
+        pairs = pad_pairs(width, None if is_open(shape) else len(shape))  # of an open shape, too, the pairs are checked
+        closed(shape)
         return tuple(plus(size, *pair) for size, pair in zip(shape, pairs, strict=True))
 
 
@@ -830,6 +836,7 @@ class Split(Rearranging):
         axis: The axis to split.
     """
 
+    # The number of parts, as in Mithril and `np.split`. In `torch.split` it is the size of a part.
     split_size: Annotated[Many, Start(2)]
     axis: Annotated[int, Start(-1)] = 0
 
@@ -842,9 +849,10 @@ class Split(Rearranging):
     def infer(cls, options, inputs):
         """Divide the size of the axis by the number of parts, and add an axis for the parts at the front."""
         shape, parts, axis = inputs["input"].shape, options["split_size"], options["axis"]
-        position = place_of("input", axis, shape) if isinstance(axis, int) else None
-        if position is None or not isinstance(parts, int) or LEADING in shape[:1]:
-            return NOTHING_KNOWN
+        position = located("input", axis, shape)
+        if not isinstance(parts, int) or is_open(shape):
+            raise UnknownShapeError
+        # A connected number of parts may be 0 or negative.
         size = quotient((shape[position],), (parts,)) if parts > 0 else None
         if size is None:
             raise MismatchError(
@@ -895,6 +903,7 @@ class Roll(KeepsShape, Rearranging):
     def infer(cls, options, inputs):
         """Keep the shape."""
         shift, axis = options["shift"], options["axis"]
+        # With one number for several axes, JAX shifts each of them. Several numbers need as many axes.
         if isinstance(shift, tuple) and len(shift) != (len(axis) if isinstance(axis, tuple) else 1) and axis != UNKNOWN:
             raise MismatchError(
                 "input", f"an axis for each of shift={shift!r}", "Roll((1, 2), axis=(0, 1))", f"axis={axis!r}"
@@ -925,21 +934,20 @@ class CartesianDifference(Rearranging):
         """Map `(n, d)` and `(m, d)` to `(n, m, d)`. An input with one column broadcasts to d columns."""
         for port in cls.input_ports:
             shape = inputs[port].shape
-            if LEADING not in shape[:1] and len(shape) != 2:
+            if not is_open(shape) and len(shape) != 2:
                 raise MismatchError(port, "(rows, features)", "x.reshape(rows, -1)", f"rank {len(shape)} != 2")
         left, right = inputs["left"].shape, inputs["right"].shape
-        if LEADING in left[:1] or LEADING in right[:1]:
-            return NOTHING_KNOWN
-        a, b = left[1], right[1]
-        if isinstance(a, int) and isinstance(b, int) and a != b and 1 not in (a, b):
+        (n, a), (m, b) = closed(left), closed(right)
+        if differ(a, b) and 1 not in (a, b):
             raise MismatchError(
                 "right",
                 f"(rows, {a}), like left {left}",
                 "use the same number of columns for left and right.",
                 f"axis 1: {b} != {a}",
             )
+        # NumPy's rule for the features: 1 broadcasts, and a number is more precise than a name.
         last: Dim = b if a == 1 else a if b == 1 or isinstance(a, int) else b
-        return (left[0], right[0], last)
+        return (n, m, last)
 
 
 def pad_pairs(width: Value, rank: int | None) -> tuple[tuple[int, int], ...]:
@@ -954,6 +962,7 @@ def pad_pairs(width: Value, rank: int | None) -> tuple[tuple[int, int], ...]:
         (((1, 1), (1, 1)), ((1, 2), (1, 2)), ((0, 0), (1, 2)))
     """
     pad_width = width
+    # The forms of `np.pad`. PyTorch lists the pairs from the last axis to the first.
     if isinstance(width, int) and not isinstance(width, bool):
         width = (width, width)
     if isinstance(width, tuple) and len(width) == 2 and all(isinstance(number, int) for number in width):
@@ -964,12 +973,14 @@ def pad_pairs(width: Value, rank: int | None) -> tuple[tuple[int, int], ...]:
         need = f"pad_width in pairs of numbers, each 0 or more, not {pad_width!r}"
         raise MismatchError("input", need, "Pad(((0, 0), (1, 1)))")
     if rank is not None and len(valid) != rank:
+        # The advice keeps the pairs that the user gave, with zeros for further axes.
         pairs = (*valid, *((0, 0),) * rank)[:rank]
         raise MismatchError("input", f"rank {len(valid)}, for pad_width={pad_width!r}", f"Pad({pairs})", f"rank {rank}")
     return tuple((int(before), int(after)) for before, after in valid)  # pyright: ignore
 
 
-def _same_shape(axis: Value, spec: TensorSpec) -> tuple[Dim, ...]:
+def _same_shape(axis: Value, spec: TensorSpec) -> Dims:
+    # Only a check: a wrong axis is reported, an unknown one is not.
     if axis is not None and axis != UNKNOWN:
         places_of("axis", axis, spec.shape)
     return spec.shape

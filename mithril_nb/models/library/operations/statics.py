@@ -10,7 +10,7 @@ from mithril_nb.models.library.operations.reshaping import Rearranging, numbered
 from mithril_nb.models.op import (
     LEADING,
     UNKNOWN,
-    Dim,
+    UNKNOWN_SHAPE,
     MismatchError,
     Operator,
     Options,
@@ -20,7 +20,7 @@ from mithril_nb.models.op import (
     StaticSpec,
     TensorSpec,
 )
-from mithril_nb.models.shape_inference.dims import place_of, product
+from mithril_nb.models.shape_inference.dims import check_axis, is_open, place_of, product
 from mithril_nb.models.shape_inference.folding import as_array, dtype_of, shape_of
 
 __all__ = [
@@ -51,6 +51,7 @@ class Typed(Operator):
 
 
 class _Static(Rearranging):
+    # A shape or a length has no scale for an initializer to keep.
     keeps_scale = False
     takes_values = True
 
@@ -74,7 +75,7 @@ class Shape(_Static):
     def infer(cls, options, inputs):
         """Return the shape as a static value."""
         shape = as_array("input", inputs["input"], "float32").shape
-        return _NOT_KNOWN if shape == (LEADING,) else StaticSpec(shape)
+        return _NOT_KNOWN if shape == UNKNOWN_SHAPE else StaticSpec(shape)
 
 
 class Length(_Static):
@@ -87,8 +88,7 @@ class Length(_Static):
     def infer(cls, options, inputs):
         """Return the size of the first axis of an array, or the number of items of a tuple."""
         shape = as_array("input", inputs["input"], "float32").shape
-        if not shape:
-            raise MismatchError("input", "at least one axis", "Size()  # counts the items of any array", "rank 0")
+        check_axis("input", shape, "Size()  # counts the items of any array")
         return _NOT_KNOWN if shape[0] == LEADING else StaticSpec(shape[0])
 
 
@@ -110,7 +110,7 @@ class Size(_Static):
         """Return the product of all sizes, or the sizes of the axes in `dim`, as a static value."""
         shape, dim = as_array("input", inputs["input"], "float32").shape, options["dim"]
         if dim is None:
-            return _NOT_KNOWN if LEADING in shape[:1] else StaticSpec(product(shape))
+            return _NOT_KNOWN if is_open(shape) else StaticSpec(product(shape))
         if dim == UNKNOWN:
             return _NOT_KNOWN
         axes = dim if isinstance(dim, tuple) else (dim,)
@@ -135,12 +135,14 @@ class Item(_Static):
         spec = inputs["input"]
         if isinstance(spec, StaticSpec):
             value = spec.value
-            while isinstance(value, tuple) and len(value) == 1 and value != (LEADING,):
+            # As `item()` of NumPy, which unpacks all axes of size 1. A "..." may represent any number of items.
+            while isinstance(value, tuple) and len(value) == 1 and value != UNKNOWN_SHAPE:
                 value = value[0]
             if not isinstance(value, tuple):
                 return StaticSpec(value, spec.is_known)
             raise MismatchError("input", "one item", "Indexer(0)  # the first item", f"{len(value)} != 1")
-        count = _count(spec.shape)
+        # A named size may be 1.
+        count = None if is_open(spec.shape) else product(spec.shape)
         if isinstance(count, int) and count != 1:
             axis = next((axis for axis, size in enumerate(spec.shape) if size != 1), 0)
             raise MismatchError(
@@ -203,6 +205,7 @@ class ToTensor(Typed, _Static):
     def infer(cls, options, inputs):
         """Return the shape of the nested tuples."""
         spec, dtype = inputs["input"], options["dtype"]
+        # NumPy refuses ragged lists as well; an array has one size per axis.
         if isinstance(spec, StaticSpec) and spec.is_known and not _is_even(spec.value):
             raise MismatchError(
                 "input",
@@ -227,6 +230,7 @@ class TensorToList(_Static):
     def infer(cls, options, inputs):
         """Return the spec of a static input, which is unchanged. An array becomes an unknown static value."""
         spec = inputs["input"]
+        # The numbers of an array are no part of its spec.
         return spec if isinstance(spec, StaticSpec) else _NOT_KNOWN
 
 
@@ -299,6 +303,7 @@ class Slice(_Static):
     @classmethod
     def infer(cls, options, inputs):
         """Return start, stop and step as a static value."""
+        # The same form in which `Indexer` stores a slice.
         bounds = tuple(options[port] for port in cls.option_ports)
         return _NOT_KNOWN if UNKNOWN in bounds else StaticSpec(("slice", *bounds))
 
@@ -325,16 +330,14 @@ class Value(_Static):
 
 def dtype_option(port: str, dtype: Plain) -> str:
     """Return the name of a dtype: `dtype` is the value of the attribute `port` of a block."""
+    # The dtype of an array is part of the compiled program, so it cannot be computed by it.
     if dtype is None or dtype == UNKNOWN or not isinstance(dtype, str):
         raise MismatchError(port, "a dtype that is known before the program runs", 'dtype="float32"')
     return str(as_dtype(dtype))
 
 
-def _count(shape: tuple[Dim, ...]) -> Dim | None:
-    return None if LEADING in shape[:1] else product(shape)
-
-
 def _is_even(value: Plain) -> bool:
     if not isinstance(value, tuple):
         return True
+    # `shape_of` reads the first entry at each depth, so each entry is compared with the next.
     return len({shape_of(entry) for entry in value}) <= 1 and all(_is_even(entry) for entry in value)
