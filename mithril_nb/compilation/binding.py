@@ -27,6 +27,7 @@ def infer_for(backend: JaxBackend, graph: LogicalGraph, inputs: Mapping[str, Ten
 def declared_sizes(graph: LogicalGraph, inputs: Mapping[str, TensorSpec]) -> frozenset[str]:
     """Return the dim names that the user declared, in `shapes` or on the model's connections."""
     shapes = [spec.shape for spec in inputs.values()] + [note.shape for _, note in graph.notes if note.shape]
+    # Only these must be equal in all inputs. Names that inference generates may stand for different sizes.
     return frozenset(dim for shape in shapes for dim in shape if isinstance(dim, str) and dim != LEADING)
 
 
@@ -40,6 +41,7 @@ def with_constants(graph: LogicalGraph, constants: Mapping[str, Any]) -> Logical
         (['left'], ['add', 'constant_0'])
     """
     for port, name in by_port(constants, input_names(graph), "input", argument="constants").items():
+        # Without `infer_boundary`, which would rename the other inputs: "input" belongs to the first open one.
         node = Node(free_name(graph, "Constant"), Constant(_value(port, constants[name])).block)
         old, new = Endpoint(BOUNDARY, port), Endpoint(node.name, "output")
         graph = replace(
@@ -76,6 +78,7 @@ def with_training(
     """Return the graph with some parameters or blocks marked as frozen or trainable."""
     lists = {}
     for option, names in (("frozen", frozen), ("trainable", trainable)):
+        # frozen="linear_0" would be read as eight names of one letter.
         if isinstance(names, str) or not isinstance(names, Iterable) or not all(isinstance(n, str) for n in names):
             raise UnknownOptionError(
                 f"{option}={names!r} is not a list of names.",
@@ -87,6 +90,7 @@ def with_training(
             f"{both[0]!r} is in both frozen and trainable.", advice=f"ml.compile(model, backend, frozen=[{both[0]!r}])"
         )
     model = Model.of(graph)
+    # A trainable input becomes a parameter, whose shape must be known before the first call.
     model.set_shapes({name: spec.shape for name, spec in (specs or {}).items() if name in lists["trainable"]})
     model.set_differentiability(dict.fromkeys(lists["frozen"], False) | dict.fromkeys(lists["trainable"], True))
     return model.graph

@@ -24,7 +24,7 @@ from mithril_nb.errors import (
     short_repr,
 )
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
-from mithril_nb.graph.spec import ITEM_BYTES, LEADING, Dim, Spec, StaticSpec, TensorSpec, as_dtype
+from mithril_nb.graph.spec import LEADING, Dim, TensorSpec, as_dtype
 from mithril_nb.models.naming import by_port, flat_params, takes_any_dtype
 from mithril_nb.models.shape_inference.dims import agree
 from mithril_nb.models.shape_inference.infer import Inference, Parameter
@@ -48,13 +48,10 @@ class Calls:
         self.graph, self.inference, self.backend, self.is_static = graph, inference, backend, is_static
         self.sizes = sizes
         self.dtype = backend.default_dtype
+        # The shapes to compare calls with. Under `static_shapes`, the first call fixes open ones.
         self._settled = {name: spec.shape for name, spec in inference.inputs.items()}
         self._has_warned = False
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Names of the inputs."""
-        return tuple(self.inference.inputs)
+        self.names = tuple(inference.inputs)
 
     @cached_property
     def _any_dtype(self) -> frozenset[str]:
@@ -69,6 +66,7 @@ class Calls:
         arrays = self.inputs(inputs)
         by_name = {name: as_array(f"parameter {name!r}", array, name) for name, array in by_name.items()}
         for name, array in by_name.items():
+            # `jax.grad` would raise for integers, without the name of the parameter.
             if not jax.numpy.issubdtype(array.dtype, jax.numpy.floating):
                 raise UnknownOptionError(
                     f"parameter {name!r} cannot be trained: its dtype is not floating point.",
@@ -76,7 +74,10 @@ class Calls:
                     f'params[{name!r}].astype("{self.dtype}")',
                     port=name,
                 )
-        held = self._state(state)
+        held = flat_params(state or {})
+        advice = "pm.evaluate(params, inputs, state=pm.initial_state())  # after training: state=run.model_state"
+        self._check_keys("state", self.inference.states, held, advice)
+        held = {name: as_array(f"state {name!r}", array, name) for name, array in held.items()}
         self._check_shapes({**by_name, **held}, arrays)
         return by_name, arrays, held
 
@@ -109,6 +110,7 @@ class Calls:
     def _named(self, name: str) -> str:
         feeds = self.graph.targets_of.get(Endpoint(BOUNDARY, name), ())
         is_given = name in dict(self.graph.labels)
+        # A generated name such as "linear_0_input" says little, so the message adds the ports.
         is_plain = {end.port for end in feeds} == {name} and 1 in (len(self.names), len(self.graph.nodes))
         return repr(name) if is_given or is_plain else f"{name!r} ({', '.join(map(str, feeds))})"
 
@@ -116,6 +118,7 @@ class Calls:
         first_sizes: dict[Dim, tuple[str, int]] = {}
         for port, array in arrays.items():
             shape = self.inference.inputs[port].shape
+            # A wrong rank is reported by inference, with the block that needs another one.
             for dim, size in zip(shape, array.shape, strict=False) if len(shape) == array.ndim else ():
                 first, expected = first_sizes.setdefault(dim, (port, size)) if dim in self.sizes else ("", size)
                 if size != expected:
@@ -157,24 +160,20 @@ class Calls:
             for name, spec in self._open_params.items()
             if params and name in params
         }
+        # The usual case: no inference, which takes milliseconds for a deep model.
         if specs == self.inference.inputs and not opened:
             return self.inference
         return infer_for(self.backend, self.graph, {**specs, **opened})
 
     @property
     def _open_params(self) -> dict[str, TensorSpec]:
+        # Only parameters that are inputs of the model can have open shapes: those of blocks follow from the data.
         names = {port.name for port in self.graph.inputs if port.role == "param"}
         return {
             array.name: array.spec
             for array in self.inference.parameters
             if array.name in names and not array.spec.is_concrete
         }
-
-    def _state(self, state: Arrays | None) -> dict[str, Any]:
-        held = flat_params(state or {})
-        advice = "pm.evaluate(params, inputs, state=pm.initial_state())  # after training: state=run.model_state"
-        self._check_keys("state", self.inference.states, held, advice)
-        return {name: as_array(f"state {name!r}", array, name) for name, array in held.items()}
 
     def _check_keys(self, noun: str, arrays: Sequence[Parameter], by_name: Arrays, advice: str) -> None:
         names = [array.name for array in arrays]
@@ -196,7 +195,9 @@ class Calls:
     def _cast(self, name: str, array: Any) -> jax.Array:
         array = as_array(f"input {name!r}", array, name)
         dtype = self.inference.inputs[name].dtype
+        # An integer for a block that computes with floats is cast, as in NumPy. Indices and booleans keep their dtype.
         keeps = name in self._any_dtype or "float" not in dtype
+        # A cast would drop the imaginary part.
         keeps = keeps or jax.numpy.issubdtype(array.dtype, jax.numpy.complexfloating)
         return array if keeps or array.dtype == dtype else array.astype(dtype)
 
@@ -220,49 +221,32 @@ class Calls:
         if problems:
             raise ShapeError(problems[0], more=tuple(problems[1:]))
 
-    def check_concrete_inputs(self) -> None:
-        """Raise if the shape of an input is not concrete."""
-        for name, spec in self.inference.inputs.items():
-            if not spec.is_concrete:
-                raise ShapeError(
-                    f"the shape of input {name!r} is not concrete.",
-                    (("so far", str(spec)),),
-                    self.with_shapes(),
-                    port=name,
-                )
-
     def with_shapes(self) -> str:
         """Return example code of a `compile` call with a shape for each input."""
         specs = {name: TensorSpec(shape) for name, shape in self._settled.items()} | self._open_params
-        shapes = {name: example_shape(spec.shape) for name, spec in specs.items()}
+        shapes: dict[str, list[int]] = {}
+        for name, spec in specs.items():
+            sizes = [32 if isinstance(dim, str) else dim for dim in spec.shape if dim != LEADING]
+            shapes[name] = [32, *(sizes or [784])] if LEADING in spec.shape else sizes
         return f"ml.compile(model, backend, shapes={shapes!r})"
-
-
-def example_shape(shape: tuple[Dim, ...]) -> list[int]:
-    """Return an example of a shape, in which numbers replace unknown dims.
-
-    Examples:
-        >>> example_shape(("...", 4)), example_shape(("...",)), example_shape(("batch", 3))
-        ([32, 4], [32, 784], [32, 3])
-    """
-    sizes = [32 if isinstance(dim, str) else dim for dim in shape if dim != LEADING]
-    return [32, *(sizes or [784])] if LEADING in shape else sizes
 
 
 def _count(names: Sequence[str], noun: str) -> str:
     return f"{len(names)} {noun}{'' if len(names) == 1 else 's'}"
 
 
-def is_text(spec: Spec | None) -> bool:
-    """Return whether a spec is the name of a dtype, and not the name of a dim."""
-    return isinstance(spec, StaticSpec) and isinstance(spec.value, str) and spec.value in ITEM_BYTES
-
-
 def as_array(subject: str, value: Any, port: str) -> jax.Array:
     """Convert a value to a JAX array."""
+    # JAX would silently convert 64-bit arrays to 32 bits unless x64 mode is on.
     check_width(value)
     try:
-        _warn_of_long_list(subject, value)
+        # Each number of a list is a separate argument of the jitted program.
+        leaves = jax.tree.leaves(value) if isinstance(value, list | tuple) else []
+        if len(leaves) > _FEW and isinstance(leaves[0], Tracer):
+            notice(
+                f"{subject} is a {type(value).__name__} of {len(leaves)} numbers. Each number is a separate argument "
+                "of the jitted program, which makes it slow. An array is one argument: np.asarray(values)."
+            )
         return jax.numpy.asarray(value)
     except (TypeError, ValueError):
         raise UnknownOptionError(
@@ -271,13 +255,3 @@ def as_array(subject: str, value: Any, port: str) -> jax.Array:
             'np.asarray(values, dtype="float32")  # with rows of one length',
             port=port,
         ) from None
-
-
-def _warn_of_long_list(subject: str, value: object) -> None:
-    # Each number of a list is a separate argument of the jitted program.
-    leaves = jax.tree.leaves(value) if isinstance(value, list | tuple) else []
-    if len(leaves) > _FEW and isinstance(leaves[0], Tracer):
-        notice(
-            f"{subject} is a {type(value).__name__} of {len(leaves)} numbers. Each number is a separate argument of "
-            "the jitted program, which makes it slow. An array is one argument: np.asarray(values)."
-        )

@@ -132,6 +132,7 @@ class CompiledModel:
         by_name = dict(x) if isinstance(x, Mapping) else {} if x is None else {"input": x}
         inputs = {**by_name, **named}
         if self._params is None:
+            # As in `params`: the call may be traced.
             with jax.ensure_compile_time_eval():
                 self._params = self._first_params(inputs)
         outputs = self.evaluate(self._params, inputs)
@@ -166,6 +167,7 @@ class CompiledModel:
             [2.0]
         """
         if output_gradients is None:
+            # The last output is the result of a chain, so the advice names it.
             name, spec = list(self.output_specs.items())[-1]
             if len(self.output_specs) > 1 or not isinstance(spec, TensorSpec) or spec.shape != ():
                 raise MissingInputError(
@@ -174,5 +176,6 @@ class CompiledModel:
                     f"pm.evaluate_all(params, inputs, {{{name!r}: backend.ones_like(outputs[{name!r}])}})",
                     port=name,
                 )
+            # d(loss)/d(loss) is 1.
             output_gradients = {name: self.backend.ones((), dtype=spec.dtype)}
         return self.evaluate(params, inputs, output_gradients, state=state)

@@ -86,16 +86,34 @@ def compile(
         >>> pm.evaluate(pm.randomize_params(), {"input": pm.backend.randn(32, 128)})["output"].shape
         (32, 64)
     """
+    # Python's own error would not list the arguments.
     refuse_unknown("compile", unknown, compile)
     check_switch("jit", jit)
     check_switch("verbose", verbose)
     backend = JaxBackend() if backend is None else backend
     if isinstance(backend, EmittedBackend):
         unused = {
+            # Rejected and not ignored: each of them changes how XLA compiles, and there is no XLA.
             "jit": jit, "parallelism": parallelism, "jit_options": jit_options, "tpu_options": tpu_options,
             "static_shapes": static_shapes, "optimizations": optimizations,
         }  # fmt: skip
-        return compile_emitted(model, backend, unused, shapes, verbose, constants, frozen, trainable)
+        rejected = [name for name, value in unused.items() if value is not None]
+        if rejected:
+            raise UnknownOptionError(
+                f"{type(backend).__name__} takes no option {rejected[0]!r}: it does not use XLA.",
+                (("takes", "shapes, verbose, constants, frozen, trainable"),),
+                f"ml.compile(model, ml.JaxBackend(), {rejected[0]}={unused[rejected[0]]!r})",
+            )
+        with jax.enable_x64(backend.default_dtype == "float64"):
+            tracer = JaxBackend()
+            # `JaxBackend(dtype="float64")` would switch JAX to float64 for the whole process.
+            tracer.default_dtype = as_dtype(backend.default_dtype)
+            traced = compile(
+                model, tracer, shapes=shapes, verbose=verbose, constants=constants, frozen=frozen, trainable=trainable
+            )
+        emitted = EmittedModel(traced, backend)
+        emitted.emit_forward()
+        return emitted
     if not isinstance(backend, JaxBackend):
         raise UnknownOptionError(
             f"cannot compile for {backend!r}.", (("needs", "a backend that runs models"),), "ml.JaxBackend()"
@@ -104,6 +122,7 @@ def compile(
     if constants is not None:
         graph = with_constants(graph, constants)
     specs = input_specs(graph, shapes or {}, backend.default_dtype)
+    # `shapes` may also contain the shape of a parameter, which then is not open.
     graph = with_param_shapes(graph, specs)
     if frozen or trainable:
         graph = with_training(graph, frozen, trainable, specs)
@@ -117,41 +136,12 @@ def compile(
         )
     if placement and jit:
         notice("jit=True has no effect: a model that is placed on several devices runs op by op.")
+    # A jitted program runs on one set of devices, so placed blocks run op by op.
     jitted = (backend.jit if jit is None else jit) and not placement
     options = read_options(backend, jitted, parallelism, jit_options, tpu_options, static_shapes, optimizations)
     compiled = PhysicalModel(graph, backend, inference, jitted, options, placement, declared_sizes(graph, specs))
     if verbose:
         print(shape_log(inference))
-    return compiled
-
-
-def compile_emitted(
-    model: Model | LogicalGraph | Block,
-    backend: EmittedBackend,
-    unused: Mapping[str, Any],
-    shapes: Mapping[str, Sequence[Dim]] | None,
-    verbose: bool,
-    constants: Mapping[str, Any] | None,
-    frozen: Iterable[str],
-    trainable: Iterable[str],
-) -> EmittedModel:
-    """Bind a model to a backend that runs emitted source."""
-    rejected = [name for name, value in unused.items() if value is not None]
-    if rejected:
-        raise UnknownOptionError(
-            f"{type(backend).__name__} takes no option {rejected[0]!r}: it does not use XLA.",
-            (("takes", "shapes, verbose, constants, frozen, trainable"),),
-            f"ml.compile(model, ml.JaxBackend(), {rejected[0]}={unused[rejected[0]]!r})",
-        )
-    with jax.enable_x64(backend.default_dtype == "float64"):
-        tracer = JaxBackend()
-        # `JaxBackend(dtype="float64")` would switch JAX to float64 for the whole process.
-        tracer.default_dtype = as_dtype(backend.default_dtype)
-        traced = compile(
-            model, tracer, shapes=shapes, verbose=verbose, constants=constants, frozen=frozen, trainable=trainable
-        )
-    compiled = EmittedModel(traced, backend)
-    compiled.emit_forward()
     return compiled
 
 

@@ -48,7 +48,9 @@ class EmittedModel(CompiledModel):
     def __init__(self, traced: PhysicalModel, backend: EmittedBackend):
         self.traced, self.backend, self.graph, self.inference = traced, backend, traced.graph, traced.inference
         self._programs = {
-            name: EmittedFunction(traced._evaluate, name, self.graph, backend, 3, self._arrays) for name in PROGRAMS
+            # The key is argument 3 of `evaluate`; it is traced as a JAX key, and passed as an array.
+            name: EmittedFunction(traced._evaluate, name, self.graph, backend, 3, self._arrays)
+            for name in PROGRAMS
         }
 
     def emit_forward(self) -> None:
@@ -59,6 +61,7 @@ class EmittedModel(CompiledModel):
         """
         traced = self.traced
         arrays = [*traced.input_specs.values(), *(parameter.spec for parameter in (*traced.parameters, *traced.states))]
+        # Source is written for sizes, which only the first call knows.
         if not all(spec.is_concrete for spec in arrays):
             return
         params, inputs, _ = traced.example_specs()
@@ -105,6 +108,7 @@ class EmittedModel(CompiledModel):
             ShapeError: The shape of a parameter is still unknown.
             UnknownOptionError: The seed is not an integer.
         """
+        # JAX draws the values, so a seed gives the same parameters on all backends.
         seed = self.backend.next_seed() if seed is None else seed
         with precision(self.backend):
             return self._from_jax(self.traced.randomize_params(seed))
@@ -168,10 +172,12 @@ class EmittedModel(CompiledModel):
         forward, both = self._programs["forward"], self._programs["forward+backward"]
         if output_gradients is None:
             return forward(params, inputs, None, key, state)
+        # The library's autograd would differentiate the emitted forward pass, and not use a hand-written gradient.
         if self.backend.grads == "jax" or forward.loaded(params, inputs, None, key, state).has_custom_gradients:
             return both(params, inputs, output_gradients, key, state)
         cotangents, held = self._arrays(output_gradients), None if state is None else self._arrays(state)
         params, inputs = self._arrays(params), self._arrays(inputs)
+        # Traced by JAX without running, whose messages name ports and shapes.
         both.results(params, inputs, cotangents, key, held)  # checks the arguments
         names = by_port(cotangents, self.output_names, "output", argument="output_gradients")
         weights = {port: cotangents[name] for port, name in names.items()}
@@ -241,12 +247,14 @@ class EmittedFunction:
         """Return the result of the function as a tree of arrays of the backend's library."""
         with self._backend.on_device():
             arrays, structure = jax.tree.flatten(args)
+            # With the types: a NumPy array of the same shape needs a conversion, one of the library does not.
             kinds = [(type(array), getattr(array, "shape", None), getattr(array, "dtype", None)) for array in arrays]
             key = structure, tuple(kinds)
             loaded = self._ready.get(key)
             if loaded is None:
                 leaves, (arrays, structure) = arrays, self._flat(args)
                 loaded = self._for(arrays, structure)
+                # No argument was converted, so the next call with such arguments can skip the conversion.
                 if structure == key[0] and all(map(operator.is_, arrays, leaves)):
                     self._ready[key] = loaded
             return jax.tree.unflatten(loaded.results, loaded.run(*arrays))
@@ -255,6 +263,7 @@ class EmittedFunction:
         """Write and load the source for arguments of these shapes and dtypes, so that the first call need not."""
         leaves, structure = jax.tree.flatten(specs)
         with self._backend.on_device():
+            # One item is enough to find the dtype of the library.
             items = [self._backend.from_numpy(np.zeros(1, jax.numpy.dtype(leaf.dtype))) for leaf in leaves]
             arrays = [_Placeholder(leaf.shape, item.dtype) for leaf, item in zip(leaves, items, strict=True)]
             key = _key(structure, arrays)
@@ -297,7 +306,9 @@ class EmittedFunction:
         specs = list(jax.tree.unflatten(structure, structs))
         position = self._key_argument
         if position is not None and position < len(specs) and specs[position] is not None:
+            # A JAX key has its own dtype, which no other library has.
             specs[position] = jax.eval_shape(lambda: jax.random.key(0))
+        # Arguments at the end that are None are left out, so that source has no unused arguments.
         while specs and specs[-1] is None:
             specs.pop()
         return tuple(specs)
@@ -315,6 +326,7 @@ class EmittedFunction:
     def _load(self, structure: Any, program: traced.Program) -> Loaded:
         backend = self._backend
         with precision(backend):
+            # Covers `jax.custom_vjp` and ops of `register_primitive` with a gradient.
             is_custom = any(site.primitive.startswith("custom_vjp") for site in program.sites)
             results = jax.tree.structure(program.trace.traced.out_info)
             dtypes = [str(leaf.dtype) for leaf in jax.tree.leaves(program.trace.traced.out_info)]

@@ -42,6 +42,7 @@ def ports_of(graph: LogicalGraph) -> Ports:
     sources = {path: ends for path, (ends, _) in flat_graph.groups.items()} | {
         op.path: op.sources for op in flat_graph.ops
     }
+    # Of several outputs, the order in a program is that of computation, which only these blocks fix.
     in_order = {name for name, rule in OPS.items() if rule.computes_in_order}
     return Ports(
         {path: {port: (end.node, end.port) for port, end in ends.items()} for path, ends in sources.items()},

@@ -13,7 +13,7 @@ from mithril_nb import cost, stages
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.backends.jax.devices import device_name, put
 from mithril_nb.backends.jax.watch import NotANumberError, checking_shapes, device_of, looking_for_nan, on_devices
-from mithril_nb.compilation.calls import Calls, as_array, is_text
+from mithril_nb.compilation.calls import Calls, as_array
 from mithril_nb.compilation.compiled_model import Arrays, CompiledModel
 from mithril_nb.compilation.inspecting import PROGRAMS, inspect_program
 from mithril_nb.compilation.options import Options
@@ -22,12 +22,12 @@ from mithril_nb.display import Shown
 from mithril_nb.errors import MissingInputError, ShapeError, UnknownOptionError
 from mithril_nb.graph.query import Found
 from mithril_nb.graph.records import LogicalGraph
-from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.graph.spec import ITEM_BYTES, StaticSpec, TensorSpec
 from mithril_nb.inspection import Inspection
 from mithril_nb.models.naming import by_port, input_range
 from mithril_nb.models.shape_inference.flat import flat
 from mithril_nb.models.shape_inference.infer import Inference, Parameter
-from mithril_nb.program import Toolkit, check_kernels, draws_random_numbers, run_with_state
+from mithril_nb.program import check_kernels, draws_random_numbers, run_with_state
 
 
 class PhysicalModel(CompiledModel, Shown):
@@ -61,6 +61,7 @@ class PhysicalModel(CompiledModel, Shown):
         self.graph, self.backend, self.inference, self.jit = graph, backend, inference, jit
         self.options = options = options or Options(compiler_options=backend.compiler_options)
         self._placement = dict(placement or {})
+        self._inspections: dict[str, Inspection] = {}
         self._draws = draws_random_numbers(graph, backend.toolkit, False)
         self._run = self._jitted() if jit else self._evaluate
         self._donating = self._jitted(options.donated) if options.donated else None
@@ -69,7 +70,10 @@ class PhysicalModel(CompiledModel, Shown):
         if backend.mesh is not None:
             self._spread = ModelSharding(backend.mesh, options.parallelism, options.replicates_inputs)
             self._spread.check(inference.inputs, inference.parameters)
-        self._texts = [name for name, spec in inference.outputs.items() if is_text(spec)]
+        # Outputs that are names of dtypes, which a jitted program cannot return. Names of dims are no such text.
+        statics = {name: spec.value for name, spec in inference.outputs.items() if isinstance(spec, StaticSpec)}
+        self._texts = [name for name, value in statics.items() if isinstance(value, str) and value in ITEM_BYTES]
+        # `stop_gradient` gives these parameters a zero gradient, and lets XLA drop their backward pass.
         self._frozen = frozenset(parameter.name for parameter in inference.parameters if not parameter.is_trainable)
         if not (self._draws or inference.states or options.donated or backend.debug or self._texts):
             # A call of a small model takes about 10 us, so avoid a Python frame between the caller and XLA.
@@ -174,10 +178,13 @@ class PhysicalModel(CompiledModel, Shown):
         Arguments and errors are those of `forward`.
         """
         params, inputs, state = self._calls.checked(params, inputs, state)
+        # A default key would give the same "random" numbers in each step.
         if key is None and draws_random_numbers(self.graph, self.backend.toolkit, training):
+            draws = self.backend.toolkit.draws
+            blocks = [op.path for op in flat(self.graph).ops if draws(op.block.op, op.block.options, training)]
             raise MissingInputError(
                 "this model draws random numbers but receives no key.",
-                (("blocks", ", ".join(self._drawing(training))),),
+                (("blocks", ", ".join(blocks)),),
                 "pm.forward(params, inputs, key=backend.get_random_key(), training=True)",
             )
         if self._frozen:
@@ -185,22 +192,13 @@ class PhysicalModel(CompiledModel, Shown):
         if self._spread is not None:
             inputs = self._spread.inputs(inputs)
             params = self._spread.params(self.parameters, params)
-        with jax.default_matmul_precision(self.backend.precision) if self.backend.precision else nullcontext():
-            return run_with_state(
-                self.graph, self._toolkit(inputs), params, inputs, state=state, key=key, training=training
-            )
-
-    def _toolkit(self, inputs: Arrays) -> Toolkit:
         toolkit = self.backend.toolkit
         if self._placement:
             toolkit = on_devices(toolkit, self._placement)
         if self.backend.debug:
             toolkit = checking_shapes(toolkit, self._calls.inferred(inputs).blocks)
-        return toolkit
-
-    def _drawing(self, training: bool) -> list[str]:
-        draws = self.backend.toolkit.draws
-        return [op.path for op in flat(self.graph).ops if draws(op.block.op, op.block.options, training)]
+        with jax.default_matmul_precision(self.backend.precision) if self.backend.precision else nullcontext():
+            return run_with_state(self.graph, toolkit, params, inputs, state=state, key=key, training=training)
 
     def evaluate(
         self,
@@ -238,7 +236,11 @@ class PhysicalModel(CompiledModel, Shown):
             with jax.debug_nans(True) if self.backend.debug else nullcontext():
                 result = run(*args)
         except FloatingPointError as error:
-            self._find_nan(params, inputs, key, state)
+            # XLA only reports that there is a NaN. Running op by op raises at the block that returns the first one.
+            toolkit = looking_for_nan(self.backend.toolkit)
+            with jax.debug_nans(False):
+                params, inputs, state = self._calls.checked(params, inputs, state)
+                run_with_state(self.graph, toolkit, params, inputs, state=state, key=key, training=False)
             raise NotANumberError(
                 "a gradient of this model is NaN, but its outputs are finite.",
                 (("because", str(error)),),
@@ -250,13 +252,6 @@ class PhysicalModel(CompiledModel, Shown):
         specs: Any = self._calls.inferred(self._calls.inputs(inputs)).outputs
         outputs = {name: specs[name].value if name in self._texts else outputs[name] for name in self.output_names}
         return (outputs, *gradients) if gradients else outputs
-
-    def _find_nan(self, params: Arrays, inputs: Arrays, key: Any, state: Any) -> None:
-        with jax.debug_nans(False):
-            params, inputs, state = self._calls.checked(params, inputs, state)
-            run_with_state(
-                self.graph, looking_for_nan(self.backend.toolkit), params, inputs, state=state, key=key, training=False
-            )
 
     def _first_params(self, inputs: Arrays) -> dict[str, jax.Array]:
         inference = self._calls.inferred(self._calls.inputs(inputs))
@@ -302,6 +297,7 @@ class PhysicalModel(CompiledModel, Shown):
         cotangents = {}
         for name, array in outputs.items():
             gradient = gradients.get(name)
+            # The error of `jax.vjp` would not name the output.
             if gradient is not None and jax.numpy.shape(gradient) != array.shape:
                 raise ShapeError(
                     f"the gradient of output {name!r} does not have the shape of the output.",
@@ -337,6 +333,7 @@ class PhysicalModel(CompiledModel, Shown):
                 specs = (*specs, jax.eval_shape(lambda: jax.random.key(0)) if self._draws else None)
             if self.states:
                 specs = (*specs, structs({state.name: state.spec for state in self.states}))
+            # The stages must show the program that runs, so they are compiled with the same options.
             options = {"device": self.backend.device, "compiler_options": self.options.compiler_options}
             self._inspections[program] = inspect_program(self.graph, program, self._evaluate, specs, options)
         return self._inspections[program]
@@ -360,10 +357,6 @@ class PhysicalModel(CompiledModel, Shown):
         """
         return self.inspect(program).find(query)
 
-    @cached_property
-    def _inspections(self) -> dict[str, Inspection]:
-        return {}
-
     @property
     def param_specs(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Shape and dtype of each parameter, as `randomize_params` returns it. Nothing is drawn or allocated.
@@ -383,7 +376,14 @@ class PhysicalModel(CompiledModel, Shown):
         Raises:
             ShapeError: The shape of an input is not concrete.
         """
-        self._calls.check_concrete_inputs()
+        for name, spec in self.input_specs.items():
+            if not spec.is_concrete:
+                raise ShapeError(
+                    f"the shape of input {name!r} is not concrete.",
+                    (("so far", str(spec)),),
+                    self._calls.with_shapes(),
+                    port=name,
+                )
         outputs = {name: spec for name, spec in self.output_specs.items() if isinstance(spec, TensorSpec)}
         params = {parameter.name: parameter.spec for parameter in self.parameters}
         return structs(params), structs(self.input_specs), structs(outputs)
@@ -429,6 +429,7 @@ class PhysicalModel(CompiledModel, Shown):
     def memory(self) -> cost.Memory | None:
         """Bytes that the compiled forward program needs; `None` if unknown. Compiles the program on first use."""
         inspection = self.inspect()
+        # Compiled before the analysis, so that an error of the compiler is raised and not read as unknown memory.
         _ = inspection.optimized
         return cost.xla_memory(lambda: inspection.analysis("memory"))
 

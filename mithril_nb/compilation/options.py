@@ -57,6 +57,7 @@ def read_options(
     donated, keeps_xla = _jit_options(jit_options, jit)
     replicates = _tpu_options(tpu_options, backend, parallelism)
     if optimizations is not None and not _optimizations(optimizations, backend, jit):
+        # The user may have disabled other passes by the same flag.
         flags["xla_disable_hlo_passes"] = ",".join(filter(None, (flags.get("xla_disable_hlo_passes"), _FUSION_PASSES)))
     return Options(parallelism, donated, keeps_xla, replicates, bool(static_shapes), flags)
 
@@ -95,6 +96,7 @@ def _jit_options(user_options: Mapping[str, Any] | None, jit: bool) -> tuple[tup
 def _positions(argnums: Any, key: str) -> tuple[int, ...]:
     if argnums is None:
         return ()
+    # One position or several, as for `jax.jit`.
     positions = tuple(argnums) if isinstance(argnums, Sequence) and not isinstance(argnums, str) else (argnums,)
     if any(
         isinstance(position, bool) or not isinstance(position, int) or not 0 <= position < len(ARGUMENTS)
@@ -117,6 +119,7 @@ def _tpu_options(user_options: Mapping[str, Any] | None, backend: JaxBackend, pa
     replicates = bool(options.get("replicate_inputs"))
     if replicates and backend.mesh is None:
         notice("tpu_options['replicate_inputs'] has no effect: the backend has one device, not a device_mesh.")
+    # Only "model" leaves the batch whole.
     elif replicates and parallelism in ("data", "mixed"):
         raise UnknownOptionError(
             f"tpu_options['replicate_inputs']=True and parallelism={parallelism!r} contradict each other.",

@@ -42,10 +42,12 @@ class ModelSharding:
             for name, spec in inputs.items():
                 if spec.shape and isinstance(spec.shape[0], int):
                     check_even(f"the batch of input {name!r}", spec.shape, 0, self.mesh.shape[self.first], name)
+        # With open shapes, the first call checks.
         are_concrete = all(parameter.spec.is_concrete for parameter in parameters)
         parts = self.mesh.shape[self.last]
         if self.splits_params and parameters and are_concrete and parts > 1:
             shapes = [tuple(map(int, parameter.spec.shape)) for parameter in parameters]
+            # One parameter is enough: small ones, such as biases of odd sizes, are replicated.
             if all(_axis(parameter, shape, parts) is None for parameter, shape in zip(parameters, shapes, strict=True)):
                 raise ShapeError(
                     f"no parameter can be split evenly over {parts} devices.",
@@ -73,23 +75,20 @@ class ModelSharding:
 
     def params(self, parameters: Sequence[Parameter], arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arrays with parameters or states sharded or replicated; other arrays do not change."""
-        specs = {parameter.name: self._spec(parameter, array_shape(arrays[parameter.name])) for parameter in parameters}
+        shapes = {name: tuple(getattr(array, "shape", ())) for name, array in arrays.items()}  # a number has none
+        specs = dict.fromkeys((parameter.name for parameter in parameters), PartitionSpec())
+        for parameter in parameters if self.splits_params else ():
+            axis = _axis(parameter, shapes[parameter.name], self.mesh.shape[self.last])
+            if axis is not None:
+                specs[parameter.name] = PartitionSpec(*[None] * axis, self.last)
         return {name: self._sharded(array, specs[name]) if name in specs else array for name, array in arrays.items()}
 
     def _sharded(self, array: Any, spec: PartitionSpec) -> Any:
         sharding = NamedSharding(self.mesh, spec)
+        # Inside a jitted program, a constraint tells XLA the sharding; outside, the array is moved.
         if isinstance(array, Tracer):
             return jax.lax.with_sharding_constraint(array, sharding)
         return jax.device_put(array, sharding)
-
-    def _spec(self, parameter: Parameter, shape: tuple[int, ...]) -> PartitionSpec:
-        axis = _axis(parameter, shape, self.mesh.shape[self.last]) if self.splits_params else None
-        return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, self.last)
-
-
-def array_shape(array: Any) -> tuple[int, ...]:
-    """Return the shape of an array or a number."""
-    return tuple(getattr(array, "shape", ()))
 
 
 def _axis(parameter: Parameter, shape: tuple[int, ...], parts: int) -> int | None:
@@ -97,7 +96,9 @@ def _axis(parameter: Parameter, shape: tuple[int, ...], parts: int) -> int | Non
     rank = len(shape) - lead
     if rank < 1 or parts == 1:
         return None
+    # The output axis first: then each device computes a part of the features, without a sum over devices.
     first = [parameter.initializer.out_axis, parameter.initializer.in_axis] if rank > 1 else [-1]
     rest = sorted(range(lead, len(shape)), key=lambda axis: -shape[axis])
+    # The axes of an initializer count without the stacked ones of `Repeat`.
     axes = [axis % rank + lead for axis in first if -rank <= axis < rank] + rest
     return next((axis for axis in axes if shape[axis] % parts == 0 and shape[axis]), None)

@@ -22,6 +22,7 @@ def as_module(model: Any, params: Mapping[str, Any], state: Mapping[str, Any]) -
 
 
 @cache
+# Inside a function: PyTorch is imported only by those who use it.
 def _module_type() -> type:
     import torch
 
@@ -38,6 +39,7 @@ def _module_type() -> type:
             self._param_places = {name: _place(self, name) for name in params}
             self._state_places = {name: _place(self, name) for name in state}
             for name, (owner, port) in self._param_places.items():
+                # A copy: optimizers of PyTorch change parameters in place.
                 value = torch.nn.Parameter(params[name].detach().clone(), requires_grad=name not in frozen)
                 owner.register_parameter(port, value)
             for name, (owner, port) in self._state_places.items():
@@ -49,6 +51,7 @@ def _module_type() -> type:
             params = {name: getattr(owner, port) for name, (owner, port) in self._param_places.items()}
             state = {name: getattr(owner, port) for name, (owner, port) in self._state_places.items()}
             args: dict[str, Any] = {"params": params, "inputs": inputs, "state": state}
+            # From PyTorch's generator, so that `torch.manual_seed` makes a run repeatable.
             if self._is_random and self.training:
                 args["key"] = torch.randint(0, 2**31 - 1, (2,))
             kinds = tuple([(name, tuple(array.shape), array.dtype, array.device) for name, array in inputs.items()])
@@ -93,6 +96,7 @@ def _loader(model: Any) -> Callable[[bool, Mapping[str, Any]], Callable[..., Any
             )
         return loaded.function
 
+    # `torch.compile` cannot trace JAX, and need not: only the loaded source runs in the graph.
     disabled: Any = torch.compiler.disable(load)
     return disabled
 
@@ -103,6 +107,7 @@ def _place(module: Any, name: str) -> tuple[Any, str]:
     *path, port = name.split(".")
     for part in path:
         child = part
+        # Names such as "type" or "half" are methods of every module.
         while child not in module._modules and hasattr(module, child):
             child += "_"
         if child not in module._modules:

@@ -34,7 +34,9 @@ def infer_boundary(
     roles: dict[Endpoint, PortRole] = {
         Endpoint(node.name, port.name): port.role for node in nodes for port in node.block.inputs
     }
+    # Edges are compared by target, so that the order of edits does not show in the graph.
     position = {end: number for number, end in enumerate(roles)}
+    # A target that does not exist raises here; `check_parts` reports it where graphs come from a file.
     edges.sort(key=lambda edge: position[edge.target])
     fed = {edge.target for edge in edges}
     read = {edge.source for edge in edges}
@@ -48,9 +50,11 @@ def infer_boundary(
             # A parameter stays a parameter when other blocks read it too, as with tied weights and penalties.
             if existing is None or existing.role == "data":
                 inputs[edge.source.port] = Port(edge.source.port, role)
+    # Parameters and options need no connection.
     opened = [end for end, role in roles.items() if role == "data" and end not in fed]
     free = FreeNames(inputs.keys() | used_labels.keys())
     for index, end in enumerate(opened):
+        # The first input is called "input", so that chains have the same name whatever their first block is.
         plain = INPUT if index == 0 and INPUT not in inputs and INPUT not in used_labels else automatic_name(end)
         name = free.take(plain)
         source = Endpoint(BOUNDARY, name)
@@ -67,10 +71,12 @@ def infer_boundary(
     for end in unread:
         name = label_of.get(end)
         if name is None:
+            # The last output is mostly the result, and others are by-products such as states.
             last = end == plain_ends[-1] and OUTPUT not in used_labels
             name = OUTPUT if last else free.take(automatic_name(end))
         outputs.append(Port(name))
         edges.append(Edge(end, Endpoint(BOUNDARY, name)))
+    # Notes of removed blocks are dropped. Those of parameters inside composites cannot be checked here.
     present = {*roles, *gives, *(Endpoint(BOUNDARY, name) for name in inputs)}
     noted = sorted(
         ((end, note) for end, note in notes.items() if (end in present or is_array(end)) and note != Note()),
@@ -100,6 +106,7 @@ def is_array(end: Endpoint) -> bool:
 
 def _boundary_role(role: PortRole, note: Note | None) -> PortRole:
     """Return the role of a graph input, given the role of the port that it feeds and the user's note on the input."""
+    # An option of a block can read any input, but is no parameter by itself.
     if role in ("data", "option"):
         return "param" if note and note.is_trainable else "data"
     return role
@@ -111,6 +118,7 @@ def made_edges(graph: LogicalGraph, named: Collection[str] = ()) -> list[Edge]:
     The added edges lead to graph outputs, or come from graph inputs with generated names. Edges from the graph inputs
     `named` are returned too, because the caller makes their generated names permanent.
     """
+    # Names that the user gave. Generated ones are inferred again, and may then differ.
     permanent = {source for _, source in graph.labels} | {Endpoint(BOUNDARY, name) for name in named}
     return [
         edge
@@ -137,6 +145,7 @@ class FreeNames:
 
     def take(self, name: str) -> str:
         """Return the name, or the name with the smallest free number, and mark the result as used."""
+        # The last number is remembered: 10,000 equal names would need quadratic time.
         number, free = self.numbers.get(name, 2), name
         while free in self.used:
             free, number = f"{name}_{number}", number + 1

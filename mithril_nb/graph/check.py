@@ -27,6 +27,7 @@ def run_order(graph: LogicalGraph) -> tuple[Node, ...]:
             before[edge.target.node].add(edge.source.node)
     names = [node.name for node in graph.nodes]
     done: set[str] = set()
+    # `done.add` returns None, so this marks each name on the way.
     if all(before[name] <= done and not done.add(name) for name in names):
         return graph.nodes  # the usual case: added in topological order
     sorter = TopologicalSorter(before)
@@ -41,6 +42,7 @@ def run_order(graph: LogicalGraph) -> tuple[Node, ...]:
             (("cycle", listed(map(component, cycle))),),
             block=cycle[0],
         ) from None
+    # `TopologicalSorter` returns ready nodes in any order; graphs are compared, so the order must not depend on it.
     position = {name: index for index, name in enumerate(names)}
     order: list[Node] = []
     while sorter.is_active():
@@ -63,6 +65,7 @@ def path_between(graph: LogicalGraph, start: str, end: str) -> tuple[str, ...] |
     for edge in graph.edges:
         if edge.source.node != BOUNDARY and edge.target.node != BOUNDARY:
             following.setdefault(edge.source.node, []).append(edge.target.node)
+    # Breadth first, so the reported cycle is a shortest one.
     while frontier:
         name = frontier.popleft()
         if name == end:
@@ -88,6 +91,7 @@ def check(graph: LogicalGraph, prefix: str = "") -> None:
     inputs = {Endpoint(BOUNDARY, port.name) for port in graph.inputs}
     outputs = {Endpoint(BOUNDARY, port.name) for port in graph.outputs}
     check_parts(graph.nodes, graph.edges, graph.labels, prefix, boundary=(inputs, outputs))
+    # Raises for a cycle.
     run_order(graph)
     fed = {edge.target for edge in graph.edges}
     needed = [Endpoint(node.name, p.name) for node in graph.nodes for p in node.block.inputs if p.role == "data"]
@@ -119,10 +123,18 @@ def check_parts(
     """
     _check_names("block", [node.name for node in nodes], prefix)
     _check_names("label", [label for label, _ in labels], prefix)
-    _check_labelled_once(labels, prefix)
+    for end, count in Counter(end for _, end in labels).items():
+        if count > 1:
+            raise NameTakenError(
+                f"port '{end}'{_location(prefix)} has {count:,} labels.",
+                (("labels", listed(repr(label) for label, endpoint in labels if endpoint == end)),),
+                "remove all but one of these labels.",
+                block=prefix,
+            )
     gives = {Endpoint(node.name, port.name) for node in nodes for port in node.block.outputs}
     takes = {Endpoint(node.name, port.name) for node in nodes for port in node.block.inputs}
     if boundary is None:
+        # A file does not list inputs: they are inferred from these edges.
         boundary = {edge.source for edge in edges if edge.source.node == BOUNDARY and edge.source.port}, set()
     sources, targets = gives.union(boundary[0]), takes.union(boundary[1])
     for edge in edges:
@@ -136,6 +148,7 @@ def check_parts(
                     edge=(str(edge.source), str(edge.target)),
                 )
     for label, end in labels:
+        # A label of an input has the name of the input.
         if end not in gives and end != Endpoint(BOUNDARY, label):
             raise ConnectionError(
                 f"the label {label!r}{_location(prefix)} is given to port '{end}', which does not exist.",
@@ -163,17 +176,6 @@ def _check_names(kind: str, names: list[str], prefix: str) -> None:
                 else f"a {kind}{_location(prefix)} has no name.",
                 (("names", listed(map(repr, names))),),
                 f"give each {kind} a unique name.",
-                block=prefix,
-            )
-
-
-def _check_labelled_once(labels: Sequence[tuple[str, Endpoint]], prefix: str) -> None:
-    for end, count in Counter(end for _, end in labels).items():
-        if count > 1:
-            raise NameTakenError(
-                f"port '{end}'{_location(prefix)} has {count:,} labels.",
-                (("labels", listed(repr(label) for label, endpoint in labels if endpoint == end)),),
-                "remove all but one of these labels.",
                 block=prefix,
             )
 

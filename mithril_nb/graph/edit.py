@@ -57,14 +57,17 @@ def find(graph: LogicalGraph, text: object) -> Endpoint:
         >>> find((Model() | Linear(3)(input="x")).graph, "linear_0.input")
         Endpoint(node='', port='x')
     """
+    # Other values get the error below, which lists the names.
     end = Endpoint.parse(text if isinstance(text, str) else "")
     if end.node:
         if end.node in graph.by_name and end.port in _ports(graph, end.node):
+            # The user sees one connection where the graph has two ends, so both refer to the source.
             return end if _is_output(graph, end) else graph.source_of.get(end, end)
     else:
         labels = dict(graph.labels)
         if end.port in labels:
             return labels[end.port]
+        # The name of a graph output that the user did not give, such as "output".
         if end in graph.source_of:
             return graph.source_of[end]
         if any(port.name == end.port for port in graph.inputs):
@@ -79,6 +82,22 @@ def find(graph: LogicalGraph, text: object) -> Endpoint:
     )
 
 
+def _rebuilt(
+    graph: LogicalGraph,
+    *,
+    nodes: tuple[Node, ...] | None = None,
+    edges: list[Edge] | None = None,
+    labels: Mapping[str, Endpoint] | None = None,
+    notes: Mapping[Endpoint, Note] | None = None,
+) -> LogicalGraph:
+    return infer_boundary(
+        graph.nodes if nodes is None else nodes,
+        made_edges(graph) if edges is None else edges,
+        dict(graph.labels) if labels is None else labels,
+        graph.note_at if notes is None else notes,
+    )
+
+
 def annotate(graph: LogicalGraph, end: Endpoint, **changes: Any) -> LogicalGraph:
     """Add annotations to an endpoint, such as `shape=` or `is_trainable=`; see `Note`.
 
@@ -87,11 +106,12 @@ def annotate(graph: LogicalGraph, end: Endpoint, **changes: Any) -> LogicalGraph
     """
     labels = dict(graph.labels)
     named: tuple[str, ...] = ()
+    # Otherwise the note would move to another input as soon as a block is added before this one.
     if end.node == BOUNDARY and any(port.name == end.port for port in graph.inputs):
         named = (end.port,)
         labels[end.port] = end
     notes = {**graph.note_at, end: replace(graph.note_at.get(end, Note()), **changes)}
-    return infer_boundary(graph.nodes, made_edges(graph, named), labels, notes)
+    return _rebuilt(graph, edges=made_edges(graph, named), labels=labels, notes=notes)
 
 
 def annotate_array(graph: LogicalGraph, name: str, is_trainable: bool) -> LogicalGraph:
@@ -100,7 +120,7 @@ def annotate_array(graph: LogicalGraph, name: str, is_trainable: bool) -> Logica
     # A parameter of a block is trainable by default and needs no note; an input of the model needs one.
     trainable = None if is_trainable and is_array(end) else is_trainable
     note = replace(graph.note_at.get(end, Note()), is_trainable=trainable)
-    return infer_boundary(graph.nodes, made_edges(graph), dict(graph.labels), {**graph.note_at, end: note})
+    return _rebuilt(graph, notes={**graph.note_at, end: note})
 
 
 def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
@@ -108,7 +128,7 @@ def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
     name = checked_name(name)
     labels = dict(graph.labels)
     holder = labels.get(name)
-    inputs = {port.name for port in graph.inputs}
+    inputs = [port.name for port in graph.inputs]
     if (holder is not None and holder != end) or (name in inputs and end != Endpoint(BOUNDARY, name)):
         raise NameTakenError(
             f"cannot give '{end}' the name {name!r}: '{holder or Endpoint(BOUNDARY, name)}' already has it.",
@@ -120,20 +140,21 @@ def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
     if end.node == BOUNDARY:
         new = Endpoint(BOUNDARY, name)
         edges = [
-            Edge(new if edge.source == end else edge.source, edge.target) for edge in made_edges(graph, (end.port,))
+            # With `end.port`, because a generated name has no edge that the user made.
+            Edge(new if edge.source == end else edge.source, edge.target)
+            for edge in made_edges(graph, (end.port,))
         ]
-        labels = {label: endpoint for label, endpoint in labels.items() if endpoint != end}
-        labels[name] = new
+        labels = {label: endpoint for label, endpoint in labels.items() if endpoint != end} | {name: new}
         notes = {new if endpoint == end else endpoint: note for endpoint, note in graph.notes}
-        return infer_boundary(graph.nodes, edges, labels, notes)
+        return _rebuilt(graph, edges=edges, labels=labels, notes=notes)
     if not _is_output(graph, end):
         # The note of the parameter moves to the new graph input.
         new, old = Endpoint(BOUNDARY, name), Endpoint(BOUNDARY, parameter_name(component(end.node), end.port))
         notes = {new if endpoint in (old, end) else endpoint: note for endpoint, note in graph.notes}
-        return infer_boundary(graph.nodes, [*made_edges(graph), Edge(new, end)], {**labels, name: new}, notes)
-    labels = {label: endpoint for label, endpoint in labels.items() if endpoint != end}
-    labels[name] = end
-    return infer_boundary(graph.nodes, made_edges(graph), labels, graph.note_at)
+        edges = [*made_edges(graph), Edge(new, end)]
+        return _rebuilt(graph, edges=edges, labels={**labels, name: new}, notes=notes)
+    labels = {label: endpoint for label, endpoint in labels.items() if endpoint != end} | {name: end}
+    return _rebuilt(graph, labels=labels)
 
 
 def expose(graph: LogicalGraph, end: Endpoint) -> LogicalGraph:
@@ -142,7 +163,7 @@ def expose(graph: LogicalGraph, end: Endpoint) -> LogicalGraph:
         return annotate(graph, end, is_exposed=True)
     raise ConnectionError(
         f"cannot expose '{end}': it is {'a parameter' if end.node else 'an input'} of the model, not an output.",
-        (("outputs of blocks", listed(f"'{source}'" for source in _outputs(graph))),),
+        (("outputs of blocks", listed(f"'{Endpoint(n.name, p.name)}'" for n in graph.nodes for p in n.block.outputs)),),
         f'model |= Buffer()(input="{end}", output="y")' if not end.node else f'pm.randomize_params()["{end}"]',
         block=end.node,
         port=end.port,
@@ -155,17 +176,21 @@ def merge(graph: LogicalGraph, first: Endpoint, second: Endpoint) -> LogicalGrap
     An input of the graph merged with an output of a block becomes that output. A parameter of a block merged with an
     input or an output becomes that input or output. Two parameters become one named parameter.
     """
+    # An input or an output exists already; a parameter that is not connected must be given to it.
     if _is_open(graph, first) and not _is_open(graph, second):
         first, second = second, first
     if _is_open(graph, first) and first != second:
+        # Two parameters: the first becomes a named input, which both blocks then read.
         name = f"{first.node}_{first.port}"
         graph, first = label(graph, first, name), Endpoint(BOUNDARY, name)
     if _is_open(graph, second) and first != second:
         labels = {**dict(graph.labels), **({} if first.node else {first.port: first})}
         named = () if first.node else (first.port,)
-        return infer_boundary(graph.nodes, [*made_edges(graph, named), Edge(first, second)], labels, graph.note_at)
+        return _rebuilt(graph, edges=[*made_edges(graph, named), Edge(first, second)], labels=labels)
+    # The output stays, because an input can be replaced by it and not the other way round.
     if first.node == BOUNDARY and second.node != BOUNDARY:
         first, second = second, first
+    # An input reads one source, so two outputs cannot be merged.
     if second.node != BOUNDARY or first == second:
         raise ConnectionError(
             f"cannot merge '{first}' and '{second}'.",
@@ -178,11 +203,7 @@ def merge(graph: LogicalGraph, first: Endpoint, second: Endpoint) -> LogicalGrap
     if first.node == BOUNDARY:
         labels[first.port] = first
     notes = {end: note for end, note in graph.notes if end != second}
-    return infer_boundary(graph.nodes, edges, labels, notes)
-
-
-def _outputs(graph: LogicalGraph) -> list[Endpoint]:
-    return [Endpoint(node.name, port.name) for node in graph.nodes for port in node.block.outputs]
+    return _rebuilt(graph, edges=edges, labels=labels, notes=notes)
 
 
 def _is_output(graph: LogicalGraph, end: Endpoint) -> bool:
@@ -239,42 +260,6 @@ def add(
     return draft.graph(), name
 
 
-def check_new(
-    block: Block,
-    name: str,
-    connections: Mapping[str, str],
-    nodes: Mapping[str, Node],
-    free: Callable[[], str],
-) -> None:
-    """Raise if a block cannot be added to existing nodes. `free` returns an unused name, for the message."""
-    check_length(name, NameTakenError)
-    if name in nodes:
-        raise NameTakenError(
-            f"cannot add {block.kind} as {name!r}: the model has a block with that name.",
-            (("blocks", ", ".join(repr(used) for used in nodes)),),
-            f"name={free()!r}",
-            block=component(name),
-        )
-    if block.graph is not None and block.graph.depth >= DEEPEST:
-        raise NestingError(
-            f"cannot add {name!r}: models would be nested {block.graph.depth + 1} levels deep.",
-            (("at most", f"{DEEPEST} levels"),),
-            f"Repeat(body, count={DEEPEST})  # runs body several times without nesting",
-            block=component(name),
-        )
-    inputs = {port.name: port for port in block.inputs}
-    outputs = {port.name for port in block.outputs}
-    for port in connections:
-        if port not in inputs and port not in outputs:
-            raise ConnectionError(
-                f"{block.kind} {name!r} has no port {port!r}.",
-                (("inputs", ", ".join(inputs) or "none"), ("outputs", ", ".join(outputs) or "none")),
-                f"{constructor_call(block)}({next(iter(inputs), 'output')}={connections[port]!r})",
-                block=component(name),
-                port=port,
-            )
-
-
 def remove(graph: LogicalGraph, names: Collection[str], *, bridge: bool = False) -> LogicalGraph:
     """Remove blocks, and the connections from and to them.
 
@@ -285,6 +270,7 @@ def remove(graph: LogicalGraph, names: Collection[str], *, bridge: bool = False)
             output.
     """
     for name in names:
+        # Raises for an unknown name before anything changes.
         node_of(graph, name)
     edges = made_edges(graph)
     labels = {label: source for label, source in graph.labels if source.node not in names}
@@ -292,13 +278,15 @@ def remove(graph: LogicalGraph, names: Collection[str], *, bridge: bool = False)
         for name in names:
             block = graph.by_name[name].block
             first = next((port.name for port in block.inputs if port.role == "data"), None)
+            # In the edges so far: a removed block may follow another removed block.
             feeding = next((edge.source for edge in edges if edge.target == Endpoint(name, first or "")), None)
             if feeding is None or not block.outputs:
                 continue
             output = Endpoint(name, block.outputs[0].name)
             edges = [Edge(feeding, edge.target) if edge.source == output else edge for edge in edges]
     edges = [edge for edge in edges if edge.source.node not in names and edge.target.node not in names]
-    return infer_boundary(tuple(node for node in graph.nodes if node.name not in names), edges, labels, graph.note_at)
+    nodes = tuple(node for node in graph.nodes if node.name not in names)
+    return _rebuilt(graph, nodes=nodes, edges=edges, labels=labels)
 
 
 def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalGraph:
@@ -307,6 +295,7 @@ def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalG
     If the node of `source` is `""`, its port is the name of a graph input, or the name that the user gave to an output.
     An unknown name creates a graph input.
     """
+    # The name may be that of an output, which other blocks can read too.
     if source.node == BOUNDARY and all(port.name != source.port for port in graph.inputs):
         end = Endpoint.parse(str(source))
         source = (
@@ -317,22 +306,22 @@ def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalG
             node_of(graph, end.node)
     _check_port(graph.by_name, source, "outputs", "source")
     _check_port(graph.by_name, target, "inputs", "target")
+    # Before the boundary is inferred, whose error would not name the two ports.
     _check_no_cycle(graph, source, target)
     if target.node == BOUNDARY:
+        inputs = (Endpoint(n.name, p.name) for n in graph.nodes for p in n.block.inputs if p.role == "data")
         raise ConnectionError(
             f"cannot connect '{source}' to '{target}', which is not an input of a block.",
-            (("inputs of blocks", ", ".join(f"'{end}'" for end in _inputs(graph)) or "none"),),
+            (("inputs of blocks", ", ".join(f"'{end}'" for end in inputs) or "none"),),
             "connect to one of these inputs. An output that no block reads is an output of the model.",
             port=target.port,
             edge=(str(source), str(target)),
         )
     named = () if source.node else (source.port,)
+    # An input has one source.
     edges = [edge for edge in made_edges(graph, named) if edge.target != target]
     edges.append(Edge(source, target))
-    labels = dict(graph.labels)
-    if source.node == BOUNDARY:
-        labels[source.port] = source
-    return infer_boundary(graph.nodes, edges, labels, graph.note_at)
+    return _rebuilt(graph, edges=edges, labels={**dict(graph.labels), **{port: source for port in named}})
 
 
 def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalGraph:
@@ -346,15 +335,14 @@ def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> Logic
             block=component(target.node),
             port=target.port,
         )
-    return infer_boundary(
-        graph.nodes, [other for other in made_edges(graph) if other != edge], dict(graph.labels), graph.note_at
-    )
+    return _rebuilt(graph, edges=[other for other in made_edges(graph) if other != edge])
 
 
 def rename(graph: LogicalGraph, old: str, name: str) -> LogicalGraph:
     """Rename a block."""
     node_of(graph, old)
     check_length(name, NameTakenError)
+    # Otherwise the name would be refused as taken, by the block itself.
     if name == old:
         return graph
     if not name or name in graph.by_name:
@@ -392,6 +380,7 @@ def with_names(
     def noted(end: Endpoint) -> Endpoint:
         if is_array(end) and end.port.startswith(f"{array[0]}."):
             return Endpoint(BOUNDARY, array[1] + end.port.removeprefix(array[0]))
+        # A note is at an output or at an input, and only one of the functions changes it.
         return target(end) if source(end) == end else source(end)
 
     return infer_boundary(
@@ -409,12 +398,13 @@ def swap(graph: LogicalGraph, name: str, block: Block) -> LogicalGraph:
     edges = [
         edge
         for edge in made_edges(graph)
+        # For example, `Linear` without a bias after one with a connected bias.
         if (edge.source.node != name or edge.source.port in outputs)
         and (edge.target.node != name or edge.target.port in inputs)
     ]
     labels = {label: end for label, end in graph.labels if end.node != name or end.port in outputs}
     nodes = tuple(Node(name, block) if node.name == name else node for node in graph.nodes)
-    return infer_boundary(nodes, edges, labels, graph.note_at)
+    return _rebuilt(graph, nodes=nodes, edges=edges, labels=labels)
 
 
 def composite(graph: LogicalGraph, kind: str = "Model", attributes: tuple[tuple[str, Value], ...] = ()) -> Block:
@@ -430,6 +420,7 @@ def alone(block: Block) -> LogicalGraph:
     """
     if block.graph is not None and block.is_composite:
         return block.graph
+    # The name of the kind without a number: there is only one block.
     name = free_name(LogicalGraph(), block.kind).removesuffix("_0")
     # An option port stays unconnected, so it keeps the value of its attribute.
     ports = (*(port for port in block.inputs if port.role != "option"), *block.outputs)
@@ -445,19 +436,11 @@ def constructor_call(block: Block) -> str:
         >>> constructor_call(Block("Linear", (("dimension", 3),), (), (), op="linear"))
         'Linear(dimension=3)'
     """
+    # A model that was composed by hand has no constructor call.
     if block.graph is not None and not block.attributes:
         return "block"
     text = f"{block.kind}({', '.join(f'{key}={value!r}' for key, value in block.attributes)})"
     return text if len(text) <= 80 else "block"
-
-
-def _inputs(graph: LogicalGraph) -> list[Endpoint]:
-    return [Endpoint(node.name, port.name) for node in graph.nodes for port in node.block.inputs if port.role == "data"]
-
-
-def _output_name(text: str) -> str:
-    end = Endpoint.parse(text)
-    return checked_name(text if end.node else end.port)
 
 
 def _check_port(nodes: Mapping[str, Node], end: Endpoint, side: str, argument: str) -> None:
@@ -478,6 +461,7 @@ def _check_port(nodes: Mapping[str, Node], end: Endpoint, side: str, argument: s
 def _check_no_cycle(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> None:
     if source.node == BOUNDARY or target.node == BOUNDARY:
         return
+    # The edge closes a cycle if the target reaches the source already.
     path = path_between(graph, target.node, source.node)
     if path is not None:
         raise CycleError(
@@ -506,6 +490,7 @@ def inside(graph: LogicalGraph, names: tuple[str, ...], edit: Edit) -> LogicalGr
     before = _inside_of(graph, names[0])
     with placed(names[0], is_inside=True):
         after = inside(before, names[1:], edit)
+    # `swap` drops connections to ports that the edit removed.
     return swap(graph, names[0], composite(after))
 
 
@@ -531,6 +516,7 @@ def rename_inside(graph: LogicalGraph, names: tuple[str, ...], new: str) -> Logi
     before = _inside_of(graph, name)
     with placed(name, is_inside=True):
         after = rename_inside(before, tuple(rest), new)
+    # Otherwise an MLP would become a plain model although nothing changed.
     if after == before:
         return graph
     inputs, outputs = (
@@ -538,6 +524,7 @@ def rename_inside(graph: LogicalGraph, names: tuple[str, ...], new: str) -> Logi
         for ports in ((before.inputs, after.inputs), (before.outputs, after.outputs))
     )
     nodes = tuple(Node(name, composite(after)) if node.name == name else node for node in graph.nodes)
+    # Notes name parameters with dots, at any depth.
     old_path, new_path = (".".join(map(component, path)) for path in (names, (*names[:-1], new)))
     return with_names(
         graph, nodes, lambda end: outputs.get(end, end), lambda end: inputs.get(end, end), (old_path, new_path)
@@ -575,11 +562,13 @@ def placed(name: str, *, is_inside: bool = False) -> Generator[None]:
     except MithrilError as error:
         first, *more = error.diagnostics
         if not is_inside:
+            # `from None`: the user asked for one edit, and the inner error has the same text.
             raise type(error)(replace(first, block=first.block or component(name)), more=tuple(more)) from None
         inner, facts = "", first.facts
         if facts and facts[0][0] == _INSIDE:
+            # Outer blocks extend the fact that the inner one wrote.
             (_, inner), *facts = facts
-        path, block = ("/".join(part for part in (component(name), tail) if part) for tail in (inner, first.block))
+        path, block = (f"{component(name)}/{tail}".removesuffix("/") for tail in (inner, first.block))
         facts = ((_INSIDE, path), *facts)
         raise type(error)(replace(first, block=block, facts=facts), more=tuple(more)) from None
 
@@ -607,6 +596,7 @@ class Draft:
 
     def restart(self, graph: LogicalGraph) -> None:
         """Drop all blocks and connections, and continue with those of a graph."""
+        # `None` while there are changes: the boundary is inferred when it is needed.
         self._closed: LogicalGraph | None = graph
         self._nodes = dict(graph.by_name)
         self._edges = made_edges(graph)
@@ -621,6 +611,7 @@ class Draft:
     def state(self) -> tuple[Any, ...]:
         """Return a snapshot for `restore`."""
         parts = (self._nodes, self._edges, self._labels, self._notes, self._counts, self._automatic)
+        # Shallow: nodes, edges and notes are immutable.
         return self._closed, *map(copy, parts)
 
     def restore(self, state: tuple[Any, ...]) -> None:
@@ -649,6 +640,7 @@ class Draft:
     def source(self, node: str, port: str) -> Endpoint:
         """Return the endpoint that feeds an input of a block; the input itself if it is an open parameter."""
         target = Endpoint(node, port)
+        # Backwards: the edge in question is mostly one of the last block.
         for edge in reversed(self._edges):
             if edge.target == target:
                 return edge.source
@@ -661,6 +653,7 @@ class Draft:
             name = f"{end.node}_{end.port}" if source == end else ""
         else:
             name = f"{end.node}_{end.port}" if "." in source.port else source.port
+        # A name that exists is a connection that the user can refer to already.
         if name and name not in self._labels:
             self.restart(label(self.graph(), end if source == end or "." in source.port else source, name))
         return name or str(source)
@@ -683,16 +676,44 @@ class Draft:
         """Add a block as the function `add`, and return its name."""
         connections = connections or {}
         name = name or self.free_name(block.kind)
-        check_new(block, name, connections, self._nodes, lambda: self.free_name(block.kind))
-        inputs = {port.name for port in block.inputs}
+        check_length(name, NameTakenError)
+        if name in self._nodes:
+            raise NameTakenError(
+                f"cannot add {block.kind} as {name!r}: the model has a block with that name.",
+                (("blocks", ", ".join(map(repr, self._nodes))),),
+                f"name={self.free_name(block.kind)!r}",
+                block=component(name),
+            )
+        if block.graph is not None and block.graph.depth >= DEEPEST:
+            raise NestingError(
+                f"cannot add {name!r}: models would be nested {block.graph.depth + 1} levels deep.",
+                (("at most", f"{DEEPEST} levels"),),
+                f"Repeat(body, count={DEEPEST})  # runs body several times without nesting",
+                block=component(name),
+            )
+        inputs, outputs = ({port.name: port for port in ports} for ports in (block.inputs, block.outputs))
+        for port in connections:
+            if port not in inputs and port not in outputs:
+                raise ConnectionError(
+                    f"{block.kind} {name!r} has no port {port!r}.",
+                    (("inputs", ", ".join(inputs) or "none"), ("outputs", ", ".join(outputs) or "none")),
+                    f"{constructor_call(block)}({next(iter(inputs), 'output')}={connections[port]!r})",
+                    block=component(name),
+                    port=port,
+                )
         sources = {port: self.named_source(text, port) for port, text in connections.items() if port in inputs}
-        names = {port: _output_name(text) for port, text in connections.items() if port not in inputs}
+        names = {
+            port: checked_name(text if (end := Endpoint.parse(text)).node else end.port)
+            for port, text in connections.items()
+            if port not in inputs
+        }
         before, labels = self._edges, dict[str, Endpoint]()
         edges = before
         new: list[Edge] = []
         for port in block.inputs:
             source = sources.get(port.name)
             if source is None and after is not None and port.role == "data":
+                # Only the first open data input is chained.
                 source, after = after, None
             if source is None:
                 continue
@@ -723,6 +744,7 @@ class Draft:
                     for part in (edges, new)
                 )
             labels[label] = source
+        # From here nothing can raise, so a refused block leaves the draft unchanged.
         self._edges = edges
         self._edges += new
         self._labels |= labels
@@ -738,6 +760,7 @@ class Draft:
         """Return the output or graph input that a connection name refers to. An unknown name is a new graph input."""
         end = Endpoint.parse(text)
         if end.node == BOUNDARY:
+            # Inferring the boundary takes O(n), so only for names that it may have generated.
             output = self.graph().source_of.get(end) if self._may_be_automatic(end.port) else None
             end = self._labels.get(end.port) or output or Endpoint(BOUNDARY, checked_name(end.port))
         if end.node != BOUNDARY and end.node not in self._nodes:

@@ -13,6 +13,7 @@ from mithril_nb.errors import ConnectionError, MithrilError, UnknownOptionError,
 
 NAME_LENGTH = 1_000
 """Maximum number of characters in a name. `ml.load` accepts no longer name by default."""
+# JAX joins scopes with "/" and adds text such as "jvp(...)", so these characters cannot be in a name.
 _ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in "%/.():[]"})
 
 
@@ -61,6 +62,7 @@ def lineage(path: str) -> tuple[str, ...]:
         ('mlp_0', 'mlp_0/linear_1')
     """
     parts = path.split("/") if path else []
+    # Cached: tables and costs ask for the same few paths for each equation.
     return tuple("/".join(parts[:count]) for count in range(1, len(parts) + 1))
 
 
@@ -91,6 +93,7 @@ def _stem(kind: str) -> str:
         is_capital, follows = char.isupper(), kind[index + 1 : index + 2]
         # A capital starts a word before a small letter (RBF|Kernel), or after a word of over two letters: not in SiLU.
         starts = is_capital and (follows.islower() or (index and kind[index - 1].islower() and len(words[-1]) > 2))
+        # The first character starts the first word, whatever it is.
         if starts or not words:
             words.append(char)
         else:
@@ -115,6 +118,7 @@ def next_name(kind: str, number: int, used: Container[str]) -> str:
         >>> next_name("Linear", 1, {"linear_0", "linear_1"})
         'linear_2'
     """
+    # The user may have given this name to another block.
     while (name := default_name(kind, number)) in used:
         number += 1
     return name

@@ -21,6 +21,7 @@ import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import takewhile
 from typing import Any, overload
 
 from mithril_nb.display import UNATTRIBUTED_LABEL, Shown
@@ -36,8 +37,10 @@ NUMBERS = ("flops", "bytes", "memory")
 """Keys of numbers: the FLOPs and accessed bytes in all runs of an equation, and the bytes of its results."""
 _ROLES = ("forward", "backward", "update")
 _RELATIONS = {"<": operator.lt, "<=": operator.le, "=": operator.eq, ">=": operator.ge, ">": operator.gt}
+# Not `str.isspace`: the front end must split at the same characters.
 _SPACE = " \t\n\r\f\v\u00a0"
 _KEY = re.compile(r"([A-Za-z_]+)(:|>=|<=|>|<|=)")
+# "1.5k" and "2KiB", and a "B" after either, as the tables print them.
 _NUMBER = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?:([kKmMgGtTpP])(i?))?[bB]?")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)("?)', re.DOTALL)
 
@@ -81,34 +84,32 @@ class Condition:
     is_negated: bool = False
 
     def __str__(self) -> str:
-        sign = "-" if self.is_negated else ""
-        if not isinstance(self.value, str):
-            return f"{sign}{self.key}{self.relation}{_number_text(self.value)}"
-        is_safe = self.value[:1] != '"' and not any(char in _SPACE for char in self.value)
-        if not self.key:
-            is_safe = is_safe and self.value[:1] != "-" and not _KEY.match(self.value)
-            return sign + (self.value if is_safe else _quoted(self.value))
-        return f"{sign}{self.key}:{self.value if is_safe else _quoted(self.value)}"
+        sign, value = "-" if self.is_negated else "", self.value
+        if not isinstance(value, str):
+            is_whole = value.is_integer() and value < 1e15
+            return f"{sign}{self.key}{self.relation}{int(value) if is_whole else repr(value)}"
+        if self.key:
+            return f"{sign}{self.key}:{_plain(value)}"
+        return sign + (_quoted(value) if value[:1] == "-" or _KEY.match(value) else _plain(value))
 
     def matches(self, item: Searchable) -> bool:
         """Return whether an item matches. A comparison with an unknown number is false, so its negation matches."""
-        return self._holds(item) != self.is_negated
-
-    def _holds(self, item: Searchable) -> bool:
         if not isinstance(self.value, str):
             number = item.numbers.get(self.key)
-            return number is not None and _RELATIONS[self.relation](number, self.value)
+            return self.is_negated != (number is not None and _RELATIONS[self.relation](number, self.value))
+        # Queries ignore case, as users type them.
         pattern = self.value.lower()
-        if self.key == "block":
-            return any(_is_part(pattern, path.lower()) for path in item.blocks or (UNATTRIBUTED_LABEL,))
-        if self.key == "role":
-            return pattern == item.role
-        if self.key == "dtype":
-            return full_dtype(pattern) in item.dtypes
-        if self.key == "line":
-            return any(pattern in line.lower() for line in item.lines)
-        texts = item.kinds if self.key == "kind" else (*item.blocks, *item.kinds)
-        return any(pattern in text.lower() for text in texts)
+        match self.key:
+            case "block":
+                holds = any(_is_part(pattern, path.lower()) for path in item.blocks or (UNATTRIBUTED_LABEL,))
+            case "role":
+                holds = pattern == item.role
+            case "dtype":
+                holds = full_dtype(pattern) in item.dtypes
+            case _:
+                texts = {"line": item.lines, "kind": item.kinds}.get(self.key, (*item.blocks, *item.kinds))
+                holds = any(pattern in text.lower() for text in texts)
+        return holds != self.is_negated
 
 
 @dataclass(frozen=True)
@@ -169,12 +170,17 @@ def parse_query(text: object) -> Query:
         key, relation = (match[1], match[2]) if match else ("", ":")
         at = match.end() if match else at
         value, at = _value(text, at, text[start:at])
+        if value is None and key:
+            example = EXAMPLES.get(_nearest(key.lower(), tuple(EXAMPLES)) or "", "kind:dot")
+            raise UnknownOptionError(f"'{key}{relation}' needs a value.", (), example)
         if value is None:
-            raise _without_value(key, relation, is_negated)
+            message = "'-' needs a term after it." if is_negated else "the text between quotes is empty."
+            raise UnknownOptionError(message, (), "-kind:dot" if is_negated else '"two words"')
         terms.append(_term(key, relation, value, is_negated))
 
 
 def _value(text: str, at: int, before: str) -> tuple[str | None, int]:
+    # A quote inside a word is part of the word.
     if text[at : at + 1] != '"':
         end = at
         while end < len(text) and text[end] not in _SPACE:
@@ -185,6 +191,7 @@ def _value(text: str, at: int, before: str) -> tuple[str | None, int]:
     value, end = re.sub(r'\\(["\\])', r"\1", match[1]), match.end()
     if not match[2]:
         raise UnknownOptionError("a quote in the query is not closed.", (), f"{before}{_quoted(value or 'text')}")
+    # `"a"b` is more likely a forgotten space than a word.
     if end < len(text) and text[end] not in _SPACE:
         raise UnknownOptionError("a space is needed after a closing quote.", (), f"{before}{_quoted(value)} ")
     return value or None, end
@@ -208,6 +215,7 @@ def _term(key: str, relation: str, value: str, is_negated: bool) -> Condition:
         if number is None:
             raise UnknownOptionError(f"{name} needs a number in a query.", (("received", value),), EXAMPLES[name])
         return Condition(name, "=" if relation == ":" else relation, number, is_negated)
+    # `kind=dot` is read as `kind:dot`.
     if relation not in ":=":
         raise UnknownOptionError(
             f"{name} is a text, and '{relation}' compares numbers.", (), f"{sign}{name}:{_plain(value)}"
@@ -220,38 +228,21 @@ def _term(key: str, relation: str, value: str, is_negated: bool) -> Condition:
     return Condition(name, ":", value, is_negated)
 
 
-def _without_value(key: str, relation: str, is_negated: bool) -> UnknownOptionError:
-    if not key:
-        message = "'-' needs a term after it." if is_negated else "the text between quotes is empty."
-        return UnknownOptionError(message, (), "-kind:dot" if is_negated else '"two words"')
-    return UnknownOptionError(
-        f"'{key}{relation}' needs a value.", (), EXAMPLES.get(_nearest(key.lower(), tuple(EXAMPLES)) or "", "kind:dot")
-    )
-
-
 def _nearest(name: str, choices: tuple[str, ...]) -> str | None:
     # Not `errors.similar`, because the front end must suggest the same name.
 
-    def common(choice: str) -> int:
-        return next(
-            (at for at, (a, b) in enumerate(zip(name, choice, strict=False)) if a != b), min(len(name), len(choice))
-        )
-
-    best = max(choices, key=common)
-    return best if common(best) else None
+    best = max(choices, key=lambda choice: sum(takewhile(bool, map(operator.eq, name, choice))))
+    return best if best[:1] == name[:1] else None
 
 
 def _number(text: str) -> float | None:
     match = _NUMBER.fullmatch(text)
     if match is None:
         return None
+    # The case does not matter: nobody searches for thousandths of a FLOP.
     power = "kmgtp".index(match[2].lower()) + 1 if match[2] else 0
     value = float(match[1]) * float((1024 if match[3] else 1000) ** power)
     return value if math.isfinite(value) else None
-
-
-def _number_text(value: float) -> str:
-    return str(int(value)) if value.is_integer() and value < 1e15 else repr(value)
 
 
 def _plain(value: str) -> str:

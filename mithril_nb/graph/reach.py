@@ -39,6 +39,7 @@ class Reach(Generic[Vertex]):
 
 
 def _walk(starts: Iterable[Vertex], links: Mapping[Vertex, list[Vertex]]) -> set[Vertex]:
+    # An explicit stack: a chain of 10,000 blocks is deeper than Python's recursion limit.
     reached = set(starts)
     waiting = [*reached]
     while waiting:

@@ -110,12 +110,14 @@ class Block(Shown):
     op: str = ""
     graph: LogicalGraph | None = None
 
+    # Without the cached properties, which `functools` stores in `__dict__`.
     def __reduce__(self):
         return Block, (self.kind, self.attributes, self.inputs, self.outputs, self.op, self.graph)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Block):
             return NotImplemented
+        # The hash first: most comparisons of large blocks end there.
         return self is other or (self._hash == other._hash and self._key == other._key)
 
     def __hash__(self) -> int:
@@ -123,6 +125,7 @@ class Block(Shown):
 
     @cached_property
     def _key(self) -> tuple[object, ...]:
+        # 1 == 1.0 == True in Python, but they give programs of different dtypes.
         return self.kind, exactly(self.attributes), self.inputs, self.outputs, self.op, self.graph
 
     @cached_property
@@ -169,6 +172,7 @@ class Note:
     def over(self, other: Note) -> Note:
         """Return this note, with undeclared fields taken from the other note."""
         return Note(
+            # `()` is a shape, and false is a setting, so these two are compared with None.
             other.shape if self.shape is None else self.shape,
             self.dtype or other.dtype,
             other.is_trainable if self.is_trainable is None else self.is_trainable,
@@ -293,6 +297,7 @@ class LogicalGraph(Shown):
     @cached_property
     def _vertices(self) -> tuple[tuple[str, ...], ...]:
         """The vertices of `_reach`: `(path,)` for an op, and `(path, side, port)` for each port of a composite."""
+        # Ports of composites are vertices of their own: data passes a composite only through connected ports.
         blocks = tuple((path,) for path, node in self.walk() if not node.block.is_composite)
         return (*blocks, *dict.fromkeys(end for flow in self._flows("") for end in flow if len(end) > 1 and end[0]))
 
@@ -314,6 +319,7 @@ class LogicalGraph(Shown):
         *outer, last = split_path(path) or ("",)
         for name in outer:
             block = node_of(graph, name).block
+            # A path through an op has no blocks inside; the error then lists none.
             graph = block.graph if block.is_composite and block.graph is not None else LogicalGraph()
         node_of(graph, last)
         return {vertex for vertex in self._vertices if is_within(vertex[0], path)}

@@ -19,7 +19,6 @@ from mithril_nb.compilation.launch.process_group import (
     ProcessGroup,
     Rank,
     free_address,
-    own_environment,
 )
 from mithril_nb.errors import LaunchError, UnknownOptionError
 
@@ -71,6 +70,7 @@ def launch(
         >>> launch("train.py", ["--epochs", "3"], processes=4)  # doctest: +SKIP
     """
     ranks = _ranks(processes, coordinator, process_id, devices, start_timeout_s, peer_timeout_s)
+    # Windows has no process groups to end the processes that a script has started.
     if os.name != "posix":
         raise LaunchError(
             "mithril-nb launch needs process groups, which this system does not support.",
@@ -81,7 +81,7 @@ def launch(
         raise LaunchError(f"script {str(script)!r} does not exist.", (), "mithril-nb launch --processes 2 train.py")
     with _signals() as received, ProcessGroup() as group:
         for rank in ranks:
-            group.start(rank, str(script), arguments, own_environment())
+            group.start(rank, str(script), arguments, os.environ)  # each rank overwrites the variable of its own rank
         _watch(group, ranks[0], received)
 
 
@@ -92,9 +92,11 @@ def _watch(group: ProcessGroup, rank: Rank, received: list[int]) -> None:
         if received:
             _end_after_signal(group, received)
         if any(worker.has_failed for worker in group.workers):
+            # One failure often makes others fail within milliseconds. Their messages help to find the first.
             group.pump_for(SETTLE_S)
             group.end(GRACE_S)
             raise failure(group.workers, rank.count)
+        # A process that has connected may run for days; only the start is limited.
         if time.monotonic() > until and not all(worker.is_ready for worker in group.workers):
             group.end(GRACE_S)
             raise late(group.workers, rank)
@@ -106,11 +108,13 @@ def _end_after_signal(group: ProcessGroup, received: list[int]) -> None:
     first = received[0]
     group.send(first)
     until = time.monotonic() + (INTERRUPT_S if first == signal.SIGINT else GRACE_S)
+    # A second Ctrl-C means: now.
     while group.running and len(received) == 1 and time.monotonic() < until:
         group.pump(POLL_S)
     group.end(0 if len(received) > 1 else GRACE_S)
     if first == signal.SIGINT:
         raise KeyboardInterrupt
+    # The exit status by which shells report a signal.
     raise SystemExit(128 + first)
 
 
@@ -118,6 +122,7 @@ def _end_after_signal(group: ProcessGroup, received: list[int]) -> None:
 def _signals() -> Iterator[list[int]]:
     received: list[int] = []
     previous: Mapping[int, object] = {}
+    # Python sets signal handlers in the main thread only.
     if threading.current_thread() is threading.main_thread():
 
         def note(number: int, frame: FrameType | None) -> None:
@@ -151,6 +156,7 @@ def _ranks(
     if coordinator is None and process_id is None:
         address = free_address()
         return [Rank(address, index, processes, devices, True, *timeouts) for index in range(processes)]
+    # From the right: an IPv6 address contains colons.
     host, _, port = (coordinator or "").rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536 or process_id is None:
         raise UnknownOptionError(
@@ -188,6 +194,7 @@ def failure(workers: Sequence[LaunchedProcess], count: int) -> LaunchError:
     facts += [("ended by mithril-nb", f"process {', '.join(ended)}")] if ended else []
     done = [str(worker.index) for worker in others if worker.sent is None]
     facts += [("done", f"process {', '.join(done)}")] if done else []
+    # Mostly the kernel, for lack of memory. A run on one process would not show the reason.
     killed = any(worker.status == -signal.SIGKILL for worker in failed)
     error = LaunchError(
         summary,
@@ -196,7 +203,10 @@ def failure(workers: Sequence[LaunchedProcess], count: int) -> LaunchError:
         if killed
         else "mithril-nb launch --processes 1 train.py  # shows whether the script also fails on one process",
     )
-    error.status = max(_status(worker) for worker in failed)
+    # A process that the launcher ended has the status of the signal, which says nothing.
+    # As shells report a signal: 128 and its number, which `subprocess` gives as a negative status.
+    statuses = (worker.status or 0 for worker in failed)
+    error.status = max(128 - status if status < 0 else status for status in statuses)
     return error
 
 
@@ -224,21 +234,14 @@ def late(workers: Sequence[LaunchedProcess], rank: Rank) -> LaunchError:
 
 def _describe_end(worker: LaunchedProcess) -> str:
     status = worker.status or 0
-    return f"was killed by {_name(-status)}" if status < 0 else f"ended with exit status {status}"
+    if status >= 0:
+        return f"ended with exit status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:  # a real-time signal
+        return f"was killed by signal {-status}"
 
 
 def _last_lines(worker: LaunchedProcess, with_end: bool) -> tuple[str, str]:
     lines = list(worker.last_lines) or ["(no output)"]
     return f"process {worker.index}", "\n".join([f"{_describe_end(worker)}:", *lines] if with_end else lines)
-
-
-def _status(worker: LaunchedProcess) -> int:
-    status = worker.status or 0
-    return 128 - status if status < 0 else status
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"

@@ -55,11 +55,13 @@ class Rank:
             ('here', '1')
         """
         threads = base.get("NPROC", "")
+        # The older way to set the number of devices, without effect next to JAX_NUM_CPU_DEVICES.
         flags = re.sub(r"--xla_force_host_platform_device_count=\S*", "", base.get("XLA_FLAGS", ""))
         unproxied = ",".join(filter(None, (base.get("no_grpc_proxy"), self.coordinator.rpartition(":")[0])))
         return {
             **base,
             VARIABLE: json.dumps(asdict(self)),
+            # Without it, JAX has no collectives between CPU processes.
             "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo",
             "JAX_NUM_CPU_DEVICES": str(self.devices),
             "XLA_FLAGS": flags.strip(),
@@ -70,6 +72,7 @@ class Rank:
             "JAX_ENABLE_PREEMPTION_SERVICE": "false",
             # A web proxy would intercept the connections between the processes.
             "no_grpc_proxy": unproxied,
+            # A pipe is block-buffered, so output would come late, or never from a killed process.
             "PYTHONUNBUFFERED": "1",
         }
 
@@ -103,11 +106,6 @@ def free_address() -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"
-
-
-def own_environment() -> dict[str, str]:
-    """Return the environment of this process, without the variable that holds its `Rank`."""
-    return {name: value for name, value in os.environ.items() if name != VARIABLE}
 
 
 LAST_LINES = 12
@@ -145,6 +143,7 @@ class LaunchedProcess:
         """If the process has ended, record its exit status and kill the processes that it started."""
         if self.status is None and (status := self.process.poll()) is not None:
             self.status = status
+            # Data loaders and other children of the script outlive it otherwise.
             self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
@@ -181,6 +180,7 @@ class ProcessGroup:
 
     def start(self, rank: Rank, script: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start one process."""
+        # The process reports over it that it has connected. The launcher's end closes when the launcher dies.
         ours, theirs = socket.socketpair()
         with theirs:
             command = [
@@ -194,10 +194,12 @@ class ProcessGroup:
             process = subprocess.Popen(
                 command,
                 env=rank.environment(environment),
+                # Several processes cannot share a terminal's input.
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 pass_fds=(theirs.fileno(),),
+                # A group for each process, so that a signal reaches its children and not the launcher.
                 process_group=0,
             )
         worker = LaunchedProcess(process, ours, rank.index)
@@ -238,10 +240,7 @@ class ProcessGroup:
         until = time.monotonic() + REAP_S
         while self.running and time.monotonic() < until:
             self.pump(0.01)
-        self._drain()
-
-    def _drain(self) -> None:
-        # Not until the pipes close: a process that left its group may keep them open.
+        # Print what is left, but not until the pipes close: a process that left its group may keep them open.
         while ready := self._selector.select(0):
             for key, _ in ready:
                 self._read(key.fileobj, *key.data)
@@ -253,21 +252,21 @@ class ProcessGroup:
             return
         stream: IO[bytes] = source
         number = stream.fileno()
+        # Not `readline`, which would block on an unfinished line.
         data = os.read(number, LONGEST_LINE)
         *lines, rest = (self._unfinished.pop(number, b"") + data).split(b"\n")
         if rest and data and len(rest) < LONGEST_LINE:
             self._unfinished[number] = rest
+        # The stream ended, or the line is too long to keep.
         elif rest:
             lines.append(rest)
         for line in lines:
-            _show(worker, line.decode("utf-8", "replace").rstrip("\r"), out)
+            text = line.decode("utf-8", "replace").rstrip("\r")
+            worker.last_lines.append(text)
+            # A log file may be ASCII; a character that it lacks must not end the launch.
+            encoding = getattr(out, "encoding", None) or "utf-8"
+            out.write(f"[{worker.index}] {text}\n".encode(encoding, "replace").decode(encoding))
+            out.flush()
         if not data:
             self._selector.unregister(stream)
             stream.close()
-
-
-def _show(worker: LaunchedProcess, line: str, out: TextIO) -> None:
-    worker.last_lines.append(line)
-    encoding = getattr(out, "encoding", None) or "utf-8"
-    out.write(f"[{worker.index}] {line}\n".encode(encoding, "replace").decode(encoding))
-    out.flush()

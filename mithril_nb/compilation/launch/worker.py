@@ -9,7 +9,6 @@ import socket
 import sys
 import threading
 import traceback
-from types import TracebackType
 
 from mithril_nb.compilation.launch.process_group import Rank
 
@@ -22,10 +21,12 @@ def main(link: socket.socket, script: str, arguments: list[str]) -> int:
     Rank.read(os.environ).join()
     link.send(READY)
     sys.argv = [script, *arguments]
+    # As if Python had been started with the script: its folder comes first.
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     try:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
+        # `sys.exit("text")` prints the text and exits with 1, as in Python.
         if end.code is not None and not isinstance(end.code, int):
             print(end.code, file=sys.stderr)
             return 1
@@ -33,7 +34,11 @@ def main(link: socket.socket, script: str, arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BaseException as error:
-        traceback.print_exception(error.with_traceback(_of_script(error.__traceback__, script)))
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename != script:
+            trace = trace.tb_next
+        # Without the frames of this file and of `runpy`, which come first.
+        traceback.print_exception(error.with_traceback(trace or error.__traceback__))
         return 1
     return 0
 
@@ -44,13 +49,6 @@ def _end_with(link: socket.socket) -> None:
     if os.getpgrp() == os.getpid():  # otherwise a user started this manually, and the group is the user's
         os.killpg(os.getpgrp(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _of_script(trace: TracebackType | None, script: str) -> TracebackType | None:
-    at = trace
-    while at is not None and at.tb_frame.f_code.co_filename != script:
-        at = at.tb_next
-    return at or trace
 
 
 def _leave(status: int) -> None:
