@@ -27,7 +27,7 @@ def infer_for(backend: JaxBackend, graph: LogicalGraph, inputs: Mapping[str, Ten
 def declared_sizes(graph: LogicalGraph, inputs: Mapping[str, TensorSpec]) -> frozenset[str]:
     """Return the dim names that the user declared, in `shapes` or on the model's connections."""
     shapes = [spec.shape for spec in inputs.values()] + [note.shape for _, note in graph.notes if note.shape]
-    # Only these must be equal in all inputs. Names that inference generates may stand for different sizes.
+    # Only these must be equal in all inputs. Names that inference generates may be of different sizes.
     return frozenset(dim for shape in shapes for dim in shape if isinstance(dim, str) and dim != LEADING)
 
 

@@ -110,7 +110,7 @@ class Calls:
     def _named(self, name: str) -> str:
         feeds = self.graph.targets_of.get(Endpoint(BOUNDARY, name), ())
         is_given = name in dict(self.graph.labels)
-        # A generated name such as "linear_0_input" says little, so the message adds the ports.
+        # A generated name such as "linear_0_input" is hard to recognise, so the message adds the ports.
         is_plain = {end.port for end in feeds} == {name} and 1 in (len(self.names), len(self.graph.nodes))
         return repr(name) if is_given or is_plain else f"{name!r} ({', '.join(map(str, feeds))})"
 

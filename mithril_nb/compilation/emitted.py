@@ -61,7 +61,7 @@ class EmittedModel(CompiledModel):
         """
         traced = self.traced
         arrays = [*traced.input_specs.values(), *(parameter.spec for parameter in (*traced.parameters, *traced.states))]
-        # Source is written for sizes, which only the first call knows.
+        # Source is written for sizes, which are known with the first call.
         if not all(spec.is_concrete for spec in arrays):
             return
         params, inputs, _ = traced.example_specs()

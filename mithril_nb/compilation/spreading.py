@@ -85,7 +85,7 @@ class ModelSharding:
 
     def _sharded(self, array: Any, spec: PartitionSpec) -> Any:
         sharding = NamedSharding(self.mesh, spec)
-        # Inside a jitted program, a constraint tells XLA the sharding; outside, the array is moved.
+        # Inside a jitted program, XLA reads the sharding from a constraint; outside, the array is moved.
         if isinstance(array, Tracer):
             return jax.lax.with_sharding_constraint(array, sharding)
         return jax.device_put(array, sharding)

@@ -562,7 +562,7 @@ def placed(name: str, *, is_inside: bool = False) -> Generator[None]:
     except MithrilError as error:
         first, *more = error.diagnostics
         if not is_inside:
-            # `from None`: the user asked for one edit, and the inner error has the same text.
+            # `from None`: the user made one edit, and the inner error has the same text.
             raise type(error)(replace(first, block=first.block or component(name)), more=tuple(more)) from None
         inner, facts = "", first.facts
         if facts and facts[0][0] == _INSIDE:

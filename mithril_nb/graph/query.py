@@ -239,7 +239,7 @@ def _number(text: str) -> float | None:
     match = _NUMBER.fullmatch(text)
     if match is None:
         return None
-    # The case does not matter: nobody searches for thousandths of a FLOP.
+    # The case does not matter: there are no thousandths of a FLOP.
     power = "kmgtp".index(match[2].lower()) + 1 if match[2] else 0
     value = float(match[1]) * float((1024 if match[3] else 1000) ** power)
     return value if math.isfinite(value) else None

@@ -198,7 +198,7 @@ def checked(kind: str, fields: tuple[Field, ...], attributes: Mapping[str, Any])
         if need := unmet_need(field, value):
             raise UnknownOptionError(
                 f"{kind} cannot take {field.name}={short_repr(value)}.",
-                # `_need` also says that one number is enough.
+                # `_need` contains this remark already.
                 (("needs", need), *(() if not field.doc else (("means", re.sub(_ONE_NUMBER, "", field.doc)),))),
                 _call(kind, fields, field.name, attributes),
             )

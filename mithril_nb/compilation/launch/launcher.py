@@ -203,7 +203,7 @@ def failure(workers: Sequence[LaunchedProcess], count: int) -> LaunchError:
         if killed
         else "mithril-nb launch --processes 1 train.py  # shows whether the script also fails on one process",
     )
-    # A process that the launcher ended has the status of the signal, which says nothing.
+    # A process that the launcher ended has the status of the signal, which is no reason of the failure.
     # As shells report a signal: 128 and its number, which `subprocess` gives as a negative status.
     statuses = (worker.status or 0 for worker in failed)
     error.status = max(128 - status if status < 0 else status for status in statuses)

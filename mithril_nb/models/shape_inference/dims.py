@@ -100,7 +100,7 @@ def quotient(dims: Dims, by: Dims) -> Dim | None:
         3
     """
     above, below = Counter(dims), Counter(by)
-    # Cancelled before the division, so that n * 0 / 0 is n: a size of 0 says nothing about the others.
+    # Cancelled before the division, so that n * 0 / 0 is n.
     above, below = above - below, below - above
     number, factors = _factors(tuple(above.elements()))
     divisor, divisors = _factors(tuple(below.elements()))
@@ -405,7 +405,7 @@ def meet(shape: Dims, other: Dims, names: dict[str, Dim]) -> Dims | None:
         True
     """
     if is_open(shape) or is_open(other):
-        # Of two open shapes, the longer one knows more axes; of one, the other knows all.
+        # The shape with more known axes is filled in: of two open shapes the longer one.
         is_shorter = is_open(shape) and (not is_open(other) or len(shape) < len(other))
         full, tail = (other, shape[1:]) if is_shorter else (shape, other[1:])
         split = len(full) - len(tail)

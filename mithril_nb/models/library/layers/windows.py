@@ -227,7 +227,7 @@ def refuse_padding(block: Model, axes: int) -> None:
     try:
         paddings("padding", value, axes)
     except MismatchError:
-        # The error quotes the docstring, which says what each form of a padding means.
+        # The error quotes the docstring, which explains each form of a padding.
         doc = next(field.doc for field in fields_of(type(block)) if field.name == "padding")
         raise refusal(block, "padding", (("needs", padding_need(axes)), ("means", doc)), "same") from None
 
@@ -327,7 +327,7 @@ class Convolution(Operator):
             return unknown
         cls._check_channels(options, shape, weight, count)
         out = cls.channels(weight, count)[1]
-        # A weight of out_channels=6 cannot be split over 4 groups, whoever gave it.
+        # 6 output channels cannot be split into 4 groups.
         if isinstance(out, int) and out % count:
             raise MismatchError("groups", f"a number that divides out_channels={out}", "groups=1", str(count))
         # A connected weight may have named sizes. Then the number of windows is unknown.

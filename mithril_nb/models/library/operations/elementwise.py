@@ -625,7 +625,7 @@ class MatrixMultiply(Operator):
             shapes["left"] = (LEADING, inner)
         inner = _inner(left, "left")
         if _is_matrix(right):
-            # The output knows more than the input if a reader of the product requires a shape.
+            # The shape of the output may be known first, from a reader of the product.
             column = output[-1] if output[-1:] not in ((), UNKNOWN_SHAPE) else right[-1]
             shapes["right"] = (LEADING, inner if isinstance(inner, int) else right[-2], column)
         elif len(right) == 1 and right != UNKNOWN_SHAPE and isinstance(inner, int):

@@ -52,7 +52,7 @@ def index_items(index: Value) -> tuple[Any, ...]:
         >>> index_items((0, ("slice", 1, None, None), "...", (0, 2)))
         (0, slice(1, None, None), Ellipsis, IndexArray(shape=(2,), numbers=(0, 2)))
     """
-    # A slice is stored as a tuple, so x[1:3] and x["slice", 1, 3, None] must be told apart.
+    # A slice is stored as a tuple, so it looks like an index of four items.
     items = index if isinstance(index, tuple) and not _is_slice(index) else (index,)
     converted: list[Any] = []
     for item in items:
@@ -101,7 +101,7 @@ def indexed(shape: Dims, items: tuple[Any, ...]) -> Dims:
             f"use an index of at most {len(shape)} items.",
             f"rank {len(shape)}",
         )
-    # Axes that the index leaves out are kept, in the place of the "...", else at the end.
+    # Axes that the index leaves out are kept: at the "...", else at the end.
     fill = (slice(None),) * (len(shape) - used)
     position = items.index(...) if ... in items else len(items)
     # As in NumPy, a number counts as an array if the index contains an array. The axis that the arrays produce replaces
@@ -185,7 +185,7 @@ def _check_range(number: Value, size: Dim, axis: int) -> None:
     if isinstance(number, tuple):
         for entry in number:
             _check_range(entry, size, axis)
-    # JAX clips an index out of range and says nothing. Here it is refused wherever the size is known.
+    # JAX clips an index out of range without an error. Here it is refused wherever the size is known.
     elif isinstance(number, int) and isinstance(size, int) and not -size <= number < size:
         advice = f"use an index from {-size} to {size - 1}." if size else "use an input that is not empty."
         need = f"an item with index {number} on axis {axis}"

@@ -431,7 +431,7 @@ class Trapezoid(Operator):
     @classmethod
     def refine(cls, options, inputs, outputs):
         """Infer the size of the last axis of each input from the other input."""
-        # A name says nothing about the other input, a number does.
+        # From a name, no size of the other input follows.
         sizes = [spec.shape[-1] for spec in inputs.values() if spec.shape and isinstance(spec.shape[-1], int)]
         return {port: (LEADING, sizes[0]) for port in inputs} if sizes else {}
 
@@ -459,7 +459,7 @@ class Unique(Operator):
     def infer(cls, options, inputs):
         """Map any shape to `(size,)`."""
         spec, size = inputs["input"], options["size"]
-        # `None` is the default all the same, so that the palette can add the block before the user knows the size.
+        # `None` is the default all the same, so that the palette can add the block without a size.
         if size is None:
             raise MismatchError(
                 "input",

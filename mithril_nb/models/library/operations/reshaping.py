@@ -147,7 +147,7 @@ def reshaped(shape: Dims, target: Dims, connected: bool = False) -> Dims:
         fits = ratio == 1 or isinstance(ratio, str)
     else:
         ratio, name = quotient(shape, others), target[inferred]
-        # A name of the input stands for one size: (n, 4) cannot become (m * n,) under the name n.
+        # A name of the input is one size: (n, 4) cannot become (m * n,) under the name n.
         fits = ratio is not None and (ratio == name or name not in shape)
         sizes[inferred] = -1 if ratio is None else ratio
     if not fits:
