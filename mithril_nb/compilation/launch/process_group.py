@@ -61,7 +61,7 @@ class Rank:
         return {
             **base,
             VARIABLE: json.dumps(asdict(self)),
-            # Without it, JAX has no collectives between CPU processes.
+            # JAX's default. A setting of the user's environment, such as MPI, would need another launcher.
             "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo",
             "JAX_NUM_CPU_DEVICES": str(self.devices),
             "XLA_FLAGS": flags.strip(),

@@ -444,7 +444,7 @@ class Maximum(Broadcasting):
     takes = ("floating", "whole", "truth")
 
 
-# No `kernel`: the gradients at a base of 0 need the hand-written rule in backends/jax.
+# No `kernel`: for a base of 0, backends/jax replaces the operands, so that gradients are not NaN.
 class Power(Broadcasting):
     """Raises the items of `base` to the powers in `exponent`, with NumPy broadcasting.
 
