@@ -86,7 +86,7 @@ class Condition:
     def __str__(self) -> str:
         sign, value = "-" if self.is_negated else "", self.value
         if not isinstance(value, str):
-            is_whole = value.is_integer() and value < 1e15
+            is_whole = value % 1 == 0 and value < 1e15
             return f"{sign}{self.key}{self.relation}{int(value) if is_whole else repr(value)}"
         if self.key:
             return f"{sign}{self.key}:{_plain(value)}"
