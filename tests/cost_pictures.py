@@ -203,8 +203,8 @@ def gpt(layers: int = 12, spread: int = 0) -> dict[str, Any]:
     return costs(blocks, dict.fromkeys(FIGURES, 0), ("time_s: not measured, because nothing ran",))
 
 
+# Unusual names for blocks, settings and programs.
 HOSTILE = (
     "<script>alert('x')</script>", '"&\'<>', "a\x00b\x1b[31m", "\u202eevil", "many words " * 20, "%2F", "(loss)",
     "名前" * 20, "a\nb\tc", "]]>", "--x:#000000}</style>", "\ud800",
 )  # fmt: skip
-"""Unusual names for blocks, settings and programs."""

@@ -16,8 +16,8 @@ from mithril_nb.viz.diagrams.nested import Scene
 from mithril_nb.viz.svg import Point, Rect
 from mithril_nb.viz.text import text_width
 
+# Distance in px between the end of a wire and what it touches: the length of an arrow's gap.
 _NEAR = 3.0
-"""Distance in px between the end of a wire and what it touches: the length of an arrow's gap."""
 
 
 def model_layout(

@@ -39,6 +39,7 @@ def curves_figure(columns: Columns) -> Figure:
     from matplotlib.figure import Figure
 
     panels = [panel for panel in _PANELS if any(_points(columns, name) for name in panel)]
+    # `pyplot` would keep a reference to the figure, and choose a backend for the whole process.
     figure = Figure(figsize=(3.5 * max(1, len(panels)), 2.6), layout="constrained", facecolor=LIGHT.ground)
     if not panels:
         figure.text(0.5, 0.5, "no steps yet", ha="center", va="center", color=LIGHT.muted)
@@ -57,6 +58,8 @@ def curves_svg(columns: Columns, title: str = "training curves") -> str:
 
     figure = curves_figure(columns)
     file = io.StringIO()
+    # Ids derive from the salt, else from a random UUID; without a date, equal runs give equal files.
+    # With paths instead of text, screen readers and searches would find no words.
     with _lock, matplotlib.rc_context({"svg.hashsalt": "mithril_nb", "svg.fonttype": "none"}):
         FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = file.getvalue()
@@ -64,7 +67,17 @@ def curves_svg(columns: Columns, title: str = "training curves") -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     opening = f'<svg class="mnb-curves" role="img" style="max-width:100%;height:auto" aria-label="{escaped(title)}"'
     text = text.replace("<svg", opening, 1)
-    return text.replace(">", f"><title>{escaped(title)}</title><style>{_dark_css()}</style>", 1).strip()
+    pairs = [
+        (LIGHT.ground, DARK.ground), (LIGHT.ink, DARK.ink), (LIGHT.muted, DARK.muted), (LIGHT.line, DARK.line),
+        (LIGHT.track, DARK.track), (LIGHT.hues[0], DARK.hues[0]), (LIGHT.hues[1], DARK.hues[1]),
+    ]  # fmt: skip
+    rules = "".join(
+        f'.mnb-curves [style*="{name}: {light.lower()}"]{{{name}:{dark}!important}}'
+        for light, dark in pairs
+        for name in ("fill", "stroke")
+    )
+    style = f"<style>@media (prefers-color-scheme:dark){{{rules}}}</style>"
+    return text.replace(">", f"><title>{escaped(title)}</title>{style}", 1).strip()
 
 
 def curves_text(run: Mapping[str, Any]) -> str:
@@ -118,6 +131,7 @@ def _panel(axes: Axes, columns: Columns, names: Sequence[str]) -> None:
             axes.plot(x, y, dashes, color=colour, linewidth=1.5, label=_LABELS[name], **marks)
     if names[0] == "accuracy":
         bottom, top = axes.get_ylim()
+        # Margins would show accuracies below 0 and above 1.
         axes.set_ylim(max(0, bottom), min(1, top))
     axes.set_xlabel("step", color=LIGHT.muted)
     axes.set_title(names[0], color=LIGHT.ink, fontsize=10, loc="left")
@@ -130,16 +144,3 @@ def _panel(axes: Axes, columns: Columns, names: Sequence[str]) -> None:
     legend = axes.legend(frameon=False, fontsize=8)
     for text in legend.get_texts():
         text.set_color(LIGHT.ink)
-
-
-def _dark_css() -> str:
-    pairs = [
-        (LIGHT.ground, DARK.ground), (LIGHT.ink, DARK.ink), (LIGHT.muted, DARK.muted), (LIGHT.line, DARK.line),
-        (LIGHT.track, DARK.track), (LIGHT.hues[0], DARK.hues[0]), (LIGHT.hues[1], DARK.hues[1]),
-    ]  # fmt: skip
-    rules = (
-        f'.mnb-curves [style*="{name}: {light.lower()}"]{{{name}:{dark}!important}}'
-        for light, dark in pairs
-        for name in ("fill", "stroke")
-    )
-    return f"@media (prefers-color-scheme:dark){{{''.join(rules)}}}"

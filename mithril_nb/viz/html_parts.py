@@ -77,6 +77,14 @@ def html_table(
     words: int = -1,
 ) -> str:
     """Return an HTML table whose first column names the rows."""
+    body = ""
+    for row in rows:
+        if isinstance(row, Markup):
+            body += row
+            continue
+        name, *values = row
+        cells = "".join(value if isinstance(value, Markup) else cell(value) for value in values)
+        body += f'<tr><th scope="row">{escaped(name)}</th>{cells}</tr>'
     titles = heads
     if not isinstance(heads, Markup):
         looks = (' class="words"' if at == words else "" for at in range(len(heads)))
@@ -86,19 +94,12 @@ def html_table(
         f'<table class="{style}">'
         + (f"<caption>{caption if isinstance(caption, Markup) else escaped(caption)}</caption>" if caption else "")
         + (f"<thead>{titles}</thead>" if heads else "")
-        + f"<tbody>{''.join(map(_row, rows))}</tbody>"
+        + f"<tbody>{body}</tbody>"
         + (f"<tfoot>{foot}</tfoot>" if foot else "")
         + "</table>"
     )
+    # A table with many sources is wider than a cell, and scrolls alone.
     return f'<div class="scroll">{table}</div>' if style.startswith("cost") else table
-
-
-def _row(row: Iterable[str]) -> str:
-    if isinstance(row, Markup):
-        return row
-    name, *cells = row
-    body_cells = "".join(value if isinstance(value, Markup) else cell(value) for value in cells)
-    return f'<tr><th scope="row">{escaped(name)}</th>{body_cells}</tr>'
 
 
 def _variables(theme: Theme) -> str:
@@ -108,6 +109,7 @@ def _variables(theme: Theme) -> str:
         "pin": mix_colours(theme.accent, theme.ground, PINNED),
     }
     names |= {f"h{at}": hue for at, hue in enumerate(theme.hues)}
+    # The letters are the classes that `languages` gives to tokens.
     names |= {f"c{letter}": colour for letter, colour in zip("kftmsc", theme.code, strict=True)}
     return "".join(f"--{name}:{colour};" for name, colour in names.items())
 
@@ -130,6 +132,7 @@ def image_html(svg: str, alt: str) -> str:
     data = b64encode(svg.encode()).decode()
     label = escaped(one_line(alt))
     style = f"<style>{_sections()['picture']}</style>"
+    # Images run no scripts and load nothing, so sanitizers keep them.
     return f'{style}<img class="mnb-picture" alt="{label}" src="data:image/svg+xml;base64,{data}">'
 
 
@@ -139,6 +142,7 @@ def write_page(page: str, path: str | Path | None) -> str:
         try:
             write_text(path, page)
         except OSError as error:
+            # `str` would repeat the path.
             because = error.strerror or str(error)
             raise ModelFileError(f"cannot write {str(path)!r}.", (("because", because),)) from error
     return page

@@ -43,18 +43,13 @@ def _rules(language: str) -> tuple[_Rule, ...]:
     )
 
 
-def tokens(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
-    """Yield the tokens of each line as pairs (name, text). Plain text is left out."""
-    for line in _read(text, language):
-        yield [(name, piece) for name, piece in line if name]
-
-
 def highlighted(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
     """Yield each line as pairs of a CSS class and a piece of text."""
-    for line in _read(text, language):
+    for line in tokens(text, language):
         pieces: list[tuple[str, str]] = []
         for name, piece in line:
             class_ = _CLASSES.get(name, "")
+            # Pieces of one class are joined: each element costs a page 20 bytes or more.
             if pieces and pieces[-1][0] == class_:
                 pieces[-1] = class_, pieces[-1][1] + piece
             else:
@@ -67,17 +62,20 @@ def code_html(pieces: Iterable[tuple[str, str]]) -> str:
     return "".join(f'<span class="{look}">{escaped(text)}</span>' if look else escaped(text) for look, text in pieces)
 
 
-def _read(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
+def tokens(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
+    """Yield the tokens of each line as pairs (name, text). The name of plain text is `""`."""
     rules = _rules(language)
     open_rule: _Rule | None = None
     for line in text.split("\n"):
         pieces: list[tuple[str, str]] = []
+        # A constant of a program may be a line of a million characters. Its end has no colours.
         at, end = 0, min(len(line), _LONGEST) if rules else 0
         while at < end:
             start, name = at, ""
             if open_rule is None:
                 for rule in rules:
                     match = rule.pattern.match(line, at, end)
+                    # A rule that matches nothing would be tried at the same position forever.
                     if match and match.end() > at:
                         at, name = match.end(), rule.name or ""
                         open_rule = rule if rule.close else None

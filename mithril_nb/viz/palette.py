@@ -104,19 +104,17 @@ def themed_rules(selector: str, light: str, dark: str) -> str:
     The theme of JupyterLab decides between them; on other pages, the theme of the system does.
     """
     return (
+        # Rules with the attribute are more specific, so that JupyterLab's theme wins over the system's.
         f"{selector}{{{light}}}@media (prefers-color-scheme:dark){{{selector}{{{dark}}}"
         f'[data-jp-theme-light="true"] {selector}{{{light}}}}}[data-jp-theme-light="false"] {selector}{{{dark}}}'
     )
 
 
-def _channel(value: int) -> float:
-    part = value / 255
-    return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
-
-
 def luminance(colour: str) -> float:
     """Return the relative luminance of a `#rrggbb` colour: 0 is black, 1 is white."""
-    red, green, blue = (_channel(int(colour[at : at + 2], 16)) for at in (1, 3, 5))
+    parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    # The transfer function of sRGB, with the constants of WCAG 2.2.
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 

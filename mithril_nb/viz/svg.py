@@ -25,14 +25,24 @@ class Rect:
     h: float
 
     @property
+    def right(self) -> float:
+        """The right edge."""
+        return self.x + self.w
+
+    @property
+    def bottom(self) -> float:
+        """The lower edge."""
+        return self.y + self.h
+
+    @property
     def area(self) -> float:
         """Area in px²."""
         return self.w * self.h
 
     def overlaps(self, other: Rect) -> bool:
         """Return whether the insides of two rectangles intersect; a common edge does not count."""
-        beside = self.x + self.w <= other.x or other.x + other.w <= self.x
-        return not beside and self.y < other.y + other.h and other.y < self.y + self.h
+        beside = self.right <= other.x or other.right <= self.x
+        return not beside and self.y < other.bottom and other.y < self.bottom
 
 
 def element(tag: str, text: str | None = None, /, **attributes: str | float | None) -> str:
@@ -51,6 +61,7 @@ def element(tag: str, text: str | None = None, /, **attributes: str | float | No
 def opening(tag: str, /, **attributes: str | float | None) -> str:
     """Return the start tag of an element, with attributes as in `element`."""
     pairs = "".join(
+        # A trailing `_` is for names that Python reserves, as in `class_`; other `_` stand for `-`.
         f' {name.rstrip("_").replace("_", "-")}="{escaped(value) if isinstance(value, str) else number(value)}"'
         for name, value in attributes.items()
         if value is not None and value != ""
@@ -71,6 +82,7 @@ def root_opening(
 def number(value: float) -> str:
     """Format a coordinate with at most one decimal, in the same way on every machine."""
     text = f"{value:.1f}"
+    # Numbers from -0.05 to 0 would be `-0`, and equal pictures would differ.
     return text.removesuffix(".0") if text != "-0.0" else "0"
 
 
@@ -83,6 +95,7 @@ def rounded_path(points: Sequence[Point]) -> str:
     """Return a line through points as an SVG path with rounded corners. Short lines have smaller corners."""
     path = line_path(points[:1])
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
+        # A wire may repeat a point, where it has no direction.
         if corner in (before, after):
             continue
         (x0, y0), (x1, y1) = _towards(corner, before), _towards(corner, after)
@@ -93,6 +106,7 @@ def rounded_path(points: Sequence[Point]) -> str:
 def _towards(corner: Point, end: Point) -> Point:
     dx, dy = end[0] - corner[0], end[1] - corner[1]
     length = abs(dx) + abs(dy)
+    # Lines of wires are level or upright, so this sum is their length.
     reach = min(_CORNER, length / 2) / length if length else 0
     return corner[0] + dx * reach, corner[1] + dy * reach
 
@@ -123,6 +137,7 @@ def point_along(points: Sequence[Point], share: float) -> Point:
             part = left / length
             return start[0] + (other[0] - start[0]) * part, start[1] + (other[1] - start[1]) * part
         left -= length
+    # Rounding errors may leave a rest behind the last line.
     return points[-1]
 
 
@@ -130,6 +145,7 @@ def arrow(start: Point, end: Point) -> str:
     """Return the head of an arrow from `start` to `end` as an SVG path: a small triangle with its tip at `end`."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     length = (dx * dx + dy * dy) ** 0.5
+    # A line of length 0 has no direction. Its head points right, as most do.
     ux, uy = (dx / length, dy / length) if length > 0.01 else (1.0, 0.0)
     bx, by = end[0] - 7 * ux, end[1] - 7 * uy
     return line_path((end, (bx - 3.2 * uy, by + 3.2 * ux), (bx + 3.2 * uy, by - 3.2 * ux))) + "Z"

@@ -67,6 +67,7 @@ def encodable(data: Any) -> Any:
         {'name': ['naïve', '�', b'0']}
     """
     if isinstance(data, str):
+        # Checking this takes no time, and most texts are ASCII.
         return data if data.isascii() else _HALVES.sub("\ufffd", data)
     if isinstance(data, Mapping):
         return {encodable(key): encodable(value) for key, value in data.items()}
@@ -160,9 +161,11 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
     for char in text:
         width = _WIDTHS.get(char)
         if width is None:
+            # Accents that are separate characters have no width of their own.
             if unicodedata.combining(char):
                 width = 0
             else:
+                # East Asian characters are squares.
                 width = 104 if unicodedata.east_asian_width(char) in "WF" else _USUAL
         total += width
     return total * size / 100 * (1.11 if bold else 1.0)
@@ -181,6 +184,7 @@ def elide(text: str, size: float, width: float, *, bold: bool = False) -> str:
     """
     if text_width(text, size, bold=bold) <= width:
         return text
+    # The width grows with the number of characters that remain, so a binary search finds it.
     low, high = 0, len(text)
     while low < high:
         keep = (low + high + 1) // 2

@@ -29,6 +29,7 @@ def si(value: float | None, unit: str = "") -> str:
     if abs(value) >= _MOST_PREFIXED:
         return f"{Decimal(value):.2e} {unit}".rstrip()
     amount, step = abs(value), 0
+    # From 999.5 on, three digits would be 1000. Whole numbers below 1000 keep all digits.
     while step + 1 < len(_LARGE) and amount >= (999.5 if step else 1000):
         amount, step = amount / 1000, step + 1
     digits = f"{amount:.0f}" if not step and float(amount).is_integer() else three_figures(amount)
@@ -68,6 +69,7 @@ def seconds(value: float | None) -> str:
         return "∞ s"
     if value >= _MOST_PREFIXED:
         return f"{Decimal(value):.2e} s"
+    # Three digits would be 60.0 s.
     if value >= 59.95:
         total = round(value)
         hours, minutes = total // 3600, total % 3600 // 60
@@ -75,6 +77,7 @@ def seconds(value: float | None) -> str:
     if value <= 0:
         return "0 s"
     for unit, size in _SMALL:
+        # Three digits of a slightly smaller number would be 1000 of the next unit.
         if value >= size * 0.9995:
             return f"{three_figures(value / size)} {unit}"
     return f"{three_figures(value / 1e-9)} ns"
@@ -91,6 +94,7 @@ def percent(share: float | None) -> str:
         return UNKNOWN
     if share == 0 or share == 1:
         return f"{share * 100:.0f} %"
+    # A part of the whole is never shown as 0 %, nor all but a part as 100 %.
     if 0 < share < 0.001:
         return "< 0.1 %"
     if 0.9995 <= share < 1:

@@ -104,7 +104,8 @@ AWKWARD = '"open\n%%%\n   \n\té ☃ 𝒳 <script> \u2028 \x85\n\'a\\\'b\' "c\\"
 
 
 def _golden(text: str, language: str) -> list[list[object]]:
-    return [[line, found] for line, found in zip(text.split("\n"), tokens(text, language), strict=True)]
+    found = ([token for token in line if token[0]] for line in tokens(text, language))
+    return [[line, named] for line, named in zip(text.split("\n"), found, strict=True)]
 
 
 def test_golden_for_both_sides(golden) -> None:

@@ -17,7 +17,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypedDict
@@ -29,12 +29,12 @@ from mithril_nb.models.saving.formats import from_dict, to_dict
 from mithril_nb.ui.session.design import UNNAMED, Design, set_loss, set_program, source_of, with_shape
 
 FORMAT = "mithril_nb.autosave"
+# Folder next to a notebook for the autosave files of its cells.
 FOLDER = ".mithril_nb"
-"""Folder next to a notebook for the autosave files of its cells."""
 _VERSIONS_KEPT = 5
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+# Minimum seconds between two writes: a slider makes sixty edits per second.
 _PAUSE_S = 0.25
-"""Minimum seconds between two writes: a slider makes sixty edits per second."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,10 @@ class Autosave:
         self._written_at = -_PAUSE_S
         self._worker = JobQueue("mithril_nb-autosave")
         remove_leftovers(self.path.parent)
-        versions = self._versions() or ([] if output is None or self.path.exists() else _in_output(output))
+        versions = self._versions()
+        if not versions and output is not None and not self.path.exists():
+            with suppress(*_UNREADABLE):
+                versions = [_version({**output, "id": "output", "declined": False})]
         self._older = [version for version in versions if not version.declined and version.source != self._code]
         self._offer_next()
         _AUTOSAVES.add(self)
@@ -227,8 +230,8 @@ class Autosave:
             self.changed()
 
 
+# Versions by file and id, because the file may be read-only.
 _IN_MEMORY: dict[Path, dict[str, SavedDesign]] = {}
-"""Versions by file and id, because the file may be read-only."""
 _UPDATING = threading.Lock()
 _AUTOSAVES: weakref.WeakSet[Autosave] = weakref.WeakSet()
 
@@ -302,13 +305,6 @@ def _read(path: Path) -> dict[str, SavedDesign] | None:
 
 def _is_ours(path: Path) -> bool:
     return _read(path) is not None
-
-
-def _in_output(data: Mapping[str, Any]) -> list[SavedDesign]:
-    try:
-        return [_version({**data, "id": "output", "declined": False})]
-    except _UNREADABLE:
-        return []
 
 
 def _version(data: Mapping[str, Any]) -> SavedDesign:

@@ -178,8 +178,8 @@ def problem_of(error: BaseException) -> Diagnostic:
     )
 
 
+# Not computed yet; in progress; up to date; of an earlier version of the design; unexpected error; not computable.
 State = Literal["empty", "loading", "ready", "stale", "failed", "unavailable"]
-"""Not computed yet; in progress; up to date; of an earlier version of the design; unexpected error; not computable."""
 
 
 class RequestState(TypedDict):
@@ -249,8 +249,8 @@ class BackgroundWork(Protocol):
         """Cancel all requests."""
 
 
+# Receives the kind of a message and the message, such as `("snapshot", dict)`, in any thread.
 Listener = Callable[[str, Any], None]
-"""Receives the kind of a message and the message, such as `("snapshot", dict)`, in any thread."""
 _MOST_ERRORS = 100
 
 

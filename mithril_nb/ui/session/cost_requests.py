@@ -71,10 +71,6 @@ def draw_beside(before: Cost, after: Cost, look: Look, names: tuple[str, str]) -
     return beside({**pair, **labels}, look.width)
 
 
-def _treemap(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Drawing:
-    return treemap(_data(costs[0], look.hues), look.figure, look.width)
-
-
 def _roofline(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Drawing:
     data = _data(costs[0], look.hues)
     if "peaks" in data:  # measured costs include the measured peaks of the machine
@@ -93,31 +89,26 @@ def _memory(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Drawin
     return memory_timeline(data, look.width, look.opened)
 
 
-def _beside(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Drawing:
-    before, after = costs
-    return draw_beside(before, after, look, (before.source, after.source))
-
-
 def _data(cost: Cost, hues: Hues) -> dict[str, Any]:
     return {**cost.to_dict(rows=False), "hues": dict(hues)}
 
 
+# Drawing functions by name. They take a program and its costs from one or two sources.
 PICTURES: Mapping[str, Draw] = {
-    "treemap": _treemap,
+    "treemap": lambda inspection, costs, look: treemap(_data(costs[0], look.hues), look.figure, look.width),
     "roofline": _roofline,
     "memory": _memory,
-    "beside": _beside,
+    "beside": lambda inspection, costs, look: draw_beside(*costs, look, (costs[0].source, costs[1].source)),
 }
-"""Drawing functions by name. They take a program and its costs from one or two sources."""
 
 
+# Number of runs of a measurement.
 RUNS = 20
-"""Number of runs of a measurement."""
+# The stage that each source of costs needs.
 _NEEDS = {"analytic": "jaxpr", "lowered": "hlo_before", "compiled": "hlo", "measured": "jaxpr"}
-"""The stage that each source of costs needs."""
 SOURCES = tuple(_NEEDS)
+# Seconds without edits before XLA compiles, because a compilation cannot be cancelled.
 _REST_S = 0.15
-"""Seconds without edits before XLA compiles, because a compilation cannot be cancelled."""
 
 
 class CostHead(TypedDict):

@@ -19,8 +19,8 @@ Role = Literal["forward", "backward", "update"]
 Source = Literal["analytic", "lowered", "compiled", "measured"]
 _OF_ROWS = tuple(key for key in OF_BLOCKS if FIGURES[key].per == "row" and key not in SENT)
 
+# Maximum number of equations or instructions of a block to show.
 MOST_ROWS = 20
-"""Maximum number of equations or instructions of a block to show."""
 
 
 class CostOfLine(TypedDict):
@@ -175,8 +175,8 @@ def _part(row: CostRow, block: str, name: str) -> float | None:
     return value if value is None or share == 1.0 else value * share
 
 
+# Maximum number of terms shown. A composite block has the terms of all its parts.
 MOST_TERMS = 8
-"""Maximum number of terms shown. A composite block has the terms of all its parts."""
 
 NOTHING = "no equation of the program is attributed to this block"
 ONLY_MOVES = "its equations only move or rename data"
@@ -203,7 +203,8 @@ class FormulaTerm:
         """Texts of the columns: count and formula, letters, sum, opcodes and role."""
         times = "? × " if self.times is None else f"{self.times:,} × " if self.times != 1 else ""
         formula = one_line(self.formula) and f"{times}{one_line(self.formula)}"
-        letters = ", ".join(f"{letter}={format_size(value)}" for letter, value in self.letters)
+        sizes = ((letter, f"{value:,}" if isinstance(value, int) else value) for letter, value in self.letters)
+        letters = ", ".join(f"{letter}={size}" for letter, size in sizes)
         operations = ", ".join((*self.opcodes, *([self.role] if self.role else [])))
         flops = f"unknown: {self.why}" if self.flops is None else f"{self.flops:,} FLOP"
         return formula, one_line(letters), flops, one_line(operations)
@@ -230,7 +231,8 @@ class BlockFormula:
         title = f"{name}: {'; '.join(part for part in (one_line(self.whole), self.why) if part)}"
         lines = columns([term.in_columns for term in self.terms], right={2}).splitlines()
         if self.left:
-            lines.append(f"and {self.left} more: {_sum(self.left_flops)}")
+            flops = "unknown" if self.left_flops is None else f"{self.left_flops:,} FLOP"
+            lines.append(f"and {self.left} more: {flops}")
         if self.legend:
             lines.append(", ".join(f"{letter}: {words}" for letter, words in self.legend))
         return "\n".join([title, *(f"    {line}" for line in lines)])
@@ -242,29 +244,18 @@ class BlockFormula:
 
 def formula_of(cost: Cost, block: str, version: int = 0) -> BlockFormula:
     """Return the formula for the FLOPs of a block, including the blocks inside it."""
-    inside = [row for row in cost.rows if _is_inside(row, block)]
+    inside = [
+        row for row in cost.rows if not block or any(f"{path}/".startswith(f"{block}/") for path, _ in row.blocks)
+    ]
     if not inside:
         return BlockFormula(block, version, why=NOTHING)
     formula = cost.formula(block)
     terms = sorted(_terms(inside), key=lambda term: (term.flops is not None, -(term.flops or 0)))
     left = terms[MOST_TERMS:]
-    left_flops = None if any(term.flops is None for term in left) else sum(term.flops or 0 for term in left)
+    left_flops = _added(term.flops for term in left)
     largest, why = tuple(terms[:MOST_TERMS]), "" if terms else ONLY_MOVES
     short, legend = short_formula(formula), _legend(largest)
     return BlockFormula(block, version, short, formula, largest, legend, len(left), left_flops, why)
-
-
-def format_size(value: int | str) -> str:
-    """Format the value of a letter in a cost formula: a number with thousands separators, or a symbolic size."""
-    return f"{value:,}" if isinstance(value, int) else value
-
-
-def _sum(flops: int | None) -> str:
-    return "unknown" if flops is None else f"{flops:,} FLOP"
-
-
-def _is_inside(row: CostRow, block: str) -> bool:
-    return not block or any(f"{path}/".startswith(f"{block}/") for path, _ in row.blocks)
 
 
 def _terms(rows: Sequence[CostRow]) -> list[FormulaTerm]:

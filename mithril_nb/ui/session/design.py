@@ -35,10 +35,10 @@ from mithril_nb.targets import PROGRAMS
 from mithril_nb.train.losses import resolve_loss
 from mithril_nb.ui.session.commands import check_choice
 
+# Name of the design of a model without a name.
 UNNAMED = "model"
-"""Name of the design of a model without a name."""
+# The edits by command name, which is the name of the function. `edit_command` fills it.
 EDITS: dict[str, Callable[..., DesignChange]] = {}
-"""The edits by command name, which is the name of the function. `edit_command` fills it."""
 
 
 @dataclass(frozen=True)

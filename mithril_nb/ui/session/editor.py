@@ -101,8 +101,8 @@ class EditHistory:
         return Step(design, moved, change.label, change.renamed, next, count, change.restored, change.has_own_view)
 
 
+# Maximum number of designs whose stages are cached.
 _SEEN = 12
-"""Maximum number of designs whose stages are cached."""
 _OUTSIDE = ("dtype", "precision", "remat")
 
 

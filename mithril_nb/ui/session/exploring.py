@@ -50,10 +50,6 @@ class GraphView:
         self._opened: dict[str, set[str]] = {}
         self._made: dict[str, dict[str, Any]] = {}
 
-    def show(self, stage: str) -> None:
-        """Show another stage."""
-        self.stage = stage
-
     def open(self, key: str, is_open: bool = True) -> None:
         """Record that a node was opened or closed."""
         with self._lock:
@@ -84,10 +80,10 @@ class GraphView:
         return Reply(StageHead(stage=stage), [shares.get(node.key) for node in graph.visible(graph.nodes)])
 
 
+# Stages of the first view.
 _FIRST = ("jaxpr", "stablehlo")
-"""Stages of the first view."""
+# Stages with useful graphs; the others are lists.
 _GRAPHS = ("jaxpr", "stablehlo", "hlo_before", "hlo")
-"""Stages with useful graphs; the others are lists."""
 
 
 class Exploration(ProgramSession):
@@ -187,7 +183,7 @@ class Exploration(ProgramSession):
     def show_graph(self, stage: str) -> None:
         """Show the graph of another stage."""
         check_choice("stage", stage, _GRAPHS)
-        self._graph.show(stage)
+        self._graph.stage = stage
         self.request_stage(stage)
         self._publish()
         self._drawn.discard(stage)

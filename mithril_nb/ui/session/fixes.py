@@ -12,8 +12,8 @@ from mithril_nb.graph.paths import component
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import Fix, ProblemData, problem_data
 
+# Label, command and its arguments.
 Button = tuple[str, str, dict[str, Any]]
-"""Label, command and its arguments."""
 
 
 def problem_with_fix(problem: Diagnostic, analysis: Analysis) -> ProblemData:
@@ -68,6 +68,7 @@ def _attribute(match: re.Match[str], block: str, linear: list[str]) -> Button | 
     return (f"Use {match[1]} = {match[2]}", "set_attribute", args) if block else None
 
 
+# Patterns of advice in Python, each with a function that returns the button; the first button is used.
 _BUTTONS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str, list[str]], Button | None]], ...] = (
     (re.compile(r"wb\.do\(.*\)$"), _command),
     (re.compile(r"\bshapes=(\{.*?\})"), _shape),
@@ -83,4 +84,3 @@ _BUTTONS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str, list[str]],
     ),
     (re.compile(r"^(\w+)=(-?\d+(?:\.\d+)?|True|False|None)$"), _attribute),
 )
-"""Patterns of advice in Python, each with a function that returns the button; the first button is used."""

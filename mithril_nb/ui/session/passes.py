@@ -26,20 +26,20 @@ from mithril_nb.ui.session.commands import (
     problem_of,
 )
 
+# Maximum number of lines of a diff. The diff of a fusion pass may have fifty thousand.
 MOST_DIFF_LINES = 10_000
-"""Maximum number of lines of a diff. The diff of a fusion pass may have fifty thousand."""
 
+# Seconds without requests before background work continues, because Python runs one thread at a time.
 _REST_S = 0.5
-"""Seconds without requests before background work continues, because Python runs one thread at a time."""
 _LOOK_S = 0.02
+# Maximum number of outcomes shown per line.
 _MOST_OUTCOMES = 3
-"""Maximum number of outcomes shown per line."""
 
+# Maximum number of lines that a search returns.
 MOST_MATCHES = 1_000
-"""Maximum number of lines that a search returns."""
 
+# Number, name, pipeline; numbers of added, removed and rewritten instructions, `None` until counted.
 PassRow = tuple[int, str, str, int | None, int | None, int | None]
-"""Number, name, pipeline; numbers of added, removed and rewritten instructions, `None` until counted."""
 
 
 class PassesHead(TypedDict):
@@ -146,7 +146,13 @@ class PassRequests(RequestHandler):
     def request_diff(self, number: int) -> None:
         """Send the diff of one pass."""
         self._number = int(number)
-        self._request("diff", lambda reading, number=self._number: self._diff(reading, number))
+
+        def answer(reading: _Reading, number: int = self._number) -> None:
+            passes = reading.inspection.passes
+            if 0 <= number < len(passes):
+                self._client.send("diff", self._diff_of(reading, passes[number]))
+
+        self._request("diff", answer)
 
     @command
     def search_passes(self, text: str) -> None:
@@ -242,11 +248,6 @@ class PassRequests(RequestHandler):
         search.read(xla_pass.number, self._diff_of(reading, xla_pass).data)
         # One job per pass: a diff takes up to a second, and other requests must not wait for all of them.
         self._continue(reading, search)
-
-    def _diff(self, reading: _Reading, number: int) -> None:
-        passes = reading.inspection.passes
-        if 0 <= number < len(passes):
-            self._client.send("diff", self._diff_of(reading, passes[number]))
 
     def _diff_of(self, reading: _Reading, xla_pass: Pass) -> Reply:
         if xla_pass.number not in reading.diffs:

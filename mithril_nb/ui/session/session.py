@@ -298,15 +298,15 @@ class Session(DesignEditor, ProgramSession):
         return is_traced or not self._analysis.can_run
 
 
+# Stages in a saved notebook, if the model can run. `"hlo"` is added only if it is already computed.
 QUICK_STAGES = ("jaxpr", "stablehlo")
-"""Stages in a saved notebook, if the model can run. `"hlo"` is added only if it is already computed."""
 
+# Maximum number of lines per stage in a saved notebook; 200 lines take about 60 kB.
 MOST_LINES = 200
-"""Maximum number of lines per stage in a saved notebook; 200 lines take about 60 kB."""
 
 
+# MIME type of the design as data. The output has it once the user has edited the design, to keep the edits.
 DESIGN_MIME = "application/vnd.mithril-nb.design+json"
-"""MIME type of the design as data. The output has it once the user has edited the design, to keep the edits."""
 
 
 def design_bundle(session: Session) -> dict[str, Any]:
@@ -327,8 +327,8 @@ def design_data(session: Session) -> dict[str, Any]:
     return {DESIGN_MIME: {name: saved[name] for name in ("edits", "labels", "source", "design")}}
 
 
+# A static picture of more blocks on one level has no stages and costs: 10,000 would keep the cell busy for 20 s.
 _MOST_BLOCKS = 2000
-"""A static picture of more blocks on one level has no stages and costs: 10,000 would keep the cell busy for 20 s."""
 
 
 @renderer(Session)

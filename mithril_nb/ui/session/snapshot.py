@@ -13,7 +13,7 @@ from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.paths import component, join_path, parameter_name
 from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph
 from mithril_nb.graph.spec import Spec, TensorSpec
-from mithril_nb.models.fields import Field, fields_of
+from mithril_nb.models.fields import fields_of
 from mithril_nb.models.op import OPS
 from mithril_nb.models.registry import ELSEWHERE, KINDS
 from mithril_nb.models.shape_inference.flat import flat
@@ -279,37 +279,34 @@ def description_of(analysis: Analysis) -> Description:
     }
 
 
+# Frequent kinds of blocks, shown first.
 _COMMON = (
     "Linear", "Relu", "Gelu", "Sigmoid", "Tanh", "Softmax", "Conv2d", "MaxPool2d", "Flatten", "BatchNorm2d",
     "LayerNorm", "Dropout", "Embedding", "MultiHeadAttention", "TransformerBlock", "MLP", "Add",
 )  # fmt: skip
-"""Frequent kinds of blocks, shown first."""
 _ORDER = ("Common", "Layers", "Activations", "Composites", "Arithmetic", "Shape")
+# Category of Mithril's other names for blocks. The palette lists each block once.
 _OF_MITHRIL = "As in Mithril"
-"""Category of Mithril's other names for blocks. The palette lists each block once."""
 
 
 def palette() -> list[PaletteEntry]:
     """Return every kind of block with its category, summary and formula, common kinds first."""
-    return [
+    entries = [
         PaletteEntry(
             kind=kind,
-            category=_category(kind, block_type),
+            category="Common" if kind in _COMMON else _metadata(block_type, "category"),
             summary=summary(block_type),
             formula=_metadata(block_type, "formula"),
             words=" ".join(word for word, meant in ELSEWHERE.items() if meant == kind),
         )
-        for kind, block_type in sorted(KINDS.items(), key=lambda item: _place(*item))
+        for kind, block_type in KINDS.items()
         if _metadata(block_type, "category") not in ("", _OF_MITHRIL)
     ]
+    return sorted(entries, key=_place)
 
 
-def _category(kind: str, block_type: type) -> str:
-    return "Common" if kind in _COMMON else _metadata(block_type, "category")
-
-
-def _place(kind: str, block_type: type) -> tuple[int, str, int, str]:
-    category = _category(kind, block_type)
+def _place(entry: PaletteEntry) -> tuple[int, str, int, str]:
+    category, kind = entry["category"], entry["kind"]
     rank = _ORDER.index(category) if category in _ORDER else len(_ORDER)
     return rank, category, _COMMON.index(kind) if kind in _COMMON else 0, kind
 
@@ -321,7 +318,19 @@ def _describe_kind(kind: str) -> KindDetails:
     return {
         "doc": summary(constructor),
         "formula": _metadata(constructor, "formula"),
-        "fields": [_describe_field(field) for field in fields_of(constructor)],
+        "fields": [
+            {
+                "name": field.name,
+                "type": field.type,
+                "default": _listed(field.default),
+                "min": field.range.least if field.range else None,
+                "max": field.range.most if field.range else None,
+                "choices": list(field.choices) or None,
+                "doc": field.doc,
+                "optional": field.is_optional,
+            }
+            for field in fields_of(constructor)
+        ],
     }
 
 
@@ -349,7 +358,11 @@ def _describe(
         "name": name,
         "kind": block.kind,
         "hue": hue,
-        "values": _values(fields_of(constructor), block) if constructor else {},
+        "values": {
+            field.name: _listed(value)
+            for field in (fields_of(constructor) if constructor else ())
+            if (value := block.options.get(field.name, field.default)) != field.default
+        },
         "inputs": [{"port": port.name, "shape": _text(specs.inputs.get(port.name))}
                    for port in block.inputs if port.role == "data"],
         "outputs": [{"port": port.name, "shape": _text(specs.outputs.get(port.name))} for port in block.outputs],
@@ -362,24 +375,6 @@ def _describe(
         "facts": facts_of(path, block, specs),
         "children": [join_path(path, child.name) for child in block.graph.nodes] if block.graph else [],
     }  # fmt: skip
-
-
-def _values(fields: Iterable[Field], block: Block) -> dict[str, Any]:
-    values = {field.name: block.options.get(field.name, field.default) for field in fields}
-    return {field.name: _listed(values[field.name]) for field in fields if values[field.name] != field.default}
-
-
-def _describe_field(field: Field) -> KindField:
-    return {
-        "name": field.name,
-        "type": field.type,
-        "default": _listed(field.default),
-        "min": field.range.least if field.range else None,
-        "max": field.range.most if field.range else None,
-        "choices": list(field.choices) or None,
-        "doc": field.doc,
-        "optional": field.is_optional,
-    }
 
 
 def _listed(value: Any) -> Any:
@@ -399,8 +394,8 @@ def _metadata(constructor: type, name: str) -> str:
 assert OPS, "importing the block library registers its ops"
 
 
+# Returns the text of a fact about a block, given its path and specs; `None` hides the fact for this block.
 Fact = Callable[[str, Block, BlockSpecs], str | None]
-"""Returns the text of a fact about a block, given its path and specs; `None` hides the fact for this block."""
 Function = TypeVar("Function", bound=Fact)
 _FACTS: dict[str, Fact] = {}
 

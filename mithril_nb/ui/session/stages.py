@@ -17,11 +17,11 @@ from mithril_nb.stages.stage_kinds import STAGE_KINDS, has_machine_code
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import State, check_choice, problem_of
 
+# Seconds without edits before XLA compiles, because a compilation cannot be cancelled.
 _REST_S = 0.15
-"""Seconds without edits before XLA compiles, because a compilation cannot be cancelled."""
 
+# For each time in the status line, the stage whose computation it measures.
 STAGES_TIMED = {"trace": "jaxpr", "lower": "stablehlo", "optimize": "hlo", "compile": "hlo"}
-"""For each time in the status line, the stage whose computation it measures."""
 
 
 class StatusFigures(TypedDict):
@@ -133,7 +133,8 @@ class StageMaker:
         if self.cost_version != analysis.version and not self._accept(analysis, "jaxpr", analysis.cost):
             return
         for name in STAGE_KINDS:
-            if name not in self._wanted or self._is_there(name, analysis):
+            state = self.states[name]
+            if name not in self._wanted or (state.state == "ready" and state.version == analysis.version):
                 continue
             inspection = self.inspection_of(analysis)
             if STAGE_KINDS[name].needs == "compile" and not inspection.is_optimized and not rests(is_wanted, _REST_S):
@@ -143,10 +144,6 @@ class StageMaker:
             inspection.stage(name)
             if not self._accept(analysis, name):
                 return
-
-    def _is_there(self, name: str, analysis: Analysis) -> bool:
-        state = self.states[name]
-        return state.state == "ready" and state.version == analysis.version
 
     def _accept(self, analysis: Analysis, stage: str = "", cost: Cost | None = None) -> bool:
         with self._lock:

@@ -27,8 +27,8 @@ from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.design import Design, design_of
 
+# Seconds between two updates: short enough to look live, long enough to leave the cores to training.
 _EVERY_S = 0.4
-"""Seconds between two updates: short enough to look live, long enough to leave the cores to training."""
 
 
 class RunData(TypedDict):
@@ -100,13 +100,12 @@ class Training:
         if self.run is None:
             has_data = "data" in self.options or self._analysis_now().design.uses_example_data
             view["message"] = "" if has_data else "no data to train on: pass it where the cell opens the workbench"
-            view["learning_rate"], view["learning_rate_is_relative"] = self._rate
+            view["learning_rate"], view["learning_rate_is_relative"] = self._rate, self._optimizer.is_relative
         return self._with_model(view)
 
     @property
-    def _rate(self) -> tuple[float, bool]:
-        optimizer = self._optimizer
-        return optimizer.learning_rate if self._first_rate is None else self._first_rate, optimizer.is_relative
+    def _rate(self) -> float:
+        return self._optimizer.learning_rate if self._first_rate is None else self._first_rate
 
     @cached_property
     def _optimizer(self) -> Optimizer:
@@ -210,7 +209,7 @@ class Training:
         analysis = analysis.with_sizes_of(data, options.get("batch_size", 32))
         run = fit(analysis.physical, data, loss=analysis.loss, **options)
         # A new run keeps the rate that the user set last.
-        run.set_learning_rate(self._rate[0] if self.run is None else self.run.learning_rate)
+        run.set_learning_rate(self._rate if self.run is None else self.run.learning_rate)
         for earlier in self.runs:
             earlier.to_host()
         self.run, self._trained = run, (analysis.design.graph, analysis.loss)

@@ -30,20 +30,20 @@ from mithril_nb.ui.session.cost_requests import CostPicture, KeyHead, Look, draw
 from mithril_nb.viz.costs.fields import BLOCK_FIELDS
 
 FieldValue = int | float | str | bool | list[int] | None
+# Path of a block, or `""` for the whole program; name of the setting; new value.
 SettingChange = tuple[str, str, FieldValue]
-"""Path of a block, or `""` for the whole program; name of the setting; new value."""
 Changes = Sequence[SettingChange]
 
+# Floating-point dtypes available in every process. float64 needs JAX's x64 mode.
 DTYPES = ("float32", "bfloat16", "float16")
-"""Floating-point dtypes available in every process. float64 needs JAX's x64 mode."""
 _DOCS = {
     "batch": "Number of samples: the first dim of the program's inputs.",
     "dtype": "Dtype of all floating-point arrays.",
     "precision": "Precision of matrix products, as in jax.default_matmul_precision.",
     "remat": "Recompute values of the forward pass in the backward pass, to save memory: rematerialization, or remat.",
 }
+# Labels of settings whose names are not plain words.
 _LABELS = {"remat": "recompute"}
-"""Labels of settings whose names are not plain words."""
 
 
 class FormField(TypedDict):
@@ -101,11 +101,8 @@ def settings_of(program: ProgramView, what_if: WhatIf) -> list[SettingField]:
     values.setdefault("precision", "default")
     # Skip symbolic sizes: they have no current value to compare with.
     plain = {name: value for name, value in values.items() if isinstance(value, bool | int | str)}
-    return [_field(name, value) for name, value in plain.items() if _is_of_whole(name)]
-
-
-def _is_of_whole(name: str) -> bool:
-    return name in _DOCS or name.rpartition(".")[2].isdigit()
+    of_whole = (name for name in plain if name in _DOCS or name.rpartition(".")[2].isdigit())
+    return [_field(name, plain[name]) for name in of_whole]
 
 
 def _field(name: str, value: Any) -> SettingField:
@@ -207,10 +204,6 @@ class WhatIfRequests(RequestHandler):
                 self._what_if = program.version, what_if
             return what_if
 
-    def _change_of(self, request: _Request) -> Change | None:
-        what_if = self._what_if_of(request.program)
-        return None if what_if is None else what_if(_named(request.changes))
-
     def _find_settings(self, program: ProgramView) -> None:
         settings: list[SettingField] = []
         state: State = "ready"
@@ -258,9 +251,11 @@ class WhatIfRequests(RequestHandler):
         self._turn("loading", message)
         try:
             start = time.perf_counter()
-            change = self._change_of(request)
-            if change is not None:
-                send(change, start)
+            what_if = self._what_if_of(request.program)
+            if what_if is not None:
+                send(
+                    what_if({f"{path}.{name}" if path else name: value for path, name, value in request.changes}), start
+                )
         except Exception as error:  # the front end shows it instead of the answer
             self._report(request, is_wanted, error)
         finally:
@@ -317,10 +312,6 @@ def checked_changes(changes: Sequence[Sequence[Any]]) -> Changes:
             'changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
         )
     return tuple((path, name, value) for path, name, value in changes)
-
-
-def _named(changes: Changes) -> dict[str, Any]:
-    return {f"{path}.{name}" if path else name: value for path, name, value in changes}
 
 
 def _key(request: _Request) -> str:

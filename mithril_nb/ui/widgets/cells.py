@@ -78,8 +78,8 @@ class Replaceable(Protocol):
         """Free everything except values that the user's code may still read."""
 
 
+# For each id of a cell: the latest run of the cell, and the open widgets of that run.
 _WIDGETS: dict[str, tuple[str, list[Replaceable]]] = {}
-"""For each id of a cell: the latest run of the cell, and the open widgets of that run."""
 
 
 def current_cell() -> NotebookCell | None:

@@ -43,8 +43,8 @@ class FrontEndWidget(anywidget.AnyWidget):
     """Base class of the widgets."""
 
     assets = traitlets.Instance(anywidget.AnyWidget, allow_none=True).tag(sync=True, **widget_serialization)
+    # The widget's id, with which its front end creates a second view.
     own_id = traitlets.Unicode().tag(sync=True)
-    """The widget's id, with which its front end creates a second view."""
 
     def __init__(self, module: str, fallback: StaticFallback, **traits: Any):
         self._twin = fallback

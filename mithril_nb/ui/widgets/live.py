@@ -151,8 +151,8 @@ def watch(target: Run | Callable[..., Any] | None = None) -> LiveRun | Watched |
     return Watched(target)
 
 
+# Delay of an update, in seconds: a retrace takes milliseconds, and often others follow.
 _WAIT_S = 0.3
-"""Delay of an update, in seconds: a retrace takes milliseconds, and often others follow."""
 
 
 class LiveReport:

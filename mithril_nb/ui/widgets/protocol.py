@@ -17,7 +17,7 @@ from mithril_nb.stages import Stage
 from mithril_nb.stages.hlo.readable import readable
 from mithril_nb.stages.transforms.marks import MarkedEquation
 from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
-from mithril_nb.ui.session.commands import ProblemData, Reply, problem_data
+from mithril_nb.ui.session.commands import ProblemData, problem_data
 from mithril_nb.ui.session.cost_requests import CostHead, CostPicture, CostRowsHead, FormulaHead, KeyHead
 from mithril_nb.ui.session.cost_tables import BlockFormula, CostDetails, CostTableData
 from mithril_nb.ui.session.exploring import StageHead
@@ -29,8 +29,8 @@ from mithril_nb.ui.session.training import CurvesHead, RunData, RunRows
 from mithril_nb.ui.session.what_if import WhatIfAnswer
 from mithril_nb.viz.pages.listing import equation_data, stage_data
 
+# A message and its buffers.
 Message = tuple[dict[str, Any], list[bytes]]
-"""A message and its buffers."""
 
 
 class StageTextHead(TypedDict):
@@ -77,8 +77,8 @@ class TransformsHead(TypedDict):
     left_out: list[str]
 
 
+# Line, id and mark of an equation; the related equations on the other side; a note; and whether they are inferred.
 MarkedLine = tuple[int, str, Literal["kept", "new", "changed", "gone"], list[str], str, bool]
-"""Line, id and mark of an equation; the related equations on the other side; a note; and whether they are inferred."""
 
 
 class TransformSide(TypedDict):
@@ -112,6 +112,7 @@ class ReplyHead(TypedDict):
     error: ProblemData | None
 
 
+# The types of head and data by kind of message. `tools/contract.py` writes them in TypeScript, for the page.
 MESSAGES: dict[str, tuple[Any, Any]] = {
     "reply": (ReplyHead, None),
     "stage": (StageTextHead, PackedStage),
@@ -132,7 +133,6 @@ MESSAGES: dict[str, tuple[Any, Any]] = {
     "transforms": (TransformsHead, list[TransformStepData]),
     "export": (ExportHead, str),
 }
-"""The types of head and data by kind of message. `tools/contract.py` writes them in TypeScript, for the page."""
 
 
 def packed(data: Any) -> bytes:
@@ -199,8 +199,3 @@ def _side(stage: Stage | None, marks: Sequence[MarkedEquation], others: dict[str
         if mark.id in line_of
     ]
     return {"text": stage.text, "marks": sorted(rows)}
-
-
-def reply_message(kind: str, reply: Reply) -> Message:
-    """Return the message and buffer of a reply of a request handler."""
-    return {"type": kind, **reply.head}, [] if reply.data is None else [packed(reply.data)]

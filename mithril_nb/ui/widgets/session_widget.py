@@ -21,7 +21,7 @@ from mithril_nb.ui.session.exploring import Exploration
 from mithril_nb.ui.widgets.cells import remember
 from mithril_nb.ui.widgets.changes import change_between
 from mithril_nb.ui.widgets.front_end import FrontEndWidget, shown_in_widget
-from mithril_nb.ui.widgets.protocol import reply_message, stage_message
+from mithril_nb.ui.widgets.protocol import packed, stage_message
 from mithril_nb.ui.widgets.static_fallback import StaticFallback
 
 
@@ -145,7 +145,7 @@ class SessionWidget(FrontEndWidget):
         elif kind == "selection":
             self._show({**self.snapshot, "selection": value})
         elif isinstance(value, Reply):
-            self.send(*reply_message(kind, value))
+            self.send({"type": kind, **value.head}, [] if value.data is None else [packed(value.data)])
 
     # Snapshots
 

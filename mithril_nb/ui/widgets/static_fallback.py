@@ -18,30 +18,21 @@ from IPython.display import display, update_display
 from mithril_nb.jobs import JobQueue
 from mithril_nb.stages.once import paused_collector
 
+# Seconds without changes before the fallback is rendered again. Users see the fallback only after the session.
 _STILL_S = 2.0
-"""Seconds without changes before the fallback is rendered again. Users see the fallback only after the session."""
 _LOOK_S = 0.1
+# Minimum seconds between two quick pictures: a slider makes sixty changes per second.
 _QUICK_S = 0.3
-"""Minimum seconds between two quick pictures: a slider makes sixty changes per second."""
+# Hides "Loading widget...", which JupyterLab shows above the fallback forever without a kernel.
 _NO_WAITING = (
     "<style>.jp-OutputArea-child:has(+ .jp-OutputArea-child .mnb-still) > "
     '.lm-Panel.jp-OutputArea-output:not(:has(.mnb-root, [role="alert"])) '
     "{ display: none; }</style>"
 )
-"""Hides "Loading widget...", which JupyterLab shows above the fallback forever without a kernel."""
+# Marks the HTML of each static picture.
 STILL = 'class="mnb-still"'
-"""Marks the HTML of each static picture."""
 _RUN = "Static picture of this cell's output. Run the cell to use the widget."
 _REPLACED = "Replaced: a newer run of the cell shows the current widget. This is a picture of the old one."
-
-
-def _framed(html: str) -> str:
-    return f'<div {STILL} style="display: var(--mnb-twin, block)">{_NO_WAITING}<p>{_RUN}</p>{html}</div>'
-
-
-def _is_run_in_page() -> bool:
-    parent = getattr(get_ipython(), "get_parent", dict)()
-    return bool(parent.get("content", {}).get("allow_stdin"))
 
 
 def live_bundle(bundle: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -64,14 +55,16 @@ class StaticFallback:
         self._quick_due = 0.0
         self._worker = JobQueue("mithril-nb twin")
         self._shown: dict[str, Any] | None = None
+        # Held while an update is sent, so that none follows `replace` or `end`.
         self._showing = threading.Lock()
-        """Held while an update is sent, so that none follows `replace` or `end`."""
         self._due = 0.0
 
     def show(self, live: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
         """Show the widget's own view, and its fallback in a separate output."""
         display(dict(live), metadata=dict(metadata), raw=True)
-        is_later = self._first is not None and _is_run_in_page()
+        parent = getattr(get_ipython(), "get_parent", dict)()
+        # Only a page that runs a cell can answer `input`; nbconvert and the like cannot.
+        is_later = self._first is not None and bool(parent.get("content", {}).get("allow_stdin"))
         self._shown = dict(self._first or {}) if is_later else self._static(self.bundle)
         display(self._shown, raw=True, display_id=self._id)
         if is_later:
@@ -129,4 +122,7 @@ class StaticFallback:
     def _static(self, bundle: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         contents = dict(bundle())
         html = contents.get("text/html") or contents.get("image/svg+xml")
-        return contents if html is None else {**contents, "text/html": _framed(html)}
+        if html is None:
+            return contents
+        framed = f'<div {STILL} style="display: var(--mnb-twin, block)">{_NO_WAITING}<p>{_RUN}</p>{html}</div>'
+        return {**contents, "text/html": framed}

@@ -142,6 +142,7 @@ def change_text(before: float | None, after: float | None) -> str:
         return f"×{three_figures(ratio)}" if ratio < 999.5 else f"×{ratio:.3g}"
     share = 100 * (after - before) / before
     sign = "+" if share > 0 else "−"
+    # A smaller change would be shown as 0.0 %, as if both sides were equal.
     return f"{sign}{abs(share):.1f} %" if abs(share) >= 0.05 else f"{sign}< 0.1 %"
 
 
@@ -149,6 +150,7 @@ def _svg(pair: Pair, kind: Field, rows: Sequence[PairRow], totals: PairRow, labe
     data = {"program": pair.get("program"), "source": " and ".join(labels)}
     page = CostPage(data, None, f"{kind.title} by block", width)
     notes = [str(note) for note in pair.get("notes") or ()]
+    # The total is not drawn as a bar: the bars of blocks would be short beside it.
     largest = max((row.most for row in rows), default=0)
     if not largest:
         reason = f"No block has {kind.title} above 0, before or after." if rows else "There is no block to compare."

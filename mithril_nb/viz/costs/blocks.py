@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
+from mithril_nb.display import columns
 from mithril_nb.graph.paths import name_of, split_path
 from mithril_nb.viz.costs.canvas import NO_HUE
 from mithril_nb.viz.costs.fields import Data, is_bound
 from mithril_nb.viz.palette import hue_of, hues_of_blocks
 from mithril_nb.viz.text import one_line, outer_paths
+from mithril_nb.viz.units import percent
 
 _NUMBERS = re.compile(r"\d+")
+# At most 9 digits: Python refuses to convert a text of more than 4,300 to a number.
 _NUMBERED = re.compile(r"(.*?)(\d{1,9})")
 
 
@@ -87,11 +90,34 @@ def tree_of(
     return branch("")
 
 
+# Blocks with a smaller share are not listed in texts.
+LEAST_LISTED = 0.001
+
+
+def share_table(
+    title: str, parts: Iterable[tuple[str, str, float]], total: float, hidden: int, *ends: tuple[str, str, str, str]
+) -> Iterator[str]:
+    """Yield a table of costs with a bar for each share, and how many blocks are too small for it.
+
+    Args:
+        title: Title of the costs.
+        parts: Name, cost as text, and cost.
+        total: The cost that counts as 100 %.
+        hidden: Number of blocks below `LEAST_LISTED`.
+        *ends: Further rows.
+    """
+    rows = [(name, text, percent(value / total), "█" * round(20 * value / total)) for name, text, value in parts]
+    yield columns([("block", title, "share", ""), *rows, *ends], right={1, 2})
+    if hidden:
+        yield f"not listed: {hidden} {'block' if hidden == 1 else 'blocks'} with less than {percent(LEAST_LISTED)}"
+
+
 def _folded(branches: Iterable[Branch], apart: float | None) -> list[Branch]:
     rows: list[list[Branch]] = []
     for branch in branches:
         if rows and _follows(rows[-1][-1], branch):
             first = rows[-1][0]
+            # Leaves are never merged unless they are equal: their own numbers would be lost.
             if apart is None or (first.inside and abs(first.value - branch.value) <= apart * first.value):
                 rows[-1].append(branch)
                 continue

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from mithril_nb.viz.costs.fields import Data, Field, whole_text
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme, contrast, mix_colours, themed_rules
-from mithril_nb.viz.svg import Point, element, line_path, number, opening, root_opening
+from mithril_nb.viz.svg import Point, Rect, element, line_path, number, opening, root_opening
 from mithril_nb.viz.text import block_key, elide, escaped, one_line, text_width
 
 # For each theme, the share of the hue in tints 0 to 3. Text is readable on every tint.
@@ -31,6 +31,7 @@ def colour(tone: str, theme: Theme) -> str:
         hue, _, level = tone[4:].partition(".")
         return mix_colours(colour(f"hue{hue}", theme), theme.ground, TINTS[theme][int(level)])
     if tone.startswith("hue"):
+        # The number after the last hue is `NO_HUE`.
         return (*theme.hues, theme.muted)[int(tone[3:])]
     return getattr(theme, tone)
 
@@ -49,10 +50,6 @@ def wrap_text(text: str, size: float, width: float) -> list[str]:
 
 def _class(tone: str) -> str:
     return tone.replace(" ", "-").replace(".", "-")
-
-
-def _variables(names: Mapping[str, str], theme: Theme) -> str:
-    return "".join(f"--{name}:{colour(tone, theme)};" for tone, name in names.items())
 
 
 MARGIN = 8
@@ -111,12 +108,14 @@ class CostPage:
             more = f"and {len(entries) - index} more"
             is_end = row == _MOST_ROWS - 1 and index < len(entries) - 1
             spare = text_width(more, NORMAL) + 14 if is_end else 0
+            # The last row keeps room for the number of the entries that do not fit.
             if x + length + spare > self.width - MARGIN and x > MARGIN:
                 if row == _MOST_ROWS - 1:
                     self.text(x, self.y + 10, more, "muted")
                     break
                 x, row = float(MARGIN), row + 1
                 self.y += _ROW
+            # Squares in the colour of the ground need an edge to be visible.
             edge = "" if tone.startswith(("hue", "tint")) else "muted"
             self.rect(x, self.y + 1, 10, 10, tone or "ground", rx=2, stroke=edge)
             if not tone:
@@ -148,6 +147,7 @@ class CostPage:
 
     def rect(self, x: float, y: float, w: float, h: float, fill: str, *, stroke: str = "", rx: float = 0) -> None:
         """Draw a rectangle. Its edges are rounded to 0.1 px, so that neighbours have no gap."""
+        # Rounding the size instead would leave gaps of 0.1 px, which browsers draw as light lines.
         left, top = round(x, 1), round(y, 1)
         w, h = round(x + w, 1) - left, round(y + h, 1) - top
         self._parts.append(
@@ -162,10 +162,18 @@ class CostPage:
         """Draw a line through points."""
         self.path(line_path(points), stroke=stroke, width=width, dash=dash)
 
+    def level(
+        self, area: Rect, y: float, text: str, *, tone: str = "track", size: float = SMALL, drop: float = 3.5
+    ) -> None:
+        """Draw a line of the grid across a plot, with the text of its tick at the left; `drop` lowers the text."""
+        self.line([(area.x, y), (area.right, y)], tone)
+        self.text(area.x - 6, y + drop, text, "muted", size=size, anchor="end")
+
     def hatched(self, x: float, y: float, w: float, h: float, stroke: str, step: float = 7) -> None:
         """Draw slanted lines over a rectangle."""
         strokes = ""
         at = step
+        # The limit keeps files small: a picture may be 10,000 px wide.
         while at < w + h and at <= 400 * step:
             start = (x + at, y) if at <= w else (x + w, y + at - w)
             end = (x, y + at) if at <= h else (x + at - h, y + h)
@@ -218,6 +226,7 @@ class CostPage:
         self._tones.update(tone for _, tone in tones)
         return {
             "class_": " ".join(f"{kind}-{_class(tone)}" for kind, tone in tones),
+            # Viewers without style sheets show these attributes; the classes follow the theme.
             "fill": colour(fill, LIGHT) if fill else "none",
             "stroke": colour(stroke, LIGHT) if stroke else None,
             "stroke_width": width if stroke and width != 1 else None,
@@ -225,7 +234,9 @@ class CostPage:
 
     def _rules(self) -> str:
         names = {tone: _class(tone) for tone in sorted(self._tones)}
-        light, dark = _variables(names, LIGHT), _variables(names, DARK)
+        light, dark = (
+            "".join(f"--{name}:{colour(tone, theme)};" for tone, name in names.items()) for theme in (LIGHT, DARK)
+        )
         drawn = "".join(f".f-{name}{{fill:var(--{name})}}.s-{name}{{stroke:var(--{name})}}" for name in names.values())
         return themed_rules(".mnb-cost", light, dark) + drawn
 
@@ -261,6 +272,7 @@ class Scale:
         """Return at most `most` round numbers on the axis. If it is logarithmic, they are powers of ten."""
         if self.is_log:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
+            # With many decades, only each second or third one has a tick.
             return [10.0**power for power in range(first, last + 1, max(1, math.ceil((last - first + 1) / most)))]
         step = _step(self.high - self.low, most - 1)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
@@ -271,6 +283,7 @@ def decades(values: Iterable[float], start: float, end: float) -> Scale:
     """Return a logarithmic scale that contains the values, all above 0. Its ends are powers of ten."""
     numbers = [*values]
     low, high = math.floor(math.log10(min(numbers)) + 1e-9), math.ceil(math.log10(max(numbers)) - 1e-9)
+    # A single number needs an axis of one decade, because its own has length 0.
     return Scale(10.0**low, 10.0 ** max(high, low + 1), start, end, True)
 
 
@@ -290,6 +303,7 @@ def scale_of(values: Iterable[float], start: float, end: float) -> Scale:
         return decades(numbers, start, end)
     low = min(low, 0.0)
     if high <= low:
+        # All values are equal: the axis needs some length.
         low, high = (0.0, high * 2) if high > 0 else (low, low + 1)
     step = _step(high - low, 5)
     return Scale(math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step, start, end, False)

@@ -32,6 +32,7 @@ def option_error(called: str, option: str, value: object, needs: str) -> Unknown
 
 def replace_undrawable(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """Replace each number that cannot be drawn by `None`, which means unknown. If there are any, a note is added."""
+    # Layouts square their numbers: squares of larger ones may be infinite.
     drawn = finite(data, 1e150)
     note = "shown as unknown: numbers that are infinite, NaN, or above 1e150"
     return data if drawn == data else {**drawn, "notes": [*(drawn.get("notes") or ()), note]}
@@ -52,6 +53,7 @@ class NumberTable:
     def text(self) -> str:
         """The table as plain text, with numbers aligned to the right."""
         _, *rows = self.rows
+        # A first column of numbers, as the setting of a sweep, is aligned to the right, too.
         names = 0 if all(row[0].isdecimal() for row in rows) else 1
         return columns([*self.rows], right=range(names, len(self.rows[0])))
 
@@ -77,6 +79,7 @@ class Drawing(Shown):
     @property
     def html(self) -> str:
         """The picture as HTML that follows the theme of the notebook, with `tables` and `notes` below it."""
+        # The first line of the text is the title: screen readers read it instead of the picture.
         picture = image_html(self.svg, self.text.partition("\n")[0])
         if not (self.tables or self.notes):
             return picture

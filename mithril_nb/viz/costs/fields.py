@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mithril_nb.display import AT_LEAST
@@ -30,18 +31,13 @@ class Field:
 
 
 def _field(figure: Figure) -> Field:
-    if figure.unit == "s":
-        return Field(figure.key, figure.title, units.seconds, _exact_seconds)
-    return Field(
-        figure.key,
-        figure.title,
-        lambda value: units.si(value, figure.symbol),
-        lambda value: units.UNKNOWN if value is None else f"{units.exact(value)} {figure.unit}",
-    )
+    def exact(value: float | None) -> str:
+        if value is None:
+            return units.UNKNOWN
+        return f"{value:.9g} s" if figure.unit == "s" else f"{units.exact(value)} {figure.unit}"
 
-
-def _exact_seconds(value: float | None) -> str:
-    return units.UNKNOWN if value is None else f"{value:.9g} s"
+    short = units.seconds if figure.unit == "s" else partial(units.si, unit=figure.symbol)
+    return Field(figure.key, figure.title, short, exact)
 
 
 FIELDS = {key: _field(figure) for key, figure in FIGURES.items()}
@@ -87,14 +83,12 @@ def whole_text(data: Data, field: Field) -> str:
 def reason_of(data: Data, field: Field) -> str:
     """Return sentences for the user that explain why a picture of the field would be empty."""
     if data["total"].get(field.name) is None:
-        reason = " ".join(notes_of(data, field.name) or _general(data)).removeprefix(f"{field.name}: ")
+        # Notes about other fields would not explain this one.
+        named = {note for name in FIELDS for note in notes_of(data, name)}
+        general = (note for note in _notes(data) if note not in named)
+        reason = " ".join(notes_of(data, field.name) or general).removeprefix(f"{field.name}: ")
         return f"{field.title}: unknown. {reason or 'The source of these costs does not report it.'}"
     return f"{field.title}: 0 in all blocks. There is nothing to compare."
-
-
-def _general(data: Data) -> tuple[str, ...]:
-    named = {note for name in FIELDS for note in notes_of(data, name)}
-    return tuple(note for note in _notes(data) if note not in named)
 
 
 def _notes(data: Data) -> tuple[str, ...]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
-from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text, tree_of
+from mithril_nb.viz.costs.blocks import LEAST_LISTED, hue_or_grey, hues_of, path_text, share_table, tree_of
 from mithril_nb.viz.costs.canvas import FOOT, HEAD_H, MARGIN, NO_HUE, NORMAL, SMALL, TINTS, CostPage
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import FIELDS
@@ -87,6 +87,7 @@ def layers_of(data: Data, most: int, opened: Collection[str] = ()) -> tuple[list
     changes: dict[tuple[str, int | None, str | None], list[int]] = {}
     order = {path: at for at, path in enumerate(data["blocks"])}
     for life in sorted(data["lives"], key=lambda life: order.get(life["block"], -1)):
+        # Differences, and sums afterwards: a program may hold thousands of arrays over thousands of steps.
         steps = changes.setdefault(_layer_of(life, tints, hues), [0] * (len(timeline) + 1))
         steps[life["first"]] += life["size_bytes"]
         steps[life["last"] + 1] -= life["size_bytes"]
@@ -97,6 +98,7 @@ def layers_of(data: Data, most: int, opened: Collection[str] = ()) -> tuple[list
         held = list(accumulate(steps))
         sizes = tuple([held[at] for at in sampled])
         layer = MemoryLayer(name, hue, tints.get(block or "", 0), block, sizes, held[data["peak_at"]])
+        # Unused memory has no hue and is no block, so it is never merged.
         (small if max(held) < least and hue is not None else layers).append(layer)
     while len(layers) + bool(small) > _MOST_LAYERS:
         smallest = min((layer for layer in layers if layer.hue is not None), key=lambda layer: max(layer.bytes))
@@ -132,6 +134,7 @@ def thin(values: Sequence[int], most: int) -> list[int]:
     if len(values) <= most:
         return list(range(len(values)))
     bounds = [at * len(values) // most for at in range(most + 1)]
+    # Of equal values the first one is kept: there the peak is reached.
     return [max(range(first, end), key=lambda at: (values[at], -at)) for first, end in pairwise(bounds)]
 
 
@@ -143,7 +146,6 @@ KINDS = {
 _LARGEST = 10
 _BARS = "▁▂▃▄▅▆▇█"
 _BARS_WIDE = 60
-_LEAST_LISTED = 0.001
 
 
 def memory_text(data: Data) -> str:
@@ -169,6 +171,7 @@ def memory_text(data: Data) -> str:
             rows.append((one_line(life["id"]), nbytes(life["size_bytes"]), life["kind"], block, span))
         lines += ["", columns(rows, right={1, 4})]
     if stats := data["xla"]:
+        # An aliased output is in the memory of an argument.
         total = stats["argument"] + stats["output"] + stats["temp"] - stats["alias"]
         parts = ", ".join(f"{name} {nbytes(stats[name])}" for name in ("argument", "output", "temp", "alias"))
         lines += [
@@ -204,36 +207,25 @@ def _kinds(data: Data) -> str:
     return ", ".join(f"{KINDS[kind]} {nbytes(size)}" for kind, size in data["kinds"].items() if size)
 
 
-def _blocks(data: Data) -> list[str]:
+def _blocks(data: Data) -> Iterator[str]:
     peak, at_peak = data["peak_bytes"], data["at_peak"]
-
-    def row(name: str, size: float) -> tuple[str, str, str, str]:
-        return name, nbytes(size), percent(size / peak), "█" * round(20 * size / peak)
-
     order = {path: at for at, path in enumerate(data["blocks"])}
     paths = sorted(filter(None, at_peak), key=lambda path: order.get(path, len(order)))
     tree = tree_of({"by_block": {path: {"peak_bytes": at_peak[path]} for path in paths}}, "peak_bytes")
-    rows = [("block", "at peak", "share", "")]
+    rows: list[tuple[str, float]] = []
     hidden = 0
     stack = [(branch, 0) for branch in sorted(tree.inside, key=lambda branch: branch.value)]
     while stack:
         branch, depth = stack.pop()
-        if branch.value < _LEAST_LISTED * peak:
+        if branch.value < LEAST_LISTED * peak:
             hidden += sum(part.repeat for part in branch.walk() if part.own)
             continue
-        rows.append(row("  " * depth + times(branch.label, branch.repeat), branch.value))
+        rows.append(("  " * depth + times(branch.label, branch.repeat), branch.value))
         stack += [(child, depth + 1) for child in sorted(branch.inside, key=lambda child: child.value)]
     unfilled = data["kinds"].get(_UNFILLED, 0)
-    rows += [
-        row(name, size)
-        for name, size in ((UNATTRIBUTED_LABEL, at_peak.get("", 0) - unfilled), ("(unfilled)", unfilled))
-        if size
-    ]
-    lines = [columns(rows, right={1, 2})]
-    if hidden:
-        noun = "block" if hidden == 1 else "blocks"
-        lines.append(f"not listed: {hidden} {noun} with less than {percent(_LEAST_LISTED)}")
-    return lines
+    rest = ((UNATTRIBUTED_LABEL, at_peak.get("", 0) - unfilled), ("(unfilled)", unfilled))
+    rows += (row for row in rest if row[1])
+    return share_table("at peak", ((name, nbytes(size), size) for name, size in rows), peak, hidden)
 
 
 def _svg(data: Data, width: int, opened: Collection[str]) -> str:
@@ -245,13 +237,14 @@ def _svg(data: Data, width: int, opened: Collection[str]) -> str:
         page.note(", ".join(f"{kind} {nbytes(size)}" for kind, size in data["kinds"].items() if size))
         return page.svg(_peak_text(data))
     layers, sampled = layers_of(data, int((width - 2 * MARGIN - _AXIS_W) / _COLUMN), opened)
+    # Many layers need height, because a layer lower than a line of text has no name.
     height += 14 * max(0, len(layers) - 8)
     plot = Rect(MARGIN + _AXIS_W, HEAD_H + _TOP, width - 2 * MARGIN - _AXIS_W, height)
     top = _axes(page, plot, data["peak_bytes"], len(data["timeline"]))
     nearest = min(range(len(sampled)), key=lambda at: abs(sampled[at] - data["peak_at"]))
     _steps(page, plot, top, layers, len(sampled), nearest)
     _peak(page, plot, top, data, (nearest + 0.5) * plot.w / len(sampled))
-    page.y = plot.y + plot.h + _AXIS_H + FOOT
+    page.y = plot.bottom + _AXIS_H + FOOT
     held = sorted((layer for layer in layers if layer.at_peak), key=lambda layer: -layer.at_peak)
     page.legend([(layer.tone, f"{layer.name} {nbytes(layer.at_peak)}") for layer in held])
     for note in (f"at the peak: {_kinds(data)}", *data["notes"]):
@@ -267,11 +260,10 @@ def _axes(page: CostPage, plot: Rect, peak: int, count: int) -> float:
     ticks = [step * at for at in range(max(2, math.ceil(peak / step) + 1))]
     for value in ticks:
         y = plot.y + plot.h * (1 - value / ticks[-1])
-        page.line([(plot.x, y), (plot.x + plot.w, y)], "track" if value else "line")
-        page.text(plot.x - 6, y + 4, nbytes(value), "muted", size=SMALL, anchor="end")
-    base = plot.y + plot.h + 14
+        page.level(plot, y, nbytes(value), tone="track" if value else "line", drop=4)
+    base = plot.bottom + 14
     page.text(plot.x, base, "1", "muted", size=SMALL)
-    page.text(plot.x + plot.w, base, exact(count), "muted", size=SMALL, anchor="end")
+    page.text(plot.right, base, exact(count), "muted", size=SMALL, anchor="end")
     about = "position in execution order; loop bodies appear once"
     page.text(plot.x + plot.w / 2, base + 12, about, "muted", size=SMALL, anchor="middle", room=plot.w)
     return ticks[-1]
@@ -283,7 +275,7 @@ def _steps(page: CostPage, plot: Rect, top: float, layers: Sequence[MemoryLayer]
     sums = [[0] * count]
     for layer in layers:
         sums.append([below + own for below, own in zip(sums[-1], layer.bytes, strict=True)])
-    column, base = plot.w / count, plot.y + plot.h
+    column, base = plot.w / count, plot.bottom
     for layer, above in reversed(list(zip(layers, sums[1:], strict=True))):
         if not any(layer.bytes):
             continue
@@ -295,12 +287,13 @@ def _steps(page: CostPage, plot: Rect, top: float, layers: Sequence[MemoryLayer]
             if y != drawn:
                 path += f"H{number(plot.x + at * column)}V{y}"
                 drawn = y
-        path += f"H{number(plot.x + plot.w)}V{number(base)}Z"
+        path += f"H{number(plot.right)}V{number(base)}Z"
+        # The first step starts at the left edge, where no level line is needed.
         path = path.replace(f"H{number(plot.x)}V", "V", 1)
         page.path(path, fill=layer.tone or "ground", stroke="ground")
         if layer.hue is None:
             y = plot.y + plot.h * (1 - min(above) / top)
-            page.hatched(plot.x, y, plot.w, plot.y + plot.h - y, "line", 6)
+            page.hatched(plot.x, y, plot.w, plot.bottom - y, "line", 6)
         page.close()
     for layer, below in zip(layers, sums, strict=False):
         _label(page, plot, top, layer, below, column, peak)
@@ -324,7 +317,7 @@ def _label(
         if start is None or room(start)[0] < SMALL + 2:
             continue
         tone = f"on {layer.tone}" if layer.hue is not None else "muted"
-        x, y = plot.x + (start + span / 2) * column, plot.y + plot.h - room(start)[1] + SMALL * 0.36
+        x, y = plot.x + (start + span / 2) * column, plot.bottom - room(start)[1] + SMALL * 0.36
         page.text(x, y, layer.name, tone, size=SMALL, anchor="middle", halo=layer.hue is None)
         return
 
@@ -332,11 +325,11 @@ def _label(
 def _peak(page: CostPage, plot: Rect, top: float, data: Data, at: float) -> None:
     x = plot.x + at
     y = plot.y + plot.h * (1 - data["peak_bytes"] / top)
-    page.line([(x, y), (x, plot.y + plot.h)], "ink", dash="3 3")
+    page.line([(x, y), (x, plot.bottom)], "ink", dash="3 3")
     page.path(f"M{number(x)} {number(y - 1)}l-5 -8h10z", fill="ink")
     name = one_line(data["timeline"][data["peak_at"]]["id"])
     kind = "equation " if data["source"] == "analytic" else ""
     text = f"peak at {kind}{name}" if name else "peak"
     half = text_width(text, NORMAL) / 2
-    middle = min(max(x, plot.x + half), plot.x + plot.w - half)
+    middle = min(max(x, plot.x + half), plot.right - half)
     page.text(middle, y - 13, text, size=NORMAL, anchor="middle", room=plot.w, halo=True)

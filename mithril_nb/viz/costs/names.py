@@ -122,6 +122,7 @@ class PointNames:
         fitting = [name for name in names if text_width(name, NORMAL, bold=bold) <= self.area.w * _WIDEST]
         labels = [times(name, repeat) for name in fitting or names[-1:]]
         sized = [(name, text_width(name, NORMAL, bold=bold)) for name in labels]
+        # A short name beside its point is clearer than a long one at the end of a line.
         for candidates in (_near, _far):
             for name, width in sized:
                 for left, top, line in candidates(at, width):
@@ -137,8 +138,8 @@ class PointNames:
 
     def _is_free(self, rect: Rect, line: Line, at: Point) -> bool:
         area, marks = self.area, self.marks
-        is_inside = area.x <= rect.x + _GAP and rect.x + rect.w - _GAP <= area.x + area.w
-        if not is_inside or rect.y < area.y or rect.y + rect.h > area.y + area.h:
+        is_inside = area.x <= rect.x + _GAP and rect.right - _GAP <= area.right
+        if not is_inside or rect.y < area.y or rect.bottom > area.bottom:
             return False
         if any(map(rect.overlaps, (*self.occupied, *marks))) or any(_crossed(rect, other) for other in self.lines):
             return False
@@ -172,9 +173,10 @@ def _far(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
 
 
 def _crossed(rect: Rect, line: Line) -> bool:
-    left, top, right, bottom = rect.x, rect.y, rect.x + rect.w, rect.y + rect.h
+    left, top, right, bottom = rect.x, rect.y, rect.right, rect.bottom
     if any(left <= x <= right and top <= y <= bottom for x, y in line):
         return True
+    # A line that crosses a rectangle crosses one of its diagonals.
     return _cross(line, ((left, top), (right, bottom))) or _cross(line, ((left, bottom), (right, top)))
 
 

@@ -53,6 +53,7 @@ def profile_html(profile: Any) -> str:
     """Return a profile as one self-contained HTML fragment: a table of times, and a collapsed table of costs."""
     data = profile.to_dict()
     hues = hues_of(data)
+    # The bar of the total would be the longest, and all others short.
     *parts, total = _lines(profile)
     longest = max((part.time_s or 0.0 for part in parts), default=0.0)
     rows = (_row_html(part, total, longest, hues) for part in parts)
@@ -81,6 +82,7 @@ def _lines(profile: Any) -> Iterator[_Line]:
     for row in folded_rows([timed], "time_s"):
         time_s = sum(timed[path]["time_s"] for path in row.paths)
         spread, rate = profile.spread_of(row.paths), profile.rate_of(row.paths)
+        # Rates are lower bounds if FLOPs or bytes of the block are, because the time is exact.
         unknown = bounds_of(sum_figures([blocks[path] for path in row.paths]))
         yield _Line(row, "  " * row.depth + row.title, time_s, spread, rate, unknown)
     unattributed = [
@@ -100,14 +102,6 @@ def _title(profile: Any) -> str:
     return f"{one_line(profile.program)}: {seconds(profile.wall_s)} per run, measured in {runs}"
 
 
-# A counter inside the program shows the same numbers.
-def _runs(profile: Any) -> str:
-    parts = [f"{profile.warm_up} warm-up", f"{profile.runs} timed", f"{profile.runs} with the profiler"]
-    others = profile.times_run - profile.warm_up - 2 * profile.runs
-    parts += [f"{others} not timed (the first run of each round, with and without the profiler)"] if others > 0 else []
-    return f"the program ran {profile.times_run} times: {', '.join(parts)}"
-
-
 def _notes(profile: Any) -> Iterator[str]:
     roles = [
         f"{role or 'no role'} {seconds(figures.time_s)}"
@@ -116,7 +110,11 @@ def _notes(profile: Any) -> Iterator[str]:
     ]
     if len(roles) > 1:
         yield f"by role: {', '.join(roles)}"
-    yield _runs(profile)
+    # A counter inside the program shows the same numbers.
+    runs = [f"{profile.warm_up} warm-up", f"{profile.runs} timed", f"{profile.runs} with the profiler"]
+    others = profile.times_run - profile.warm_up - 2 * profile.runs
+    runs += [f"{others} not timed (the first run of each round, with and without the profiler)"] if others > 0 else []
+    yield f"the program ran {profile.times_run} times: {', '.join(runs)}"
     if profile.machine is not None:
         yield f"machine: {one_line(str(profile.machine))}"
     rates = (line.rate for line in _lines(profile) if line.rate is not None)

@@ -61,25 +61,22 @@ class Peaks:
         """Return the peaks from data; `None` if both rates are unknown."""
         rate = peaks.get("flops_per_s")
         rates = dict(rate) if isinstance(rate, Mapping) else {"": rate}
+        # The fastest dtype is the roof. The others are dashed lines below it.
         ranked = sorted(((value, name) for name, value in rates.items() if value), reverse=True)
         (rate, name), *rest = ranked or [(None, "")]
         slower = tuple((name, value) for value, name in rest)
         roof = cls(rate, peaks.get("bytes_per_s"), slower, str(peaks.get("source") or ""), str(name))
         return roof if rate or roof.bytes_per_s else None
 
-    def rates(self, intensity: float) -> tuple[float, float]:
-        """Return the FLOP/s that memory allows at some FLOPs per byte, and those of the arithmetic."""
-        memory = math.inf if self.bytes_per_s is None else self.bytes_per_s * intensity
-        return memory, math.inf if self.flops_per_s is None else self.flops_per_s
-
     def at(self, intensity: float) -> float:
         """Return the attainable FLOP/s at some FLOPs per byte."""
-        return min(self.rates(intensity))
+        memory = math.inf if self.bytes_per_s is None else self.bytes_per_s * intensity
+        return memory if self.flops_per_s is None else min(memory, self.flops_per_s)
 
     def limit(self, intensity: float) -> str:
         """Return what limits the rate: `"memory"` or `"arithmetic"`."""
-        memory, arithmetic = self.rates(intensity)
-        return "memory" if memory < arithmetic else "arithmetic"
+        attainable = self.at(intensity)
+        return "memory" if self.flops_per_s is None or attainable < self.flops_per_s else "arithmetic"
 
 
 def _validate_peaks(value: Any) -> Mapping[str, Any]:
@@ -166,6 +163,7 @@ class Spot:
 
 def explain_above(shares: Iterable[tuple[float | None, str | None]]) -> tuple[str, ...]:
     """Return notes that explain why blocks are above the roof, given their shares of it and what limits them."""
+    # Up to 1.0005, `percent` shows 100.0 %.
     above = {limit for share, limit in shares if share is not None and share >= 1.0005}
     memory = "part of the data came from cache, which is faster than main memory"
     arithmetic = "the roof is the measured rate of a large matmul, which other programs may have slowed down"
@@ -183,29 +181,22 @@ def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
     spots: list[Spot] = []
     idle: list[str] = []
     unknown: list[str] = []
-    for path, *others in groups.values():
-        figures, repeat = data["by_block"][path], 1 + len(others)
+    blocks = [(path, 1 + len(others), data["by_block"][path], rates.get(path)) for path, *others in groups.values()]
+    for path, repeat, figures, rate in [*blocks, ("", 1, data["total"], data.get("rate"))]:
         flops, size = figures.get("flops"), figures.get("bytes_accessed")
+        time = figures.get("time_s") or figures.get("predicted_s")
         if flops and size:
-            spots.append(_spot(path, repeat, figures, rates.get(path)))
-        else:
+            reached, share = flops / time if time else None, (rate or {}).get("roofline")
+            spots.append(Spot(path, repeat, flops, flops / size, reached, share, bounds_of(figures)))
+        elif path:
             (unknown if flops is None or size is None else idle).append(times(path_text(path), repeat))
-    spots.sort(key=lambda spot: -spot.flops * spot.repeat)
-    total = data["total"]
-    if total.get("flops") and total.get("bytes_accessed"):
-        spots.insert(0, _spot("", 1, total, data.get("rate")))
+    spots.sort(key=lambda spot: (spot.path != "", -spot.flops * spot.repeat))
     missing = [MOVED] if any(spot.unknown for spot in spots) else []
     if unknown or missing:
         missing += dict.fromkeys((*notes_of(data, "flops"), *notes_of(data, "bytes_accessed")))
     missing += [f"unknown FLOPs or bytes, not drawn: {listed(unknown, 5)}"] if unknown else []
     missing += [f"no FLOPs, not drawn: {listed(idle, 5)}"] if idle else []
     return spots, missing
-
-
-def _spot(path: str, repeat: int, figures: Mapping[str, Any], rate: Mapping[str, Any] | None) -> Spot:
-    flops, size, time = figures["flops"], figures["bytes_accessed"], figures.get("time_s") or figures.get("predicted_s")
-    reached = flops / time if time else None
-    return Spot(path, repeat, flops, flops / size, reached, (rate or {}).get("roofline"), bounds_of(figures))
 
 
 def bounds_of(figures: Mapping[str, Any]) -> frozenset[str]:
@@ -249,17 +240,17 @@ def roofline(data: Data, peaks: Any = None, width: int = 720) -> Drawing:
 def _plot(page: CostPage, data: Data, spots: Sequence[Spot], roof: Peaks) -> float:
     height = round(min(380, max(260, page.width * 0.5)))
     area = Rect(_LEFT, HEAD_H + 14, page.width - _LEFT - MARGIN - 6, height - _BOTTOM - 14)
+    # The picture always has the ridge, and a part of both roofs beside it.
     ridge = [roof.flops_per_s / roof.bytes_per_s] if roof.flops_per_s and roof.bytes_per_s else []
     intensities = [*(spot.intensity for spot in spots), *(at * part for at in ridge for part in (0.5, 4))]
-    x = decades(intensities, area.x, area.x + area.w)
+    x = decades(intensities, area.x, area.right)
     top = roof.flops_per_s or roof.at(x.high)
-    y = decades([*(spot.height(roof) for spot in spots), top * 1.6], area.y + area.h, area.y)
+    # Above the roof, its label needs room.
+    y = decades([*(spot.height(roof) for spot in spots), top * 1.6], area.bottom, area.y)
     _columns(page, area, x, 8, 15)
     for value in y.ticks(8):
-        at = y.at(value)
-        page.line([(area.x, at), (area.x + area.w, at)], "track")
-        page.text(area.x - 6, at + 3.5, tick_text(value), "muted", size=SMALL, anchor="end")
-    page.text(area.x + area.w / 2, area.y + area.h + 31, "FLOP per byte", "muted", anchor="middle")
+        page.level(area, y.at(value), tick_text(value))
+    page.text(area.x + area.w / 2, area.bottom + 31, "FLOP per byte", "muted", anchor="middle")
     page.text(MARGIN, area.y - 8, "FLOP/s", "muted")
     if roof.bytes_per_s is None:
         ends = [x.low, x.high]
@@ -293,8 +284,8 @@ def _plot(page: CostPage, data: Data, spots: Sequence[Spot], roof: Peaks) -> flo
 def _columns(page: CostPage, area: Rect, x: Scale, most: int, below: float) -> None:
     for value in x.ticks(most):
         at = x.at(value)
-        page.line([(at, area.y), (at, area.y + area.h)], "track")
-        page.text(at, area.y + area.h + below, tick_text(value), "muted", size=SMALL, anchor="middle")
+        page.line([(at, area.y), (at, area.bottom)], "track")
+        page.text(at, area.bottom + below, tick_text(value), "muted", size=SMALL, anchor="middle")
 
 
 def _mark(
@@ -311,7 +302,7 @@ def _mark(
 def _roof_labels(
     page: CostPage, roof: Peaks, x: Scale, y: Scale, area: Rect, line: Sequence[Point], points: Sequence[Point]
 ) -> Iterator[Rect]:
-    right = area.x + area.w
+    right = area.right
     if roof.flops_per_s is not None:
         text = f"{roof.dtype} {si(roof.flops_per_s, 'FLOP/s')}" if roof.slower else si(roof.flops_per_s, "FLOP/s")
         at, width = y.at(roof.flops_per_s), text_width(text, NORMAL)
@@ -319,6 +310,7 @@ def _roof_labels(
         yield Rect(right - 4 - width, at - 18, width, 17)
         for name, rate in roof.slower:
             low = y.at(rate)
+            # A roof below the picture, or too close to the one above for a label, is left out.
             if low > y.start or low - at < 18:
                 continue
             left = x.low if roof.bytes_per_s is None else min(max(x.low, rate / roof.bytes_per_s), x.high)
@@ -343,6 +335,7 @@ def _roof_labels(
 
 
 def _rows(page: CostPage, data: Data, spots: Sequence[Spot]) -> float:
+    # Without a roof there is no second axis: each point has its own row.
     listed, hues = spots[:_MOST_ROWS], hues_of(data)
     unique, most = BlockNames(spot.names for spot in spots), page.width * 0.34
     labels = []
@@ -352,9 +345,9 @@ def _rows(page: CostPage, data: Data, spots: Sequence[Spot]) -> float:
         labels.append(next(fitting, texts[-1]))
     names = min(most, max(text_width(name, NORMAL, bold=True) for name in labels) + 4)
     area = Rect(MARGIN + names + 10, HEAD_H, page.width - 2 * MARGIN - names - 96, _ROW_H * len(listed))
-    scale = decades([spot.intensity for spot in listed], area.x, area.x + area.w)
+    scale = decades([spot.intensity for spot in listed], area.x, area.right)
     _columns(page, area, scale, 6, 14)
-    page.text(area.x + area.w / 2, area.y + area.h + 30, "FLOP per byte", "muted", anchor="middle")
+    page.text(area.x + area.w / 2, area.bottom + 30, "FLOP per byte", "muted", anchor="middle")
     for row, spot in enumerate(listed):
         y, at = area.y + _ROW_H * (row + 0.5), scale.at(spot.intensity)
         page.text(MARGIN + names, y + 4, labels[row], room=names, anchor="end", bold=not spot.path)
@@ -363,7 +356,7 @@ def _rows(page: CostPage, data: Data, spots: Sequence[Spot]) -> float:
         _mark(page, spot, tooltip, (at, y), hues, sizes=(5, 5))
         page.text(page.width - MARGIN, y + 4, spot.text, anchor="end")
     if rest := len(spots) - len(listed):
-        page.text(MARGIN, area.y + area.h + 30, f"and {rest} more", "muted")
+        page.text(MARGIN, area.bottom + 30, f"and {rest} more", "muted")
     return area.h + 36 + FOOT
 
 

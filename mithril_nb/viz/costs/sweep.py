@@ -59,6 +59,7 @@ def sweep(swept: Swept, width: int = 720) -> Drawing:
     numbers_of = {
         kind: [point[kind.name] for point in swept["points"] if point.get(kind.name) is not None] for kind in fields
     }
+    # A panel with a line at 0 says no more than a note.
     idle = [kind.title for kind, values in numbers_of.items() if values and not any(values)]
     bounds = {name for point in swept["points"] for name in point.get("at_least") or ()}
     bound_titles = [kind.title for kind in fields if kind.name in bounds]
@@ -103,7 +104,8 @@ def lines_of(swept: Swept, field: str) -> list[SweepLine]:
     names = list(swept["settings"])
     first = list(swept["settings"][names[0]])
     # Lines run from left to right, even if the values are not sorted.
-    rank = {index: at for at, index in enumerate(_order(first))}
+    order = sorted(range(len(first)), key=first.__getitem__) if _are_numbers(first) else range(len(first))
+    rank = {index: at for at, index in enumerate(order)}
     lines: list[SweepLine] = []
     for other in swept["settings"][names[1]] if len(names) > 1 else [None]:
         points: dict[int, float | None] = {}
@@ -146,24 +148,23 @@ def _panel(page: CostPage, swept: Swept, kind: Field, within: Rect) -> None:
     head = one_line(str(names[1])) if labels else ""
     right = min(within.w * 0.3, max((text_width(text, NORMAL) for text in (head, *labels)), default=0) + 10)
     area = Rect(within.x + _LEFT, within.y + _TOP, within.w - _LEFT - right - 6, within.h - _TOP - _BOTTOM)
-    y = scale_of([v for line in lines for _, v in line.points if v is not None], area.y + area.h, area.y)
+    y = scale_of([v for line in lines for _, v in line.points if v is not None], area.bottom, area.y)
     page.text(within.x, within.y + 12, kind.title, bold=True)
     if y.is_log:
         page.text(within.x + text_width(kind.title, NORMAL, bold=True) + 6, within.y + 12, "logarithmic", "muted")
     for value in y.ticks(5):
-        at = y.at(value)
-        page.line([(area.x, at), (area.x + area.w, at)], "track")
         text = _tick(kind, value)
+        # A number that is too wide is written smaller, because an elided number would be wrong.
         size = SMALL if text_width(text, SMALL) <= _LEFT - 8 else SMALL * (_LEFT - 8) / text_width(text, SMALL)
-        page.text(area.x - 6, at + 3.5, text, "muted", size=size, anchor="end")
+        page.level(area, y.at(value), text, size=size)
     positions = _x_axis(page, values, area)
-    page.text(area.x + area.w / 2, area.y + area.h + 31, names[0], "muted", anchor="middle", room=area.w)
+    page.text(area.x + area.w / 2, area.bottom + 31, names[0], "muted", anchor="middle", room=area.w)
     for at, line in enumerate(lines):
         _line(page, line, at, positions, y, kind, one_line(names[0]), values)
     unknown = {index for line in lines for index, value in line.points if value is None}
     for index in sorted(unknown):
-        page.text(positions[index], area.y + area.h - 4, "?", "muted", bold=True, anchor="middle", halo=True)
-    page.text(area.x + area.w + 11, within.y + 12, head, "muted", room=right - 4)
+        page.text(positions[index], area.bottom - 4, "?", "muted", bold=True, anchor="middle", halo=True)
+    page.text(area.right + 11, within.y + 12, head, "muted", room=right - 4)
     if labels:
         _end_labels(page, lines, y, area, right)
 
@@ -172,14 +173,15 @@ def _tick(kind: Field, value: float) -> str:
     if kind.name != "time_s":
         text, unit = tick_text(value), kind.short(0).partition(" ")[2]
         return f"{text}{unit}" if text[-1].isalpha() else f"{text} {unit}".rstrip()
+    # `seconds` shows minutes and hours, which are no round numbers on a decimal axis.
     return seconds(value) if value < _MINUTE_S else f"{tick_text(value)} s".replace(" k s", " ks")
 
 
 # Draws the axis of the first setting, and returns the position of each value.
 def _x_axis(page: CostPage, values: Sequence[Any], area: Rect) -> list[float]:
-    foot = area.y + area.h
-    page.line([(area.x, foot), (area.x + area.w, foot)], "line")
-    start, end = area.x + 10.0, area.x + area.w - 10.0
+    foot = area.bottom
+    page.line([(area.x, foot), (area.right, foot)], "line")
+    start, end = area.x + 10.0, area.right - 10.0
     if _are_numbers(values) and len(set(values)) > 1:
         is_log = min(values) > 0 and max(values) / min(values) > 100
         scale = Scale(min(values), max(values), start, end, is_log)
@@ -189,7 +191,7 @@ def _x_axis(page: CostPage, values: Sequence[Any], area: Rect) -> list[float]:
         step = (end - start) / max(1, len(values) - 1)
         positions = [(start + end) / 2] if len(values) == 1 else [start + step * at for at in range(len(values))]
         # The first and last label may extend slightly beyond the axis.
-        room = [min(step - 6, 2 * (min(x - area.x, area.x + area.w - x) + _BEYOND)) for x in positions]
+        room = [min(step - 6, 2 * (min(x - area.x, area.right - x) + _BEYOND)) for x in positions]
         texts = [elide(one_line(str(value)), SMALL, max(most, 24)) for value, most in zip(values, room, strict=True)]
     free = float("-inf")
     for x, text in sorted(zip(positions, texts, strict=True), key=lambda tick: tick[0]):
@@ -199,11 +201,6 @@ def _x_axis(page: CostPage, values: Sequence[Any], area: Rect) -> list[float]:
             page.text(x, foot + 15, text, "muted", size=SMALL, anchor="middle")
             free = x + half
     return positions
-
-
-def _order(values: Sequence[Any]) -> list[int]:
-    indices = range(len(values))
-    return sorted(indices, key=values.__getitem__) if _are_numbers(values) else list(indices)
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:
@@ -243,11 +240,12 @@ def _end_labels(page: CostPage, lines: Sequence[SweepLine], y: Scale, area: Rect
     tops: list[float] = []
     for top, _ in ends:
         tops.append(max(top, tops[-1] + 13 if tops else area.y))
-    limit = tops[-1] - max(0.0, tops[-1] - (area.y + area.h)) if tops else 0.0
+    # The labels moved down first; those below the plot push the others up.
+    limit = tops[-1] - max(0.0, tops[-1] - area.bottom) if tops else 0.0
     for at in reversed(range(len(tops))):
         tops[at] = limit = min(tops[at], limit)
         limit -= 13
     for (_, at), top in zip(ends, tops, strict=True):
-        x = area.x + area.w + 2
+        x = area.right + 2
         mark(page, at, x + 2, top, f"hue{at % HUES}", r=3)
         page.text(x + 9, top + 4, lines[at].label, room=right - 4)

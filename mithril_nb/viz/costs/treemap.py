@@ -9,8 +9,17 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mithril_nb.display import UNATTRIBUTED_LABEL, columns
-from mithril_nb.viz.costs.blocks import Branch, hue_or_grey, hues_of, label_of, path_text, tree_of
+from mithril_nb.display import UNATTRIBUTED_LABEL
+from mithril_nb.viz.costs.blocks import (
+    LEAST_LISTED,
+    Branch,
+    hue_or_grey,
+    hues_of,
+    label_of,
+    path_text,
+    share_table,
+    tree_of,
+)
 from mithril_nb.viz.costs.canvas import FOOT, HEAD_H, LARGE, MARGIN, NO_HUE, NORMAL, CostPage
 from mithril_nb.viz.costs.drawing import Drawing, replace_undrawable, validate_width
 from mithril_nb.viz.costs.fields import (
@@ -32,7 +41,6 @@ from mithril_nb.viz.units import percent
 
 # Smallest area in px². Smaller blocks inside a block are merged.
 _SMALLEST = 24.0
-_LEAST_LISTED = 0.001
 _OWN, _PROGRAM = " (self)", "program"
 _PAD = 6
 # Gap in px at each side of a cell, which separates it from its neighbours.
@@ -139,11 +147,12 @@ def cells_of(data: Data, field: str, within: Rect) -> list[TreemapCell]:
                 divide(part, rect, inner)
                 continue
             hue = hue_or_grey(path, hues)
+            # Neighbours of one hue differ in their tint.
             cells.append(TreemapCell(rect, path, inner, value, tooltip, repeat, hue, at % _TINTS, is_least))
 
     divide(tree, within, (), lost)
     names = BlockNames(cell.names for cell in cells)
-    return [_labelled(_rounded(cell), kind, total, names) for cell in cells]
+    return [_labelled(cell, kind, total, names) for cell in cells]
 
 
 def _lost(data: Data, kind: Field) -> Branch:
@@ -151,15 +160,12 @@ def _lost(data: Data, kind: Field) -> Branch:
     return Branch("", UNATTRIBUTED_LABEL, figures.get(kind.name) or 0, is_bound=is_bound(figures, kind.name))
 
 
-# Edges are rounded, not sizes, so that there is no gap between neighbours.
-def _rounded(cell: TreemapCell) -> TreemapCell:
-    rect = cell.rect
-    left, top, right, bottom = (round(edge, 1) for edge in (rect.x, rect.y, rect.x + rect.w, rect.y + rect.h))
-    return replace(cell, rect=Rect(left, top, round(right - left, 1), round(bottom - top, 1)))
-
-
 def _labelled(cell: TreemapCell, kind: Field, total: float, names: BlockNames) -> TreemapCell:
     rect = cell.rect
+    # Edges are rounded, not sizes, so that there is no gap between neighbours.
+    left, top, right, bottom = (round(edge, 1) for edge in (rect.x, rect.y, rect.right, rect.bottom))
+    rect = Rect(left, top, round(right - left, 1), round(bottom - top, 1))
+    cell = replace(cell, rect=rect)
     room = rect.w - 2 * _PAD
     size = LARGE if rect.w > 150 and rect.h > 70 else NORMAL
     name = names.fitting(cell.names, cell.repeat, size, room)
@@ -170,11 +176,11 @@ def _labelled(cell: TreemapCell, kind: Field, total: float, names: BlockNames) -
     both = f"{value} · {share}"
     for text in [both] if text_width(both, NORMAL) <= room else [value, share]:
         at = rows[-1].y + NORMAL + 4
-        if text_width(text, NORMAL) <= room and at + 5 <= rect.y + rect.h:
+        if text_width(text, NORMAL) <= room and at + 5 <= rect.bottom:
             rows.append(Label(rect.x + _PAD, at, text, NORMAL))
     beside = rect.x + _PAD + rows[0].width + 10
     for text in (both, share):
-        if len(rows) == 1 and beside + text_width(text, NORMAL) <= rect.x + rect.w - _PAD:
+        if len(rows) == 1 and beside + text_width(text, NORMAL) <= rect.right - _PAD:
             rows.append(Label(beside, rows[0].y, text, NORMAL))
     return replace(cell, labels=tuple(rows))
 
@@ -195,11 +201,12 @@ def _svg(data: Data, kind: Field, width: int) -> str:
         for name, group in by_entry.items()
     ]
     entries.sort(key=lambda entry: -entry[2])
+    # The loss and the optimizer have no hue: without patterns, both would be the same grey.
     greys = [name for name, cell, _ in entries if cell.hue == NO_HUE and cell.path is not None]
     patterns = {name: at for at, name in enumerate(greys, 1)}  # from 1, because the last hue is a plain grey
     for cell in cells:
         _draw(page, cell, kind, total, patterns.get(_entry(cell, hues), 0))
-    page.y = within.y + within.h + FOOT
+    page.y = within.bottom + FOOT
     labels = {name: f"{name} {percent(value / total)}" for name, _, value in entries}
     if any(not cell.labels or len(cell.names) > 1 for cell in cells):
         page.legend(
@@ -216,6 +223,7 @@ def _draw(page: CostPage, cell: TreemapCell, kind: Field, total: float, pattern:
     rect, tone = cell.rect, cell.tone
     exact = at_least(kind.exact(cell.value), cell.is_least)
     page.open(f"{times(cell.tooltip, cell.repeat)}\n{exact}, {percent(cell.value / total)}", "cell", cell.path or "")
+    # A cell of less than three gaps would vanish between them.
     gap_x, gap_y = (_GAP if side > 3 * _GAP else 0.0 for side in (rect.w, rect.h))
     area = rect.x + gap_x, rect.y + gap_y, rect.w - 2 * gap_x, rect.h - 2 * gap_y
     page.rect(*area, tone)
@@ -253,28 +261,18 @@ def _text(data: Data, kind: Field) -> str:
     if total <= 0:
         return f"{head}\n{reason_of(data, kind)}"
 
-    def row(branch: Branch, name: str) -> tuple[str, str, str, str]:
-        share = branch.value / total
-        value = at_least(kind.short(branch.value), branch.is_least)
-        return name, value, percent(share), "█" * round(20 * share)
-
-    rows = [("block", kind.title, "share", "")]
+    rows: list[tuple[str, str, float]] = []
     hidden = 0
     for branch, depth in _deep(tree, -1):
-        if depth < 0:
-            continue
-        if branch.value < _LEAST_LISTED * total:
+        if depth >= 0 and branch.value < LEAST_LISTED * total:
             hidden += branch.own is not None
-        else:
-            rows.append(row(branch, "  " * depth + times(branch.label, branch.repeat)))
-    rows += [row(lost, UNATTRIBUTED_LABEL)] if lost.value else []
-    rows.append(("total", whole_text(data, kind), "100 %", ""))
-    lines = [head, columns(rows, right={1, 2})]
-    if hidden:
-        lines.append(
-            f"not listed: {hidden} {'block' if hidden == 1 else 'blocks'} with less than {percent(_LEAST_LISTED)}"
-        )
-    return "\n".join((*lines, *_missing(data, kind)))
+        elif depth >= 0:
+            name = "  " * depth + times(branch.label, branch.repeat)
+            rows.append((name, at_least(kind.short(branch.value), branch.is_least), branch.value))
+    if lost.value:
+        rows.append((lost.label, at_least(kind.short(lost.value), lost.is_least), lost.value))
+    end = ("total", whole_text(data, kind), "100 %", "")
+    return "\n".join((head, *share_table(kind.title, rows, total, hidden, end), *_missing(data, kind)))
 
 
 def _deep(branch: Branch, depth: int) -> Iterator[tuple[Branch, int]]:
@@ -309,6 +307,7 @@ def squarify(values: Sequence[float], within: Rect) -> list[Rect]:
             part = side * value / total
             rects.append(_part_of(within, upright, at, part, depth))
             at += part
+        # The last part takes what is left, so that rounding errors leave no gap.
         rects.append(_part_of(within, upright, at, side - at, depth))
         if upright:
             within = Rect(within.x + depth, within.y, within.w - depth, within.h)

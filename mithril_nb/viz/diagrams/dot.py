@@ -29,6 +29,7 @@ def to_dot(graph: LogicalGraph, notes: Annotations | None = None) -> graphviz.Di
         into: dict[tuple[str, str], str] = {}
         out: dict[tuple[str, str], str] = {}
         ends: dict[str, dict[str, str]] = {"input": {}, "output": {}}
+        # In DOT, a cluster cannot be the end of an edge, so each port of a group is a node.
         for side, ports in (("input", graph.inputs), ("output", graph.outputs)):
             for port in ports:
                 name = f"{side[0]}{next(numbers)}"
@@ -68,4 +69,5 @@ def to_dot(graph: LogicalGraph, notes: Annotations | None = None) -> graphviz.Di
 
 
 def _label(*texts: str) -> str:
+    # Graphviz reads `\n` as a line break, and would replace `\N` in a name by the id of the node.
     return "\\n".join(graphviz.escape(one_line(text)) for text in texts if text)

@@ -103,6 +103,7 @@ class _LayoutPlan:
                 boxes[box.key] = replace(box, w=w, ins=ins, outs=outs)
         nets: dict[Net, dict[End, list[Piece]]] = {}
         for port in self.graph.by_key[key].inputs if key else ():
+            # A port without wires needs a height at the border, too: another level may lead to it.
             nets["", port] = {}
         for piece in self.pieces.get(key, ()):
             nets.setdefault((piece.tail, piece.source), {}).setdefault((piece.head, piece.port), []).append(piece)
@@ -166,6 +167,7 @@ def _port_heights(names: Sequence[str], height: float) -> dict[str, float]:
 
 
 def _frame(box: Box, inner: _LaidOutLevel) -> tuple[Box, _LaidOutLevel]:
+    # A long title may need more room than the boxes.
     w = max(inner.w + 2 * PAD, box.title_w)
     ins, outs = ({name: y + TITLE_H for name, y in ends.items()} for ends in (inner.ins, inner.outs))
     level = inner.shifted(PAD, TITLE_H)
@@ -173,6 +175,7 @@ def _frame(box: Box, inner: _LaidOutLevel) -> tuple[Box, _LaidOutLevel]:
     for edge, (starts, ends) in zip(level.edges, chain(inner.borders, repeat((False, False))), strict=False):
         start = (0, edge.points[0][1]) if starts else edge.points[0]
         end = (w, edge.points[-1][1]) if ends else edge.points[-1]
+        # The frame may be wider than its content, and wires must reach its border.
         points = curve(start, end) if edge.is_curve and (starts or ends) else (start, *edge.points[1:-1], end)
         edges.append(replace(edge, points=points))
     frame = replace(box, w=w, h=inner.h + TITLE_H + PAD, expanded=True, ins=ins, outs=outs)
@@ -217,6 +220,7 @@ class _Tracks:
             if not free:
                 free.append(self.count)
                 self.count += 1
+            # The lowest free track, so that bundles of wires stay narrow.
             self.track_of[net] = heappop(free)
             heappush(busy, (high, self.track_of[net]))
         return self.count
@@ -379,6 +383,7 @@ class _Rows:
             lefts, channel_at = list[float](), list[tuple[float, float]]()
             for at, channel in enumerate(channels):
                 count = channel.settle()
+                # Channels at the ends of a row are needed only by wires that turn there.
                 least = CHANNEL if 0 < at < len(line) else 2 * TRACK if count else 6
                 room = max(least, (count + 2) * TRACK)
                 channel_at.append((x, room))

@@ -256,6 +256,7 @@ def first_view(graph: NestedGraph, marks: Mapping[str, str] | None = None) -> fr
         shows_more = len(inside) > 1 or inside[0].is_group
         return shows_more and (box.problem is not None or box.key != repeat_key(box.blocks[0] if box.blocks else ""))
 
+    # Opening a group makes its content available, so the next best group may be inside it.
     while waiting:
         waiting = [box for box in waiting if graph.children.get(box.key) and may_open(box)]
         waiting.sort(key=lambda box: (box.problem is None, -(box.share or 0), -len(graph.children[box.key])))
@@ -287,6 +288,7 @@ class _Build:
         parent, last = prefix, 0
         for at, node in enumerate(graph.nodes):
             path, block = join_path(prefix, node.name), node.block
+            # Blocks inside a group have its hue; only the outermost ones alternate.
             own_hue = hue if prefix else at % HUES
             if at >= last:
                 parent = prefix

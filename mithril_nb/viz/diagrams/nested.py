@@ -329,10 +329,6 @@ _NODE_DATA = {name: name for name in "key parent path blocks name kind hue x y w
 _NODE_DATA |= {"group": "is_group", "expanded": "expanded", "repeat": "repeat"}
 
 
-_NODE_DATA = {name: name for name in "key parent path blocks name kind hue x y w h label shape share problem".split()}
-_NODE_DATA |= {"group": "is_group", "expanded": "expanded", "repeat": "repeat"}
-
-
 @dataclass(frozen=True)
 class Scene(Shown):
     """A picture of a graph, as data."""

@@ -64,6 +64,7 @@ class Overlay:
         """The categories, most frequent first; `()` for numbers. If there are too many, the last one is `OTHER`."""
         counts = Counter(value for value in self.values.values() if isinstance(value, str))
         named = tuple(sorted(counts, key=lambda category: (-counts[category], category)))
+        # With more categories than hues, two frequent ones could look equal: the rarest share a hue instead.
         return named if len(named) <= HUES else (*named[: HUES - 1], OTHER)
 
     @cached_property
@@ -111,6 +112,7 @@ class Overlay:
         return units.seconds(value) if self.unit == "s" else units.si(value, self.unit)
 
     def _level(self, value: float) -> float:
+        # Bars start at 0: a scale from the smallest value would exaggerate differences.
         low, high = min(0, self.ends[0]), max(0, self.ends[1])
         return (value - low) / (high - low) if high > low else 0.0
 

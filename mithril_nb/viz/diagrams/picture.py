@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mithril_nb.display import columns
 from mithril_nb.errors import Diagnostic, MithrilError
 from mithril_nb.graph.paths import join_path
-from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
+from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.stages.graph.stage_graph import MOST, GraphNode, StageGraph
@@ -55,6 +55,7 @@ def picture(
         expanded: Paths of the groups to draw open. Default: the result of `first_view`.
         marks: Marks of blocks that differ, by path; `first_view` opens the groups around them.
     """
+    # A model with an error has a picture, too, which shows where the error is.
     specs, input_specs, diagnostics = None, inputs, ()
     try:
         inference = infer(graph, inputs or {})
@@ -89,11 +90,6 @@ def graph_text(graph: LogicalGraph, notes: Annotations | None = None) -> str:
         source = graph.source_of.get(Endpoint(BOUNDARY, port.name))
         rows.append((one_line(port.name), "output", "", _from([("", source)]), "", ""))
     return columns(rows, {5})
-
-
-def block_text(block: Block) -> str:
-    """Return a block as the call that creates it."""
-    return f"{one_line(block.kind)}({', '.join(f'{name}={value!r}' for name, value in block.attributes)})"
 
 
 def _rows(

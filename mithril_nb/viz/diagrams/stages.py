@@ -83,11 +83,13 @@ def _box(graph: StageGraph, node: GraphNode, shares: Mapping[str, float], hues: 
     title = text_width(" ".join(frame_texts(node.name, node.repeat, node.note, node.shape)), NAME_SIZE, bold=True) + 24
     name = text_width(one_line(node.name), NAME_SIZE, bold=True)
     name += text_width(f"×{node.repeat}", NAME_SIZE, bold=True) + 12 if node.repeat > 1 else 0
+    # The pattern of its role is in its corner.
     name += 18 if node.kind == "instruction" else 0
     widest = max(_NARROW, max(name, text_width(node.shape, SMALL_SIZE) + room) + LEFT + RIGHT)
     return Box(
         node.key, node.name, node.kind, int(-(-min(widest, _WIDE) // _GRID) * _GRID),
         _HEIGHTS.get(node.kind, _BOX_H), round(title + room), node.parent, bool(node.children),
+        # The last hue is grey.
         HUES - 1 if own is None else own, node.block, node.note, node.shape, node.repeat, shares.get(node.key),
         0 if node.kind == "failure" else None, counts=node.counts, blocks=() if blocks == (node.block,) else blocks,
         equations=tuple(dict.fromkeys(equation for id in ids for equation in graph.equations.get(id, ()))),

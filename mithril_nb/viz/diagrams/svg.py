@@ -7,7 +7,6 @@ box shows its block. In the graph of a stage, a pattern shows roles: forward is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.viz.diagrams.logical import GAP, LEFT, NAME_SIZE, PAD, RIGHT, SMALL_SIZE, title_width
@@ -75,7 +74,12 @@ def scene_svg(
     def draw(node: Box) -> Iterator[str]:
         value = overlay and overlay.at(node.key)
         yield _opening(node, scene, problems, embedded, overlay.description(node.key) if overlay else "")
-        yield from _frame(node, scene, value) if node.expanded else _box(node, scene, len(roles) > 1, value)
+        if node.expanded:
+            yield from _frame(node, scene, value)
+        elif scene.is_model:
+            yield from _port_pill(node) if node.is_pill else _block(node, value)
+        else:
+            yield from _input_pill(node, value) if node.kind == "input" else _stage_node(node, len(roles) > 1, value)
         yield from _mark(node)
         yield "</g>"
 
@@ -112,24 +116,30 @@ _PAGE = Theme(
 )
 
 
-# The light colours are attributes, so that viewers without CSS show them.
+# The colours of each class, as names in `Theme`.
+_FILLS = {
+    "ground": "ground", "box": "surface", "ink": "ink", "muted": "muted", "cost": "cost", "track": "track",
+    "head": "wire", "port": "ground", "chip": "ground", "badtext": "bad",
+}  # fmt: skip
+_STROKES = {"box": "line", "wire": "wire", "port": "wire", "chip": "line", "bad": "bad", "halo": "ground"}
+
+
+# The light colours are attributes, because viewers without CSS ignore the rules.
+def _light(name: str) -> dict[str, str]:
+    kinds = (("fill", _FILLS), ("stroke", _STROKES))
+    return {kind: getattr(LIGHT, colours[name]) for kind, colours in kinds if name in colours}
+
+
 def _rules(*, embedded: bool, has_marks: bool) -> str:
     theme = _PAGE if embedded else DARK
-    fills = {
-        "ground": theme.ground, "box": theme.surface, "ink": theme.ink, "muted": theme.muted, "cost": theme.cost,
-        "track": theme.track, "head": theme.wire, "port": theme.ground, "chip": theme.ground, "badtext": theme.bad,
-    }  # fmt: skip
-    strokes = {
-        "box": theme.line, "wire": theme.wire, "port": theme.wire, "chip": theme.line, "bad": theme.bad,
-        "halo": theme.ground,
-    }  # fmt: skip
-    rules = [f".mnb-diagram .{name}{{fill:{colour}}}" for name, colour in fills.items()]
-    rules += [f".mnb-diagram .{name}{{stroke:{colour}}}" for name, colour in strokes.items()]
-    css = "".join(rules)
+    css = "".join(
+        f".mnb-diagram .{name}{{{kind}:{getattr(theme, colour)}}}"
+        for kind, colours in (("fill", _FILLS), ("stroke", _STROKES))
+        for name, colour in colours.items()
+    )
     for at, colour in enumerate(theme.hues):
         css += f".mnb-diagram .hue{at}{{fill:{colour}}}.mnb-diagram .rim{at}{{stroke:{colour}}}"
-    for mark in MARKS if has_marks else ():
-        colour = _mark_colour(mark, theme)
+    for mark, colour in _mark_colours(theme).items() if has_marks else ():
         css += f".mnb-diagram .rim-{mark}{{stroke:{colour}}}.mnb-diagram .sign-{mark}{{fill:{colour}}}"
     return css if embedded else f"@media (prefers-color-scheme:dark){{{css}}}"
 
@@ -190,8 +200,9 @@ def _frame(node: Box, scene: Scene, value: NodeValue | None) -> Iterator[str]:
     if node.repeat > 1 and not scene.is_model:
         for off in (6, 3):
             yield _rect(x + off, y - off, w - off, h, f"rim{hue}", 6, fill="none", stroke=colour, stroke_opacity="0.5")
-        yield _rect(x, y, w, h, "ground", 6, fill=LIGHT.ground)
+        yield _rect(x, y, w, h, "ground", 6, **_light("ground"))
     yield _rect(x, y, w, h, f"hue{hue}", 6, fill=colour, fill_opacity="0.07")
+    # Dashes mark what is drawn once and runs several times, or only sometimes.
     dashes = "5 3" if bad else "6 3" if node.kind in ("loop", "cond", "branch", "repeat") else ""
     yield _rect(
         x, y, w, h, "bad" if bad else f"rim{hue}", 6, fill="none", stroke=LIGHT.bad if bad else colour,
@@ -235,8 +246,8 @@ def _edge(edge: SceneEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
     )  # fmt: skip
     yield opening("g", class_="edge") + element("title", label) + path
     if edge.is_end:
-        head, colour = ("badtext", LIGHT.bad) if bad else ("head", LIGHT.wire)
-        yield element("path", class_=head, fill=colour, d=arrow(*edge.points[-2:]))
+        head = "badtext" if bad else "head"
+        yield element("path", class_=head, **_light(head), d=arrow(*edge.points[-2:]))
     if edge.returns:
         x, y = edge.points[0]
         d = arrow((x + 8, y), (x + 1, y))
@@ -250,6 +261,7 @@ def _edge(edge: SceneEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
 def _edge_labels(scene: Scene, frames: Sequence[Box], boxes: Sequence[Box]) -> Iterator[str]:
     if len(scene.edges) > _MOST_PLACED:
         return
+    # Frames are transparent, so only their title and lower border are in the way.
     occupied = [Rect(node.x - 2, node.y - 2, node.w + 4, node.h + 4) for node in boxes]
     for node in frames:
         occupied += [Rect(node.x, node.y, node.w, _TITLE_ROW), Rect(node.x, node.y + node.h, node.w, 0)]
@@ -289,16 +301,10 @@ def _edge_labels(scene: Scene, frames: Sequence[Box], boxes: Sequence[Box]) -> I
             )  # fmt: skip
 
 
-def _box(node: Box, scene: Scene, has_roles: bool, value: NodeValue | None) -> Iterator[str]:
-    if scene.is_model:
-        return _port_pill(node) if node.is_pill else _block(node, value)
-    return _input_pill(node, value) if node.kind == "input" else _stage_node(node, has_roles, value)
-
-
 def _block(node: Box, value: NodeValue | None) -> Iterator[str]:
     x, y, w, h = node.x, node.y, node.w, node.h
     if node.is_group:  # a second edge behind the box marks a group
-        yield _rect(x + 4, y + 4, w, h, "box", fill=LIGHT.surface, stroke=LIGHT.line)
+        yield _rect(x + 4, y + 4, w, h, "box", **_light("box"))
     yield from _plate(node, value)
     if value is None and node.share is not None:
         value = NodeValue(percent(node.share), max(0.0, min(1.0, node.share)))
@@ -336,7 +342,7 @@ def _stage_node(node: Box, has_roles: bool, value: NodeValue | None) -> Iterator
     x, y, w, h, hue = node.x, node.y, node.w, node.h, node.hue % HUES
     if node.repeat > 1:  # a stack of boxes marks a repeated node
         for off in (6, 3):
-            yield _rect(x + off, y - off, w - off, h, "box", fill=LIGHT.surface, stroke=LIGHT.line)
+            yield _rect(x + off, y - off, w - off, h, "box", **_light("box"))
     yield from _plate(node, value)
     left, right = x + LEFT, x + w - RIGHT
     is_instruction = node.kind == "instruction"
@@ -345,6 +351,7 @@ def _stage_node(node: Box, has_roles: bool, value: NodeValue | None) -> Iterator
     repeat = times("", node.repeat).strip()
     room = right - left - (18 if has_roles and is_instruction else 0)
     room -= text_width(repeat, NAME_SIZE, bold=True) + 8 if repeat else 0
+    # The number of rounds must stay readable, so the name gives way.
     yield _text(left, first, elide(one_line(node.name), NAME_SIZE, room, bold=True), NAME_SIZE, bold=True)
     if repeat:
         yield _text(right, first, repeat, NAME_SIZE, bold=True, anchor="end")
@@ -385,39 +392,35 @@ def _input_pill(node: Box, value: NodeValue | None) -> Iterator[str]:
 
 
 def _role(x: float, y: float, width: float, role: int, hue: int) -> Iterator[str]:
-    colour = LIGHT.hues[hue]
     if role == 0:
-        yield element("rect", class_=f"hue{hue}", x=x, y=y, width=width, height=_CELL_H, fill=colour)
+        yield _rect(x, y, width, _CELL_H, f"hue{hue}", None, fill=LIGHT.hues[hue])
         return
-    rim = f"rim{hue}"
-    yield element(
-        "rect", class_=rim, x=x + 0.5, y=y + 0.5, width=width - 1, height=_CELL_H - 1, fill="none", stroke=colour
-    )
+    rim, look = f"rim{hue}", {"fill": "none", "stroke": LIGHT.hues[hue]}
+    yield _rect(x + 0.5, y + 0.5, width - 1, _CELL_H - 1, rim, None, **look)
     if role == 1:
         starts = (f"M{number(x + at)} {number(y + _CELL_H - 1)}" for at in range(1, max(2, int(width) - 5), 4))
         strokes = "".join(f"{start}l5 -{_CELL_H - 2}" for start in starts)
-        yield element("path", class_=rim, d=strokes, fill="none", stroke=colour, stroke_width=1.4)
+        yield element("path", class_=rim, d=strokes, **look, stroke_width=1.4)
     else:
         middle = y + _CELL_H / 2
         yield element(
-            "path", class_=rim, d=line_path(((x + 3.5, middle), (x + width - 3, middle))), fill="none", stroke=colour,
-            stroke_width=2.2, stroke_linecap="round", stroke_dasharray="0.1 4",
+            "path", class_=rim, d=line_path(((x + 3.5, middle), (x + width - 3, middle))), **look, stroke_width=2.2,
+            stroke_linecap="round", stroke_dasharray="0.1 4",
         )  # fmt: skip
 
 
-def _rect(x: float, y: float, w: float, h: float, name: str, rx: float = 4, **look: str | float | None) -> str:
+def _rect(x: float, y: float, w: float, h: float, name: str, rx: float | None = 4, **look: str | float | None) -> str:
     return element("rect", class_=name, x=x, y=y, width=w, height=h, rx=rx, **look)
 
 
 def _pill(node: Box) -> str:
-    return _rect(node.x, node.y, node.w, node.h, "box", node.h / 2, fill=LIGHT.surface, stroke=LIGHT.line)
+    return _rect(node.x, node.y, node.w, node.h, "box", node.h / 2, **_light("box"))
 
 
 def _plate(node: Box, value: NodeValue | None = None) -> Iterator[str]:
     x, y, w, h, hue = node.x, node.y, node.w, node.h, node.hue % HUES
-    bad: dict[str, Any] = {"stroke": LIGHT.bad, "stroke_width": 1.5, "stroke_dasharray": "5 3"}
-    look: dict[str, Any] = {"stroke": LIGHT.line} if node.problem is None else bad
-    yield _rect(x, y, w, h, "box" if node.problem is None else "box bad", fill=LIGHT.surface, **look)
+    bad = {} if node.problem is None else {**_light("bad"), "stroke_width": 1.5, "stroke_dasharray": "5 3"}
+    yield _rect(x, y, w, h, "box bad" if bad else "box", **{**_light("box"), **bad})
     if value is not None:
         yield from draw_tint(x, y, w, h, value)
     strip = f"M{number(x + 6)} {number(y)}h-2a4 4 0 0 0 -4 4v{number(h - 8)}a4 4 0 0 0 4 4h2z"
@@ -427,9 +430,7 @@ def _plate(node: Box, value: NodeValue | None = None) -> Iterator[str]:
 def _ports(node: Box) -> Iterator[str]:
     for side, ports in ((0, node.ins), (node.w, node.outs)):
         for y in ports.values():
-            yield element(
-                "circle", class_="port", cx=node.x + side, cy=node.y + y, r=2.5, fill=LIGHT.ground, stroke=LIGHT.wire
-            )
+            yield element("circle", class_="port", cx=node.x + side, cy=node.y + y, r=2.5, **_light("port"))
 
 
 def _row(
@@ -446,14 +447,14 @@ def _text(
     x: float, y: float, text: str, size: float, look: str = "ink", *, bold: bool = False, anchor: str = ""
 ) -> str:
     return element(
-        "text", text, class_=look, x=x, y=y, font_size=size, fill=LIGHT.ink if look == "ink" else LIGHT.muted,
-        font_weight="600" if bold else "", text_anchor=anchor,
+        "text", text, class_=look, x=x, y=y, font_size=size, **_light(look), font_weight="600" if bold else "",
+        text_anchor=anchor,
     )  # fmt: skip
 
 
 # A disc with an exclamation mark is recognisable without colours.
 def _sign(x: float, y: float) -> Iterator[str]:
-    yield element("circle", class_="badtext", cx=x, cy=y, r=7, fill=LIGHT.bad)
+    yield element("circle", class_="badtext", cx=x, cy=y, r=7, **_light("badtext"))
     d = f"M{number(x)} {number(y - 4)}v4.5M{number(x)} {number(y + 3)}v1"
     yield element("path", class_="halo", d=d, stroke=LIGHT.ground, stroke_width=2)
 
@@ -469,14 +470,14 @@ _SIGNS = {
 }
 
 
-def _mark_colour(mark: str, theme: Theme) -> str:
-    return {"added": theme.code[2], "removed": theme.bad, "changed": theme.cost}[mark]
+def _mark_colours(theme: Theme) -> dict[str, str]:
+    return {"added": theme.code[2], "removed": theme.bad, "changed": theme.cost}
 
 
 def _mark(node: Box) -> Iterator[str]:
     if node.mark not in MARKS:
         return
-    colour = _mark_colour(node.mark, LIGHT)
+    colour = _mark_colours(LIGHT)[node.mark]
     dashes = "6 3" if node.mark == "changed" else ""
     yield _rect(
         node.x - 3, node.y - 3, node.w + 6, node.h + 6, f"rim-{node.mark}", 8, fill="none", stroke=colour,

@@ -198,6 +198,7 @@ def _graphs(comparison: Comparison, links: Links) -> str:
     left, right = _scene(comparison, links, True), _scene(comparison, links, False)
     if left is None or right is None:
         return ""
+    # A block has the same colour on both sides, although others were added before it.
     hues = {node.path: node.hue for node in right.nodes if node.path}
     hued = [(node, hue_of(node.path, hues)) for node in left.nodes]
     left = replace(left, nodes=tuple(node if hue is None else replace(node, hue=hue) for node, hue in hued))
@@ -243,6 +244,7 @@ def _marks_of_nodes(
     assert comparison.first_stage is not None
     stage = comparison.stage(comparison.first_stage)
     own = {instruction.id for instruction in (stage.removed if is_left else stage.added)}
+    # If only the operands differ, the connection has changed and not the instruction.
     changed = {pair[0 if is_left else 1].id for pair in stage.changed if pair[1].line not in stage.rewired}
     only = "removed" if is_left else "added"
     result: dict[str, str] = {}
@@ -319,6 +321,7 @@ def _stage_html(stage: StageComparison, links: Links, most_rows: int, *, is_open
         hover = ""
         if row.before is not None and row.after is None and row.before in stage.moved:
             hover = f' title="moved to line {stage.moved[row.before]}"'
+        # Most lines are unchanged, and a page of thousands needs no class for them.
         look = f" m-{row.mark}" if row.mark != "same" else ""
         sides = "".join(_cell(line, sign, row.mark) for line, sign in zip(lines, _SIDES[row.mark], strict=True))
         return f'<div class="l{look}"{links.attributes(left, right)}{hover}>{sides}</div>'
@@ -338,6 +341,7 @@ def _folded(stage: StageComparison, row: Callable[[int], str], left: int) -> Ite
     rows = stage.rows
     for start, end in runs(rows):
         is_same = rows[start].mark == "same"
+        # A run of differences is cut where the budget ends; a fold counts as what it contains.
         cut = start if left <= 0 else end if is_same else min(end, start + left)
         if not is_same:
             yield from map(row, range(start, cut))

@@ -157,6 +157,7 @@ def _page(inspection: Inspection, names: tuple[str, ...], overlay: str | Mapping
             counted["lowered"] = cost.cost_of(inspection, "lowered").to_dict()
     with suppress(StageUnavailableError):
         costs = cost.costs_so_far(inspection, names)
+        # Costs that were counted above are not converted again: a table has thousands of rows.
         data = replace(costs, by_source={name: costs[name] for name in costs if name not in counted}).to_dict()
         sources = {name: counted.get(name) or data["sources"][name] for name in costs}
         tables, rows = page_tables({**data, "sources": sources}, hues)
@@ -172,6 +173,7 @@ def _page(inspection: Inspection, names: tuple[str, ...], overlay: str | Mapping
         own = {} if isinstance(overlay, str) else overlay
         data = next(iter(counted.values()), None)
         overlays = list(page_overlays(inspection, nested.boxes, inspection.graph(), data, own)) if data else []
+        # The first overlay is the user's, if there are own values.
         name = overlay if isinstance(overlay, str) else overlays[0]["name"] if overlays else ""
         known = dict.fromkeys(entry["name"] for entry in overlays)
         if name and name not in known:
@@ -271,6 +273,7 @@ def _passes_html(passes: Sequence[Pass], why: str) -> str:
         return f'<h2>Passes of XLA</h2><p class="gone">{escaped(why)}</p>' if why else ""
     rows = ""
     for step in passes:
+        # Not `changes`, which parses both modules of each pass.
         added, removed = (sum(line.startswith(sign) for line in step.diff.split("\n")) for sign in "+-")
         rows += (
             f"<li><b>{escaped(f'{step.number}. {step.name}')}</b> <span class=quiet>{escaped(step.pipeline)}</span>"

@@ -58,6 +58,7 @@ def listing_html(*stages: Stage, most_lines: int | None = MOST_LINES) -> str:
 
 def key_of(stages: Sequence[Stage]) -> str:
     """Return a key that distinguishes these stages from others on the same page, for ids. It depends on their texts."""
+    # A name may contain half of a surrogate pair, which UTF-8 cannot encode.
     return hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
 
 
@@ -92,6 +93,7 @@ def panes_html(
         for block, share in shares:
             hue = hue_class(block, hues)
             by_hue[hue] = by_hue.get(hue, 0.0) + share
+        # Without quotes: a page may have a stripe on each of 200,000 lines.
         widths = {hue: f" style=flex-grow:{share:.2f}" if len(by_hue) > 1 else "" for hue, share in by_hue.items()}
         return "".join(f'<i class="{hue}"{width}></i>' for hue, width in widths.items())
 
@@ -199,6 +201,7 @@ def _values_of(stage: Stage, name: str) -> list[Any]:
 # Numbers sort in program order, ids as texts do not.
 @lru_cache(maxsize=1 << 16)
 def _numbers(equation: str) -> tuple[int, ...]:
+    # Ids of equations inside a branch contain `b` and the number of the branch.
     parts = [part.lstrip("b") for part in equation.split(".")]
     return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else ()
 

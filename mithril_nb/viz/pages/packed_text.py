@@ -91,4 +91,5 @@ def _differences(values: Sequence[int]) -> str:
 
 
 def _size(text: str) -> int:
+    # The fastest level is enough to compare two sizes.
     return len(zlib.compress(text.encode("utf-8", "surrogatepass"), 1))

@@ -72,6 +72,7 @@ def _times(functions: Sequence[Any]) -> Iterator[str]:
         return sum(getattr(function, name) for function in functions)
 
     untimed = total("untimed_traces")
+    # JAX did not report the end of any of these traces.
     if untimed and untimed == total("traces"):
         yield f"{untimed:,} in {UNKNOWN} time"
     else:

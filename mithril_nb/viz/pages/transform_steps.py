@@ -43,6 +43,7 @@ def steps_text(steps: Any) -> str:
 def steps_html(steps: Any) -> str:
     """Return the steps as one self-contained HTML fragment."""
     legend = "".join(
+        # A space, the sign of unchanged lines, would be invisible in the legend.
         f'<span class="m-{mark}"><span class="g">{escaped(SIGNS[mark]).strip() or "·"}</span> {word}</span>'
         for mark, word in _WORDS.items()
     )

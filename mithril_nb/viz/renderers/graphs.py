@@ -15,9 +15,10 @@ from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.diagrams.dot import to_dot
 from mithril_nb.viz.diagrams.logical import first_view, model_graph
 from mithril_nb.viz.diagrams.nested import Scene
-from mithril_nb.viz.diagrams.picture import block_text, picture
+from mithril_nb.viz.diagrams.picture import picture
 from mithril_nb.viz.diagrams.svg import scene_svg
 from mithril_nb.viz.search_results import result_html, result_text
+from mithril_nb.viz.text import one_line
 
 renderer(LogicalGraph)(lambda graph: picture_bundle(picture(graph), "logical graph"))
 renderer(Model)(lambda model: {**bundle(model.graph), "text/plain": repr(model)})
@@ -27,7 +28,8 @@ renderer(Found)(lambda result: {"text/plain": result_text(result), "text/html": 
 @renderer(Block)
 def _block(block: Block) -> Bundle:
     drawn = {} if block.graph is None else picture_bundle(picture(block.graph), block.kind)
-    return {**drawn, "text/plain": block_text(block)}
+    options = ", ".join(f"{name}={value!r}" for name, value in block.attributes)
+    return {**drawn, "text/plain": f"{one_line(block.kind)}({options})"}
 
 
 @renderer(LogicalGraph, Model, kind="dot")

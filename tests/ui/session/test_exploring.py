@@ -142,11 +142,11 @@ def test_open_nodes_are_remembered(program) -> None:
 def test_early_click_keeps_the_first_view() -> None:
     view = GraphView(inspect(layers, [spec(5, 5)] * 3, spec(2, 5)))
     view.graph("jaxpr", {})
-    view.show("stablehlo")
+    view.stage = "stablehlo"
     view.open("layer_1")
     clicked = view.graph("stablehlo", {})
     other = GraphView(inspect(layers, [spec(5, 5)] * 3, spec(2, 5)))
-    other.show("stablehlo")
+    other.stage = "stablehlo"
     assert clicked == other.graph("stablehlo", {})
     assert clicked.data["opened"]
 

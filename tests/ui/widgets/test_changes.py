@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import mithril_nb
 from mithril_nb.ui.widgets.changes import change_between
 
+# Old value, new value, change. `tests/changes.test.ts` applies the same changes.
 CASES = json.loads((Path(mithril_nb.__file__).parent / "ui/frontend/fixtures/changes.json").read_text("utf-8"))
-"""Old value, new value, change. `tests/changes.test.ts` applies the same changes."""
 NUMBERS = st.integers(-2, 2) | st.floats(allow_nan=False, allow_infinity=False)
 LEAVES = st.none() | st.booleans() | NUMBERS | st.text("ab", max_size=2)
 KEYS = st.sampled_from(["a", "b", "c", "d/e", "__proto__", "ü\n"])

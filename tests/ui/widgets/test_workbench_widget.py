@@ -22,8 +22,8 @@ from mithril_nb.ui.widgets.front_end import shared_assets
 from mithril_nb.viz.html_parts import built
 
 PATIENCE_S = 60.0
+# What the workbench under test sent to its front end.
 sent: list = []
-"""What the workbench under test sent to its front end."""
 
 
 @pytest.fixture

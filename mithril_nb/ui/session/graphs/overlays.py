@@ -15,8 +15,8 @@ from mithril_nb.viz.costs.node_values import dtype_values, has_groups, user_valu
 from mithril_nb.viz.costs.overlays import NAMES, choices, overlay_by_name
 from mithril_nb.viz.diagrams.nested import Box
 
+# Prefix of the names of the user's own values, before their title.
 OWN_VALUES = "own values: "
-"""Prefix of the names of the user's own values, before their title."""
 
 
 class OverlayChoice(TypedDict):

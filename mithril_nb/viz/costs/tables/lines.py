@@ -30,20 +30,17 @@ def lines_text(data: Data) -> str:
 
 def lines_html(data: Data) -> str:
     """Return the source code with costs as one self-contained HTML fragment. Lines with a large share are dark."""
-    notes = "".join(f"<p>{escaped(note)}</p>" for note in _notes(data))
-    return output_html(_table(data) + notes, "cost", "lines")
-
-
-# Percentage of the cost colour in the background of the line with the largest share. The text must remain readable.
-_MOST_HEAT = 35
-
-
-def _table(data: Data) -> str:
     columns = _shown(data)
     largest = max((line["share"] or 0.0 for line in data["lines"]), default=0.0)
     rows = (Markup("".join(_row(columns, largest, *row))) for row in _rows(data))
     heads = (*(column.title for column in columns), "share", "line", "")
-    return html_table(heads, rows, style="cost lines", caption="cost by line")
+    table = html_table(heads, rows, style="cost lines", caption="cost by line")
+    notes = "".join(f"<p>{escaped(note)}</p>" for note in _notes(data))
+    return output_html(table + notes, "cost", "lines")
+
+
+# Percentage of the cost colour in the background of the line with the largest share. The text must remain readable.
+_MOST_HEAT = 35
 
 
 def _row(
@@ -52,6 +49,7 @@ def _row(
     if kind == "file":
         yield f'<tr><td class="file" colspan="{len(quantities) + 3}">{escaped(text)}</td></tr>'
         return
+    # Relative to the largest line, so that the most expensive one is visible in a long program.
     heat = round(_MOST_HEAT * (figures.get("share") or 0.0) / largest) if figures and largest and kind == "code" else 0
     style = f' style="background:color-mix(in srgb,var(--cost) {heat}%,transparent)"' if heat else ""
     yield f'<tr class="{kind}"{style}>'

@@ -145,6 +145,7 @@ class CostTable:
             extras = map(cost.get, ("once", "xla"))
             once, xla = (extra and {**extra, "bytes_accessed": extra.get("bytes")} for extra in extras)
             first = [value_of(cost["total"], column.key) for column in columns]
+            # In a program without loops, the total with loops counted once is the same.
             if once and (not self.has_numbers or first == [value_of(once, column.key) for column in columns]):
                 once = None
             for figures in filter(None, ({**cost["total"], "name": name}, once, xla)):
@@ -250,8 +251,13 @@ def page_tables(cost: Cost, hues: Mapping[str, int]) -> tuple[str, list[str]]:
 
 
 def _tables(table: CostTable, rows: Sequence[TableRow], hues: Mapping[str, int]) -> str:
-    below = ('<div class="costs">', _sources(table), _memory(table), "</div>")
-    return "".join((_blocks(table, rows, hues), *_unknown(table), *below, *_formulas(table)))
+    totals = ((one_line(name), *map(_value_cell, texts, values)) for name, texts, values in table.totals())
+    below = html_table(("source", "FLOPs", "transcendentals", "bytes"), totals, caption="whole program, by source")
+    if memory := table.data.get("memory"):
+        sizes = ((name, _value_cell(nbytes(memory.get(name)), memory.get(name))) for name in MEMORY)
+        below += html_table((), sizes, caption="memory of the compiled program")
+    below = f'<div class="costs">{below}</div>'
+    return "".join((_blocks(table, rows, hues), *_unknown(table), below, *_formulas(table)))
 
 
 # The table of blocks
@@ -350,6 +356,7 @@ def _share(table: CostTable, figures: Mapping[str, Any] | None, of: tuple[float 
     roles = {} if figures is None or table.time else {role: _role(figures, role) for role in _ROLES}
     roles = {role: value for role, value in roles.items() if value}
     total = sum(roles.values())
+    # Relative to the largest row: shares of a deep model are all small.
     length = 100 * min(1.0, max(0.0, share / largest)) if largest > 0 else 0.0
     if len(roles) < 2:
         bars, title = f'<i class="{next(iter(roles), "f")[0]}" style="width:{length:.1f}%"></i>', ""
@@ -372,17 +379,6 @@ def _unknown(table: CostTable) -> Iterator[str]:
         yield f"<p>{why[0].upper()}{why[1:]} <code>{escaped(opcode)}</code>: {rest}.</p>"
     for line in (*table.communication(), *table.notes()):
         yield f"<p>{escaped(line)}</p>"
-
-
-def _sources(table: CostTable) -> str:
-    rows = ((one_line(name), *map(_value_cell, texts, values)) for name, texts, values in table.totals())
-    return html_table(("source", "FLOPs", "transcendentals", "bytes"), rows, caption="whole program, by source")
-
-
-def _memory(table: CostTable) -> str:
-    memory = table.data.get("memory") or {}
-    rows = ((name, _value_cell(nbytes(memory.get(name)), memory.get(name))) for name in MEMORY)
-    return html_table((), rows, caption="memory of the compiled program") if memory else ""
 
 
 def _formulas(table: CostTable) -> Iterator[str]:
