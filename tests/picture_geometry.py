@@ -6,12 +6,12 @@ import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping
 from math import dist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree.ElementTree import Element, fromstring
 
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.viz.diagrams.layout import layout
-from mithril_nb.viz.diagrams.logical import Annotations, NodeAnnotation, model_graph
+from mithril_nb.viz.diagrams.logical import model_graph
 from mithril_nb.viz.diagrams.nested import Scene
 from mithril_nb.viz.svg import Point, Rect
 from mithril_nb.viz.text import text_width
@@ -21,16 +21,10 @@ _NEAR = 3.0
 
 
 def model_layout(
-    graph: LogicalGraph,
-    notes: Mapping[str, NodeAnnotation] | None = None,
-    edge_shapes: Mapping[str, str] | None = None,
-    edge_problems: Mapping[tuple[str, str], int] | None = None,
-    expanded: Collection[str] = (),
-    moved: Mapping[str, Point] | None = None,
+    graph: LogicalGraph, expanded: Collection[str] = (), moved: Mapping[str, Point] | None = None, **facts: Any
 ) -> Scene:
-    """Lay out a model with these labels."""
-    annotations = Annotations(notes or {}, edge_shapes or {}, edge_problems or {})
-    return layout(model_graph(graph, annotations), expanded, moved)
+    """Lay out a model; `facts` are arguments of `model_graph`, such as specs."""
+    return layout(model_graph(graph, **facts), expanded, moved)
 
 
 class Text(NamedTuple):

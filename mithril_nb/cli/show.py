@@ -112,7 +112,7 @@ def _show_graph(target: Target, shapes: Mapping[str, Sequence[int | str]], as_js
         problems = [problem.to_dict() for problem in drawing.problems]
         say_json({"graph": drawing.diagram.to_dict(), "problems": problems})
     else:
-        say(graph_text(graph, drawing.annotations))
+        say(graph_text(graph, drawing.nested))
     complain(drawing.problems)
     return FAILED if drawing.problems else 0
 

@@ -31,5 +31,5 @@ def bundle(value: object) -> Bundle:
 
 def picture_bundle(drawn: Picture, title: str) -> Bundle:
     """Return the MIME bundle of a graph that is already laid out."""
-    text = "\n\n".join(filter(None, [graph_text(drawn.graph, drawn.annotations), "\n".join(map(str, drawn.problems))]))
+    text = "\n\n".join(filter(None, [graph_text(drawn.graph, drawn.nested), "\n".join(map(str, drawn.problems))]))
     return {"text/plain": text, "image/svg+xml": scene_svg(drawn.diagram, drawn.problems, title)}

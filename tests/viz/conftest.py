@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
-from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, Port
-from mithril_nb.viz.diagrams.logical import NodeAnnotation
+from mithril_nb.errors import Diagnostic
+from mithril_nb.graph.records import Block, BlockSpecs, Edge, Endpoint, LogicalGraph, Node, Port
+from mithril_nb.graph.spec import TensorSpec
 
 
 def op(kind: str, inputs: tuple[str, ...] = ("input",), params: tuple[str, ...] = (), **attributes) -> Block:
@@ -54,17 +56,22 @@ def nested() -> LogicalGraph:
 
 
 @pytest.fixture
-def notes() -> dict[str, NodeAnnotation]:
-    """Annotations of the blocks of `nested`."""
-    return {
-        "norm": NodeAnnotation("", "(32, 64)", 0.02),
-        "mlp_0": NodeAnnotation("64 → 256 → 64", "(32, 64)", 0.7),
-        "mlp_0/linear_0": NodeAnnotation("64 → 256", "(32, 256)", 0.43),
-        "mlp_0/relu_0": NodeAnnotation("", "(32, 256)", 0.01),
-        "mlp_0/linear_1": NodeAnnotation("256 → 64", "(32, 64)", 0.26),
-        "skip": NodeAnnotation("", "(32, 64)", 0.0),
-        "head": NodeAnnotation("64 → 10", "(32, 10)", 0.28, problem=0),
+def facts() -> dict[str, Any]:
+    """What is known of `nested`, as arguments of `model_graph`: sizes, shares, and a problem."""
+    known = {
+        "norm": (64, 64, 0.02), "mlp_0": (64, 64, 0.7), "mlp_0/linear_0": (64, 256, 0.43),
+        "mlp_0/relu_0": (256, 256, 0.01), "mlp_0/linear_1": (256, 64, 0.26), "skip": (64, 64, 0.0),
+        "head": (64, 10, 0.28),
+    }  # fmt: skip
+    specs = {
+        path: BlockSpecs({"input": TensorSpec((32, before))}, outputs={"output": TensorSpec((32, after))})
+        for path, (before, after, _) in known.items()
     }
+    shares = {path: share for path, (*_, share) in known.items()}
+    problem = Diagnostic(
+        "cannot connect 'skip.output' to 'head.input'.", (("output", "(32, 64)"),), "Linear(64)", block="head"
+    )
+    return {"specs": specs, "inputs": {"input": TensorSpec((32, 64))}, "shares": shares, "problems": [problem]}
 
 
 VOID = {"meta", "br", "img", "input", "link", "hr", "path", "rect", "circle"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from cost_pictures import HOSTILE
 from hypothesis import given, settings
@@ -92,8 +93,8 @@ def test_any_graph_is_laid_out_without_overlap(drawn, opened):
     check(model_layout(drawn, expanded=expanded))
 
 
-def test_an_expanded_group_encloses_its_blocks_and_wires(nested, notes):
-    diagram = model_layout(nested, notes=notes, expanded={"mlp_0"})
+def test_an_expanded_group_encloses_its_blocks_and_wires(nested, facts):
+    diagram = model_layout(nested, {"mlp_0"}, **facts)
     check(diagram)
     frame = next(node for node in diagram.nodes if node.path == "mlp_0")
     assert frame.is_group
@@ -132,8 +133,9 @@ def test_a_position_in_a_group_is_relative_to_its_frame(nested):
     assert (relu.x - frame.x, relu.y - frame.y) == (40, 90)
 
 
-def test_diagram_data_matches_the_front_end_schema(nested, notes):
-    data = model_layout(nested, notes=notes, edge_problems={("skip.output", "head.input"): 0}).to_dict()
+def test_diagram_data_matches_the_front_end_schema(nested, facts):
+    problems = [replace(problem, edge=("skip.output", "head.input")) for problem in facts["problems"]]
+    data = model_layout(nested, **{**facts, "problems": problems}).to_dict()
     head = next(node for node in data["nodes"] if node["path"] == "head")
     assert head == {
         "key": "head", "parent": "", "path": "head", "blocks": (), "name": "head", "kind": "Linear", "hue": 3,

@@ -17,7 +17,7 @@ from mithril_nb.models.saving.serialization import data_in
 from mithril_nb.stages.graph.stage_graph import MOST
 from mithril_nb.ui.session.design import design_of
 from mithril_nb.ui.session.session import Session
-from mithril_nb.viz.diagrams.logical import annotate, repeated_runs
+from mithril_nb.viz.diagrams.logical import model_graph, repeated_runs
 from mithril_nb.viz.diagrams.picture import marked_scene, picture
 from mithril_nb.viz.diagrams.svg import scene_svg
 from mithril_nb.viz.renderers.graphs import share_link
@@ -142,8 +142,8 @@ def test_every_first_view_of_a_model_opens_the_same_groups():
 def test_a_closed_group_shows_the_problem_of_a_block_inside() -> None:
     graph = (Model() + MLP(8, [4], 2)).graph
     problems = (Diagnostic("elsewhere"), Diagnostic("inside", block="mlp_0/linear_1", port="input"))
-    found = annotate(graph, problems=problems).nodes
-    assert {path: note.problem for path, note in found.items()} == {
+    boxes = model_graph(graph, problems=problems).boxes
+    assert {box.path: box.problem for box in boxes if box.path} == {
         "mlp_0": 1,
         "mlp_0/linear_0": None,
         "mlp_0/relu_0": None,

@@ -28,8 +28,8 @@ PROBLEM = Diagnostic("cannot connect <a>.", (("got", "(2, 3)"),), "Linear(3)", b
 
 
 @pytest.fixture
-def page(nested, notes) -> str:
-    diagram = model_layout(nested, notes=notes, expanded={"mlp_0"})
+def page(nested, facts) -> str:
+    diagram = model_layout(nested, {"mlp_0"}, **facts)
     columns = {"step": [1.0, 2.0], "loss": [1.0, 0.5]}
     return report_html("my <model>", diagram, [STAGE], COST, RUN, "model = Model()\n", [PROBLEM], columns=columns)
 
@@ -64,8 +64,8 @@ def test_missing_parts_are_left_out(parsed):
     assert "<h2>" not in page
 
 
-def test_reports_are_deterministic_and_have_a_fragment_for_cells(page, nested, notes, parsed):
-    diagram = model_layout(nested, notes=notes, expanded={"mlp_0"})
+def test_reports_are_deterministic_and_have_a_fragment_for_cells(page, nested, facts, parsed):
+    diagram = model_layout(nested, {"mlp_0"}, **facts)
     columns = {"step": [1.0, 2.0], "loss": [1.0, 0.5]}
     arguments = ("my <model>", diagram, [STAGE], COST, RUN, "model = Model()\n", [PROBLEM])
     assert page == report_html(*arguments, columns=columns)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from picture_geometry import model_layout
 
 from mithril_nb.errors import Diagnostic
-from mithril_nb.graph.records import Block, LogicalGraph, Node, Port
+from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph, Node, Port
+from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.inspection import inspect_function as inspect
-from mithril_nb.viz.diagrams.logical import NodeAnnotation
 from mithril_nb.viz.diagrams.nested import SceneEdge
 from mithril_nb.viz.diagrams.stages import stage_layout
 from mithril_nb.viz.diagrams.svg import scene_svg
@@ -25,17 +25,10 @@ SVG = "{http://www.w3.org/2000/svg}"
 TAGS = {"svg", "title", "style", "rect", "g", "path", "text", "circle"}
 
 
-def test_golden_closed_and_open(golden, nested, notes):
-    golden("nested.svg", scene_svg(model_layout(nested, notes=notes, edge_shapes={"input": "(32, 64)"})))
-    problem = Diagnostic("cannot connect 'skip.output' to 'head.input'.", (("output", "(32, 64)"),), "Linear(64)")
-    opened = model_layout(
-        nested,
-        notes=notes,
-        edge_shapes={"input": "(32, 64)"},
-        expanded={"mlp_0"},
-        edge_problems={("skip.output", "head.input"): 0},
-    )
-    golden("nested_open.svg", scene_svg(opened, [problem]))
+def test_golden_closed_and_open(golden, nested, facts):
+    golden("nested.svg", scene_svg(model_layout(nested, **facts)))
+    problems = [replace(problem, edge=("skip.output", "head.input")) for problem in facts["problems"]]
+    golden("nested_open.svg", scene_svg(model_layout(nested, {"mlp_0"}, **{**facts, "problems": problems}), problems))
 
 
 @settings(max_examples=80, deadline=None)
@@ -43,16 +36,19 @@ def test_golden_closed_and_open(golden, nested, notes):
 def test_any_text_is_escaped(name, kind, shape):
     block = Block(kind, (), (Port("input"),), (Port(shape or "out"),), op="x")
     graph = LogicalGraph((Node(name or "n", block),), (), (Port(name),), ())
-    problems = [Diagnostic(shape, ((name, kind),), kind)]
-    text = scene_svg(model_layout(graph, notes={"n": NodeAnnotation(name, shape, 0.5, 0)}), problems, title=name)
+    ((path, _),) = graph.walk()
+    problems = [Diagnostic(shape, ((name, kind),), kind, block=path)]
+    specs = {path: BlockSpecs(outputs={port.name: TensorSpec((name,)) for port in block.outputs})}
+    scene = model_layout(graph, specs=specs, shares={path: 0.5}, problems=problems)
+    text = scene_svg(scene, problems, title=name)
     root = ElementTree.fromstring(text)
     assert {element.tag.removeprefix(SVG) for element in root.iter()} <= TAGS
     for element in root.iter():
         assert not any(key.startswith("on") or key.endswith("href") for key in element.attrib)
 
 
-def test_the_picture_is_accessible_to_screen_readers(nested, notes):
-    root = ElementTree.fromstring(scene_svg(model_layout(nested, notes=notes)))
+def test_the_picture_is_accessible_to_screen_readers(nested, facts):
+    root = ElementTree.fromstring(scene_svg(model_layout(nested, **facts)))
     assert root.attrib["role"] == "img"
     assert root.findtext(f"{SVG}title") == "logical graph: 4 blocks"
     titles = [title.text for title in root.iter(f"{SVG}title")]

@@ -275,7 +275,7 @@ class DesignEditor(Publisher):
     @command
     def move(self, path: str, x: float, y: float) -> None:
         """Move a block to a position, relative to the frame of its group; without a group, on the canvas."""
-        self._move(self._view.with_place(path, *place_of(x, y)), f"move {split_path(path)[-1]}")
+        self._move(self._view.with_place(path, *place_of(x, y)), f"move {''.join(split_path(path)[-1:])}")
 
     @command
     def tidy(self) -> None:

@@ -28,7 +28,7 @@ from mithril_nb.ui.session.passes import ComparedTransforms
 from mithril_nb.ui.session.stages import StageState, StatusFigures
 from mithril_nb.ui.session.training import RunData
 from mithril_nb.ui.session.what_if import FieldValue, FormField, WhatIfState
-from mithril_nb.viz.diagrams.logical import annotate, model_graph, repeat_key
+from mithril_nb.viz.diagrams.logical import model_graph, repeat_key
 from mithril_nb.viz.diagrams.nested import NestedGraph
 from mithril_nb.viz.palette import HUES
 
@@ -105,10 +105,10 @@ def hues_of(graph: LogicalGraph) -> dict[str, int]:
 
 def graph_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float]) -> NestedGraph:
     """Return the graph of a design, which the front end lays out."""
-    annotations = annotate(
-        analysis.design.graph, analysis.inference.blocks, analysis.inference.inputs, shares, analysis.problems
+    inferred = analysis.inference
+    return model_graph(
+        analysis.design.graph, inferred.blocks, inferred.inputs, shares, analysis.problems, fold=view.folded
     )
-    return model_graph(analysis.design.graph, annotations, view.folded)
 
 
 def shares_of(cost: Cost, paths: Iterable[str]) -> dict[str, float]:

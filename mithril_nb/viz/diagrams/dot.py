@@ -8,19 +8,19 @@ import graphviz
 
 from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BOUNDARY, LogicalGraph
-from mithril_nb.viz.diagrams.logical import PLAIN, Annotations
-from mithril_nb.viz.diagrams.nested import end_text
+from mithril_nb.viz.diagrams.nested import NestedGraph
 from mithril_nb.viz.palette import HUES, LIGHT
 from mithril_nb.viz.text import one_line
 
 
-def to_dot(graph: LogicalGraph, notes: Annotations | None = None) -> graphviz.Digraph:
+def to_dot(graph: LogicalGraph, nested: NestedGraph) -> graphviz.Digraph:
     """Return the graph of a model as a `graphviz.Digraph`.
 
     A DOT node has a letter and a number as its identifier: `i1` is an input, `o2` an output, `b3` a block, and
     `cluster_g4` a group. The name of the block is its label.
     """
-    notes, numbers = notes or Annotations(), count(1)
+    numbers = count(1)
+    shapes = {(flow.source, flow.out): nested.shape_text(flow.shapes) for flow in nested.flows}
 
     def fill(
         dot: graphviz.Digraph, graph: LogicalGraph, prefix: str, hue: int | None
@@ -37,24 +37,25 @@ def to_dot(graph: LogicalGraph, notes: Annotations | None = None) -> graphviz.Di
                 ends[side][port.name] = (out if side == "input" else into)[BOUNDARY, port.name] = name
         for at, node in enumerate(graph.nodes):
             path, block = join_path(prefix, node.name), node.block
-            note = notes.nodes.get(path, PLAIN)
+            box = nested.by_key[path]
             own = at % HUES if hue is None else hue
             if block.graph is None:
                 name = f"b{next(numbers)}"
-                label = _label(node.name, block.kind, note.label, note.shape)
+                label = _label(node.name, block.kind, box.label, box.shape)
                 dot.node(name, label=label, color=LIGHT.hues[own])
                 into |= {(node.name, port.name): name for port in block.inputs}
                 out |= {(node.name, port.name): name for port in block.outputs}
                 continue
             cluster = graphviz.Digraph(f"cluster_g{next(numbers)}")
-            cluster.attr(label=_label(node.name, block.kind, note.label), color=LIGHT.hues[own], style="rounded")
+            cluster.attr(label=_label(node.name, block.kind, box.label), color=LIGHT.hues[own], style="rounded")
             inputs, outputs = fill(cluster, block.graph, path, own)
             dot.subgraph(cluster)
             into |= {(node.name, port): name for port, name in inputs.items()}
             out |= {(node.name, port): name for port, name in outputs.items()}
         for edge in graph.edges:
             tail, head = out[edge.source.node, edge.source.port], into[edge.target.node, edge.target.port]
-            shape = notes.edge_shapes.get(end_text(edge.source, prefix), "")
+            source = join_path(prefix, edge.source.node) if edge.source.node else prefix or f"input:{edge.source.port}"
+            shape = shapes[source, edge.source.port]
             dot.edge(tail, head, **({"label": graphviz.escape(one_line(shape))} if shape else {}))
         return ends["input"], ends["output"]
 

@@ -6,7 +6,7 @@ Repeated parts of a model become one box with ×N. Only structure is compared, n
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from mithril_nb.errors import Diagnostic
@@ -16,72 +16,11 @@ from mithril_nb.graph.spec import Spec, StaticSpec, TensorSpec
 from mithril_nb.stages.graph.folds import rounds
 from mithril_nb.stages.graph.stage_graph import MOST
 from mithril_nb.viz.diagrams.layout import fits_first_view
-from mithril_nb.viz.diagrams.nested import ROOT, Box, Flow, NestedGraph, end_text, port_text
+from mithril_nb.viz.diagrams.nested import ROOT, Box, Flow, NestedGraph, end_text
 from mithril_nb.viz.palette import HUES
 from mithril_nb.viz.text import one_line, outer_paths, text_width, times
 
 _LONGEST_LABEL = 24
-
-
-@dataclass(frozen=True)
-class NodeAnnotation:
-    """Labels of a block."""
-
-    label: str = ""
-    shape: str = ""
-    share: float | None = None
-    problem: int | None = None
-
-
-PLAIN = NodeAnnotation()
-
-
-@dataclass(frozen=True)
-class Annotations:
-    """Labels of a graph."""
-
-    # Labels of blocks, by path
-    nodes: Mapping[str, NodeAnnotation] = field(default_factory=dict[str, NodeAnnotation])
-    # Known shapes on edges, by source such as `"linear_0.output"`; `"input"` is a model input
-    edge_shapes: Mapping[str, str] = field(default_factory=dict[str, str])
-    # Index into the problems of the graph, by `(source, target)` of the edge
-    edge_problems: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-
-
-def annotate(
-    graph: LogicalGraph,
-    specs: Mapping[str, BlockSpecs] | None = None,
-    inputs: Mapping[str, TensorSpec] | None = None,
-    shares: Mapping[str, float] | None = None,
-    problems: Sequence[Diagnostic] = (),
-) -> Annotations:
-    """Return the labels of all blocks and edges."""
-    specs, shares = specs or {}, shares or {}
-    # A problem also marks the groups around its block: blocks inside a closed group are not visible.
-    at_block = {
-        path: at
-        for at, problem in reversed([*enumerate(problems)])
-        if problem.block
-        for path in outer_paths(problem.block)
-    }
-    nodes: dict[str, NodeAnnotation] = {}
-    edge_shapes = {name: shape_text(spec) for name, spec in (inputs or {}).items()}
-    for path, node in graph.walk():
-        block_specs = specs.get(path, BlockSpecs())
-        outputs = [block_specs.outputs.get(port.name) for port in node.block.outputs]
-        nodes[path] = NodeAnnotation(
-            label=label_of(node.block, block_specs),
-            shape=shape_text(outputs[0]) if len(outputs) == 1 else "",
-            share=share_of(path, shares),
-            problem=at_block.get(path),
-        )
-        for port, spec in zip(node.block.outputs, outputs, strict=True):
-            edge_shapes[port_text(path, port.name)] = shape_text(spec)
-        if node.block.graph is not None:
-            for port in node.block.graph.inputs:
-                edge_shapes[port_text(path, port.name)] = shape_text(block_specs.inputs.get(port.name))
-    edges = {problem.edge: at for at, problem in reversed([*enumerate(problems)]) if problem.edge}
-    return Annotations(nodes, {source: shape for source, shape in edge_shapes.items() if shape}, edges)
 
 
 def shape_text(spec: Spec | None) -> str:
@@ -221,17 +160,26 @@ def repeated_runs(nodes: Sequence[Node]) -> tuple[RepeatedRun, ...]:
 
 
 def model_graph(
-    graph: LogicalGraph, notes: Annotations | None = None, fold: bool | Collection[str] = False
+    graph: LogicalGraph,
+    specs: Mapping[str, BlockSpecs] | None = None,
+    inputs: Mapping[str, TensorSpec] | None = None,
+    shares: Mapping[str, float] | None = None,
+    problems: Sequence[Diagnostic] = (),
+    *,
+    fold: bool | Collection[str] = False,
 ) -> NestedGraph:
     """Return the graph of a model as a nested graph.
 
     Args:
         graph: The graph.
-        notes: Its labels.
+        specs: Specs of the blocks, by path. Without them, the boxes have no labels.
+        inputs: Specs of the inputs.
+        shares: Shares of the cost, 0 to 1, by path of the block.
+        problems: Problems of blocks and edges, which mark them.
         fold: Whether repeated parts become one box each, or the keys of those that do.
     """
-    build = _Build(notes or Annotations(), fold)
-    build.level(graph, "", {}, 0)
+    build = _Build(specs, shares or {}, problems, fold)
+    build.level(graph, "", {name: shape_text(spec) for name, spec in (inputs or {}).items()}, 0)
     return NestedGraph(
         "logical graph", tuple(build.boxes), tuple(build.flows), tuple(build.shapes), idle=tuple(build.idle)
     )
@@ -272,18 +220,35 @@ def first_view(graph: NestedGraph, marks: Mapping[str, str] | None = None) -> fr
 
 
 class _Build:
-    def __init__(self, notes: Annotations, fold: bool | Collection[str]):
-        self.notes, self.fold = notes, fold
+    def __init__(
+        self,
+        specs: Mapping[str, BlockSpecs] | None,
+        shares: Mapping[str, float],
+        problems: Sequence[Diagnostic],
+        fold: bool | Collection[str],
+    ):
+        self.specs, self.shares, self.fold = specs, shares, fold
         self.boxes: list[Box] = []
         self.flows: list[Flow] = []
         self.shapes: dict[str, int] = {}
         self.idle: list[tuple[str, str]] = []
+        self.problem_of: dict[str, int] = {}
+        self.problem_at: dict[tuple[str, str], int] = {}
+        for at, problem in enumerate(problems):
+            # A problem also marks the groups around its block: blocks inside a closed group are not visible.
+            for path in outer_paths(problem.block):
+                self.problem_of.setdefault(path, at)
+            if problem.edge:
+                self.problem_at.setdefault(problem.edge, at)
 
     def level(self, graph: LogicalGraph, prefix: str, input_shapes: Mapping[str, str], hue: int) -> None:
-        shapes = self._shapes(graph, prefix, input_shapes)
+        shapes = {Endpoint(BOUNDARY, name): shape for name, shape in input_shapes.items()}
+        for node in graph.nodes:
+            outputs = self._specs_of(join_path(prefix, node.name)).outputs
+            shapes |= {Endpoint(node.name, port): shape_text(spec) for port, spec in outputs.items()}
         connected = {end for edge in graph.edges for end in (edge.source, edge.target)}
         for port in () if prefix else graph.inputs:
-            self.boxes.append(_pill("input", port.name, shapes[Endpoint(BOUNDARY, port.name)]))
+            self.boxes.append(_pill("input", port.name, shapes.get(Endpoint(BOUNDARY, port.name), "")))
         runs = {run.start: run for run in repeated_runs(graph.nodes)} if self.fold else {}
         parent, last = prefix, 0
         for at, node in enumerate(graph.nodes):
@@ -295,23 +260,24 @@ class _Build:
                 if at in runs and (isinstance(self.fold, bool) or repeat_key(path) in self.fold):
                     last = runs[at].end
                     parent = self._repeat(graph, prefix, runs[at], own_hue)
-            note = self.notes.nodes.get(path, PLAIN)
             # Parameters are drawn only if they are connected.
             ends = [(port, Endpoint(node.name, port.name)) for port in block.inputs]
             inputs = tuple(port.name for port, end in ends if port.role == "data" or end in connected)
             outputs = tuple(port.name for port in block.outputs)
+            label, shape, share, problem = self._labels(path, block)
             box = Box(
-                path, node.name, block.kind, node_width(node.name, block.kind, note.label, note.shape),
+                path, node.name, block.kind, node_width(node.name, block.kind, label, shape),
                 max(NODE_H, 12 * (max(len(inputs), len(outputs)) + 1)), parent=parent, hue=own_hue, path=path,
-                label=note.label, shape=note.shape, share=note.share, problem=note.problem, inputs=inputs,
-                outputs=outputs,
+                label=label, shape=shape, share=share, problem=problem, inputs=inputs, outputs=outputs,
             )  # fmt: skip
             if block.graph is None:
                 self.boxes.append(box)
                 continue
             self.boxes.append(replace(box, is_group=True, title_w=_frame_width(node.name, block.kind)))
-            sources = {port: graph.source_of.get(Endpoint(node.name, port)) for port in inputs}
-            inner = {port: shapes.get(source, "") for port, source in sources.items() if source is not None}
+            sources = ((port.name, graph.source_of.get(end)) for port, end in ends)
+            inner = {port: shapes.get(source, "") for port, source in sources if source is not None}
+            own = self._specs_of(path).inputs
+            inner |= {port: text for port, spec in own.items() if (text := shape_text(spec))}
             self.level(block.graph, path, inner, own_hue)
         for port in graph.outputs:
             source = graph.source_of.get(Endpoint(BOUNDARY, port.name))
@@ -326,37 +292,37 @@ class _Build:
             )
             shape = shapes.get(edge.source, "")
             indices = (self.shapes.setdefault(shape, len(self.shapes)),) if shape else ()
-            problem = self.notes.edge_problems.get((end_text(edge.source, prefix), end_text(edge.target, prefix)))
+            problem = self.problem_at.get((end_text(edge.source, prefix), end_text(edge.target, prefix)))
             self.flows.append(Flow(tail, head, edge.source.port, edge.target.port, (), indices, problem))
 
-    def _shapes(self, graph: LogicalGraph, prefix: str, input_shapes: Mapping[str, str]) -> dict[Endpoint, str]:
-        shapes = {Endpoint(BOUNDARY, port.name): input_shapes.get(port.name, "") for port in graph.inputs}
-        for node in graph.nodes:
-            if len(node.block.outputs) == 1:
-                note = self.notes.nodes.get(join_path(prefix, node.name), PLAIN)
-                shapes[Endpoint(node.name, node.block.outputs[0].name)] = note.shape
-        for source in {edge.source for edge in graph.edges}:
-            if shape := self.notes.edge_shapes.get(end_text(source, prefix)):
-                shapes[source] = shape
-        return shapes
+    def _specs_of(self, path: str) -> BlockSpecs:
+        return (self.specs or {}).get(path, BlockSpecs())
+
+    # Label, shape, share and problem of a block.
+    def _labels(self, path: str, block: Block) -> tuple[str, str, float | None, int | None]:
+        specs = self._specs_of(path)
+        label = "" if self.specs is None else label_of(block, specs)
+        shape = shape_text(specs.outputs.get(block.outputs[0].name)) if len(block.outputs) == 1 else ""
+        return label, shape, share_of(path, self.shares), self.problem_of.get(path)
 
     def _repeat(self, graph: LogicalGraph, prefix: str, run: RepeatedRun, hue: int) -> str:
         members = graph.nodes[run.start : run.end]
         paths = [join_path(prefix, node.name) for node in members]
-        notes = [self.notes.nodes.get(path, PLAIN) for path in paths]
         first, last = members[0], members[run.period - 1]
+        labels, shapes, shares, problems = zip(
+            *(self._labels(path, node.block) for path, node in zip(paths, members, strict=True)), strict=True
+        )
         name, kind, label = f"{first.name} … {last.name}", "repeat", ""
         if run.period == 1:
-            name, kind, label = first.name, first.block.kind, notes[0].label
-        shape = notes[-1].shape
-        shares = [note.share for note in notes if note.share is not None]
+            name, kind, label = first.name, first.block.kind, labels[0]
+        known_shares = [share for share in shares if share is not None]
         key = repeat_key(paths[0])
         self.boxes.append(
             Box(
-                key, name, kind, node_width(name, times(kind, run.count), label, shape), NODE_H,
-                _frame_width(f"{name} ×{run.count}", kind), prefix, is_group=True, hue=hue, label=label, shape=shape,
-                repeat=run.count, share=min(1.0, sum(shares)) if shares else None,
-                problem=next((note.problem for note in notes if note.problem is not None), None), blocks=tuple(paths),
+                key, name, kind, node_width(name, times(kind, run.count), label, shapes[-1]), NODE_H,
+                _frame_width(f"{name} ×{run.count}", kind), prefix, is_group=True, hue=hue, label=label,
+                shape=shapes[-1], repeat=run.count, share=min(1.0, sum(known_shares)) if known_shares else None,
+                problem=next((problem for problem in problems if problem is not None), None), blocks=tuple(paths),
             )
         )  # fmt: skip
         return key

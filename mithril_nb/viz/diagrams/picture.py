@@ -13,17 +13,8 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.stages.graph.stage_graph import MOST, GraphNode, StageGraph
 from mithril_nb.viz.diagrams.layout import layout
-from mithril_nb.viz.diagrams.logical import (
-    PLAIN,
-    Annotations,
-    NodeAnnotation,
-    annotate,
-    first_view,
-    model_graph,
-    repeat_key,
-    repeated_runs,
-)
-from mithril_nb.viz.diagrams.nested import Scene
+from mithril_nb.viz.diagrams.logical import first_view, model_graph, repeat_key, repeated_runs
+from mithril_nb.viz.diagrams.nested import Box, NestedGraph, Scene
 from mithril_nb.viz.diagrams.stages import stage_layout
 from mithril_nb.viz.text import one_line, outer_paths
 from mithril_nb.viz.units import percent
@@ -35,7 +26,8 @@ class Picture:
 
     graph: LogicalGraph
     diagram: Scene
-    annotations: Annotations
+    # All blocks, with the labels of the picture
+    nested: NestedGraph
     problems: tuple[Diagnostic, ...]
 
 
@@ -56,7 +48,7 @@ def picture(
         marks: Marks of blocks that differ, by path; `first_view` opens the groups around them.
     """
     # A model with an error has a picture, too, which shows where the error is.
-    specs, input_specs, diagnostics = None, inputs, ()
+    specs, input_specs, diagnostics = {}, inputs, ()
     try:
         inference = infer(graph, inputs or {})
     except MithrilError as error:
@@ -65,27 +57,25 @@ def picture(
         specs, input_specs = inference.blocks, inference.inputs
         if inputs:  # without inputs, missing shapes are not errors yet
             diagnostics = inference.problems
-    notes = annotate(graph, specs, input_specs, shares, diagnostics)
-    nested = model_graph(graph, notes, fold=True)
+    nested = model_graph(graph, specs, input_specs, shares, diagnostics, fold=True)
     if expanded is None:
         opened = first_view(nested, marks)
     else:  # and the repeated parts around them, which have no paths
         present = {key for key in expanded if key in nested.by_key}
         around = {key for inner in present for key in nested.above(inner)[1:-1]}
         opened = present | {key for key in around if not nested.by_key[key].path}
-    return Picture(graph, layout(nested, opened), notes, diagnostics)
+    return Picture(graph, layout(nested, opened), nested, diagnostics)
 
 
-def graph_text(graph: LogicalGraph, notes: Annotations | None = None) -> str:
+def graph_text(graph: LogicalGraph, nested: NestedGraph) -> str:
     """Return the blocks of a graph as an indented list."""
     if not graph.nodes:
         return "an empty graph: no blocks yet"
-    notes = notes or Annotations()
     rows = [
-        (one_line(port.name), "input", "", "", one_line(notes.edge_shapes.get(port.name, "")), "")
+        (one_line(port.name), "input", "", "", one_line(nested.by_key[f"input:{port.name}"].shape), "")
         for port in graph.inputs
     ]
-    rows += _rows(graph, "", "", notes.nodes)
+    rows += _rows(graph, "", "", nested.by_key)
     for port in graph.outputs:
         source = graph.source_of.get(Endpoint(BOUNDARY, port.name))
         rows.append((one_line(port.name), "output", "", _from([("", source)]), "", ""))
@@ -93,22 +83,22 @@ def graph_text(graph: LogicalGraph, notes: Annotations | None = None) -> str:
 
 
 def _rows(
-    graph: LogicalGraph, prefix: str, indent: str, notes: Mapping[str, NodeAnnotation]
+    graph: LogicalGraph, prefix: str, indent: str, boxes: Mapping[str, Box]
 ) -> Iterator[tuple[str, str, str, str, str, str]]:
     for node in graph.nodes:
         path = join_path(prefix, node.name)
-        note = notes.get(path, PLAIN)
+        box = boxes[path]
         wired = [
             (port.name, graph.source_of.get(Endpoint(node.name, port.name)))
             for port in node.block.inputs
             if port.role == "data" or Endpoint(node.name, port.name) in graph.source_of
         ]
-        share = "" if note.share is None else percent(note.share)
+        share = "" if box.share is None else percent(box.share)
         sources = _from(wired if len(wired) > 1 else [("", source) for _, source in wired])
-        texts = (one_line(node.block.kind), one_line(note.label), sources, one_line(note.shape))
+        texts = (one_line(node.block.kind), one_line(box.label), sources, one_line(box.shape))
         yield f"{indent}{one_line(node.name)}", *texts, share
         if node.block.graph is not None:
-            yield from _rows(node.block.graph, path, indent + "  ", notes)
+            yield from _rows(node.block.graph, path, indent + "  ", boxes)
 
 
 def _from(wired: list[tuple[str, Endpoint | None]]) -> str:

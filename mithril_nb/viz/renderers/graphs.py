@@ -35,7 +35,7 @@ def _block(block: Block) -> Bundle:
 @renderer(LogicalGraph, Model, kind="dot")
 def _dot(drawn: LogicalGraph | Model) -> Digraph:
     graph = drawn.graph if isinstance(drawn, Model) else drawn
-    return to_dot(graph, picture(graph).annotations)
+    return to_dot(graph, picture(graph).nested)
 
 
 @renderer(Model, kind="link")

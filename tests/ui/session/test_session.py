@@ -167,13 +167,19 @@ def test_failed_command_changes_nothing(session):
 
 @pytest.mark.parametrize(
     ("name", "args"),
-    [("nonsense", {}), ("set_attribute", {"path": "linear_0"}), ("move", {"path": "linear_0", "x": "a", "y": 0})],
+    [
+        ("nonsense", {}),
+        ("set_attribute", {"path": "linear_0"}),
+        ("move", {"path": "linear_0", "x": "a", "y": 0}),
+        ("set_shape", {"shape": []}),
+        ("connect", {}),
+    ],
 )
 def test_invalid_commands_are_shown_and_harmless(session, name, args):
     before = session.design
     assert session.run_command(name, args) is not None
     assert session.design == before
-    assert session.snapshot()["notice"] is not None
+    assert json.dumps(session.snapshot()["notice"]) != "null"
 
 
 def test_shape_mismatch_marks_the_edge_and_keeps_stages(session):
@@ -423,7 +429,8 @@ def test_blocks_are_added_in_command_order(session):
 
 
 def test_unknown_paths_are_dropped(session):
-    session.do("move", path="ghost", x=1, y=2)
+    for path in ("ghost", ""):
+        session.do("move", path=path, x=1, y=2)
     session.do("expand", path="ghost")
     session.do("select", paths=["ghost", "relu_0"])
     assert (session._view.moved, session._view.expanded, session.selection) == ({}, frozenset(), ("relu_0",))
