@@ -54,6 +54,18 @@ def check_texts(svg: str) -> None:
         assert not box.overlaps(near), f"{text!r} covers {other!r}"
 
 
+def check_boxes(scene: Scene) -> None:
+    """Check that boxes do not overlap, and that each is inside its frame, below the title, or inside the picture."""
+    frames = {node.key: Rect(node.x, node.y + 24, node.w, node.h - 24) for node in scene.nodes if node.expanded}
+    closed = [(node.key, Rect(node.x, node.y, node.w, node.h)) for node in scene.nodes if not node.expanded]
+    for (key, box), (other, near) in itertools.combinations(closed, 2):
+        assert not box.overlaps(near), (key, other)
+    for node in scene.nodes:
+        frame = frames.get(node.parent, Rect(0, 0, scene.width, scene.height))
+        assert frame.x < node.x < node.x + node.w < frame.right, node.key
+        assert frame.y < node.y < node.y + node.h < frame.bottom, node.key
+
+
 def check_wires(scene: Scene) -> None:
     """Check that each end of each wire touches the border of a box, or at the border of a frame, another wire."""
     boxes = [Rect(node.x, node.y, node.w, node.h) for node in scene.nodes if not node.expanded]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from picture_geometry import check_texts
+from picture_geometry import check_boxes, check_texts
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.graph.tree import stage_graph
@@ -62,25 +62,12 @@ def transformer(layers: int = 12, *, wide: bool = False) -> Stage:
 
 def check(diagram: Scene) -> None:
     """Check that boxes do not overlap, content stays in its frame, and no wire crosses a box or a title."""
-    frames = {box.key: box for box in diagram.nodes if box.expanded}
-    leaves = [box for box in diagram.nodes if not box.expanded]
-    for one, other in itertools.combinations(leaves, 2):
-        apart = (
-            one.x + one.w <= other.x or other.x + other.w <= one.x
-            or one.y + one.h <= other.y or other.y + other.h <= one.y
-        )  # fmt: skip
-        assert apart, (one.key, other.key)
-    for box in diagram.nodes:
-        frame = frames.get(box.parent)
-        left, top, right, bottom = (
-            (frame.x, frame.y + 24, frame.x + frame.w, frame.y + frame.h)
-            if frame
-            else (0, 0, diagram.width, diagram.height)
-        )
-        assert left < box.x < box.x + box.w < right, box.key
-        assert top < box.y < box.y + box.h < bottom, box.key
-    walls = [(box.x, box.y, box.x + box.w, box.y + box.h) for box in leaves]
-    walls += [(box.x + 10, box.y, box.x + min(box.w - 10, 60), box.y + 22) for box in frames.values()]
+    check_boxes(diagram)
+    walls = [
+        (box.x + 10, box.y, box.x + min(box.w - 10, 60), box.y + 22) if box.expanded
+        else (box.x, box.y, box.x + box.w, box.y + box.h)
+        for box in diagram.nodes
+    ]  # fmt: skip
     for wire in diagram.edges:
         for (x0, y0), (x1, y1) in itertools.pairwise(wire.points):
             assert x0 == x1 or y0 == y1, "wires run level or upright"

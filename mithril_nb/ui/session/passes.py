@@ -101,9 +101,6 @@ class _Search:
         if sent:
             self.matches.append((number, sent))
 
-    def reply(self, version: int) -> Reply:
-        return Reply(MatchesHead(version=version, text=self.text, total=self.total), self.matches)
-
 
 @dataclass(frozen=True)
 class _Reading:
@@ -242,7 +239,8 @@ class PassRequests(RequestHandler):
     def _search(self, reading: _Reading, search: _Search) -> None:
         passes = reading.inspection.passes
         if search.searched == len(passes):
-            self._client.send("pass_matches", search.reply(reading.version))
+            head = MatchesHead(version=reading.version, text=search.text, total=search.total)
+            self._client.send("pass_matches", Reply(head, search.matches))
             return
         xla_pass = passes[search.searched]
         search.read(xla_pass.number, self._diff_of(reading, xla_pass).data)

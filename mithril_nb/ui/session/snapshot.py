@@ -294,13 +294,13 @@ def palette() -> list[PaletteEntry]:
     entries = [
         PaletteEntry(
             kind=kind,
-            category="Common" if kind in _COMMON else _metadata(block_type, "category"),
+            category="Common" if kind in _COMMON else getattr(block_type, "category", ""),
             summary=summary(block_type),
-            formula=_metadata(block_type, "formula"),
+            formula=getattr(block_type, "formula", ""),
             words=" ".join(word for word, meant in ELSEWHERE.items() if meant == kind),
         )
         for kind, block_type in KINDS.items()
-        if _metadata(block_type, "category") not in ("", _OF_MITHRIL)
+        if getattr(block_type, "category", "") not in ("", _OF_MITHRIL)
     ]
     return sorted(entries, key=_place)
 
@@ -317,7 +317,7 @@ def _describe_kind(kind: str) -> KindDetails:
         return {"doc": "A model composed of blocks.", "formula": "", "fields": []}
     return {
         "doc": summary(constructor),
-        "formula": _metadata(constructor, "formula"),
+        "formula": getattr(constructor, "formula", ""),
         "fields": [
             {
                 "name": field.name,
@@ -385,10 +385,6 @@ def _text(spec: Spec | None) -> str:
     if spec is None or (isinstance(spec, TensorSpec) and spec.shape == ("...",)):
         return "unknown"
     return str(spec).replace("'...'", "…").replace("'", "")
-
-
-def _metadata(constructor: type, name: str) -> str:
-    return getattr(constructor, name, "")
 
 
 assert OPS, "importing the block library registers its ops"

@@ -94,7 +94,10 @@ class SessionWidget(FrontEndWidget):
             self._send_initial_data()
             self._reply(id, None)
         elif name == "request_snapshot":
-            self._send_snapshot(args.get("revision"))
+            with self._showing:
+                self._is_followed = True
+                if args.get("revision") != self.snapshot["revision"]:
+                    self.send_state("snapshot")
         elif name == "request_stage":
             self._request_text(id, str(args.get("stage")), bool(args.get("short")))
         else:
@@ -163,12 +166,6 @@ class SessionWidget(FrontEndWidget):
                 self.snapshot = fresh
             finally:
                 self._change = None
-
-    def _send_snapshot(self, revision: Any) -> None:
-        with self._showing:
-            self._is_followed = True
-            if revision != self.snapshot["revision"]:
-                self.send_state("snapshot")
 
     def send_state(self, key: Any = None) -> None:
         """Send traits; instead of a snapshot that a page follows, send the change."""

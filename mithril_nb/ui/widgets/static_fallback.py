@@ -99,7 +99,9 @@ class StaticFallback:
             while time.monotonic() < self._due:
                 if not is_wanted():
                     return
-                self._show_quick()
+                if time.monotonic() >= self._quick_due and (small := self._quick()) is not None:
+                    self._quick_due = time.monotonic() + _QUICK_S
+                    self._show(self._static(lambda small=small: small))
                 time.sleep(_LOOK_S)
             with paused_collector():  # with a large traced program in memory, a collection takes as long as the picture
                 fresh = self._static(self.bundle)
@@ -107,11 +109,6 @@ class StaticFallback:
                 self._show(fresh)
         except Exception as error:  # keep the older picture
             self.errors.append(error)
-
-    def _show_quick(self) -> None:
-        if time.monotonic() >= self._quick_due and (small := self._quick()) is not None:
-            self._quick_due = time.monotonic() + _QUICK_S
-            self._show(self._static(lambda: small))
 
     def _show(self, fresh: dict[str, Any]) -> None:
         with self._showing:

@@ -141,6 +141,7 @@ def change_text(before: float | None, after: float | None) -> str:
     if ratio >= 10:
         return f"×{three_figures(ratio)}" if ratio < 999.5 else f"×{ratio:.3g}"
     share = 100 * (after - before) / before
+    # A minus sign, which is as wide as the plus; a hyphen is not.
     sign = "+" if share > 0 else "−"
     # A smaller change would be shown as 0.0 %, as if both sides were equal.
     return f"{sign}{abs(share):.1f} %" if abs(share) >= 0.05 else f"{sign}< 0.1 %"
@@ -242,7 +243,12 @@ def change(changed: Changed) -> Drawing:
             row = PairRow(None, FIELDS[name].title, before, after, bounds)
             rows.append((row.name, *row.texts(FIELDS[name].short)))
     summary = NumberTable(f"{program}: {first} -> {second} ({changed['way']})", rows)
-    notes = (*_unchanged(changed, peaks), *(changed.get("notes") or ()), *_of_peak(peaks))
+    sides = peaks.values()
+    reasons = dict.fromkeys(str(side["reason"]) for side in sides if side.get("bytes") is None and side.get("reason"))
+    of_peak = [reason if reason.startswith("peak_bytes") else f"peak_bytes: {reason}" for reason in reasons]
+    if any(side.get("source") == "analytic" for side in sides):
+        of_peak = ["peak_bytes: estimated from the equations; change.compiled shows XLA's own value"]
+    notes = (*_unchanged(changed, peaks), *(changed.get("notes") or ()), *of_peak)
     drawing = beside({**pair_of(changed, "flops"), "program": str(changed["program"]), "notes": notes})
     text = f"{summary.title}\n{summary.text}\n\n{drawing.text}"
     return Drawing(drawing.svg, text, (summary, *drawing.tables), drawing.notes)
@@ -259,11 +265,3 @@ def _unchanged(changed: Changed, peaks: Mapping[str, Any]) -> Iterable[str]:
     if "remat" in changed.get("settings", {}) and backward.get("flops") == backward.get("bytes_accessed") == 0:
         note += "; remat acts on the backward pass, and this program has none"
     return (note,)
-
-
-def _of_peak(peaks: Mapping[str, Any]) -> Iterable[str]:
-    sides = peaks.values()
-    if any(side.get("source") == "analytic" for side in sides):
-        return ("peak_bytes: estimated from the equations; change.compiled shows XLA's own value",)
-    reasons = dict.fromkeys(str(side["reason"]) for side in sides if side.get("bytes") is None and side.get("reason"))
-    return (reason if reason.startswith("peak_bytes") else f"peak_bytes: {reason}" for reason in reasons)

@@ -256,6 +256,7 @@ def _svg(data: Data, width: int, opened: Collection[str]) -> str:
 # Draws the axes, and returns the largest number on the vertical one: a round number that is at least the peak.
 def _axes(page: CostPage, plot: Rect, peak: int, count: int) -> float:
     step = 10.0 ** math.floor(math.log10(max(peak, 10))) / 10
+    # At most seven lines, at round numbers.
     step = next(step * factor for factor in (1, 2, 5, 10, 20) if step * factor * 7 >= peak)
     ticks = [step * at for at in range(max(2, math.ceil(peak / step) + 1))]
     for value in ticks:

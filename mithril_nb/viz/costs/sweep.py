@@ -215,6 +215,7 @@ def _line(
     pieces: list[list[tuple[float, float]]] = [[]]
     for index, value in line.points:
         if value is None:
+            # A line across an unknown cost would invent it.
             pieces.append([])
         else:
             pieces[-1].append((positions[index], y.at(value)))

@@ -122,6 +122,7 @@ def cells_of(data: Data, field: str, within: Rect) -> list[TreemapCell]:
             parts.append((branch.own, branch))
         parts += [(other.value, other) for other in others if other.value]
         if small:
+            # A single small block keeps its name.
             merged = Branch("", "", 0, tuple(small)) if len(small) > 1 else small[0]
             parts.append((merged.value, merged))
         parts.sort(key=lambda part: -part[0])

@@ -19,6 +19,7 @@ def to_dot(graph: LogicalGraph, nested: NestedGraph) -> graphviz.Digraph:
     A DOT node has a letter and a number as its identifier: `i1` is an input, `o2` an output, `b3` a block, and
     `cluster_g4` a group. The name of the block is its label.
     """
+    # Names cannot be identifiers: Graphviz reads what follows a colon as a port.
     numbers = count(1)
     shapes = {(flow.source, flow.out): nested.shape_text(flow.shapes) for flow in nested.flows}
 

@@ -169,6 +169,7 @@ def draw_value(x: float, y: float, width: float, value: NodeValue) -> Iterator[s
     if value.hue is not None:
         yield bar(f"hue{value.hue % HUES}", width, LIGHT.hues[value.hue % HUES])
     elif value.level is None:
+        # Hatched, because an empty bar would be 0.
         starts = range(0, int(width - 4) + 1, 5)
         d = "".join(f"M{number(x + start)} {number(y + 4)}l4 -4" for start in starts)
         yield element("path", class_="wire", d=d, fill="none", stroke=LIGHT.wire, stroke_width=1)

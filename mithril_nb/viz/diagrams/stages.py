@@ -55,6 +55,7 @@ def nested_stage(
         hues = hues_of_blocks(node.block for node in graph.nodes.values() if node.block)
     boxes = tuple(_box(graph, node, shares or {}, hues) for node in graph.visible(graph.nodes))
     drawn = [link for link in graph.links if not link.is_between_rounds]
+    # The largest comes last, because a wire shows the last of its shapes.
     specs = sorted({spec for link in drawn for spec in link.specs}, key=size_of_shape)
     ranks = {spec: at for at, spec in enumerate(specs)}
     flows: list[Flow] = []

@@ -125,7 +125,8 @@ def _details(change: BlockChange) -> str:
 def _summary(comparison: Comparison, links: Links) -> str:
     blocks, wires = comparison.blocks, _wires(comparison)
     items = [
-        f'<li><button type="button" data-block="{escaped(links.block(change))}"><span class="g m-{_look(change.mark)}" '
+        f'<li><button type="button" data-block="'
+        f'{escaped(block_key(links.path(change.path, change.after is None)))}"><span class="g m-{_look(change.mark)}" '
         f'aria-hidden="true">{_SIGNS[change.mark]}</span> <b>{escaped(_path(change))}</b> '
         f"{escaped(one_line(change.kind))} "
         f'<span class="quiet">{escaped(_details(change) or change.mark)}</span></button></li>'
@@ -161,10 +162,6 @@ class Links:
         self._on_the_right = after | set(comparison.paths.values())
         self._equations = comparison.stage("jaxpr").matches if "jaxpr" in comparison.stages else {}
 
-    def block(self, change: BlockChange) -> str:
-        """Return the link of a block that differs between the sides, percent-encoded."""
-        return block_key(self.path(change.path, is_left=change.after is None))
-
     def path(self, path: str, is_left: bool) -> str:
         """Return the link of a block on the left or right side.
 
@@ -186,6 +183,7 @@ class Links:
         for instruction, is_left in ((left, True), (right, False)):
             if instruction is not None:
                 equations |= dict.fromkeys(self.equation(id, is_left) for id in instruction.equations)
+                # Both sides have the path on the right, so that a click selects the same block on both.
                 blocks |= dict.fromkeys(block_key(self.path(path, is_left)) for path, _ in instruction.shares if path)
         attributes = f' data-e="{escaped(" ".join(equations))}"' if equations else ""
         return f'{attributes} data-of="{escaped(" ".join(blocks))}"' if blocks else attributes

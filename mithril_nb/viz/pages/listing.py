@@ -236,6 +236,7 @@ def _first_equation(stage: Stage) -> int:
 def lines_of(stage: Stage, most: int | None, start: int = 1) -> list[StageLine]:
     """Return at most `most` lines from line `start` on, each with the innermost instruction that contains it."""
     end = -1 if most is None else start - 1 + most
+    # Only these lines are split: machine code may have 200,000.
     texts = stage.text.removesuffix("\n").split("\n", end)[start - 1 : None if end < 0 else end]
     end = start + len(texts)
     owner: dict[int, Instruction] = {}

@@ -50,6 +50,15 @@ def edit(session: Session, command: str, /, **args) -> None:
     assert session.run_command(command, args) is None
 
 
+def edited(open_session, *kinds: str) -> Session:
+    """Return a session that has ended after these blocks were added; by default a `Relu`."""
+    session = open_session()
+    for kind in kinds or ("Relu",):
+        edit(session, "add_block", kind=kind)
+    session.end()
+    return session
+
+
 def test_edits_are_offered_to_the_next_session_with_the_difference(open_session, file):
     session = open_session()
     assert offer(session) is None
@@ -72,10 +81,7 @@ def test_edits_are_offered_to_the_next_session_with_the_difference(open_session,
 
 
 def test_restored_edits_and_new_ones_are_counted_together(open_session):
-    session = open_session()
-    for kind in ("Relu", "Tanh", "Sigmoid"):
-        edit(session, "add_block", kind=kind)
-    session.end()
+    edited(open_session, "Relu", "Tanh", "Sigmoid")
     later = open_session()
     edit(later, "restore_edits")
     assert later.snapshot()["autosave"]["edits"] == 3
@@ -87,9 +93,7 @@ def test_restored_edits_and_new_ones_are_counted_together(open_session):
 
 
 def test_declined_edits_are_kept_but_not_offered_again(open_session, file):
-    session = open_session()
-    edit(session, "add_block", kind="Relu")
-    session.end()
+    edited(open_session)
     later = open_session()
     edit(later, "decline_edits")
     assert offer(later) is None
@@ -99,12 +103,8 @@ def test_declined_edits_are_kept_but_not_offered_again(open_session, file):
 
 
 def test_early_edit_does_not_overwrite_saved_edits(open_session):
-    first = open_session()
-    edit(first, "add_block", kind="Relu")
-    first.end()
-    second = open_session()
-    edit(second, "add_block", kind="Tanh")
-    second.end()
+    edited(open_session)
+    edited(open_session, "Tanh")
     third = open_session()
     assert offer(third)["labels"] == ["add Tanh"]
     assert offer(third)["older"] == 1
@@ -124,9 +124,7 @@ def test_edits_by_code_are_not_saved(open_session, file):
 
 
 def test_edits_that_were_all_undone_are_not_offered(open_session, file):
-    session = open_session()
-    edit(session, "add_block", kind="Relu")
-    session.end()
+    session = edited(open_session)
     assert file.exists()
     edit(session, "undo")
     session.end()
@@ -134,9 +132,7 @@ def test_edits_that_were_all_undone_are_not_offered(open_session, file):
 
 
 def test_folder_is_ignored_by_git(open_session, file):
-    session = open_session()
-    edit(session, "add_block", kind="Relu")
-    session.end()
+    edited(open_session)
     assert (file.parent / ".gitignore").read_text() == "*\n"
     assert [path.name for path in file.parent.iterdir() if path.name != ".gitignore"] == [file.name]
 
@@ -175,9 +171,7 @@ def test_a_link_and_a_pipe_are_not_written_to(open_session, file, target):
             other.write_text(texts[target])
         file.symlink_to(other)
     before = {path: path.lstat() for path in file.parent.iterdir()}
-    session = open_session()
-    edit(session, "add_block", kind="Relu")
-    session.end()
+    session = edited(open_session)
     assert "is not an autosave file" in session.snapshot()["autosave"]["problem"]
     edit(session, "undo")
     session.end()
@@ -189,12 +183,8 @@ def test_edits_after_the_clock_was_ahead_are_saved(open_session, file, monkeypat
     with monkeypatch.context() as patched:
         patched.setattr(autosave.time, "time", lambda: tomorrow)
         for kind in ("Relu", "Tanh", "Sigmoid", "Gelu", "Softplus"):
-            session = open_session()
-            edit(session, "add_block", kind=kind)
-            session.end()
-    session = open_session()
-    edit(session, "add_block", kind="SiLU")
-    session.end()
+            edited(open_session, kind)
+    edited(open_session, "SiLU")
     assert offer(open_session())["labels"] == ["add SiLU"]
     assert len(json.loads(file.read_text())["versions"]) == 5
 
@@ -215,9 +205,7 @@ def test_a_file_of_the_user_is_never_touched(tmp_path, monkeypatch):
 
 
 def test_file_of_a_later_version_keeps_known_fields(open_session, file):
-    session = open_session()
-    edit(session, "add_block", kind="Relu")
-    session.end()
+    edited(open_session)
     data = json.loads(file.read_text())
     data["versions"][0]["colour"] = "blue"
     file.write_text(json.dumps(data))
@@ -226,9 +214,7 @@ def test_file_of_a_later_version_keeps_known_fields(open_session, file):
 
 @pytest.mark.parametrize("saved_at", [10**400, float("inf"), "now", None])
 def test_invalid_time_is_rejected(open_session, file, saved_at):
-    session = open_session()
-    edit(session, "add_block", kind="Relu")
-    session.end()
+    edited(open_session)
     data = json.loads(file.read_text())
     data["versions"][0]["saved_at"] = saved_at
     file.write_text(json.dumps(data))
@@ -236,9 +222,7 @@ def test_invalid_time_is_rejected(open_session, file, saved_at):
 
 
 def test_a_restore_that_fails_loses_nothing(open_session, file, monkeypatch):
-    session = open_session()
-    edit(session, "add_block", kind="Relu")
-    session.end()
+    edited(open_session)
     later = open_session()
 
     def fail(design, version):
@@ -255,10 +239,7 @@ def test_a_restore_that_fails_loses_nothing(open_session, file, monkeypatch):
 
 
 def test_edit_count_after_restore_undo_and_failure(open_session):
-    session = open_session()
-    for kind in ("Relu", "Tanh", "Sigmoid"):
-        edit(session, "add_block", kind=kind)
-    session.end()
+    edited(open_session, "Relu", "Tanh", "Sigmoid")
     later = open_session()
     assert later.run_command("add_block", {"kind": "Nothing"}) is not None
     later.do("add_block", kind="Relu")
@@ -322,9 +303,7 @@ def test_without_saved_edits_there_is_nothing_to_restore(open_session, file):
 
 
 def test_unreadable_design_keeps_the_offer(open_session, file):
-    session = open_session()
-    edit(session, "add_block", kind="Relu")
-    session.end()
+    edited(open_session)
     data = json.loads(file.read_text())
     data["versions"][0]["design"]["model"]["graph"]["nodes"][0]["kind"] = "Unknown"
     file.write_text(json.dumps(data))

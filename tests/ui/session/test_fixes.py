@@ -93,8 +93,10 @@ def test_a_batch_of_nothing_and_keywords_are_no_sizes(shape: list[Any]) -> None:
 
 
 def test_palette_lists_each_block_once_with_small_defaults() -> None:
-    items = {item["kind"]: item for item in palette()}
-    assert len({kind.lower() for kind in items}) == len(items)
+    entries = palette()
+    assert [(entry["category"], entry["kind"]) for entry in entries[:2]] == [("Common", "Linear"), ("Common", "Relu")]
+    items = {item["kind"]: item for item in entries}
+    assert len({kind.lower() for kind in items}) == len(entries), "each kind is listed once"
     assert "fullyconnected" in items["Linear"]["words"].split()
     starts = {"TransformerEncoder": {"layers": 2}, "Concat": {"axis": -1}, "SwapAxes": {"axis1": -1, "axis2": -2}}
     for kind, attributes in starts.items():
@@ -104,9 +106,14 @@ def test_palette_lists_each_block_once_with_small_defaults() -> None:
         assert attributes.items() <= dict(node.block.attributes).items(), kind
 
 
-def test_a_huge_width_is_announced_once() -> None:
+def test_a_huge_model_is_announced_when_it_opens_and_once_after_edits() -> None:
+    opened = session(Model() | Linear(10**6), shapes={"input": [1, 10**6]}).snapshot()["notice"]["summary"]
+    assert opened == "the parameters of this model need 4000.0 GB, and training needs a multiple of it."
     wb = session(Model() + Linear(10) + Linear(10), shapes={"input": [4, 1000]})
-    for width, summary in ((10**6, "the parameters of this model need 4.0 GB"), (1_040_000, None), (10, None)):
+    assert wb.snapshot()["notice"] is None
+    for width, summary in (
+        (10**5, None), (10**6, "the parameters of this model need 4.0 GB"), (1_040_000, None), (10, None),
+    ):  # fmt: skip
         wb.do("set_attribute", path="linear_0", name="dimension", value=width)
         notice = wb.snapshot()["notice"]
         assert (notice and notice["summary"].partition(",")[0]) == summary

@@ -26,11 +26,21 @@ def listen(session):
     return found
 
 
-def test_an_exploration_sends_the_values_of_all_nodes(model):
-    session = Exploration(ml.inspect(model, shapes={"input": [8, 32]}, program="train step"))
+def values_of(reply):
+    return dict(zip(reply.data["keys"], reply.data["values"], strict=True))
+
+
+def explored(model, **options):
+    """Return an exploration after its first view, and the overlays that it sends."""
+    session = Exploration(ml.inspect(model, shapes={"input": [8, 32]}, **options))
     found = listen(session)
     session.start()
     assert session.wait(WAIT_S)
+    return session, found
+
+
+def test_an_exploration_sends_the_values_of_all_nodes(model):
+    session, found = explored(model, program="train step")
     assert found == [], "nothing is sent without an overlay"
     view = session.snapshot()["overlay"]
     assert (view["name"], view["own"]) == ("", False)
@@ -40,7 +50,7 @@ def test_an_exploration_sends_the_values_of_all_nodes(model):
         assert session.wait(WAIT_S)
         data = found[-1].data
         assert (found[-1].head["stage"], data["title"], data["own"]) == ("jaxpr", title, own)
-        values = dict(zip(data["keys"], data["values"], strict=True))
+        values = values_of(found[-1])
         figures = session.cost.by_block["mlp_0"] if own else session.cost.subtree("mlp_0")
         assert values["mlp_0"] == figures.flops
     assert session.run_command("show_overlay", {"name": "flop"}).summary == "unknown overlay 'flop'."
@@ -57,15 +67,15 @@ def test_a_workbench_follows_edits_and_shows_your_own_values(model):
     found = listen(session)
     workbench.overlay("flops")
     assert session.wait(WAIT_S)
-    before = dict(zip(found[-1].data["keys"], found[-1].data["values"], strict=True))
+    before = values_of(found[-1])
     session.do("set_attribute", path="linear_0", name="dimension", value=32)
     assert session.wait(WAIT_S)
-    after = dict(zip(found[-1].data["keys"], found[-1].data["values"], strict=True))
+    after = values_of(found[-1])
     assert after["linear_0"] > before["linear_0"]
     workbench.overlay({"linear_0": 0.25}, title="sparsity")
     assert session.wait(WAIT_S)
     data = found[-1].data
-    values = dict(zip(data["keys"], data["values"], strict=True))
+    values = values_of(found[-1])
     assert (data["title"], values["linear_0"], values["relu_0"]) == ("sparsity", 0.25, "?")
     view = session.snapshot()["overlay"]
     assert view["name"] == "own values: sparsity" == view["choices"][0][0]
@@ -78,10 +88,7 @@ def test_a_workbench_follows_edits_and_shows_your_own_values(model):
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_slow_overlay_does_not_replace_a_later_choice(fails, monkeypatch):
     started, ends = threading.Event(), threading.Event()
-    session = Exploration(ml.inspect(Model() + Linear(4), shapes={"input": [8, 32]}))
-    found = listen(session)
-    session.start()
-    assert session.wait(WAIT_S)
+    session, found = explored(Model() + Linear(4))
     compute = overlays.overlay_by_name
 
     def slow(inspection, name, nodes, data, **options):
@@ -115,7 +122,7 @@ def test_own_values_need_no_costs_and_others_are_stale():
     assert (found[-1].head["name"], found[-1].head["is_stale"], found[-1].data) == ("flops", True, None)
     workbench.overlay({"linear_0": 0.5})
     assert session.wait(WAIT_S)
-    values = dict(zip(found[-1].data["keys"], found[-1].data["values"], strict=True))
+    values = values_of(found[-1])
     assert (found[-1].head["is_stale"], values["linear_0"]) == (False, 0.5)
     workbench.overlay("memory")
     assert session.wait(WAIT_S)
@@ -127,9 +134,7 @@ def test_own_values_need_no_costs_and_others_are_stale():
 
 
 def test_a_measurement_adds_its_overlay_at_once(model):
-    session = Exploration(ml.inspect(model, shapes={"input": [8, 32]}))
-    session.start()
-    assert session.wait(WAIT_S)
+    session, _ = explored(model)
     assert session.run_command("measure", {}) is None
     assert session.wait(WAIT_S)
     assert ("time_s", "time, measured") in session.snapshot()["overlay"]["choices"]

@@ -16,7 +16,6 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import DataError
 from mithril_nb.models import MLP, Linear, Model, Relu, Softmax
 from mithril_nb.ui.session import Session, design_of
-from mithril_nb.ui.session.snapshot import palette
 
 
 def mlp() -> Model:
@@ -328,17 +327,6 @@ def test_run_survives_design_changes():
     assert second.params["linear_0.weight"].shape == (8, 24)
 
 
-def test_a_large_model_is_announced_when_it_opens_and_when_an_edit_makes_it_large():
-    large = Session(design_of(Model() | Linear(10**6), {"input": [1, 10**6]}), JaxBackend())
-    assert large.snapshot()["notice"]["summary"].startswith("the parameters of this model need 4000.0 GB")
-    session = Session(design_of(mlp(), {"input": [32, 16]}), JaxBackend())
-    assert session.snapshot()["notice"] is None
-    session.do("set_attribute", path="linear_0", name="dimension", value=2**20)
-    assert session.snapshot()["notice"] is None
-    session.do("set_attribute", path="linear_1", name="dimension", value=2**12)
-    assert "GB, and training needs a multiple of it." in session.snapshot()["notice"]["summary"]
-
-
 def test_training_without_data_gives_advice():
     session = Session(design_of(mlp(), {"input": [32, 16]}), JaxBackend())
     with pytest.raises(DataError) as caught:
@@ -502,9 +490,3 @@ def test_stages_are_computed_for_the_program_device():
     flags = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run([sys.executable, "-c", program], env=flags, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-
-
-def test_palette_starts_with_common_blocks():
-    kinds = [(entry["category"], entry["kind"]) for entry in palette()]
-    assert kinds[:2] == [("Common", "Linear"), ("Common", "Relu")]
-    assert len({kind for _, kind in kinds}) == len(kinds), "each kind is listed once"

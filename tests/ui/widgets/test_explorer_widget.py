@@ -14,13 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax_programs import spec
+from waiting import PATIENCE_S
 
 import mithril_nb as ml
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.targets import inspect
 from mithril_nb.ui.widgets import Explorer, explore, session_widget
-
-PATIENCE_S = 60.0
 
 
 def scaled(weight: Any, x: Any) -> Any:

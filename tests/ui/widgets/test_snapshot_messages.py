@@ -53,6 +53,13 @@ def page():
     wb.close()
 
 
+@pytest.fixture
+def following(page):
+    """A page that receives changes instead of snapshots."""
+    page.send("request_snapshot", revision=page.snapshot["revision"])
+    return page
+
+
 def test_a_host_that_follows_no_changes_receives_snapshots(page) -> None:
     page.send("hello")
     page.widget.do("rename", path="linear_0", name="first")
@@ -61,9 +68,8 @@ def test_a_host_that_follows_no_changes_receives_snapshots(page) -> None:
     assert page.is_current
 
 
-def test_a_page_that_follows_receives_changes(page) -> None:
-    page.send("request_snapshot", revision=page.snapshot["revision"])
-    assert page.messages == [], "it has the current snapshot"
+def test_a_page_that_follows_receives_changes(following) -> None:
+    assert following.messages == [], "it has the current snapshot"
     for command, args in [
         ("set_attribute", {"path": "linear_0", "name": "dimension", "value": 48}),
         ("add_block", {"kind": "Relu"}),
@@ -75,53 +81,48 @@ def test_a_page_that_follows_receives_changes(page) -> None:
         ("redo", {}),
         ("remove", {"paths": ["linear_1"]}),
     ]:
-        page.send(command, **args)
-        assert page.is_current, command
-    assert page.widget.session.wait(60)
-    assert page.is_current
-    assert set(page.kinds) == {"snapshot_change", "reply"}
-    assert "__proto__" in page.snapshot["blocks"]
+        following.send(command, **args)
+        assert following.is_current, command
+    assert following.widget.session.wait(60)
+    assert following.is_current
+    assert set(following.kinds) == {"snapshot_change", "reply"}
+    assert "__proto__" in following.snapshot["blocks"]
 
 
-def test_a_page_that_missed_a_message_receives_the_snapshot(page) -> None:
-    page.send("request_snapshot", revision=page.snapshot["revision"])
-    kept, page.widget.comm.send = page.widget.comm.send, lambda **_: None
-    page.widget.do("rename", path="linear_0", name="first")
-    page.widget.comm.send = kept
-    page.widget.do("rename", path="linear_1", name="second")
-    assert not page.is_current
-    page.send("request_snapshot", revision=page.snapshot["revision"])
-    assert page.is_current
-    assert page.kinds.count("update") == 1
+def test_a_page_that_missed_a_message_receives_the_snapshot(following) -> None:
+    kept, following.widget.comm.send = following.widget.comm.send, lambda **_: None
+    following.widget.do("rename", path="linear_0", name="first")
+    following.widget.comm.send = kept
+    following.widget.do("rename", path="linear_1", name="second")
+    assert not following.is_current
+    following.send("request_snapshot", revision=following.snapshot["revision"])
+    assert following.is_current
+    assert following.kinds.count("update") == 1
 
 
-def test_a_page_opened_later_starts_with_the_current_snapshot(page) -> None:
-    page.send("request_snapshot", revision=page.snapshot["revision"])
-    page.send("rename", path="linear_0", name="first")
-    assert Page(page.widget).is_current  # the host reads the trait
+def test_a_page_opened_later_starts_with_the_current_snapshot(following) -> None:
+    following.send("rename", path="linear_0", name="first")
+    assert Page(following.widget).is_current  # the host reads the trait
 
 
-def test_an_unchanged_snapshot_is_not_sent(page) -> None:
-    page.send("request_snapshot", revision=page.snapshot["revision"])
-    page.widget.session._publish()
-    page.widget.do("dismiss")
-    assert page.messages == []
+def test_an_unchanged_snapshot_is_not_sent(following) -> None:
+    following.widget.session._publish()
+    following.widget.do("dismiss")
+    assert following.messages == []
 
 
-def test_a_selection_is_one_small_message(page) -> None:
-    page.send("request_snapshot", revision=page.snapshot["revision"])
-    page.send("select", paths=["linear_1"])
-    assert page.widget.selection == ("linear_1",)
-    assert page.is_current
-    assert page.snapshot["selection"] == ["linear_1"]
-    assert page.kinds == ["snapshot_change", "reply"]
-    assert len(json.dumps(page.messages)) < 400
+def test_a_selection_is_one_small_message(following) -> None:
+    following.send("select", paths=["linear_1"])
+    assert following.widget.selection == ("linear_1",)
+    assert following.is_current
+    assert following.snapshot["selection"] == ["linear_1"]
+    assert following.kinds == ["snapshot_change", "reply"]
+    assert len(json.dumps(following.messages)) < 400
 
 
-def test_a_selection_from_python_reaches_the_page(page) -> None:
-    page.send("request_snapshot", revision=page.snapshot["revision"])
-    page.widget.selection = ["linear_0"]
-    assert page.snapshot["selection"] == ["linear_0"]
+def test_a_selection_from_python_reaches_the_page(following) -> None:
+    following.widget.selection = ["linear_0"]
+    assert following.snapshot["selection"] == ["linear_0"]
 
 
 def test_an_explorer_keeps_the_selection_for_the_next_page() -> None:
@@ -134,19 +135,18 @@ def test_an_explorer_keeps_the_selection_for_the_next_page() -> None:
     explorer.close()
 
 
-def test_changes_from_many_threads_lose_nothing(page) -> None:
-    page.send("request_snapshot", revision=page.snapshot["revision"])
+def test_changes_from_many_threads_lose_nothing(following) -> None:
 
     def work(number: int) -> None:
         for value in range(5):
-            page.send("set_attribute", path="linear_0", name="dimension", value=10 * number + value + 1)
-            page.send("select", paths=[f"linear_{value % 2}"])
+            following.send("set_attribute", path="linear_0", name="dimension", value=10 * number + value + 1)
+            following.send("select", paths=[f"linear_{value % 2}"])
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert page.widget.session.wait(60)
-    assert page.is_current
-    assert "update" not in page.kinds
+    assert following.widget.session.wait(60)
+    assert following.is_current
+    assert "update" not in following.kinds

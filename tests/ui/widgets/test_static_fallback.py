@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
+from waiting import PATIENCE_S, until
 
 from mithril_nb.ui.widgets import static_fallback as fallback
 from mithril_nb.ui.widgets.static_fallback import StaticFallback
 
-PATIENCE_S = 20.0
 VIEW = {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/plain": "Workbench()"}
 
 
@@ -25,13 +25,6 @@ def outputs(monkeypatch) -> list:
     monkeypatch.setattr(fallback, "display", lambda data, **options: seen.append((data, options.get("display_id"))))
     monkeypatch.setattr(fallback, "update_display", lambda data, **options: seen.append((data, options["display_id"])))
     return seen
-
-
-def wait_for(condition) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def test_widget_is_followed_by_a_hideable_picture(outputs):
@@ -60,7 +53,7 @@ def test_fallback_is_rendered_once_after_changes(outputs, monkeypatch):
     for _ in range(5):
         shown.refresh()
         time.sleep(0.02)
-    wait_for(lambda: len(outputs) == 3)
+    until(lambda: len(outputs) == 3)
     assert made == ["picture 0", "picture 1"]
     assert outputs[1][1] == outputs[2][1]
     shown.end()
@@ -78,7 +71,7 @@ def test_fallback_waits_for_an_active_user(outputs, monkeypatch):
         time.sleep(0.2)
         shown.postpone()
     assert len(outputs) == 2
-    wait_for(lambda: len(outputs) == 3)
+    until(lambda: len(outputs) == 3)
     shown.postpone()
     time.sleep(0.8)
     assert len(outputs) == 3, "nothing has changed since"
@@ -89,9 +82,9 @@ def test_collector_is_paused_during_rendering(outputs):
     shown = StaticFallback(lambda: {"text/plain": str(was_on.append(gc.isenabled()))}, [])
     shown.show(VIEW, {})
     shown.refresh()
-    wait_for(lambda: len(was_on) == 2)
+    until(lambda: len(was_on) == 2)
     assert was_on == [True, False]
-    wait_for(gc.isenabled)
+    until(gc.isenabled)
     shown.end()
 
 
@@ -100,7 +93,7 @@ def test_unchanged_picture_is_not_sent_again(outputs):
     shown = StaticFallback(lambda: {"text/plain": "same"} if not calls.append(1) else {}, [])
     shown.show(VIEW, {})
     shown.refresh()
-    wait_for(lambda: len(calls) == 2)
+    until(lambda: len(calls) == 2)
     time.sleep(0.05)
     assert len(outputs) == 2
 
@@ -111,7 +104,7 @@ def test_failed_picture_is_reported_and_the_old_one_kept(outputs):
     shown = StaticFallback(lambda: next(pictures), errors)
     shown.show(VIEW, {})
     shown.refresh()
-    wait_for(lambda: errors)
+    until(lambda: errors)
     assert isinstance(errors[0], StopIteration)
     assert len(outputs) == 2
 
@@ -125,7 +118,7 @@ def test_slow_picture_is_shown_later_in_a_page(outputs, monkeypatch, can_ask, co
     texts = [data["text/plain"] for data, _ in outputs[1:]]
     assert texts == (["a name"] if comes == "later" else ["dear"])
     if comes == "later":
-        wait_for(lambda: len(outputs) == 3)
+        until(lambda: len(outputs) == 3)
         assert outputs[2] == ({"text/plain": "dear"}, outputs[1][1])
     shown.end()
 

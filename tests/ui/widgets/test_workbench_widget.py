@@ -6,12 +6,12 @@ import gc
 import gzip
 import json
 import threading
-import time
 from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import PATIENCE_S, until
 
 import mithril_nb as ml
 from mithril_nb.errors import UnexpectedInputError, UnknownOptionError
@@ -21,7 +21,6 @@ from mithril_nb.ui.widgets import front_end
 from mithril_nb.ui.widgets.front_end import shared_assets
 from mithril_nb.viz.html_parts import built
 
-PATIENCE_S = 60.0
 # What the workbench under test sent to its front end.
 sent: list = []
 
@@ -198,10 +197,7 @@ def test_curves_are_sent_as_float64_separately(wb):
     ask(wb, "train")
     assert wb.run is not None
     wb.run.wait(PATIENCE_S)
-    deadline = time.monotonic() + PATIENCE_S
-    while not any(c["type"] == "run" and c["run"]["state"] == "done" for c, _ in sent):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: any(c["type"] == "run" and c["run"]["state"] == "done" for c, _ in sent))
     ask(wb, "request_curves")
     content, (raw,) = next(item for item in reversed(sent) if item[0]["type"] == "curves")
     assert content["from"] == 0
@@ -301,13 +297,6 @@ def test_run_can_be_watched_and_controlled(monkeypatch):
     told = []
     monkeypatch.setattr(live, "send", lambda content, buffers=None: told.append(content))
     run.start()
-
-    def until(true):
-        deadline = time.monotonic() + PATIENCE_S
-        while not true():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
     until(lambda: live.run.get("points", 0) > 3)
     live._receive(live, {"type": "command", "id": 1, "name": "stop", "args": {}}, [])
     until(lambda: live.run["state"] == "stopped")

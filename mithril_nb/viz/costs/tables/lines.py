@@ -93,5 +93,6 @@ def _cells(figures: Data | None, quantities: Sequence[Column]) -> list[str]:
         return [""] * (len(quantities) + 1)
     cells = [column.text(figures) for column in quantities]
     bound = figures.get("share_bound", "")
+    # The share of a formula is no number.
     share = "" if "formulas" in figures else f"{bound} {percent(figures.get('share'))}".strip()
     return [*cells, share]

@@ -69,6 +69,7 @@ _OWN, _PROGRAM = "(self)", "program"
 _FIGURES = tuple(key for key in FIGURES if key in OF_BLOCKS and key not in MEASURED)
 
 
+# Rows are keys of dicts: a hash by value would visit all rows inside, again and again.
 @dataclass(frozen=True, eq=False)
 class TableRow:
     """A row of the table: a block, several equal blocks, a block with blocks inside, or several small blocks."""
@@ -101,6 +102,7 @@ def folded_rows(sources: Sequence[Mapping[str, Data]], figure: str = "flops", mo
     """
     by_block: dict[str, Data] = {}
     for source in sources:
+        # A block may be missing in a source, as one that XLA removed.
         by_block |= {path: figures for path, figures in source.items() if path not in by_block}
 
     def equal(path: str) -> Hashable:
