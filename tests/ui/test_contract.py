@@ -10,13 +10,13 @@ from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_t
 
 import numpy as np
 import pytest
+from sessions import session_of
 
-from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.figures import FIGURES
 from mithril_nb.models import MLP, Linear, Model, Relu
 from mithril_nb.stages.transforms.stepping import step_through
 from mithril_nb.targets import inspect
-from mithril_nb.ui.session import Session, design_of
+from mithril_nb.ui.session import Session
 from mithril_nb.ui.session.commands import Reply
 from mithril_nb.ui.session.exploring import Exploration
 from mithril_nb.ui.session.snapshot import ExplorerSnapshot, WorkbenchSnapshot
@@ -85,12 +85,9 @@ def check(kind: str, head: Any, data: Any) -> None:
 
 @pytest.fixture
 def session() -> Session:
-    model = Model()
-    model |= Linear(8)
-    model += Relu()
-    model += MLP(8, [4], 2)
+    model = Model() + Linear(8) + Relu() + MLP(8, [4], 2)
     data = np.ones((8, 3), "float32"), np.zeros(8, "int32")
-    return Session(design_of(model, {"input": [4, 3]}), JaxBackend(), {"data": data, "epochs": 1, "batch_size": 4})
+    return session_of(model, {"input": [4, 3]}, data=data, epochs=1, batch_size=4)
 
 
 def follow(session: Session | Exploration) -> dict[str, Any]:

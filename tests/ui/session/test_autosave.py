@@ -324,9 +324,7 @@ def test_versions_of_two_kernels_on_one_notebook_are_both_kept(open_session, fil
 
 
 def test_the_source_of_a_design_builds_its_model(tmp_path):
-    model = Model()
-    model |= Linear(dimension=3)
-    model += Relu()
+    model = Model() + Linear(dimension=3) + Relu()
     design = design_of(model, {"input": [5, 4]})
     namespace: dict = {}
     exec(design_source(replace(design, program="forward")), namespace)

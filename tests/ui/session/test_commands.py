@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from sessions import session_of
 
-from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.models import MLP, Linear, Model, Relu
 from mithril_nb.targets import inspect
-from mithril_nb.ui.session import Session, design_of
+from mithril_nb.ui.session import Session
 from mithril_nb.ui.session.exploring import Exploration
 
 PATIENCE_S = 60.0
@@ -55,11 +55,8 @@ NONSENSE = (None, 3, 2.5, math.nan, True, "x", b"x", [], {}, [1], [[1]], ["x", N
 
 @pytest.fixture
 def session() -> Session:
-    model = Model()
-    model |= Linear(8)
-    model += Relu()
-    model += MLP(8, [4], 2)
-    return Session(design_of(model, {"input": [4, 3]}), JaxBackend())
+    model = Model() + Linear(8) + Relu() + MLP(8, [4], 2)
+    return session_of(model, {"input": [4, 3]})
 
 
 def commands_of(session: Session) -> list[str]:

@@ -7,13 +7,13 @@ import threading
 import jax
 import jax.numpy as jnp
 import pytest
+from sessions import session_of
 from waiting import PATIENCE_S
 
-from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.models import Linear, Model
 from mithril_nb.stages.xla.dump import NO_MACHINE_CODE
 from mithril_nb.targets import inspect
-from mithril_nb.ui.session import Session, design_of
+from mithril_nb.ui.session import Session
 from mithril_nb.ui.session.exploring import Exploration
 from mithril_nb.ui.session.stages import StageState
 
@@ -41,9 +41,8 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def session() -> Session:
-    model = Model()
-    model |= Linear(7)
-    return Session(design_of(model, {"input": [3, 5]}), JaxBackend())
+    model = Model() + Linear(7)
+    return session_of(model, {"input": [3, 5]})
 
 
 @pytest.fixture

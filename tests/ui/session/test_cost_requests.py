@@ -10,15 +10,15 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import PartitionSpec as P
 from jax_programs import spec
+from sessions import session_of
 from waiting import PATIENCE_S
 
 from mithril_nb.analysis.whatif import what_if
-from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.inspection import Inspection
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.targets import inspect
-from mithril_nb.ui.session import Session, cost_requests, design_of
+from mithril_nb.ui.session import cost_requests
 from mithril_nb.ui.session.commands import Client, ProgramView
 from mithril_nb.ui.session.cost_requests import PICTURES, CostRequests
 from mithril_nb.ui.session.cost_tables import MOST_ROWS, cost_table, rows_of
@@ -136,10 +136,8 @@ def test_failed_compilation_keeps_uncompiled_costs() -> None:
 
 
 def test_measured_costs_fill_table_and_roofline() -> None:
-    model = Model(name="net")
-    model |= Linear(7)
-    model += Relu()
-    session = Session(design_of(model, {"input": [4, 5]}), JaxBackend())
+    model = Model(name="net") + Linear(7) + Relu()
+    session = session_of(model, {"input": [4, 5]})
     told: Told = []
     session.listen(lambda *what: told.append(what))
     assert session.run_command("measure", {}) is None

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import pytest
 from jax import export
 from jax_programs import spec
+from sessions import session_of
 from waiting import PATIENCE_S
 
 from mithril_nb.analysis.whatif import what_if
@@ -19,7 +20,7 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.inspection import Inspection
 from mithril_nb.models import Linear, Model, Multiply, Relu
 from mithril_nb.targets import inspect
-from mithril_nb.ui.session import Session, design_of
+from mithril_nb.ui.session import Session
 from mithril_nb.ui.session.commands import Client, ProgramView, Reply
 from mithril_nb.ui.session.exploring import Exploration
 from mithril_nb.ui.session.what_if import WhatIfRequests, settings_of
@@ -34,11 +35,8 @@ def dense(w: Any, x: Any) -> Any:
 
 @pytest.fixture
 def session() -> Session:
-    model = Model(name="net")
-    model |= Linear(7)
-    model += Relu()
-    model += Linear(3)
-    return Session(design_of(model, {"input": [4, 5]}), JaxBackend())
+    model = Model(name="net") + Linear(7) + Relu() + Linear(3)
+    return session_of(model, {"input": [4, 5]})
 
 
 def ask(current: Session | Exploration, changes: list[list[Any]], **more: Any) -> tuple[Reply, Any]:
@@ -86,7 +84,7 @@ def test_what_if_equals_the_edited_design(session) -> None:
 def test_an_input_without_dims_has_no_batch() -> None:
     model = Model(name="net")
     model |= Multiply()(left="x", right="scale", output="y")
-    session = Session(design_of(model, {"x": [4, 5], "scale": []}), JaxBackend())
+    session = session_of(model, {"x": [4, 5], "scale": []})
     changes = [["", "batch", 9]]
     answer, _ = ask(session, changes)
     assert session.run_command("apply_what_if", {"changes": changes}) is None

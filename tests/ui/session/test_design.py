@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_edits import random_edit
+from sessions import session_of
 
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import (
@@ -22,7 +23,6 @@ from mithril_nb.graph.paths import component, name_of
 from mithril_nb.graph.records import Endpoint, LogicalGraph
 from mithril_nb.models import KINDS, MLP, Add, Conv2d, Linear, Model, Relu
 from mithril_nb.models.saving.formats import to_source
-from mithril_nb.ui.session import Session
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import check_arguments
 from mithril_nb.ui.session.design import (
@@ -40,10 +40,7 @@ from mithril_nb.ui.session.editor import EditHistory
 
 @pytest.fixture
 def design() -> Design:
-    model = Model()
-    model |= Linear(64)
-    model += Relu()
-    model += Linear(10)
+    model = Model() + Linear(64) + Relu() + Linear(10)
     return design_of(model, {"input": [32, 64]})
 
 
@@ -259,7 +256,7 @@ def test_history_keeps_ten_thousand_steps():
 
 
 def test_first_input_without_shape_gets_shape_advice():
-    session = Session(design_of(MLP(8, [4], 2), None), JaxBackend())
+    session = session_of(MLP(8, [4], 2))
     (problem,) = session.analysis.problems
     assert str(problem) == (
         "input 'input' of the model has no shape.\n"
@@ -271,7 +268,7 @@ def test_first_input_without_shape_gets_shape_advice():
 
 
 def test_advised_shape_matches_the_other_input():
-    session = Session(design_of(Model() | Linear(10), {"input": [32, 64]}), JaxBackend())
+    session = session_of(Model() | Linear(10), {"input": [32, 64]})
     session.do("add_block", kind="Add")
     (problem,) = session.analysis.problems
     assert problem.advice == (

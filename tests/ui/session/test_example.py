@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sessions import session_of
 from waiting import PATIENCE_S, until
 
 from mithril_nb.backends.jax import JaxBackend
@@ -14,7 +15,7 @@ from mithril_nb.ui.session.autosave import Autosave
 
 
 def test_the_example_has_stages_costs_and_data_to_train_on():
-    session = Session(design_of(None, None), JaxBackend())
+    session = session_of()
     session.do("request_stage", stage="stablehlo")
     session.do("load_example")
     assert session.wait(PATIENCE_S)
@@ -38,7 +39,7 @@ def test_the_example_has_stages_costs_and_data_to_train_on():
     ],
 )
 def test_example_uses_the_sizes_of_given_data(x, y, loss, kinds, output):
-    session = Session(design_of(None, None), JaxBackend(), {"data": (np.ones(x, "float32"), y), "loss": loss})
+    session = session_of(data=(np.ones(x, "float32"), y), loss=loss)
     session.do("load_example")
     assert [node.block.kind for node in session.design.graph.nodes] == kinds
     assert list(session.snapshot()["blocks"].values())[-1]["outputs"][0]["shape"].startswith(output)
@@ -55,7 +56,7 @@ def message(session: Session) -> str:
 
 
 def test_snapshot_of_the_example_has_its_data():
-    session, messages = Session(design_of(None, None), JaxBackend()), list[str]()
+    session, messages = session_of(), list[str]()
     session.listen(lambda kind, value: messages.append(value["run"]["message"]) if kind == "snapshot" else None)
     session.do("load_example")
     assert messages[0] == ""
@@ -64,7 +65,7 @@ def test_snapshot_of_the_example_has_its_data():
 
 @pytest.mark.parametrize("way", ["undo", "set_design", "remove"])
 def test_no_other_model_trains_on_the_data_of_the_example(way):
-    session = Session(design_of(None, None), JaxBackend())
+    session = session_of()
     session.do("load_example")
     if way == "undo":
         session.do("undo")
@@ -80,7 +81,7 @@ def test_no_other_model_trains_on_the_data_of_the_example(way):
 
 
 def test_redo_and_edits_of_the_example_keep_its_data():
-    session = Session(design_of(None, None), JaxBackend())
+    session = session_of()
     for command in ("load_example", "undo", "redo"):
         session.do(command)
     session.do("rename", path="relu_0", name="act")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import jax.numpy as jnp
+from sessions import session_of
 
 import mithril_nb as ml
 from mithril_nb.models import MLP, Linear, Model, Relu
-from mithril_nb.ui.session import Session, design_of
 from mithril_nb.ui.session.exploring import Exploration
 
 WAIT_S = 300
@@ -38,7 +38,7 @@ def test_an_exploration_makes_the_files_of_python():
 
 
 def test_a_workbench_also_exports_its_model():
-    session = Session(design_of(Model() + Linear(16) + Relu(), {"input": [8, 32]}), ml.JaxBackend())
+    session = session_of(Model() + Linear(16) + Relu(), {"input": [8, 32]})
     session.do("set_attribute", path="linear_0", name="dimension", value=24)
     found = exported(session, "model")
     model = Model.from_dict(json.loads(found["model"].data))
@@ -47,7 +47,7 @@ def test_a_workbench_also_exports_its_model():
 
 
 def test_a_model_that_cannot_run_has_no_page():
-    session = Session(design_of(Model() + Linear(16), {}), ml.JaxBackend())
+    session = session_of(Model() + Linear(16))
     found = exported(session, "html", "model")
     assert found["html"].data is None
     assert found["html"].head["problem"] != ""
@@ -57,7 +57,7 @@ def test_a_model_that_cannot_run_has_no_page():
 
 def test_a_link_opens_with_its_own_view():
     """Blocks of both models have the same names."""
-    first = Session(design_of(Model() | MLP(8, [4], 2), None), ml.JaxBackend())
+    first = session_of(Model() | MLP(8, [4], 2))
     (name,) = [node.name for node in first.design.graph.nodes]
     first.move(name, 500.0, 300.0)
     first.run_command("open_link", {"link": (Model() | MLP(8, [4, 4], 2)).share_link()})
@@ -74,7 +74,7 @@ def test_a_link_opens_with_its_own_view():
 
 
 def test_a_link_replaces_the_model_as_one_edit():
-    session = Session(design_of(MLP(8, [4], 2), None), ml.JaxBackend(), None)
+    session = session_of(MLP(8, [4], 2))
     before = session.design
     other = Model(name="other") + Linear(7) + Relu()
     assert session.run_command("open_link", {"link": other.share_link()}) is None

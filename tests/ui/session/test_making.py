@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 
 import pytest
+from sessions import session_of
 
-from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.models import Linear, Model
 from mithril_nb.stages.records import Stage
-from mithril_nb.ui.session import Session, design_of
 from mithril_nb.ui.session.stages import StageMaker, StageState
 
 
@@ -48,9 +47,8 @@ def test_a_stage_that_is_unavailable_has_no_lines_and_took_no_time():
 
 
 def test_lines_of_a_real_stage():
-    model = Model()
-    model |= Linear(4)
-    session = Session(design_of(model, {"input": [2, 3]}), JaxBackend())
+    model = Model() + Linear(4)
+    session = session_of(model, {"input": [2, 3]})
     session.request_stage("stablehlo")
     assert session.wait(60)
     for name in ("jaxpr", "stablehlo"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sessions import session_of
 from waiting import PATIENCE_S, until
 
 import mithril_nb as ml
@@ -17,7 +18,7 @@ DATA = RNG.normal(size=(64, 29)).astype("float32"), RNG.integers(0, 3, 64)
 
 
 def test_symbolic_sizes_give_formulas_and_reasons():
-    session = Session(design_of(MLP(29, [37], 3), {"input": [8, 29]}), JaxBackend(), {"data": DATA, "epochs": 1})
+    session = session_of(MLP(29, [37], 3), {"input": [8, 29]}, data=DATA, epochs=1)
     session.do("set_shape", name="input", shape=["batch", 29])
     for stage in ("stablehlo", "hlo"):
         session.do("request_stage", stage=stage)
@@ -45,7 +46,7 @@ def test_symbolic_sizes_give_formulas_and_reasons():
 
 
 def test_data_determines_all_sizes():
-    session = Session(design_of(Linear(3), {"input": ["batch", "features"]}), JaxBackend(), {"data": DATA})
+    session = session_of(Linear(3), {"input": ["batch", "features"]}, data=DATA)
     assert session.wait(PATIENCE_S)
     assert "features" in session.snapshot()["cost"]["total"]["formulas"]["flops"][1]
     session.do("step_once")

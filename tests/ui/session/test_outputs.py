@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sessions import session_of
 from waiting import PATIENCE_S, until
 
-from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import DataError, UnknownOptionError
 from mithril_nb.models import IOKey, Linear, Model, Relu
 from mithril_nb.ui.session import Session, design_of
@@ -29,7 +29,7 @@ def two_outputs() -> Model:
 def session() -> Session:
     rng = np.random.default_rng(0)
     data = rng.normal(size=(64, 5)).astype("float32"), rng.integers(0, 3, 64)
-    return Session(design_of(two_outputs(), {"x": [4, 5]}), JaxBackend(), {"data": data, "epochs": 1})
+    return session_of(two_outputs(), {"x": [4, 5]}, data=data, epochs=1)
 
 
 def test_a_model_with_two_outputs_opens_with_its_forward_program(session):
@@ -80,7 +80,7 @@ def test_a_function_as_loss_takes_all_outputs():
     def loss(outputs, targets):
         return outputs["logits"].mean() + outputs["features"].mean()
 
-    session = Session(design_of(two_outputs(), {"x": [4, 5]}), JaxBackend(), {"loss": loss})
+    session = session_of(two_outputs(), {"x": [4, 5]}, loss=loss)
     assert session.wait(PATIENCE_S)
     found = session.snapshot()
     assert (found["program"], found["loss"], found["stages"]["jaxpr"]["state"]) == ("train step", "loss", "ready")

@@ -32,10 +32,7 @@ VIEWS: dict[str, dict[str, Any]] = {
 
 
 def start() -> Design:
-    model = Model()
-    model |= Linear(8)
-    model += Relu()
-    model += MLP(8, [4], 2)
+    model = Model() + Linear(8) + Relu() + MLP(8, [4], 2)
     return design_of(model, {"input": [4, 3]})
 
 

@@ -10,20 +10,16 @@ import threading
 
 import numpy as np
 import pytest
+from sessions import session_of
 from waiting import PATIENCE_S, until
 
-from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import DataError
 from mithril_nb.models import MLP, Linear, Model, Relu, Softmax
-from mithril_nb.ui.session import Session, design_of
+from mithril_nb.ui.session import Session
 
 
 def mlp() -> Model:
-    model = Model()
-    model |= Linear(64)
-    model += Relu()
-    model += Linear(10)
-    return model
+    return Model() + Linear(64) + Relu() + Linear(10)
 
 
 def data(count: int = 256) -> tuple[np.ndarray, np.ndarray]:
@@ -34,7 +30,7 @@ def data(count: int = 256) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture
 def session() -> Session:
-    return Session(design_of(mlp(), {"input": [32, 16]}), JaxBackend())
+    return session_of(mlp(), {"input": [32, 16]})
 
 
 def test_snapshot_is_json_with_all_fields(session):
@@ -212,7 +208,7 @@ def test_input_without_shape_is_a_problem_with_advice(session):
 
 
 def test_partially_known_shape_is_shown():
-    session = Session(design_of(Model() + Linear(64) + Softmax(), None), JaxBackend(), None)
+    session = session_of(Model() + Linear(64) + Softmax())
     try:
         blocks = session.snapshot()["blocks"]
     finally:
@@ -223,7 +219,7 @@ def test_partially_known_shape_is_shown():
 
 
 def test_empty_session():
-    session = Session(design_of(None, None), JaxBackend())
+    session = session_of()
     snapshot = session.snapshot()
     assert snapshot["cost"] is None
     assert snapshot["graph"]["boxes"] == {}
@@ -237,7 +233,7 @@ def test_empty_session():
 
 
 def test_renamed_block_keeps_position_and_expansion():
-    session = Session(design_of(Model() + MLP(8, [4], 2), {"input": [3, 8]}), JaxBackend())
+    session = session_of(Model() + MLP(8, [4], 2), {"input": [3, 8]})
     session.do("expand", path="mlp_0")
     session.do("move", path="mlp_0/linear_0", x=300, y=200)
     before = {node.path: (node.x, node.y) for node in session.diagram.nodes}
@@ -277,11 +273,8 @@ def test_commands_from_many_threads_are_consistent(session):
 
 
 def training_session(**options) -> Session:
-    model = Model()
-    model |= Linear(16)
-    model += Relu()
-    model += Linear(2)
-    return Session(design_of(model, {"input": [32, 8]}), JaxBackend(), {"data": data(), "epochs": 2, **options})
+    model = Model() + Linear(16) + Relu() + Linear(2)
+    return session_of(model, {"input": [32, 8]}, data=data(), epochs=2, **options)
 
 
 def test_training_sends_curves_and_completes():
@@ -328,7 +321,7 @@ def test_run_survives_design_changes():
 
 
 def test_training_without_data_gives_advice():
-    session = Session(design_of(mlp(), {"input": [32, 16]}), JaxBackend())
+    session = session_of(mlp(), {"input": [32, 16]})
     with pytest.raises(DataError) as caught:
         session.do("train")
     assert str(caught.value) == (
@@ -426,7 +419,7 @@ def test_unknown_paths_are_dropped(session):
 
 def test_renaming_keeps_the_shape_of_the_input_and_undo_the_view():
     model = Model() | Linear(3) | Linear(4)
-    session = Session(design_of(model, {"input": [2, 5], "linear_1_input": [2, 6]}), JaxBackend())
+    session = session_of(model, {"input": [2, 5], "linear_1_input": [2, 6]})
     session.do("move", path="linear_1", x=200, y=100)
     session.do("select", paths=["linear_1"])
     place = session._view.moved["linear_1"]
@@ -440,7 +433,7 @@ def test_renaming_keeps_the_shape_of_the_input_and_undo_the_view():
 
 
 def test_edge_at_a_group_border_has_the_canvas_name():
-    session = Session(design_of(Model() + MLP(8, [4], 2), {"input": [3, 8]}), JaxBackend())
+    session = session_of(Model() + MLP(8, [4], 2), {"input": [3, 8]})
     session.do("expand", path="mlp_0")
     edges = {(edge.source, edge.target) for edge in session.diagram.edges}
     assert ("mlp_0.input", "mlp_0/linear_0.input") in edges
@@ -452,7 +445,7 @@ def test_edge_at_a_group_border_has_the_canvas_name():
 
 
 def test_composed_model_has_no_attributes():
-    session = Session(design_of(Model() + MLP(8, [4], 2), {"input": [3, 8]}), JaxBackend())
+    session = session_of(Model() + MLP(8, [4], 2), {"input": [3, 8]})
     session.do("rename", path="mlp_0/relu_0", name="act")
     problem = session.run_command("set_attribute", {"path": "mlp_0", "name": "output_size", "value": 3})
     assert str(problem) == (

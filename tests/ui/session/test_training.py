@@ -7,25 +7,22 @@ from collections.abc import Iterator
 import numpy as np
 import optax
 import pytest
+from sessions import session_of
 from waiting import until
 
-from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.train import Run
-from mithril_nb.ui.session import Session, design_of
+from mithril_nb.ui.session import Session
 
 
 @pytest.fixture
 def session() -> Iterator[Session]:
-    model = Model()
-    model |= Linear(16)
-    model += Relu()
-    model += Linear(2)
+    model = Model() + Linear(16) + Relu() + Linear(2)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(256, 8)).astype("float32")
     data = (x, (x[:, 0] > 0).astype("int32"))
-    found = Session(design_of(model, {"input": [32, 8]}), JaxBackend(), {"data": data, "epochs": 100_000})
+    found = session_of(model, {"input": [32, 8]}, data=data, epochs=100_000)
     yield found
     if found.training.run is not None:
         found.training.run.stop()

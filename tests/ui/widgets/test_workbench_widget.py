@@ -27,11 +27,7 @@ sent: list = []
 
 @pytest.fixture
 def model() -> Model:
-    model = Model(name="net")
-    model |= Linear(12)
-    model += Relu()
-    model += Linear(3)
-    return model
+    return Model(name="net") + Linear(12) + Relu() + Linear(3)
 
 
 @pytest.fixture
