@@ -98,7 +98,7 @@ PICTURES: Mapping[str, Draw] = {
     "treemap": lambda inspection, costs, look: treemap(_data(costs[0], look.hues), look.figure, look.width),
     "roofline": _roofline,
     "memory": _memory,
-    "beside": lambda inspection, costs, look: draw_beside(*costs, look, (costs[0].source, costs[1].source)),
+    "beside": lambda inspection, costs, look: draw_beside(costs[0], costs[1], look, (costs[0].source, costs[1].source)),
 }
 
 

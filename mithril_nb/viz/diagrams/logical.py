@@ -309,20 +309,19 @@ class _Build:
         members = graph.nodes[run.start : run.end]
         paths = [join_path(prefix, node.name) for node in members]
         first, last = members[0], members[run.period - 1]
-        labels, shapes, shares, problems = zip(
-            *(self._labels(path, node.block) for path, node in zip(paths, members, strict=True)), strict=True
-        )
+        labels = [self._labels(path, node.block) for path, node in zip(paths, members, strict=True)]
         name, kind, label = f"{first.name} … {last.name}", "repeat", ""
         if run.period == 1:
-            name, kind, label = first.name, first.block.kind, labels[0]
-        known_shares = [share for share in shares if share is not None]
+            name, kind, label = first.name, first.block.kind, labels[0][0]
+        shape = labels[-1][1]
+        shares = [share for _, _, share, _ in labels if share is not None]
         key = repeat_key(paths[0])
         self.boxes.append(
             Box(
-                key, name, kind, node_width(name, times(kind, run.count), label, shapes[-1]), NODE_H,
-                _frame_width(f"{name} ×{run.count}", kind), prefix, is_group=True, hue=hue, label=label,
-                shape=shapes[-1], repeat=run.count, share=min(1.0, sum(known_shares)) if known_shares else None,
-                problem=next((problem for problem in problems if problem is not None), None), blocks=tuple(paths),
+                key, name, kind, node_width(name, times(kind, run.count), label, shape), NODE_H,
+                _frame_width(f"{name} ×{run.count}", kind), prefix, is_group=True, hue=hue, label=label, shape=shape,
+                repeat=run.count, share=min(1.0, sum(shares)) if shares else None,
+                problem=next((problem for *_, problem in labels if problem is not None), None), blocks=tuple(paths),
             )
         )  # fmt: skip
         return key

@@ -7,6 +7,7 @@ box shows its block. In the graph of a stage, a pattern shows roles: forward is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.viz.diagrams.logical import GAP, LEFT, NAME_SIZE, PAD, RIGHT, SMALL_SIZE, title_width
@@ -125,7 +126,7 @@ _STROKES = {"box": "line", "wire": "wire", "port": "wire", "chip": "line", "bad"
 
 
 # The light colours are attributes, because viewers without CSS ignore the rules.
-def _light(name: str) -> dict[str, str]:
+def _light(name: str) -> dict[str, Any]:
     kinds = (("fill", _FILLS), ("stroke", _STROKES))
     return {kind: getattr(LIGHT, colours[name]) for kind, colours in kinds if name in colours}
 
