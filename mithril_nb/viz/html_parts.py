@@ -114,6 +114,11 @@ def _variables(theme: Theme) -> str:
     return "".join(f"--{name}:{colour};" for name, colour in names.items())
 
 
+def paragraphs(texts: Iterable[str]) -> str:
+    """Return texts of one line as paragraphs of HTML."""
+    return "".join(f"<p>{escaped(one_line(text))}</p>" for text in texts)
+
+
 def problems_html(problems: Sequence[Diagnostic]) -> str:
     """Return problems as an HTML list, without a style sheet; `""` if there are none."""
     cards = ""

@@ -10,8 +10,8 @@ from typing import Any
 
 from mithril_nb.display import Shown, columns, finite
 from mithril_nb.errors import UnknownOptionError, short_repr
-from mithril_nb.viz.html_parts import html_table, image_html, output_html, write_page
-from mithril_nb.viz.text import escaped, one_line
+from mithril_nb.viz.html_parts import html_table, image_html, output_html, paragraphs, write_page
+from mithril_nb.viz.text import escaped
 
 # A wider picture, of more than about five screens, is probably a mistake.
 _WIDEST = 10_000
@@ -84,8 +84,7 @@ class Drawing(Shown):
         if not (self.tables or self.notes):
             return picture
         tables = "".join(table.html for table in self.tables)
-        notes = "".join(f"<p>{escaped(one_line(note))}</p>" for note in self.notes)
-        return output_html(f"{picture}{tables}{notes}", "cost", "numbers")
+        return output_html(f"{picture}{tables}{paragraphs(self.notes)}", "cost", "numbers")
 
     def save(self, path: str | Path) -> Path:
         """Write the picture to a file as SVG, or, if the name ends in `.txt`, the text."""

@@ -12,7 +12,7 @@ from mithril_nb.viz.costs.fields import at_least
 from mithril_nb.viz.costs.roofline import bounds_of, explain_above
 from mithril_nb.viz.costs.tables.rows import TableRow, folded_rows, sum_figures
 from mithril_nb.viz.costs.tables.table import cost_html, row_head
-from mithril_nb.viz.html_parts import Markup, html_table, output_html
+from mithril_nb.viz.html_parts import Markup, html_table, output_html, paragraphs
 from mithril_nb.viz.text import escaped, one_line
 from mithril_nb.viz.units import percent, seconds, si
 
@@ -58,9 +58,8 @@ def profile_html(profile: Any) -> str:
     longest = max((part.time_s or 0.0 for part in parts), default=0.0)
     rows = (_row_html(part, total, longest, hues) for part in parts)
     table = html_table(_HEADS, rows, caption=_title(profile), foot=_row_html(total, total, 0.0, hues))
-    notes = "".join(f"<p>{escaped(note)}</p>" for note in _notes(profile))
     work = f"<summary>costs: FLOPs, bytes, parameters</summary>{cost_html(data)}"
-    return output_html(f'{table}{notes}<details class="formulas">{work}</details>', "cost")
+    return output_html(f'{table}{paragraphs(_notes(profile))}<details class="formulas">{work}</details>', "cost")
 
 
 def _row_html(line: _Line, total: _Line, longest: float, hues: Mapping[str, int]) -> Markup:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mithril_nb.display import AT_LEAST, columns
-from mithril_nb.viz.html_parts import html_table, output_html
-from mithril_nb.viz.text import escaped, one_line
+from mithril_nb.viz.html_parts import html_table, output_html, paragraphs
+from mithril_nb.viz.text import one_line
 from mithril_nb.viz.units import UNKNOWN, seconds
 
 _HEADS = ("function", "defined at", "calls", "cache hits", "traces", "lowerings", "compilations")
@@ -42,7 +42,7 @@ def retraces_html(report: Any) -> str:
         if table := [*_retraces(function, None)]:
             parts.append(html_table(table[0], table[1:], style="made", caption=_caption(function)))
             parts += [f"<p>and {function.left_out:,} more</p>"] if function.left_out else []
-    parts += [f"<p>{escaped(note)}</p>" for note in _notes(report, own, bool(rows))]
+    parts.append(paragraphs(_notes(report, own, bool(rows))))
     return output_html("".join(parts), "summary", "retraces")
 
 

@@ -10,7 +10,7 @@ from mithril_nb.figures import SENT
 from mithril_nb.stages.records import format_lines
 from mithril_nb.viz.costs.tables.rows import value_of
 from mithril_nb.viz.costs.tables.table import QUANTITIES, Column
-from mithril_nb.viz.html_parts import Markup, html_table, output_html
+from mithril_nb.viz.html_parts import Markup, html_table, output_html, paragraphs
 from mithril_nb.viz.languages import code_html, highlighted
 from mithril_nb.viz.text import escaped, one_line
 from mithril_nb.viz.units import exact, percent
@@ -35,8 +35,7 @@ def lines_html(data: Data) -> str:
     rows = (Markup("".join(_row(columns, largest, *row))) for row in _rows(data))
     heads = (*(column.title for column in columns), "share", "line", "")
     table = html_table(heads, rows, style="cost lines", caption="cost by line")
-    notes = "".join(f"<p>{escaped(note)}</p>" for note in _notes(data))
-    return output_html(table + notes, "cost", "lines")
+    return output_html(table + paragraphs(_notes(data)), "cost", "lines")
 
 
 # Percentage of the cost colour in the background of the line with the largest share. The text must remain readable.

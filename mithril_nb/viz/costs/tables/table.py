@@ -22,7 +22,7 @@ from mithril_nb.viz.costs.tables.rows import (
     sum_figures,
     value_of,
 )
-from mithril_nb.viz.html_parts import Markup, cell, html_table, output_html
+from mithril_nb.viz.html_parts import Markup, cell, html_table, output_html, paragraphs
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.text import block_key, escaped, one_line
 from mithril_nb.viz.units import UNKNOWN, exact, flops, nbytes, percent, si
@@ -377,8 +377,7 @@ def _role(figures: Mapping[str, Any], role: str) -> int:
 def _unknown(table: CostTable) -> Iterator[str]:
     for why, opcode, rest in table.unknowns():
         yield f"<p>{why[0].upper()}{why[1:]} <code>{escaped(opcode)}</code>: {rest}.</p>"
-    for line in (*table.communication(), *table.notes()):
-        yield f"<p>{escaped(line)}</p>"
+    yield paragraphs((*table.communication(), *table.notes()))
 
 
 def _formulas(table: CostTable) -> Iterator[str]:
@@ -402,7 +401,7 @@ def _formulas(table: CostTable) -> Iterator[str]:
         yield html_table(heads, lines, words=1)
         if len(ordered) > _MOST_FORMULAS:
             yield f"<p>and {len(ordered) - _MOST_FORMULAS} more</p>"
-        yield "".join(f"<p>{escaped(one_line(note))}</p>" for note in cost.get("notes", ()))
+        yield paragraphs(cost.get("notes", ()))
         yield "</details>"
 
 
