@@ -61,7 +61,7 @@ def element(tag: str, text: str | None = None, /, **attributes: str | float | No
 def opening(tag: str, /, **attributes: str | float | None) -> str:
     """Return the start tag of an element, with attributes as in `element`."""
     pairs = "".join(
-        # A trailing `_` is for names that Python reserves, as in `class_`; other `_` stand for `-`.
+        # A trailing `_` is for names that Python reserves, as in `class_`. Other `_` become `-`.
         f' {name.rstrip("_").replace("_", "-")}="{escaped(value) if isinstance(value, str) else number(value)}"'
         for name, value in attributes.items()
         if value is not None and value != ""

@@ -37,7 +37,7 @@ def _command(match: re.Match[str], block: str, linear: list[str]) -> Button | No
     assert isinstance(call, ast.Call)
     name = ast.literal_eval(call.args[0])
     args = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-    if ... in args.values():  # advice for missing arguments, which no button knows
+    if ... in args.values():  # advice with `...` for missing arguments
         return None
     if name == "set_shape":
         return _shape_button(**args)

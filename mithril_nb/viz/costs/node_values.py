@@ -66,7 +66,7 @@ def cost_values(
         if node.is_pill or node.kind == "input":
             continue
         total, is_least = sums.of_paths(node.blocks or (node.path,)) if graph is None else sums.of_node(graph, node.key)
-        # Without a number, a formula or the sum over all calls says more than `?`.
+        # Without a number, a formula or the sum over all calls is more useful than `?`.
         if total is None and (graph is None or (node.kind == "block" and node.path)):
             formula = (data["by_block"].get(node.path, {}).get("formulas") or {}).get(kind.name)
             if formula:

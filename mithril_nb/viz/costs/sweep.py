@@ -59,7 +59,7 @@ def sweep(swept: Swept, width: int = 720) -> Drawing:
     numbers_of = {
         kind: [point[kind.name] for point in swept["points"] if point.get(kind.name) is not None] for kind in fields
     }
-    # A panel with a line at 0 says no more than a note.
+    # A panel with a line at 0 would show no more than a note.
     idle = [kind.title for kind, values in numbers_of.items() if values and not any(values)]
     bounds = {name for point in swept["points"] for name in point.get("at_least") or ()}
     bound_titles = [kind.title for kind in fields if kind.name in bounds]
