@@ -274,7 +274,7 @@ def test_commands_from_many_threads_are_consistent(session):
 
 def training_session(**options) -> Session:
     model = Model() + Linear(16) + Relu() + Linear(2)
-    return session_of(model, {"input": [32, 8]}, data=data(), epochs=2, **options)
+    return session_of(model, {"input": [32, 8]}, **{"data": data(), "epochs": 2, **options})
 
 
 def test_training_sends_curves_and_completes():
