@@ -162,7 +162,7 @@ def test_measured_costs_fill_table_and_roofline() -> None:
 
 def test_invalid_requests_are_rejected(program) -> None:
     desk, _, _ = desk_of(program)
-    known = "flops, bytes_accessed, params, time_s, transcendentals"
+    known = "flops, bytes_accessed, params, time_s, predicted_s, transcendentals"
     for command, args, text in (
         ("request_cost", ["told"], "unknown source 'told'.\n    known  analytic, lowered, compiled, measured\n"
             "    Try: source=\"analytic\""),

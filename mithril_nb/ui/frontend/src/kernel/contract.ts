@@ -14,7 +14,7 @@ export type MarkedLine = [number, string, "kept" | "new" | "changed" | "gone", s
 
 export type SettingChange = [string, string, FieldValue];
 
-export type Figure = "flops" | "bytes_accessed" | "params" | "time_s" | "transcendentals";
+export type Figure = "flops" | "bytes_accessed" | "params" | "time_s" | "predicted_s" | "transcendentals";
 
 /** Data that one device sends to others; missing where it is 0. */
 export type Communication = "payload_bytes" | "wire_bytes";
