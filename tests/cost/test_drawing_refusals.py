@@ -93,8 +93,8 @@ def test_a_width_may_be_any_number_of_px(cost: Any) -> None:
 @pytest.mark.parametrize("field", ["flop", "bytes", ["time_s"]], ids=str)
 def test_a_misspelt_figure_raises(field: Any, cost: Any) -> None:
     assert message_of(lambda: cost.treemap(field)) == (
-        "UnknownOptionError: "
-        f"unknown cost field {field!r}.\n    fields  flops, bytes_accessed, params, time_s, predicted_s, transcendentals"
+        f"UnknownOptionError: unknown cost field {field!r}.\n"
+        "    fields  flops, bytes_accessed, params, time_s, predicted_s, transcendentals"
     )
 
 
