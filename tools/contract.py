@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import sys
 import textwrap
@@ -15,7 +16,7 @@ from dataclasses import is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
 
-from mithril_nb.figures import SENT
+from mithril_nb.figures import FIGURES, SENT
 from mithril_nb.ui.session import snapshot
 from mithril_nb.ui.session.commands import State
 from mithril_nb.ui.session.cost_tables import Role, Source
@@ -151,10 +152,24 @@ def contract() -> str:
         f"/** Data that one device sends to others; missing where it is 0. */\nexport type Communication = {sent};",
         "export type Quantity = Figure | Communication;",
         "export type Figures = Record<Figure, number | null> & Partial<Record<Communication, number | null>>;",
+        titles_of_figures(),
         *page.records.values(),
         "\n".join(["/** Head and data by kind of message. */", "export interface Messages {", *rows, "}"]),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def titles_of_figures() -> str:
+    """Return a table of the figures, from `mithril_nb/figures.py`: title, unit and hint of each."""
+    rows = []
+    for key in (*BLOCK_FIELDS, *SENT):
+        figure = FIGURES[key]
+        title = figure.column[0].upper() + figure.column[1:]
+        cells = [json.dumps(text) for text in (title, figure.symbol, figure.about)]
+        row = f"  {key}: [{', '.join(cells)}],"
+        rows += [row] if len(row) <= 120 else [f"  {key}: [", *(f"    {cell}," for cell in cells), "  ],"]
+    head = "export const FIGURE_TITLES: Record<Quantity, [title: string, unit: string, hint: string]> = {"
+    return "\n".join([head, *rows, "};"])
 
 
 if __name__ == "__main__":

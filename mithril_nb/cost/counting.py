@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from mithril_nb.stages.program_stages import ProgramStages
 
 SOURCES = ("analytic", "lowered", "compiled")
-PREDICTED = "predicted"
-"""The source of compiled costs with the predicted time on the device of the program."""
 """Sources of costs.
 
 - `"analytic"`: the equations of the jaxpr, by our rules.
 - `"lowered"`: the HLO instructions before XLA's passes, by XLA's rules.
 - `"compiled"`: the HLO instructions after XLA's passes, by XLA's rules.
 """
+PREDICTED = "predicted"
+"""The source of compiled costs with the predicted time on the device of the program."""
 _STAGES = {"lowered": "hlo_before", "compiled": "hlo"}
 
 # Weak: costs are released with the inspection that they belong to.

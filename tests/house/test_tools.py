@@ -297,6 +297,6 @@ def test_quick_checks_start_no_test_after_their_time(tmp_path: Path) -> None:
         str(tmp_path),
         str(tmp_path),
     ]
-    settings = {"MITHRIL_NB_STOP_AT": "1", "PYTHONPATH": str(ROOT / "tests")}
+    settings = {"MITHRIL_NB_STOP_AT": "1", "PYTHONPATH": str(ROOT / "tests"), slow_tests.VARIABLE: ""}
     done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, timeout=60)
     assert "1 skipped" in done.stdout, done.stdout + done.stderr

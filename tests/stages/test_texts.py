@@ -219,7 +219,7 @@ HloModule m
 
 ENTRY %main (x: f32[2,3]) -> f32[2] {
   %x = f32[2,3] parameter(0)
-  %t = (f32[2], f32[2]) custom-call(%x), custom_call_target="a(b", api_version=API
+  %t = (f32[2], f32[2]{0:T(256)}) custom-call(%x), custom_call_target="a(b", api_version=API
   %g = f32[2] get-tuple-element(%t), index=1
   %dot.1 = f32[2] dot(%g, %x), lhs_contracting_dims={0}
   %copy.1 = f32[2] copy(%dot.1)

@@ -32,6 +32,7 @@ describe("costs", () => {
     transcendentals: 0,
     params: 0,
     time_s: null,
+    predicted_s: null,
     roles: {},
     unknown: {},
   };

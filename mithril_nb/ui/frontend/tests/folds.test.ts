@@ -269,6 +269,7 @@ describe("the cost of a folded block", () => {
     transcendentals: 0,
     params: null,
     time_s: null,
+    predicted_s: null,
     ...more,
   });
   const cost = (rows: CostTableRow[], total: CostTableRow): CostTableData => ({

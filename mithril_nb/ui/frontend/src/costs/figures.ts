@@ -2,6 +2,7 @@
 
 import type { CostView } from "../kernel/model";
 import { exact, percent, seconds, si } from "../dom/format";
+import { FIGURE_TITLES } from "../kernel/contract";
 import type { Communication, CostTableData, CostTableRow, Figure, Quantity, Role, Source } from "../kernel/contract";
 
 export const SOURCES: readonly Source[] = ["analytic", "lowered", "compiled", "measured"];
@@ -15,23 +16,7 @@ export const SOURCE_TITLES: Record<Source, [title: string, hint: string]> = {
 export const FIGURES: readonly Figure[] = ["flops", "bytes_accessed", "transcendentals", "params", "time_s"];
 /** Columns of the table for programs that communicate. */
 const COMMUNICATION: readonly Communication[] = ["payload_bytes", "wire_bytes"];
-export const FIGURE_TITLES: Record<Quantity, [title: string, unit: string, hint: string]> = {
-  flops: ["FLOPs", "FLOP", "Floating-point operations of one run of the program"],
-  bytes_accessed: ["Bytes", "B", "Bytes read and written in one run of the program"],
-  transcendentals: ["Transcendentals", "", "Calls of exp, log, tanh, ..."],
-  params: ["Params", "", "Number of trainable values"],
-  time_s: ["Time", "s", "Time in one run of the program"],
-  payload_bytes: [
-    "Payload bytes",
-    "B",
-    "Bytes of the buffers that one device passes to collectives in one run of the program",
-  ],
-  wire_bytes: [
-    "Wire bytes",
-    "B",
-    "Bytes that one device sends to others in one run of the program, by ring algorithms",
-  ],
-};
+export { FIGURE_TITLES };
 
 /** Explains the attributed share of the status line. */
 export const ATTRIBUTED =
@@ -62,7 +47,7 @@ export function titled(title: string, own: boolean): string {
 
 /** Format a figure, rounded. */
 export function formatFigure(figure: Quantity, value: number | null | undefined): string {
-  if (figure === "time_s") return seconds(value);
+  if (FIGURE_TITLES[figure][1] === "s") return seconds(value);
   return value === 0 ? "0" : si(value, FIGURE_TITLES[figure][1]);
 }
 
@@ -161,6 +146,7 @@ export function zeroRow(
     transcendentals: 0,
     params: total.params === null ? null : 0,
     time_s: total.time_s === null ? null : 0,
+    predicted_s: total.predicted_s === null ? null : 0,
   };
 }
 

@@ -23,6 +23,25 @@ export type Quantity = Figure | Communication;
 
 export type Figures = Record<Figure, number | null> & Partial<Record<Communication, number | null>>;
 
+export const FIGURE_TITLES: Record<Quantity, [title: string, unit: string, hint: string]> = {
+  flops: ["FLOPs", "FLOP", "Floating-point operations of one run of the program"],
+  bytes_accessed: ["Bytes", "B", "Bytes read and written in one run of the program"],
+  params: ["Params", "", "Number of trainable values"],
+  time_s: ["Time", "s", "Time in one run of the program"],
+  predicted_s: ["Predicted time", "s", "Time in one run of the program on the device, predicted and not measured"],
+  transcendentals: ["Transcendentals", "", "Calls of exp, log, tanh, ..."],
+  payload_bytes: [
+    "Payload bytes",
+    "B",
+    "Bytes of the buffers that one device passes to collectives in one run of the program",
+  ],
+  wire_bytes: [
+    "Wire bytes",
+    "B",
+    "Bytes that one device sends to others in one run of the program, by ring algorithms",
+  ],
+};
+
 /** All data that a workbench shows. */
 export interface WorkbenchSnapshot extends ProgramSnapshot, Description {
   program: string;
