@@ -236,7 +236,7 @@ class PhysicalModel(CompiledModel, Shown):
             with jax.debug_nans(True) if self.backend.debug else nullcontext():
                 result = run(*args)
         except FloatingPointError as error:
-            # XLA only reports that there is a NaN. Running op by op raises at the block that returns the first one.
+            # JAX's error does not name the block. Running op by op raises at the block that returns the first NaN.
             toolkit = looking_for_nan(self.backend.toolkit)
             with jax.debug_nans(False):
                 params, inputs, state = self._calls.checked(params, inputs, state)

@@ -66,12 +66,17 @@ def _time(
         return 0.0
     if row.repeats is None:
         return None
-    if row.wire_bytes is None or row.wire_bytes > 0:
-        return _over(row.wire_bytes, device.link_bytes_per_s)
-    cycles = dict(instruction.attributes).get("estimated_cycles")
-    if cycles is not None and device.clock_hz is not None:
-        return int(cycles) * row.repeats / device.clock_hz
     parts = [*_parts(instruction, body, module)]
+    # TPUs fuse a reduce-scatter with what follows.
+    sent = [rows[part.id].wire_bytes for part, _ in parts if part.id in rows]
+    if any(size != 0 for size in sent):
+        if device.hosts > 1:  # the network between hosts has no figure here
+            return None
+        return None if None in sent else _over(sum(size or 0 for size in sent), device.link_bytes_per_s)
+    # XLA writes 0 cycles where it has no estimate.
+    cycles = int(dict(instruction.attributes).get("estimated_cycles", 0))
+    if cycles and device.clock_hz is not None:
+        return cycles * row.repeats / device.clock_hz
     compute = _sum(_compute(part, home, rows[part.id], device) for part, home in parts if part.id in rows)
     move = _over(row.bytes_accessed, device.bytes_per_s)
     if compute is None or move is None:
@@ -93,13 +98,18 @@ def _compute(part: Instruction, body: Computation, row: CostRow, device: Device)
     if row.flops is None or row.transcendentals is None:
         return None
     if part.opcode not in _PRODUCTS:
-        # Vector units of TPUs have no published rate; the compiler's cycles cover nearly all of their work.
+        # Vector units of TPUs have no published rate. The compiler's cycles cover their work, but for tpu7x.
         rate = device.vector_flops_per_s
+        if part.shapes and part.shapes[0].dtype == "float64" and rate is not None:
+            rate = min(rate, device.flops_per_s.get("float64", rate))
         return 0.0 if rate is None and device.platform == "tpu" else _over(row.flops + row.transcendentals, rate)
     operands = body.operands(part)
     dtype = operands[0].shapes[0].dtype if operands and operands[0].shapes else ""
-    rates = device.flops_per_s
-    if dtype == "float32" and "highest" not in dict(part.attributes).get("operand_precision", ""):
+    rates, attributes = device.flops_per_s, dict(part.attributes)
+    if attributes.get("algorithm", "dot_f32_f32_f32") != "dot_f32_f32_f32":
+        return None if row.flops else 0.0  # such as three products in bfloat16
+    is_exact = "algorithm" in attributes or "highest" in attributes.get("operand_precision", "").lower()
+    if dtype == "float32" and not is_exact:
         # JAX's default precision; TPUs then compute in bfloat16.
         dtype = "tensorfloat32" if "tensorfloat32" in rates else "bfloat16" if device.platform == "tpu" else dtype
     return _over(row.flops, rates.get(dtype))

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -50,11 +51,10 @@ class Compiler:
     @property
     def is_in_environment(self) -> bool:
         """Return whether the user's environment has it, as on a machine with the device."""
-        module = "libtpu" if self.platform == "tpu" else f"jax_plugins.xla_{_package(self.requirements[0])}"
-        try:
-            return importlib.util.find_spec(module) is not None
-        except ModuleNotFoundError:  # of the package `jax_plugins`
-            return False
+        modules = ["libtpu"] if self.platform == "tpu" else ["jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13"]
+        with suppress(ModuleNotFoundError):  # of the package `jax_plugins`
+            return any(importlib.util.find_spec(module) is not None for module in modules)
+        return False
 
     @property
     def size_bytes(self) -> int:
@@ -121,10 +121,6 @@ class Compiler:
 def _last_lines(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("WARNING")]
     return "\n".join(lines[-3:])
-
-
-def _package(requirement: str) -> str:
-    return re.split(r"[<>=!~]", requirement)[0].removeprefix("jax-").removesuffix("-plugin")
 
 
 @cache

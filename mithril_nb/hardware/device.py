@@ -38,11 +38,13 @@ class Device:
         flops_per_s: Peak FLOP/s of matrix products by dtype, without sparsity. `"tensorfloat32"` is the rate of float32
             products at JAX's default precision on NVIDIA GPUs.
         vector_flops_per_s: Peak FLOP/s of other float32 operations.
-        link_bytes_per_s: Bytes/s between devices, of all links in both directions.
+        link_bytes_per_s: Bytes/s that one device sends to others, over all its links.
         clock_hz: Clock in Hz, which converts the compiler's cycles to time.
         launch_s: Time to start one kernel in seconds.
         source: Where the figures come from.
         topology: How several devices are connected, such as `"4x4"`; `""` for one device.
+        chip: For TPUs, XLA's name of the chip; `""` for `name`.
+        per_chip: Number of devices, as JAX counts them, that one chip of the topology has. The figures are of a device.
         smallest: For TPUs, the smallest topology that the compiler accepts. A program for one chip uses its first.
         target: For GPUs, further properties that XLA's compiler needs, such as `{"core_count": 132}`.
 
@@ -66,6 +68,8 @@ class Device:
     launch_s: float | None = None
     source: str = "given by the user"
     topology: str = ""
+    chip: str = ""
+    per_chip: int = 1
     smallest: str = ""
     target: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -101,7 +105,7 @@ class Device:
     @property
     def count(self) -> int:
         """Number of devices in the topology."""
-        count = 1
+        count = self.per_chip
         for size in filter(None, self.topology.split("x")):
             count *= int(size)
         return count
@@ -116,16 +120,34 @@ class Device:
             )
         return replace(self, topology=topology)
 
+    def topology_for(self, count: int) -> str:
+        """Return a topology with a number of devices: of TPUs as square as possible, in as many axes as `smallest`."""
+        if self.platform == "cuda":
+            return str(count)
+        chips, sizes = max(1, count // self.per_chip), list[int]()
+        for left in range(self.smallest.count("x") + 1, 1, -1):
+            near = round(chips ** (1 / left))
+            size = next((size for size in range(max(near, 1), 0, -1) if chips % size == 0), 1)
+            sizes.append(size)
+            chips //= size
+        return "x".join(map(str, sorted([*sizes, chips])))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes as plain data."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {**values, "flops_per_s": dict(self.flops_per_s), "target": dict(self.target)}
 
     @property
+    def hosts(self) -> int:
+        """For GPUs, number of hosts in the topology; 1 for TPUs, whose links do not end at a host."""
+        first, times, _ = self.topology.rpartition("x")
+        return int(first) if times and self.platform == "cuda" and first.isdigit() else 1
+
+    @property
     def compiler_topology(self) -> str:
         """The topology in the form that XLA's compiler reads."""
         if self.platform == "tpu":
-            return f"{self.name}:{self.topology or self.smallest}"
+            return f"{self.chip or self.name}:{self.topology or self.smallest}"
         hosts, _, count = (self.topology or "1").rpartition("x")  # of GPUs: hosts, and devices of each
         return f"1x{hosts or 1}x{count}"
 

@@ -6,6 +6,7 @@ on first use, and ends when it is idle or when this process ends.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
@@ -14,11 +15,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any
 
 import jax
 
@@ -77,6 +79,8 @@ class RemoteExecutable:
         return None if self.cost is None else dict(self.cost)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # copying and pickling ask for such names
+            raise AttributeError(name)
         # `in_avals` and others: code that runs or times a program asks for them first.
         raise StageUnavailableError(
             f"a program for {self.device} cannot run on this machine.", (("needs", self.device.title),)
@@ -107,7 +111,7 @@ def compile_remotely(
         raise StageUnavailableError(
             f"a program for {facts['partitions']} devices does not compile for {device}.",
             (("devices", str(device.count)),),
-            f'device="{device.name}:{facts["partitions"]}"',
+            f'device="{device.name}:{device.topology_for(facts["partitions"])}"',
         )
     request = {
         "platform": device.platform,
@@ -124,7 +128,9 @@ def compile_remotely(
         notes.append(_WITHOUT_TRITON)
         answer, parts = worker.ask({**request, "options": {**options, _TRITON: False}}, module)
     if "error" in answer:
-        raise jax.errors.JaxRuntimeError(answer["message"])
+        kind = answer["error"]
+        prefix = "" if kind in ("JaxRuntimeError", "XlaRuntimeError") else f"{kind}: "
+        raise jax.errors.JaxRuntimeError(prefix + answer["message"])
     memory, cost = answer["memory"], answer["cost"]
     return RemoteExecutable(device, parts[0].decode(), memory, cost, facts["partitions"], tuple(notes))
 
@@ -134,6 +140,9 @@ class _Worker:
         self._platform = platform
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._requests: Connection | None = None
+        self._answers: Connection | None = None
+        self._log: IO[bytes] | None = None
         self._timer: threading.Timer | None = None
 
     def ask(self, request: Mapping[str, Any], module: bytes) -> tuple[dict[str, Any], list[bytes]]:
@@ -149,7 +158,8 @@ class _Worker:
                 raise
             self._timer = threading.Timer(IDLE_S, self._stop_if_idle)
             self._timer.daemon = True
-            self._timer.start()
+            with suppress(RuntimeError):  # at the thread limit of the process, the worker stays until the end
+                self._timer.start()
             return answer
 
     def _start(self) -> None:
@@ -157,13 +167,13 @@ class _Worker:
         compiler.check()
         path = [*([] if compiler.is_in_environment else [str(compiler.folder)]), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, **_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(filter(None, path))}
-        self._log = tempfile.NamedTemporaryFile(prefix="mithril_nb-compiler-", suffix=".log")
+        log = self._log = tempfile.NamedTemporaryFile(prefix="mithril_nb-compiler-", suffix=".log")
         self._process = subprocess.Popen(
             # Isolated from the folder of the script and the current folder, whose modules could replace JAX's.
-            [sys.executable, "-P", str(Path(__file__).with_name("worker.py")), self._log.name],
+            [sys.executable, "-P", str(Path(__file__).with_name("worker.py")), log.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=log,
             env=environment,
             start_new_session=True,  # Ctrl+C reaches this process only, which then ends the worker
         )
@@ -176,6 +186,8 @@ class _Worker:
 
     def _exchange(self, request: Mapping[str, Any], module: bytes) -> tuple[dict[str, Any], list[bytes]]:
         start = time.monotonic()
+        assert self._requests is not None
+        assert self._answers is not None
         try:
             self._requests.send_bytes(json.dumps(request).encode())
             self._requests.send_bytes(module)
@@ -193,7 +205,12 @@ class _Worker:
 
     def _ended(self) -> StageUnavailableError:
         assert self._process is not None
-        status = self._process.wait()
+        assert self._log is not None
+        try:
+            status = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:  # it has closed its answers, but hangs
+            self._process.kill()
+            status = self._process.wait()
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").splitlines()[-5:]
         return StageUnavailableError(
@@ -211,17 +228,45 @@ class _Worker:
 
     def _stop(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        self._requests.close()
-        self._answers.close()
-        self._log.close()
+        if process is not None:
+            process.kill()
+            process.wait()
+        self.close()
+
+    def close(self, *, is_forked: bool = False) -> None:
+        """Close this process's ends of the connections. The log, which is deleted, stays that of the parent."""
+        for file in (self._requests, self._answers, None if is_forked else self._log):
+            if file is not None:
+                with suppress(OSError):  # a forked process may have deleted the log
+                    file.close()
+        if not is_forked:
+            self._log = None
+        self._requests = self._answers = None
 
 
 _workers: dict[str, _Worker] = {}
+_of_parent: list[_Worker] = []
 _creating = threading.Lock()
+
+
+def _forget_workers() -> None:
+    # Of a forked process: the workers belong to its parent, and a lock may be held by a thread that it does not have.
+    global _creating
+    for worker in _workers.values():
+        worker.close(is_forked=True)
+        _of_parent.append(worker)  # so that its log is not deleted here
+    _workers.clear()
+    _creating = threading.Lock()
+
+
+@atexit.register
+def _stop_workers() -> None:
+    for worker in _workers.values():
+        worker._stop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_workers)
 
 
 def _worker(platform: str) -> _Worker:

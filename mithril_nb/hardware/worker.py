@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from functools import lru_cache
 from multiprocessing.connection import Connection
@@ -38,17 +37,12 @@ def main() -> None:
 
 
 def _answer(request: dict[str, Any], module: bytes) -> tuple[dict[str, Any], list[bytes]]:
-    start = time.perf_counter()
     devices = _devices(request["platform"], request["topology"], request["target"])
-    if not module:
-        return {"devices": len(devices), "kind": devices[0].device_kind}, []
     executable = _compile(devices[: request["partitions"]], module, request)
     texts = [each.to_string() for each in executable.hlo_modules()]
     return {
         "memory": _figures(executable.get_compiled_memory_stats),
         "cost": _figures(executable.cost_analysis),
-        "code_bytes": _size(executable),
-        "elapsed_s": time.perf_counter() - start,
     }, [texts[0].encode()]
 
 
@@ -84,13 +78,6 @@ def _compile(devices: list[Any], module: bytes, request: dict[str, Any]) -> Any:
             dict(request["options"]),
         )
         return compiler.backend_compile_and_load(client, parsed, xla_client.DeviceList(tuple(devices)), options, [])
-
-
-def _size(executable: Any) -> int | None:
-    try:
-        return int(executable.size_of_generated_code_in_bytes())
-    except Exception:
-        return None
 
 
 def _figures(read: Callable[[], Any]) -> dict[str, float] | None:

@@ -161,7 +161,7 @@ def computed(cls: type[Operator]) -> None:
             "infer = classmethod(infer)  # after def infer; without infer, JAX traces compute",
         )
     if "op" not in cls.__dict__:
-        cls.op = cls.__name__  # built-in ops are lower case, so no class replaces one
+        cls.op = cls.__name__  # built-in ops are lower case; `refuse_second` raises for a second class
     owner = _defining_class(cls, "is_activation")
     if owner is OpRules or owner in _assumed:
         cls.is_activation = not cls.initializers

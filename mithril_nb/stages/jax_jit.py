@@ -96,8 +96,7 @@ def compile_facts(lowered: jax.stages.Lowered) -> dict[str, Any]:
     inputs, outputs = pxla.get_prop_to_input_output(
         arguments["in_shardings"], arguments["out_shardings"], len(arguments["ordered_effects"])
     )
-    facts = {"partitions": arguments["num_devices"], "has_callbacks": bool(arguments["host_callbacks"])}
-    return {**facts, "propagate_inputs": inputs, "propagate_outputs": outputs}
+    return {"partitions": arguments["num_devices"], "propagate_inputs": inputs, "propagate_outputs": outputs}
 
 
 def bytecode(lowered: jax.stages.Lowered) -> bytes:

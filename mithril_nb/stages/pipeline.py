@@ -87,7 +87,7 @@ class Pipeline:
             self._writes_passes,
             self._read_hlo,
             self._compile,
-            lambda: _NO_FILES_OF_TPU if self._platform == "tpu" else "",
+            lambda: _NO_FILES_OF_TPU if self._elsewhere is not None and self._platform == "tpu" else "",
         )
         self.compiled, self.optimized = self.compilation.compiled, self.compilation.optimized
         if self._given is not None and not self._given.is_compiled_here:

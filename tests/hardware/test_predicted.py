@@ -28,7 +28,7 @@ def step(w, x):
         return y @ w.T
 
 
-@pytest.fixture(scope="module", params=["h100", "a100", "v5e", "v6e", "tpu7x"])
+@pytest.fixture(scope="module", params=["h100", "a100", "v4", "v5e", "v5p", "v6e", "tpu7x"])
 def program(request, compilers):
     return ml.inspect(step, spec(4096, 4096), spec(4096, 4096), device=request.param)
 
@@ -36,8 +36,9 @@ def program(request, compilers):
 def test_a_large_product_takes_as_long_as_the_peak_says(program):
     device, cost = program.device, program.cost("predicted")
     at_peak = 2 * 2 * 4096**3 / device.flops_per_s["bfloat16"]
-    # No kernel is faster than the peak; the compiler of a TPU knows what limits its own code.
-    assert 1.0 <= cost.total.predicted_s / at_peak < 2.0
+    # No kernel is faster than the peak. Without its device, the compiler uses one of the two cores of a v4: its own
+    # `optimal_seconds` is 2.0 times the time at the peak of the chip, and 1.0 to 1.2 times for v5e, v5p and v6e.
+    assert 1.0 <= cost.total.predicted_s / at_peak < (2.5 if device.name == "v4" else 2.0)
 
 
 def test_parts_add_up(program):

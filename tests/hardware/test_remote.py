@@ -227,3 +227,25 @@ def test_the_process_of_the_user_stays_as_it_is(tmp_path):
     )
     result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120)
     assert (result.stdout, result.stderr) == ("", "")
+
+
+def test_a_forked_process_starts_its_own_compiler():
+    ml.inspect(jnp.sin, spec(5), device="h100").stage("hlo")
+    worker = remote._workers["cuda"]
+    remote._forget_workers()  # what a child does; tests must not fork JAX's threads
+    try:
+        assert remote._workers == {}
+        assert ml.inspect(jnp.cosh, spec(5), device="h100").stage("hlo").unavailable is None
+        assert remote._workers["cuda"]._process.pid != worker._process.pid
+    finally:
+        worker._stop()
+
+
+def test_a_topology_with_a_number_of_devices():
+    from mithril_nb.hardware import device_named
+
+    for name, count, topology in (
+        ("h100", 8, "8"), ("v5e", 8, "2x4"), ("v5e", 16, "4x4"), ("v4", 16, "2x2x4"), ("tpu7x", 8, "1x2x2"),
+    ):  # fmt: skip
+        device = device_named(name).with_topology(device_named(name).topology_for(count))
+        assert (device.topology, device.count) == (topology, count)

@@ -37,7 +37,7 @@ _BYTECODE = b"ML\xefR"
 _LEAST_S, _BYTES_PER_S = 30, 1_000_000
 """Timeout for reading bytecode, in seconds and bytes per second: MLIR never returns on some damaged files."""
 Specs = tuple[tuple[str, TensorSpec], ...]
-"""GivenNames and specs of arrays."""
+"""Names and specs of arrays."""
 
 
 @dataclass(frozen=True)

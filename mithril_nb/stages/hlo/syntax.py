@@ -122,6 +122,7 @@ _ESTIMATED = re.compile(r'(flops|transcendentals|bytes_accessed)\\?"?\s*:\s*\\?"
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 # For example: "lhs_contracting_dimensions":["1"] in the configuration of a product that cuBLAS computes
 _CONTRACTED = re.compile(r'"(lhs|rhs)_contracting_dimensions":\[([^\]]*)\]')
+_PRECISION = re.compile(r'"operand_precision":\[([^\]]*)\]')
 _ATTRIBUTE = re.compile(r", ([A-Za-z_]\w*)=")
 # Groups of devices that are not lists: an iota, or axes of a mesh, as XLA prints them since JAX 0.12.
 _GROUPS = re.compile(
@@ -376,6 +377,8 @@ def _from_config(config: str) -> str:
         text = f", cost_estimate={{{','.join(f'{name}={number}' for name, number in estimates)}}}"
     if cycles := _CYCLES.search(config):
         text += f", estimated_cycles={cycles[1]}"
+    if precision := _PRECISION.search(config):
+        text += f", operand_precision={{{precision[1].replace(chr(34), '').lower()}}}"
     for side, axes in _CONTRACTED.findall(config):
         text += f", {side}_contracting_dims={{{axes.replace(chr(34), '')}}}"
     return text

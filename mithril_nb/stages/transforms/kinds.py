@@ -444,7 +444,7 @@ class _Vjp(_WithArgument):
 
     def apply(self, fn: Function, primals: Args, extra: Any) -> Any:
         value, pull = jax.vjp(fn, *primals, **self.options)
-        # For integers, JAX returns zeros that are not arrays. They are left out.
+        # For integers, JAX returns zeros of dtype `float0`, which are no derivatives.
         return value, floats(pull(with_zeros(value, extra)))
 
     def compare(self, before: Function, got: Any, args: Args) -> Compared:
