@@ -98,7 +98,7 @@ def _compute(part: Instruction, body: Computation, row: CostRow, device: Device)
     if row.flops is None or row.transcendentals is None:
         return None
     if part.opcode not in _PRODUCTS:
-        # Vector units of TPUs have no published rate. The compiler's cycles cover their work, but for tpu7x.
+        # Vector units of TPUs have no published rate. The compiler's cycles cover their work, except on tpu7x.
         rate = device.vector_flops_per_s
         if part.shapes and part.shapes[0].dtype == "float64" and rate is not None:
             rate = min(rate, device.flops_per_s.get("float64", rate))
